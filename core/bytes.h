@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Integers on the wire: little-endian, whatever the host. Each put and get returns the position
+ * behind what it wrote or read, so that a message is packed and unpacked as a list of calls.
+ */
+#ifndef RING_BYTES_H
+#define RING_BYTES_H
+
+#include <stdint.h>
+
+static inline uint8_t *bytes_put(uint8_t *to, uint64_t value, int width) {
+  for (int i = 0; i < width; i++) to[i] = (uint8_t)(value >> (8 * i));
+  return to + width;
+}
+
+static inline uint64_t bytes_get(const uint8_t **from, int width) {
+  uint64_t value = 0;
+  for (int i = 0; i < width; i++) value |= (uint64_t)(*from)[i] << (8 * i);
+  *from += width;
+  return value;
+}
+
+#endif

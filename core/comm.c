@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collective.h"
+#include "environment.h"
+#include "error.h"
+#include "platform.h"
+#include "rendezvous.h"
+
+#define COMM_TIMEOUT 300.0
+#define COMM_CALL_TIMEOUT 600.0
+#define COMM_RANKS_MAX (1 << 20)
+
+/* ---- Options ------------------------------------------------------------------------------ */
+
+static ring_status comm_invalid(ring_error *error, const char *text) {
+  return ring_error_set(error, RING_INVALID, -1, 0, "%s", text);
+}
+
+/* Copies what the caller's version of the struct has; newer fields keep their defaults. */
+static ring_status comm_read_options(const ring_options *given, ring_options *options,
+                                     ring_error *error) {
+  *options = (ring_options)RING_OPTIONS_INIT;
+  if (given == NULL) return RING_OK;
+  if (given->struct_size < offsetof(ring_options, interrupt) || given->struct_size > 4096)
+    return comm_invalid(error, "options.struct_size is wrong: begin with RING_OPTIONS_INIT");
+  size_t known = given->struct_size < sizeof *options ? given->struct_size : sizeof *options;
+  memcpy(options, given, known);
+  return RING_OK;
+}
+
+/* Fills what is missing from the environment, whose strings stay in *environment. */
+static ring_status comm_read_environment(ring_options *options, ring_environment *environment,
+                                         ring_error *error) {
+  if (options->address_count > 0 || options->root_address != NULL || options->exchange != NULL ||
+      options->size > 0)
+    return comm_invalid(error, "rank is missing: size, addresses or an exchange were given, so "
+                               "rank must be given too");
+  ring_status status = ring_environment_read(environment, error);
+  if (status != RING_OK) return status;
+  options->rank = environment->rank;
+  options->size = environment->size;
+  options->addresses = (const char *const *)environment->addresses;
+  options->address_count = environment->address_count;
+  options->root_address = environment->root_address[0] != '\0' ? environment->root_address : NULL;
+  if (options->token == NULL) {
+    options->token = environment->token;
+    options->token_length = environment->token_length;
+  }
+  if (options->job == NULL) options->job = environment->job;
+  if (options->port_first == 0) {
+    options->port_first = (uint16_t)environment->port_first;
+    options->port_last = (uint16_t)environment->port_last;
+  }
+  if (options->timeout == 0) options->timeout = environment->timeout;
+  return RING_OK;
+}
+
+static ring_status comm_check_ranks(const ring_options *options, ring_error *error) {
+  if (options->size < 1 || options->size > COMM_RANKS_MAX)
+    return ring_error_set(error, RING_INVALID, -1, 0, "size is %d: it must be from 1 to %d",
+                          options->size, COMM_RANKS_MAX);
+  if (options->rank < 0 || options->rank >= options->size)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "rank is %d, but size is %d: ranks go from 0 to %d", options->rank,
+                          options->size, options->size - 1);
+  if (options->address_count > 0 && options->address_count != options->size)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "%d addresses were given for size %d: there must be one for each rank",
+                          options->address_count, options->size);
+  if (options->size == 1) return RING_OK;
+  if (options->exchange != NULL && options->address_count == 0)
+    return comm_invalid(error, "an exchange needs the addresses of all ranks");
+  if (options->address_count == 0 && options->root_address == NULL)
+    return comm_invalid(error, "no addresses were given: pass those of all ranks, in rank order, "
+                               "or at least that of rank 0");
+  return RING_OK;
+}
+
+static ring_status comm_check_seconds(double seconds, const char *name, ring_error *error) {
+  if (isfinite(seconds) && seconds > 0 && seconds < 1e9) return RING_OK;
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "%s is %g: it must be a positive number of seconds", name, seconds);
+}
+
+static ring_status comm_check_options(ring_options *options, ring_error *error) {
+  if (options->size == 0) options->size = options->address_count;
+  if (options->timeout == 0) options->timeout = COMM_TIMEOUT;
+  if (options->call_timeout == 0) options->call_timeout = COMM_CALL_TIMEOUT;
+  if (options->job == NULL) options->job = "";
+  ring_status status = comm_check_ranks(options, error);
+  if (status == RING_OK) status = comm_check_seconds(options->timeout, "timeout", error);
+  if (status == RING_OK) status = comm_check_seconds(options->call_timeout, "call_timeout", error);
+  if (status != RING_OK) return status;
+  if (options->port_last < options->port_first ||
+      (options->port_first == 0) != (options->port_last == 0))
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "the port range %u to %u is empty: give its first and its last port",
+                          (unsigned)options->port_first, (unsigned)options->port_last);
+  if (options->token != NULL && options->token_length == 0)
+    return comm_invalid(error, "the token is empty: give at least 16 random bytes, or none");
+  return RING_OK;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+static ring_status comm_parse_hosts(const ring_options *options, char (*hosts)[RING_HOST_BYTES],
+                                    ring_error *error) {
+  for (int rank = 0; rank < options->address_count; rank++) {
+    ring_error reason;
+    int port;
+    const char *address = options->addresses[rank] != NULL ? options->addresses[rank] : "";
+    ring_status status = ring_address_parse(address, hosts[rank], RING_HOST_BYTES, &port, &reason);
+    if (status != RING_OK)
+      return ring_error_set(error, status, rank, 0, "the address of rank %d is bad: %s", rank,
+                            reason.message);
+  }
+  return RING_OK;
+}
+
+/* Meets the other ranks: `hosts` and `root` have room for the parsed addresses. */
+static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_wait *wait,
+                             char (*hosts)[RING_HOST_BYTES], ring_error *error) {
+  char root[RING_HOST_BYTES] = "127.0.0.1";
+  int port;
+  ring_status status = comm_parse_hosts(options, hosts, error);
+  if (status != RING_OK) return status;
+  if (options->address_count > 0)
+    memcpy(root, hosts[0], sizeof root);
+  else if (options->root_address != NULL)
+    status = ring_address_parse(options->root_address, root, sizeof root, &port, error);
+  if (status != RING_OK) return status;
+  ring_meeting meeting = {
+      .rank = options->rank,
+      .size = options->size,
+      .hosts = options->address_count > 0 ? (const char (*)[RING_HOST_BYTES])hosts : NULL,
+      .root_host = root,
+      .job = options->job,
+      .token = options->token,
+      .token_length = options->token_length,
+      .port_first = options->port_first,
+      .port_last = options->port_last,
+      .exchange = options->exchange,
+      .exchange_arg = options->exchange_arg,
+      .wait = wait};
+  return ring_rendezvous(&meeting, &comm->peers, error);
+}
+
+static void comm_find_locals(ring_comm *comm) {
+  const ring_peers *peers = &comm->peers;
+  for (int rank = 0; rank < peers->size; rank++) {
+    if (peers->peer[rank].host != peers->peer[peers->rank].host) continue;
+    comm->local_rank += rank < peers->rank ? 1 : 0;
+    comm->local_size++;
+  }
+  comm->peers.cores_suffice = comm->local_size <= ring_platform_processors();
+}
+
+/* Rendezvous, and then a barrier that proves that the ranks can reach each other. */
+static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
+  ring_wait wait;
+  ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
+  ring_status status = ring_peers_init(&comm->peers, options->rank, options->size);
+  char (*hosts)[RING_HOST_BYTES] = calloc((size_t)options->size, RING_HOST_BYTES);
+  if (status != RING_OK || hosts == NULL)
+    status = ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  else
+    status = comm_meet(comm, options, &wait, hosts, error);
+  free(hosts);
+  if (status != RING_OK) return status;
+  comm_find_locals(comm);
+  status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, &wait);
+  if (status != RING_OK && error != NULL) *error = comm->error;
+  return status;
+}
+
+static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
+  ring_comm *comm = calloc(1, sizeof *comm);
+  if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  atomic_flag_clear(&comm->busy);
+  comm->process = getpid();
+  comm->call_timeout = options->call_timeout;
+  comm->interrupt = options->interrupt;
+  comm->interrupt_arg = options->interrupt_arg;
+  comm->engine.peers = &comm->peers;
+  comm->peers.porch.listener = -1;
+  ring_status status = comm_connect(comm, options, error);
+  if (status == RING_OK) {
+    *out = comm;
+    return RING_OK;
+  }
+  comm->state = RING_COMM_BROKEN;
+  ring_comm_free(comm);
+  return status;
+}
+
+ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_error *error) {
+  ring_options options;
+  ring_environment environment = {0};
+  if (error != NULL) *error = (ring_error){.rank = -1};
+  if (comm == NULL) return comm_invalid(error, "comm is NULL");
+  *comm = NULL;
+  ring_status status = comm_read_options(given, &options, error);
+  if (status == RING_OK && options.rank == -1)
+    status = comm_read_environment(&options, &environment, error);
+  if (status == RING_OK) status = comm_check_options(&options, error);
+  if (status == RING_OK) status = comm_create(&options, comm, error);
+  ring_environment_free(&environment);
+  return status;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+ring_status ring_comm_enter(ring_comm *comm) {
+  if (comm == NULL) return RING_INVALID;
+  if (comm->process != getpid())
+    return ring_error_set(&comm->error, RING_INVALID, -1, 0,
+                          "this communicator belongs to the process that forked this one: open "
+                          "one of its own here");
+  if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return RING_BUSY;
+  if (comm->state == RING_COMM_OPEN) return RING_OK;
+  ring_status status = comm->failure.status;
+  if (comm->state == RING_COMM_CLOSED)
+    status = ring_error_set(&comm->error, RING_INVALID, -1, 0, "the communicator is closed");
+  else
+    comm->error = comm->failure;
+  ring_comm_leave(comm);
+  return status;
+}
+
+void ring_comm_leave(ring_comm *comm) {
+  atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {
+  comm->state = RING_COMM_BROKEN;
+  comm->failure = comm->error = *error;
+  ring_engine_fail(&comm->engine, task, error);
+  ring_porch_close(&comm->peers.porch);
+}
+
+/* ---- Ending ------------------------------------------------------------------------------- */
+
+ring_status ring_comm_close(ring_comm *comm) {
+  ring_wait wait;
+  ring_status status = ring_comm_enter(comm);
+  if (status != RING_OK) return status;
+  ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
+  status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  if (status == RING_OK) comm->state = RING_COMM_CLOSED;
+  ring_peers_close(&comm->peers);
+  ring_comm_leave(comm);
+  return status;
+}
+
+void ring_comm_abort(ring_comm *comm, const char *reason) {
+  ring_error error;
+  if (ring_comm_enter(comm) != RING_OK) return;
+  bool said = reason != NULL && reason[0] != '\0';
+  ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
+                 "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
+                 ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
+                 said ? reason : "");
+  ring_comm_break(comm, NULL, &error);
+  ring_peers_close(&comm->peers);
+  ring_comm_leave(comm);
+}
+
+void ring_comm_free(ring_comm *comm) {
+  if (comm == NULL) return;
+  if (comm->state == RING_COMM_OPEN && comm->process == getpid())
+    ring_comm_abort(comm, "it dropped it without closing it");
+  ring_peers_fini(&comm->peers);
+  ring_engine_fini(&comm->engine);
+  ring_schedule_free(&comm->schedule);
+  free(comm);
+}
+
+/* ---- What it knows ------------------------------------------------------------------------ */
+
+const ring_error *ring_comm_error(const ring_comm *comm) {
+  return &comm->error;
+}
+
+int ring_comm_rank(const ring_comm *comm) {
+  return comm->peers.rank;
+}
+
+int ring_comm_size(const ring_comm *comm) {
+  return comm->peers.size;
+}
+
+int ring_comm_local_rank(const ring_comm *comm) {
+  return comm->local_rank;
+}
+
+int ring_comm_local_size(const ring_comm *comm) {
+  return comm->local_size;
+}
+
+const char *ring_comm_host(const ring_comm *comm, int rank) {
+  return rank < 0 || rank >= comm->peers.size ? NULL : ring_peers_host(&comm->peers, rank);
+}
+
+uint64_t ring_comm_epoch(const ring_comm *comm) {
+  return comm->peers.epoch;
+}
+
+int ring_comm_authenticated(const ring_comm *comm) {
+  return comm->peers.authenticated;
+}
+
+int ring_comm_usable(const ring_comm *comm) {
+  return comm->state == RING_COMM_OPEN;
+}
+
+static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
+  sum->bytes_sent += more->bytes_sent;
+  sum->bytes_received += more->bytes_received;
+  sum->messages_sent += more->messages_sent;
+  sum->messages_received += more->messages_received;
+}
+
+ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters) {
+  *counters = (ring_counters){0};
+  if (peer < -1 || peer >= comm->peers.size) return RING_INVALID;
+  if (peer >= 0) {
+    comm_add_counters(counters, &comm->peers.peer[peer].counters);
+    return RING_OK;
+  }
+  for (int rank = 0; rank < comm->peers.size; rank++)
+    comm_add_counters(counters, &comm->peers.peer[rank].counters);
+  counters->calls = comm->calls;
+  counters->wait_ns = comm->engine.wait_ns;
+  return RING_OK;
+}
+
+const char *ring_comm_link(const ring_comm *comm, int peer) {
+  if (peer == comm->peers.rank) return "self";
+  if (peer < 0 || peer >= comm->peers.size || comm->peers.peer[peer].link == NULL) return "";
+  return comm->peers.peer[peer].link->ops->name;
+}

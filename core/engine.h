@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine executes schedules over links, frame by frame, driven by the calling thread.
+ *
+ * A step travels as frames of at most RING_CHUNK_BYTES of elements; a step without elements is one
+ * empty frame. Both ends cut steps alike, so a receiver knows each header before it comes and reads
+ * header and payload in one call, straight to their place. A frame moves when the watermark it
+ * follows has passed its last element.
+ *
+ * While nothing moves the engine spins for a moment, then sleeps on every link it has: a rank that
+ * fails tells all its links (a FAIL frame, or the end of the connection), so whoever waits for
+ * anybody hears of it. After a failure the engine finishes the frames under way, so that its own
+ * FAIL frames can be told apart from payload, and sends them.
+ */
+#ifndef RING_ENGINE_H
+#define RING_ENGINE_H
+
+#include "frame.h"
+#include "peers.h"
+#include "schedule.h"
+#include "wait.h"
+
+#define RING_CHUNK_BYTES (256 * 1024)
+
+/* What a lane is doing. */
+typedef struct ring_progress {
+  size_t step;        /* of the lane */
+  uint64_t elements;  /* of that step, done */
+  uint64_t watermark; /* see schedule.h */
+  bool active;        /* a frame is under way */
+  uint64_t frame_elements;
+  size_t frame_bytes, moved; /* header and payload */
+  uint8_t *payload;
+  uint8_t expected[RING_HEADER_BYTES]; /* what is sent, or has to come */
+  uint8_t header[RING_HEADER_BYTES];   /* what came */
+  uint8_t *staging;                    /* of a lane that reduces: one frame */
+} ring_progress;
+
+typedef struct ring_engine {
+  ring_peers *peers;
+  ring_poller poller;
+  ring_progress *progress; /* by lane */
+  size_t lanes;            /* of the last run, 0 until it was prepared */
+  size_t progress_room;
+  uint8_t *memory; /* scratch and staging */
+  size_t memory_room;
+  uint64_t wait_ns;
+} ring_engine;
+
+/* One execution: a schedule bound to buffers and to a call. */
+typedef struct ring_task {
+  const ring_schedule *schedule;
+  ring_call call;
+  const void *input;
+  void *output;
+  size_t element_size; /* of input and output; 1 where there are no elements */
+  size_t wide_size;    /* of accumulators */
+  bool divide;         /* an average: the last reduction divides by the size */
+  ring_wait *wait;
+} ring_task;
+
+/* Runs a task to its end. On failure *error explains; the caller then calls ring_engine_fail. */
+ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_error *error);
+
+/* Tells every linked rank that this one has failed and why, in a fraction of a second. task is the
+ * one that failed, or NULL when none was running. */
+void ring_engine_fail(ring_engine *engine, const ring_task *task, const ring_error *error);
+
+void ring_engine_fini(ring_engine *engine);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
+ * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
+ * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN, _JOB, _PORTS
+ * and _TIMEOUT count with every one of them. No source: a world of one.
+ */
+#ifndef RING_ENVIRONMENT_H
+#define RING_ENVIRONMENT_H
+
+#include "sparkring.h"
+
+typedef struct ring_environment {
+  const char *source; /* "sparkring-run", "Open MPI", "MPICH", "torchrun", "Slurm"; NULL: none */
+  int rank;           /* 0 and 1 without a source */
+  int size;
+  char **addresses; /* one a rank, checked by ring_address_parse, or NULL */
+  int address_count;
+  char root_address[256]; /* rank 0's host without a port; "" only where addresses are known */
+  char *token;            /* the bytes of SPARKRING_TOKEN, or NULL */
+  size_t token_length;
+  char job[128]; /* tells this job from others; "" where nothing does */
+  int port_first, port_last;
+  double timeout; /* seconds; this and the ports are 0 where unset */
+} ring_environment;
+
+/* Reads the environment. A malformed variable is RING_INVALID with an *error (which may be NULL)
+ * that names it, its value (never the token's) and what to do; *environment is then empty and needs
+ * no free. */
+ring_status ring_environment_read(ring_environment *environment, ring_error *error);
+
+/* Frees what read allocated, and wipes the token. May be called twice. */
+void ring_environment_free(ring_environment *environment);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *ring_status_name(ring_status status) {
+  switch (status) {
+#define RING_STATUS_NAME(name, value, text)                                                        \
+  case RING_##name:                                                                                \
+    return #name;
+    RING_STATUS_MAP(RING_STATUS_NAME)
+#undef RING_STATUS_NAME
+  }
+  return "UNKNOWN";
+}
+
+const char *ring_status_text(ring_status status) {
+  switch (status) {
+#define RING_STATUS_TEXT(name, value, text)                                                        \
+  case RING_##name:                                                                                \
+    return text;
+    RING_STATUS_MAP(RING_STATUS_TEXT)
+#undef RING_STATUS_TEXT
+  }
+  return "unknown status";
+}
+
+ring_status ring_error_set(ring_error *error, ring_status status, int rank, int system_errno,
+                           const char *format, ...) {
+  if (error == NULL) return status;
+  error->status = status;
+  error->rank = rank;
+  error->system_errno = system_errno;
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(error->message, sizeof error->message, format, arguments);
+  va_end(arguments);
+  if (system_errno != 0 && length >= 0 && (size_t)length < sizeof error->message)
+    snprintf(error->message + length, sizeof error->message - (size_t)length, ": %s",
+             strerror(system_errno));
+  return status;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames: what travels on a link. Every frame is a header of RING_HEADER_BYTES and a payload, and
+ * every header carries the signature of the call it belongs to. Both ends of a link know from their
+ * schedules which frame comes next, so a receiver compares the header with the one it expects; a
+ * difference means that the ranks called different things, or that the sender failed.
+ *
+ *   0 length u32 | 4 kind u8 | 5 collective u8 | 6 op u8 | 7 dtype u8
+ *   8 sequence u32 | 12 root i32 | 16 count u64 | 24 zero u64
+ *
+ * A FAIL frame carries a status in `op`, the rank at fault in `root`, and the explanation as its
+ * payload.
+ */
+#ifndef RING_FRAME_H
+#define RING_FRAME_H
+
+#include <stdbool.h>
+
+#include "sparkring.h"
+
+/* X(name, value, "what the user called"). OPEN and CLOSE are the barriers inside those calls. */
+#define RING_COLLECTIVE_MAP(X)                                                                     \
+  X(OPEN, 1, "open")                                                                               \
+  X(CLOSE, 2, "close")                                                                             \
+  X(ALLREDUCE, 3, "allreduce")                                                                     \
+  X(BROADCAST, 4, "broadcast")                                                                     \
+  X(ALLGATHER, 5, "allgather")                                                                     \
+  X(BARRIER, 6, "barrier")
+
+typedef enum ring_collective {
+#define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
+  RING_COLLECTIVE_MAP(RING_COLLECTIVE_ENUM)
+#undef RING_COLLECTIVE_ENUM
+} ring_collective;
+
+/* The signature of a call. What a collective does not have (the root of an allreduce) is 0. */
+typedef struct ring_call {
+  uint8_t collective;
+  uint8_t op;
+  uint8_t dtype;
+  uint32_t sequence; /* 0 for open, then 1, 2, ... */
+  int32_t root;
+  uint64_t count;
+} ring_call;
+
+enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2 };
+
+typedef struct ring_frame {
+  uint8_t kind;
+  uint32_t length; /* of the payload, in bytes */
+  ring_call call;
+} ring_frame;
+
+void ring_frame_pack(const ring_frame *frame, uint8_t header[RING_HEADER_BYTES]);
+
+/* False when the header cannot have come from this protocol. */
+bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *frame);
+
+/* "allreduce(count 10, float32, sum) as call 17"; enough room is RING_CALL_TEXT bytes. */
+#define RING_CALL_TEXT 128
+void ring_call_describe(const ring_call *call, char *text, size_t size);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "handshake.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "bytes.h"
+
+static const char handshake_magic[8] = {'s', 'p', 'a', 'r', 'k', 'r', 'n', 'g'};
+
+enum { TURN_DIALER_HELLO, TURN_ACCEPTER_HELLO, TURN_CLAIM, TURN_VERDICT, TURN_END };
+
+static const size_t handshake_lengths[] = {RING_HELLO_BYTES, RING_HELLO_BYTES, RING_CLAIM_BYTES,
+                                           RING_VERDICT_BYTES};
+
+static uint8_t *handshake_message(ring_handshake *handshake, int turn) {
+  uint8_t *message = handshake->transcript;
+  for (int i = 0; i < turn; i++) message += handshake_lengths[i];
+  return message;
+}
+
+static bool handshake_writes(const ring_handshake *handshake) {
+  bool dialers_turn = handshake->turn == TURN_DIALER_HELLO || handshake->turn == TURN_CLAIM;
+  return dialers_turn != handshake->accepting;
+}
+
+static bool handshake_begin(ring_handshake *handshake, int fd, const ring_secret *key,
+                            ring_claim claim) {
+  *handshake = (ring_handshake){.fd = fd, .claim = claim, .key = *key};
+  int turn = TURN_DIALER_HELLO;
+  uint8_t *to = handshake_message(handshake, turn);
+  memcpy(to, handshake_magic, 8);
+  to = bytes_put(to + 8, RING_WIRE_VERSION, 2);
+  to = bytes_put(to, claim.purpose, 1);
+  to = bytes_put(to, 0, 1);
+  return ring_secret_random(to, 32);
+}
+
+bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *key,
+                         const ring_claim *claim, int peer_rank) {
+  bool ready = handshake_begin(handshake, fd, key, *claim);
+  handshake->peer_rank = peer_rank;
+  return ready;
+}
+
+bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
+                           int size) {
+  bool ready = handshake_begin(handshake, fd, key, (ring_claim){.size = size});
+  memcpy(handshake_message(handshake, TURN_ACCEPTER_HELLO), handshake->transcript,
+         RING_HELLO_BYTES);
+  handshake->accepting = true;
+  handshake->own_rank = rank;
+  handshake->peer_rank = -1;
+  return ready;
+}
+
+/* The proof that ends a message: an HMAC over who speaks and all bytes before the proof. */
+static bool handshake_prove(ring_handshake *handshake, int turn, ring_secret *proof) {
+  uint8_t said[16 + sizeof handshake->transcript] = {0};
+  uint8_t *end = handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
+  size_t length = (size_t)(end - handshake->transcript);
+  strcpy((char *)said, turn == TURN_CLAIM ? "dialer" : "accepter");
+  memcpy(said + 16, handshake->transcript, length);
+  return ring_secret_mac(&handshake->key, said, 16 + length, proof);
+}
+
+/* Completes the message that this side is about to send. */
+static bool handshake_compose(ring_handshake *handshake) {
+  int turn = handshake->turn;
+  if (turn != TURN_CLAIM && turn != TURN_VERDICT) return true;
+  uint8_t *to = handshake_message(handshake, turn);
+  if (turn == TURN_CLAIM) {
+    to = bytes_put(to, (uint32_t)handshake->claim.rank, 4);
+    to = bytes_put(to, (uint32_t)handshake->claim.size, 4);
+    to = bytes_put(to, handshake->claim.epoch, 8);
+  } else {
+    to = bytes_put(to, handshake->verdict, 4);
+    to = bytes_put(to, (uint32_t)handshake->own_rank, 4);
+  }
+  ring_secret proof;
+  if (!handshake_prove(handshake, turn, &proof)) return false;
+  memcpy(to, proof.bytes, RING_SECRET_BYTES);
+  return true;
+}
+
+static bool handshake_proof_is_right(ring_handshake *handshake, int turn) {
+  ring_secret proof;
+  const uint8_t *given =
+      handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
+  return handshake_prove(handshake, turn, &proof) &&
+         ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
+}
+
+static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
+  if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
+  from += 8;
+  handshake->peer_version = (int)bytes_get(&from, 2);
+  int purpose = (int)bytes_get(&from, 1);
+  if (handshake->peer_version != RING_WIRE_VERSION) return RING_HANDSHAKE_VERSION;
+  if (!handshake->accepting) return RING_HANDSHAKE_WRITING;
+  if (purpose != RING_PURPOSE_MEET && purpose != RING_PURPOSE_LINK) return RING_HANDSHAKE_STRANGER;
+  handshake->claim.purpose = (ring_purpose)purpose;
+  return RING_HANDSHAKE_WRITING;
+}
+
+static ring_handshake_state handshake_read_claim(ring_handshake *handshake, const uint8_t *from) {
+  if (!handshake_proof_is_right(handshake, TURN_CLAIM)) return RING_HANDSHAKE_STRANGER;
+  uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
+  if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
+  handshake->claim.rank = handshake->peer_rank = (int)rank;
+  handshake->claim.epoch = bytes_get(&from, 8);
+  return RING_HANDSHAKE_CLAIMED;
+}
+
+static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
+  if (!handshake_proof_is_right(handshake, TURN_VERDICT)) return RING_HANDSHAKE_STRANGER;
+  handshake->verdict = (ring_verdict)bytes_get(&from, 4);
+  uint32_t rank = (uint32_t)bytes_get(&from, 4);
+  if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
+  return handshake->verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
+}
+
+/* What a whole message means for the state. */
+static ring_handshake_state handshake_finish_turn(ring_handshake *handshake) {
+  const uint8_t *message = handshake_message(handshake, handshake->turn);
+  bool wrote = handshake_writes(handshake);
+  int turn = handshake->turn++;
+  handshake->moved = 0;
+  if (wrote && turn != TURN_VERDICT) return RING_HANDSHAKE_READING;
+  if (wrote)
+    return handshake->verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE
+                                                      : RING_HANDSHAKE_REFUSED;
+  if (turn == TURN_CLAIM) return handshake_read_claim(handshake, message);
+  if (turn == TURN_VERDICT) return handshake_read_verdict(handshake, message);
+  return handshake_read_hello(handshake, message);
+}
+
+/* Moves bytes of the current message; true when it is whole. */
+static bool handshake_move(ring_handshake *handshake) {
+  uint8_t *message = handshake_message(handshake, handshake->turn) + handshake->moved;
+  size_t left = handshake_lengths[handshake->turn] - handshake->moved;
+  ssize_t moved = handshake_writes(handshake) ? send(handshake->fd, message, left, MSG_NOSIGNAL)
+                                              : recv(handshake->fd, message, left, 0);
+  if (moved > 0) {
+    handshake->moved += (size_t)moved;
+    return (size_t)moved == left;
+  }
+  bool again = moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ||
+                             (errno == ENOTCONN && !handshake->accepting));
+  if (again) return false;
+  handshake->system_errno = moved < 0 ? errno : 0;
+  handshake->state = RING_HANDSHAKE_LOST;
+  return false;
+}
+
+ring_handshake_state ring_handshake_advance(ring_handshake *handshake) {
+  while (handshake->state == RING_HANDSHAKE_READING || handshake->state == RING_HANDSHAKE_WRITING) {
+    bool writes = handshake_writes(handshake);
+    handshake->state = writes ? RING_HANDSHAKE_WRITING : RING_HANDSHAKE_READING;
+    if (writes && handshake->moved == 0 && !handshake_compose(handshake)) {
+      handshake->system_errno = ENOMEM;
+      handshake->state = RING_HANDSHAKE_LOST;
+      break;
+    }
+    if (!handshake_move(handshake)) break;
+    handshake->state = handshake_finish_turn(handshake);
+  }
+  return handshake->state;
+}
+
+void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict) {
+  handshake->verdict = verdict;
+  handshake->state = RING_HANDSHAKE_WRITING;
+}
+
+const char *ring_verdict_text(ring_verdict verdict) {
+  switch (verdict) {
+  case RING_VERDICT_WELCOME:
+    return "welcome";
+  case RING_VERDICT_FORMED:
+    return "the job has already formed: this process is left over from an earlier attempt, or was "
+           "started twice";
+  case RING_VERDICT_STALE:
+    return "this process belongs to an earlier attempt of the job";
+  case RING_VERDICT_TWICE:
+    return "another process with this rank is connected already";
+  }
+  return "refused";
+}
+
+void ring_handshake_fini(ring_handshake *handshake) {
+  ring_secret_wipe(&handshake->key, sizeof handshake->key);
+}

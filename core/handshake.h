@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The handshake that begins every connection: a mutual challenge and response keyed by the job's
+ * key (HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns nothing but
+ * a random number, and one who is dialed learns a rank. Each proof covers everything said before it,
+ * so neither side can be fed another connection's answers.
+ *
+ *   dialer → HELLO    magic, wire version, purpose, nonce                        44 bytes
+ *          ← HELLO    magic, wire version, purpose, nonce                        44
+ *          → CLAIM    rank, size, epoch, HMAC(key, "dialer", all before)         48
+ *          ← VERDICT  verdict, rank, HMAC(key, "accepter", all before)           40
+ *
+ * A handshake owns no memory and only borrows its descriptor. It never blocks: ring_handshake_advance
+ * moves what can be moved and says what it needs next.
+ */
+#ifndef RING_HANDSHAKE_H
+#define RING_HANDSHAKE_H
+
+#include "secret.h"
+#include "sparkring.h"
+
+#define RING_WIRE_VERSION 1
+
+typedef enum ring_purpose {
+  RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */
+  RING_PURPOSE_LINK = 2  /* a link between two ranks of a formed job */
+} ring_purpose;
+
+/* Who the dialer says it is. epoch is 0 while it is not known. */
+typedef struct ring_claim {
+  ring_purpose purpose;
+  int rank, size;
+  uint64_t epoch;
+} ring_claim;
+
+typedef enum ring_verdict {
+  RING_VERDICT_WELCOME = 0,
+  RING_VERDICT_FORMED = 1, /* the job has met already */
+  RING_VERDICT_STALE = 2,  /* another epoch */
+  RING_VERDICT_TWICE = 3,  /* this rank has a link already, or is no rank of this job */
+} ring_verdict;
+
+typedef enum ring_handshake_state {
+  RING_HANDSHAKE_READING,
+  RING_HANDSHAKE_WRITING,
+  RING_HANDSHAKE_CLAIMED,  /* accepter: the proof is right; call ring_handshake_answer */
+  RING_HANDSHAKE_DONE,     /* both have proved themselves and the verdict is WELCOME */
+  RING_HANDSHAKE_REFUSED,  /* the verdict is another one */
+  RING_HANDSHAKE_STRANGER, /* the other side does not speak this protocol or lacks the key */
+  RING_HANDSHAKE_VERSION,  /* the other side speaks another version of it */
+  RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
+} ring_handshake_state;
+
+enum { RING_HELLO_BYTES = 44, RING_CLAIM_BYTES = 48, RING_VERDICT_BYTES = 40 };
+
+typedef struct ring_handshake {
+  int fd;
+  bool accepting;
+  ring_handshake_state state;
+  int turn; /* which of the four messages is under way */
+  ring_claim claim;
+  ring_verdict verdict;
+  int own_rank;     /* accepter's rank, told in the verdict */
+  int peer_rank;    /* dialer: whom it wants to reach; accepter: who has claimed to be there */
+  int peer_version; /* what the other side speaks */
+  int system_errno;
+  size_t moved;    /* bytes of the current message */
+  ring_secret key; /* wiped by ring_handshake_fini */
+  uint8_t transcript[2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES];
+} ring_handshake;
+
+/* Begins as the one that connected; peer_rank is the rank it expects. */
+bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *key,
+                         const ring_claim *claim, int peer_rank);
+
+/* Begins as the one that accepted. */
+bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
+                           int size);
+
+ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
+
+/* After CLAIMED: decides; then advance until DONE or REFUSED. */
+void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
+
+/* "the job has already formed ..." */
+const char *ring_verdict_text(ring_verdict verdict);
+
+void ring_handshake_fini(ring_handshake *handshake);
+
+#endif

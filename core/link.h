@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A link moves bytes between two ranks, in order, both ways, without ever blocking. Every transport
+ * is one file that offers these verbs in this order. Links know no frames and no collectives.
+ *
+ * send, receive and peek return the bytes moved (more than 0), 0 when nothing can move now, or
+ * -errno; -EPIPE means that the other side has ended the link.
+ */
+#ifndef RING_LINK_H
+#define RING_LINK_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "sparkring.h"
+
+typedef struct ring_link ring_link;
+
+typedef struct ring_link_ops {
+  const char *name;
+  ssize_t (*send)(ring_link *link, const struct iovec *pieces, int count);
+  ssize_t (*receive)(ring_link *link, const struct iovec *pieces, int count);
+  ssize_t (*peek)(ring_link *link, void *bytes, size_t length);
+  void (*finish)(ring_link *link); /* tells the peer that nothing more will be sent */
+  void (*close)(ring_link *link);  /* and frees it */
+} ring_link_ops;
+
+struct ring_link {
+  const ring_link_ops *ops;
+  int fd; /* to sleep on: readable and writable as sockets are */
+};
+
+/* A link over a connected socket, which it then owns. NULL when out of memory. */
+ring_link *ring_link_tcp(int fd);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peers.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "platform.h"
+
+#define PEERS_REDIAL_NS UINT64_C(50000000)
+
+struct ring_dial {
+  ring_resolved resolved;
+  int next;       /* address to try after this one */
+  uint64_t again; /* when to dial anew; 0 while a handshake runs */
+  size_t slot;
+  ring_handshake handshake;
+};
+
+ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
+  *peers = (ring_peers){.rank = rank, .size = size, .porch.listener = -1};
+  peers->peer = calloc((size_t)size, sizeof *peers->peer);
+  peers->linked = calloc((size_t)size, sizeof *peers->linked);
+  peers->hosts = calloc((size_t)size, sizeof *peers->hosts);
+  bool complete = peers->peer != NULL && peers->linked != NULL && peers->hosts != NULL;
+  return complete ? RING_OK : RING_NO_MEMORY;
+}
+
+ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port) {
+  int index = 0;
+  while (index < peers->host_count && strcmp(peers->hosts[index], host) != 0) index++;
+  if (index == peers->host_count) {
+    peers->hosts[index] = strdup(host);
+    if (peers->hosts[index] == NULL) return RING_NO_MEMORY;
+    peers->host_count++;
+  }
+  peers->peer[rank].host = index;
+  peers->peer[rank].port = port;
+  return RING_OK;
+}
+
+const char *ring_peers_host(const ring_peers *peers, int rank) {
+  return peers->hosts[peers->peer[rank].host];
+}
+
+/* ---- Accepting ---------------------------------------------------------------------------- */
+
+static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
+  const ring_peers *peers = owner;
+  if (claim->purpose == RING_PURPOSE_MEET) return RING_VERDICT_FORMED;
+  if (claim->epoch != peers->epoch) return RING_VERDICT_STALE;
+  const ring_peer *peer = &peers->peer[claim->rank];
+  bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
+  return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
+}
+
+static bool peers_link(ring_peers *peers, int rank, int fd) {
+  ring_link *link = ring_link_tcp(fd);
+  if (link == NULL) return false;
+  peers->peer[rank].link = link;
+  peers->linked[peers->linked_count++] = rank;
+  return true;
+}
+
+static void peers_admit(void *owner, const ring_claim *claim, int fd) {
+  if (!peers_link(owner, claim->rank, fd)) ring_socket_close(&fd);
+}
+
+ring_status ring_peers_listen(ring_peers *peers, int listener) {
+  ring_status status =
+      ring_porch_open(&peers->porch, listener, peers->rank, peers->size, &peers->key);
+  peers->porch.judge = peers_judge;
+  peers->porch.admit = peers_admit;
+  peers->porch.owner = peers;
+  return status;
+}
+
+/* ---- Dialing ------------------------------------------------------------------------------ */
+
+static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
+  const char *host = ring_peers_host(peers, rank);
+  unsigned port = peers->peer[rank].port;
+  if (code == ECONNREFUSED)
+    return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                          "rank %d (%s) is gone: nothing listens on its port %u any more", rank,
+                          host, port);
+  return ring_error_set(error, RING_PEER_LOST, rank, code,
+                        "rank %d cannot reach rank %d on %s port %u; if a firewall stands between "
+                        "them, open a range and pass it as the port range",
+                        peers->rank, rank, host, port);
+}
+
+static void peers_hang_up(ring_peers *peers, int rank) {
+  ring_dial *dial = peers->peer[rank].dial;
+  ring_socket_close(&dial->handshake.fd);
+  ring_handshake_fini(&dial->handshake);
+  free(dial);
+  peers->peer[rank].dial = NULL;
+  peers->dialing--;
+}
+
+/* Tries the next address of the peer's host. `code` is why the last one failed. */
+static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  ring_claim claim = {RING_PURPOSE_LINK, peers->rank, peers->size, peers->epoch};
+  ring_socket_close(&dial->handshake.fd);
+  dial->again = 0;
+  while (dial->next < dial->resolved.count) {
+    int fd = ring_socket_dial(&dial->resolved, dial->next++);
+    if (fd >= 0) {
+      if (ring_handshake_dial(&dial->handshake, fd, &peers->key, &claim, rank)) return RING_OK;
+      return ring_error_set(error, RING_SYSTEM, -1, 0, "OpenSSL gave no random numbers");
+    }
+    code = -fd;
+  }
+  return peers_unreachable(peers, rank, code, error);
+}
+
+ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error) {
+  ring_peer *peer = &peers->peer[rank];
+  if (rank >= peers->rank || peer->dial != NULL) return RING_OK;
+  peer->dial = calloc(1, sizeof *peer->dial);
+  if (peer->dial == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  peer->dial->handshake.fd = -1;
+  peers->dialing++;
+  const char *reason;
+  const char *host = ring_peers_host(peers, rank);
+  if (!ring_socket_resolve(host, peer->port, &peer->dial->resolved, &reason))
+    return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                          "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
+                          rank, reason);
+  return peers_dial(peers, rank, EHOSTUNREACH, error);
+}
+
+/* The connection failed: another address, or, when it got as far as the handshake, once more. */
+static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  int code = dial->handshake.system_errno;
+  bool talked = dial->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
+  if (!talked) return peers_dial(peers, rank, code, error);
+  ring_socket_close(&dial->handshake.fd);
+  dial->next = 0;
+  dial->again = ring_platform_now() + PEERS_REDIAL_NS;
+  return RING_OK;
+}
+
+static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  const char *host = ring_peers_host(peers, rank);
+  switch (ring_handshake_advance(&dial->handshake)) {
+  case RING_HANDSHAKE_DONE:
+    if (!peers_link(peers, rank, dial->handshake.fd))
+      return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+    dial->handshake.fd = -1;
+    peers_hang_up(peers, rank);
+    return RING_OK;
+  case RING_HANDSHAKE_LOST:
+    return peers_redial(peers, rank, error);
+  case RING_HANDSHAKE_REFUSED:
+    return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
+                          host, ring_verdict_text(dial->handshake.verdict));
+  case RING_HANDSHAKE_STRANGER:
+  case RING_HANDSHAKE_VERSION:
+    return ring_error_set(error, RING_AUTH, rank, 0,
+                          "what answers on the port of rank %d (%s) cannot prove that it belongs "
+                          "to this job",
+                          rank, host);
+  default:
+    return RING_OK;
+  }
+}
+
+/* ---- Sleeping ----------------------------------------------------------------------------- */
+
+void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
+  if (peers->porch.listener >= 0) ring_porch_watch(&peers->porch, poller);
+  if (peers->dialing == 0) return;
+  for (int rank = 0; rank < peers->rank; rank++) {
+    ring_dial *dial = peers->peer[rank].dial;
+    if (dial == NULL || dial->again != 0) continue;
+    bool writing = dial->handshake.state == RING_HANDSHAKE_WRITING || dial->handshake.turn == 0;
+    dial->slot = ring_poller_add(poller, dial->handshake.fd, writing ? POLLOUT : POLLIN);
+  }
+}
+
+ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error) {
+  if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
+  if (peers->dialing == 0) return RING_OK;
+  uint64_t now = ring_platform_now();
+  for (int rank = 0; rank < peers->rank; rank++) {
+    ring_dial *dial = peers->peer[rank].dial;
+    ring_status status = RING_OK;
+    if (dial == NULL) continue;
+    if (dial->again == 0 && ring_poller_ready(poller, dial->slot))
+      status = peers_advance(peers, rank, error);
+    else if (dial->again != 0 && now >= dial->again)
+      status = peers_dial(peers, rank, ECONNREFUSED, error);
+    if (status != RING_OK) return status;
+  }
+  return RING_OK;
+}
+
+/* ---- Ending ------------------------------------------------------------------------------- */
+
+void ring_peers_close(ring_peers *peers) {
+  for (int i = 0; i < peers->linked_count; i++) {
+    ring_peer *peer = &peers->peer[peers->linked[i]];
+    peer->link->ops->close(peer->link);
+    peer->link = NULL;
+  }
+  peers->linked_count = 0;
+  for (int rank = 0; peers->dialing > 0 && rank < peers->size; rank++)
+    if (peers->peer[rank].dial != NULL) peers_hang_up(peers, rank);
+  ring_porch_close(&peers->porch);
+}
+
+void ring_peers_fini(ring_peers *peers) {
+  if (peers->peer != NULL) ring_peers_close(peers);
+  for (int i = 0; i < peers->host_count; i++) free(peers->hosts[i]);
+  free(peers->hosts);
+  free(peers->peer);
+  free(peers->linked);
+  ring_secret_wipe(&peers->key, sizeof peers->key);
+  *peers = (ring_peers){.porch.listener = -1};
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The other ranks: where each one is, and the links to them. A link opens when it is first asked
+ * for, so a rank has as many as its algorithms use. Of two ranks the higher one dials and the lower
+ * one accepts; both are inside the same collective call then, because every send in a schedule has
+ * its receive. The listener stays open for the life of the communicator.
+ */
+#ifndef RING_PEERS_H
+#define RING_PEERS_H
+
+#include "link.h"
+#include "poller.h"
+#include "porch.h"
+#include "secret.h"
+#include "socket.h"
+
+typedef struct ring_dial ring_dial;
+
+typedef struct ring_peer {
+  int host; /* index into hosts */
+  uint16_t port;
+  bool ended;      /* its end of the link is closed, or frames can no longer be told apart */
+  bool hung_up;    /* it takes no more; what it said before can still be read */
+  bool early;      /* it is ahead: its next bytes belong to a later step or call */
+  ring_link *link; /* NULL until it is needed */
+  ring_dial *dial; /* a connection under way */
+  size_t slot;     /* in the poller, while the engine sleeps */
+  ring_counters counters;
+} ring_peer;
+
+typedef struct ring_peers {
+  int rank, size;
+  uint64_t epoch;
+  bool authenticated;
+  ring_secret key;
+  char **hosts; /* the different hosts, in order of their first rank */
+  int host_count;
+  ring_peer *peer; /* by rank */
+  int *linked;     /* ranks with a link, in the order in which they opened */
+  int linked_count;
+  int dialing;        /* connections under way */
+  bool cores_suffice; /* every local rank has a processor of its own */
+  ring_porch porch;
+} ring_peers;
+
+ring_status ring_peers_init(ring_peers *peers, int rank, int size);
+
+/* Says where a rank is. */
+ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);
+
+const char *ring_peers_host(const ring_peers *peers, int rank);
+
+/* Serves a listener for links; the peers then own it. */
+ring_status ring_peers_listen(ring_peers *peers, int listener);
+
+/* Begins to connect to a rank, if that is for this side to do and not yet under way. */
+ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error);
+
+/* Before and after a sleep: everything that has to do with links that are not open yet. */
+void ring_peers_watch(ring_peers *peers, ring_poller *poller);
+ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error);
+
+/* Closes links and listener. */
+void ring_peers_close(ring_peers *peers);
+
+/* And frees everything. */
+void ring_peers_fini(ring_peers *peers);
+
+#endif

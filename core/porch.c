@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "porch.h"
+
+#include <stdlib.h>
+
+#include "platform.h"
+#include "socket.h"
+
+#define PORCH_PATIENCE_NS UINT64_C(5000000000)
+
+ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
+                            const ring_secret *key) {
+  *porch = (ring_porch){.listener = listener, .rank = rank, .size = size, .key = key};
+  porch->guests = calloc(RING_PORCH_GUESTS, sizeof *porch->guests);
+  return porch->guests == NULL ? RING_NO_MEMORY : RING_OK;
+}
+
+/* Takes a guest off the porch; its descriptor is closed unless somebody took it over. */
+static void porch_remove(ring_porch *porch, int index) {
+  ring_handshake *handshake = &porch->guests[index].handshake;
+  ring_socket_close(&handshake->fd);
+  ring_handshake_fini(handshake);
+  porch->guests[index] = porch->guests[--porch->guest_count];
+}
+
+void ring_porch_close(ring_porch *porch) {
+  while (porch->guest_count > 0) porch_remove(porch, 0);
+  ring_socket_close(&porch->listener);
+  free(porch->guests);
+  porch->guests = NULL;
+}
+
+void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
+  porch->slot = ring_poller_add(poller, porch->listener, POLLIN);
+  for (int i = 0; i < porch->guest_count; i++) {
+    ring_guest *guest = &porch->guests[i];
+    bool writing = guest->handshake.state == RING_HANDSHAKE_WRITING;
+    guest->slot = ring_poller_add(poller, guest->handshake.fd, writing ? POLLOUT : POLLIN);
+  }
+}
+
+static void porch_make_room(ring_porch *porch) {
+  if (porch->guest_count < RING_PORCH_GUESTS) return;
+  int quietest = 0;
+  for (int i = 1; i < porch->guest_count; i++)
+    if (porch->guests[i].heard < porch->guests[quietest].heard) quietest = i;
+  porch_remove(porch, quietest);
+}
+
+/* Hears one guest; true while it stays. */
+static bool porch_hear(ring_porch *porch, ring_guest *guest) {
+  ring_handshake *handshake = &guest->handshake;
+  size_t moved = handshake->moved;
+  int turn = handshake->turn;
+  ring_handshake_state state = ring_handshake_advance(handshake);
+  if (state == RING_HANDSHAKE_CLAIMED) {
+    ring_handshake_answer(handshake, porch->judge(porch->owner, &handshake->claim));
+    state = ring_handshake_advance(handshake);
+  }
+  if (state == RING_HANDSHAKE_DONE) {
+    porch->admit(porch->owner, &handshake->claim, handshake->fd);
+    handshake->fd = -1;
+    return false;
+  }
+  if (handshake->moved != moved || handshake->turn != turn) guest->heard = ring_platform_now();
+  return state == RING_HANDSHAKE_READING || state == RING_HANDSHAKE_WRITING;
+}
+
+static void porch_let_in(ring_porch *porch) {
+  for (int i = 0; i < RING_PORCH_GUESTS; i++) {
+    int fd = ring_socket_accept(porch->listener);
+    if (fd < 0) return;
+    porch_make_room(porch);
+    ring_guest *guest = &porch->guests[porch->guest_count];
+    *guest = (ring_guest){.heard = ring_platform_now()};
+    porch->guest_count++;
+    bool ready = ring_handshake_accept(&guest->handshake, fd, porch->key, porch->rank, porch->size);
+    if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
+  }
+}
+
+void ring_porch_serve(ring_porch *porch, const ring_poller *poller) {
+  uint64_t now = ring_platform_now();
+  for (int i = porch->guest_count - 1; i >= 0; i--) {
+    ring_guest *guest = &porch->guests[i];
+    bool stays = ring_poller_ready(poller, guest->slot) ? porch_hear(porch, guest)
+                                                        : now - guest->heard < PORCH_PATIENCE_NS;
+    if (!stays) porch_remove(porch, i);
+  }
+  if (ring_poller_ready(poller, porch->slot)) porch_let_in(porch);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The porch: where connections wait until they have proved who they are. It is bounded in guests
+ * and in time, so strangers cost a descriptor each for a few seconds and nothing else: when it is
+ * full, the guest that has been silent longest goes. What a proven guest may have is its owner's
+ * decision: `judge` gives the verdict, `admit` takes the descriptor of a welcome one.
+ */
+#ifndef RING_PORCH_H
+#define RING_PORCH_H
+
+#include "handshake.h"
+#include "poller.h"
+
+#define RING_PORCH_GUESTS 64
+
+typedef struct ring_guest {
+  ring_handshake handshake;
+  uint64_t heard; /* when it came or last moved a byte */
+  size_t slot;    /* in the poller */
+} ring_guest;
+
+typedef struct ring_porch {
+  int listener; /* -1: closed */
+  int rank, size;
+  const ring_secret *key;
+  ring_verdict (*judge)(void *owner, const ring_claim *claim);
+  void (*admit)(void *owner, const ring_claim *claim, int fd);
+  void *owner;
+  size_t slot;
+  int guest_count;
+  ring_guest *guests;
+} ring_porch;
+
+/* Opens the porch before a listener, which it then owns. */
+ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
+                            const ring_secret *key);
+
+/* Sends every guest away and closes the listener. */
+void ring_porch_close(ring_porch *porch);
+
+/* Adds its descriptors to a poller that is about to sleep. */
+void ring_porch_watch(ring_porch *porch, ring_poller *poller);
+
+/* After the sleep: lets new guests in and hears those that spoke. */
+void ring_porch_serve(ring_porch *porch, const ring_poller *poller);
+
+#endif

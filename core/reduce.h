@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arithmetic of reductions: every op on every dtype, element by element, vectorised by the
+ * compiler. It knows no ranks and no buffers but the three it is given.
+ *
+ * Integers wrap (two's complement). MIN and MAX give NaN where either side is NaN, and take -0 for
+ * less than +0 (IEEE 754-2019 minimum and maximum), so neither depends on the order of the ranks.
+ * The halves are computed in float32; partial results may stay there ("wide") until the last step
+ * rounds them once, to nearest, ties to even.
+ */
+#ifndef RING_REDUCE_H
+#define RING_REDUCE_H
+
+#include <stdbool.h>
+
+#include "sparkring.h"
+
+typedef struct ring_reduction {
+  ring_dtype dtype;
+  ring_op op;            /* one that ring_op_allowed allows; AVG accumulates as SUM */
+  int divisor;           /* > 0: the last step of AVG, the sum is divided by it; else 0 */
+  bool received_wide;    /* halves only: received holds accumulators (float32) */
+  bool destination_wide; /* halves only: destination gets accumulators (float32) */
+} ring_reduction;
+
+/* destination[i] = local[i] op received[i] for i < count; local holds elements of the dtype.
+ * Buffers are aligned for what they hold, and any two either are the same or do not overlap;
+ * a wide buffer is the same as no other, but for received and destination when both are wide. */
+void ring_reduce(const ring_reduction *reduction, void *destination, const void *local,
+                 const void *received, size_t count);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rendezvous: from addresses to peers that are known to belong to the job.
+ *
+ * With an exchange, every rank listens first, tells its port through the exchange, and rank 0 adds
+ * the epoch and a fresh token. Without one, rank 0 binds the first free port of a sequence derived
+ * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
+ * be theirs, tell it their own port (JOIN), and are told where everybody is (WELCOME). Links are
+ * opened later, when they are first used.
+ *
+ *   JOIN      port u16
+ *   WELCOME   length u32, status u8, then for RING_OK: epoch u64, and for each rank
+ *             port u16, host length u8, host; else: the explanation
+ *
+ * rendezvous.c has what both sides share and the exchange; rendezvous_root.c is rank 0's side of
+ * the meeting by addresses, rendezvous_guest.c the others'.
+ */
+#ifndef RING_RENDEZVOUS_H
+#define RING_RENDEZVOUS_H
+
+#include "address.h"
+#include "peers.h"
+#include "wait.h"
+
+/* Ports tried for rank 0, at most. */
+#define RING_MEETING_PORTS 32
+
+enum { RING_JOIN_BYTES = 2, RING_WELCOME_HEAD_BYTES = 5 };
+
+/* What a rank knows before it has met anybody. */
+typedef struct ring_meeting {
+  int rank, size;
+  const char (*hosts)[RING_HOST_BYTES]; /* by rank, or NULL when only root_host is known */
+  const char *root_host;
+  const char *job;
+  const void *token;
+  size_t token_length;
+  uint16_t port_first, port_last; /* 0: not restricted */
+  ring_exchange_fn exchange;
+  void *exchange_arg;
+  ring_wait *wait;
+  ring_secret key; /* derived by ring_rendezvous */
+  uint16_t ports[RING_MEETING_PORTS];
+  int port_count;
+} ring_meeting;
+
+/* Meets the others: fills the places, key and epoch of `peers` and opens its listener. */
+ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error *error);
+
+/* The two sides of the meeting by addresses. */
+ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_error *error);
+ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring_error *error);
+
+/* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
+int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
+
+/* "21345, 30112, 25001": the ports of the sequence, for messages. */
+void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size);
+
+/* The errors of a wait that ended: RING_ABORTED for an interrupt. */
+ring_status ring_rendezvous_interrupted(ring_error *error);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The other ranks' side of the meeting by addresses: walk the job's ports on rank 0's host until a
+ * listener proves to be rank 0, join, and wait for the welcome. A port that refuses is passed at
+ * once; one that accepts and stays silent is passed after a moment but kept, because rank 0 may be
+ * busy; one that belongs to somebody else is dropped. After the last port the walk pauses and
+ * begins again, because rank 0 may not have started yet.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "bytes.h"
+#include "error.h"
+#include "platform.h"
+#include "rendezvous.h"
+
+#define GUEST_MOMENT_NS UINT64_C(200000000)    /* until a silent port is passed */
+#define GUEST_PATIENCE_NS UINT64_C(3000000000) /* until it is dropped */
+#define GUEST_PAUSE_NS UINT64_C(10000000)      /* the first pause between walks; it doubles to */
+#define GUEST_PAUSE_MAX_NS UINT64_C(250000000)
+
+/* One knock on one port. */
+typedef struct guest_knock {
+  ring_handshake handshake; /* fd -1: none under way */
+  uint64_t begun;
+  int address; /* of rank 0's host, under trial */
+  size_t slot;
+} guest_knock;
+
+typedef struct guest_walk {
+  const ring_meeting *meeting;
+  ring_peers *peers;
+  ring_resolved resolved;
+  ring_poller poller;
+  guest_knock *knocks; /* by port of the sequence */
+  int next;            /* port to knock on next */
+  uint64_t pause, resume;
+  bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
+  int version;
+  uint16_t root_port; /* where rank 0 was last found */
+} guest_walk;
+
+static void guest_hang_up(guest_knock *knock) {
+  ring_socket_close(&knock->handshake.fd);
+  ring_handshake_fini(&knock->handshake);
+}
+
+static void guest_set_port(ring_resolved *resolved, int index, uint16_t port) {
+  uint8_t bytes[2] = {(uint8_t)(port >> 8), (uint8_t)port};
+  struct sockaddr_storage *address = &resolved->items[index].address;
+  /* sin_port and sin6_port lie at the same offset, in network order. */
+  memcpy((uint8_t *)address + 2, bytes, 2);
+}
+
+/* Connects to a port, trying rank 0's addresses from the current one on. */
+static bool guest_connect(guest_walk *walk, int port) {
+  guest_knock *knock = &walk->knocks[port];
+  ring_claim claim = {RING_PURPOSE_MEET, walk->meeting->rank, walk->meeting->size, 0};
+  for (; knock->address < walk->resolved.count; knock->address++) {
+    guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
+    int fd = ring_socket_dial(&walk->resolved, knock->address);
+    if (fd < 0) continue;
+    return ring_handshake_dial(&knock->handshake, fd, &walk->meeting->key, &claim, 0);
+  }
+  return false;
+}
+
+static void guest_knock_on(guest_walk *walk, int port) {
+  guest_knock *knock = &walk->knocks[port];
+  knock->address = 0;
+  knock->begun = ring_platform_now();
+  if (!guest_connect(walk, port)) guest_hang_up(knock);
+}
+
+/* Hears one knock; true when rank 0 has opened. */
+static bool guest_hear(guest_walk *walk, int port) {
+  guest_knock *knock = &walk->knocks[port];
+  bool connected = knock->handshake.turn > 0;
+  switch (ring_handshake_advance(&knock->handshake)) {
+  case RING_HANDSHAKE_DONE:
+    return true;
+  case RING_HANDSHAKE_READING:
+  case RING_HANDSHAKE_WRITING:
+    return false;
+  case RING_HANDSHAKE_REFUSED:
+    walk->met_formed = true;
+    break;
+  case RING_HANDSHAKE_VERSION:
+    walk->version = knock->handshake.peer_version;
+    break;
+  case RING_HANDSHAKE_LOST:
+    /* One that hangs up on the claim speaks the protocol but has another key. */
+    walk->met_foreign = walk->met_foreign || knock->handshake.turn > 2;
+    if (connected) break;
+    ring_socket_close(&knock->handshake.fd);
+    knock->address++;
+    if (guest_connect(walk, port)) return false;
+    break;
+  default:
+    break;
+  }
+  guest_hang_up(knock);
+  return false;
+}
+
+/* True when the next port may be tried: no knock is so young that an answer is likely. */
+static bool guest_may_go_on(const guest_walk *walk, uint64_t now) {
+  if (now < walk->resume) return false;
+  for (int i = 0; i < walk->meeting->port_count; i++) {
+    const guest_knock *knock = &walk->knocks[i];
+    if (knock->handshake.fd >= 0 && now - knock->begun < GUEST_MOMENT_NS) return false;
+  }
+  return true;
+}
+
+static void guest_step(guest_walk *walk) {
+  uint64_t now = ring_platform_now();
+  while (guest_may_go_on(walk, now)) {
+    guest_knock *knock = &walk->knocks[walk->next];
+    if (knock->handshake.fd < 0) guest_knock_on(walk, walk->next);
+    if (++walk->next < walk->meeting->port_count) continue;
+    walk->next = 0;
+    walk->resume = now + walk->pause;
+    walk->pause = 2 * walk->pause < GUEST_PAUSE_MAX_NS ? 2 * walk->pause : GUEST_PAUSE_MAX_NS;
+  }
+}
+
+static int guest_slice(const guest_walk *walk) {
+  int slice = ring_wait_slice(walk->meeting->wait);
+  uint64_t now = ring_platform_now();
+  if (now >= walk->resume) return slice;
+  int pause = (int)((walk->resume - now) / 1000000) + 1;
+  return pause < slice ? pause : slice;
+}
+
+/* Walks until rank 0 has opened. *fd is then the connection to it. */
+static ring_status guest_find_root(guest_walk *walk, int *fd) {
+  const int ports = walk->meeting->port_count;
+  for (;;) {
+    guest_step(walk);
+    ring_poller_reset(&walk->poller);
+    for (int i = 0; i < ports; i++) {
+      guest_knock *knock = &walk->knocks[i];
+      bool writing = knock->handshake.turn == 0 || knock->handshake.state == RING_HANDSHAKE_WRITING;
+      knock->slot = SIZE_MAX;
+      if (knock->handshake.fd >= 0)
+        knock->slot =
+            ring_poller_add(&walk->poller, knock->handshake.fd, writing ? POLLOUT : POLLIN);
+    }
+    ring_status status = ring_poller_sleep(&walk->poller, guest_slice(walk));
+    if (status != RING_OK) return status;
+    uint64_t now = ring_platform_now();
+    for (int i = 0; i < ports; i++) {
+      guest_knock *knock = &walk->knocks[i];
+      if (ring_poller_ready(&walk->poller, knock->slot) && guest_hear(walk, i)) {
+        *fd = knock->handshake.fd;
+        knock->handshake.fd = -1;
+        walk->root_port = walk->meeting->ports[i];
+        return RING_OK;
+      }
+      if (knock->handshake.fd >= 0 && now - knock->begun > GUEST_PATIENCE_NS) guest_hang_up(knock);
+    }
+    status = ring_wait_check(walk->meeting->wait);
+    if (status != RING_OK) return status;
+  }
+}
+
+/* ---- The welcome -------------------------------------------------------------------------- */
+
+/* Moves length bytes over a connection. RING_PEER_LOST when it ends. */
+static ring_status guest_move(guest_walk *walk, int fd, bool sending, void *bytes, size_t length) {
+  uint8_t *at = bytes;
+  while (length > 0) {
+    ssize_t moved = sending ? send(fd, at, length, MSG_NOSIGNAL) : recv(fd, at, length, 0);
+    if (moved > 0) {
+      at += moved;
+      length -= (size_t)moved;
+      continue;
+    }
+    if (moved == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      return RING_PEER_LOST;
+    ring_poller_reset(&walk->poller);
+    ring_poller_add(&walk->poller, fd, sending ? POLLOUT : POLLIN);
+    ring_status status = ring_poller_sleep(&walk->poller, ring_wait_slice(walk->meeting->wait));
+    if (status == RING_OK) status = ring_wait_check(walk->meeting->wait);
+    if (status != RING_OK) return status;
+  }
+  return RING_OK;
+}
+
+static ring_status guest_read_table(ring_peers *peers, const uint8_t *from, const uint8_t *end) {
+  if (end - from < 8) return RING_PEER_LOST;
+  peers->epoch = bytes_get(&from, 8);
+  for (int rank = 0; rank < peers->size; rank++) {
+    char host[RING_HOST_BYTES] = {0};
+    if (end - from < 3) return RING_PEER_LOST;
+    uint16_t port = (uint16_t)bytes_get(&from, 2);
+    size_t length = (size_t)bytes_get(&from, 1);
+    if (length >= sizeof host || length > (size_t)(end - from)) return RING_PEER_LOST;
+    memcpy(host, from, length);
+    from += length;
+    ring_status status = ring_peers_place(peers, rank, host, port);
+    if (status != RING_OK) return status;
+  }
+  return from == end ? RING_OK : RING_PEER_LOST;
+}
+
+/* Rank 0's own words about why the job did not form. */
+static ring_status guest_sent_away(ring_status status, const uint8_t *text, size_t length,
+                                   ring_error *error) {
+  bool known = strcmp(ring_status_name(status), "UNKNOWN") != 0 && status != RING_OK;
+  return ring_error_set(error, known ? status : RING_ABORTED, -1, 0, "rank 0 reports: %.*s",
+                        (int)(length < 900 ? length : 900), (const char *)text);
+}
+
+static ring_status guest_read_welcome(guest_walk *walk, int fd, ring_error *error) {
+  uint8_t head[RING_WELCOME_HEAD_BYTES];
+  const uint8_t *from = head;
+  ring_status status = guest_move(walk, fd, false, head, sizeof head);
+  if (status != RING_OK) return status;
+  size_t length = (size_t)bytes_get(&from, 4);
+  ring_status told = (ring_status)bytes_get(&from, 1);
+  size_t longest = 8 + (size_t)walk->meeting->size * (3 + RING_HOST_BYTES) + sizeof error->message;
+  if (length < 1 || length > longest) return RING_PEER_LOST;
+  uint8_t *body = malloc(length);
+  if (body == NULL) return RING_NO_MEMORY;
+  status = guest_move(walk, fd, false, body, length - 1);
+  if (status == RING_OK && told != RING_OK)
+    status = guest_sent_away(told, body, length - 1, error);
+  else if (status == RING_OK)
+    status = guest_read_table(walk->peers, body, body + length - 1);
+  free(body);
+  return status;
+}
+
+/* Listens only now, so that ranks which have not met yet leave the job's ports to rank 0. */
+static ring_status guest_join(guest_walk *walk, int fd, int *listener, ring_error *error) {
+  uint8_t join[RING_JOIN_BYTES];
+  if (*listener < 0) *listener = ring_rendezvous_listen(walk->meeting, error);
+  if (*listener < 0) return RING_SYSTEM;
+  bytes_put(join, (uint64_t)ring_socket_port(*listener), 2);
+  ring_status status = guest_move(walk, fd, true, join, sizeof join);
+  return status == RING_OK ? guest_read_welcome(walk, fd, error) : status;
+}
+
+/* ---- The meeting -------------------------------------------------------------------------- */
+
+static ring_status guest_explain(const guest_walk *walk, ring_status status, ring_error *error) {
+  const ring_meeting *meeting = walk->meeting;
+  char ports[128];
+  ring_rendezvous_ports_text(meeting, ports, sizeof ports);
+  if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status != RING_TIMEOUT)
+    return ring_error_set(error, status, -1, 0, "rank %d could not look for rank 0: %s",
+                          meeting->rank, ring_status_text(status));
+  double seconds = ring_wait_seconds(meeting->wait);
+  if (walk->version != 0)
+    return ring_error_set(error, RING_TIMEOUT, 0, 0,
+                          "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "
+                          "install the same version everywhere",
+                          meeting->rank, meeting->root_host, walk->version, RING_WIRE_VERSION);
+  if (walk->root_port != 0 && !walk->lost_root)
+    return ring_error_set(error, RING_TIMEOUT, -1, 0,
+                          "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "
+                          "within %.3g s",
+                          meeting->rank, meeting->root_host, (unsigned)walk->root_port,
+                          meeting->size, seconds);
+  return ring_error_set(
+      error, RING_TIMEOUT, 0, 0,
+      "rank %d did not find rank 0 on %s within %.3g s (ports %s)%s%s%s. Usual causes: rank 0 "
+      "never "
+      "started (an empty partition never starts an R closure, fewer slots than partitions), a "
+      "firewall (open the port range and pass it on all ranks), or a token, job or address list "
+      "that differs",
+      meeting->rank, meeting->root_host, seconds, ports,
+      walk->lost_root ? "; it was there, and went away" : "",
+      walk->met_foreign ? "; another job, or one with another token, answered" : "",
+      walk->met_formed ? "; a job with this token and these addresses has already formed there"
+                       : "");
+}
+
+/* Finds rank 0 and joins it, again if it goes away: it may have been started anew. */
+static ring_status guest_run(guest_walk *walk, int *listener, ring_error *error) {
+  for (;;) {
+    int fd = -1;
+    ring_status status = guest_find_root(walk, &fd);
+    if (status != RING_OK) return guest_explain(walk, status, error);
+    for (int i = 0; i < walk->meeting->port_count; i++) guest_hang_up(&walk->knocks[i]);
+    walk->lost_root = false;
+    if (error != NULL) error->status = RING_OK;
+    status = guest_join(walk, fd, listener, error);
+    ring_socket_close(&fd);
+    if (status == RING_OK) return RING_OK;
+    if (error != NULL && error->status != RING_OK) return status; /* sent away with a reason */
+    if (status != RING_PEER_LOST) return guest_explain(walk, status, error);
+    walk->lost_root = true;
+  }
+}
+
+static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
+  const char *reason;
+  const ring_meeting *meeting = walk->meeting;
+  if (!ring_socket_resolve(meeting->root_host, 1, &walk->resolved, &reason))
+    return ring_error_set(error, RING_PEER_LOST, 0, 0,
+                          "rank %d cannot resolve the host %s of rank 0: %s", meeting->rank,
+                          meeting->root_host, reason);
+  walk->knocks = calloc((size_t)meeting->port_count, sizeof *walk->knocks);
+  if (walk->knocks == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  for (int i = 0; i < meeting->port_count; i++) walk->knocks[i].handshake.fd = -1;
+  return RING_OK;
+}
+
+ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
+  guest_walk walk = {.meeting = meeting, .peers = peers, .pause = GUEST_PAUSE_NS};
+  ring_error local;
+  int listener = -1;
+  ring_status status = guest_prepare(&walk, error);
+  if (status == RING_OK) status = guest_run(&walk, &listener, error != NULL ? error : &local);
+  for (int i = 0; walk.knocks != NULL && i < meeting->port_count; i++)
+    guest_hang_up(&walk.knocks[i]);
+  free(walk.knocks);
+  ring_poller_fini(&walk.poller);
+  if (status != RING_OK) {
+    ring_socket_close(&listener);
+    return status;
+  }
+  peers->key = meeting->key;
+  return ring_peers_listen(peers, listener);
+}

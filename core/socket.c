@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
+                         const char **reason) {
+  char service[8];
+  snprintf(service, sizeof service, "%u", (unsigned)port);
+  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  struct addrinfo *found = NULL;
+  int failure = getaddrinfo(host, service, &hints, &found);
+  resolved->count = 0;
+  if (failure != 0) {
+    *reason = gai_strerror(failure);
+    return false;
+  }
+  for (struct addrinfo *item = found; item != NULL; item = item->ai_next) {
+    if (resolved->count == RING_SOCKET_ADDRESSES) break;
+    if (item->ai_addrlen > sizeof resolved->items[0].address) continue;
+    memcpy(&resolved->items[resolved->count].address, item->ai_addr, item->ai_addrlen);
+    resolved->items[resolved->count].length = item->ai_addrlen;
+    resolved->count++;
+  }
+  freeaddrinfo(found);
+  *reason = "the name has no addresses";
+  return resolved->count > 0;
+}
+
+bool ring_socket_is_loopback(const char *host) {
+  struct in_addr four;
+  struct in6_addr six;
+  if (strcasecmp(host, "localhost") == 0) return true;
+  if (inet_pton(AF_INET, host, &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
+  return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+static int socket_open(int family) {
+#ifdef SOCK_CLOEXEC
+  int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  return fd < 0 ? -errno : fd;
+#else
+  int fd = socket(family, SOCK_STREAM, 0);
+  if (fd < 0) return -errno;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  return fd;
+#endif
+}
+
+static int socket_fail(int fd) {
+  int failure = -errno;
+  close(fd);
+  return failure;
+}
+
+static int socket_listen_on(const struct sockaddr *address, socklen_t length) {
+  int fd = socket_open(address->sa_family);
+  if (fd < 0) return fd;
+  int on = 1, off = 0;
+  /* Ports of connections that have just ended may be bound again at once. */
+  if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) return socket_fail(fd);
+  if (address->sa_family == AF_INET6 &&
+      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
+    return socket_fail(fd);
+  if (bind(fd, address, length) != 0) return socket_fail(fd);
+  if (listen(fd, SOMAXCONN) != 0) return socket_fail(fd);
+  return fd;
+}
+
+static int socket_listen_everywhere(uint16_t port) {
+  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+  int fd = socket_listen_on((struct sockaddr *)&six, sizeof six);
+  if (fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL && fd != -EPROTONOSUPPORT) return fd;
+  struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+  return socket_listen_on((struct sockaddr *)&four, sizeof four);
+}
+
+int ring_socket_listen(const char *host, uint16_t port) {
+  if (!ring_socket_is_loopback(host)) return socket_listen_everywhere(port);
+  ring_resolved resolved;
+  const char *reason;
+  if (!ring_socket_resolve(host, port, &resolved, &reason)) return -EADDRNOTAVAIL;
+  int fd = -EADDRNOTAVAIL;
+  for (int i = 0; i < resolved.count; i++) {
+    fd = socket_listen_on((struct sockaddr *)&resolved.items[i].address, resolved.items[i].length);
+    if (fd >= 0 || fd == -EADDRINUSE) break;
+  }
+  return fd;
+}
+
+int ring_socket_port(int fd) {
+  struct sockaddr_storage address = {0};
+  socklen_t length = sizeof address;
+  if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return -errno;
+  if (address.ss_family == AF_INET6) return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
+  return ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+int ring_socket_accept(int listener) {
+#if defined(__linux__)
+  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  return fd < 0 ? -errno : fd;
+#else
+  int fd = accept(listener, NULL, NULL);
+  if (fd < 0) return -errno;
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  return fd;
+#endif
+}
+
+int ring_socket_dial(const ring_resolved *resolved, int index) {
+  const struct sockaddr *address = (const struct sockaddr *)&resolved->items[index].address;
+  int fd = socket_open(address->sa_family);
+  if (fd < 0) return fd;
+  if (connect(fd, address, resolved->items[index].length) != 0 && errno != EINPROGRESS)
+    return socket_fail(fd);
+  return fd;
+}
+
+/* Unwraps an IPv4 address that an IPv6 socket shows as ::ffff:a.b.c.d. */
+static int socket_family(const struct sockaddr_storage *address, const void **bytes) {
+  if (address->ss_family == AF_INET) {
+    *bytes = &((const struct sockaddr_in *)address)->sin_addr;
+    return AF_INET;
+  }
+  const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+  *bytes = IN6_IS_ADDR_V4MAPPED(six) ? (const void *)&six->s6_addr[12] : (const void *)six;
+  return IN6_IS_ADDR_V4MAPPED(six) ? AF_INET : AF_INET6;
+}
+
+bool ring_socket_peer_host(int fd, char *text, size_t size) {
+  struct sockaddr_storage address = {0};
+  socklen_t length = sizeof address;
+  const void *bytes;
+  if (getpeername(fd, (struct sockaddr *)&address, &length) != 0) return false;
+  int family = socket_family(&address, &bytes);
+  return inet_ntop(family, bytes, text, (socklen_t)size) != NULL;
+}
+
+void ring_socket_tune(int fd) {
+  int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#ifdef __APPLE__
+  setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+#ifdef TCP_CONGESTION
+  /* Loopback loses nothing and has no queue to probe: BBR there runs at half the speed. */
+  char host[INET6_ADDRSTRLEN];
+  if (ring_socket_peer_host(fd, host, sizeof host) && ring_socket_is_loopback(host))
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+#endif
+}
+
+void ring_socket_close(int *fd) {
+  if (*fd >= 0) close(*fd);
+  *fd = -1;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sockets: small helpers, each so small that an error can name the call that failed. All sockets
+ * are non-blocking and close on exec. Functions that make a descriptor return it, or -errno.
+ */
+#ifndef RING_SOCKET_H
+#define RING_SOCKET_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "sparkring.h"
+
+#define RING_SOCKET_ADDRESSES 8
+
+/* What a host name resolved to. */
+typedef struct ring_resolved {
+  int count;
+  struct {
+    struct sockaddr_storage address;
+    socklen_t length;
+  } items[RING_SOCKET_ADDRESSES];
+} ring_resolved;
+
+/* Resolves host with the system's resolver, which may block. On failure *reason says why. */
+bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
+                         const char **reason);
+
+/* True for "localhost" and numeric loopback addresses: names that mean this machine only. */
+bool ring_socket_is_loopback(const char *host);
+
+/* Listens on port (0: any free one). A loopback host is listened on alone; for any other, all
+ * interfaces are, because the name by which others reach this machine may not be its own. */
+int ring_socket_listen(const char *host, uint16_t port);
+
+/* The port that a listener got, or -errno. */
+int ring_socket_port(int fd);
+
+/* The next waiting connection; -EAGAIN when there is none. */
+int ring_socket_accept(int listener);
+
+/* Begins to connect; the descriptor turns writable when it is done. */
+int ring_socket_dial(const ring_resolved *resolved, int index);
+
+/* The peer's numeric address into text. */
+bool ring_socket_peer_host(int fd, char *text, size_t size);
+
+/* Prepares a connection for links: no delays, dead hosts noticed, and a congestion control that
+ * suits loopback where the peer is on it. */
+void ring_socket_tune(int fd);
+
+void ring_socket_close(int *fd);
+
+#endif

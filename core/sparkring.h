@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sparkring: the tasks of a Spark barrier stage find each other, form a ring and compute together.
+ *
+ * A communicator (`ring_comm`) is a verified group of `size` processes; each has a `rank` from 0 to
+ * size-1. Every rank opens it, all ranks make the same collective calls in the same order, and every
+ * rank closes it. Functions return a `ring_status`; the explanation (which rank, which host, which
+ * call, what to do) is the text of `ring_comm_error`.
+ *
+ * Threads: one communicator serves one call at a time; a call made while another runs returns
+ * RING_BUSY. Different communicators are independent of each other.
+ * Forks: a child of a process that has a communicator may only call `ring_comm_free`.
+ * The library never prints, exits, installs a signal handler or starts a thread.
+ */
+#ifndef SPARKRING_H
+#define SPARKRING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef RING_API
+#define RING_API __attribute__((visibility("default")))
+#endif
+
+#define RING_VERSION "0.1.0"
+
+/* ---- Errors ------------------------------------------------------------------------------- */
+
+/* Every status: X(name, value, what it means). R's condition classes and Python's exceptions are
+ * made from the same list. */
+#define RING_STATUS_MAP(X)                                                                         \
+  X(OK, 0, "success")                                                                              \
+  X(INVALID, 1, "bad argument")                                                                    \
+  X(TIMEOUT, 2, "the deadline passed")                                                             \
+  X(PEER_LOST, 3, "another rank died or cannot be reached")                                        \
+  X(MISMATCH, 4, "the ranks called different things")                                              \
+  X(AUTH, 5, "authentication failed")                                                              \
+  X(ABORTED, 6, "the communicator was aborted")                                                    \
+  X(BUSY, 7, "another call on this communicator is running")                                       \
+  X(UNSUPPORTED, 8, "not supported here")                                                          \
+  X(NO_MEMORY, 9, "out of memory")                                                                 \
+  X(SYSTEM, 10, "a system call failed")
+
+typedef enum ring_status {
+#define RING_STATUS_ENUM(name, value, text) RING_##name = value,
+  RING_STATUS_MAP(RING_STATUS_ENUM)
+#undef RING_STATUS_ENUM
+} ring_status;
+
+/* What went wrong, as text for the user. `rank` is the rank at fault, or -1. */
+typedef struct ring_error {
+  ring_status status;
+  int rank;
+  int system_errno;
+  char message[1024];
+} ring_error;
+
+/* "TIMEOUT" for RING_TIMEOUT; "UNKNOWN" for a value that is no status. Static storage. */
+RING_API const char *ring_status_name(ring_status status);
+
+/* "the deadline passed" for RING_TIMEOUT. Static storage. */
+RING_API const char *ring_status_text(ring_status status);
+
+/* ---- Element types and operations --------------------------------------------------------- */
+
+/* X(name, value, "name", bytes). Values travel on the wire and never change. */
+#define RING_DTYPE_MAP(X)                                                                          \
+  X(INT8, 0, "int8", 1)                                                                            \
+  X(UINT8, 1, "uint8", 1)                                                                          \
+  X(INT32, 2, "int32", 4)                                                                          \
+  X(INT64, 3, "int64", 8)                                                                          \
+  X(FLOAT16, 4, "float16", 2)                                                                      \
+  X(BFLOAT16, 5, "bfloat16", 2)                                                                    \
+  X(FLOAT32, 6, "float32", 4)                                                                      \
+  X(FLOAT64, 7, "float64", 8)
+
+typedef enum ring_dtype {
+#define RING_DTYPE_ENUM(name, value, text, bytes) RING_##name = value,
+  RING_DTYPE_MAP(RING_DTYPE_ENUM)
+#undef RING_DTYPE_ENUM
+} ring_dtype;
+
+/* X(name, value, "name"). Integer sums and products wrap (two's complement). AVG is the sum divided
+ * by the size; on integers the quotient is truncated towards zero. MIN and MAX return NaN where any
+ * rank holds NaN. LAND and LOR are for integers only and give 0 or 1. */
+#define RING_OP_MAP(X)                                                                             \
+  X(SUM, 0, "sum")                                                                                 \
+  X(PROD, 1, "prod")                                                                               \
+  X(MIN, 2, "min")                                                                                 \
+  X(MAX, 3, "max")                                                                                 \
+  X(AVG, 4, "avg")                                                                                 \
+  X(LAND, 5, "land")                                                                               \
+  X(LOR, 6, "lor")
+
+typedef enum ring_op {
+#define RING_OP_ENUM(name, value, text) RING_##name = value,
+  RING_OP_MAP(RING_OP_ENUM)
+#undef RING_OP_ENUM
+} ring_op;
+
+/* Bytes of one element; 0 for a value that is no dtype. */
+RING_API size_t ring_dtype_size(ring_dtype dtype);
+
+/* "float32" for RING_FLOAT32; "unknown" for a value that is no dtype. Static storage. */
+RING_API const char *ring_dtype_name(ring_dtype dtype);
+RING_API const char *ring_op_name(ring_op op);
+
+/* The dtype or op with this name, or RING_INVALID. */
+RING_API ring_status ring_dtype_parse(const char *name, ring_dtype *dtype);
+RING_API ring_status ring_op_parse(const char *name, ring_op *op);
+
+/* ---- Opening a communicator --------------------------------------------------------------- */
+
+typedef struct ring_comm ring_comm;
+
+/* Called on the calling thread about every 100 ms of waiting. Non-zero ends the wait: the call
+ * returns RING_ABORTED and the communicator is broken. */
+typedef int (*ring_interrupt_fn)(void *arg);
+
+/* Hands rank `rank`'s text to the core, which copies it. */
+typedef void (*ring_exchange_put_fn)(void *sink, int rank, const char *text);
+
+/* All ranks pass a text and get the texts of all: call put(sink, r, text of r) for every rank r.
+ * Non-zero means failure. The text of rank 0 carries the job's token: the channel that carries it
+ * must be private to the job. */
+typedef int (*ring_exchange_fn)(void *arg, const char *mine, ring_exchange_put_fn put, void *sink);
+
+/* How to find the other ranks. Begin with RING_OPTIONS_INIT; strings are only read during
+ * ring_comm_open. There are three ways:
+ *   exchange     `exchange` with rank, size and addresses
+ *   addresses    rank, size and either `addresses` (one a rank, in rank order) or `root_address`
+ *   environment  rank left at -1: the variables of sparkring-run (SPARKRING_RANK, SPARKRING_SIZE,
+ *                ...), Open MPI, MPICH, Slurm or torchrun; none of them set makes a world of one
+ */
+typedef struct ring_options {
+  size_t struct_size;
+  int rank;                     /* 0 to size-1; -1: from the environment */
+  int size;                     /* 1 or more; 0: the number of addresses */
+  const char *const *addresses; /* "host", "host:port", "[v6]:port"; ports are ignored */
+  int address_count;            /* must equal size when addresses are given */
+  const char *root_address;     /* rank 0's host, when those of the others are unknown */
+  const void *token;            /* the job's shared secret, any bytes; NULL: none (or minted by */
+  size_t token_length;          /*   rank 0 and exchanged). At least 16 random bytes protect */
+  const char *job;              /* tells jobs apart that share addresses and token; NULL: "" */
+  uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
+  uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */
+  double timeout;               /* seconds until all ranks must have met; 0: 300 */
+  double call_timeout;          /* seconds a collective may wait; 0: 600 */
+  ring_exchange_fn exchange;
+  void *exchange_arg;
+  ring_interrupt_fn interrupt; /* used by every later call, too */
+  void *interrupt_arg;
+} ring_options;
+
+#define RING_OPTIONS_INIT {.struct_size = sizeof(ring_options), .rank = -1}
+
+/* Opens a communicator: finds the other ranks, proves that they belong to the job, and returns when
+ * all of them have answered a first barrier. Collective. On failure *comm is NULL, nothing is left
+ * open, and *error (which may be NULL) explains, naming the ranks that are missing. */
+RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **comm,
+                                    ring_error *error);
+
+/* Closes it: waits until every rank has called close (at most the call timeout), then ends all
+ * links. Collective. Afterwards only ring_comm_error and ring_comm_free work. */
+RING_API ring_status ring_comm_close(ring_comm *comm);
+
+/* Ends it at once, from this rank alone: the other ranks' current or next call returns RING_ABORTED
+ * with `reason` (which may be NULL). May not run beside another call on the same communicator. */
+RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
+
+/* Frees it. One that is still open is aborted first; in a forked child only its memory and
+ * descriptors are released, and the parent's links stay whole. NULL is allowed. */
+RING_API void ring_comm_free(ring_comm *comm);
+
+/* The last failure of a call on this communicator; status RING_OK when there was none. RING_BUSY is
+ * returned and not kept. The pointer is valid until ring_comm_free. */
+RING_API const ring_error *ring_comm_error(const ring_comm *comm);
+
+/* ---- What a communicator knows ------------------------------------------------------------ */
+
+RING_API int ring_comm_rank(const ring_comm *comm);
+RING_API int ring_comm_size(const ring_comm *comm);
+
+/* Rank among, and number of, the ranks that have the same host, in rank order. */
+RING_API int ring_comm_local_rank(const ring_comm *comm);
+RING_API int ring_comm_local_size(const ring_comm *comm);
+
+/* The host of a rank, as the address list names it; NULL for no such rank. */
+RING_API const char *ring_comm_host(const ring_comm *comm, int rank);
+
+/* The number that rank 0 minted for this meeting; the same on every rank. */
+RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
+
+/* 1 when the ranks proved that they know the job's token, 0 when there was none. */
+RING_API int ring_comm_authenticated(const ring_comm *comm);
+
+/* 1 until close, abort or a failure; then 0. */
+RING_API int ring_comm_usable(const ring_comm *comm);
+
+/* Every message on a link is a header of this many bytes and a payload. */
+#define RING_HEADER_BYTES 32
+
+/* Bytes count headers and payload, without the handshakes that open links. wait_ns is the time
+ * spent with nothing to do but wait for other ranks. */
+typedef struct ring_counters {
+  uint64_t calls;
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t messages_sent;
+  uint64_t messages_received;
+  uint64_t wait_ns;
+} ring_counters;
+
+/* Counters of the link to `peer` (calls and wait_ns are 0), or, with peer -1, of all together.
+ * RING_INVALID for no such rank. */
+RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
+
+/* "tcp" for an open link, "" for a peer without one, "self" for the rank itself. */
+RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
+
+/* ---- Collectives -------------------------------------------------------------------------- */
+
+/* All of them: every rank makes the same call with the same count, dtype, op and root, in the same
+ * order. Buffers may be unaligned for nothing but their dtype, NULL where they hold 0 elements, and
+ * belong to the caller. After a failure (anything but RING_OK, RING_INVALID and RING_BUSY) the
+ * output is undefined and the communicator is broken: every later call returns the same status. */
+
+/* Every rank gets op over all ranks' input, element by element, identical to the bit everywhere.
+ * input and output hold count elements and are the same buffer or do not overlap.
+ * Ring algorithm (Patarasuk and Yuan, 2009): 2(size-1)/size of the data leave each rank. float16 and
+ * bfloat16 are accumulated in float32 and rounded once; from 3 ranks on, partial sums then travel as
+ * float32. */
+RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
+                                    ring_dtype dtype, ring_op op);
+
+/* Every rank's output gets root's input. input is read on root only (NULL elsewhere is fine) and
+ * may be output. Binomial tree, pipelined in chunks. */
+RING_API ring_status ring_broadcast(ring_comm *comm, const void *input, void *output, size_t count,
+                                    ring_dtype dtype, int root);
+
+/* Every rank's output gets the inputs of all, in rank order: size * count elements.
+ * In place when input is output + rank * count elements; otherwise they do not overlap. Ring. */
+RING_API ring_status ring_allgather(ring_comm *comm, const void *input, void *output, size_t count,
+                                    ring_dtype dtype);
+
+/* Returns when every rank has called it. Dissemination (Hensgen, Finkel and Manber, 1988). */
+RING_API ring_status ring_barrier(ring_comm *comm);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

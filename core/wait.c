@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wait.h"
+
+#include "platform.h"
+
+#define WAIT_SLICE_MS 100
+#define WAIT_SLICE_NS (WAIT_SLICE_MS * UINT64_C(1000000))
+
+void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
+  uint64_t now = ring_platform_now();
+  *wait = (ring_wait){.begun = now,
+                      .deadline = now + (uint64_t)(seconds * 1e9),
+                      .asked = now,
+                      .interrupt = interrupt,
+                      .interrupt_arg = arg};
+}
+
+int ring_wait_slice(const ring_wait *wait) {
+  uint64_t now = ring_platform_now();
+  if (now >= wait->deadline) return 0;
+  uint64_t left = (wait->deadline - now + 999999) / 1000000;
+  return left < WAIT_SLICE_MS ? (int)left : WAIT_SLICE_MS;
+}
+
+ring_status ring_wait_check(ring_wait *wait) {
+  uint64_t now = ring_platform_now();
+  if (wait->interrupt != NULL && now - wait->asked >= WAIT_SLICE_NS) {
+    wait->asked = now;
+    if (wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;
+  }
+  return now >= wait->deadline ? RING_TIMEOUT : RING_OK;
+}
+
+double ring_wait_seconds(const ring_wait *wait) {
+  return (double)(ring_platform_now() - wait->begun) / 1e9;
+}

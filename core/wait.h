@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How long a call may wait: a deadline, and the binding's interrupt hook, which is asked on the
+ * calling thread about every 100 ms. Whoever waits sleeps for ring_wait_slice at most and then asks
+ * ring_wait_check.
+ */
+#ifndef RING_WAIT_H
+#define RING_WAIT_H
+
+#include "sparkring.h"
+
+typedef struct ring_wait {
+  uint64_t begun;
+  uint64_t deadline;
+  uint64_t asked; /* when the hook was last called */
+  ring_interrupt_fn interrupt;
+  void *interrupt_arg;
+} ring_wait;
+
+void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
+
+/* Milliseconds to sleep before the next ring_wait_check, 0 to 100. */
+int ring_wait_slice(const ring_wait *wait);
+
+/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook says so. */
+ring_status ring_wait_check(ring_wait *wait);
+
+/* Seconds since ring_wait_init. */
+double ring_wait_seconds(const ring_wait *wait);
+
+#endif

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Fails when the library exports anything but the functions of sparkring.h, or lacks one of them.
+execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE listing
+                COMMAND_ERROR_IS_FATAL ANY)
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../../core/sparkring.h declarations REGEX "^RING_API ")
+string(REGEX MATCHALL "ring_[a-z_]+\\(" declared "${declarations}")
+list(TRANSFORM declared REPLACE "\\(" "")
+string(REGEX MATCHALL "[0-9a-f]+ [A-Z] [A-Za-z0-9_]+" lines "${listing}")
+list(TRANSFORM lines REPLACE ".* " "" OUTPUT_VARIABLE exported)
+list(FILTER exported EXCLUDE REGEX "^(_init|_fini|__.*)$")
+list(SORT declared)
+list(SORT exported)
+list(LENGTH declared count)
+if(count LESS 20 OR NOT declared STREQUAL exported)
+  message(FATAL_ERROR "declared: ${declared}\nexported: ${exported}")
+endif()
+message("${count} functions exported")

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ranks.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define RANKS_SECONDS 120
+
+void *shared_alloc(size_t length) {
+  void *memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  return memory;
+}
+
+void shared_free(void *memory, size_t length) {
+  munmap(memory, length);
+}
+
+void run_ranks(int size, rank_function function, void *shared) {
+  pid_t children[RANKS_MAX];
+  int failures = 0;
+  CHECK(size <= RANKS_MAX);
+  fflush(NULL);
+  for (int rank = 0; rank < size; rank++) {
+    children[rank] = fork();
+    CHECK(children[rank] >= 0);
+    if (children[rank] > 0) continue;
+    alarm(RANKS_SECONDS);
+    function(rank, size, shared);
+    exit(0); /* so that leaks are looked for in every rank */
+  }
+  for (int rank = 0; rank < size; rank++) {
+    int status = 0;
+    CHECK(waitpid(children[rank], &status, 0) == children[rank]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    fprintf(stderr, "rank %d of %d ended with status %#x\n", rank, size, (unsigned)status);
+    failures++;
+  }
+  CHECK_INT(failures, 0);
+}
+
+ring_options rank_options(int rank, int size) {
+  static const char *addresses[RANKS_MAX];
+  static char token[64];
+  /* The parent's number: the same for the ranks of one test program, different for others. */
+  snprintf(token, sizeof token, "test of process %d", (int)getppid());
+  for (int i = 0; i < size; i++) addresses[i] = "127.0.0.1:4242";
+  ring_options options = RING_OPTIONS_INIT;
+  options.rank = rank;
+  options.size = size;
+  options.addresses = addresses;
+  options.address_count = size;
+  options.token = token;
+  options.token_length = strlen(token);
+  options.timeout = 60;
+  options.call_timeout = 60;
+  return options;
+}
+
+ring_comm *open_rank(int rank, int size) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  ring_error error;
+  if (ring_comm_open(&options, &comm, &error) != RING_OK) {
+    fprintf(stderr, "rank %d of %d: %s: %s\n", rank, size, ring_status_name(error.status),
+            error.message);
+    exit(1);
+  }
+  return comm;
+}
+
+typedef struct ranks_call {
+  comm_function function;
+  void *shared;
+} ranks_call;
+
+static void ranks_open_run_close(int rank, int size, void *arg) {
+  const ranks_call *call = arg;
+  ring_comm *comm = open_rank(rank, size);
+  call->function(comm, call->shared);
+  ring_status status = ring_comm_close(comm);
+  if (status != RING_OK) fprintf(stderr, "close: %s\n", ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_OK);
+  ring_comm_free(comm);
+}
+
+void run_comms(int size, comm_function function, void *shared) {
+  ranks_call call = {function, shared};
+  run_ranks(size, ranks_open_run_close, &call);
+}

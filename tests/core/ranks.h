@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Forked ranks: run one function as n processes that open a communicator together, and collect what
+ * each of them left in memory that all share. A rank that fails a check, crashes or outlives the
+ * limit fails the test.
+ */
+#ifndef RING_RANKS_H
+#define RING_RANKS_H
+
+#include "sparkring.h"
+
+#define RANKS_MAX 33
+
+/* What a rank runs. `shared` is memory of all ranks and the parent. */
+typedef void (*rank_function)(int rank, int size, void *shared);
+
+/* Forks `size` processes that run `function` and waits for all of them. */
+void run_ranks(int size, rank_function function, void *shared);
+
+/* The same with a communicator that is opened before and closed after. */
+typedef void (*comm_function)(ring_comm *comm, void *shared);
+void run_comms(int size, comm_function function, void *shared);
+
+/* Zeroed memory that forked processes share; free it with shared_free. */
+void *shared_alloc(size_t length);
+void shared_free(void *memory, size_t length);
+
+/* Options for rank of size on 127.0.0.1, with a token of this test program's own. */
+ring_options rank_options(int rank, int size);
+
+/* Opens with rank_options and checks that it worked. */
+ring_comm *open_rank(int rank, int size);
+
+#endif

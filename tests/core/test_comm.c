@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The life of a communicator: opening with bad options, what it knows, and every way to end.
+ */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ranks.h"
+
+/* ---- Options ------------------------------------------------------------------------------ */
+
+static void refuse(ring_options options, const char *text) {
+  ring_comm *comm = (ring_comm *)&options;
+  ring_error error;
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_INVALID);
+  CHECK_INT(error.status, RING_INVALID);
+  CHECK_CONTAINS(error.message, text);
+  CHECK(comm == NULL);
+}
+
+static void test_bad_options(void) {
+  ring_options options = rank_options(0, 3);
+  options.rank = 3;
+  refuse(options, "rank is 3, but size is 3: ranks go from 0 to 2");
+  options = rank_options(0, 3);
+  options.rank = -2;
+  refuse(options, "rank is -2");
+  options = rank_options(0, 3);
+  options.size = 4;
+  refuse(options, "3 addresses were given for size 4");
+  options = rank_options(-1, 3);
+  refuse(options, "rank is missing");
+  options = rank_options(0, 3);
+  options.size = -1;
+  refuse(options, "size is -1");
+  options = rank_options(0, 3);
+  options.addresses = (const char *const[]){"a", "", "c"};
+  refuse(options, "the address of rank 1 is bad");
+  options = rank_options(0, 3);
+  options.addresses = (const char *const[]){"a:1", "b:99999", "c:3"};
+  refuse(options, "the address of rank 1 is bad");
+  options = rank_options(0, 3);
+  options.address_count = 0;
+  refuse(options, "no addresses were given");
+  options = rank_options(0, 3);
+  options.timeout = -1;
+  refuse(options, "timeout is -1");
+  options = rank_options(0, 3);
+  options.port_first = 4000;
+  options.port_last = 3000;
+  refuse(options, "the port range 4000 to 3000 is empty");
+  options = rank_options(0, 3);
+  options.token = "";
+  options.token_length = 0;
+  refuse(options, "the token is empty");
+  options = rank_options(0, 3);
+  options.struct_size = 3;
+  refuse(options, "begin with RING_OPTIONS_INIT");
+}
+
+/* ---- Alone -------------------------------------------------------------------------------- */
+
+static void test_a_world_of_one(void) {
+  ring_comm *comm;
+  double x = 3, y = 0;
+  uint8_t truth = 5;
+  CHECK_INT(ring_comm_open(NULL, &comm, NULL), RING_OK);
+  CHECK_INT(ring_comm_rank(comm), 0);
+  CHECK_INT(ring_comm_size(comm), 1);
+  CHECK_INT(ring_comm_local_size(comm), 1);
+  CHECK_CONTAINS(ring_comm_host(comm, 0), "127.0.0.1");
+  CHECK_INT(ring_allreduce(comm, &x, &y, 1, RING_FLOAT64, RING_AVG), RING_OK);
+  CHECK(y == 3);
+  CHECK_INT(ring_allreduce(comm, &truth, &truth, 1, RING_UINT8, RING_LOR), RING_OK);
+  CHECK_INT(truth, 1);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "the communicator is closed");
+  CHECK_INT(ring_comm_close(comm), RING_INVALID);
+  ring_comm_free(comm);
+  ring_comm_free(NULL);
+  CHECK_INT(ring_barrier(NULL), RING_INVALID);
+}
+
+/* ---- What it knows ------------------------------------------------------------------------ */
+
+static void look(ring_comm *comm, void *shared) {
+  uint64_t *epochs = shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), links = 0;
+  ring_counters counters;
+  epochs[rank] = ring_comm_epoch(comm);
+  CHECK_INT(ring_comm_local_rank(comm), rank);
+  CHECK_INT(ring_comm_local_size(comm), size);
+  CHECK_INT(ring_comm_authenticated(comm), 1);
+  CHECK_INT(ring_comm_usable(comm), 1);
+  CHECK_INT(strcmp(ring_comm_host(comm, size - 1), "127.0.0.1"), 0);
+  CHECK(ring_comm_host(comm, size) == NULL && ring_comm_host(comm, -1) == NULL);
+  CHECK_INT(strcmp(ring_comm_link(comm, rank), "self"), 0);
+  CHECK_INT(strcmp(ring_comm_link(comm, (rank + 1) % size), "tcp"), 0);
+  CHECK_INT(ring_comm_counters(comm, size, &counters), RING_INVALID);
+  CHECK_INT(ring_comm_counters(comm, rank, &counters), RING_OK);
+  CHECK_INT(counters.bytes_sent, 0);
+  float x[100] = {0};
+  CHECK_INT(ring_allreduce(comm, x, x, 100, RING_FLOAT32, RING_SUM), RING_OK);
+  CHECK_INT(ring_broadcast(comm, x, x, 100, RING_FLOAT32, 0), RING_OK);
+  for (int peer = 0; peer < size; peer++) links += ring_comm_link(comm, peer)[0] == 't';
+  CHECK(links <= 2 * 4); /* 2 log2(16): the ring, the tree and the barrier share partners */
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  for (int other = 0; other < size; other++) CHECK(epochs[other] == epochs[0]);
+}
+
+static void test_what_it_knows(void) {
+  uint64_t *epochs = shared_alloc(4096);
+  run_comms(16, look, epochs);
+  shared_free(epochs, 4096);
+}
+
+/* 127.0.0.1 and 127.0.0.2 are two hosts by name. */
+static void find_locals(int rank, int size, void *shared) {
+  (void)shared;
+  static const char *hosts[] = {"127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:2", "127.0.0.2:2"};
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.addresses = hosts;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_comm_local_rank(comm), rank / 2);
+  CHECK_INT(ring_comm_local_size(comm), 2);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_local_ranks(void) {
+  run_ranks(4, find_locals, NULL);
+}
+
+/* ---- Ends --------------------------------------------------------------------------------- */
+
+static void check_failure(ring_comm *comm, ring_status status, ring_status expected, int fault,
+                          const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  if (status != expected) fprintf(stderr, "%s\n", error->message);
+  CHECK_INT(status, expected);
+  CHECK_INT(error->status, expected);
+  CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+  CHECK_INT(ring_comm_usable(comm), 0);
+  CHECK_INT(ring_barrier(comm), expected);
+  CHECK_INT(ring_comm_close(comm), expected);
+  ring_comm_free(comm);
+  exit(0);
+}
+
+/* All reduce for ever, until rank 1 ends; the survivors all name it. */
+static void die_in_the_middle(int rank, int size, void *shared) {
+  enum { COUNT = 4000000 };
+  (void)shared;
+  float *x = calloc(COUNT, sizeof *x);
+  ring_comm *comm = open_rank(rank, size);
+  ring_status status = RING_OK;
+  for (int i = 0; status == RING_OK; i++) {
+    if (rank == 1 && i == 3) _exit(0); /* without a word, as a crash */
+    status = ring_allreduce(comm, x, x, COUNT, RING_FLOAT32, RING_SUM);
+  }
+  free(x);
+  check_failure(comm, status, RING_PEER_LOST, 1, "rank 1 (127.0.0.1) was lost during allreduce");
+}
+
+static void test_a_rank_that_dies(void) {
+  for (int size = 2; size <= 5; size++) run_ranks(size, die_in_the_middle, NULL);
+}
+
+/* Counts the ranks that have opened, and waits for all: a failure could reach one still opening. */
+static void meet(int *opened, int size) {
+  __sync_fetch_and_add(opened, 1);
+  while (*(volatile int *)opened < size) usleep(1000);
+}
+
+static void abort_or_wait(int rank, int size, void *shared) {
+  ring_comm *comm = open_rank(rank, size);
+  meet(shared, size);
+  if (rank == 2) ring_comm_abort(comm, "the loss is NaN");
+  check_failure(comm, ring_barrier(comm), RING_ABORTED, 2,
+                "rank 2 (127.0.0.1) aborted the communicator: the loss is NaN");
+}
+
+static void test_abort(void) {
+  int *opened = shared_alloc(64);
+  run_ranks(4, abort_or_wait, opened);
+  shared_free(opened, 64);
+}
+
+static void drop_or_wait(int rank, int size, void *shared) {
+  ring_comm *comm = open_rank(rank, size);
+  meet(shared, size);
+  if (rank == 0) {
+    ring_comm_free(comm);
+    exit(0);
+  }
+  check_failure(comm, ring_barrier(comm), RING_ABORTED, 0, "dropped it without closing it");
+}
+
+static void test_free_without_close(void) {
+  int *opened = shared_alloc(64);
+  run_ranks(3, drop_or_wait, opened);
+  shared_free(opened, 64);
+}
+
+/* A hook that does nothing until it is armed, so that opening is not disturbed. */
+static ring_comm *hooked;
+static int (*armed)(void);
+
+static int hook(void *arg) {
+  (void)arg;
+  return armed == NULL ? 0 : armed();
+}
+
+static int interrupt_now(void) {
+  return 1;
+}
+
+/* Rank 1 never calls; rank 0 is interrupted by its hook, and the others hear of it. */
+static void interrupt_or_wait(int rank, int size, void *shared) {
+  int *left = shared;
+  ring_options options = rank_options(rank, size);
+  options.interrupt = hook;
+  CHECK_INT(ring_comm_open(&options, &hooked, NULL), RING_OK);
+  meet(left + 1, size);
+  if (rank == 1) {
+    while (*(volatile int *)left < size - 1) usleep(1000);
+    ring_comm_free(hooked);
+    exit(0);
+  }
+  if (rank == 0) armed = interrupt_now;
+  ring_status status = ring_barrier(hooked);
+  __sync_fetch_and_add(left, 1);
+  check_failure(hooked, status, RING_ABORTED, 0, "rank 0 was interrupted during barrier()");
+}
+
+static void test_interrupt(void) {
+  int *left = shared_alloc(64);
+  run_ranks(3, interrupt_or_wait, left);
+  shared_free(left, 64);
+}
+
+static void stay_away(int rank, int size, void *shared) {
+  volatile int *left = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 0.3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 1) {
+    while (*left < size - 1) usleep(1000);
+    ring_comm_free(comm);
+    exit(0);
+  }
+  ring_status status = ring_barrier(comm);
+  __sync_fetch_and_add(left, 1);
+  check_failure(comm, status, RING_TIMEOUT, 1, "rank 1 (127.0.0.1): it has not made the same call");
+}
+
+static void test_a_rank_that_stays_away(void) {
+  int *left = shared_alloc(64);
+  run_ranks(2, stay_away, left);
+  shared_free(left, 64);
+}
+
+static void *call_meanwhile(void *arg) {
+  (void)arg;
+  return (void *)(intptr_t)ring_barrier(hooked);
+}
+
+/* Runs inside a waiting call: a second thread that calls now is turned away. */
+static int call_from_a_thread(void) {
+  pthread_t thread;
+  void *result;
+  CHECK_INT(pthread_create(&thread, NULL, call_meanwhile, NULL), 0);
+  CHECK_INT(pthread_join(thread, &result), 0);
+  CHECK_INT((intptr_t)result, RING_BUSY);
+  return 1;
+}
+
+static void be_busy(int rank, int size, void *shared) {
+  volatile int *done = shared;
+  ring_options options = rank_options(rank, size);
+  options.interrupt = hook;
+  CHECK_INT(ring_comm_open(&options, &hooked, NULL), RING_OK);
+  if (rank == 0) {
+    armed = call_from_a_thread;
+    CHECK_INT(ring_barrier(hooked), RING_ABORTED);
+    *done = 1;
+  }
+  while (!*done) usleep(1000);
+  ring_comm_free(hooked);
+}
+
+static void test_two_threads(void) {
+  int *done = shared_alloc(64);
+  run_ranks(2, be_busy, done);
+  shared_free(done, 64);
+}
+
+static void fork_inside(ring_comm *comm, void *shared) {
+  (void)shared;
+  int status;
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    CHECK_INT(ring_barrier(comm), RING_INVALID);
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "belongs to the process that forked this one");
+    ring_comm_free(comm);
+    _exit(0);
+  }
+  CHECK_INT(waitpid(child, &status, 0), child);
+  CHECK_INT(status, 0);
+  CHECK_INT(ring_barrier(comm), RING_OK); /* the links are whole */
+}
+
+static void test_a_fork_may_only_free(void) {
+  run_comms(3, fork_inside, NULL);
+}
+
+static void test_statuses_have_names(void) {
+  CHECK_INT(strcmp(ring_status_name(RING_PEER_LOST), "PEER_LOST"), 0);
+  CHECK_CONTAINS(ring_status_text(RING_PEER_LOST), "another rank died");
+  CHECK_INT(strcmp(ring_status_name((ring_status)99), "UNKNOWN"), 0);
+}
+
+int main(void) {
+  RUN(test_bad_options);
+  RUN(test_a_world_of_one);
+  RUN(test_what_it_knows);
+  RUN(test_local_ranks);
+  RUN(test_a_rank_that_dies);
+  RUN(test_abort);
+  RUN(test_free_without_close);
+  RUN(test_interrupt);
+  RUN(test_a_rank_that_stays_away);
+  RUN(test_two_threads);
+  RUN(test_a_fork_may_only_free);
+  RUN(test_statuses_have_names);
+  return 0;
+}

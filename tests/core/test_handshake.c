@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Handshakes over a socket pair: both sides run in this process, and a test may alter any byte
+ * between them.
+ */
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "handshake.h"
+
+typedef struct pair {
+  ring_handshake dialer, accepter;
+} pair;
+
+static ring_secret key_of(const char *token) {
+  ring_secret key;
+  CHECK(ring_secret_begin(&key, token, strlen(token)));
+  return key;
+}
+
+static pair make_pair(const char *dialer_token, const char *accepter_token) {
+  pair p;
+  int fds[2];
+  ring_claim claim = {RING_PURPOSE_MEET, 2, 4, 99};
+  ring_secret dialer_key = key_of(dialer_token), accepter_key = key_of(accepter_token);
+  CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  for (int i = 0; i < 2; i++) CHECK_INT(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
+  CHECK(ring_handshake_dial(&p.dialer, fds[0], &dialer_key, &claim, 0));
+  CHECK(ring_handshake_accept(&p.accepter, fds[1], &accepter_key, 0, 4));
+  return p;
+}
+
+static void end_pair(pair *p) {
+  close(p->dialer.fd);
+  close(p->accepter.fd);
+  ring_handshake_fini(&p->dialer);
+  ring_handshake_fini(&p->accepter);
+}
+
+static bool pending(ring_handshake_state state) {
+  return state == RING_HANDSHAKE_READING || state == RING_HANDSHAKE_WRITING;
+}
+
+static void run_pair(pair *p, ring_verdict verdict) {
+  for (int i = 0; i < 10; i++) {
+    ring_handshake_advance(&p->dialer);
+    if (ring_handshake_advance(&p->accepter) == RING_HANDSHAKE_CLAIMED)
+      ring_handshake_answer(&p->accepter, verdict);
+    if (!pending(p->accepter.state)) shutdown(p->accepter.fd, SHUT_WR);
+  }
+}
+
+static void test_both_prove_themselves(void) {
+  pair p = make_pair("token", "token");
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.accepter.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.accepter.claim.rank, 2);
+  CHECK_INT(p.accepter.claim.size, 4);
+  CHECK_INT(p.accepter.claim.epoch, 99);
+  CHECK_INT(p.accepter.claim.purpose, RING_PURPOSE_MEET);
+  end_pair(&p);
+}
+
+static void test_a_refusal_arrives(void) {
+  pair p = make_pair("token", "token");
+  run_pair(&p, RING_VERDICT_FORMED);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
+  CHECK_INT(p.dialer.verdict, RING_VERDICT_FORMED);
+  CHECK_CONTAINS(ring_verdict_text(p.dialer.verdict), "already formed");
+  end_pair(&p);
+}
+
+static void test_another_token_is_a_stranger(void) {
+  pair p = make_pair("token", "Token");
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_LOST);
+  end_pair(&p);
+}
+
+/* An accepter that lacks the key but knows the protocol: its verdict proves nothing. */
+static void test_a_false_verdict_is_a_stranger(void) {
+  pair p = make_pair("token", "token");
+  p.accepter.key.bytes[0] ^= 1;
+  ring_handshake_advance(&p.dialer);
+  ring_handshake_advance(&p.accepter);
+  ring_handshake_advance(&p.dialer);
+  p.accepter.turn = 3; /* skips the check of the claim, as an impostor would */
+  ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
+  ring_handshake_advance(&p.accepter);
+  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_STRANGER);
+  end_pair(&p);
+}
+
+static void test_the_wrong_rank_is_a_stranger(void) {
+  pair p = make_pair("token", "token");
+  p.accepter.own_rank = 1; /* the dialer wanted rank 0 */
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_STRANGER);
+  end_pair(&p);
+}
+
+/* Passes `length` bytes on with byte `flip` altered; from and to are the relay's own ends. */
+static void relay(int from, int to, size_t length, size_t flip, size_t *seen) {
+  uint8_t bytes[64];
+  ssize_t got = recv(from, bytes, length, MSG_DONTWAIT);
+  if (got <= 0) return;
+  for (ssize_t i = 0; i < got; i++)
+    if ((*seen)++ == flip) bytes[i] ^= 0x20;
+  CHECK_INT(send(to, bytes, (size_t)got, MSG_NOSIGNAL), got);
+}
+
+/* No byte of the conversation, in either direction, can be altered unnoticed. */
+static void test_every_byte_is_covered(void) {
+  const size_t total = 2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES;
+  for (size_t flip = 0; flip < total; flip++) {
+    pair p = make_pair("token", "token");
+    int left[2], right[2];
+    size_t seen = 0;
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, left), 0);
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, right), 0);
+    fcntl(left[0], F_SETFL, O_NONBLOCK);
+    fcntl(right[1], F_SETFL, O_NONBLOCK);
+    int dialer_fd = p.dialer.fd, accepter_fd = p.accepter.fd;
+    p.dialer.fd = left[0];
+    p.accepter.fd = right[1];
+    for (int i = 0; i < 10; i++) {
+      ring_handshake_advance(&p.dialer);
+      relay(left[1], right[0], 48, flip, &seen);
+      if (ring_handshake_advance(&p.accepter) == RING_HANDSHAKE_CLAIMED)
+        ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
+      ring_handshake_advance(&p.accepter);
+      relay(right[0], left[1], 48, flip, &seen);
+    }
+    CHECK(p.dialer.state != RING_HANDSHAKE_DONE);
+    p.dialer.fd = dialer_fd;
+    p.accepter.fd = accepter_fd;
+    for (int i = 0; i < 2; i++) {
+      close(left[i]);
+      close(right[i]);
+    }
+    end_pair(&p);
+  }
+}
+
+static void test_another_version_is_told(void) {
+  pair p = make_pair("token", "token");
+  uint8_t hello[RING_HELLO_BYTES] = "sparkrng\x07";
+  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_READING);
+  CHECK_INT(send(p.accepter.fd, hello, sizeof hello, 0), sizeof hello);
+  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_VERSION);
+  CHECK_INT(p.dialer.peer_version, 7);
+  end_pair(&p);
+}
+
+/* What a stranger hears before it has proved anything: one HELLO, whatever it says. */
+static void test_a_stranger_learns_nothing(void) {
+  pair p = make_pair("token", "token");
+  uint8_t heard[256], garbage[RING_CLAIM_BYTES] = {0};
+  ring_handshake_advance(&p.dialer);
+  ring_handshake_advance(&p.accepter);
+  CHECK_INT(recv(p.dialer.fd, heard, sizeof heard, 0), RING_HELLO_BYTES);
+  CHECK_INT(send(p.dialer.fd, garbage, sizeof garbage, 0), sizeof garbage);
+  CHECK_INT(ring_handshake_advance(&p.accepter), RING_HANDSHAKE_STRANGER);
+  shutdown(p.accepter.fd, SHUT_WR);
+  CHECK_INT(recv(p.dialer.fd, heard, sizeof heard, 0), 0);
+  end_pair(&p);
+}
+
+int main(void) {
+  RUN(test_both_prove_themselves);
+  RUN(test_a_refusal_arrives);
+  RUN(test_another_token_is_a_stranger);
+  RUN(test_a_false_verdict_is_a_stranger);
+  RUN(test_the_wrong_rank_is_a_stranger);
+  RUN(test_every_byte_is_covered);
+  RUN(test_another_version_is_told);
+  RUN(test_a_stranger_learns_nothing);
+  return 0;
+}
