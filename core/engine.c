@@ -439,7 +439,7 @@ static ring_status engine_impatient(engine_run *run, ring_status why) {
     return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
                           "rank %d was interrupted during %s", run->engine->peers->rank, call);
   return ring_error_set(run->error, RING_TIMEOUT, rank, 0,
-                        "rank %d waited %.3g s in %s for %s: it has not made the same call, or "
+                        "rank %d waited %.1f s in %s for %s: it has not made the same call, or "
                         "hangs",
                         run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
 }

@@ -264,12 +264,12 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   if (walk->root_port != 0 && !walk->lost_root)
     return ring_error_set(error, RING_TIMEOUT, -1, 0,
                           "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "
-                          "within %.3g s",
+                          "within %.1f s",
                           meeting->rank, meeting->root_host, (unsigned)walk->root_port,
                           meeting->size, seconds);
   return ring_error_set(
       error, RING_TIMEOUT, 0, 0,
-      "rank %d did not find rank 0 on %s within %.3g s (ports %s)%s%s%s. Usual causes: rank 0 "
+      "rank %d did not find rank 0 on %s within %.1f s (ports %s)%s%s%s. Usual causes: rank 0 "
       "never "
       "started (an empty partition never starts an R closure, fewer slots than partitions), a "
       "firewall (open the port range and pass it on all ranks), or a token, job or address list "

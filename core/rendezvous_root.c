@@ -178,7 +178,7 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
   int first = root_list_missing(root, missing, sizeof missing);
   return ring_error_set(
       error, RING_TIMEOUT, first, 0,
-      "%d of %d ranks met within %.3g s; missing: %s. Usual causes: fewer free slots than "
+      "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
       "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
       "range and pass it on all ranks), or a token, job or address list that differs",
       root->joined + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
