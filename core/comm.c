@@ -10,6 +10,7 @@
 #include "collective.h"
 #include "environment.h"
 #include "error.h"
+#include "failure.h"
 #include "platform.h"
 #include "rendezvous.h"
 
@@ -241,7 +242,7 @@ void ring_comm_leave(ring_comm *comm) {
 void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {
   comm->state = RING_COMM_BROKEN;
   comm->failure = comm->error = *error;
-  ring_engine_fail(&comm->engine, task, error);
+  ring_failure_tell(&comm->engine, task, error);
   ring_porch_close(&comm->peers.porch);
 }
 

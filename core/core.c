@@ -10,6 +10,7 @@
 #include "engine.c"
 #include "environment.c"
 #include "error.c"
+#include "failure.c"
 #include "frame.c"
 #include "handshake.c"
 #include "link_tcp.c"

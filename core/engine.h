@@ -59,12 +59,9 @@ typedef struct ring_task {
   ring_wait *wait;
 } ring_task;
 
-/* Runs a task to its end. On failure *error explains; the caller then calls ring_engine_fail. */
+/* Runs a task to its end. On failure *error explains; the caller then tells the others
+ * (failure.h). */
 ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_error *error);
-
-/* Tells every linked rank that this one has failed and why, in a fraction of a second. task is the
- * one that failed, or NULL when none was running. */
-void ring_engine_fail(ring_engine *engine, const ring_task *task, const ring_error *error);
 
 void ring_engine_fini(ring_engine *engine);
 

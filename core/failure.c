@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "failure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "platform.h"
+
+/* How long a broken link waits for another rank to say why. */
+#define FAILURE_GRACE_MS 20
+
+/* How long telling the others may take. */
+#define FAILURE_TELL_NS UINT64_C(200000000)
+
+/* ---- Finding ------------------------------------------------------------------------------ */
+
+/* Reads the rest of a FAIL frame, of which `have` bytes lie in text, and adopts its failure. */
+static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail, char *text,
+                                 size_t have) {
+  ring_link *link = run->engine->peers->peer[rank].link;
+  size_t length =
+      fail->length < sizeof run->error->message ? fail->length : sizeof run->error->message - 1;
+  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
+  while (have < length && ring_platform_now() < give_up) {
+    struct iovec rest = {text + have, length - have};
+    ssize_t got = link->ops->receive(link, &rest, 1);
+    if (got < 0) break;
+    have += (size_t)got;
+  }
+  text[have < length ? have : length] = '\0';
+  run->engine->peers->peer[rank].ended = true;
+  bool known = fail->call.op != RING_OK &&
+               strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
+  ring_status status = known ? (ring_status)fail->call.op : RING_ABORTED;
+  int fault = fail->call.root;
+  bool exists = fault >= 0 && fault < run->engine->peers->size;
+  return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
+}
+
+bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
+  const ring_peer *peer = &run->engine->peers->peer[rank];
+  uint8_t header[RING_HEADER_BYTES];
+  char text[sizeof run->error->message];
+  ring_frame frame;
+  if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header)
+    return false;
+  if (!ring_frame_unpack(header, &frame) || frame.kind != RING_FRAME_FAIL) return false;
+  struct iovec piece = {header, sizeof header};
+  if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) return false;
+  *status = failure_adopt(run, rank, &frame, text, 0);
+  return true;
+}
+
+ring_status ring_failure_lost(ring_run *run, int rank, int code) {
+  ring_peers *peers = run->engine->peers;
+  ring_status status;
+  char call[RING_CALL_TEXT];
+  peers->peer[rank].ended = true;
+  poll(NULL, 0, FAILURE_GRACE_MS);
+  for (int i = 0; i < peers->linked_count; i++) {
+    int other = peers->linked[i];
+    if (!peers->peer[other].ended && !run_listens(run, other) &&
+        ring_failure_fails(run, other, &status))
+      return status;
+  }
+  ring_call_describe(&run->task->call, call, sizeof call);
+  return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
+                        "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),
+                        call, code == EPIPE ? ": its process ended" : "");
+}
+
+static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame) {
+  char theirs[RING_CALL_TEXT], ours[RING_CALL_TEXT];
+  ring_call_describe(&frame->call, theirs, sizeof theirs);
+  ring_call_describe(&run->task->call, ours, sizeof ours);
+  return ring_error_set(run->error, RING_MISMATCH, rank, 0,
+                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        rank, theirs, run->engine->peers->rank, ours);
+}
+
+ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
+  ring_progress *progress = &run->engine->progress[lane];
+  int rank = run_lane(run, lane)->peer;
+  char text[sizeof run->error->message];
+  size_t have = progress->moved - RING_HEADER_BYTES;
+  ring_frame frame;
+  if (!ring_frame_unpack(progress->header, &frame))
+    return ring_error_set(run->error, RING_PEER_LOST, rank, 0,
+                          "rank %d (%s) sent bytes that are no frame", rank,
+                          ring_peers_host(run->engine->peers, rank));
+  if (frame.kind != RING_FRAME_FAIL) return failure_mismatch(run, rank, &frame);
+  if (have >= sizeof text) have = sizeof text - 1;
+  if (have > 0) memcpy(text, progress->payload, have);
+  return failure_adopt(run, rank, &frame, text, have);
+}
+
+/* "rank 1 (host), rank 3 (host)": whom the lanes are waiting for. Returns the first. */
+static int failure_waits_for(const ring_run *run, char *text, size_t size) {
+  int first = -1;
+  size_t length = 0;
+  text[0] = '\0';
+  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
+    const ring_lane *shape = run_lane(run, lane);
+    bool blocked = run->engine->progress[lane].step < shape->count && shape->peer >= 0;
+    if (!blocked || shape->kind != RING_LANE_RECV || length >= size) continue;
+    length +=
+        (size_t)snprintf(text + length, size - length, "%srank %d (%s)", first < 0 ? "" : ", ",
+                         shape->peer, ring_peers_host(run->engine->peers, shape->peer));
+    if (first < 0) first = shape->peer;
+  }
+  if (first < 0) snprintf(text, size, "a rank that takes what is sent");
+  return first;
+}
+
+ring_status ring_failure_impatient(ring_run *run, ring_status why) {
+  char call[RING_CALL_TEXT], whom[512];
+  ring_call_describe(&run->task->call, call, sizeof call);
+  int rank = failure_waits_for(run, whom, sizeof whom);
+  if (why == RING_ABORTED)
+    return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
+                          "rank %d was interrupted during %s", run->engine->peers->rank, call);
+  return ring_error_set(run->error, RING_TIMEOUT, rank, 0,
+                        "rank %d waited %.1f s in %s for %s: it, or a rank that it waits for in "
+                        "turn, has not made the same call",
+                        run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
+}
+
+/* ---- Telling ------------------------------------------------------------------------------ */
+
+/* Sends all of it before `give_up`; false when that cannot be done. */
+static bool failure_send_out(ring_link *link, const uint8_t *bytes, size_t length,
+                             uint64_t give_up) {
+  while (length > 0) {
+    struct iovec piece = {(void *)(uintptr_t)bytes, length};
+    ssize_t sent = link->ops->send(link, &piece, 1);
+    if (sent < 0) return false;
+    bytes += sent;
+    length -= (size_t)sent;
+    if (sent > 0) continue;
+    if (ring_platform_now() >= give_up) return false;
+    struct pollfd entry = {.fd = link->fd, .events = POLLOUT};
+    poll(&entry, 1, 10);
+  }
+  return true;
+}
+
+/* Finishes a frame that is half sent: its receiver could not tell what follows from payload. */
+static void failure_finish_frame(ring_engine *engine, const ring_task *task, size_t lane,
+                                 uint64_t give_up) {
+  const ring_lane *shape = &task->schedule->lanes[lane];
+  ring_progress *progress = &engine->progress[lane];
+  if (shape->kind != RING_LANE_SEND || !progress->active || progress->moved == 0) return;
+  ring_peer *peer = &engine->peers->peer[shape->peer];
+  struct iovec pieces[2];
+  int count = run_pieces(progress, progress->expected, pieces);
+  for (int i = 0; i < count && !peer->ended; i++)
+    peer->ended = !failure_send_out(peer->link, pieces[i].iov_base, pieces[i].iov_len, give_up);
+}
+
+void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
+  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
+  for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
+    failure_finish_frame(engine, task, lane, give_up);
+  uint8_t message[RING_HEADER_BYTES + sizeof error->message];
+  size_t length = strlen(error->message);
+  ring_frame fail = {.kind = RING_FRAME_FAIL,
+                     .length = (uint32_t)length,
+                     .call = {.op = (uint8_t)error->status, .root = error->rank}};
+  ring_frame_pack(&fail, message);
+  memcpy(message + RING_HEADER_BYTES, error->message, length);
+  for (int i = 0; i < engine->peers->linked_count; i++) {
+    ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
+    if (!peer->ended) failure_send_out(peer->link, message, RING_HEADER_BYTES + length, give_up);
+    peer->link->ops->finish(peer->link);
+  }
+}

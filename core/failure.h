@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What can go wrong in a run, found out and put into words, and told to the other ranks. Whatever
+ * this rank learns it passes on once, to all its links, so that a failure anywhere reaches everybody
+ * with the name of the rank at fault.
+ */
+#ifndef RING_FAILURE_H
+#define RING_FAILURE_H
+
+#include "run.h"
+
+/* The link to a rank broke. It may have failed because of another one, which tells everybody; so
+ * the others are given a moment to say so. */
+ring_status ring_failure_lost(ring_run *run, int rank, int code);
+
+/* Whether a FAIL frame is what comes next from a rank; then it is taken and its failure adopted. */
+bool ring_failure_fails(ring_run *run, int rank, ring_status *status);
+
+/* A lane read a header that differs from the expected one: a failure, another call, or nonsense. */
+ring_status ring_failure_unexpected(ring_run *run, size_t lane);
+
+/* The wait ended: RING_TIMEOUT or RING_ABORTED. */
+ring_status ring_failure_impatient(ring_run *run, ring_status why);
+
+/* Tells every linked rank that this one has failed and why, in a fraction of a second. task is the
+ * one that failed, or NULL when none was running. */
+void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
+
+#endif
