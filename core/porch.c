@@ -6,7 +6,8 @@
 #include "platform.h"
 #include "socket.h"
 
-#define PORCH_PATIENCE_NS UINT64_C(5000000000)
+#define PORCH_PATIENCE_NS UINT64_C(5000000000) /* until a silent guest goes */
+#define PORCH_COURTESY_NS UINT64_C(200000000)  /* until one may go when others wait for the place */
 
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
                             const ring_secret *key) {
@@ -30,21 +31,27 @@ void ring_porch_close(ring_porch *porch) {
   porch->guests = NULL;
 }
 
+static int porch_quietest(const ring_porch *porch) {
+  int quietest = 0;
+  for (int i = 1; i < porch->guest_count; i++)
+    if (porch->guests[i].heard < porch->guests[quietest].heard) quietest = i;
+  return quietest;
+}
+
+/* Whether there is a place, or a guest who has had the time to speak and did not. */
+static bool porch_has_room(const ring_porch *porch) {
+  if (porch->guest_count < RING_PORCH_GUESTS) return true;
+  uint64_t silent = ring_platform_now() - porch->guests[porch_quietest(porch)].heard;
+  return silent > PORCH_COURTESY_NS;
+}
+
 void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
-  porch->slot = ring_poller_add(poller, porch->listener, POLLIN);
+  porch->slot = ring_poller_add(poller, porch->listener, porch_has_room(porch) ? POLLIN : 0);
   for (int i = 0; i < porch->guest_count; i++) {
     ring_guest *guest = &porch->guests[i];
     bool writing = guest->handshake.state == RING_HANDSHAKE_WRITING;
     guest->slot = ring_poller_add(poller, guest->handshake.fd, writing ? POLLOUT : POLLIN);
   }
-}
-
-static void porch_make_room(ring_porch *porch) {
-  if (porch->guest_count < RING_PORCH_GUESTS) return;
-  int quietest = 0;
-  for (int i = 1; i < porch->guest_count; i++)
-    if (porch->guests[i].heard < porch->guests[quietest].heard) quietest = i;
-  porch_remove(porch, quietest);
 }
 
 /* Hears one guest; true while it stays. */
@@ -67,10 +74,10 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
 }
 
 static void porch_let_in(ring_porch *porch) {
-  for (int i = 0; i < RING_PORCH_GUESTS; i++) {
+  for (int i = 0; i < RING_PORCH_GUESTS && porch_has_room(porch); i++) {
     int fd = ring_socket_accept(porch->listener);
     if (fd < 0) return;
-    porch_make_room(porch);
+    if (porch->guest_count == RING_PORCH_GUESTS) porch_remove(porch, porch_quietest(porch));
     ring_guest *guest = &porch->guests[porch->guest_count];
     *guest = (ring_guest){.heard = ring_platform_now()};
     porch->guest_count++;

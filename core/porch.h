@@ -2,8 +2,9 @@
  *
  * The porch: where connections wait until they have proved who they are. It is bounded in guests
  * and in time, so strangers cost a descriptor each for a few seconds and nothing else: when it is
- * full, the guest that has been silent longest goes. What a proven guest may have is its owner's
- * decision: `judge` gives the verdict, `admit` takes the descriptor of a welcome one.
+ * full, others wait in the listener's queue until the guest that has been silent longest goes. What
+ * a proven guest may have is its owner's decision: `judge` gives the verdict, `admit` takes the
+ * descriptor of a welcome one.
  */
 #ifndef RING_PORCH_H
 #define RING_PORCH_H
