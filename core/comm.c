@@ -64,6 +64,8 @@ static ring_status comm_read_environment(ring_options *options, ring_environment
 }
 
 static ring_status comm_check_ranks(const ring_options *options, ring_error *error) {
+  if (options->size == 0)
+    return comm_invalid(error, "size is missing: pass it, or the addresses of all ranks");
   if (options->size < 1 || options->size > COMM_RANKS_MAX)
     return ring_error_set(error, RING_INVALID, -1, 0, "size is %d: it must be from 1 to %d",
                           options->size, COMM_RANKS_MAX);

@@ -36,6 +36,10 @@ static void test_bad_options(void) {
   options.size = -1;
   refuse(options, "size is -1");
   options = rank_options(0, 3);
+  options.size = 0;
+  options.address_count = 0;
+  refuse(options, "size is missing: pass it, or the addresses of all ranks");
+  options = rank_options(0, 3);
   options.addresses = (const char *const[]){"a", "", "c"};
   refuse(options, "the address of rank 1 is bad");
   options = rank_options(0, 3);
