@@ -160,12 +160,14 @@ typedef struct ring_options {
 
 /* Opens a communicator: finds the other ranks, proves that they belong to the job, and returns when
  * all of them have answered a first barrier. Collective. On failure *comm is NULL, nothing is left
- * open, and *error (which may be NULL) explains, naming the ranks that are missing. */
+ * open, and *error (which may be NULL) explains, naming the ranks that are missing. A rank that
+ * fails right after its own open can make that of a slower rank fail, with the same explanation. */
 RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **comm,
                                     ring_error *error);
 
 /* Closes it: waits until every rank has called close (at most the call timeout), then ends all
- * links. Collective. Afterwards only ring_comm_error and ring_comm_free work. */
+ * links. Collective. Afterwards calls return RING_INVALID; what the communicator knows can be read
+ * until ring_comm_free. */
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
 /* Ends it at once, from this rank alone: the other ranks' current or next call returns RING_ABORTED

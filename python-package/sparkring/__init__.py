@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tasks of a Spark barrier stage find each other, form a ring and compute together.
+
+`init` makes a `Communicator`: inside a PySpark barrier task, under ``sparkring-run``, mpirun,
+Slurm or torchrun, or alone.
+
+Examples
+--------
+>>> import numpy, sparkring
+>>> with sparkring.init() as comm:
+...     mean = comm.allreduce(numpy.ones(3), op="avg")
+"""
+
+from sparkring._core import (
+    AbortedError,
+    AuthError,
+    BusyError,
+    Communicator,
+    InvalidError,
+    MismatchError,
+    NoMemoryError,
+    PeerLostError,
+    RingError,
+    SystemCallError,
+    TimeoutError,  # noqa: A004 (it is Python's TimeoutError as well)
+    UnsupportedError,
+)
+from sparkring._core import version as __version__
+from sparkring.communicator import init
+
+__all__ = [
+    "AbortedError",
+    "AuthError",
+    "BusyError",
+    "Communicator",
+    "InvalidError",
+    "MismatchError",
+    "NoMemoryError",
+    "PeerLostError",
+    "RingError",
+    "SystemCallError",
+    "TimeoutError",
+    "UnsupportedError",
+    "__version__",
+    "init",
+]

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+import builtins
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final, TypeVar, final, overload
+
+from numpy import generic
+from numpy.typing import NDArray
+from typing_extensions import Buffer, Self, TypeAlias
+
+_Number: TypeAlias = bool | int | float | generic
+_Array: TypeAlias = Buffer | NDArray[Any]  # NumPy says that an array is a Buffer only from 3.12 on
+_Output = TypeVar("_Output", bound=_Array)
+_Scalar = TypeVar("_Scalar", bound=generic)
+
+version: Final[str]
+
+def open(
+    rank: int,
+    size: int,
+    addresses: tuple[str, ...] | None,
+    root_address: str | None,
+    token: str | bytes | None,
+    job: str | None,
+    ports: tuple[int, int],
+    timeout: float,
+    call_timeout: float,
+    exchange: Callable[[str], Sequence[str]] | None,
+    /,
+) -> Communicator: ...
+
+class RingError(RuntimeError):
+    status: str
+    rank: int | None
+    errno: int | None
+
+class InvalidError(RingError, ValueError): ...
+class TimeoutError(RingError, builtins.TimeoutError): ...
+class PeerLostError(RingError, ConnectionError): ...
+class MismatchError(RingError): ...
+class AuthError(RingError): ...
+class AbortedError(RingError): ...
+class BusyError(RingError): ...
+class UnsupportedError(RingError): ...
+class NoMemoryError(RingError, MemoryError): ...
+class SystemCallError(RingError): ...
+
+@final
+class Communicator:
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+    @property
+    def local_size(self) -> int: ...
+    @property
+    def hosts(self) -> list[str]: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def authenticated(self) -> bool: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def usable(self) -> bool: ...
+    # NumPy scalars have the buffer protocol, and Python's bool, int and float have not, so the
+    # order of the overloads is: out, array, number, any other buffer.
+    @overload
+    def allreduce(
+        self, x: _Number | _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def allreduce(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def allreduce(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Any: ...
+    @overload
+    def allreduce(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def broadcast(
+        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def broadcast(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def broadcast(
+        self, x: _Number, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Any: ...
+    @overload
+    def broadcast(
+        self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def allgather(
+        self, x: _Number | _Array, *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def allgather(
+        self, x: NDArray[_Scalar], *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def allgather(
+        self, x: _Number | _Array, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    def barrier(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self, reason: str | None = None) -> None: ...
+    def counters(self, peer: int | None = None) -> dict[str, int]: ...
+    def link(self, peer: int) -> str: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        type: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making the communicator of this process.
+
+A process has one communicator at a time: with two, ranks that take them in a different order would
+wait for each other forever. Spark reuses its Python workers, though, so one that an earlier task
+left open is aborted when the next task asks for its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sparkring import _core, barrier
+from sparkring._core import BusyError, Communicator, InvalidError
+
+Exchange = Callable[[str], Sequence[str]]
+
+
+class _Opened(NamedTuple):
+    """The last communicator of a process, and the Spark task attempt that it was made in."""
+
+    communicator: weakref.ref[Communicator]
+    process: int
+    attempt: int | None
+
+
+_last: _Opened | None = None
+_opening = threading.Lock()
+
+
+def init(
+    *,
+    rank: int | None = None,
+    size: int | None = None,
+    addresses: Iterable[str] | None = None,
+    root_address: str | None = None,
+    token: str | bytes | None = None,
+    job: str | None = None,
+    ports: tuple[int, int] | None = None,
+    timeout: float | None = None,
+    call_timeout: float = 600.0,
+    exchange: Exchange | None = None,
+) -> Communicator:
+    """Find the other ranks and form a communicator with them.
+
+    Without ``rank`` this looks for, in this order: the PySpark barrier task that runs it; the
+    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm; and, when there is
+    nothing, makes a world of one. Every rank of the job must call it; it returns when all have met.
+
+    A process has one communicator at a time, however it was made: close it before the next `init`.
+    Only one that another Spark task has left open in this process is aborted instead.
+
+    Parameters
+    ----------
+    rank : int, optional
+        This process, from 0 to ``size - 1``. Needs ``addresses``, or ``size`` and
+        ``root_address``.
+    size : int, optional
+        The number of processes; by default the number of addresses.
+    addresses : iterable of str, optional
+        The host of every rank, in rank order: ``"host"``, ``"host:port"`` or ``"[v6]:port"``, where
+        ports are ignored.
+    root_address : str, optional
+        The host of rank 0, when those of the others are unknown.
+    token : str or bytes, optional
+        The job's shared secret, at least 16 random bytes. Only processes that know it can join. A
+        barrier task needs none: rank 0 makes one and Spark carries it to the others.
+    job : str, optional
+        Tells jobs apart that share addresses and token.
+    ports : (int, int), optional
+        The first and the last port to listen on. By default rank 0 is found on a port from 21000 to
+        31999 (in a barrier task on any), and links use any free port.
+    timeout : float, optional
+        Seconds until all ranks must have met; by default 300, or ``SPARKRING_TIMEOUT``.
+    call_timeout : float
+        Seconds that a later call may wait for other ranks.
+    exchange : callable, optional
+        Takes this rank's text and returns the texts of all ranks, in rank order, over a channel
+        that is private to the job, as ``BarrierTaskContext.allGather`` does. What it raises, `init`
+        raises.
+
+    Returns
+    -------
+    Communicator
+
+    Raises
+    ------
+    InvalidError
+        For arguments or variables that make no sense, in a Spark task outside of barrier stages,
+        and while this process has an open communicator.
+    TimeoutError
+        When ranks are missing; the message names them and the usual causes.
+    AuthError
+        When a rank has another token.
+    BusyError
+        While another thread is in `init`.
+
+    Examples
+    --------
+    In a function for ``rdd.barrier().mapPartitions``, or in a script for ``sparkring-run``:
+
+    >>> with sparkring.init() as comm:
+    ...     total = comm.allreduce(gradient)
+
+    Two processes that know each other's hosts:
+
+    >>> comm = sparkring.init(rank=0, addresses=["alpha", "beta"], token=secret)
+    """
+    attempt = None
+    if rank is None:
+        if any(given is not None for given in (size, addresses, root_address, exchange)):
+            raise InvalidError(
+                "rank is missing: size, addresses, root_address or exchange was given, so rank must"
+                " be given too"
+            )
+        task = barrier.find()
+        if task is not None:
+            rank, addresses, attempt, exchange = task
+    options = (
+        _check_rank(rank),
+        _check_size(size),
+        _check_addresses(addresses),
+        root_address,
+        token,
+        job,
+        _check_ports(ports),
+        _check_seconds("timeout", timeout),
+        _check_seconds("call_timeout", call_timeout),
+        exchange,
+    )
+    return _open(options, attempt)
+
+
+def _open(options: tuple[Any, ...], attempt: int | None) -> Communicator:
+    global _last
+    if not _opening.acquire(blocking=False):
+        raise BusyError("another thread of this process is in sparkring.init()")
+    try:
+        _make_room(attempt)
+        communicator = _core.open(*options)
+        _last = _Opened(weakref.ref(communicator), os.getpid(), attempt)
+        return communicator
+    finally:
+        _opening.release()
+
+
+def _make_room(attempt: int | None) -> None:
+    """Refuse a second communicator, unless the first is what another Spark task left behind."""
+    if _last is None or _last.process != os.getpid():
+        return
+    communicator = _last.communicator()
+    if communicator is None or not communicator.usable:
+        return
+    if attempt == _last.attempt:
+        raise InvalidError(
+            f"this process has an open communicator, {communicator!r}: use that one, or close it"
+            " before the next init()"
+        )
+    communicator.abort("its Spark task ended without closing it")
+
+
+def _check_rank(rank: int | None) -> int:
+    if rank is None:
+        return -1
+    if rank < 0:
+        raise InvalidError(f"rank is {rank}: ranks go from 0 to size - 1")
+    return rank
+
+
+def _check_size(size: int | None) -> int:
+    if size is None:
+        return 0
+    if size < 1:
+        raise InvalidError(f"size is {size}: it must be 1 or more")
+    return size
+
+
+def _check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
+    if addresses is None:
+        return None
+    if isinstance(addresses, (str, bytes)):
+        raise InvalidError("addresses is one text: pass a list with the address of every rank")
+    hosts = tuple(addresses)
+    if not hosts:
+        raise InvalidError("addresses is empty: pass the address of every rank, in rank order")
+    for rank, host in enumerate(hosts):
+        if not isinstance(host, str):
+            raise InvalidError(
+                f"the address of rank {rank} is of type {type(host).__name__}, not str"
+            )
+    return hosts
+
+
+def _check_ports(ports: tuple[int, int] | None) -> tuple[int, int]:
+    if ports is None:
+        return 0, 0
+    first, last = ports
+    if not 1 <= first <= last <= 65535:
+        raise InvalidError(
+            f"the port range {first} to {last} is bad: give its first and its last port, from 1 to"
+            " 65535"
+        )
+    return first, last
+
+
+def _check_seconds(name: str, seconds: float | None) -> float:
+    if seconds is None:
+        return 0.0
+    if not seconds > 0:
+        raise InvalidError(f"{name} is {seconds:g}: it must be a positive number of seconds")
+    return seconds

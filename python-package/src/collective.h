@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The collectives, as methods of the communicator.
+ */
+#ifndef SPARKRING_COLLECTIVE_H
+#define SPARKRING_COLLECTIVE_H
+
+#include "comm.h"
+
+PyObject *collective_allreduce(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *collective_broadcast(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *collective_allgather(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *collective_barrier(PyObject *self, PyObject *unused);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and ending a communicator. Python has checked the arguments by the time they get here
+ * (sparkring/communicator.py), so this file only turns them into ring_options. The exchange is the
+ * one place where the core runs Python code of the user; what that raises ends the opening and is
+ * what init raises.
+ */
+#include "comm.h"
+
+#include <string.h>
+
+#include "error.h"
+#include "gil.h"
+
+module_state *comm_state(comm_object *self) {
+  return PyType_GetModuleState(Py_TYPE((PyObject *)self));
+}
+
+void comm_enter(comm_object *self) {
+  self->running++;
+  gil_release();
+}
+
+bool comm_leave(comm_object *self, ring_status status) {
+  gil_take();
+  self->running--;
+  if (status == RING_OK && !PyErr_Occurred()) return true;
+  error_raise(comm_state(self), status, ring_comm_error(self->comm));
+  return false;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+/* Calls exchange(text) and hands each of the texts it returns to the core. */
+static int exchange_texts(PyObject *exchange, const char *mine, ring_exchange_put_fn put,
+                          void *sink) {
+  PyObject *answer = PyObject_CallFunction(exchange, "s", mine);
+  PyObject *texts = answer ? PySequence_Tuple(answer) : NULL;
+  Py_XDECREF(answer);
+  if (texts == NULL) return -1;
+  int failed = 0;
+  for (Py_ssize_t rank = 0; !failed && rank < PyTuple_Size(texts); rank++) {
+    const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(texts, rank), NULL);
+    if (text) put(sink, (int)rank, text);
+    failed = text == NULL;
+  }
+  Py_DECREF(texts);
+  return failed;
+}
+
+static int exchange_call(void *exchange, const char *mine, ring_exchange_put_fn put, void *sink) {
+  gil_take();
+  int failed = exchange_texts(exchange, mine, put, sink);
+  gil_release();
+  return failed;
+}
+
+/* The texts of a tuple of str, which must outlive them. NULL with an exception. */
+static const char **borrow_texts(PyObject *tuple) {
+  Py_ssize_t count = PyTuple_Size(tuple);
+  const char **texts = PyMem_Calloc((size_t)count + 1, sizeof(*texts));
+  if (texts == NULL) return (const char **)PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; i++) {
+    texts[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(tuple, i), NULL);
+    if (texts[i] == NULL) {
+      PyMem_Free(texts);
+      return NULL;
+    }
+  }
+  return texts;
+}
+
+static PyObject *open_with(module_state *state, const ring_options *options) {
+  comm_object *self = (comm_object *)PyType_GenericAlloc(state->comm_type, 0);
+  if (self == NULL) return NULL;
+  ring_error error = {.rank = -1};
+  gil_release();
+  ring_status status = ring_comm_open(options, &self->comm, &error);
+  gil_take();
+  if (status == RING_OK && !PyErr_Occurred()) return (PyObject *)self;
+  self->closed = true;
+  error_raise(state, status, &error);
+  Py_DECREF(self);
+  return NULL;
+}
+
+PyObject *comm_open(PyObject *module, PyObject *args) {
+  PyObject *addresses, *exchange, *result = NULL;
+  const char **texts = NULL;
+  int port_first, port_last;
+  Py_buffer token;
+  ring_options options = RING_OPTIONS_INIT;
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddO:open", &options.rank, &options.size, &addresses,
+                        &options.root_address, &token, &options.job, &port_first, &port_last,
+                        &options.timeout, &options.call_timeout, &exchange))
+    return NULL;
+  if (addresses != Py_None) {
+    texts = borrow_texts(addresses);
+    if (texts == NULL) goto out;
+    options.addresses = texts;
+    options.address_count = (int)PyTuple_Size(addresses);
+  }
+  options.token = token.buf;
+  options.token_length = (size_t)token.len;
+  options.port_first = (uint16_t)port_first;
+  options.port_last = (uint16_t)port_last;
+  if (exchange != Py_None) options.exchange = exchange_call;
+  options.exchange_arg = exchange;
+  options.interrupt = gil_interrupt;
+  result = open_with(PyModule_GetState(module), &options);
+out:
+  PyMem_Free(texts);
+  PyBuffer_Release(&token);
+  return result;
+}
+
+/* ---- Ending ------------------------------------------------------------------------------- */
+
+PyObject *comm_close(PyObject *object, PyObject *unused) {
+  (void)unused;
+  comm_object *self = (comm_object *)object;
+  if (self->closed) Py_RETURN_NONE;
+  comm_enter(self);
+  ring_status status = ring_comm_close(self->comm);
+  if (!comm_leave(self, status)) {
+    self->closed = status != RING_BUSY;
+    return NULL;
+  }
+  self->closed = true;
+  Py_RETURN_NONE;
+}
+
+/* ring_comm_abort may not run beside another call, so unlike the others it cannot tell by itself. */
+static PyObject *end_at_once(comm_object *self, const char *reason) {
+  if (self->running > 0) return error_raise(comm_state(self), RING_BUSY, NULL);
+  if (self->closed) Py_RETURN_NONE;
+  self->closed = true;
+  comm_enter(self);
+  ring_comm_abort(self->comm, reason);
+  if (!comm_leave(self, RING_OK)) return NULL;
+  Py_RETURN_NONE;
+}
+
+PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"reason", NULL};
+  const char *reason = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z:abort", names, &reason)) return NULL;
+  return end_at_once((comm_object *)self, reason);
+}
+
+PyObject *comm_exit(PyObject *self, PyObject *args) {
+  PyObject *type = Py_None, *value, *traceback;
+  if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &traceback)) return NULL;
+  if (type == Py_None) return comm_close(self, NULL);
+  PyObject *name = PyObject_GetAttrString(type, "__name__");
+  const char *reason = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+  PyObject *result = reason ? end_at_once((comm_object *)self, reason) : NULL;
+  Py_XDECREF(name);
+  return result;
+}

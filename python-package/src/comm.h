@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicator as a Python object, and the part of its life that waits: open, close, abort.
+ */
+#ifndef SPARKRING_COMM_H
+#define SPARKRING_COMM_H
+
+#include <stdbool.h>
+
+#include "state.h"
+
+typedef struct comm_object {
+  PyObject_HEAD ring_comm
+      *comm; /* until deallocation; after close it still knows rank, size and hosts */
+  PyObject *weakrefs;
+  int running; /* calls inside the core; more than one while a second thread is told BUSY */
+  bool closed; /* by close or abort */
+} comm_object;
+
+module_state *comm_state(comm_object *self);
+
+/* Around every core call on a communicator: enter releases the interpreter lock; leave takes it back
+ * and is true when the call succeeded, else it has raised. */
+void comm_enter(comm_object *self);
+bool comm_leave(comm_object *self, ring_status status);
+
+/* The function _core.open and the methods of the same names. */
+PyObject *comm_open(PyObject *module, PyObject *args);
+PyObject *comm_close(PyObject *self, PyObject *unused);
+PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *comm_exit(PyObject *self, PyObject *args);
+
+/* The Python type, for PyType_FromModuleAndSpec. */
+extern PyType_Spec comm_type_spec;
+
+#endif

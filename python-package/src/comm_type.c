@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Python type sparkring.Communicator: what it knows, its methods, its end. It is a final heap
+ * type without a reference to other Python objects, so the cycle collector has nothing to see. Only
+ * sparkring.init makes one.
+ */
+#include <stddef.h>
+
+#include "collective.h"
+#include "comm.h"
+#include "comm_doc.h"
+#include "error.h"
+
+#include <structmember.h>
+
+/* ---- What it knows ------------------------------------------------------------------------ */
+
+static ring_comm *inner(PyObject *self) {
+  return ((comm_object *)self)->comm;
+}
+
+static PyObject *get_rank(PyObject *self, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(ring_comm_rank(inner(self)));
+}
+
+static PyObject *get_size(PyObject *self, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(ring_comm_size(inner(self)));
+}
+
+static PyObject *get_local_rank(PyObject *self, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(ring_comm_local_rank(inner(self)));
+}
+
+static PyObject *get_local_size(PyObject *self, void *unused) {
+  (void)unused;
+  return PyLong_FromLong(ring_comm_local_size(inner(self)));
+}
+
+static PyObject *get_hosts(PyObject *self, void *unused) {
+  (void)unused;
+  int size = ring_comm_size(inner(self));
+  PyObject *hosts = PyList_New(size);
+  for (int rank = 0; hosts && rank < size; rank++) {
+    PyObject *host = PyUnicode_FromString(ring_comm_host(inner(self), rank));
+    if (host == NULL || PyList_SetItem(hosts, rank, host) < 0) Py_CLEAR(hosts);
+  }
+  return hosts;
+}
+
+static PyObject *get_epoch(PyObject *self, void *unused) {
+  (void)unused;
+  return PyLong_FromUnsignedLongLong(ring_comm_epoch(inner(self)));
+}
+
+static PyObject *get_authenticated(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(ring_comm_authenticated(inner(self)));
+}
+
+static PyObject *get_closed(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(((comm_object *)self)->closed);
+}
+
+static PyObject *get_usable(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(!((comm_object *)self)->closed && ring_comm_usable(inner(self)));
+}
+
+static int check_peer(PyObject *self, int peer) {
+  int size = ring_comm_size(inner(self));
+  if (peer >= 0 && peer < size) return 0;
+  error_invalid(comm_state((comm_object *)self), "peer %d is outside 0 to %d", peer, size - 1);
+  return -1;
+}
+
+static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"peer", NULL};
+  PyObject *peer = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:counters", names, &peer)) return NULL;
+  int rank = -1;
+  if (peer != Py_None) {
+    rank = (int)PyLong_AsLong(peer);
+    if (PyErr_Occurred() || check_peer(self, rank) < 0) return NULL;
+  }
+  ring_counters counters;
+  ring_status status = ring_comm_counters(inner(self), rank, &counters);
+  if (status != RING_OK) return error_raise(comm_state((comm_object *)self), status, NULL);
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "calls", counters.calls, "bytes_sent",
+                       counters.bytes_sent, "bytes_received", counters.bytes_received,
+                       "messages_sent", counters.messages_sent, "messages_received",
+                       counters.messages_received, "wait_ns", counters.wait_ns);
+}
+
+static PyObject *comm_link(PyObject *self, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"peer", NULL};
+  int peer;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i:link", names, &peer)) return NULL;
+  if (check_peer(self, peer) < 0) return NULL;
+  return PyUnicode_FromString(ring_comm_link(inner(self), peer));
+}
+
+static PyObject *comm_repr(PyObject *self) {
+  const ring_comm *comm = inner(self);
+  const char *life = ((comm_object *)self)->closed ? "closed"
+                     : ring_comm_usable(comm)      ? "open"
+                                                   : "broken";
+  return PyUnicode_FromFormat(
+      "<sparkring.Communicator rank %d of %d on %s, local rank %d of %d, %s, %s>",
+      ring_comm_rank(comm), ring_comm_size(comm), ring_comm_host(comm, ring_comm_rank(comm)),
+      ring_comm_local_rank(comm), ring_comm_local_size(comm),
+      ring_comm_authenticated(comm) ? "authenticated" : "not authenticated", life);
+}
+
+/* ---- Its life ----------------------------------------------------------------------------- */
+
+static PyObject *comm_self(PyObject *self, PyObject *unused) {
+  (void)unused;
+  Py_INCREF(self);
+  return self;
+}
+
+static PyObject *comm_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  (void)type, (void)args, (void)kwargs;
+  PyErr_SetString(PyExc_TypeError, "a Communicator is made by sparkring.init()");
+  return NULL;
+}
+
+/* The warning is about an object that is past saving, so it may not get hold of it. */
+static void warn_unclosed(comm_object *self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (PyErr_ResourceWarning(NULL, 1,
+                            "communicator of rank %d of %d was collected while open, and is"
+                            " aborted: close it, or use `with sparkring.init() as comm:`",
+                            ring_comm_rank(self->comm), ring_comm_size(self->comm)) < 0)
+    PyErr_WriteUnraisable((PyObject *)Py_TYPE((PyObject *)self));
+  PyErr_Restore(type, value, traceback);
+}
+
+static void comm_dealloc(PyObject *object) {
+  comm_object *self = (comm_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  if (self->comm && !self->closed && ring_comm_usable(self->comm)) warn_unclosed(self);
+  ring_comm_free(self->comm);
+  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  free_object(object);
+  Py_DECREF(type);
+}
+
+/* ---- The type ----------------------------------------------------------------------------- */
+
+static PyGetSetDef properties[] = {
+    {"rank", get_rank, NULL, "int: this process, from 0 to ``size - 1``.", NULL},
+    {"size", get_size, NULL, "int: the number of processes.", NULL},
+    {"local_rank", get_local_rank, NULL, "int: rank among those of the same host.", NULL},
+    {"local_size", get_local_size, NULL, "int: the number of processes on this host.", NULL},
+    {"hosts", get_hosts, NULL, "list of str: the host of every rank, in rank order.", NULL},
+    {"epoch", get_epoch, NULL, "int: the number of this meeting, the same on every rank.", NULL},
+    {"authenticated", get_authenticated, NULL,
+     "bool: whether the ranks proved to each other that they know the job's token.", NULL},
+    {"closed", get_closed, NULL, "bool: whether it was closed or aborted here.", NULL},
+    {"usable", get_usable, NULL, "bool: true until it is closed, aborted or broken.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+#define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
+#define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+
+static PyMethodDef methods[] = {
+    {"allreduce", WITH_KEYWORDS(collective_allreduce), KEYWORDS, comm_allreduce_doc},
+    {"broadcast", WITH_KEYWORDS(collective_broadcast), KEYWORDS, comm_broadcast_doc},
+    {"allgather", WITH_KEYWORDS(collective_allgather), KEYWORDS, comm_allgather_doc},
+    {"barrier", collective_barrier, METH_NOARGS, comm_barrier_doc},
+    {"close", comm_close, METH_NOARGS, comm_close_doc},
+    {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
+    {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},
+    {"link", WITH_KEYWORDS(comm_link), KEYWORDS, comm_link_doc},
+    {"__enter__", comm_self, METH_NOARGS, comm_enter_doc},
+    {"__exit__", comm_exit, METH_VARARGS, comm_exit_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(comm_object, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)comm_doc}, {Py_tp_new, comm_new},
+    {Py_tp_dealloc, comm_dealloc}, {Py_tp_repr, comm_repr},
+    {Py_tp_getset, properties},    {Py_tp_methods, methods},
+    {Py_tp_members, members},      {0, NULL},
+};
+
+PyType_Spec comm_type_spec = {
+    .name = "sparkring.Communicator",
+    .basicsize = sizeof(comm_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};

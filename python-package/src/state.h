@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the module keeps, one copy an interpreter. The Python type is final, so that every method
+ * finds the state through the type of its own object.
+ */
+#ifndef SPARKRING_STATE_H
+#define SPARKRING_STATE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "sparkring.h"
+
+#define STATE_COUNT_STATUS(name, value, text) +1
+#define STATUS_COUNT (0 RING_STATUS_MAP(STATE_COUNT_STATUS))
+
+typedef struct module_state {
+  PyTypeObject *comm_type;
+  PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
+  PyObject *numpy;
+  PyObject *numpy_array;  /* numpy.ndarray */
+  PyObject *numpy_scalar; /* numpy.generic */
+} module_state;
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The buffer protocol names an element type by a format string of the struct module. We take single
+ * numbers in native byte order and refuse everything else by name, saying what to do. Two types need
+ * more: bool is uint8 to the core; bfloat16 has no format, so it comes as 16-bit words, either
+ * because the caller says so or because the object is an array of NumPy's extension type "bfloat16".
+ */
+#include "view.h"
+
+#include <string.h>
+
+#include "error.h"
+
+#define VIEW_DTYPE_NAME(name, value, text, bytes) text ", "
+#define DTYPE_NAMES RING_DTYPE_MAP(VIEW_DTYPE_NAME) "bool"
+
+/* A new str: how NumPy names the object's element type, or else the buffer's format. */
+static PyObject *element_name(PyObject *object, const char *format) {
+  PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+  if (dtype == NULL) {
+    PyErr_Clear();
+    return PyUnicode_FromFormat("format '%s'", format ? format : "");
+  }
+  PyObject *name = PyObject_Str(dtype);
+  Py_DECREF(dtype);
+  return name;
+}
+
+static int refuse_elements(module_state *state, PyObject *object, const char *name,
+                           const char *format) {
+  PyObject *elements = element_name(object, format);
+  if (elements == NULL) return -1;
+  const char *hint = format && strcmp(format, "H") == 0
+                         ? "; say dtype=\"bfloat16\" if the 16-bit words are that"
+                         : "";
+  error_invalid(state,
+                "the dtype of %s, %U, is not supported: convert it, as with %s.astype(\"float64\"),"
+                " to one of " DTYPE_NAMES "%s",
+                name, elements, name, hint);
+  Py_DECREF(elements);
+  return -1;
+}
+
+/* A new reference: 16-bit words over the memory of an array of bfloat16, which NumPy does not
+ * export. NULL without an exception for anything else. */
+static PyObject *bfloat16_words(PyObject *object) {
+  PyObject *elements = element_name(object, NULL);
+  PyObject *words = NULL;
+  if (elements && PyUnicode_CompareWithASCIIString(elements, "bfloat16") == 0)
+    words = PyObject_CallMethod(object, "view", "s", "uint16");
+  Py_XDECREF(elements);
+  PyErr_Clear();
+  return words;
+}
+
+/* Fills view->buffer. Sets *dtype to "bfloat16" when the object turns out to hold it. */
+static int acquire(view *view, module_state *state, PyObject *object, const char *name,
+                   const char **dtype) {
+  if (!PyObject_CheckBuffer(object)) {
+    PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+    if (type == NULL) return -1;
+    error_invalid(state,
+                  "%s is of type %U, which has no buffer of numbers: make an array of it with"
+                  " numpy.asarray(%s)",
+                  name, type, name);
+    Py_DECREF(type);
+    return -1;
+  }
+  if (PyObject_GetBuffer(object, &view->buffer, PyBUF_RECORDS_RO) == 0) return 0;
+  PyErr_Clear();
+  PyObject *words = bfloat16_words(object);
+  if (words == NULL) return refuse_elements(state, object, name, NULL);
+  *dtype = "bfloat16";
+  int failed = PyObject_GetBuffer(words, &view->buffer, PyBUF_RECORDS_RO);
+  Py_DECREF(words);
+  return failed;
+}
+
+static bool is_foreign(char order) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  return order == '>' || order == '!';
+#else
+  return order == '<';
+#endif
+}
+
+/* The dtype of one format letter; false for a letter that is none of ours. */
+static bool letter_dtype(view *view, char letter) {
+  switch (letter) {
+  case '?':
+    view->boolean = true;
+    view->dtype = RING_UINT8;
+    return true;
+  case 'b':
+    view->dtype = RING_INT8;
+    return true;
+  case 'B':
+    view->dtype = RING_UINT8;
+    return true;
+  case 'i':
+  case 'l':
+  case 'q':
+  case 'n':
+    view->dtype = view->buffer.itemsize == 4 ? RING_INT32 : RING_INT64;
+    return true;
+  case 'e':
+    view->dtype = RING_FLOAT16;
+    return true;
+  case 'f':
+    view->dtype = RING_FLOAT32;
+    return true;
+  case 'd':
+    view->dtype = RING_FLOAT64;
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Reads the format into view->dtype. 16-bit words count as bfloat16 only where that was said. */
+static int read_format(view *view, module_state *state, PyObject *object, const char *name,
+                       const char *dtype) {
+  const char *format = view->buffer.format ? view->buffer.format : "B";
+  char order = strchr("@=<>!", *format) ? *format++ : '@';
+  if (is_foreign(order) && view->buffer.itemsize > 1) {
+    error_invalid(state,
+                  "%s is in foreign byte order: convert it with"
+                  " %s.astype(%s.dtype.newbyteorder(\"=\"))",
+                  name, name, name);
+    return -1;
+  }
+  bool single = format[0] != '\0' && format[1] == '\0';
+  if (single && *format == 'H' && dtype && strcmp(dtype, "bfloat16") == 0) {
+    view->dtype = RING_BFLOAT16;
+    return 0;
+  }
+  if (single && letter_dtype(view, *format) &&
+      ring_dtype_size(view->dtype) == (size_t)view->buffer.itemsize)
+    return 0;
+  return refuse_elements(state, object, name, format);
+}
+
+static int check_named(const view *view, module_state *state, const char *name, const char *dtype) {
+  ring_dtype named;
+  if (ring_dtype_parse(dtype, &named) != RING_OK) {
+    error_invalid(state, "unknown dtype \"%s\": one of " DTYPE_NAMES, dtype);
+    return -1;
+  }
+  if (named == view->dtype && !view->boolean) return 0;
+  error_invalid(state, "%s holds %s, not %s: convert it with %s.astype(\"%s\")", name,
+                view_dtype_name(view), dtype, name, dtype);
+  return -1;
+}
+
+int view_open(view *view, module_state *state, PyObject *object, const char *name,
+              const char *dtype) {
+  memset(view, 0, sizeof(*view));
+  const char *held = dtype;
+  if (acquire(view, state, object, name, &held) < 0) return -1;
+  if (read_format(view, state, object, name, held) < 0) goto failed;
+  if (dtype && check_named(view, state, name, dtype) < 0) goto failed;
+  view->count = (size_t)(view->buffer.len / view->buffer.itemsize);
+  bool aligned = (uintptr_t)view->buffer.buf % (uintptr_t)view->buffer.itemsize == 0;
+  view->direct = aligned && PyBuffer_IsContiguous(&view->buffer, 'C');
+  return 0;
+failed:
+  view_close(view);
+  return -1;
+}
+
+void view_close(view *view) {
+  PyBuffer_Release(&view->buffer);
+}
+
+int view_check_output(const view *view, module_state *state, const struct view *input,
+                      size_t count) {
+  if (view->buffer.readonly)
+    error_invalid(state, "out is read-only: pass a writable array");
+  else if (!view->direct)
+    error_invalid(
+        state, "out is not contiguous and aligned: pass an array in C order, as numpy.empty makes");
+  else if (view->dtype != input->dtype || view->boolean != input->boolean)
+    error_invalid(state, "out holds %s and x %s: the dtypes must be the same",
+                  view_dtype_name(view), view_dtype_name(input));
+  else if (view->count != count)
+    error_invalid(state, "out has %zu elements and the result %zu", view->count, count);
+  else
+    return 0;
+  return -1;
+}
+
+PyObject *view_shape(const view *view, int rows) {
+  int lead = rows > 0;
+  PyObject *shape = PyTuple_New(view->buffer.ndim + lead);
+  if (shape == NULL) return NULL;
+  for (int i = 0; i < view->buffer.ndim + lead; i++) {
+    PyObject *length = PyLong_FromSsize_t(i < lead ? rows : view->buffer.shape[i - lead]);
+    if (length == NULL || PyTuple_SetItem(shape, i, length) < 0) {
+      Py_DECREF(shape);
+      return NULL;
+    }
+  }
+  return shape;
+}
+
+const char *view_dtype_name(const view *view) {
+  return view->boolean ? "bool" : ring_dtype_name(view->dtype);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A view: the memory of a Python object as the core wants it (pointer, count, dtype), through the
+ * buffer protocol and without a copy. The object's memory stays in place while the view is open.
+ */
+#ifndef SPARKRING_VIEW_H
+#define SPARKRING_VIEW_H
+
+#include <stdbool.h>
+
+#include "state.h"
+
+typedef struct view {
+  Py_buffer buffer;
+  size_t count;
+  ring_dtype dtype;
+  bool boolean; /* elements are bool, which travel as uint8 */
+  bool direct;  /* contiguous in C order, and aligned: the core may use buffer.buf */
+} view;
+
+/* Opens a view of object. `name` is what the caller calls the object; `dtype` is "bfloat16" for
+ * 16-bit words that hold it, the object's own dtype, or NULL. 0, or -1 with an exception. */
+int view_open(view *view, module_state *state, PyObject *object, const char *name,
+              const char *dtype);
+
+/* May be called on a zeroed or closed view. */
+void view_close(view *view);
+
+/* 0 when the core may write `count` elements like those of `input` into view; else -1 with an
+ * exception. */
+int view_check_output(const view *view, module_state *state, const struct view *input,
+                      size_t count);
+
+/* A new tuple: the shape, after a first dimension of `rows` unless that is 0. */
+PyObject *view_shape(const view *view, int rows);
+
+/* NumPy's name of the element type. Static storage. */
+const char *view_dtype_name(const view *view);
+
+#endif

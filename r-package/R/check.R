@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Arguments as C wants them, or an error that names the argument and belongs to the user's call.
+# What a value means (is the rank below the size?) is the core's to check.
+
+check_stop <- function(..., call = sys.call(-2)) {
+  force(call)
+  ring_stop("INVALID", paste0(...), call = call)
+}
+
+is_string <- function(x) is.character(x) && length(x) == 1L && !is.na(x)
+
+is_number <- function(x) is.numeric(x) && length(x) == 1L && is.finite(x)
+
+is_whole <- function(x) is_number(x) && x == trunc(x) && abs(x) <= .Machine$integer.max
+
+# What was given instead, in a few words. Never used for a token.
+describe <- function(x) {
+  if (is.null(x)) return("NULL")
+  if (is.atomic(x) && length(x) == 1L) return(substr(deparse(x)[[1L]], 1L, 40L))
+  paste0("a ", class(x)[[1L]], " of length ", length(x))
+}
+
+check_whole <- function(x, name, least, absent = NULL) {
+  if (is.null(x) && !is.null(absent)) return(absent)
+  if (!is_whole(x)) check_stop("`", name, "` must be one whole number, not ", describe(x))
+  if (x < least) check_stop("`", name, "` is ", x, ": it must be ", least, " or more")
+  as.integer(x)
+}
+
+check_string <- function(x, name) {
+  if (is.null(x) || is_string(x)) return(x)
+  check_stop("`", name, "` must be one string, not ", describe(x))
+}
+
+check_seconds <- function(x, name) {
+  if (is.null(x)) return(0)
+  if (!is_number(x) || x <= 0) {
+    check_stop("`", name, "` must be a positive number of seconds, not ", describe(x))
+  }
+  as.double(x)
+}
+
+check_ports <- function(x) {
+  if (is.null(x)) return(NULL)
+  valid <- is.numeric(x) && length(x) == 2L && all(x %in% 1:65535) && x[[1L]] <= x[[2L]]
+  if (valid) return(as.integer(x))
+  check_stop("`ports` must be the first and the last port of a range, from 1 to 65535")
+}
+
+check_token <- function(x) {
+  if (is.null(x) || is.raw(x)) return(x)
+  if (is_string(x)) return(charToRaw(enc2utf8(x)))
+  check_stop("`token` must be one string or a raw vector")
+}
+
+check_addresses <- function(x, name = "addresses") {
+  if (is.null(x)) return(NULL)
+  if (is.list(x) && all(vapply(x, is_string, NA))) x <- as.character(unlist(x))
+  if (!is.character(x) || anyNA(x)) {
+    check_stop("`", name, "` must be a character vector, or a list of strings")
+  }
+  if (length(x) == 0L) {
+    check_stop("`", name, "` is empty: it must hold the address of every rank, in rank order")
+  }
+  x
+}

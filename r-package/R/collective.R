@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Reduce vectors over all ranks
+#'
+#' Every rank passes a vector of the same type and length and gets `op` over those of all ranks,
+#' element by element. The result is identical to the bit on every rank.
+#'
+#' @section Types:
+#' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` |
+#' |---------|----------------------------------|---------|------------------|
+#' | double  | double                           | double  | an error         |
+#' | integer | integer                          | double  | logical          |
+#' | logical | integer                          | double  | logical          |
+#' | raw     | raw                              | double  | raw, 0 or 1      |
+#'
+#' Dimensions, names and dimnames are those of this rank's `x`; other attributes, such as a class,
+#' are dropped. Factors, lists, data frames, character and complex vectors are errors that say what
+#' to do.
+#'
+#' Sums and products of integers (and of raws) wrap around when they overflow, as in C, and unlike
+#' those of base R, which are `NA` then. Use `as.double(x)` where that can happen.
+#'
+#' @section Missing values:
+#' In doubles `NA` and `NaN` go through every `op`: the result is one of them wherever any rank
+#' holds one. Integers and logicals cannot do that, as their `NA` is a number to everyone but R: it
+#' is an error, on the rank that has it and before anything is sent. Use `as.double(x)`, on every
+#' rank. With `op = "avg"`, which works on doubles, `NA` goes through for all types.
+#'
+#' @param comm A communicator, from [ring_init()].
+#' @param x A double, integer, logical or raw vector or array. It is never modified.
+#' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"`, or for integers, logicals and raws
+#'   `"land"` (is it true on all ranks?) or `"lor"` (on any?).
+#' @returns A vector or array of the shape of `x`.
+#' @section Errors:
+#' `ring_error_invalid` for an argument that makes no sense, before anything is sent;
+#' `ring_error_mismatch` when ranks call different things, or with different types, lengths or ops;
+#' `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted` when a rank does not
+#' answer. See [ring_error]. It can be interrupted; the communicator is broken then.
+#' @seealso [ring_broadcast()], [ring_allgather()]
+#' @examples
+#' comm <- ring_init()
+#' ring_allreduce(comm, c(height = 1.5, width = 2))
+#' ring_allreduce(comm, matrix(1:6, nrow = 2), op = "max")
+#' ring_allreduce(comm, c(TRUE, FALSE), op = "lor")
+#' ring_close(comm)
+#' @export
+ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, comm, x, op)
+
+#' Give every rank what one of them has
+#'
+#' Every rank passes a vector of the same type and length, and gets the values of the one that rank
+#' `root` passed. Missing values stay what they are.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
+#'   than `root` only its type, length and shape count.
+#' @param root The rank whose values all get.
+#' @returns A vector of the type, dimensions, names and dimnames of this rank's `x`, with the values
+#'   of root's.
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' weights <- if (ring_rank(comm) == 0) runif(3) else double(3)
+#' ring_broadcast(comm, weights)
+#' ring_close(comm)
+#' @export
+ring_broadcast <- function(comm, x, root = 0) {
+  .Call(C_collective_broadcast, comm, x, check_whole(root, "root", least = 0))
+}
+
+#' Gather the vectors of all ranks on every rank
+#'
+#' Every rank passes a vector of the same type and length, and gets those of all, in rank order.
+#' Missing values stay what they are.
+#'
+#' @inheritParams ring_broadcast
+#' @param x A double, integer, logical or raw vector or array. It is never modified.
+#' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
+#'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
+#'   dimension more. Names and dimnames name the other dimensions. (Vectors of 2^31 and more
+#'   elements, for which R has no dimensions, become one long plain vector.)
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' ring_allgather(comm, 2.5)
+#' ring_allgather(comm, c(rows = 10L, columns = 3L))
+#' ring_close(comm)
+#' @export
+ring_allgather <- function(comm, x) {
+  gathered <- .Call(C_collective_allgather, comm, x)
+  shape <- dim(x)
+  if (is.null(shape)) {
+    if (length(x) == 1L || length(x) > .Machine$integer.max) return(gathered)
+    shape <- length(x)
+  }
+  dim(gathered) <- c(shape, ring_size(comm))
+  labels <- if (is.null(dim(x))) list(names(x)) else dimnames(x)
+  if (any(lengths(labels) > 0L)) dimnames(gathered) <- append_empty(labels)
+  gathered
+}
+
+append_empty <- function(labels) {
+  titles <- names(labels)
+  labels <- c(labels, list(NULL))
+  if (!is.null(titles)) names(labels) <- c(titles, "")
+  labels
+}
+
+#' Wait for all ranks
+#'
+#' Returns when every rank has called it.
+#'
+#' @inheritParams ring_allreduce
+#' @returns `NULL`, invisibly.
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' ring_barrier(comm)
+#' ring_close(comm)
+#' @export
+ring_barrier <- function(comm) invisible(.Call(C_collective_barrier, comm))

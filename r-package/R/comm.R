@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' What a communicator knows
+#'
+#' `ring_rank()` is this process's place in the ring, from 0, and `ring_size()` the number of ranks.
+#' `ring_local_rank()` and `ring_local_size()` are the same among the ranks on this host. They all
+#' work on a closed or broken communicator, too.
+#'
+#' @param comm A communicator, from [ring_init()].
+#' @returns An integer. `ring_hosts()` returns a character vector with the host of every rank, in
+#'   rank order, as the address list names it.
+#' @seealso [ring_counters()] for what it has sent and received.
+#' @examples
+#' comm <- ring_init()
+#' ring_rank(comm)
+#' ring_size(comm)
+#' ring_hosts(comm)
+#' ring_close(comm)
+#' @export
+ring_rank <- function(comm) .Call(C_comm_rank, comm)
+
+#' @rdname ring_rank
+#' @export
+ring_size <- function(comm) .Call(C_comm_size, comm)
+
+#' @rdname ring_rank
+#' @export
+ring_local_rank <- function(comm) .Call(C_comm_local_rank, comm)
+
+#' @rdname ring_rank
+#' @export
+ring_local_size <- function(comm) .Call(C_comm_local_size, comm)
+
+#' @rdname ring_rank
+#' @export
+ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
+
+#' What a communicator has sent and received
+#'
+#' Bytes count headers and payload, without the handshakes that open links.
+#'
+#' @inheritParams ring_rank
+#' @param peer A rank, for the link to it alone, where `calls` and `wait_ns` are 0. `NULL`: all
+#'   links together.
+#' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `messages_sent`,
+#'   `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do but wait for other
+#'   ranks.
+#' @examples
+#' comm <- ring_init()
+#' ring_barrier(comm)
+#' ring_counters(comm)$calls
+#' ring_close(comm)
+#' @export
+ring_counters <- function(comm, peer = NULL) {
+  if (!is.null(peer)) peer <- check_whole(peer, "peer", least = 0)
+  .Call(C_comm_counters, comm, peer)
+}
+
+#' End a communicator
+#'
+#' `ring_close()` is the orderly end: it waits until every rank has called it. `ring_abort()` ends
+#' it at once, from this rank alone: the current or next call of the other ranks fails with
+#' `ring_error_aborted`. After either, both do nothing more.
+#'
+#' @inheritParams ring_rank
+#' @param reason A string that the other ranks are told.
+#' @returns `NULL`, invisibly.
+#' @section Errors:
+#' `ring_close()` fails as any call does that waits for other ranks, with `ring_error_peer_lost`,
+#' `ring_error_timeout`, `ring_error_mismatch` or `ring_error_aborted`. See [ring_error].
+#' @examples
+#' comm <- ring_init()
+#' ring_close(comm)
+#' comm
+#' @export
+ring_close <- function(comm) invisible(.Call(C_comm_close, comm))
+
+#' @rdname ring_close
+#' @export
+ring_abort <- function(comm, reason = NULL) {
+  invisible(.Call(C_comm_abort, comm, check_string(reason, "reason")))
+}
+
+#' @export
+format.ring_comm <- function(x, ...) {
+  rank <- ring_rank(x)
+  size <- ring_size(x)
+  secured <- if (.Call(C_comm_authenticated, x)) "authenticated" else "NOT authenticated (no token)"
+  state <- c(if (size > 1L) secured, .Call(C_comm_state, x))
+  host <- ring_hosts(x)[[rank + 1L]]
+  sprintf("<ring_comm> rank %d of %d on %s, %s", rank, size, host, paste(state, collapse = ", "))
+}
+
+#' @export
+print.ring_comm <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+# Communicators of this process that are not collected yet.
+comm_live <- function() .Call(C_comm_live)

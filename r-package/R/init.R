@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Find the other ranks and form a ring with them
+#'
+#' `ring_init()` opens a communicator: it finds the other processes of the job, proves that they
+#' belong to it, and returns when all of them have met. Every rank calls it.
+#'
+#' There are three ways to say who the others are:
+#' * `barrier`: the argument that `sparklyr::spark_apply(barrier = TRUE)` hands to its closure.
+#' * `rank` and `addresses`, or `rank`, `size` and `root_address`.
+#' * Nothing: the environment tells, as `sparkring-run`, Open MPI, MPICH, torchrun or Slurm set it
+#'   up. Where none of them did, the process is a world of one, in which every call works as well.
+#'
+#' A process has one communicator at a time: close it before the next `ring_init()`.
+#'
+#' @section Security:
+#' With a `token`, only processes that know it can join. A communicator that was formed without one
+#' says so when it is printed. Draw the token once for each job, such as with
+#' `openssl::rand_bytes(32)`, and let the closure capture it.
+#'
+#' @param barrier A list of `address`, a character vector or list of strings with the address of
+#'   every task in order of their partitions, and `partition`, the number of this one, from 0.
+#' @param ... Must be empty: what follows is given by name.
+#' @param rank This process, from 0 to `size - 1`.
+#' @param size The number of ranks. `NULL`: the number of addresses.
+#' @param addresses The host of every rank, in rank order: `"host"`, `"host:port"` or
+#'   `"[v6]:port"`. Ports are ignored.
+#' @param root_address The host of rank 0, where those of the others are unknown.
+#' @param token The job's shared secret: a string or a raw vector, of at least 16 random bytes.
+#' @param job A string that tells jobs apart which share addresses and token.
+#' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: rank 0
+#'   is found on a port from 21000 to 31999, and everything else uses any free port.
+#' @param timeout Seconds until all ranks must have met. `NULL`: 300, or `SPARKRING_TIMEOUT` from
+#'   the environment.
+#' @param call_timeout Seconds that a later call may wait for other ranks.
+#'
+#' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
+#'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
+#'
+#' @section Errors:
+#' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
+#' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
+#' `ring_error_auth` when a rank has another token. See [ring_error].
+#'
+#' @seealso [ring_allreduce()], [ring_rank()], [ring_close()]; `vignette("rendezvous")`.
+#' @examples
+#' comm <- ring_init() # a world of one, unless a launcher says otherwise
+#' comm
+#' ring_allreduce(comm, c(a = 1, b = 2))
+#' ring_close(comm)
+#'
+#' \dontrun{
+#' # Needs a Spark cluster: the tasks of a barrier stage add up what each of them has.
+#' token <- openssl::rand_bytes(32)
+#' sparklyr::spark_apply(
+#'   tbl,
+#'   function(df, barrier) {
+#'     comm <- sparkring::ring_init(barrier, token = token)
+#'     total <- sparkring::ring_allreduce(comm, sum(df$x))
+#'     sparkring::ring_close(comm)
+#'     data.frame(total = total)
+#'   },
+#'   barrier = TRUE,
+#'   columns = c(total = "double")
+#' )
+#' }
+#' @export
+ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
+                      root_address = NULL, token = NULL, job = NULL, ports = NULL,
+                      timeout = NULL, call_timeout = 600) {
+  if (...length() > 0L) {
+    ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
+  }
+  if (!is.null(barrier)) {
+    if (!is.null(c(rank, size, addresses, root_address))) {
+      ring_stop("INVALID", paste(
+        "`barrier` tells rank, size and addresses: give either it, or `rank`, `size`, `addresses`",
+        "and `root_address`"
+      ))
+    }
+    check_barrier(barrier)
+    rank <- check_whole(barrier$partition, "barrier$partition", least = 0)
+    addresses <- check_addresses(barrier$address, "barrier$address")
+  }
+  .Call(
+    C_comm_open,
+    check_whole(rank, "rank", least = 0, absent = -1L),
+    check_whole(size, "size", least = 1, absent = 0L),
+    check_addresses(addresses),
+    check_string(root_address, "root_address"),
+    check_token(token),
+    check_string(job, "job"),
+    check_ports(ports),
+    check_seconds(timeout, "timeout"),
+    check_seconds(call_timeout, "call_timeout")
+  )
+}
+
+check_barrier <- function(barrier) {
+  if (is.list(barrier) && all(c("address", "partition") %in% names(barrier))) return(NULL)
+  check_stop(
+    "`barrier` must be a list with `address` and `partition`, as spark_apply(barrier = TRUE) ",
+    "hands it to a closure of two arguments, function(df, barrier)"
+  )
+}

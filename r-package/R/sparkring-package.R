@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' sparkring: the tasks of a Spark barrier stage form a ring
+#'
+#' Open a communicator with [ring_init()], let every rank make the same calls in the same order
+#' ([ring_allreduce()], [ring_broadcast()], [ring_allgather()], [ring_barrier()]), and close it with
+#' [ring_close()]. Ranks count from 0, like Spark's partitions. What goes wrong is a condition whose
+#' class says what: see [ring_error].
+#'
+#' A process has one communicator at a time, and R calls it from its main thread only.
+#'
+#' `vignette("sparkring")` is a first tour; `vignette("rendezvous")` tells how the tasks find each
+#' other.
+#'
+#' @keywords internal
+#' @useDynLib sparkring, .registration = TRUE, .fixes = "C_"
+"_PACKAGE"

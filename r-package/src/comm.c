@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm.h"
+
+#include <R_ext/Memory.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "error.h"
+
+static int live_handles;     /* made and not yet finalised: what test-gc.R counts */
+static comm_handle *current; /* the last one that was opened, while it lives */
+
+static SEXP comm_tag(void) {
+  return Rf_install("ring_comm");
+}
+
+comm_handle *comm_of(SEXP comm) {
+  if (TYPEOF(comm) != EXTPTRSXP || R_ExternalPtrTag(comm) != comm_tag())
+    error_invalid("`comm` must be a communicator, as ring_init() returns it");
+  comm_handle *handle = R_ExternalPtrAddr(comm);
+  if (handle == NULL)
+    error_invalid("this communicator was saved and loaded, or sent to another process, and is no "
+                  "longer one: call ring_init() in every process");
+  return handle;
+}
+
+void comm_finish(comm_handle *handle, ring_status status) {
+  interrupt_continue(&handle->held);
+  if (status != RING_OK) error_raise(status, ring_comm_error(handle->comm));
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static void comm_finalise(SEXP pointer) {
+  comm_handle *handle = R_ExternalPtrAddr(pointer);
+  if (handle == NULL) return;
+  R_ClearExternalPtr(pointer);
+  if (current == handle) current = NULL;
+  ring_comm_free(handle->comm);
+  free(handle);
+  live_handles--;
+}
+
+static SEXP comm_new(void) {
+  SEXP unwind = PROTECT(R_MakeUnwindCont());
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, comm_tag(), unwind));
+  R_RegisterCFinalizerEx(pointer, comm_finalise, TRUE);
+  SEXP class = PROTECT(Rf_mkString("ring_comm"));
+  Rf_setAttrib(pointer, R_ClassSymbol, class);
+  comm_handle *handle = calloc(1, sizeof(*handle));
+  if (handle == NULL) error_raise(RING_NO_MEMORY, NULL);
+  handle->held.unwind = unwind;
+  handle->process = getpid();
+  R_SetExternalPtrAddr(pointer, handle);
+  live_handles++;
+  UNPROTECT(3);
+  return pointer;
+}
+
+static bool comm_is_open(const comm_handle *handle) {
+  return handle != NULL && handle->process == getpid() && ring_comm_usable(handle->comm);
+}
+
+/* One that nobody can reach any more is no obstacle, but only the collector knows which is. */
+static void comm_refuse_second(void) {
+  if (comm_is_open(current)) R_gc();
+  if (comm_is_open(current))
+    error_invalid("this process has an open communicator already: ring_close() or ring_abort() it "
+                  "before the next ring_init()");
+}
+
+static const char *comm_string(SEXP x) {
+  return x == R_NilValue ? NULL : Rf_translateCharUTF8(STRING_ELT(x, 0));
+}
+
+static const char **comm_strings(SEXP x) {
+  R_xlen_t count = Rf_xlength(x);
+  const char **strings = (const char **)R_alloc((size_t)count, sizeof(*strings));
+  for (R_xlen_t i = 0; i < count; i++) strings[i] = Rf_translateCharUTF8(STRING_ELT(x, i));
+  return strings;
+}
+
+static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports, comm_handle *handle) {
+  ring_options options = RING_OPTIONS_INIT;
+  if (addresses != R_NilValue) {
+    options.addresses = comm_strings(addresses);
+    options.address_count = (int)Rf_xlength(addresses);
+  }
+  if (token != R_NilValue) {
+    options.token = RAW_RO(token);
+    options.token_length = (size_t)Rf_xlength(token);
+  }
+  if (ports != R_NilValue) {
+    options.port_first = (uint16_t)INTEGER_RO(ports)[0];
+    options.port_last = (uint16_t)INTEGER_RO(ports)[1];
+  }
+  options.interrupt = interrupt_hook;
+  options.interrupt_arg = &handle->held;
+  return options;
+}
+
+SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
+               SEXP ports, SEXP timeout, SEXP call_timeout) {
+  comm_refuse_second();
+  SEXP pointer = PROTECT(comm_new());
+  comm_handle *handle = R_ExternalPtrAddr(pointer);
+  ring_options options = comm_options(addresses, token, ports, handle);
+  options.rank = Rf_asInteger(rank);
+  options.size = Rf_asInteger(size);
+  options.root_address = comm_string(root_address);
+  options.job = comm_string(job);
+  options.timeout = Rf_asReal(timeout);
+  options.call_timeout = Rf_asReal(call_timeout);
+  ring_error error;
+  ring_status status = ring_comm_open(&options, &handle->comm, &error);
+  if (status == RING_OK) current = handle;
+  interrupt_continue(&handle->held);
+  if (status != RING_OK) error_raise(status, &error);
+  UNPROTECT(1);
+  return pointer;
+}
+
+SEXP comm_close(SEXP comm) {
+  comm_handle *handle = comm_of(comm);
+  if (handle->closed) return R_NilValue;
+  ring_status status = ring_comm_close(handle->comm);
+  handle->closed = status != RING_BUSY;
+  comm_finish(handle, status);
+  return R_NilValue;
+}
+
+SEXP comm_abort(SEXP comm, SEXP reason) {
+  comm_handle *handle = comm_of(comm);
+  if (handle->closed) return R_NilValue;
+  handle->closed = true;
+  ring_comm_abort(handle->comm, comm_string(reason));
+  interrupt_continue(&handle->held);
+  return R_NilValue;
+}
+
+/* ---- What it knows ------------------------------------------------------------------------ */
+
+SEXP comm_rank(SEXP comm) {
+  return Rf_ScalarInteger(ring_comm_rank(comm_of(comm)->comm));
+}
+
+SEXP comm_size(SEXP comm) {
+  return Rf_ScalarInteger(ring_comm_size(comm_of(comm)->comm));
+}
+
+SEXP comm_local_rank(SEXP comm) {
+  return Rf_ScalarInteger(ring_comm_local_rank(comm_of(comm)->comm));
+}
+
+SEXP comm_local_size(SEXP comm) {
+  return Rf_ScalarInteger(ring_comm_local_size(comm_of(comm)->comm));
+}
+
+SEXP comm_hosts(SEXP comm) {
+  const ring_comm *ring = comm_of(comm)->comm;
+  int size = ring_comm_size(ring);
+  SEXP hosts = PROTECT(Rf_allocVector(STRSXP, size));
+  for (int rank = 0; rank < size; rank++)
+    SET_STRING_ELT(hosts, rank, Rf_mkCharCE(ring_comm_host(ring, rank), CE_UTF8));
+  UNPROTECT(1);
+  return hosts;
+}
+
+SEXP comm_authenticated(SEXP comm) {
+  return Rf_ScalarLogical(ring_comm_authenticated(comm_of(comm)->comm));
+}
+
+SEXP comm_state(SEXP comm) {
+  const comm_handle *handle = comm_of(comm);
+  if (ring_comm_usable(handle->comm)) return Rf_mkString("open");
+  return Rf_mkString(handle->closed ? "closed" : "broken");
+}
+
+SEXP comm_counters(SEXP comm, SEXP peer) {
+  static const char *names[] = {
+      "calls", "bytes_sent", "bytes_received", "messages_sent", "messages_received", "wait_ns", ""};
+  comm_handle *handle = comm_of(comm);
+  int of = peer == R_NilValue ? -1 : Rf_asInteger(peer);
+  ring_counters counters;
+  ring_status status = ring_comm_counters(handle->comm, of, &counters);
+  if (status != RING_OK)
+    error_invalid("`peer` is %d: ranks go from 0 to %d", of, ring_comm_size(handle->comm) - 1);
+  const double values[] = {(double)counters.calls,
+                           (double)counters.bytes_sent,
+                           (double)counters.bytes_received,
+                           (double)counters.messages_sent,
+                           (double)counters.messages_received,
+                           (double)counters.wait_ns};
+  SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
+  for (int i = 0; i < Rf_length(list); i++) SET_VECTOR_ELT(list, i, Rf_ScalarReal(values[i]));
+  UNPROTECT(1);
+  return list;
+}
+
+SEXP comm_live(void) {
+  return Rf_ScalarInteger(live_handles);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The R object of a communicator: an external pointer to a comm_handle, of class "ring_comm". The
+ * handle belongs to the pointer, whose finaliser frees it; one that was never closed is aborted
+ * then, and the other ranks learn it. The pointer protects the handle's continuation token.
+ *
+ * A process has one usable communicator at a time: two could only be told apart by the order in
+ * which every rank opens them, and that is easily got wrong.
+ */
+#ifndef SPARKRING_COMM_H
+#define SPARKRING_COMM_H
+
+#include <Rinternals.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/sparkring.h"
+#include "interrupt.h"
+
+typedef struct comm_handle {
+  ring_comm *comm; /* NULL where opening it failed */
+  interrupt held;
+  bool closed;   /* by ring_close or ring_abort, as against broken by a failure */
+  pid_t process; /* that opened it, as against one that this one was forked from */
+} comm_handle;
+
+/* The handle of a communicator. Does not return when `comm` is something else, or was loaded from a
+ * file. */
+comm_handle *comm_of(SEXP comm);
+
+/* What follows every call of the core: a held back jump goes on, and a failure becomes a condition.
+ * Returns after a success only. */
+void comm_finish(comm_handle *handle, ring_status status);
+
+/* The entry points; R/comm.R and R/init.R say what they mean, and check what they pass. */
+SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
+               SEXP ports, SEXP timeout, SEXP call_timeout);
+SEXP comm_close(SEXP comm);
+SEXP comm_abort(SEXP comm, SEXP reason);
+SEXP comm_rank(SEXP comm);
+SEXP comm_size(SEXP comm);
+SEXP comm_local_rank(SEXP comm);
+SEXP comm_local_size(SEXP comm);
+SEXP comm_hosts(SEXP comm);
+SEXP comm_authenticated(SEXP comm);
+SEXP comm_state(SEXP comm);
+SEXP comm_counters(SEXP comm, SEXP peer);
+SEXP comm_live(void);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What R sees of this library: the entry points below, by registration only, and no other symbol.
+ */
+#include <R_ext/Rdynload.h>
+#include <R_ext/Visibility.h>
+
+#include "collective.h"
+#include "comm.h"
+
+/* By way of void (*)(void), which compilers let stand for any function. */
+#define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
+
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 9),
+                                          ENTRY(comm_close, 1),
+                                          ENTRY(comm_abort, 2),
+                                          ENTRY(comm_rank, 1),
+                                          ENTRY(comm_size, 1),
+                                          ENTRY(comm_local_rank, 1),
+                                          ENTRY(comm_local_size, 1),
+                                          ENTRY(comm_hosts, 1),
+                                          ENTRY(comm_authenticated, 1),
+                                          ENTRY(comm_state, 1),
+                                          ENTRY(comm_counters, 2),
+                                          ENTRY(comm_live, 0),
+                                          ENTRY(collective_allreduce, 3),
+                                          ENTRY(collective_broadcast, 3),
+                                          ENTRY(collective_allgather, 2),
+                                          ENTRY(collective_barrier, 1),
+                                          {NULL, NULL, 0}};
+
+void attribute_visible R_init_sparkring(DllInfo *dll) {
+  R_registerRoutines(dll, NULL, entries, NULL, NULL);
+  R_useDynamicSymbols(dll, FALSE);
+  R_forceSymbols(dll, TRUE);
+}

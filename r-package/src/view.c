@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "view.h"
+
+#include <stdbool.h>
+
+#include "error.h"
+
+static const char *view_advice(SEXP x) {
+  if (Rf_inherits(x, "data.frame"))
+    return "is a data frame: call as.matrix() on it, or call once for each column";
+  if (Rf_isFactor(x)) return "is a factor: call as.integer() on it for its codes";
+  if (Rf_inherits(x, "integer64")) return "is an integer64 vector: call as.double() on it";
+  switch (TYPEOF(x)) {
+  case NILSXP:
+    return "is NULL: every rank must pass a vector of the same type and length";
+  case VECSXP:
+    return "is a list: unlist() it, or call once for each element";
+  case STRSXP:
+    return "is a character vector: charToRaw() makes one string a raw vector";
+  case CPLXSXP:
+    return "is complex: call once with Re() and once with Im()";
+  default:
+    return NULL;
+  }
+}
+
+static void view_refuse(SEXP x) {
+  const char *advice = view_advice(x);
+  if (advice != NULL) error_invalid("`x` %s", advice);
+  error_invalid("`x` must be a double, integer, logical or raw vector, not %s",
+                IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
+}
+
+static bool view_is_possible(SEXP x) {
+  int type = TYPEOF(x);
+  if (type != REALSXP && type != INTSXP && type != LGLSXP && type != RAWSXP) return false;
+  return !IS_S4_OBJECT(x) && !Rf_isFactor(x) && !Rf_inherits(x, "integer64");
+}
+
+view view_of(SEXP x) {
+  if (!view_is_possible(x)) view_refuse(x);
+  view view = {.count = (size_t)Rf_xlength(x)};
+  switch (TYPEOF(x)) {
+  case REALSXP:
+    view.dtype = RING_FLOAT64;
+    view.data = REAL_RO(x);
+    break;
+  case INTSXP:
+    view.dtype = RING_INT32;
+    view.data = INTEGER_RO(x);
+    break;
+  case LGLSXP:
+    view.dtype = RING_INT32;
+    view.data = LOGICAL_RO(x);
+    break;
+  default:
+    view.dtype = RING_UINT8;
+    view.data = RAW_RO(x);
+  }
+  if (view.count == 0) view.data = NULL; /* R's pointer to nothing is no address */
+  return view;
+}
+
+void view_refuse_na(SEXP x) {
+  if (TYPEOF(x) != INTSXP && TYPEOF(x) != LGLSXP) return;
+  const int *element = TYPEOF(x) == INTSXP ? INTEGER_RO(x) : LOGICAL_RO(x);
+  R_xlen_t count = Rf_xlength(x);
+  for (R_xlen_t i = 0; i < count; i++)
+    if (element[i] == NA_INTEGER)
+      error_invalid("`x` is %s and element %.0f is NA, which only doubles can carry through a "
+                    "reduction: call as.double() on it, on every rank",
+                    TYPEOF(x) == INTSXP ? "integer" : "logical", (double)i + 1);
+}
+
+void *view_output(SEXP x) {
+  if (Rf_xlength(x) == 0) return NULL;
+  switch (TYPEOF(x)) {
+  case REALSXP:
+    return REAL(x);
+  case INTSXP:
+    return INTEGER(x);
+  case LGLSXP:
+    return LOGICAL(x);
+  default:
+    return RAW(x);
+  }
+}
+
+static void view_copy_attribute(SEXP to, SEXP from, SEXP name) {
+  SEXP value = PROTECT(Rf_getAttrib(from, name));
+  if (value != R_NilValue) Rf_setAttrib(to, name, value);
+  UNPROTECT(1);
+}
+
+void view_copy_shape(SEXP to, SEXP from) {
+  view_copy_attribute(to, from, R_DimSymbol);
+  view_copy_attribute(to, from, Rf_isArray(from) ? R_DimNamesSymbol : R_NamesSymbol);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A view: the memory of an R vector as the core wants it (pointer, count, dtype), without a copy.
+ * double is float64; integer and logical are int32; raw is uint8. Everything else is refused with
+ * advice, and so is integer64, whose doubles are not numbers. The memory stays in place as long as
+ * the vector is protected.
+ */
+#ifndef SPARKRING_VIEW_H
+#define SPARKRING_VIEW_H
+
+#include <Rinternals.h>
+
+#include "core/sparkring.h"
+
+typedef struct view {
+  const void *data; /* NULL where there are no elements */
+  size_t count;
+  ring_dtype dtype;
+} view;
+
+/* The view of a vector. Does not return when there is none. */
+view view_of(SEXP x);
+
+/* Does not return when x is integer or logical and holds NA, which to the core is a number. */
+void view_refuse_na(SEXP x);
+
+/* The memory of a new vector, for the core to write to. */
+void *view_output(SEXP x);
+
+/* Gives `to` the dim and dimnames, or else the names, of `from`, which has the same length. */
+void view_copy_shape(SEXP to, SEXP from);
+
+#endif

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Ranks are real R processes, started through pipe(): reading a pipe to its end waits for the
+# process, so nothing here polls or sleeps. Each is bounded by a time limit of its own, which
+# reaches into the waits of the core as well, and leaves its result in an RDS file.
+
+fresh_token <- function() {
+  random <- file("/dev/urandom", "rb", raw = TRUE)
+  on.exit(close(random))
+  paste(readBin(random, "raw", 32), collapse = "")
+}
+
+# In the process of a rank; `job` is what run_ranks() saved.
+rank_main <- function(folder, rank) {
+  setTimeLimit(elapsed = 60)
+  job <- readRDS(file.path(folder, "job.rds"))
+  options <- c(list(rank = rank, addresses = rep("127.0.0.1", job$size)), job$options)
+  open <- function(...) do.call(sparkring::ring_init, utils::modifyList(options, list(...)))
+  scope <- list2env(c(job$data, list(rank = rank, size = job$size, open = open)))
+  parent.env(scope) <- asNamespace("sparkring")
+  result <- eval(job$code, scope)
+  saveRDS(result, file.path(folder, paste0(rank, ".rds")))
+}
+
+start_rank <- function(rank, folder) {
+  code <- sprintf("source('%s/main.R'); rank_main('%s', %dL)", folder, folder, rank)
+  log <- file.path(folder, paste0(rank, ".log"))
+  rscript <- file.path(R.home("bin"), "Rscript")
+  pipe(paste(shQuote(rscript), "-e", shQuote(code), ">", shQuote(log), "2>&1"), open = "r")
+}
+
+# Waits for a rank. Its result, or where it had none, that and what it printed.
+finish_rank <- function(rank, folder, process) {
+  readLines(process)
+  close(process)
+  file <- file.path(folder, paste0(rank, ".rds"))
+  if (file.exists(file)) return(readRDS(file))
+  structure(list(log = readLines(file.path(folder, paste0(rank, ".log")))), class = "no_result")
+}
+
+# Evaluates `code` on `size` ranks and returns their results, in rank order. It sees `rank`, `size`,
+# what `...` names, and open(), which is ring_init() with the arguments that fit. `meanwhile` is
+# evaluated here while they run. Ranks in `lost` are expected to end without a result.
+run_ranks <- function(size, code, ..., options = list(token = fresh_token(), timeout = 30),
+                      lost = integer(), meanwhile = NULL) {
+  folder <- tempfile("ranks")
+  dir.create(folder)
+  on.exit(unlink(folder, recursive = TRUE))
+  job <- list(size = size, code = substitute(code), data = list(...), options = options)
+  saveRDS(job, file.path(folder, "job.rds"))
+  libraries <- call(".libPaths", .libPaths())
+  main <- c(deparse(libraries), "rank_main <-", deparse(rank_main))
+  writeLines(main, file.path(folder, "main.R"))
+  ranks <- seq_len(size) - 1L
+  processes <- lapply(ranks, start_rank, folder)
+  force(meanwhile)
+  results <- Map(finish_rank, ranks, folder, processes, USE.NAMES = FALSE)
+  failed <- ranks[vapply(results, inherits, NA, "no_result")]
+  for (rank in setdiff(failed, lost)) {
+    stop("rank ", rank, " failed:\n", paste(results[[rank + 1L]]$log, collapse = "\n"))
+  }
+  results
+}
+
+# The same, with an open communicator `comm` that is closed at the end.
+run_ring <- function(size, code, ...) {
+  body <- substitute(code)
+  whole <- bquote({
+    comm <- open()
+    result <- .(body)
+    ring_close(comm)
+    result
+  })
+  eval(as.call(c(quote(run_ranks), size, whole, list(...))))
+}
+
+# A listening socket and its port, which was free.
+listen <- function() {
+  repeat {
+    port <- sample(33000:60000, 1)
+    socket <- tryCatch(serverSocket(port), error = function(condition) NULL)
+    if (!is.null(socket)) return(list(socket = socket, port = port))
+  }
+}
+
+# A world of one for the calling test, closed when the test ends.
+local_world <- function(envir = parent.frame()) {
+  comm <- ring_init()
+  do.call(on.exit, list(bquote(ring_close(.(comm))), add = TRUE), envir = envir)
+  comm
+}

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The real thing: sparklyr hands its barrier argument to closures in R workers of a Spark stage.
+
+test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
+  skip_if_not_installed("sparklyr")
+  skip_if(Sys.getenv("SPARK_HOME") == "", "SPARK_HOME is not set, so there is no Spark")
+  config <- sparklyr::spark_config()
+  config$spark.r.libpaths <- paste(.libPaths(), collapse = ",")
+  sc <- sparklyr::spark_connect("local[3]", spark_home = Sys.getenv("SPARK_HOME"), config = config)
+  on.exit(sparklyr::spark_disconnect(sc))
+
+  ring <- sparklyr::spark_apply(
+    sparklyr::sdf_len(sc, 6, repartition = 3),
+    function(df, context, barrier) {
+      comm <- sparkring::ring_init(barrier, token = context$token, timeout = 60)
+      total <- sparkring::ring_allreduce(comm, as.double(sum(df$id)))
+      ranks <- sparkring::ring_allgather(comm, sparkring::ring_rank(comm))
+      shown <- format(comm)
+      sparkring::ring_close(comm)
+      data.frame(
+        total = total, rank = sparkring::ring_rank(comm), ranks = paste(ranks, collapse = " "),
+        shown = shown, stringsAsFactors = FALSE
+      )
+    },
+    context = list(token = fresh_token()), barrier = TRUE, packages = FALSE,
+    columns = c(total = "double", rank = "integer", ranks = "character", shown = "character")
+  )
+  ring <- as.data.frame(sparklyr::collect(ring))
+
+  expect_identical(ring$total, c(21, 21, 21))
+  expect_identical(sort(ring$rank), 0:2)
+  expect_identical(unique(ring$ranks), "0 1 2")
+  expect_match(ring$shown, "rank [0-2] of 3 on .*, authenticated, open")
+})

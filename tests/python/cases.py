@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers x dtypes: the inputs that every collective is tested with.
+
+The numbers are small and whole, so that every dtype holds them, their sums and their products
+exactly and a result can be compared to the bit, whatever the order of the additions.
+"""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+INTEGERS = ["int8", "uint8", "int32", "int64"]
+FLOATS = ["float16", "float32", "float64"]
+DTYPES = [*INTEGERS, *FLOATS]
+OPS = ["sum", "prod", "min", "max", "avg", "land", "lor"]
+SHAPE = (5, 6)
+
+
+class Case(NamedTuple):
+    """One input: `x` holds the numbers of `values`, whose shape and dtype the result has."""
+
+    name: str
+    x: Any
+    values: np.ndarray
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a number goes in, so that a number comes out."""
+        return isinstance(self.values, np.generic)
+
+
+def numbers(rank: int, dtype: str) -> np.ndarray:
+    """Give the numbers of a rank: -2 to 2, for unsigned integers 0 to 2."""
+    whole = (np.arange(30).reshape(SHAPE) * 7 + rank * 3) % 5 - 2
+    return (abs(whole) if dtype == "uint8" else whole).astype(dtype)
+
+
+def strided(values: np.ndarray) -> np.ndarray:
+    """Give the same numbers, with gaps between the columns."""
+    wide = np.zeros((SHAPE[0], 2 * SHAPE[1]), values.dtype)
+    wide[:, ::2] = values
+    return wide[:, ::2]
+
+
+def unaligned(values: np.ndarray) -> np.ndarray:
+    """Give the same numbers, at addresses that do not suit their dtype."""
+    memory = np.zeros(values.nbytes + 1, "uint8")[1:].view(values.dtype).reshape(SHAPE)
+    memory[:] = values
+    return memory
+
+
+def read_only(values: np.ndarray) -> np.ndarray:
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    return frozen
+
+
+ARRAYS: dict[str, Callable[[np.ndarray], Any]] = {
+    "array": lambda values: values,
+    "fortran": np.asfortranarray,
+    "strided": strided,
+    "reversed": lambda values: values[::-1, ::-1].copy()[::-1, ::-1],
+    "unaligned": unaligned,
+    "read-only": read_only,
+    "memoryview": memoryview,
+    "strided memoryview": lambda values: memoryview(strided(values)),
+    "little-endian": lambda values: values.astype(values.dtype.newbyteorder("=")),
+}
+
+
+def cases(rank: int) -> Iterator[Case]:
+    """Generate the inputs of a rank."""
+    for dtype in DTYPES:
+        values = numbers(rank, dtype)
+        for container, make in ARRAYS.items():
+            yield Case(f"{container} of {dtype}", make(values), values)
+        yield Case(f"0-d {dtype}", values[1, 1:2].reshape(()), values[1, 1:2].reshape(()))
+        yield Case(f"empty {dtype}", values[:0], values[:0])
+        yield Case(f"3-d {dtype}", values.reshape(5, 1, 6), values.reshape(5, 1, 6))
+    for code, dtype in zip("bBiqfd", ["int8", "uint8", "int32", "int64", "float32", "float64"]):
+        values = numbers(rank, dtype).ravel()
+        yield Case(f"array.array of {dtype}", array.array(code, values.tolist()), values)
+    values = numbers(rank, "uint8").ravel()
+    yield Case("bytes", values.tobytes(), values)
+    yield Case("bytearray", bytearray(values.tobytes()), values)
+    yield Case("int", 3 - rank, np.int64(3 - rank))
+    yield Case("float", 1.5 - rank, np.float64(1.5 - rank))
+    yield Case("numpy.float32", np.float32(rank), np.float32(rank))
+
+
+def reduced(op: str, values: list[np.ndarray]) -> np.ndarray:
+    """Work out what an allreduce of the values of all ranks gives."""
+    stack = np.stack(values)
+    dtype = stack.dtype
+    if op == "avg":
+        mean = stack.sum(axis=0, dtype="float64") / len(values)
+        return (np.trunc(mean) if dtype.kind in "iu" else mean).astype(dtype)
+    if op in ("land", "lor"):
+        truth = (stack != 0).all(axis=0) if op == "land" else (stack != 0).any(axis=0)
+        return truth.astype(dtype)
+    reduce = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
+    return reduce.reduce(stack, axis=0, dtype=dtype)

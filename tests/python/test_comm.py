@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a communicator, and what it knows."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import pickle
+import re
+import weakref
+
+import pytest
+import sparkring
+from ranks import open_comm, outcomes, run
+
+
+def alone(**options):
+    return sparkring.init(rank=0, addresses=["localhost"], **options)
+
+
+def describe():
+    with open_comm() as comm:
+        known = (comm.rank, comm.size, comm.local_rank, comm.local_size)
+        state = (comm.authenticated, comm.usable, comm.closed)
+        return known, comm.hosts, comm.epoch, state, repr(comm)
+
+
+def test_what_it_knows():
+    epochs = set()
+    for rank, (known, hosts, epoch, state, text) in enumerate(run(3, describe)):
+        assert known == (rank, 3, rank, 3)
+        assert hosts == ["127.0.0.1"] * 3
+        assert state == (True, True, False)
+        assert text == (
+            f"<sparkring.Communicator rank {rank} of 3 on 127.0.0.1, local rank {rank} of 3,"
+            " authenticated, open>"
+        )
+        epochs.add(epoch)
+    assert len(epochs) == 1
+
+
+def test_a_world_of_one(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("SPARKRING_", "OMPI_", "PMI_", "SLURM_", "MPI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("RANK", raising=False)
+    with sparkring.init() as comm:
+        assert (comm.rank, comm.size, comm.authenticated) == (0, 1, False)
+        assert "not authenticated, open>" in repr(comm)
+        comm.barrier()
+        assert comm.counters()["calls"] == 1
+        assert comm.counters(0)["bytes_sent"] == 0
+        assert comm.link(0) == "self"
+
+
+def test_close_and_open_again():
+    comm = alone()
+    comm.close()
+    comm.close()
+    assert (comm.closed, comm.usable) == (True, False)
+    assert repr(comm).endswith("not authenticated, closed>")
+    assert (comm.rank, comm.size, comm.hosts) == (0, 1, ["localhost"])
+    alone().close()
+
+
+def test_second_init():
+    with alone() as comm:
+        text = (
+            f"this process has an open communicator, {comm!r}: use that one, or close it before the"
+            " next init()"
+        )
+        with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$"):
+            alone()
+        assert comm.usable
+
+
+def test_call_after_close():
+    comm = alone()
+    comm.close()
+    for call in (comm.barrier, lambda: comm.allreduce(1), lambda: comm.allgather(1)):
+        with pytest.raises(sparkring.InvalidError, match=r"^the communicator is closed$"):
+            call()
+
+
+def test_call_after_abort():
+    comm = alone()
+    comm.abort("no reason")
+    comm.abort()
+    assert (comm.closed, comm.usable) == (True, False)
+    with pytest.raises(sparkring.AbortedError, match="aborted the communicator: no reason"):
+        comm.barrier()
+    comm.close()
+    alone().close()
+
+
+def test_peer_outside():
+    with alone() as comm:
+        for peer in (-1, 1):
+            for call in (comm.counters, comm.link):
+                with pytest.raises(sparkring.InvalidError, match=f"peer {peer} is outside 0 to 0"):
+                    call(peer)
+
+
+def raise_in_block():
+    with open_comm() as comm:
+        comm.barrier()
+        if comm.rank == 1:
+            raise ZeroDivisionError
+        comm.barrier()
+
+
+def test_an_exception_in_the_block_aborts():
+    for rank, outcome in enumerate(outcomes(3, raise_in_block)):
+        if rank == 1:
+            assert isinstance(outcome.error, ZeroDivisionError)
+        else:
+            assert isinstance(outcome.error, sparkring.AbortedError)
+            assert str(outcome.error).endswith("aborted the communicator: ZeroDivisionError")
+            assert outcome.error.rank == 1
+
+
+def drop_without_closing():
+    comm = open_comm()
+    comm.barrier()
+    if comm.rank == 1:
+        with pytest.warns(ResourceWarning, match="rank 1 of 2 was collected while open"):
+            del comm
+            gc.collect()
+        return
+    comm.barrier()
+
+
+def test_dropping_it_aborts():
+    kept, dropped = outcomes(2, drop_without_closing)
+    assert dropped.error is None
+    assert isinstance(kept.error, sparkring.AbortedError)
+    assert "without closing it" in str(kept.error)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_weak_references():
+    comm = alone()
+    ended = []
+    reference = weakref.ref(comm, ended.append)
+    assert reference() is comm
+    del comm
+    assert ended == [reference]
+    alone().close()
+
+
+def test_it_cannot_be_made_or_copied():
+    with pytest.raises(TypeError, match=re.escape("a Communicator is made by sparkring.init()")):
+        sparkring.Communicator()
+    with pytest.raises(TypeError, match="is not an acceptable base type"):
+        type("Derived", (sparkring.Communicator,), {})
+    with alone() as comm, pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(comm)
+
+
+def use_in_child():
+    with open_comm() as comm:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                comm.barrier()
+            except sparkring.InvalidError as error:
+                os.write(writer, str(error).encode())
+            with sparkring.init(rank=0, addresses=["localhost"]) as own:
+                os.write(writer, b"; own size %d" % own.size)
+            del comm
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        said = os.read(reader, 4096).decode()
+        comm.barrier()
+        return said
+
+
+def test_forked_child():
+    for said in run(2, use_in_child):
+        assert said.startswith("this communicator belongs to the process that forked this one")
+        assert said.endswith("; own size 1")
+
+
+def test_signatures():
+    signatures = {
+        "allreduce": "(self, /, x, op='sum', *, out=None, dtype=None)",
+        "broadcast": "(self, /, x, root=0, *, out=None, dtype=None)",
+        "allgather": "(self, /, x, *, out=None, dtype=None)",
+        "barrier": "(self, /)",
+        "close": "(self, /)",
+        "abort": "(self, /, reason=None)",
+        "counters": "(self, /, peer=None)",
+        "link": "(self, /, peer)",
+    }
+    for name, signature in signatures.items():
+        assert str(inspect.signature(getattr(sparkring.Communicator, name))) == signature

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything public has a docstring, and the stubs tell the truth."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import sparkring
+
+METHODS = [
+    name
+    for name, member in vars(sparkring.Communicator).items()
+    if callable(member) and not name.startswith("_")
+]
+FUNCTIONS = [sparkring.init, *(getattr(sparkring.Communicator, name) for name in METHODS)]
+
+
+def test_public_names_are_documented():
+    assert len(METHODS) == 8
+    assert sparkring.__doc__
+    for name in sparkring.__all__:
+        member = getattr(sparkring, name)
+        if not isinstance(member, str):
+            assert inspect.getdoc(member), name
+
+
+def test_properties_are_documented():
+    properties = {
+        name: member
+        for name, member in vars(sparkring.Communicator).items()
+        if inspect.isgetsetdescriptor(member)
+    }
+    assert len(properties) == 9
+    for name, member in properties.items():
+        assert member.__doc__ and member.__doc__.endswith("."), name
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_parameters_are_documented(function):
+    text = inspect.getdoc(function)
+    for name in inspect.signature(function).parameters:
+        if name != "self":
+            assert f"\n{name} : " in text, name
+    if function.__name__ not in ("barrier", "close", "abort"):
+        assert "\nReturns\n-------\n" in text
+    assert "\nRaises\n------\n" in text
+
+
+def mypy(*arguments):
+    job = subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, check=False
+    )
+    assert job.returncode == 0, job.stdout + job.stderr
+
+
+def test_stubs_agree_with_the_extension():
+    mypy("mypy.stubtest", "sparkring._core")
+
+
+TYPED = """
+from array import array
+from typing import Any
+
+import numpy as np
+import sparkring
+from numpy.typing import NDArray
+from typing_extensions import assert_type
+
+with sparkring.init(timeout=3) as comm:
+    x: NDArray[np.float32] = np.zeros((2, 3), np.float32)
+    assert_type(comm, sparkring.Communicator)
+    assert_type(comm.hosts, list[str])
+    assert_type(comm.allreduce(x, "max"), NDArray[np.float32])
+    assert_type(comm.allgather(x), NDArray[np.float32])
+    assert_type(comm.broadcast(bytearray(3), out=x), NDArray[np.float32])
+    assert_type(comm.allreduce(b"123"), NDArray[Any])
+    assert_type(comm.allreduce(3), Any)
+    assert_type(comm.allreduce(array("d"), out=array("d")), array[float])
+    assert_type(comm.counters()["calls"], int)
+"""
+
+
+def test_types_for_users(tmp_path):
+    script = tmp_path / "typed.py"
+    script.write_text(TYPED)
+    mypy("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script))
+
+
+def test_no_types_are_missing(tmp_path):
+    mypy("mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "--package", "sparkring")

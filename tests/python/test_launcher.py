@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparkring-run: output, exit codes, signals, and that nothing survives it.
+
+Whether a process is gone is seen by a fifo that it holds open: reading that ends when the last of
+them has died, so nothing here has to poll or to guess how long it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+
+import pytest
+from ranks import DEADLINE, LAUNCHER, launch
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl, which Linux has")
+
+
+def python(size, code, **options):
+    return launch(size, sys.executable, "-c", code, **options)
+
+
+def lines(output):
+    return sorted(output.decode().splitlines())
+
+
+# ---- Output
+
+
+def test_prefix():
+    job = python(3, "import os, sys; print('out'); print('err', file=sys.stderr)")
+    assert job.returncode == 0
+    assert lines(job.stdout) == ["[0] out", "[1] out", "[2] out"]
+    assert lines(job.stderr) == ["[0] err", "[1] err", "[2] err"]
+
+
+def test_a_last_line_without_end():
+    job = python(2, "import sys; sys.stdout.write('first\\nlast')")
+    assert lines(job.stdout) == ["[0] first", "[0] last", "[1] first", "[1] last"]
+
+
+def test_pieces_of_lines_do_not_mix():
+    code = """
+import os
+for _ in range(50):
+    for _ in range(20):
+        os.write(1, os.environ["SPARKRING_RANK"].encode() * 50)
+    os.write(1, b"\\n")
+"""
+    job = python(4, code)
+    expected = [f"[{rank}] {str(rank) * 1000}" for rank in range(4) for _ in range(50)]
+    assert lines(job.stdout) == expected
+
+
+def test_bytes_pass_unchanged():
+    job = python(1, "import os; os.write(1, bytes(range(256)) + b'\\r\\n\\n')")
+    assert job.stdout == b"[0] " + bytes(range(10)) + b"\n[0] " + bytes(range(11, 256)) + (
+        b"\r\n[0] \n"
+    )
+
+
+def test_much_output():
+    job = python(2, "print('x' * 3_000_000); print('y' * 10)")
+    assert lines(job.stdout) == [
+        f"[{rank}] {c}" for rank in "01" for c in ("x" * 3_000_000, "y" * 10)
+    ]
+
+
+def test_the_reader_goes_away():
+    code = "while True: print('x' * 1000)"
+    job = subprocess.Popen(
+        [*LAUNCHER, "-n", "2", sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    job.stdout.readline()
+    job.stdout.close()
+    assert job.wait(DEADLINE) == 128 + signal.SIGPIPE
+
+
+def test_standard_input():
+    job = python(2, "import sys; print(repr(sys.stdin.read()))", input=b"given")
+    assert lines(job.stdout) == ["[0] 'given'", "[1] ''"]
+
+
+def test_environment(monkeypatch):
+    monkeypatch.setenv("SPARKRING_ROOT_ADDRESS", "elsewhere")
+    monkeypatch.setenv("SPARKRING_JOB", "mine")
+    code = """
+import os
+print(*(os.environ.get("SPARKRING_" + name) for name in
+    "RANK SIZE ADDRESSES ROOT_ADDRESS JOB PORTS TIMEOUT".split()))
+print(len(bytes.fromhex(os.environ["SPARKRING_TOKEN"])), "bytes")
+"""
+    job = launch(2, "--timeout", "9", "--ports", "5000-5009", "--", sys.executable, "-c", code)
+    shared = "2 127.0.0.1,127.0.0.1 None mine 5000-5009 9"
+    assert lines(job.stdout) == [
+        f"[0] 0 {shared}",
+        "[0] 32 bytes",
+        f"[1] 1 {shared}",
+        "[1] 32 bytes",
+    ]
+
+
+def test_tokens_are_fresh():
+    code = "import os; print(os.environ['SPARKRING_TOKEN'])"
+    tokens = [line[4:] for _ in range(2) for line in lines(python(2, code).stdout)]
+    assert tokens[0] == tokens[1] != tokens[2] == tokens[3]
+
+
+# ---- The command line
+
+
+def test_help():
+    job = subprocess.run([*LAUNCHER, "--help"], capture_output=True, check=True)
+    for text in (b"sparkring-run -n SIZE", b"--timeout", b"--ports", b"128 + number"):
+        assert text in job.stdout
+
+
+def test_the_console_script():
+    script = Path(sysconfig.get_path("scripts")) / "sparkring-run"
+    job = subprocess.run([script, "-n", "1", "echo", "-n", "5"], capture_output=True, check=True)
+    assert job.stdout == b"[0] 5\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], b"-n/--size"),
+        (["-n", "0", "true"], b"'0' is not 1 or more"),
+        (["-n", "two", "true"], b"'two' is not 1 or more"),
+        (["-n", "2"], b"the command is missing, as in: sparkring-run -n 4 python train.py"),
+    ],
+)
+def test_usage_errors(arguments, text):
+    job = subprocess.run([*LAUNCHER, *arguments], capture_output=True, check=False)
+    assert job.returncode == 2
+    assert text in job.stderr
+
+
+def test_command_not_found(tmp_path):
+    job = launch(2, "no-such-command")
+    assert job.returncode == 127
+    assert job.stderr == (
+        b"sparkring-run: cannot run 'no-such-command': No such file or directory\n"
+    )
+    job = launch(2, str(tmp_path))
+    assert job.returncode == 126
+    assert b"Permission denied" in job.stderr
+
+
+# ---- Ends
+
+
+def test_a_rank_fails():
+    code = """
+import os, signal, sys
+if os.environ["SPARKRING_RANK"] == "1":
+    sys.exit(7)
+signal.pause()
+"""
+    job = python(3, code)
+    assert job.returncode == 7
+    assert job.stderr == b"sparkring-run: rank 1 failed with exit code 7; ending the others\n"
+
+
+def test_a_rank_is_killed():
+    code = """
+import os, signal
+if os.environ["SPARKRING_RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+signal.pause()
+"""
+    job = python(2, code)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert job.stderr == b"sparkring-run: rank 1 was killed by SIGKILL; ending the others\n"
+
+
+def test_a_rank_that_will_not_end(tmp_path):
+    code = """
+import os, signal, sys
+if os.environ["SPARKRING_RANK"] == "1":
+    open(sys.argv[1]).close()  # opens when rank 0 does
+    sys.exit(3)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").close()
+while True:
+    signal.pause()
+"""
+    impatient = "import sys, sparkring.launcher as l; l.GRACE = 0.1; sys.exit(l.main())"
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    job = subprocess.run(
+        [sys.executable, "-c", impatient, "-n", "2", sys.executable, "-c", code, fifo],
+        timeout=DEADLINE,
+        capture_output=True,
+        check=False,
+    )
+    assert job.returncode == 3
+    assert b"rank 1 failed with exit code 3" in job.stderr
+
+
+# ---- Signals and survivors
+
+
+class Job:
+    """A job whose ranks, and what they start, hold a fifo open until they die."""
+
+    def __init__(self, folder, size, code, *prefix):
+        fifo = str(folder / "fifo")
+        os.mkfifo(fifo)
+        reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(reader, True)
+        self.fifo = os.fdopen(reader, "rb")
+        hold = f"import os; os.open({fifo!r}, os.O_WRONLY)\n"
+        self.process = subprocess.Popen(
+            [*LAUNCHER, "-n", str(size), *prefix, sys.executable, "-c", hold + code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def wait_until_ready(self, count):
+        """Wait for as many lines that say "ready"."""
+        while count > 0:
+            line = self.process.stdout.readline()
+            assert line, self.process.stderr.read()
+            count -= b"ready" in line
+
+    def end(self):
+        """Return the exit code, once everything is gone: the supervisor holds our pipes."""
+        code = self.process.wait(DEADLINE)
+        for stream in (self.fifo, self.process.stderr, self.process.stdout):
+            read_to_the_end(stream)
+        return code
+
+
+def read_to_the_end(stream):
+    """Wait until nobody can write any more, and close it."""
+    ended = threading.Event()
+
+    def read():
+        with stream:
+            stream.read()
+        ended.set()
+
+    threading.Thread(target=read, daemon=True).start()
+    assert ended.wait(DEADLINE), "processes have survived"
+
+
+WAIT = "import signal\nprint('ready')\nsignal.pause()"
+
+# A child, its child, and one that has left the process group and the session, as daemons do.
+# They share an output, so each line is one write.
+FAMILY = """
+import signal, sys
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() > 0:
+            os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.write(1, b"ready\\n")
+    while True:
+        signal.pause()
+os.write(1, b"ready\\n")
+"""
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1]
+)
+def test_signals_are_passed_on(number, tmp_path):
+    code = f"""
+import signal, sys
+signal.signal({int(number)}, lambda number, frame: sys.exit(40 + number))
+print("ready")
+while True:
+    signal.pause()
+"""
+    job = Job(tmp_path, 2, code)
+    job.wait_until_ready(2)
+    job.process.send_signal(number)
+    assert job.end() == 40 + number
+
+
+def test_a_signal_that_ends_the_ranks(tmp_path):
+    job = Job(tmp_path, 2, WAIT)
+    job.wait_until_ready(2)
+    job.process.terminate()
+    assert job.end() == 128 + signal.SIGTERM
+
+
+def test_ranks_that_handle_the_signal_well(tmp_path):
+    code = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("ready")
+signal.pause()
+"""
+    job = Job(tmp_path, 2, code)
+    job.wait_until_ready(2)
+    job.process.terminate()
+    assert job.end() == 0
+
+
+@ON_LINUX
+@pytest.mark.parametrize(("last", "code"), [("", 0), ("sys.exit(5)", 5)])
+def test_descendants_do_not_survive_the_ranks(last, code, tmp_path):
+    job = Job(tmp_path, 2, FAMILY + last)
+    assert job.end() == code
+
+
+@ON_LINUX
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_descendants_do_not_survive_the_launcher(number, tmp_path):
+    job = Job(tmp_path, 2, FAMILY + "signal.pause()")
+    job.wait_until_ready(6)
+    job.process.send_signal(number)
+    assert job.end() == (-number if number == signal.SIGKILL else 128 + number)
+
+
+@ON_LINUX
+def test_descendants_do_not_survive_the_supervisor(tmp_path):
+    job = Job(tmp_path, 2, FAMILY + "signal.pause()")
+    job.wait_until_ready(6)
+    children = Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children")
+    (supervisor,) = map(int, children.read_text().split())
+    os.kill(supervisor, signal.SIGKILL)
+    assert job.end() == 128 + signal.SIGKILL
+
+
+@ON_LINUX
+def test_the_launcher_dies_while_nobody_reads(tmp_path):
+    job = Job(tmp_path, 2, FAMILY + "while True: print('x' * 10000)")
+    job.wait_until_ready(2)
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_ranks_behind_a_shell(shell, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell}")
+    job = Job(tmp_path, 2, WAIT, shell, "-c", '"$@"; exit $?', shell)
+    job.wait_until_ready(2)
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+
+
+def test_what_ends_by_itself_is_waited_for():
+    job = launch(1, "sh", "-c", "(read line <&3; echo late) 3<&0 & exec echo early", input=b"go\n")
+    assert job.returncode == 0
+    assert lines(job.stdout) == ["[0] early", "[0] late"]

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes into a collective and what may be written: a world of one is enough to see."""
+
+from __future__ import annotations
+
+import array
+import gc
+import re
+import sys
+
+import numpy as np
+import pytest
+import sparkring
+
+SUPPORTED = "int8, uint8, int32, int64, float16, bfloat16, float32, float64, bool"
+
+
+@pytest.fixture
+def comm():
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        yield comm
+
+
+def refuses(text, call, *arguments, **keywords):
+    """Check that a call raises InvalidError, which is a ValueError, with exactly this text."""
+    with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$") as caught:
+        call(*arguments, **keywords)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.status == "INVALID"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        ("complex128", "complex128"),
+        ("int16", "int16"),
+        ("uint32", "uint32"),
+        ("uint64", "uint64"),
+        ("longdouble", str(np.dtype("longdouble"))),
+        ("O", "object"),
+        ("U3", "<U3"),
+        ("S3", "|S3"),
+        ("datetime64[s]", "datetime64[s]"),
+        ("i4,f4", "[('f0', '<i4'), ('f1', '<f4')]"),
+    ],
+)
+def test_unsupported_dtype(comm, dtype, name):
+    refuses(
+        f'the dtype of x, {name}, is not supported: convert it, as with x.astype("float64"), to'
+        f" one of {SUPPORTED}",
+        comm.allreduce,
+        np.zeros(3, dtype),
+    )
+
+
+def test_words_need_a_dtype(comm):
+    words = np.zeros(3, "uint16")
+    with pytest.raises(sparkring.InvalidError, match='say dtype="bfloat16" if the 16-bit words'):
+        comm.allreduce(words)
+    assert comm.allreduce(words, dtype="bfloat16").dtype == "uint16"
+
+
+def test_unsupported_format(comm):
+    with pytest.raises(sparkring.InvalidError, match="format 'I'"):
+        comm.broadcast(array.array("I", [1]))
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i4", ">f2"])
+def test_foreign_byte_order(comm, dtype):
+    x = np.arange(3).astype(dtype)
+    text = 'x is in foreign byte order: convert it with x.astype(x.dtype.newbyteorder("="))'
+    refuses(text, comm.allreduce, x)
+    assert comm.allreduce(x.astype(x.dtype.newbyteorder("="))).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("x", [[1, 2], (1.0,), {"a": 1}, "text", None, object()])
+def test_no_buffer(comm, x):
+    text = (
+        f"x is of type {type(x).__name__}, which has no buffer of numbers: make an array of it with"
+        " numpy.asarray(x)"
+    )
+    for call in (comm.allreduce, comm.broadcast, comm.allgather):
+        refuses(text, call, x)
+
+
+def test_named_dtype(comm):
+    x = np.zeros(3, "float32")
+    assert comm.allreduce(x, dtype="float32").dtype == "float32"
+    refuses(
+        'x holds float32, not float64: convert it with x.astype("float64")',
+        comm.allreduce,
+        x,
+        dtype="float64",
+    )
+    refuses(
+        'x holds bool, not uint8: convert it with x.astype("uint8")',
+        comm.broadcast,
+        np.zeros(3, bool),
+        dtype="uint8",
+    )
+    refuses(f'unknown dtype "float8": one of {SUPPORTED}', comm.allgather, x, dtype="float8")
+
+
+def test_number_too_large(comm):
+    with pytest.raises(sparkring.InvalidError, match=r"the dtype of x, (uint64|object), is not"):
+        comm.allreduce(2**63)
+    with pytest.raises(sparkring.InvalidError, match="the dtype of x, object, is not"):
+        comm.allreduce(2**64)
+
+
+def test_numbers(comm):
+    assert type(comm.allreduce(3)) is np.int64
+    assert type(comm.allreduce(2.5)) is np.float64
+    assert type(comm.allreduce(np.float16(2))) is np.float16
+    assert type(comm.broadcast(True)) is np.bool_
+    assert type(comm.allreduce(np.array(3))) is np.ndarray
+    assert comm.allgather(3).tolist() == [3]
+
+
+def test_out_is_refused(comm):
+    x = np.arange(6.0)
+    frozen = np.empty(6)
+    frozen.flags.writeable = False
+    refuses("out is read-only: pass a writable array", comm.allreduce, x, out=frozen)
+    refuses(
+        "out is read-only: pass a writable array",
+        comm.allreduce,
+        np.arange(6, dtype="uint8"),
+        out=bytes(6),
+    )
+    text = "out is not contiguous and aligned: pass an array in C order, as numpy.empty makes"
+    refuses(text, comm.broadcast, x, out=np.empty(12)[::2])
+    refuses(text, comm.allreduce, x.reshape(2, 3), out=np.empty((2, 3), order="F"))
+    refuses(text, comm.allreduce, x, out=np.empty(49, "uint8")[1:].view(float))
+    refuses(
+        "out holds float32 and x float64: the dtypes must be the same",
+        comm.allreduce,
+        x,
+        out=np.empty(6, "float32"),
+    )
+    refuses(
+        "out holds bool and x uint8: the dtypes must be the same",
+        comm.broadcast,
+        np.zeros(6, "uint8"),
+        out=np.empty(6, bool),
+    )
+    refuses("out has 5 elements and the result 6", comm.allgather, x, out=np.empty(5))
+    refuses(
+        "out is of type list, which has no buffer of numbers: make an array of it with"
+        " numpy.asarray(out)",
+        comm.allreduce,
+        x,
+        out=[0.0] * 6,
+    )
+    assert comm.usable
+
+
+def test_overlap_is_refused(comm):
+    memory = np.arange(8.0)
+    text = "out overlaps x without being in place: pass a copy of x"
+    for call in (comm.allreduce, comm.broadcast, comm.allgather):
+        refuses(text, call, memory[:6], out=memory[2:])
+    assert comm.allreduce(memory[:4], out=memory[4:]).tolist() == [0, 1, 2, 3]
+
+
+def test_strided_input_may_overlap_out(comm):
+    memory = np.arange(8.0)
+    comm.allreduce(memory[::2], out=memory[:4])
+    assert memory.tolist() == [0, 2, 4, 6, 4, 5, 6, 7]
+
+
+def test_bool_takes_logical_ops_only(comm):
+    x = np.array([True, False])
+    for op in ("sum", "prod", "min", "max", "avg"):
+        refuses(
+            f'op "{op}" is not defined on bool: use "land" or "lor", or count with'
+            ' x.astype("int32")',
+            comm.allreduce,
+            x,
+            op,
+        )
+
+
+def test_input_is_not_changed(comm):
+    x = np.arange(6.0)
+    result = comm.allreduce(x)
+    result[:] = -1
+    assert x.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_buffer_is_let_go(comm):
+    x = bytearray(3)
+    comm.allreduce(x, "max")
+    with pytest.raises(sparkring.InvalidError):
+        comm.allreduce(x, "no such op")
+    with pytest.raises(sparkring.InvalidError):
+        comm.allreduce(x, out=bytes(3))
+    x.append(1)  # raises BufferError while anybody holds a view
+
+
+def test_references_are_balanced(comm):
+    x, out = np.arange(6.0), np.empty(6)
+    strided, words = np.arange(12.0)[::2], np.zeros(3, "uint16")
+    calls = [
+        lambda: comm.allreduce(x),
+        lambda: comm.allreduce(x, out=out),
+        lambda: comm.allreduce(strided),
+        lambda: comm.allreduce(words, dtype="bfloat16"),
+        lambda: comm.broadcast(x, out=x),
+        lambda: comm.allgather(x),
+        lambda: comm.allreduce(2.5),
+        lambda: pytest.raises(ValueError, comm.allreduce, x, out=x[1:]),
+        lambda: pytest.raises(ValueError, comm.allreduce, [1]),
+        lambda: (comm.hosts, comm.counters(), comm.link(0), repr(comm)),
+    ]
+    held = [x, out, strided, words, comm, x.dtype, words.dtype, np.ndarray]
+
+    def count_after_calls():
+        for _ in range(200):
+            for call in calls:
+                call()
+        gc.collect()
+        return sys.getallocatedblocks(), [sys.getrefcount(thing) for thing in held]
+
+    count_after_calls()  # fills caches
+    counts = [count_after_calls() for _ in range(5)]
+    growth = [later[0] - earlier[0] for earlier, later in zip(counts, counts[1:])]
+    assert min(growth) < 100  # a leak of a block a call would be 200 in every round
+    assert [references for _, references in counts] == [counts[0][1]] * 5
