@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real Spark, started once for each kind of master; the tests of one master run together."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+HERE = Path(__file__).parent
+ONE_EXECUTOR = "local[4]"
+TWO_EXECUTORS = "local-cluster[2,2,1024]"
+QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
+DEADLINE = 90
+
+
+def pytest_configure(config):
+    config.addinivalue_line("filterwarnings", "ignore:distutils:DeprecationWarning")
+
+
+@pytest.fixture(scope="session", params=[ONE_EXECUTOR, TWO_EXECUTORS])
+def spark(request, tmp_path_factory):
+    """A session with room for four tasks at once, which knows the functions of tasks.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = (
+            SparkSession.builder.master(request.param)
+            .appName("sparkring tests")
+            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
+            .config("spark.executor.memory", "1g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            # A barrier job looks for its slots once; the second executor may come a moment later.
+            .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
+            .getOrCreate()
+        )
+        session.sparkContext.addPyFile(str(HERE / "tasks.py"))
+        yield session
+        stop(session)
+
+
+def stop(session):
+    """End Spark and its Java process, so that the next master starts with its own environment."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def four(spark):
+    """Four partitions that run as one barrier stage: `four(function)` collects what they yield.
+
+    A job that hangs is cancelled, as nothing else would end it.
+    """
+    context = spark.sparkContext
+
+    def run(function):
+        deadline = threading.Timer(DEADLINE, context.cancelAllJobs)
+        deadline.start()
+        try:
+            return context.parallelize(range(4), 4).barrier().mapPartitions(function).collect()
+        finally:
+            deadline.cancel()
+
+    return run

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests run inside barrier tasks; Spark ships this file to its executors."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import sparkring
+from pyspark import BarrierTaskContext, SparkFiles, TaskContext
+
+
+def describe(rows):
+    """Who this rank is, and where it runs."""
+    with sparkring.init() as comm:
+        yield {
+            "rank": comm.rank,
+            "partition": TaskContext.get().partitionId(),
+            "size": comm.size,
+            "local_rank": comm.local_rank,
+            "local_size": comm.local_size,
+            "hosts": list(comm.hosts),
+            "executor": os.getcwd(),
+            "pid": os.getpid(),
+        }
+
+
+def collect(comm):
+    """One call of each collective, on data that tells the ranks apart."""
+    rank = comm.rank
+    comm.barrier()
+    return {
+        "rank": rank,
+        "sum": comm.allreduce(np.arange(5.0) + rank).tolist(),
+        "max": int(comm.allreduce(np.array(rank), op="max")),
+        "root": comm.broadcast(np.full(3, rank), root=1).tolist(),
+        "all": comm.allgather(np.array([rank, 10 * rank])).ravel().tolist(),
+    }
+
+
+def collectives(rows):
+    with sparkring.init() as comm:
+        yield collect(comm)
+
+
+def twice(rows):
+    """A second ring in the same task, after the first was closed."""
+    for _ in range(2):
+        with sparkring.init() as comm:
+            yield collect(comm)
+
+
+def average(frames):
+    """For mapInPandas: the mean over all partitions of the column `id`."""
+    import pandas as pd
+
+    ids = pd.concat(frames)["id"]
+    with sparkring.init() as comm:
+        total, count = comm.allreduce(np.array([ids.sum(), len(ids)], dtype=np.float64))
+        yield pd.DataFrame({"rank": [comm.rank], "mean": [total / count], "rows": [len(ids)]})
+
+
+def rank_two_fails(rows):
+    comm = sparkring.init()
+    comm.barrier()
+    if comm.rank == 2:
+        raise ArithmeticError("rank 2 divided by zero")
+    comm.allreduce(np.ones(1000))
+    yield comm.rank
+
+
+def rank_one_fails_once(marker):
+    """A function for mapPartitions; `marker` is a file that remembers the failure."""
+
+    def run(rows):
+        comm = sparkring.init()
+        if comm.rank == 1 and not os.path.exists(marker):
+            open(marker, "w").close()
+            raise ArithmeticError("rank 1 fails at the first attempt")
+        yield float(comm.allreduce(np.array(1.0)))
+        comm.close()
+
+    return run
+
+
+def rank_three_stays_away(rows):
+    """Rank 3 never calls init; the others must not wait for ever."""
+    if TaskContext.get().partitionId() == 3:
+        return
+    sparkring.init(timeout=5)
+    yield TaskContext.get().partitionId()
+
+
+def r_rank(script, partition_type, token):
+    """A function for mapPartitions that lets an R process be this task's rank.
+
+    R gets the barrier as sparklyr hands it to a closure: the addresses as a list of strings, the
+    partition as an integer or a double.
+    """
+
+    def run(rows):
+        context = BarrierTaskContext.get()
+        addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
+        partition = f"{context.partitionId()}{'L' if partition_type == 'integer' else ''}"
+        barrier = f"list(address = list({addresses}), partition = {partition})"
+        process = subprocess.run(
+            ["Rscript", "--vanilla", SparkFiles.get(script)],
+            input=f"list(barrier = {barrier}, token = {json.dumps(token)})\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if process.returncode != 0:
+            raise RuntimeError(process.stderr)
+        yield json.loads(process.stdout)
+
+    return run
