@@ -56,7 +56,7 @@ static ring_status engine_prepare(ring_run *run) {
       !engine_grow((void **)&engine->memory, &engine->memory_room, need))
     return ring_error_set(run->error, RING_NO_MEMORY, -1, 0,
                           "out of memory: the call needs %zu bytes of scratch", need);
-  uint8_t *staging = engine->memory + scratch;
+  uint8_t *staging = need == 0 ? NULL : engine->memory + scratch;
   for (size_t i = 0; i < schedule->lane_count; i++) {
     ring_progress *progress = &engine->progress[i];
     *progress = (ring_progress){0};

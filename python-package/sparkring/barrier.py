@@ -8,9 +8,11 @@ context is there for ``rdd.barrier().mapPartitions`` as well as for ``mapInPanda
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkring._core import InvalidError
+from sparkring._core import InvalidError, TimeoutError  # noqa: A004
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +27,13 @@ class BarrierTask(NamedTuple):
     exchange: Callable[[str], list[str]]
 
 
-def find() -> BarrierTask | None:
+def find(timeout: float) -> BarrierTask | None:
     """Find the barrier task of this process.
+
+    Parameters
+    ----------
+    timeout : float
+        Seconds that its exchange may wait for the other tasks.
 
     Returns
     -------
@@ -58,5 +65,37 @@ def find() -> BarrierTask | None:
         rank=context.partitionId(),
         addresses=[info.address for info in context.getTaskInfos()],
         attempt=context.taskAttemptId(),
-        exchange=context.allGather,
+        exchange=lambda text: _gather(context, text, timeout),
     )
+
+
+def _gather(context: Any, text: str, timeout: float) -> list[str]:
+    """Call ``context.allGather`` with a deadline, and interruptibly.
+
+    Spark itself waits for a year, and does not notice that a task has ended without calling it. So
+    a thread makes the call; one that is left waiting ends with the worker process, which Spark ends
+    when the task fails.
+    """
+    texts: list[list[str]] = []
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            texts.append(context.allGather(text))
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call, name="sparkring exchange", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + timeout
+    while thread.is_alive() and time.monotonic() < deadline:
+        thread.join(0.1)
+    if failures:
+        raise failures[0]
+    if not texts:
+        raise TimeoutError(
+            f"rank {context.partitionId()} waited {timeout:g} s for the other tasks of its barrier"
+            f" stage: not all {len(context.getTaskInfos())} have called sparkring.init(). Usual"
+            " causes: a task that ended or failed before, or one that is still busy"
+        )
+    return texts[0]

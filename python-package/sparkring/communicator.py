@@ -117,7 +117,7 @@ def init(
                 "rank is missing: size, addresses, root_address or exchange was given, so rank must"
                 " be given too"
             )
-        task = barrier.find()
+        task = barrier.find(_check_seconds("timeout", timeout) or 300.0)
         if task is not None:
             rank, addresses, attempt, exchange = task
     options = (

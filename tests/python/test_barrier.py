@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import types
 
 import pytest
@@ -36,6 +37,8 @@ class BarrierTaskContext(TaskContext):
     def allGather(self, message):  # noqa: N802
         if isinstance(self.answer, Exception):
             raise self.answer
+        if isinstance(self.answer, threading.Event):
+            self.answer.wait()
         return [message] if self.answer is None else self.answer
 
 
@@ -106,3 +109,12 @@ def test_what_the_exchange_answers(task, answer):
     task(BarrierTaskContext(1, ["localhost", "localhost"], answer))
     with pytest.raises(sparkring.RingError):
         sparkring.init(timeout=5)
+
+
+def test_a_task_that_never_calls(task):
+    """Spark's own exchange would wait for a year."""
+    release = threading.Event()
+    task(BarrierTaskContext(1, ["localhost", "localhost"], release))
+    with pytest.raises(sparkring.TimeoutError, match=r"not all 2 have called sparkring.init\(\)"):
+        sparkring.init(timeout=0.2)
+    release.set()
