@@ -22,6 +22,17 @@ static ring_status collective_invalid(ring_comm *comm, const char *what, const c
   return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0, "%s: %s", what, problem);
 }
 
+/* Input may lie in the output at one place only: where its elements end up. */
+static bool collective_overlaps(const ring_comm *comm, const collective_request *request,
+                                size_t size) {
+  uintptr_t input = (uintptr_t)request->input, output = (uintptr_t)request->output;
+  uintptr_t input_bytes = request->input_count * size, output_bytes = request->output_count * size;
+  bool gathers = request->call.collective == RING_COLLECTIVE_ALLGATHER;
+  uintptr_t place = output + (gathers ? (uintptr_t)comm->peers.rank * input_bytes : 0);
+  bool apart = input + input_bytes <= output || output + output_bytes <= input;
+  return !apart && input != place;
+}
+
 /* Checks what all collectives have in common. */
 static ring_status collective_check(ring_comm *comm, const char *name,
                                     const collective_request *request) {
@@ -32,12 +43,15 @@ static ring_status collective_check(ring_comm *comm, const char *name,
                           "%s: %d is no dtype; see RING_DTYPE_MAP", name, (int)call->dtype);
   uint64_t most =
       request->input_count > request->output_count ? request->input_count : request->output_count;
-  if (most > (uint64_t)PTRDIFF_MAX / size)
+  uint64_t widest = ring_dtype_wide_size((ring_dtype)call->dtype);
+  if (most > ((uint64_t)PTRDIFF_MAX - 2 * RING_CHUNK_BYTES) / widest)
     return collective_invalid(comm, name, "the buffers would be larger than memory");
   if (request->input == NULL && request->input_count > 0)
     return collective_invalid(comm, name, "input is NULL but count is not 0");
   if (request->output == NULL && request->output_count > 0)
     return collective_invalid(comm, name, "output is NULL but count is not 0");
+  if (collective_overlaps(comm, request, size))
+    return collective_invalid(comm, name, "input overlaps output without being in place");
   return RING_OK;
 }
 
@@ -74,7 +88,8 @@ static ring_status collective_run(ring_comm *comm, const collective_request *req
   if (status == RING_OK)
     status = ring_engine_run(&comm->engine, &task, &error);
   else
-    ring_error_set(&error, status, -1, 0, "out of memory while planning the call");
+    ring_error_set(&error, status, comm->peers.rank, 0,
+                   "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
   if (status != RING_OK) ring_comm_break(comm, &task, &error);
   return status;
 }

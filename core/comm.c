@@ -73,6 +73,8 @@ static ring_status comm_check_ranks(const ring_options *options, ring_error *err
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "rank is %d, but size is %d: ranks go from 0 to %d", options->rank,
                           options->size, options->size - 1);
+  if (options->addresses == NULL && options->address_count > 0)
+    return comm_invalid(error, "addresses is NULL, but address_count is not 0");
   if (options->address_count > 0 && options->address_count != options->size)
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "%d addresses were given for size %d: there must be one for each rank",
@@ -106,6 +108,8 @@ static ring_status comm_check_options(ring_options *options, ring_error *error) 
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "the port range %u to %u is empty: give its first and its last port",
                           (unsigned)options->port_first, (unsigned)options->port_last);
+  if (options->token == NULL && options->token_length > 0)
+    return comm_invalid(error, "token is NULL, but token_length is not 0");
   if (options->token != NULL && options->token_length == 0)
     return comm_invalid(error, "the token is empty: give at least 16 random bytes, or none");
   return RING_OK;

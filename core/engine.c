@@ -54,8 +54,9 @@ static ring_status engine_prepare(ring_run *run) {
   if (!engine_grow((void **)&engine->progress, &engine->progress_room,
                    schedule->lane_count * sizeof *engine->progress) ||
       !engine_grow((void **)&engine->memory, &engine->memory_room, need))
-    return ring_error_set(run->error, RING_NO_MEMORY, -1, 0,
-                          "out of memory: the call needs %zu bytes of scratch", need);
+    return ring_error_set(run->error, RING_NO_MEMORY, engine->peers->rank, 0,
+                          "rank %d is out of memory: the call needs %zu bytes of scratch",
+                          engine->peers->rank, need);
   uint8_t *staging = need == 0 ? NULL : engine->memory + scratch;
   for (size_t i = 0; i < schedule->lane_count; i++) {
     ring_progress *progress = &engine->progress[i];
@@ -168,6 +169,23 @@ static void engine_count(ring_peer *peer, bool sent, size_t bytes, bool frame) {
   }
 }
 
+/* A link failed. When it takes no more, what the peer said before, and so why, can still be read. */
+static ring_status engine_stuck(ring_run *run, const ring_lane *lane, int code) {
+  ring_peers *peers = run->engine->peers;
+  bool sends = lane->kind == RING_LANE_SEND;
+  ring_status status;
+  if (code == EFAULT)
+    return ring_error_set(run->error, RING_INVALID, peers->rank, EFAULT,
+                          "rank %d passed a buffer that cannot be %s", peers->rank,
+                          sends ? "read" : "written");
+  if (sends && run_listens(run, lane->peer)) {
+    peers->peer[lane->peer].hung_up = true;
+    return RING_OK;
+  }
+  if (sends && ring_failure_fails(run, lane->peer, &status)) return status;
+  return ring_failure_lost(run, lane->peer, code);
+}
+
 /* Moves one piece of the lane's frame over its link. */
 static ring_status engine_move(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
@@ -181,11 +199,7 @@ static ring_status engine_move(ring_run *run, size_t lane) {
   ssize_t moved = sends ? peer->link->ops->send(peer->link, pieces, count)
                         : peer->link->ops->receive(peer->link, pieces, count);
   if (moved == 0) return RING_OK;
-  if (moved < 0 && sends) { /* its last words, which say why, come from the receiving side */
-    peer->hung_up = true;
-    return RING_OK;
-  }
-  if (moved < 0) return ring_failure_lost(run, shape->peer, (int)-moved);
+  if (moved < 0) return engine_stuck(run, shape, (int)-moved);
   bool header_was_there = progress->moved >= RING_HEADER_BYTES;
   run->moved = true;
   progress->moved += (size_t)moved;
@@ -226,6 +240,7 @@ static ring_status engine_turn(ring_run *run) {
     ring_status status = engine_advance(run, lane);
     if (status != RING_OK) return status;
   }
+  run->progressed = run->progressed || run->moved;
   return RING_OK;
 }
 
@@ -286,14 +301,23 @@ static ring_status engine_hear(ring_run *run) {
   return ring_peers_serve(peers, &run->engine->poller, run->error);
 }
 
+/* The deadline is for silence: as long as bytes move, it moves, too. That of open is for all of it. */
+static ring_status engine_check(ring_run *run) {
+  bool opening = run->task->call.collective == RING_COLLECTIVE_OPEN;
+  if (run->progressed && !opening) ring_wait_renew(run->task->wait);
+  run->progressed = false;
+  ring_status status = ring_wait_check(run->task->wait);
+  return status == RING_OK ? RING_OK : ring_failure_impatient(run, status);
+}
+
 static ring_status engine_sleep(ring_run *run) {
   ring_status status = ring_poller_sleep(&run->engine->poller, ring_wait_slice(run->task->wait));
   if (status != RING_OK)
-    return ring_error_set(run->error, status, -1, errno, "waiting for the other ranks failed");
+    return ring_error_set(run->error, status, run->engine->peers->rank, errno,
+                          "rank %d cannot wait for the others", run->engine->peers->rank);
   status = engine_hear(run);
   if (status != RING_OK) return status;
-  status = ring_wait_check(run->task->wait);
-  return status == RING_OK ? RING_OK : ring_failure_impatient(run, status);
+  return engine_check(run);
 }
 
 /* Nothing moved: tries on for a moment, then sleeps until something may move. */
@@ -328,10 +352,7 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
     status = engine_turn(&run);
     if (status == RING_OK && !run.moved && run.lanes_left > 0) status = engine_wait(&run);
     /* A call that never has to wait still has a deadline and can be interrupted. */
-    if (status == RING_OK && turns % 256 == 0) {
-      status = ring_wait_check(task->wait);
-      if (status != RING_OK) status = ring_failure_impatient(&run, status);
-    }
+    if (status == RING_OK && turns % 256 == 0) status = engine_check(&run);
   }
   return status;
 }

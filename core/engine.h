@@ -8,9 +8,8 @@
  * follows has passed its last element.
  *
  * While nothing moves the engine spins for a moment, then sleeps on every link it has: a rank that
- * fails tells all its links (a FAIL frame, or the end of the connection), so whoever waits for
- * anybody hears of it. After a failure the engine finishes the frames under way, so that its own
- * FAIL frames can be told apart from payload, and sends them.
+ * fails tells all its links (failure.h), so whoever waits for anybody hears of it. Links that are
+ * not open yet are opened meanwhile.
  */
 #ifndef RING_ENGINE_H
 #define RING_ENGINE_H

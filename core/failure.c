@@ -16,6 +16,11 @@
 
 /* ---- Finding ------------------------------------------------------------------------------ */
 
+static void failure_poll(const ring_link *link, short events) {
+  struct pollfd entry = {.fd = link->fd, .events = events};
+  poll(&entry, 1, 10);
+}
+
 /* Reads the rest of a FAIL frame, of which `have` bytes lie in text, and adopts its failure. */
 static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail, char *text,
                                  size_t have) {
@@ -28,6 +33,7 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
     ssize_t got = link->ops->receive(link, &rest, 1);
     if (got < 0) break;
     have += (size_t)got;
+    if (got == 0) failure_poll(link, POLLIN);
   }
   text[have < length ? have : length] = '\0';
   run->engine->peers->peer[rank].ended = true;
@@ -35,6 +41,9 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
                strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
   ring_status status = known ? (ring_status)fail->call.op : RING_ABORTED;
   int fault = fail->call.root;
+  /* The blame goes on to whom this rank is waiting for in turn. */
+  if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
+    return ring_failure_impatient(run, RING_TIMEOUT);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
 }
@@ -68,7 +77,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   ring_call_describe(&run->task->call, call, sizeof call);
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
                         "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),
-                        call, code == EPIPE ? ": its process ended" : "");
+                        call, code == EPIPE ? ": it ended the connection" : "");
 }
 
 static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame) {
@@ -140,8 +149,7 @@ static bool failure_send_out(ring_link *link, const uint8_t *bytes, size_t lengt
     length -= (size_t)sent;
     if (sent > 0) continue;
     if (ring_platform_now() >= give_up) return false;
-    struct pollfd entry = {.fd = link->fd, .events = POLLOUT};
-    poll(&entry, 1, 10);
+    failure_poll(link, POLLOUT);
   }
   return true;
 }
@@ -159,10 +167,8 @@ static void failure_finish_frame(ring_engine *engine, const ring_task *task, siz
     peer->ended = !failure_send_out(peer->link, pieces[i].iov_base, pieces[i].iov_len, give_up);
 }
 
-void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
-  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
-  for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
-    failure_finish_frame(engine, task, lane, give_up);
+/* Says it to every rank that has a link and has not heard it yet. */
+static void failure_say(ring_peers *peers, const ring_error *error, uint64_t give_up) {
   uint8_t message[RING_HEADER_BYTES + sizeof error->message];
   size_t length = strlen(error->message);
   ring_frame fail = {.kind = RING_FRAME_FAIL,
@@ -170,9 +176,53 @@ void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_er
                      .call = {.op = (uint8_t)error->status, .root = error->rank}};
   ring_frame_pack(&fail, message);
   memcpy(message + RING_HEADER_BYTES, error->message, length);
-  for (int i = 0; i < engine->peers->linked_count; i++) {
-    ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
+  for (int i = 0; i < peers->linked_count; i++) {
+    ring_peer *peer = &peers->peer[peers->linked[i]];
+    if (peer->told) continue;
     if (!peer->ended) failure_send_out(peer->link, message, RING_HEADER_BYTES + length, give_up);
     peer->link->ops->finish(peer->link);
+    peer->told = true;
+  }
+}
+
+/* Reads and forgets what still comes: a socket that is closed with unread bytes resets its
+ * connection, and what was just said is lost. True when nothing more can come. */
+static bool failure_drain(ring_peers *peers) {
+  char bytes[16384];
+  bool ended = true;
+  for (int i = 0; i < peers->linked_count; i++) {
+    ring_peer *peer = &peers->peer[peers->linked[i]];
+    struct iovec piece = {bytes, sizeof bytes};
+    ssize_t got = 1;
+    for (int reads = 0; !peer->ended && got > 0 && reads < 64; reads++)
+      got = peer->link->ops->receive(peer->link, &piece, 1);
+    peer->ended = peer->ended || got < 0;
+    ended = ended && peer->ended;
+  }
+  return ended;
+}
+
+/* Sleeps for a moment, in which links that were being opened may be finished. */
+static void failure_linger(ring_engine *engine) {
+  ring_poller_reset(&engine->poller);
+  ring_peers_watch(engine->peers, &engine->poller);
+  for (int i = 0; i < engine->peers->linked_count; i++) {
+    const ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
+    if (!peer->ended) ring_poller_add(&engine->poller, peer->link->fd, POLLIN);
+  }
+  if (ring_poller_sleep(&engine->poller, 10) == RING_OK)
+    ring_peers_serve(engine->peers, &engine->poller, NULL);
+}
+
+void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
+  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
+  bool opening = task != NULL && task->call.collective == RING_COLLECTIVE_OPEN;
+  for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
+    failure_finish_frame(engine, task, lane, give_up);
+  for (;;) {
+    failure_say(engine->peers, error, give_up);
+    bool ended = failure_drain(engine->peers);
+    if ((ended && !opening) || ring_platform_now() >= give_up) return;
+    failure_linger(engine);
   }
 }

@@ -22,8 +22,9 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane);
 /* The wait ended: RING_TIMEOUT or RING_ABORTED. */
 ring_status ring_failure_impatient(ring_run *run, ring_status why);
 
-/* Tells every linked rank that this one has failed and why, in a fraction of a second. task is the
- * one that failed, or NULL when none was running. */
+/* Tells every linked rank that this one has failed and why, in a fraction of a second. While the
+ * communicator is being opened, ranks that get their link only now hear it, too. task is the one
+ * that failed, or NULL when none was running. */
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
 
 #endif

@@ -9,11 +9,15 @@
 #include "platform.h"
 
 #define PEERS_REDIAL_NS UINT64_C(50000000)
+#define PEERS_PROBE_NS UINT64_C(500000000)
 
+/* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
+ * probe now and then of whether it is still there. */
 struct ring_dial {
+  bool probe;
   ring_resolved resolved;
   int next;       /* address to try after this one */
-  uint64_t again; /* when to dial anew; 0 while a handshake runs */
+  uint64_t again; /* when to dial anew; 0 while a connection is being made */
   size_t slot;
   ring_handshake handshake;
 };
@@ -30,6 +34,7 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port) {
   int index = 0;
   while (index < peers->host_count && strcmp(peers->hosts[index], host) != 0) index++;
+  if (index == peers->size) return RING_INVALID;
   if (index == peers->host_count) {
     peers->hosts[index] = strdup(host);
     if (peers->hosts[index] == NULL) return RING_NO_MEMORY;
@@ -40,8 +45,21 @@ ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint
   return RING_OK;
 }
 
+void ring_peers_forget(ring_peers *peers) {
+  while (peers->host_count > 0) free(peers->hosts[--peers->host_count]);
+}
+
 const char *ring_peers_host(const ring_peers *peers, int rank) {
   return peers->hosts[peers->peer[rank].host];
+}
+
+static void peers_hang_up(ring_peers *peers, int rank) {
+  ring_dial *dial = peers->peer[rank].dial;
+  ring_socket_close(&dial->handshake.fd);
+  ring_handshake_fini(&dial->handshake);
+  free(dial);
+  peers->peer[rank].dial = NULL;
+  peers->dialing--;
 }
 
 /* ---- Accepting ---------------------------------------------------------------------------- */
@@ -64,7 +82,9 @@ static bool peers_link(ring_peers *peers, int rank, int fd) {
 }
 
 static void peers_admit(void *owner, const ring_claim *claim, int fd) {
-  if (!peers_link(owner, claim->rank, fd)) ring_socket_close(&fd);
+  ring_peers *peers = owner;
+  if (!peers_link(peers, claim->rank, fd)) ring_socket_close(&fd);
+  if (peers->peer[claim->rank].dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
 }
 
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
@@ -91,15 +111,6 @@ static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring
                         peers->rank, rank, host, port);
 }
 
-static void peers_hang_up(ring_peers *peers, int rank) {
-  ring_dial *dial = peers->peer[rank].dial;
-  ring_socket_close(&dial->handshake.fd);
-  ring_handshake_fini(&dial->handshake);
-  free(dial);
-  peers->peer[rank].dial = NULL;
-  peers->dialing--;
-}
-
 /* Tries the next address of the peer's host. `code` is why the last one failed. */
 static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
@@ -109,6 +120,8 @@ static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error 
   while (dial->next < dial->resolved.count) {
     int fd = ring_socket_dial(&dial->resolved, dial->next++);
     if (fd >= 0) {
+      dial->handshake.fd = fd;
+      if (dial->probe) return RING_OK;
       if (ring_handshake_dial(&dial->handshake, fd, &peers->key, &claim, rank)) return RING_OK;
       return ring_error_set(error, RING_SYSTEM, -1, 0, "OpenSSL gave no random numbers");
     }
@@ -117,20 +130,45 @@ static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error 
   return peers_unreachable(peers, rank, code, error);
 }
 
+/* Looks up where a rank is, and dials. */
+static ring_status peers_call(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  const char *reason;
+  const char *host = ring_peers_host(peers, rank);
+  dial->next = 0;
+  if (dial->resolved.count > 0 ||
+      ring_socket_resolve(host, peers->peer[rank].port, &dial->resolved, &reason))
+    return peers_dial(peers, rank, EHOSTUNREACH, error);
+  return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                        "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
+                        rank, reason);
+}
+
 ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error) {
   ring_peer *peer = &peers->peer[rank];
-  if (rank >= peers->rank || peer->dial != NULL) return RING_OK;
+  if (peer->dial != NULL) return RING_OK;
   peer->dial = calloc(1, sizeof *peer->dial);
   if (peer->dial == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   peer->dial->handshake.fd = -1;
+  peer->dial->probe = rank > peers->rank;
   peers->dialing++;
-  const char *reason;
-  const char *host = ring_peers_host(peers, rank);
-  if (!ring_socket_resolve(host, peer->port, &peer->dial->resolved, &reason))
-    return ring_error_set(error, RING_PEER_LOST, rank, 0,
-                          "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
-                          rank, reason);
-  return peers_dial(peers, rank, EHOSTUNREACH, error);
+  if (!peer->dial->probe) return peers_call(peers, rank, error);
+  peer->dial->again = ring_platform_now() + PEERS_PROBE_NS;
+  return RING_OK;
+}
+
+static void peers_pause(ring_dial *dial, uint64_t pause) {
+  ring_socket_close(&dial->handshake.fd);
+  dial->again = ring_platform_now() + pause;
+}
+
+/* A probe that connects has seen the listener of a rank that is still there. */
+static ring_status peers_probed(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  int code = ring_socket_failure(dial->handshake.fd);
+  if (code != 0) return peers_dial(peers, rank, code, error);
+  peers_pause(dial, PEERS_PROBE_NS);
+  return RING_OK;
 }
 
 /* The connection failed: another address, or, when it got as far as the handshake, once more. */
@@ -139,9 +177,7 @@ static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) 
   int code = dial->handshake.system_errno;
   bool talked = dial->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
   if (!talked) return peers_dial(peers, rank, code, error);
-  ring_socket_close(&dial->handshake.fd);
-  dial->next = 0;
-  dial->again = ring_platform_now() + PEERS_REDIAL_NS;
+  peers_pause(dial, PEERS_REDIAL_NS);
   return RING_OK;
 }
 
@@ -176,7 +212,7 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
 void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
   if (peers->porch.listener >= 0) ring_porch_watch(&peers->porch, poller);
   if (peers->dialing == 0) return;
-  for (int rank = 0; rank < peers->rank; rank++) {
+  for (int rank = 0; rank < peers->size; rank++) {
     ring_dial *dial = peers->peer[rank].dial;
     if (dial == NULL || dial->again != 0) continue;
     bool writing = dial->handshake.state == RING_HANDSHAKE_WRITING || dial->handshake.turn == 0;
@@ -188,14 +224,14 @@ ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
-  for (int rank = 0; rank < peers->rank; rank++) {
+  for (int rank = 0; rank < peers->size; rank++) {
     ring_dial *dial = peers->peer[rank].dial;
     ring_status status = RING_OK;
     if (dial == NULL) continue;
     if (dial->again == 0 && ring_poller_ready(poller, dial->slot))
-      status = peers_advance(peers, rank, error);
+      status = dial->probe ? peers_probed(peers, rank, error) : peers_advance(peers, rank, error);
     else if (dial->again != 0 && now >= dial->again)
-      status = peers_dial(peers, rank, ECONNREFUSED, error);
+      status = peers_call(peers, rank, error);
     if (status != RING_OK) return status;
   }
   return RING_OK;
@@ -217,7 +253,7 @@ void ring_peers_close(ring_peers *peers) {
 
 void ring_peers_fini(ring_peers *peers) {
   if (peers->peer != NULL) ring_peers_close(peers);
-  for (int i = 0; i < peers->host_count; i++) free(peers->hosts[i]);
+  ring_peers_forget(peers);
   free(peers->hosts);
   free(peers->peer);
   free(peers->linked);

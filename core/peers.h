@@ -21,6 +21,7 @@ typedef struct ring_peer {
   uint16_t port;
   bool ended;      /* its end of the link is closed, or frames can no longer be told apart */
   bool hung_up;    /* it takes no more; what it said before can still be read */
+  bool told;       /* that this rank has failed */
   bool early;      /* it is ahead: its next bytes belong to a later step or call */
   ring_link *link; /* NULL until it is needed */
   ring_dial *dial; /* a connection under way */
@@ -48,12 +49,16 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size);
 /* Says where a rank is. */
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);
 
+/* Forgets all places. */
+void ring_peers_forget(ring_peers *peers);
+
 const char *ring_peers_host(const ring_peers *peers, int rank);
 
 /* Serves a listener for links; the peers then own it. */
 ring_status ring_peers_listen(ring_peers *peers, int listener);
 
-/* Begins to connect to a rank, if that is for this side to do and not yet under way. */
+/* Begins to connect to a rank; or, if that is for the other side to do, to look whether it is still
+ * there. Does nothing when that is under way. */
 ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error);
 
 /* Before and after a sleep: everything that has to do with links that are not open yet. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "porch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "platform.h"
 #include "socket.h"
 
-#define PORCH_PATIENCE_NS UINT64_C(5000000000) /* until a silent guest goes */
-#define PORCH_COURTESY_NS UINT64_C(200000000)  /* until one may go when others wait for the place */
+#define PORCH_PATIENCE_NS UINT64_C(5000000000) /* for a guest to prove itself */
+#define PORCH_COURTESY_NS UINT64_C(200000000)  /* the same, when others wait for the place */
 
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
                             const ring_secret *key) {
@@ -27,26 +28,28 @@ static void porch_remove(ring_porch *porch, int index) {
 void ring_porch_close(ring_porch *porch) {
   while (porch->guest_count > 0) porch_remove(porch, 0);
   ring_socket_close(&porch->listener);
+  if (porch->guests != NULL)
+    ring_secret_wipe(porch->guests, RING_PORCH_GUESTS * sizeof *porch->guests);
   free(porch->guests);
   porch->guests = NULL;
 }
 
-static int porch_quietest(const ring_porch *porch) {
-  int quietest = 0;
+static int porch_first(const ring_porch *porch) {
+  int first = 0;
   for (int i = 1; i < porch->guest_count; i++)
-    if (porch->guests[i].heard < porch->guests[quietest].heard) quietest = i;
-  return quietest;
+    if (porch->guests[i].came < porch->guests[first].came) first = i;
+  return first;
 }
 
-/* Whether there is a place, or a guest who has had the time to speak and did not. */
+/* Whether there is a place, or a guest who has had the time to prove itself and did not. */
 static bool porch_has_room(const ring_porch *porch) {
   if (porch->guest_count < RING_PORCH_GUESTS) return true;
-  uint64_t silent = ring_platform_now() - porch->guests[porch_quietest(porch)].heard;
-  return silent > PORCH_COURTESY_NS;
+  return ring_platform_now() - porch->guests[porch_first(porch)].came > PORCH_COURTESY_NS;
 }
 
 void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
-  porch->slot = ring_poller_add(poller, porch->listener, porch_has_room(porch) ? POLLIN : 0);
+  bool opens = porch->exhausted == 0 && porch_has_room(porch);
+  porch->slot = ring_poller_add(poller, porch->listener, opens ? POLLIN : 0);
   for (int i = 0; i < porch->guest_count; i++) {
     ring_guest *guest = &porch->guests[i];
     bool writing = guest->handshake.state == RING_HANDSHAKE_WRITING;
@@ -57,8 +60,6 @@ void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
 /* Hears one guest; true while it stays. */
 static bool porch_hear(ring_porch *porch, ring_guest *guest) {
   ring_handshake *handshake = &guest->handshake;
-  size_t moved = handshake->moved;
-  int turn = handshake->turn;
   ring_handshake_state state = ring_handshake_advance(handshake);
   if (state == RING_HANDSHAKE_CLAIMED) {
     ring_handshake_answer(handshake, porch->judge(porch->owner, &handshake->claim));
@@ -69,17 +70,18 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
     handshake->fd = -1;
     return false;
   }
-  if (handshake->moved != moved || handshake->turn != turn) guest->heard = ring_platform_now();
   return state == RING_HANDSHAKE_READING || state == RING_HANDSHAKE_WRITING;
 }
 
 static void porch_let_in(ring_porch *porch) {
   for (int i = 0; i < RING_PORCH_GUESTS && porch_has_room(porch); i++) {
     int fd = ring_socket_accept(porch->listener);
+    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
+    porch->exhausted = exhausted ? -fd : 0;
     if (fd < 0) return;
-    if (porch->guest_count == RING_PORCH_GUESTS) porch_remove(porch, porch_quietest(porch));
+    if (porch->guest_count == RING_PORCH_GUESTS) porch_remove(porch, porch_first(porch));
     ring_guest *guest = &porch->guests[porch->guest_count];
-    *guest = (ring_guest){.heard = ring_platform_now()};
+    *guest = (ring_guest){.came = ring_platform_now()};
     porch->guest_count++;
     bool ready = ring_handshake_accept(&guest->handshake, fd, porch->key, porch->rank, porch->size);
     if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
@@ -90,9 +92,8 @@ void ring_porch_serve(ring_porch *porch, const ring_poller *poller) {
   uint64_t now = ring_platform_now();
   for (int i = porch->guest_count - 1; i >= 0; i--) {
     ring_guest *guest = &porch->guests[i];
-    bool stays = ring_poller_ready(poller, guest->slot) ? porch_hear(porch, guest)
-                                                        : now - guest->heard < PORCH_PATIENCE_NS;
-    if (!stays) porch_remove(porch, i);
+    bool stays = !ring_poller_ready(poller, guest->slot) || porch_hear(porch, guest);
+    if (!stays || now - guest->came > PORCH_PATIENCE_NS) porch_remove(porch, i);
   }
-  if (ring_poller_ready(poller, porch->slot)) porch_let_in(porch);
+  if (porch->exhausted != 0 || ring_poller_ready(poller, porch->slot)) porch_let_in(porch);
 }

@@ -2,9 +2,9 @@
  *
  * The porch: where connections wait until they have proved who they are. It is bounded in guests
  * and in time, so strangers cost a descriptor each for a few seconds and nothing else: when it is
- * full, others wait in the listener's queue until the guest that has been silent longest goes. What
- * a proven guest may have is its owner's decision: `judge` gives the verdict, `admit` takes the
- * descriptor of a welcome one.
+ * full, others wait in the listener's queue until the guest that came first goes. What a proven
+ * guest may have is its owner's decision: `judge` gives the verdict, `admit` takes the descriptor
+ * of a welcome one.
  */
 #ifndef RING_PORCH_H
 #define RING_PORCH_H
@@ -16,8 +16,8 @@
 
 typedef struct ring_guest {
   ring_handshake handshake;
-  uint64_t heard; /* when it came or last moved a byte */
-  size_t slot;    /* in the poller */
+  uint64_t came;
+  size_t slot; /* in the poller */
 } ring_guest;
 
 typedef struct ring_porch {
@@ -28,6 +28,7 @@ typedef struct ring_porch {
   void (*admit)(void *owner, const ring_claim *claim, int fd);
   void *owner;
   size_t slot;
+  int exhausted; /* errno, when the system has no descriptors or memory for more guests */
   int guest_count;
   ring_guest *guests;
 } ring_porch;

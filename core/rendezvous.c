@@ -98,6 +98,27 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
   return -1;
 }
 
+ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 bool sending, void *bytes, size_t length) {
+  uint8_t *at = bytes;
+  while (length > 0) {
+    ssize_t moved = sending ? send(fd, at, length, MSG_NOSIGNAL) : recv(fd, at, length, 0);
+    if (moved > 0) {
+      at += moved;
+      length -= (size_t)moved;
+      continue;
+    }
+    if (moved == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      return RING_PEER_LOST;
+    ring_poller_reset(poller);
+    ring_poller_add(poller, fd, sending ? POLLOUT : POLLIN);
+    ring_status status = ring_poller_sleep(poller, ring_wait_slice(meeting->wait));
+    if (status == RING_OK) status = ring_wait_check(meeting->wait);
+    if (status != RING_OK) return status;
+  }
+  return RING_OK;
+}
+
 /* ---- Exchange ----------------------------------------------------------------------------- */
 
 #define EXCHANGE_TEXT 128
@@ -220,5 +241,7 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
   else
     status = ring_rendezvous_guest(meeting, peers, error);
   ring_secret_wipe(&meeting->key, sizeof meeting->key);
+  if (status == RING_NO_MEMORY)
+    ring_error_set(error, status, meeting->rank, 0, "rank %d is out of memory", meeting->rank);
   return status;
 }

@@ -8,9 +8,9 @@
  * be theirs, tell it their own port (JOIN), and are told where everybody is (WELCOME). Links are
  * opened later, when they are first used.
  *
- *   JOIN      port u16
- *   WELCOME   length u32, status u8, then for RING_OK: epoch u64, and for each rank
- *             port u16, host length u8, host; else: the explanation
+ *   JOIN      port u16, milliseconds left u32
+ *   WELCOME   length u32, status u8, rank at fault i32, then for RING_OK: epoch u64, and for each
+ *             rank port u16, host length u8, host; else: the explanation
  *
  * rendezvous.c has what both sides share and the exchange; rendezvous_root.c is rank 0's side of
  * the meeting by addresses, rendezvous_guest.c the others'.
@@ -25,7 +25,7 @@
 /* Ports tried for rank 0, at most. */
 #define RING_MEETING_PORTS 32
 
-enum { RING_JOIN_BYTES = 2, RING_WELCOME_HEAD_BYTES = 5 };
+enum { RING_JOIN_BYTES = 6, RING_WELCOME_HEAD_BYTES = 9 };
 
 /* What a rank knows before it has met anybody. */
 typedef struct ring_meeting {
@@ -53,6 +53,11 @@ ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring
 
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
+
+/* Sends or receives length bytes over a connection before the meeting's deadline. RING_PEER_LOST
+ * when the connection ends. */
+ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 bool sending, void *bytes, size_t length);
 
 /* "21345, 30112, 25001": the ports of the sequence, for messages. */
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size);

@@ -6,10 +6,8 @@
  * busy; one that belongs to somebody else is dropped. After the last port the walk pauses and
  * begins again, because rank 0 may not have started yet.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "bytes.h"
 #include "error.h"
@@ -169,38 +167,20 @@ static ring_status guest_find_root(guest_walk *walk, int *fd) {
 
 /* ---- The welcome -------------------------------------------------------------------------- */
 
-/* Moves length bytes over a connection. RING_PEER_LOST when it ends. */
-static ring_status guest_move(guest_walk *walk, int fd, bool sending, void *bytes, size_t length) {
-  uint8_t *at = bytes;
-  while (length > 0) {
-    ssize_t moved = sending ? send(fd, at, length, MSG_NOSIGNAL) : recv(fd, at, length, 0);
-    if (moved > 0) {
-      at += moved;
-      length -= (size_t)moved;
-      continue;
-    }
-    if (moved == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
-      return RING_PEER_LOST;
-    ring_poller_reset(&walk->poller);
-    ring_poller_add(&walk->poller, fd, sending ? POLLOUT : POLLIN);
-    ring_status status = ring_poller_sleep(&walk->poller, ring_wait_slice(walk->meeting->wait));
-    if (status == RING_OK) status = ring_wait_check(walk->meeting->wait);
-    if (status != RING_OK) return status;
-  }
-  return RING_OK;
-}
-
 static ring_status guest_read_table(ring_peers *peers, const uint8_t *from, const uint8_t *end) {
+  ring_peers_forget(peers);
   if (end - from < 8) return RING_PEER_LOST;
   peers->epoch = bytes_get(&from, 8);
   for (int rank = 0; rank < peers->size; rank++) {
-    char host[RING_HOST_BYTES] = {0};
+    char text[RING_HOST_BYTES] = {0}, host[RING_HOST_BYTES];
+    int none;
     if (end - from < 3) return RING_PEER_LOST;
     uint16_t port = (uint16_t)bytes_get(&from, 2);
     size_t length = (size_t)bytes_get(&from, 1);
-    if (length >= sizeof host || length > (size_t)(end - from)) return RING_PEER_LOST;
-    memcpy(host, from, length);
+    if (length >= RING_HOST_BYTES || length > (size_t)(end - from)) return RING_PEER_LOST;
+    memcpy(text, from, length);
     from += length;
+    if (ring_address_parse(text, host, sizeof host, &none, NULL) != RING_OK) return RING_PEER_LOST;
     ring_status status = ring_peers_place(peers, rank, host, port);
     if (status != RING_OK) return status;
   }
@@ -208,29 +188,34 @@ static ring_status guest_read_table(ring_peers *peers, const uint8_t *from, cons
 }
 
 /* Rank 0's own words about why the job did not form. */
-static ring_status guest_sent_away(ring_status status, const uint8_t *text, size_t length,
+static ring_status guest_sent_away(ring_status status, int rank, const uint8_t *text, size_t length,
                                    ring_error *error) {
   bool known = strcmp(ring_status_name(status), "UNKNOWN") != 0 && status != RING_OK;
-  return ring_error_set(error, known ? status : RING_ABORTED, -1, 0, "rank 0 reports: %.*s",
+  return ring_error_set(error, known ? status : RING_ABORTED, rank, 0, "rank 0 reports: %.*s",
                         (int)(length < 900 ? length : 900), (const char *)text);
 }
 
 static ring_status guest_read_welcome(guest_walk *walk, int fd, ring_error *error) {
   uint8_t head[RING_WELCOME_HEAD_BYTES];
   const uint8_t *from = head;
-  ring_status status = guest_move(walk, fd, false, head, sizeof head);
+  ring_status status =
+      ring_rendezvous_move(walk->meeting, &walk->poller, fd, false, head, sizeof head);
   if (status != RING_OK) return status;
   size_t length = (size_t)bytes_get(&from, 4);
   ring_status told = (ring_status)bytes_get(&from, 1);
+  int fault = (int)(int32_t)(uint32_t)bytes_get(&from, 4);
   size_t longest = 8 + (size_t)walk->meeting->size * (3 + RING_HOST_BYTES) + sizeof error->message;
-  if (length < 1 || length > longest) return RING_PEER_LOST;
+  const size_t headed = RING_WELCOME_HEAD_BYTES - 4; /* of the length, already read */
+  if (length <= headed || length > longest) return RING_PEER_LOST;
+  if (fault < -1 || fault >= walk->meeting->size) return RING_PEER_LOST;
+  length -= headed;
   uint8_t *body = malloc(length);
   if (body == NULL) return RING_NO_MEMORY;
-  status = guest_move(walk, fd, false, body, length - 1);
+  status = ring_rendezvous_move(walk->meeting, &walk->poller, fd, false, body, length);
   if (status == RING_OK && told != RING_OK)
-    status = guest_sent_away(told, body, length - 1, error);
+    status = guest_sent_away(told, fault, body, length, error);
   else if (status == RING_OK)
-    status = guest_read_table(walk->peers, body, body + length - 1);
+    status = guest_read_table(walk->peers, body, body + length);
   free(body);
   return status;
 }
@@ -240,8 +225,10 @@ static ring_status guest_join(guest_walk *walk, int fd, int *listener, ring_erro
   uint8_t join[RING_JOIN_BYTES];
   if (*listener < 0) *listener = ring_rendezvous_listen(walk->meeting, error);
   if (*listener < 0) return RING_SYSTEM;
-  bytes_put(join, (uint64_t)ring_socket_port(*listener), 2);
-  ring_status status = guest_move(walk, fd, true, join, sizeof join);
+  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(*listener), 2);
+  bytes_put(to, ring_wait_left(walk->meeting->wait), 4);
+  ring_status status =
+      ring_rendezvous_move(walk->meeting, &walk->poller, fd, true, join, sizeof join);
   return status == RING_OK ? guest_read_welcome(walk, fd, error) : status;
 }
 

@@ -13,13 +13,18 @@
 
 #include "bytes.h"
 #include "error.h"
+#include "platform.h"
 #include "rendezvous.h"
+
+/* How long before the first rank gives up all are told. */
+#define ROOT_AHEAD_NS UINT64_C(250000000)
 
 typedef struct root_arrival {
   int fd; /* -1: not there */
   bool joined;
   size_t have; /* bytes of its JOIN */
   uint8_t join[RING_JOIN_BYTES];
+  uint64_t leaves; /* when it gives up */
   size_t slot;
 } root_arrival;
 
@@ -63,8 +68,19 @@ static void root_hear(root_meeting *root, int rank) {
     return;
   }
   arrival->have += (size_t)got;
-  arrival->joined = arrival->have == RING_JOIN_BYTES;
-  root->joined += arrival->joined ? 1 : 0;
+  if (arrival->have < RING_JOIN_BYTES) return;
+  const uint8_t *from = arrival->join + 2;
+  arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
+  arrival->joined = true;
+  root->joined++;
+}
+
+/* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
+static ring_status root_check(const root_meeting *root) {
+  uint64_t soon = ring_platform_now() + ROOT_AHEAD_NS;
+  for (int rank = 1; rank < root->meeting->size; rank++)
+    if (root->arrivals[rank].joined && root->arrivals[rank].leaves < soon) return RING_TIMEOUT;
+  return ring_wait_check(root->meeting->wait);
 }
 
 static ring_status root_gather(root_meeting *root) {
@@ -82,7 +98,7 @@ static ring_status root_gather(root_meeting *root) {
     for (int rank = 1; rank < size; rank++)
       if (ring_poller_ready(&root->poller, root->arrivals[rank].slot)) root_hear(root, rank);
     ring_porch_serve(&root->porch, &root->poller);
-    status = ring_wait_check(root->meeting->wait);
+    status = root_check(root);
     if (status != RING_OK && root->joined < size - 1) return status;
   }
   return RING_OK;
@@ -90,27 +106,16 @@ static ring_status root_gather(root_meeting *root) {
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 
-/* Sends a WELCOME to a rank. One that cannot take it has died, which the first barrier will find. */
-static void root_tell(root_meeting *root, int rank, const uint8_t *message, size_t length) {
-  int fd = root->arrivals[rank].fd;
-  while (fd >= 0 && length > 0) {
-    ssize_t sent = send(fd, message, length, MSG_NOSIGNAL);
-    if (sent > 0) {
-      message += sent;
-      length -= (size_t)sent;
-      continue;
-    }
-    bool full = sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-    if (!full || ring_wait_check(root->meeting->wait) != RING_OK) return;
-    ring_poller_reset(&root->poller);
-    ring_poller_add(&root->poller, fd, POLLOUT);
-    if (ring_poller_sleep(&root->poller, ring_wait_slice(root->meeting->wait)) != RING_OK) return;
-  }
-}
-
-static void root_tell_all(root_meeting *root, ring_status status, uint8_t *message, size_t length) {
-  bytes_put(bytes_put(message, length - 4, 4), status, 1);
-  for (int rank = 1; rank < root->meeting->size; rank++) root_tell(root, rank, message, length);
+/* Sends everybody a WELCOME. A rank that cannot take it has died, which the first barrier finds. */
+static void root_tell_all(root_meeting *root, ring_status status, int fault, uint8_t *message,
+                          size_t length) {
+  uint8_t *to = bytes_put(message, length - 4, 4);
+  to = bytes_put(to, status, 1);
+  bytes_put(to, (uint32_t)fault, 4);
+  for (int rank = 1; rank < root->meeting->size; rank++)
+    if (root->arrivals[rank].fd >= 0)
+      ring_rendezvous_move(root->meeting, &root->poller, root->arrivals[rank].fd, true, message,
+                           length);
 }
 
 static ring_status root_place(root_meeting *root, ring_peers *peers, int rank) {
@@ -144,7 +149,7 @@ static ring_status root_welcome(root_meeting *root, ring_peers *peers, uint16_t 
       memcpy(to, host, length);
       to += length;
     }
-    root_tell_all(root, RING_OK, message, (size_t)(to - message));
+    root_tell_all(root, RING_OK, -1, message, (size_t)(to - message));
   }
   free(message);
   return status;
@@ -176,6 +181,12 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
                           ring_status_text(status));
   char missing[400];
   int first = root_list_missing(root, missing, sizeof missing);
+  if (root->porch.exhausted != 0)
+    return ring_error_set(
+        error, RING_SYSTEM, 0, root->porch.exhausted,
+        "rank 0 could not accept all ranks (missing: %s); raise its limit of open "
+        "files (ulimit -n)",
+        missing);
   return ring_error_set(
       error, RING_TIMEOUT, first, 0,
       "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
@@ -188,7 +199,7 @@ static void root_send_away(root_meeting *root, const ring_error *error) {
   uint8_t message[RING_WELCOME_HEAD_BYTES + sizeof error->message];
   size_t length = strlen(error->message);
   memcpy(message + RING_WELCOME_HEAD_BYTES, error->message, length);
-  root_tell_all(root, error->status, message, RING_WELCOME_HEAD_BYTES + length);
+  root_tell_all(root, error->status, error->rank, message, RING_WELCOME_HEAD_BYTES + length);
 }
 
 /* ---- The meeting -------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@ typedef struct ring_run {
   const ring_task *task;
   uint64_t chunk; /* elements of a whole frame */
   size_t lanes_left;
-  bool moved; /* anything, since it was last cleared */
+  bool moved;      /* anything, since it was last cleared */
+  bool progressed; /* the same, since the deadline was last looked at */
   ring_error *error;
 } ring_run;
 

@@ -128,6 +128,12 @@ int ring_socket_dial(const ring_resolved *resolved, int index) {
   return fd;
 }
 
+int ring_socket_failure(int fd) {
+  int code = 0;
+  socklen_t length = sizeof code;
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) == 0 ? code : errno;
+}
+
 /* Unwraps an IPv4 address that an IPv6 socket shows as ::ffff:a.b.c.d. */
 static int socket_family(const struct sockaddr_storage *address, const void **bytes) {
   if (address->ss_family == AF_INET) {
@@ -152,6 +158,12 @@ void ring_socket_tune(int fd) {
   int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#if defined(TCP_KEEPIDLE) && defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+  int idle = 10, interval = 5, count = 3; /* a host that vanished is noticed after 25 s */
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+#endif
 #ifdef __APPLE__
   setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
 #endif

@@ -42,6 +42,9 @@ int ring_socket_accept(int listener);
 /* Begins to connect; the descriptor turns writable when it is done. */
 int ring_socket_dial(const ring_resolved *resolved, int index);
 
+/* Why a connection that was begun failed: an errno, or 0 when it did not. */
+int ring_socket_failure(int fd);
+
 /* The peer's numeric address into text. */
 bool ring_socket_peer_host(int fd, char *text, size_t size);
 

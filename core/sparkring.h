@@ -7,9 +7,12 @@
  * rank closes it. Functions return a `ring_status`; the explanation (which rank, which host, which
  * call, what to do) is the text of `ring_comm_error`.
  *
- * Threads: one communicator serves one call at a time; a call made while another runs returns
- * RING_BUSY. Different communicators are independent of each other.
- * Forks: a child of a process that has a communicator may only call `ring_comm_free`.
+ * Threads: one communicator serves one collective call (or close) at a time; another that is made
+ * meanwhile returns RING_BUSY. Everything else (abort, free, error, counters, link, usable) may not
+ * run beside a call; what never changes (rank, size, host, epoch, ...) may. Different communicators
+ * are independent of each other.
+ * Forks: a child of a process that has a communicator may only call `ring_comm_free`, and should: as
+ * long as it holds the links, the others do not see when the parent dies.
  * The library never prints, exits, installs a signal handler or starts a thread.
  */
 #ifndef SPARKRING_H
@@ -149,7 +152,7 @@ typedef struct ring_options {
   uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
   uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */
   double timeout;               /* seconds until all ranks must have met; 0: 300 */
-  double call_timeout;          /* seconds a collective may wait; 0: 600 */
+  double call_timeout;          /* seconds a collective may wait with nothing moving; 0: 600 */
   ring_exchange_fn exchange;
   void *exchange_arg;
   ring_interrupt_fn interrupt; /* used by every later call, too */
@@ -227,15 +230,17 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 /* ---- Collectives -------------------------------------------------------------------------- */
 
 /* All of them: every rank makes the same call with the same count, dtype, op and root, in the same
- * order. Buffers may be unaligned for nothing but their dtype, NULL where they hold 0 elements, and
- * belong to the caller. After a failure (anything but RING_OK, RING_INVALID and RING_BUSY) the
- * output is undefined and the communicator is broken: every later call returns the same status. */
+ * order. Buffers are aligned for their dtype, may be NULL where they hold 0 elements, and belong to
+ * the caller. Ranks that call different things get RING_MISMATCH, at the latest from the next call
+ * or from close (a broadcast's root sends and does not listen). After a failure (anything but
+ * RING_OK, RING_INVALID and RING_BUSY) the output is undefined and the communicator is broken: every
+ * later call returns the same status. */
 
 /* Every rank gets op over all ranks' input, element by element, identical to the bit everywhere.
  * input and output hold count elements and are the same buffer or do not overlap.
  * Ring algorithm (Patarasuk and Yuan, 2009): 2(size-1)/size of the data leave each rank. float16 and
- * bfloat16 are accumulated in float32 and rounded once; from 3 ranks on, partial sums then travel as
- * float32. */
+ * bfloat16 are accumulated in float32 and rounded once; from 3 ranks on their partial sums travel as
+ * float32, which makes it (3 size - 4)/size of the data. */
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 

@@ -8,11 +8,24 @@
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
   uint64_t now = ring_platform_now();
+  uint64_t patience = (uint64_t)(seconds * 1e9);
   *wait = (ring_wait){.begun = now,
-                      .deadline = now + (uint64_t)(seconds * 1e9),
+                      .patience = patience,
+                      .deadline = now + patience,
                       .asked = now,
                       .interrupt = interrupt,
                       .interrupt_arg = arg};
+}
+
+void ring_wait_renew(ring_wait *wait) {
+  wait->begun = ring_platform_now();
+  wait->deadline = wait->begun + wait->patience;
+}
+
+uint32_t ring_wait_left(const ring_wait *wait) {
+  uint64_t now = ring_platform_now();
+  uint64_t left = now < wait->deadline ? (wait->deadline - now) / 1000000 : 0;
+  return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 }
 
 int ring_wait_slice(const ring_wait *wait) {

@@ -11,6 +11,7 @@
 
 typedef struct ring_wait {
   uint64_t begun;
+  uint64_t patience;
   uint64_t deadline;
   uint64_t asked; /* when the hook was last called */
   ring_interrupt_fn interrupt;
@@ -19,13 +20,19 @@ typedef struct ring_wait {
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
 
+/* Moves the deadline to where it would be if the wait began now: somebody gave a sign of life. */
+void ring_wait_renew(ring_wait *wait);
+
+/* Milliseconds until the deadline. */
+uint32_t ring_wait_left(const ring_wait *wait);
+
 /* Milliseconds to sleep before the next ring_wait_check, 0 to 100. */
 int ring_wait_slice(const ring_wait *wait);
 
 /* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook says so. */
 ring_status ring_wait_check(ring_wait *wait);
 
-/* Seconds since ring_wait_init. */
+/* Seconds since ring_wait_init or the last ring_wait_renew. */
 double ring_wait_seconds(const ring_wait *wait);
 
 #endif

@@ -21,6 +21,10 @@ void run_ranks(int size, rank_function function, void *shared);
 typedef void (*comm_function)(ring_comm *comm, void *shared);
 void run_comms(int size, comm_function function, void *shared);
 
+/* Counts the ranks in shared memory and waits for all. After an open, it makes certain that nobody is
+ * still opening, whom a failure that is to come could reach. */
+void meet_ranks(int *met, int size);
+
 /* Zeroed memory that forked processes share; free it with shared_free. */
 void *shared_alloc(size_t length);
 void shared_free(void *memory, size_t length);

@@ -242,8 +242,15 @@ static void test_traffic_of_a_ring(void) {
   for (int size = 2; size <= 8; size++) run_comms(size, count_traffic, NULL);
 }
 
+typedef struct mismatch {
+  int which;
+  int opened;
+} mismatch;
+
 static void mismatch_one(ring_comm *comm, void *shared) {
-  int which = *(int *)shared, rank = ring_comm_rank(comm);
+  mismatch *mismatch = shared;
+  int which = mismatch->which, rank = ring_comm_rank(comm);
+  meet_ranks(&mismatch->opened, ring_comm_size(comm));
   float x[64] = {0}, y[256];
   int odd = rank == 2;
   ring_status status = RING_OK;
@@ -277,9 +284,10 @@ static void mismatch_one(ring_comm *comm, void *shared) {
 }
 
 static void test_mismatch_on_every_rank(void) {
-  int *which = shared_alloc(sizeof *which);
-  for (*which = 0; *which <= 5; ++*which) run_comms(4, mismatch_one, which);
-  shared_free(which, sizeof *which);
+  mismatch *shared = shared_alloc(sizeof *shared);
+  for (shared->which = 0; shared->which <= 5; shared->which++, shared->opened = 0)
+    run_comms(4, mismatch_one, shared);
+  shared_free(shared, sizeof *shared);
 }
 
 static void bad_arguments(ring_comm *comm, void *shared) {
@@ -299,6 +307,13 @@ static void bad_arguments(ring_comm *comm, void *shared) {
   CHECK_CONTAINS(ring_comm_error(comm)->message, "allgather: output is NULL");
   CHECK_INT(ring_allgather(comm, x, x, SIZE_MAX / 2, RING_FLOAT32), RING_INVALID);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "larger than memory");
+  CHECK_INT(ring_allreduce(comm, x, x, PTRDIFF_MAX / 2, RING_BFLOAT16, RING_SUM), RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "larger than memory");
+  CHECK_INT(ring_allreduce(comm, x, x + 1, 3, RING_FLOAT32, RING_SUM), RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "input overlaps output without being in place");
+  int wrong = 1 - ring_comm_rank(comm); /* the other rank's place */
+  CHECK_INT(ring_allgather(comm, x + 2 * wrong, x, 2, RING_FLOAT32), RING_INVALID);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "input overlaps output without being in place");
   CHECK_INT(ring_broadcast(comm, x, x, 4, RING_FLOAT32, 2), RING_INVALID);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "root 2 is no rank: ranks go from 0 to 1");
   CHECK_INT(ring_broadcast(comm, x, x, 4, RING_FLOAT32, -1), RING_INVALID);

@@ -60,6 +60,12 @@ static void test_bad_options(void) {
   options.token_length = 0;
   refuse(options, "the token is empty");
   options = rank_options(0, 3);
+  options.token = NULL;
+  refuse(options, "token is NULL, but token_length is not 0");
+  options = rank_options(0, 3);
+  options.addresses = NULL;
+  refuse(options, "addresses is NULL, but address_count is not 0");
+  options = rank_options(0, 3);
   options.struct_size = 3;
   refuse(options, "begin with RING_OPTIONS_INIT");
 }
@@ -176,15 +182,9 @@ static void test_a_rank_that_dies(void) {
   for (int size = 2; size <= 5; size++) run_ranks(size, die_in_the_middle, NULL);
 }
 
-/* Counts the ranks that have opened, and waits for all: a failure could reach one still opening. */
-static void meet(int *opened, int size) {
-  __sync_fetch_and_add(opened, 1);
-  while (*(volatile int *)opened < size) usleep(1000);
-}
-
 static void abort_or_wait(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
-  meet(shared, size);
+  meet_ranks(shared, size);
   if (rank == 2) ring_comm_abort(comm, "the loss is NaN");
   check_failure(comm, ring_barrier(comm), RING_ABORTED, 2,
                 "rank 2 (127.0.0.1) aborted the communicator: the loss is NaN");
@@ -198,7 +198,7 @@ static void test_abort(void) {
 
 static void drop_or_wait(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
-  meet(shared, size);
+  meet_ranks(shared, size);
   if (rank == 0) {
     ring_comm_free(comm);
     exit(0);
@@ -231,7 +231,7 @@ static void interrupt_or_wait(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   options.interrupt = hook;
   CHECK_INT(ring_comm_open(&options, &hooked, NULL), RING_OK);
-  meet(left + 1, size);
+  meet_ranks(left + 1, size);
   if (rank == 1) {
     while (*(volatile int *)left < size - 1) usleep(1000);
     ring_comm_free(hooked);

@@ -9,8 +9,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "check.h"
+#include "handshake.h"
 #include "ranks.h"
+#include "rendezvous.h"
 #include "socket.h"
 
 /* ---- Helpers ------------------------------------------------------------------------------ */
@@ -34,7 +37,8 @@ static void open_check_close(const ring_options *options) {
   ring_comm_free(comm);
 }
 
-static void expect_failure(const ring_options *options, ring_status status, const char *text) {
+/* Returns the rank at fault. */
+static int expect_failure(const ring_options *options, ring_status status, const char *text) {
   ring_comm *comm;
   ring_error error;
   ring_status got = ring_comm_open(options, &comm, &error);
@@ -42,6 +46,7 @@ static void expect_failure(const ring_options *options, ring_status status, cons
   CHECK_INT(got, status);
   CHECK_CONTAINS(error.message, text);
   CHECK(comm == NULL);
+  return error.rank;
 }
 
 /* `count` ports in a row of 127.0.0.1 that are free now; all but the last two are then held by
@@ -231,6 +236,48 @@ static void test_strangers_at_rank_0(void) {
   shared_free(shared, 4096);
 }
 
+/* Connects to rank 0, which listens on one of two ports and may not be there yet. */
+static int dial_rank_0(const held_ports *held) {
+  for (unsigned i = 0;; i++) {
+    ring_resolved resolved;
+    const char *reason;
+    CHECK(i < 100000);
+    CHECK(ring_socket_resolve("127.0.0.1", (uint16_t)(held->first + i % 2), &resolved, &reason));
+    int fd = ring_socket_dial(&resolved, 0);
+    struct pollfd entry = {.fd = fd, .events = POLLOUT};
+    if (fd >= 0 && poll(&entry, 1, 1000) == 1 && ring_socket_failure(fd) == 0) return fd;
+    if (fd >= 0) close(fd);
+  }
+}
+
+/* More connections than the porch has places for, each a byte now and then: never quite silent. */
+static void be_dribbled_at(int rank, int size, void *shared) {
+  enum { STRANGERS = 90 };
+  held_ports *held = shared;
+  int *done = (int *)(held + 1);
+  int fds[STRANGERS];
+  if (rank < size - 1) {
+    while (rank == 1 && *(volatile int *)(done + 1) == 0) usleep(1000);
+    join_past_strangers(rank, size - 1, shared);
+    __sync_fetch_and_add(done, 1);
+    return;
+  }
+  for (int i = 0; i < STRANGERS; i++) fds[i] = dial_rank_0(held);
+  done[1] = 1;
+  for (int round = 0; *(volatile int *)done < 2; round++) {
+    CHECK(round < 3000);
+    for (int i = 0; i < STRANGERS; i++) send(fds[i], "s", 1, MSG_NOSIGNAL);
+    usleep(20000);
+  }
+}
+
+static void test_strangers_that_dribble(void) {
+  held_ports *shared = shared_alloc(4096);
+  *shared = hold_ports(2);
+  run_ranks(3, be_dribbled_at, shared);
+  shared_free(shared, 4096);
+}
+
 /* ---- Who is missing ----------------------------------------------------------------------- */
 
 static void miss_some(int rank, int size, void *shared) {
@@ -249,6 +296,20 @@ static void miss_some(int rank, int size, void *shared) {
 
 static void test_missing_ranks_are_named(void) {
   run_ranks(5, miss_some, NULL);
+}
+
+/* Ranks that give up before rank 0 does are told in time who is missing, and are not missed. */
+static void give_up_early(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  if (rank == 3) return;
+  if (rank != 0) options.timeout = 1.5;
+  const char *text = rank == 0 ? "3 of 4 ranks met" : "rank 0 reports: 3 of 4 ranks met";
+  CHECK_INT(expect_failure(&options, RING_TIMEOUT, text), 3);
+}
+
+static void test_different_deadlines(void) {
+  run_ranks(4, give_up_early, NULL);
 }
 
 static void miss_rank_0(int rank, int size, void *shared) {
@@ -402,6 +463,7 @@ typedef struct exchange {
   pthread_barrier_t all_wrote;
   char texts[4][200];
   int mode;
+  int victim;
 } exchange;
 
 typedef struct exchange_end {
@@ -467,6 +529,108 @@ static void test_exchange(void) {
   shared_free(shared, sizeof *shared);
 }
 
+/* ---- Deaths while opening ----------------------------------------------------------------- */
+
+static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const exchange_end *end = arg;
+  int failure = pass_texts(arg, mine, put, sink);
+  if (end->rank == end->shared->victim) _exit(0);
+  return failure;
+}
+
+static void lose_one_while_opening(int rank, int size, void *shared) {
+  exchange_end end = {rank, size, shared};
+  ring_options options = rank_options(rank, size);
+  char text[64];
+  options.exchange = pass_texts_and_die;
+  options.exchange_arg = &end;
+  snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
+  CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
+}
+
+/* Higher ranks dial lower ones, so there is a way to notice for each direction. */
+static void test_a_rank_that_dies_while_opening(void) {
+  exchange *shared = shared_alloc(sizeof *shared);
+  pthread_barrierattr_t attributes;
+  pthread_barrierattr_init(&attributes);
+  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  for (shared->victim = 0; shared->victim < 4; shared->victim++) {
+    pthread_barrier_init(&shared->all_wrote, &attributes, 4);
+    run_ranks(4, lose_one_while_opening, shared);
+    pthread_barrier_destroy(&shared->all_wrote);
+  }
+  shared_free(shared, sizeof *shared);
+}
+
+/* ---- A false rank 0 ----------------------------------------------------------------------- */
+
+/* The key of a job of two ranks on 127.0.0.1 without a token: what an impostor can compute, too. */
+static ring_secret open_key(void) {
+  const uint8_t size[4] = {2};
+  ring_secret key;
+  CHECK(ring_secret_begin(&key, NULL, 0) && ring_secret_bind(&key, "", 0) &&
+        ring_secret_bind(&key, size, 4) && ring_secret_bind(&key, "127.0.0.1", 9) &&
+        ring_secret_bind(&key, "127.0.0.1", 9));
+  return key;
+}
+
+/* Welcomes a rank with a table that is one byte too long; false when nobody comes any more. */
+static bool welcome_falsely(int listener, const ring_secret *key, char name) {
+  struct pollfd entry = {.fd = listener, .events = POLLIN};
+  if (poll(&entry, 1, 1000) != 1) return false;
+  ring_handshake handshake;
+  entry.fd = ring_socket_accept(listener);
+  CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2));
+  while (ring_handshake_advance(&handshake) != RING_HANDSHAKE_DONE) {
+    if (handshake.state == RING_HANDSHAKE_CLAIMED)
+      ring_handshake_answer(&handshake, RING_VERDICT_WELCOME);
+    else if (handshake.state > RING_HANDSHAKE_CLAIMED || poll(&entry, 1, 1000) != 1)
+      return true; /* it went away */
+  }
+  uint8_t message[64], join[RING_JOIN_BYTES];
+  uint8_t *to = bytes_put(message + RING_WELCOME_HEAD_BYTES, 1, 8);
+  for (int rank = 0; rank < 2; rank++) {
+    to = bytes_put(to, 99, 2);
+    to = bytes_put(to, 2, 1);
+    *to++ = (uint8_t)name; /* hosts that no earlier table had */
+    *to++ = (uint8_t)('a' + rank);
+  }
+  to = bytes_put(to, 0, 1);
+  bytes_put(bytes_put(bytes_put(message, (uint64_t)(to - message) - 4, 4), 0, 1), UINT32_MAX, 4);
+  if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);
+  send(entry.fd, message, (size_t)(to - message), MSG_NOSIGNAL);
+  if (poll(&entry, 1, 1000) == 1) close(entry.fd); /* it has read and hung up */
+  return true;
+}
+
+static void meet_an_impostor(int rank, int size, void *shared) {
+  const held_ports *held = shared;
+  if (rank == 0) {
+    ring_secret key = open_key();
+    int welcomes = 0;
+    while (welcomes < 20 && welcome_falsely(held->listeners[0], &key, (char)('a' + welcomes)))
+      welcomes++;
+    CHECK(welcomes >= 3);
+    return;
+  }
+  ring_options options = rank_options(rank, size);
+  options.token = NULL;
+  options.token_length = 0;
+  options.port_first = held->first;
+  options.port_last = held->last;
+  options.timeout = 2;
+  CHECK_INT(expect_failure(&options, RING_TIMEOUT, "did not find rank 0"), 0);
+}
+
+static void test_a_false_rank_0(void) {
+  held_ports *shared = shared_alloc(4096);
+  *shared = hold_ports(3);
+  run_ranks(2, meet_an_impostor, shared);
+  held_ports held = *shared;
+  free_ports(&held);
+  shared_free(shared, 4096);
+}
+
 /* ---- Leaks -------------------------------------------------------------------------------- */
 
 static int count_descriptors(void) {
@@ -498,7 +662,9 @@ int main(void) {
   RUN(test_ports_that_are_taken);
   RUN(test_ports_that_answer_something_else);
   RUN(test_strangers_at_rank_0);
+  RUN(test_strangers_that_dribble);
   RUN(test_missing_ranks_are_named);
+  RUN(test_different_deadlines);
   RUN(test_rank_0_is_missing);
   RUN(test_another_token);
   RUN(test_an_interrupt);
@@ -508,6 +674,8 @@ int main(void) {
   RUN(test_without_a_token);
   RUN(test_from_the_environment);
   RUN(test_exchange);
+  RUN(test_a_rank_that_dies_while_opening);
+  RUN(test_a_false_rank_0);
   RUN(test_no_descriptor_is_left);
   return 0;
 }
