@@ -96,7 +96,7 @@ except sparkring.RingError as error:
 
 
 def test_python_aborts(tmp_path):
-    python = 'comm.barrier()\nif comm.rank == 1:\n comm.abort("a reason")\nelse:'
+    python = 'if comm.rank == 1:\n comm.barrier()\n comm.abort("a reason")\nelse:'
     python += CATCH_PYTHON.replace("\n", "\n ")
     first, aborted, *others = start(tmp_path, CATCH_R, python)
     text = "rank 1 (127.0.0.1) aborted the communicator: a reason"

@@ -12,7 +12,7 @@ sdf_len <- function(sc, length, repartition) {
 
 sdf_collect <- identity
 
-spark_apply <- function(x, f, barrier, packages, columns) {
+spark_apply <- function(x, f, columns, barrier, packages) {
   stopifnot(barrier)
   address <- rep(list(sprintf("127.0.0.1:%d", Sys.getpid())), length(x))
   start <- function(partition) {

@@ -62,7 +62,7 @@ def test_r_with_sparklyr(tmp_path):
     environment = {**os.environ, "SPARK_HOME": spark_home()}
     output = run(["Rscript", str(script)], cwd=tmp_path, env=environment)
     print("ran with real sparklyr and Spark")
-    assert sorted(re.findall(r"\b([0-3]) +500\.5\b", output)) == ["0", "1", "2", "3"]
+    assert len(re.findall(r"\b500\.5\b", output)) == 4
 
 
 def test_r_without_sparklyr(tmp_path):
@@ -72,4 +72,4 @@ def test_r_without_sparklyr(tmp_path):
     (tmp_path / "readme.R").write_text(code)
     output = run(["Rscript", "readme.R"], cwd=tmp_path)
     print("ran with four R processes and a stand-in for sparklyr")
-    assert sorted(re.findall(r"\b([0-3]) +500\.5\b", output)) == ["0", "1", "2", "3"]
+    assert len(re.findall(r"\b500\.5\b", output)) == 4
