@@ -1,81 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Meetings: every mode, every order of arrival, strangers on the way, and what a rank is told when
- * somebody is missing.
+ * Meetings: every mode, every order of arrival, two jobs at once, and what a rank is told when
+ * somebody is missing or dies.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "bytes.h"
 #include "check.h"
-#include "handshake.h"
+#include "meetings.h"
 #include "ranks.h"
-#include "rendezvous.h"
-#include "socket.h"
-
-/* ---- Helpers ------------------------------------------------------------------------------ */
-
-/* The communicator works: the sum over all ranks of 1 << rank. */
-static void check_ring(ring_comm *comm) {
-  int64_t x = INT64_C(1) << ring_comm_rank(comm);
-  CHECK_INT(ring_allreduce(comm, &x, &x, 1, RING_INT64, RING_SUM), RING_OK);
-  CHECK_INT(x, (INT64_C(1) << ring_comm_size(comm)) - 1);
-}
-
-static void open_check_close(const ring_options *options) {
-  ring_comm *comm;
-  ring_error error;
-  if (ring_comm_open(options, &comm, &error) != RING_OK) {
-    fprintf(stderr, "rank %d: %s\n", options->rank, error.message);
-    exit(1);
-  }
-  check_ring(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
-}
-
-/* Returns the rank at fault. */
-static int expect_failure(const ring_options *options, ring_status status, const char *text) {
-  ring_comm *comm;
-  ring_error error;
-  ring_status got = ring_comm_open(options, &comm, &error);
-  if (got != status) fprintf(stderr, "rank %d: %s\n", options->rank, error.message);
-  CHECK_INT(got, status);
-  CHECK_CONTAINS(error.message, text);
-  CHECK(comm == NULL);
-  return error.rank;
-}
-
-/* `count` ports in a row of 127.0.0.1 that are free now; all but the last two are then held by
- * listeners that accept and say nothing. */
-typedef struct held_ports {
-  uint16_t first, last;
-  int listeners[8];
-  int held;
-} held_ports;
-
-static held_ports hold_ports(int count) {
-  for (uint16_t first = 40000; first < 60000; first = (uint16_t)(first + count)) {
-    held_ports ports = {.first = first, .last = (uint16_t)(first + count - 1)};
-    int fd = 0;
-    for (int i = 0; i < count && fd >= 0; i++) {
-      fd = ring_socket_listen("127.0.0.1", (uint16_t)(first + i));
-      if (fd >= 0) ports.listeners[ports.held++] = fd;
-    }
-    bool all = fd >= 0;
-    while (ports.held > (all ? count - 2 : 0)) close(ports.listeners[--ports.held]);
-    if (all) return ports;
-  }
-  CHECK(!"no free ports");
-  return (held_ports){0};
-}
-
-static void free_ports(held_ports *ports) {
-  while (ports->held > 0) close(ports->listeners[--ports->held]);
-}
 
 /* ---- Orders of arrival -------------------------------------------------------------------- */
 
@@ -141,143 +75,6 @@ static void test_two_jobs_in_few_ports(void) {
   shared_free(ports, 64);
 }
 
-/* ---- Strangers ---------------------------------------------------------------------------- */
-
-static void join_past_strangers(int rank, int size, void *shared) {
-  const held_ports *held = shared;
-  ring_options options = rank_options(rank, size);
-  options.port_first = held->first;
-  options.port_last = held->last;
-  open_check_close(&options);
-}
-
-static void test_ports_that_are_taken(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(6); /* four are held: with two ranks, each has one to find */
-  run_ranks(2, join_past_strangers, shared);
-  held_ports held = *shared;
-  free_ports(&held);
-  shared_free(shared, 4096);
-}
-
-/* Answers as a web server would, until both ranks are done. */
-static void answer_garbage(const held_ports *held, volatile int *done) {
-  struct pollfd entries[8];
-  for (int i = 0; i < held->held; i++)
-    entries[i] = (struct pollfd){.fd = held->listeners[i], .events = POLLIN};
-  while (*done < 2) {
-    CHECK(poll(entries, (nfds_t)held->held, 10) >= 0);
-    for (int i = 0; i < held->held; i++) {
-      int fd = accept(entries[i].fd, NULL, NULL);
-      if (fd < 0) continue;
-      CHECK_INT(send(fd, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", 47, MSG_NOSIGNAL),
-                47);
-      close(fd);
-    }
-  }
-}
-
-static void join_past_a_web_server(int rank, int size, void *shared) {
-  held_ports *held = shared;
-  int *done = (int *)(held + 1);
-  if (rank == size - 1) {
-    answer_garbage(held, done);
-    return;
-  }
-  join_past_strangers(rank, size - 1, shared);
-  __sync_fetch_and_add(done, 1);
-}
-
-static void test_ports_that_answer_something_else(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(6);
-  run_ranks(3, join_past_a_web_server, shared);
-  held_ports held = *shared;
-  free_ports(&held);
-  shared_free(shared, 4096);
-}
-
-/* Connections of strangers to rank 0 while the job forms: more than the porch has places for. */
-static void be_pestered(int rank, int size, void *shared) {
-  held_ports *held = shared;
-  ring_options options = rank_options(rank, size - 1);
-  options.port_first = held->first;
-  options.port_last = held->last;
-  if (rank < size - 1) {
-    volatile int *pestered = (volatile int *)(held + 1);
-    while (rank == 1 && !*pestered) usleep(1000);
-    open_check_close(&options);
-    return;
-  }
-  int count = 0;
-  for (long tries = 0; count < 200 && tries < 200000; tries++) {
-    ring_resolved resolved;
-    const char *reason;
-    uint16_t port = (uint16_t)(held->first + tries % (held->last - held->first + 1));
-    CHECK(ring_socket_resolve("127.0.0.1", port, &resolved, &reason));
-    int fd = ring_socket_dial(&resolved, 0);
-    struct pollfd entry = {.fd = fd, .events = POLLOUT};
-    if (fd < 0 || poll(&entry, 1, 1000) != 1 || (entry.revents & POLLERR)) {
-      if (fd >= 0) close(fd);
-      continue;
-    }
-    if (count++ % 2 == 0)
-      send(fd, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: x\r\n\r\n", 51, MSG_NOSIGNAL);
-    /* left open: a half-open connection; the process ends with all of them */
-  }
-  CHECK_INT(count, 200);
-  *(volatile int *)(held + 1) = 1;
-}
-
-static void test_strangers_at_rank_0(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(2);
-  run_ranks(3, be_pestered, shared);
-  shared_free(shared, 4096);
-}
-
-/* Connects to rank 0, which listens on one of two ports and may not be there yet. */
-static int dial_rank_0(const held_ports *held) {
-  for (unsigned i = 0;; i++) {
-    ring_resolved resolved;
-    const char *reason;
-    CHECK(i < 100000);
-    CHECK(ring_socket_resolve("127.0.0.1", (uint16_t)(held->first + i % 2), &resolved, &reason));
-    int fd = ring_socket_dial(&resolved, 0);
-    struct pollfd entry = {.fd = fd, .events = POLLOUT};
-    if (fd >= 0 && poll(&entry, 1, 1000) == 1 && ring_socket_failure(fd) == 0) return fd;
-    if (fd >= 0) close(fd);
-  }
-}
-
-/* More connections than the porch has places for, each a byte now and then: never quite silent. */
-static void be_dribbled_at(int rank, int size, void *shared) {
-  enum { STRANGERS = 90 };
-  held_ports *held = shared;
-  int *done = (int *)(held + 1);
-  int fds[STRANGERS];
-  if (rank < size - 1) {
-    while (rank == 1 && *(volatile int *)(done + 1) == 0) usleep(1000);
-    join_past_strangers(rank, size - 1, shared);
-    __sync_fetch_and_add(done, 1);
-    return;
-  }
-  for (int i = 0; i < STRANGERS; i++) fds[i] = dial_rank_0(held);
-  done[1] = 1;
-  for (int round = 0; *(volatile int *)done < 2; round++) {
-    CHECK(round < 3000);
-    for (int i = 0; i < STRANGERS; i++) send(fds[i], "s", 1, MSG_NOSIGNAL);
-    usleep(20000);
-  }
-}
-
-static void test_strangers_that_dribble(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(2);
-  run_ranks(3, be_dribbled_at, shared);
-  shared_free(shared, 4096);
-}
-
 /* ---- Who is missing ----------------------------------------------------------------------- */
 
 static void miss_some(int rank, int size, void *shared) {
@@ -324,26 +121,6 @@ static void test_rank_0_is_missing(void) {
   run_ranks(3, miss_rank_0, NULL);
 }
 
-static void bring_another_token(int rank, int size, void *shared) {
-  const held_ports *held = shared;
-  ring_options options = rank_options(rank, size);
-  options.port_first = held->first;
-  options.port_last = held->last;
-  options.timeout = 1;
-  if (rank == 1) options.token = "a guess at the token";
-  if (rank == 1) options.token_length = 20;
-  expect_failure(&options, RING_TIMEOUT,
-                 rank == 0 ? "missing: rank 1"
-                           : "another job, or one with another token, answered");
-}
-
-static void test_another_token(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(2);
-  run_ranks(2, bring_another_token, shared);
-  shared_free(shared, 4096);
-}
-
 static int stop_at_once(void *arg) {
   (void)arg;
   return 1;
@@ -362,46 +139,6 @@ static void test_a_host_that_does_not_exist(void) {
   options.addresses = (const char *const[]){"no-such-host.invalid", "127.0.0.1"};
   expect_failure(&options, RING_PEER_LOST,
                  "cannot resolve the host no-such-host.invalid of rank 0");
-}
-
-/* ---- A rank too many ---------------------------------------------------------------------- */
-
-/* Ranks 0 and 1 form a job; the third process claims to be rank 1, too, after that. */
-static void come_too_late(int rank, int size, void *shared) {
-  volatile int *memory = shared;
-  const uint16_t *ports = (const uint16_t *)shared + 32;
-  ring_options options = rank_options(rank == 2 ? 1 : rank, size - 1);
-  options.port_first = ports[0];
-  options.port_last = ports[1];
-  if (rank == 2) {
-    while (!memory[0]) usleep(1000);
-    options.timeout = 1;
-    expect_failure(&options, RING_TIMEOUT,
-                   "a job with this token and these addresses has already formed there");
-    memory[1] = 1;
-    return;
-  }
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  memory[0] = 1;
-  int32_t go_on = 1;
-  while (go_on) {
-    go_on = !memory[1];
-    CHECK_INT(ring_allreduce(comm, &go_on, &go_on, 1, RING_INT32, RING_MIN), RING_OK);
-    if (rank == 1) usleep(1000); /* rank 0 waits, and so serves its porch */
-  }
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
-}
-
-static void test_a_rank_left_over(void) {
-  held_ports held = hold_ports(4);
-  uint16_t *shared = shared_alloc(4096);
-  shared[32] = held.first;
-  shared[33] = held.last;
-  free_ports(&held);
-  run_ranks(3, come_too_late, shared);
-  shared_free(shared, 4096);
 }
 
 /* ---- Other ways to meet ------------------------------------------------------------------- */
@@ -562,75 +299,6 @@ static void test_a_rank_that_dies_while_opening(void) {
   shared_free(shared, sizeof *shared);
 }
 
-/* ---- A false rank 0 ----------------------------------------------------------------------- */
-
-/* The key of a job of two ranks on 127.0.0.1 without a token: what an impostor can compute, too. */
-static ring_secret open_key(void) {
-  const uint8_t size[4] = {2};
-  ring_secret key;
-  CHECK(ring_secret_begin(&key, NULL, 0) && ring_secret_bind(&key, "", 0) &&
-        ring_secret_bind(&key, size, 4) && ring_secret_bind(&key, "127.0.0.1", 9) &&
-        ring_secret_bind(&key, "127.0.0.1", 9));
-  return key;
-}
-
-/* Welcomes a rank with a table that is one byte too long; false when nobody comes any more. */
-static bool welcome_falsely(int listener, const ring_secret *key, char name) {
-  struct pollfd entry = {.fd = listener, .events = POLLIN};
-  if (poll(&entry, 1, 1000) != 1) return false;
-  ring_handshake handshake;
-  entry.fd = ring_socket_accept(listener);
-  CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2));
-  while (ring_handshake_advance(&handshake) != RING_HANDSHAKE_DONE) {
-    if (handshake.state == RING_HANDSHAKE_CLAIMED)
-      ring_handshake_answer(&handshake, RING_VERDICT_WELCOME);
-    else if (handshake.state > RING_HANDSHAKE_CLAIMED || poll(&entry, 1, 1000) != 1)
-      return true; /* it went away */
-  }
-  uint8_t message[64], join[RING_JOIN_BYTES];
-  uint8_t *to = bytes_put(message + RING_WELCOME_HEAD_BYTES, 1, 8);
-  for (int rank = 0; rank < 2; rank++) {
-    to = bytes_put(to, 99, 2);
-    to = bytes_put(to, 2, 1);
-    *to++ = (uint8_t)name; /* hosts that no earlier table had */
-    *to++ = (uint8_t)('a' + rank);
-  }
-  to = bytes_put(to, 0, 1);
-  bytes_put(bytes_put(bytes_put(message, (uint64_t)(to - message) - 4, 4), 0, 1), UINT32_MAX, 4);
-  if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);
-  send(entry.fd, message, (size_t)(to - message), MSG_NOSIGNAL);
-  if (poll(&entry, 1, 1000) == 1) close(entry.fd); /* it has read and hung up */
-  return true;
-}
-
-static void meet_an_impostor(int rank, int size, void *shared) {
-  const held_ports *held = shared;
-  if (rank == 0) {
-    ring_secret key = open_key();
-    int welcomes = 0;
-    while (welcomes < 20 && welcome_falsely(held->listeners[0], &key, (char)('a' + welcomes)))
-      welcomes++;
-    CHECK(welcomes >= 3);
-    return;
-  }
-  ring_options options = rank_options(rank, size);
-  options.token = NULL;
-  options.token_length = 0;
-  options.port_first = held->first;
-  options.port_last = held->last;
-  options.timeout = 2;
-  CHECK_INT(expect_failure(&options, RING_TIMEOUT, "did not find rank 0"), 0);
-}
-
-static void test_a_false_rank_0(void) {
-  held_ports *shared = shared_alloc(4096);
-  *shared = hold_ports(3);
-  run_ranks(2, meet_an_impostor, shared);
-  held_ports held = *shared;
-  free_ports(&held);
-  shared_free(shared, 4096);
-}
-
 /* ---- Leaks -------------------------------------------------------------------------------- */
 
 static int count_descriptors(void) {
@@ -659,23 +327,16 @@ int main(void) {
   RUN(test_any_order);
   RUN(test_two_jobs_with_the_same_addresses);
   RUN(test_two_jobs_in_few_ports);
-  RUN(test_ports_that_are_taken);
-  RUN(test_ports_that_answer_something_else);
-  RUN(test_strangers_at_rank_0);
-  RUN(test_strangers_that_dribble);
   RUN(test_missing_ranks_are_named);
   RUN(test_different_deadlines);
   RUN(test_rank_0_is_missing);
-  RUN(test_another_token);
   RUN(test_an_interrupt);
   RUN(test_a_host_that_does_not_exist);
-  RUN(test_a_rank_left_over);
   RUN(test_only_the_root_is_known);
   RUN(test_without_a_token);
   RUN(test_from_the_environment);
   RUN(test_exchange);
   RUN(test_a_rank_that_dies_while_opening);
-  RUN(test_a_false_rank_0);
   RUN(test_no_descriptor_is_left);
   return 0;
 }

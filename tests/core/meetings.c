@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "meetings.h"
+
+#include <unistd.h>
+
+#include "check.h"
+#include "socket.h"
+
+void check_ring(ring_comm *comm) {
+  int64_t x = INT64_C(1) << ring_comm_rank(comm);
+  CHECK_INT(ring_allreduce(comm, &x, &x, 1, RING_INT64, RING_SUM), RING_OK);
+  CHECK_INT(x, (INT64_C(1) << ring_comm_size(comm)) - 1);
+}
+
+void open_check_close(const ring_options *options) {
+  ring_comm *comm;
+  ring_error error;
+  if (ring_comm_open(options, &comm, &error) != RING_OK) {
+    fprintf(stderr, "rank %d: %s\n", options->rank, error.message);
+    exit(1);
+  }
+  check_ring(comm);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+int expect_failure(const ring_options *options, ring_status status, const char *text) {
+  ring_comm *comm;
+  ring_error error;
+  ring_status got = ring_comm_open(options, &comm, &error);
+  if (got != status) fprintf(stderr, "rank %d: %s\n", options->rank, error.message);
+  CHECK_INT(got, status);
+  CHECK_CONTAINS(error.message, text);
+  CHECK(comm == NULL);
+  return error.rank;
+}
+
+/* Below the ports that systems hand out by themselves, and below those of the meeting. */
+held_ports hold_ports(int count) {
+  for (uint16_t first = 12000; first < 20000; first = (uint16_t)(first + count)) {
+    held_ports ports = {.first = first, .last = (uint16_t)(first + count - 1)};
+    int fd = 0;
+    for (int i = 0; i < count && fd >= 0; i++) {
+      fd = ring_socket_listen("127.0.0.1", (uint16_t)(first + i));
+      if (fd >= 0) ports.listeners[ports.held++] = fd;
+    }
+    bool all = fd >= 0;
+    while (ports.held > (all ? count - 2 : 0)) close(ports.listeners[--ports.held]);
+    if (all) return ports;
+  }
+  CHECK(!"no free ports");
+  return (held_ports){0};
+}
+
+void free_ports(held_ports *ports) {
+  while (ports->held > 0) close(ports->listeners[--ports->held]);
+}

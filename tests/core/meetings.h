@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Meetings, as the tests of the rendezvous try them: one that must succeed, one that must fail with
+ * a certain text, and ports of this machine that somebody else holds.
+ */
+#ifndef RING_MEETINGS_H
+#define RING_MEETINGS_H
+
+#include "sparkring.h"
+
+/* Checks that the communicator works: the sum over all ranks of 1 << rank. */
+void check_ring(ring_comm *comm);
+
+/* Opens, checks and closes. */
+void open_check_close(const ring_options *options);
+
+/* Checks that opening fails, and that the message contains `text`. Returns the rank at fault. */
+int expect_failure(const ring_options *options, ring_status status, const char *text);
+
+/* Ports in a row of 127.0.0.1 that were all free; those of `listeners` are held now. */
+typedef struct held_ports {
+  uint16_t first, last;
+  int listeners[8];
+  int held;
+} held_ports;
+
+/* `count` ports in a row, all but the last two of them held by listeners that accept nobody. */
+held_ports hold_ports(int count);
+void free_ports(held_ports *ports);
+
+#endif
