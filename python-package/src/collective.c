@@ -110,9 +110,16 @@ failed:
   return -1;
 }
 
+/* To another rank a bool is a uint8, which may hold any number: what is not 0 becomes True. */
+static void settle(const view *out) {
+  char *byte = out->buffer.buf;
+  for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = byte[i] != 0;
+}
+
 /* Closes the operands. Returns the output, or NULL when the call raised. */
 static PyObject *operands_finish(operands *operands, bool succeeded) {
   PyObject *result = NULL;
+  if (succeeded) settle(&operands->out);
   if (succeeded) Py_INCREF(result = operands->output);
   bool scalar = operands->scalar;
   operands_close(operands);

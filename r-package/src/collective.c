@@ -56,6 +56,7 @@ SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root) {
   ring_status status = ring_broadcast(handle->comm, mine.data, view_output(output), mine.count,
                                       mine.dtype, Rf_asInteger(root));
   comm_finish(handle, status);
+  view_settle(output);
   view_copy_shape(output, x);
   UNPROTECT(1);
   return output;
@@ -71,6 +72,7 @@ SEXP collective_allgather(SEXP comm, SEXP x) {
   ring_status status =
       ring_allgather(handle->comm, mine.data, view_output(output), mine.count, mine.dtype);
   comm_finish(handle, status);
+  view_settle(output);
   UNPROTECT(1);
   return output;
 }

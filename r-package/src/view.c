@@ -86,6 +86,14 @@ void *view_output(SEXP x) {
   }
 }
 
+void view_settle(SEXP x) {
+  if (TYPEOF(x) != LGLSXP) return;
+  int *element = LOGICAL(x);
+  R_xlen_t count = Rf_xlength(x);
+  for (R_xlen_t i = 0; i < count; i++)
+    if (element[i] != NA_LOGICAL) element[i] = element[i] != 0;
+}
+
 static void view_copy_attribute(SEXP to, SEXP from, SEXP name) {
   SEXP value = PROTECT(Rf_getAttrib(from, name));
   if (value != R_NilValue) Rf_setAttrib(to, name, value);

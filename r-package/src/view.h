@@ -27,6 +27,9 @@ void view_refuse_na(SEXP x);
 /* The memory of a new vector, for the core to write to. */
 void *view_output(SEXP x);
 
+/* To another rank a logical is an int32, which may hold any number: what is not 0 becomes TRUE. */
+void view_settle(SEXP x);
+
 /* Gives `to` the dim and dimnames, or else the names, of `from`, which has the same length. */
 void view_copy_shape(SEXP to, SEXP from);
 

@@ -227,3 +227,11 @@ def test_references_are_balanced(comm):
     growth = [later[0] - earlier[0] for earlier, later in zip(counts, counts[1:])]
     assert min(growth) < 100  # a leak of a block a call would be 200 in every round
     assert [references for _, references in counts] == [counts[0][1]] * 5
+
+
+def test_bool_is_true_or_false():
+    """Whatever byte another rank sends; here an array holds one that NumPy would not make."""
+    odd = np.array([5, 0, 2], dtype="uint8").view(bool)
+    with sparkring.init() as comm:
+        for result in (comm.broadcast(odd), comm.allgather(odd)[0], comm.allreduce(odd, op="lor")):
+            assert result.view("uint8").tolist() == [1, 0, 1]

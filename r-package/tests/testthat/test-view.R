@@ -78,3 +78,10 @@ test_that("what cannot go in is refused with advice", {
     expect_error(ring_allgather(comm, x), message, class = "ring_error_invalid")
   }
 })
+
+test_that("a logical is TRUE or FALSE, whatever number another rank sends", {
+  gathered <- run_ring(2, ring_allgather(comm, if (rank == 0) 5L else TRUE))
+  expect_identical(gathered[[2]], c(TRUE, TRUE))
+  given <- run_ring(2, ring_broadcast(comm, if (rank == 0) c(256L, 0L, NA) else logical(3)))
+  expect_identical(given[[2]], c(TRUE, FALSE, NA))
+})
