@@ -324,7 +324,7 @@ int ring_comm_authenticated(const ring_comm *comm) {
 }
 
 int ring_comm_usable(const ring_comm *comm) {
-  return comm->state == RING_COMM_OPEN;
+  return comm->state == RING_COMM_OPEN && comm->process == getpid();
 }
 
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {

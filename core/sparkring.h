@@ -203,7 +203,7 @@ RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
 /* 1 when the ranks proved that they know the job's token, 0 when there was none. */
 RING_API int ring_comm_authenticated(const ring_comm *comm);
 
-/* 1 until close, abort or a failure; then 0. */
+/* 1 until close, abort or a failure; then 0, as in a forked child. */
 RING_API int ring_comm_usable(const ring_comm *comm);
 
 /* Every message on a link is a header of this many bytes and a payload. */

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from types import FrameType
 
     Handler = Callable[[int, "FrameType | None"], None]
@@ -61,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     control(PR_SET_CHILD_SUBREAPER, 1)
     launcher = os.getpid()
+    others = set(children())  # of whoever became this process with exec; not ours to end
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGALRM})
     supervisor = os.fork()
     if supervisor == 0:
@@ -69,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(supervisor, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
-    kill_descendants()
+    kill_descendants(others)
     return exit_code(status)
 
 
@@ -380,13 +381,15 @@ def children() -> Iterator[int]:
                 yield int(entry.parent.name)
 
 
-def kill_descendants() -> None:
+def kill_descendants(spared: Collection[int] = ()) -> None:
     """Kill every child, and the orphans that become our children by that, until none is left."""
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            for process in children():
+    while mine := [process for process in children() if process not in spared]:
+        for process in mine:
+            with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-            os.waitpid(-1, 0)
+        for process in mine:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,15 @@ static int acquire(view *view, module_state *state, PyObject *object, const char
     return -1;
   }
   if (PyObject_GetBuffer(object, &view->buffer, PyBUF_RECORDS_RO) == 0) return 0;
-  PyErr_Clear();
+  PyObject *raised, *value, *traceback;
+  PyErr_Fetch(&raised, &value, &traceback);
+  if (!PyObject_HasAttrString(object, "dtype")) { /* its own exception says it best */
+    PyErr_Restore(raised, value, traceback);
+    return -1;
+  }
+  Py_XDECREF(raised);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
   PyObject *words = bfloat16_words(object);
   if (words == NULL) return refuse_elements(state, object, name, NULL);
   *dtype = "bfloat16";
@@ -121,7 +129,7 @@ static bool letter_dtype(view *view, char letter) {
 static int read_format(view *view, module_state *state, PyObject *object, const char *name,
                        const char *dtype) {
   const char *format = view->buffer.format ? view->buffer.format : "B";
-  char order = strchr("@=<>!", *format) ? *format++ : '@';
+  char order = *format && strchr("@=<>!", *format) ? *format++ : '@';
   if (is_foreign(order) && view->buffer.itemsize > 1) {
     error_invalid(state,
                   "%s is in foreign byte order: convert it with"
@@ -142,6 +150,7 @@ static int read_format(view *view, module_state *state, PyObject *object, const 
 
 static int check_named(const view *view, module_state *state, const char *name, const char *dtype) {
   ring_dtype named;
+  if (view->boolean && strcmp(dtype, "bool") == 0) return 0;
   if (ring_dtype_parse(dtype, &named) != RING_OK) {
     error_invalid(state, "unknown dtype \"%s\": one of " DTYPE_NAMES, dtype);
     return -1;

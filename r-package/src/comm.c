@@ -132,8 +132,9 @@ SEXP comm_close(SEXP comm) {
 SEXP comm_abort(SEXP comm, SEXP reason) {
   comm_handle *handle = comm_of(comm);
   if (handle->closed) return R_NilValue;
+  const char *text = comm_string(reason); /* may jump */
   handle->closed = true;
-  ring_comm_abort(handle->comm, comm_string(reason));
+  ring_comm_abort(handle->comm, text);
   interrupt_continue(&handle->held);
   return R_NilValue;
 }
