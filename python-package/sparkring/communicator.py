@@ -75,7 +75,8 @@ def init(
         The first and the last port to listen on. By default rank 0 is found on a port from 21000 to
         31999 (in a barrier task on any), and links use any free port.
     timeout : float, optional
-        Seconds until all ranks must have met; by default 300, or ``SPARKRING_TIMEOUT``.
+        Seconds until all ranks must have met; by default 300 or, when the environment tells who the
+        ranks are, ``SPARKRING_TIMEOUT``.
     call_timeout : float
         Seconds that a later call may wait for other ranks.
     exchange : callable, optional

@@ -30,8 +30,8 @@
 #' @param job A string that tells jobs apart which share addresses and token.
 #' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: rank 0
 #'   is found on a port from 21000 to 31999, and everything else uses any free port.
-#' @param timeout Seconds until all ranks must have met. `NULL`: 300, or `SPARKRING_TIMEOUT` from
-#'   the environment.
+#' @param timeout Seconds until all ranks must have met. `NULL`: 300 or, when the environment tells
+#'   who the ranks are, `SPARKRING_TIMEOUT`.
 #' @param call_timeout Seconds that a later call may wait for other ranks.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
