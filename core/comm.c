@@ -175,7 +175,8 @@ static ring_status comm_connect(ring_comm *comm, const ring_options *options, ri
   ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
   ring_status status = ring_peers_init(&comm->peers, options->rank, options->size);
   char (*hosts)[RING_HOST_BYTES] = calloc((size_t)options->size, RING_HOST_BYTES);
-  if (status != RING_OK || hosts == NULL)
+  comm->messages = calloc((size_t)options->size, sizeof *comm->messages);
+  if (status != RING_OK || hosts == NULL || comm->messages == NULL)
     status = ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   else
     status = comm_meet(comm, options, &wait, hosts, error);
@@ -285,7 +286,9 @@ void ring_comm_free(ring_comm *comm) {
     ring_comm_abort(comm, "it dropped it without closing it");
   ring_peers_fini(&comm->peers);
   ring_engine_fini(&comm->engine);
-  ring_schedule_free(&comm->schedule);
+  ring_plans_free(&comm->plans);
+  free(comm->offsets);
+  free(comm->messages);
   free(comm);
 }
 

@@ -11,8 +11,14 @@
 #include <sys/types.h>
 
 #include "engine.h"
+#include "plan.h"
 
 typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
+
+/* Messages between this rank and another one so far. */
+typedef struct ring_messages {
+  uint32_t sent, received;
+} ring_messages;
 
 struct ring_comm {
   pid_t process; /* a forked child has another one */
@@ -22,7 +28,9 @@ struct ring_comm {
   ring_error failure; /* what broke it */
   ring_peers peers;
   ring_engine engine;
-  ring_schedule schedule; /* of the current call; its memory is used again */
+  ring_plans plans;
+  uint64_t *offsets;       /* of the parts of a call with counts: 2 (size + 1), or NULL */
+  ring_messages *messages; /* by rank */
   int local_rank, local_size;
   uint32_t sequence; /* of the last collective call */
   uint64_t calls;

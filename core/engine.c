@@ -94,6 +94,7 @@ static const ring_step *engine_step(const ring_run *run, size_t lane) {
 static bool engine_may_move(const ring_run *run, const ring_step *step, uint64_t end) {
   if (step->after == RING_STEP_FREE) return true;
   uint64_t needed = step->mark + end + (end == step->count ? 1 : 0);
+  if (step->flags & RING_STEP_WHOLE) needed = step->mark;
   return run->engine->progress[step->after].watermark >= needed;
 }
 
@@ -112,8 +113,10 @@ static bool engine_begin_frame(ring_run *run, size_t lane) {
   uint64_t elements = left < run->chunk ? left : run->chunk;
   if (!engine_may_move(run, step, progress->elements + elements)) return false;
   size_t bytes = (size_t)elements * engine_wire_width(run, step);
-  ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call};
-  ring_frame_pack(&frame, progress->expected);
+  if (run_lane(run, lane)->kind != RING_LANE_LOCAL) {
+    ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call};
+    ring_frame_pack(&frame, progress->expected);
+  }
   progress->active = true;
   progress->moved = 0;
   progress->frame_elements = elements;
@@ -127,19 +130,32 @@ static bool engine_begin_frame(ring_run *run, size_t lane) {
   return true;
 }
 
-static void engine_reduce(ring_run *run, const ring_step *step, ring_progress *progress) {
+/* The arithmetic of a step that reduces, on the frame that is under way. */
+static void engine_reduce(ring_run *run, const ring_step *step, const ring_progress *progress) {
   const ring_task *task = run->task;
-  bool last = (step->flags & RING_STEP_LAST) != 0;
+  bool combines = step->op == RING_STEP_COMBINE, last = (step->flags & RING_STEP_LAST) != 0;
   ring_reduction reduction = {
       .dtype = (ring_dtype)task->call.dtype,
       .op = (ring_op)task->call.op,
       .divisor = last && task->divide ? run->engine->peers->size : 0,
+      .local_wide = (step->flags & RING_STEP_SOURCE_WIDE) != 0,
       .received_wide = (step->flags & RING_STEP_WIDE) != 0,
       .destination_wide = step->destination == RING_SPACE_SCRATCH,
   };
-  ring_reduce(&reduction, engine_place(run, step->destination, step->to + progress->elements),
-              engine_place(run, step->source, step->from + progress->elements), progress->staging,
-              (size_t)progress->frame_elements);
+  const void *local = engine_place(run, step->source, step->from + progress->elements);
+  const void *received = progress->staging;
+  if (combines) received = engine_place(run, RING_SPACE_SCRATCH, step->with + progress->elements);
+  if (step->flags & RING_STEP_SWAPPED) {
+    const void *swapped = local;
+    local = received;
+    received = swapped;
+    bool wide = reduction.local_wide;
+    reduction.local_wide = reduction.received_wide;
+    reduction.received_wide = wide;
+  }
+  ring_reduction_apply(&reduction,
+                       engine_place(run, step->destination, step->to + progress->elements), local,
+                       received, (size_t)progress->frame_elements);
 }
 
 /* Moves the watermark past the frame, and the lane to its next step when this one is finished. */
@@ -212,12 +228,15 @@ static ring_status engine_move(ring_run *run, size_t lane) {
   return RING_OK;
 }
 
-static void engine_copy(ring_run *run, size_t lane) {
+static void engine_local(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = engine_step(run, lane);
   const uint8_t *from = engine_place(run, step->source, step->from + progress->elements);
   size_t bytes = (size_t)progress->frame_elements * run->task->element_size;
-  if (bytes > 0 && progress->payload != from) memcpy(progress->payload, from, bytes);
+  if (step->op == RING_STEP_COMBINE && bytes > 0)
+    engine_reduce(run, step, progress);
+  else if (bytes > 0 && progress->payload != from)
+    memcpy(progress->payload, from, bytes);
   run->moved = true;
   engine_end_frame(run, lane);
 }
@@ -227,7 +246,7 @@ static ring_status engine_advance(ring_run *run, size_t lane) {
   if (progress->step == run_lane(run, lane)->count) return RING_OK;
   if (!progress->active && !engine_begin_frame(run, lane)) return RING_OK;
   if (run_lane(run, lane)->kind == RING_LANE_LOCAL) {
-    engine_copy(run, lane);
+    engine_local(run, lane);
     return RING_OK;
   }
   return engine_move(run, lane);

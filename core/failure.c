@@ -80,13 +80,21 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
                         call, code == EPIPE ? ": it ended the connection" : "");
 }
 
-static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame) {
+static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame,
+                                    const ring_progress *progress) {
   char theirs[RING_CALL_TEXT], ours[RING_CALL_TEXT];
+  int own_rank = run->engine->peers->rank;
   ring_call_describe(&frame->call, theirs, sizeof theirs);
   ring_call_describe(&run->task->call, ours, sizeof ours);
+  if (strcmp(theirs, ours) == 0) /* what each rank sends to each is part of no signature */
+    return ring_error_set(
+        run->error, RING_MISMATCH, rank, 0,
+        "the ranks disagree on counts: in %s rank %d sends %u bytes where rank %d "
+        "expects %zu",
+        ours, rank, (unsigned)frame->length, own_rank, progress->frame_bytes - RING_HEADER_BYTES);
   return ring_error_set(run->error, RING_MISMATCH, rank, 0,
                         "the ranks called different things: rank %d called %s, rank %d called %s",
-                        rank, theirs, run->engine->peers->rank, ours);
+                        rank, theirs, own_rank, ours);
 }
 
 ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
@@ -99,7 +107,7 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
     return ring_error_set(run->error, RING_PEER_LOST, rank, 0,
                           "rank %d (%s) sent bytes that are no frame", rank,
                           ring_peers_host(run->engine->peers, rank));
-  if (frame.kind != RING_FRAME_FAIL) return failure_mismatch(run, rank, &frame);
+  if (frame.kind != RING_FRAME_FAIL) return failure_mismatch(run, rank, &frame, progress);
   if (have >= sizeof text) have = sizeof text - 1;
   if (have > 0) memcpy(text, progress->payload, have);
   return failure_adopt(run, rank, &frame, text, have);

@@ -15,7 +15,7 @@ void ring_frame_pack(const ring_frame *frame, uint8_t header[RING_HEADER_BYTES])
   to = bytes_put(to, frame->call.sequence, 4);
   to = bytes_put(to, (uint32_t)frame->call.root, 4);
   to = bytes_put(to, frame->call.count, 8);
-  bytes_put(to, 0, 8);
+  bytes_put(to, frame->call.layout, 8);
 }
 
 bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *frame) {
@@ -28,11 +28,11 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
   frame->call.sequence = (uint32_t)bytes_get(&from, 4);
   frame->call.root = (int32_t)(uint32_t)bytes_get(&from, 4);
   frame->call.count = bytes_get(&from, 8);
-  uint64_t zero = bytes_get(&from, 8);
-  return zero == 0 && (frame->kind == RING_FRAME_DATA || frame->kind == RING_FRAME_FAIL);
+  frame->call.layout = bytes_get(&from, 8);
+  return frame->kind == RING_FRAME_DATA || frame->kind == RING_FRAME_FAIL;
 }
 
-static const char *frame_collective_name(uint8_t collective) {
+const char *ring_collective_name(uint8_t collective) {
   switch (collective) {
 #define FRAME_COLLECTIVE_NAME(name, value, text)                                                   \
   case RING_COLLECTIVE_##name:                                                                     \
@@ -44,24 +44,54 @@ static const char *frame_collective_name(uint8_t collective) {
   }
 }
 
+/* What a collective's signature has besides its dtype. */
+static bool frame_has_op(uint8_t collective) {
+  return collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_REDUCE ||
+         collective == RING_COLLECTIVE_REDUCE_SCATTER;
+}
+
+static bool frame_has_root(uint8_t collective) {
+  switch (collective) {
+  case RING_COLLECTIVE_REDUCE:
+  case RING_COLLECTIVE_BROADCAST:
+  case RING_COLLECTIVE_GATHER:
+  case RING_COLLECTIVE_GATHERV:
+  case RING_COLLECTIVE_SCATTER:
+  case RING_COLLECTIVE_SCATTERV:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static bool frame_has_counts(uint8_t collective) {
+  return collective >= RING_COLLECTIVE_ALLGATHERV && collective <= RING_COLLECTIVE_ALLTOALLV;
+}
+
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
-  const char *name = frame_collective_name(call->collective);
+  const char *name = ring_collective_name(call->collective);
   const char *dtype = ring_dtype_name((ring_dtype)call->dtype);
   unsigned long long count = call->count;
   unsigned sequence = call->sequence;
-  switch (call->collective) {
-  case RING_COLLECTIVE_ALLREDUCE:
-    snprintf(text, size, "%s(count %llu, %s, %s) as call %u", name, count, dtype,
-             ring_op_name((ring_op)call->op), sequence);
-    return;
-  case RING_COLLECTIVE_BROADCAST:
-    snprintf(text, size, "%s(count %llu, %s, root %d) as call %u", name, count, dtype,
-             (int)call->root, sequence);
-    return;
-  case RING_COLLECTIVE_ALLGATHER:
-    snprintf(text, size, "%s(count %llu, %s) as call %u", name, count, dtype, sequence);
-    return;
-  default:
+  char op[16] = "", root[24] = "", counts[32] = "";
+  bool empty = call->collective < RING_COLLECTIVE_ALLREDUCE ||
+               call->collective > RING_COLLECTIVE_MESSAGE ||
+               call->collective == RING_COLLECTIVE_BARRIER;
+  if (empty) {
     snprintf(text, size, "%s() as call %u", name, sequence);
+    return;
   }
+  if (call->collective == RING_COLLECTIVE_MESSAGE) {
+    snprintf(text, size, "message %u from rank %d (count %llu, %s)", sequence, (int)call->root,
+             count, dtype);
+    return;
+  }
+  if (frame_has_op(call->collective))
+    snprintf(op, sizeof op, ", %s", ring_op_name((ring_op)call->op));
+  if (frame_has_root(call->collective)) snprintf(root, sizeof root, ", root %d", (int)call->root);
+  /* Counts are too many to show; four digits of their digest tell that they differ. */
+  if (frame_has_counts(call->collective) && call->layout != 0)
+    snprintf(counts, sizeof counts, " in parts #%04x", (unsigned)(call->layout & 0xffff));
+  snprintf(text, size, "%s(count %llu%s, %s%s%s) as call %u", name, count, counts, dtype, op, root,
+           sequence);
 }

@@ -6,7 +6,7 @@
  * difference means that the ranks called different things, or that the sender failed.
  *
  *   0 length u32 | 4 kind u8 | 5 collective u8 | 6 op u8 | 7 dtype u8
- *   8 sequence u32 | 12 root i32 | 16 count u64 | 24 zero u64
+ *   8 sequence u32 | 12 root i32 | 16 count u64 | 24 layout u64
  *
  * A FAIL frame carries a status in `op`, the rank at fault in `root`, and the explanation as its
  * payload.
@@ -25,7 +25,17 @@
   X(ALLREDUCE, 3, "allreduce")                                                                     \
   X(BROADCAST, 4, "broadcast")                                                                     \
   X(ALLGATHER, 5, "allgather")                                                                     \
-  X(BARRIER, 6, "barrier")
+  X(BARRIER, 6, "barrier")                                                                         \
+  X(REDUCE, 7, "reduce")                                                                           \
+  X(REDUCE_SCATTER, 8, "reduce_scatter")                                                           \
+  X(GATHER, 9, "gather")                                                                           \
+  X(SCATTER, 10, "scatter")                                                                        \
+  X(ALLTOALL, 11, "alltoall")                                                                      \
+  X(ALLGATHERV, 12, "allgatherv")                                                                  \
+  X(GATHERV, 13, "gatherv")                                                                        \
+  X(SCATTERV, 14, "scatterv")                                                                      \
+  X(ALLTOALLV, 15, "alltoallv")                                                                    \
+  X(MESSAGE, 16, "message")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
@@ -33,14 +43,19 @@ typedef enum ring_collective {
 #undef RING_COLLECTIVE_ENUM
 } ring_collective;
 
-/* The signature of a call. What a collective does not have (the root of an allreduce) is 0. */
+/* "allreduce"; "unknown" for a value that is no collective. Static storage. */
+const char *ring_collective_name(uint8_t collective);
+
+/* The signature of a call. What a collective does not have (the root of an allreduce) is 0. A message
+ * has its sender as root, and is numbered among those of its two ranks. */
 typedef struct ring_call {
   uint8_t collective;
   uint8_t op;
   uint8_t dtype;
   uint32_t sequence; /* 0 for open, then 1, 2, ... */
   int32_t root;
-  uint64_t count;
+  uint64_t count;  /* of a rank's part; of all together where counts are given */
+  uint64_t layout; /* a digest of the counts where these are given */
 } ring_call;
 
 enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One kernel is one loop over three arrays with one expression of a and b; REDUCE_KERNEL makes it.
- * A dtype's kernels form a row of `reduce_kernels`, indexed by op, so ring_reduce is a look-up.
+ * A dtype's kernels form a row of `reduce_kernels`, indexed by op, so applying one is a look-up.
  * float16 and bfloat16 have no kernels: blocks that stay in the first-level cache are widened, go
  * through float32's kernel, and are narrowed.
  *
@@ -120,20 +120,21 @@ static void reduce_halves(const ring_reduction *reduction, reduce_kernel *kernel
       is_float16 ? reduce_float16_widen : reduce_bfloat16_widen;
   void (*narrow)(uint16_t *, const float *, size_t) =
       is_float16 ? reduce_float16_narrow : reduce_bfloat16_narrow;
-  float left[REDUCE_BLOCK], block[REDUCE_BLOCK];
+  float local_block[REDUCE_BLOCK], block[REDUCE_BLOCK];
   for (size_t done = 0, length; done < count; done += length) {
     length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
+    const float *left = reduction->local_wide ? (const float *)local + done : local_block;
     const float *right = reduction->received_wide ? (const float *)received + done : block;
     float *to = reduction->destination_wide ? (float *)destination + done : block;
-    widen(left, (const uint16_t *)local + done, length);
+    if (!reduction->local_wide) widen(local_block, (const uint16_t *)local + done, length);
     if (!reduction->received_wide) widen(block, (const uint16_t *)received + done, length);
     kernel(to, left, right, length, reduction->divisor);
     if (!reduction->destination_wide) narrow((uint16_t *)destination + done, to, length);
   }
 }
 
-void ring_reduce(const ring_reduction *reduction, void *destination, const void *local,
-                 const void *received, size_t count) {
+void ring_reduction_apply(const ring_reduction *reduction, void *destination, const void *local,
+                          const void *received, size_t count) {
   ring_op op = reduction->op == RING_AVG && reduction->divisor == 0 ? RING_SUM : reduction->op;
   reduce_kernel *kernel = reduce_kernels[reduction->dtype][op];
   if (ring_dtype_is_half(reduction->dtype))

@@ -19,14 +19,14 @@ typedef struct ring_reduction {
   ring_dtype dtype;
   ring_op op;            /* one that ring_op_allowed allows; AVG accumulates as SUM */
   int divisor;           /* > 0: the last step of AVG, the sum is divided by it; else 0 */
-  bool received_wide;    /* halves only: received holds accumulators (float32) */
-  bool destination_wide; /* halves only: destination gets accumulators (float32) */
+  bool local_wide;       /* halves only: local holds accumulators (float32) */
+  bool received_wide;    /* halves only: received holds accumulators */
+  bool destination_wide; /* halves only: destination gets accumulators */
 } ring_reduction;
 
-/* destination[i] = local[i] op received[i] for i < count; local holds elements of the dtype.
- * Buffers are aligned for what they hold, and any two either are the same or do not overlap;
- * a wide buffer is the same as no other, but for received and destination when both are wide. */
-void ring_reduce(const ring_reduction *reduction, void *destination, const void *local,
-                 const void *received, size_t count);
+/* destination[i] = local[i] op received[i] for i < count. Buffers are aligned for what they hold, and
+ * any two either are the same or do not overlap; a wide buffer may only be the same as a wide one. */
+void ring_reduction_apply(const ring_reduction *reduction, void *destination, const void *local,
+                          const void *received, size_t count);
 
 #endif

@@ -229,33 +229,84 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 
 /* ---- Collectives -------------------------------------------------------------------------- */
 
-/* All of them: every rank makes the same call with the same count, dtype, op and root, in the same
- * order. Buffers are aligned for their dtype, may be NULL where they hold 0 elements, and belong to
- * the caller. Ranks that call different things get RING_MISMATCH, at the latest from the next call
- * or from close (a broadcast's root sends and does not listen). After a failure (anything but
- * RING_OK, RING_INVALID and RING_BUSY) the output is undefined and the communicator is broken: every
- * later call returns the same status. */
+/* All of them: every rank makes the same call with the same count or counts, dtype, op and root, in
+ * the same order. Buffers are aligned for their dtype, may be NULL where they hold 0 elements, and
+ * belong to the caller. Input and output do not overlap, but for the in-place case that is named.
+ * Ranks that call different things get RING_MISMATCH, at the latest from the next call or from close
+ * (who only sends does not listen). After a failure (anything but RING_OK, RING_INVALID and
+ * RING_BUSY) the output is undefined and the communicator is broken: every later call returns the
+ * same status.
+ *
+ * Results are identical to the bit from run to run, and on every rank that gets them. float16 and
+ * bfloat16 are accumulated in float32 and rounded once; from 3 ranks on their partial results travel
+ * as float32.
+ *
+ * `counts` holds one number of elements a rank and is the same on every rank; the parts lie behind
+ * each other in rank order. */
 
-/* Every rank gets op over all ranks' input, element by element, identical to the bit everywhere.
- * input and output hold count elements and are the same buffer or do not overlap.
- * Ring algorithm (Patarasuk and Yuan, 2009): 2(size-1)/size of the data leave each rank. float16 and
- * bfloat16 are accumulated in float32 and rounded once; from 3 ranks on their partial sums travel as
- * float32, which makes it (3 size - 4)/size of the data. */
+/* Every rank gets op over all ranks' input, element by element. In place when output is input.
+ * Short: all to all, or recursive doubling; long: ring (Patarasuk and Yuan, 2009), where
+ * 2(size-1)/size of the data leave each rank ((3 size - 4)/size for float16 and bfloat16), or with
+ * many ranks recursive halving and doubling (Rabenseifner, 2004). */
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 
+/* Root gets what ring_allreduce would give. output is used on root only (NULL elsewhere is fine). In
+ * place when output is input on root. Binomial tree, or a chain for long buffers. */
+RING_API ring_status ring_reduce(ring_comm *comm, const void *input, void *output, size_t count,
+                                 ring_dtype dtype, ring_op op, int root);
+
+/* Rank r gets part r of what ring_allreduce would give: input holds size * count elements, output
+ * count. In place when output is input + rank * count elements. All to all, or ring. */
+RING_API ring_status ring_reduce_scatter(ring_comm *comm, const void *input, void *output,
+                                         size_t count, ring_dtype dtype, ring_op op);
+
 /* Every rank's output gets root's input. input is read on root only (NULL elsewhere is fine) and
- * may be output. Binomial tree, pipelined in chunks. */
+ * may be output. Binomial tree, or a chain for long buffers; both pipelined in chunks. */
 RING_API ring_status ring_broadcast(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, int root);
 
-/* Every rank's output gets the inputs of all, in rank order: size * count elements.
- * In place when input is output + rank * count elements; otherwise they do not overlap. Ring. */
+/* Every rank's output gets the inputs of all, in rank order: size * count elements, or the sum of
+ * counts. In place when input is where its elements end up in output. Bruck's algorithm (1997), or a
+ * ring for long buffers. */
 RING_API ring_status ring_allgather(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype);
+RING_API ring_status ring_allgatherv(ring_comm *comm, const void *input, void *output,
+                                     const size_t *counts, ring_dtype dtype);
+
+/* Root's output gets the inputs of all, in rank order. output is used on root only (NULL elsewhere
+ * is fine). In place on root when input is where its elements end up. Binomial tree, or straight. */
+RING_API ring_status ring_gather(ring_comm *comm, const void *input, void *output, size_t count,
+                                 ring_dtype dtype, int root);
+RING_API ring_status ring_gatherv(ring_comm *comm, const void *input, void *output,
+                                  const size_t *counts, ring_dtype dtype, int root);
+
+/* Rank r's output gets part r of root's input, which is read on root only (NULL elsewhere is fine).
+ * In place on root when output is where its part lies in input. Binomial tree, or straight. */
+RING_API ring_status ring_scatter(ring_comm *comm, const void *input, void *output, size_t count,
+                                  ring_dtype dtype, int root);
+RING_API ring_status ring_scatterv(ring_comm *comm, const void *input, void *output,
+                                   const size_t *counts, ring_dtype dtype, int root);
+
+/* Part r of rank s's input becomes part s of rank r's output. Each part has count elements; or rank
+ * s's `sends[r]`, which must be rank r's `receives[s]`. Never in place. Bruck's algorithm where parts
+ * are short and ranks many, else pair by pair. */
+RING_API ring_status ring_alltoall(ring_comm *comm, const void *input, void *output, size_t count,
+                                   ring_dtype dtype);
+RING_API ring_status ring_alltoallv(ring_comm *comm, const void *input, const size_t *sends,
+                                    void *output, const size_t *receives, ring_dtype dtype);
 
 /* Returns when every rank has called it. Dissemination (Hensgen, Finkel and Manber, 1988). */
 RING_API ring_status ring_barrier(ring_comm *comm);
+
+/* One message from this rank to `peer`, which receives it with the same count and dtype. Messages
+ * between two ranks arrive in order. send may return before the peer has received. Only the two
+ * ranks call; no collective may lie between send and recv in the order of one of them and not of the
+ * other. */
+RING_API ring_status ring_send(ring_comm *comm, const void *input, size_t count, ring_dtype dtype,
+                               int peer);
+RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring_dtype dtype,
+                               int peer);
 
 #ifdef __cplusplus
 }

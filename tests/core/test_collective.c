@@ -60,7 +60,8 @@ static void reference(void *result, ring_dtype dtype, ring_op op, int size, size
   void *wide = calloc(count + 1, ring_dtype_wide_size(dtype));
   fill(first, dtype, 0, count);
   memcpy(result, first, count * width);
-  if (size == 1) ring_reduce(&(ring_reduction){.dtype = dtype, .op = op}, result, first, first, 0);
+  if (size == 1)
+    ring_reduction_apply(&(ring_reduction){.dtype = dtype, .op = op}, result, first, first, 0);
   for (int rank = 1; rank < size; rank++) {
     bool last = rank == size - 1, half = ring_dtype_is_half(dtype);
     ring_reduction reduction = {.dtype = dtype,
@@ -70,10 +71,10 @@ static void reference(void *result, ring_dtype dtype, ring_op op, int size, size
                                 .destination_wide = half && !last};
     fill(next, dtype, rank, count);
     const void *so_far = rank == 1 ? first : half ? wide : result;
-    ring_reduce(&reduction, half && !last ? wide : result, next, so_far, count);
+    ring_reduction_apply(&reduction, half && !last ? wide : result, next, so_far, count);
   }
   if (size == 1 && (op == RING_LAND || op == RING_LOR))
-    ring_reduce(&(ring_reduction){.dtype = dtype, .op = op}, result, first, first, count);
+    ring_reduction_apply(&(ring_reduction){.dtype = dtype, .op = op}, result, first, first, count);
   free(next);
   free(first);
   free(wide);
@@ -107,28 +108,107 @@ static void test_allreduce(void) {
   for (int size = 1; size <= 5; size++) run_comms(size, allreduce_everything, NULL);
 }
 
-/* Numbers whose sum depends on the order of additions: all ranks still hold the same bits. */
-static void allreduce_inexact(ring_comm *comm, void *shared) {
-  enum { COUNT = 100003 };
-  int rank = ring_comm_rank(comm);
-  float *all = shared, *mine = all + (size_t)rank * COUNT;
+/* Every rank reduces to every root, in place there and not. */
+static void reduce_one(ring_comm *comm, ring_dtype dtype, ring_op op, size_t count) {
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  size_t bytes = count * ring_dtype_size(dtype);
+  void *input = malloc(bytes + 1), *output = malloc(bytes + 1), *expected = malloc(bytes + 8);
+  reference(expected, dtype, op, size, count);
+  for (int root = 0; root < size; root++)
+    for (int in_place = 0; in_place < 2; in_place++) {
+      fill(input, dtype, rank, count);
+      void *result = rank != root ? NULL : in_place ? input : output;
+      CHECK_INT(ring_reduce(comm, input, result, count, dtype, op, root), RING_OK);
+      if (rank == root) CHECK(memcmp(result, expected, bytes) == 0);
+    }
+  free(input);
+  free(output);
+  free(expected);
+}
+
+static void reduce_scatter_one(ring_comm *comm, ring_dtype dtype, ring_op op, size_t count) {
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  size_t bytes = count * ring_dtype_size(dtype), all = count * (size_t)size;
+  uint8_t *input = malloc(bytes * (size_t)size + 1), *output = malloc(bytes + 1);
+  uint8_t *expected = malloc(bytes * (size_t)size + 8);
+  size_t part = (size_t)rank * bytes;
+  fill(input, dtype, rank, all);
+  reference(expected, dtype, op, size, all);
+  CHECK_INT(ring_reduce_scatter(comm, input, output, count, dtype, op), RING_OK);
+  CHECK(memcmp(output, expected + part, bytes) == 0);
+  CHECK_INT(ring_reduce_scatter(comm, input, input + part, count, dtype, op), RING_OK);
+  CHECK(memcmp(input + part, expected + part, bytes) == 0);
+  free(input);
+  free(output);
+  free(expected);
+}
+
+static void reductions_everything(ring_comm *comm, void *shared) {
+  (void)shared;
+  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
+    for (int op = RING_SUM; op <= RING_LOR; op++)
+      for (int i = 0; i < COUNTS; i++)
+        if (ring_op_allowed((ring_op)op, (ring_dtype)dtype) && (i < 7 || op == RING_SUM)) {
+          reduce_one(comm, (ring_dtype)dtype, (ring_op)op, counts[i]);
+          reduce_scatter_one(comm, (ring_dtype)dtype, (ring_op)op, counts[i] / 4);
+        }
+}
+
+static void test_reduce_and_reduce_scatter(void) {
+  for (int size = 1; size <= 5; size++) run_comms(size, reductions_everything, NULL);
+  run_comms(9, reductions_everything, NULL);
+}
+
+/* Numbers whose sum depends on the order of additions, and NaNs with different bits. */
+static void put_inexact(void *buffer, ring_dtype dtype, int rank, size_t count) {
   uint32_t state = 12345u + (uint32_t)rank;
-  for (size_t i = 0; i < COUNT; i++) {
+  for (size_t i = 0; i < count; i++) {
     state = state * 1664525u + 1013904223u;
-    mine[i] = (float)state * (state % 3 == 0 ? 1e-9f : 1.0f);
+    float value = (float)state * (state % 3 == 0 ? 1e-9f : 1.0f);
+    uint32_t bits = 0x7fc00000u + (uint32_t)rank;
+    if (i % 97 == 0 && state % 2 == 0) memcpy(&value, &bits, sizeof bits);
+    memcpy(&bits, &value, sizeof bits);
+    if (dtype == RING_FLOAT64)
+      ((double *)buffer)[i] = value;
+    else if (dtype == RING_FLOAT32)
+      ((float *)buffer)[i] = value;
+    else /* any 16 bits are a half: finite ones here, but for some */
+      ((uint16_t *)buffer)[i] = (uint16_t)(bits >> 16 & (i % 97 == 0 ? 0xffff : 0x3fff));
   }
-  CHECK_INT(ring_allreduce(comm, mine, mine, COUNT, RING_FLOAT32, RING_SUM), RING_OK);
+}
+
+/* All ranks hold the same bits, and when it is done again the same once more. */
+static void allreduce_inexact(ring_comm *comm, ring_dtype dtype, size_t count, uint8_t *all) {
+  size_t bytes = count * ring_dtype_size(dtype);
+  int rank = ring_comm_rank(comm);
+  uint8_t *mine = all + (size_t)rank * bytes;
+  void *again = malloc(bytes);
+  put_inexact(mine, dtype, rank, count);
+  put_inexact(again, dtype, rank, count);
+  CHECK_INT(ring_allreduce(comm, mine, mine, count, dtype, RING_SUM), RING_OK);
+  CHECK_INT(ring_allreduce(comm, again, again, count, dtype, RING_SUM), RING_OK);
+  CHECK(memcmp(mine, again, bytes) == 0);
   CHECK_INT(ring_barrier(comm), RING_OK);
   for (int other = 0; other < ring_comm_size(comm); other++)
-    CHECK(memcmp(mine, all + (size_t)other * COUNT, COUNT * sizeof *mine) == 0);
+    CHECK(memcmp(mine, all + (size_t)other * bytes, bytes) == 0);
   CHECK_INT(ring_barrier(comm), RING_OK);
+  free(again);
+}
+
+enum { INEXACT_MAX = 100003 };
+
+static void allreduce_inexact_all(ring_comm *comm, void *shared) {
+  static const ring_dtype dtypes[] = {RING_FLOAT16, RING_BFLOAT16, RING_FLOAT32, RING_FLOAT64};
+  static const size_t lengths[] = {5, 701, 5000, INEXACT_MAX}; /* direct, doubling and ring */
+  for (int d = 0; d < 4; d++)
+    for (int i = 0; i < 4; i++) allreduce_inexact(comm, dtypes[d], lengths[i], shared);
 }
 
 static void test_results_are_the_same_bits(void) {
-  for (int size = 2; size <= 8; size++) {
-    size_t length = (size_t)size * 100003 * sizeof(float);
+  for (int size = 2; size <= 9; size++) {
+    size_t length = (size_t)size * INEXACT_MAX * sizeof(double);
     void *shared = shared_alloc(length);
-    run_comms(size, allreduce_inexact, shared);
+    run_comms(size, allreduce_inexact_all, shared);
     shared_free(shared, length);
   }
 }
@@ -251,7 +331,8 @@ static void mismatch_one(ring_comm *comm, void *shared) {
   mismatch *mismatch = shared;
   int which = mismatch->which, rank = ring_comm_rank(comm);
   meet_ranks(&mismatch->opened, ring_comm_size(comm));
-  float x[64] = {0}, y[256];
+  float x[64] = {0}, y[256] = {0}, z[256] = {0};
+  const size_t counts_v[] = {1, 2, 3, 4}, other_counts[] = {2, 1, 3, 4};
   int odd = rank == 2;
   ring_status status = RING_OK;
   switch (which) {
@@ -273,6 +354,13 @@ static void mismatch_one(ring_comm *comm, void *shared) {
   case 5:
     status = odd ? ring_comm_close(comm) : ring_barrier(comm);
     break;
+  case 6:
+    status = odd ? ring_reduce_scatter(comm, y, x, 64, RING_FLOAT32, RING_SUM)
+                 : ring_alltoall(comm, z, y, 64, RING_FLOAT32);
+    break;
+  case 7:
+    status = ring_allgatherv(comm, x, y, odd ? other_counts : counts_v, RING_FLOAT32);
+    break;
   }
   CHECK_INT(status, RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 called");
@@ -285,7 +373,7 @@ static void mismatch_one(ring_comm *comm, void *shared) {
 
 static void test_mismatch_on_every_rank(void) {
   mismatch *shared = shared_alloc(sizeof *shared);
-  for (shared->which = 0; shared->which <= 5; shared->which++, shared->opened = 0)
+  for (shared->which = 0; shared->which <= 7; shared->which++, shared->opened = 0)
     run_comms(4, mismatch_one, shared);
   shared_free(shared, sizeof *shared);
 }
@@ -327,6 +415,7 @@ static void test_bad_arguments(void) {
 
 int main(void) {
   RUN(test_allreduce);
+  RUN(test_reduce_and_reduce_scatter);
   RUN(test_results_are_the_same_bits);
   RUN(test_halves_accumulate_in_float32);
   RUN(test_broadcast);

@@ -2,10 +2,10 @@
 #include "check.h"
 #include "frame.h"
 
-static const ring_frame sample = {
-    .kind = RING_FRAME_DATA,
-    .length = 0x01020304,
-    .call = {RING_COLLECTIVE_BROADCAST, RING_SUM, RING_FLOAT32, 17, 2, UINT64_C(1) << 40}};
+static const ring_frame sample = {.kind = RING_FRAME_DATA,
+                                  .length = 0x01020304,
+                                  .call = {RING_COLLECTIVE_BROADCAST, RING_SUM, RING_FLOAT32, 17, 2,
+                                           UINT64_C(1) << 40, UINT64_C(0xfedcba9876543210)}};
 
 static void test_a_header_survives(void) {
   uint8_t header[RING_HEADER_BYTES];
@@ -20,11 +20,13 @@ static void test_a_header_survives(void) {
   CHECK_INT(frame.call.sequence, sample.call.sequence);
   CHECK_INT(frame.call.root, sample.call.root);
   CHECK_INT(frame.call.count, sample.call.count);
+  CHECK(frame.call.layout == sample.call.layout);
 }
 
 static void test_the_bytes_are_those_of_the_protocol(void) {
-  static const uint8_t expected[RING_HEADER_BYTES] = {4, 3, 2, 1, 1, 4, 0, 6, 17, 0, 0,
-                                                      0, 2, 0, 0, 0, 0, 0, 0, 0,  0, 1};
+  static const uint8_t expected[RING_HEADER_BYTES] = {
+      4, 3, 2, 1, 1, 4, 0, 6, 17,   0,    0,    0,    2,    0,    0,    0,
+      0, 0, 0, 0, 0, 1, 0, 0, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
   uint8_t header[RING_HEADER_BYTES];
   ring_frame_pack(&sample, header);
   CHECK(memcmp(header, expected, sizeof header) == 0);
@@ -45,14 +47,11 @@ static void test_nonsense_is_refused(void) {
   ring_frame_pack(&sample, header);
   header[4] = 9;
   CHECK(!ring_frame_unpack(header, &frame));
-  ring_frame_pack(&sample, header);
-  header[31] = 1;
-  CHECK(!ring_frame_unpack(header, &frame));
 }
 
 static void test_calls_are_described(void) {
   char text[RING_CALL_TEXT];
-  ring_call call = {RING_COLLECTIVE_ALLREDUCE, RING_MAX, RING_FLOAT16, 3, 0, 10};
+  ring_call call = {RING_COLLECTIVE_ALLREDUCE, RING_MAX, RING_FLOAT16, 3, 0, 10, 0};
   ring_call_describe(&call, text, sizeof text);
   CHECK_CONTAINS(text, "allreduce(count 10, float16, max) as call 3");
   ring_call_describe(&sample.call, text, sizeof text);
@@ -60,6 +59,14 @@ static void test_calls_are_described(void) {
   call.collective = RING_COLLECTIVE_BARRIER;
   ring_call_describe(&call, text, sizeof text);
   CHECK_CONTAINS(text, "barrier() as call 3");
+  call.collective = RING_COLLECTIVE_MESSAGE;
+  call.root = 4;
+  ring_call_describe(&call, text, sizeof text);
+  CHECK_CONTAINS(text, "message 3 from rank 4 (count 10, float16)");
+  call.collective = RING_COLLECTIVE_GATHERV;
+  call.layout = 0xabcd1234;
+  ring_call_describe(&call, text, sizeof text);
+  CHECK_CONTAINS(text, "gatherv(count 10 in parts #1234, float16, root 4) as call 3");
   call.collective = 200;
   ring_call_describe(&call, text, sizeof text);
   CHECK_CONTAINS(text, "unknown() as call 3");

@@ -276,7 +276,7 @@ static float load_wide(ring_dtype dtype, int wide, const void *from, size_t i) {
 static void check_half_element(const ring_reduction *reduction, const void *destination,
                                const void *local, const void *received, size_t i) {
   ring_dtype dtype = reduction->dtype;
-  float a = load_wide(dtype, 0, local, i);
+  float a = load_wide(dtype, reduction->local_wide, local, i);
   float b = load_wide(dtype, reduction->received_wide, received, i);
   float expected = reduce_floats(reduction, a, b);
   if (reduction->destination_wide)
@@ -312,9 +312,10 @@ static _Alignas(16) char local[(COUNT_MAX + SLACK) * 8], received[(COUNT_MAX + S
 static _Alignas(16) char original[(COUNT_MAX + SLACK) * 8], result[(COUNT_MAX + SLACK) * 8];
 
 static void fill_all(const ring_reduction *reduction, size_t shift) {
-  ring_dtype wide = reduction->received_wide ? RING_FLOAT32 : reduction->dtype;
-  fill(reduction->dtype, local, COUNT_MAX + SLACK, 0);
-  fill(wide, received, COUNT_MAX + SLACK, 1);
+  ring_dtype left = reduction->local_wide ? RING_FLOAT32 : reduction->dtype;
+  ring_dtype right = reduction->received_wide ? RING_FLOAT32 : reduction->dtype;
+  fill(left, local, COUNT_MAX + SLACK, 0);
+  fill(right, received, COUNT_MAX + SLACK, 1);
   memcpy(original, local, sizeof local);
   memset(result, 0x5a, sizeof result);
   CHECK(shift < SLACK);
@@ -326,6 +327,7 @@ static void check_reduction(const ring_reduction *reduction, size_t count, size_
                             int in_place) {
   size_t size = ring_dtype_size(reduction->dtype);
   size_t to_size = reduction->destination_wide ? sizeof(float) : size;
+  size_t local_size = reduction->local_wide ? sizeof(float) : size;
   size_t from_size = reduction->received_wide ? sizeof(float) : size;
   fill_all(reduction, shift);
   char *whole = in_place ? local : result;
@@ -333,8 +335,9 @@ static void check_reduction(const ring_reduction *reduction, size_t count, size_
   char *to = whole + shift * to_size, *end = to + count * to_size;
   memcpy(guard, end, to_size);
   const char *from = received + shift * from_size;
-  ring_reduce(reduction, to, local + shift * size, from, count);
-  for (size_t i = 0; i < count; i++) check_element(reduction, to, original + shift * size, from, i);
+  ring_reduction_apply(reduction, to, local + shift * local_size, from, count);
+  for (size_t i = 0; i < count; i++)
+    check_element(reduction, to, original + shift * local_size, from, i);
   CHECK(memcmp(guard, end, to_size) == 0);
   if (!in_place) CHECK(memcmp(local, original, sizeof local) == 0);
 }
@@ -342,15 +345,17 @@ static void check_reduction(const ring_reduction *reduction, size_t count, size_
 static void check_counts(const ring_reduction *reduction) {
   for (size_t c = 0; c < LENGTH(counts); c++) {
     check_reduction(reduction, counts[c], c % 4, 0);
-    if (!reduction->destination_wide) check_reduction(reduction, counts[c], c % 3, 1);
+    if (reduction->destination_wide == reduction->local_wide)
+      check_reduction(reduction, counts[c], c % 3, 1);
   }
 }
 
 static void check_widths(ring_reduction reduction) {
-  int variants = ring_dtype_is_half(reduction.dtype) ? 4 : 1;
+  int variants = ring_dtype_is_half(reduction.dtype) ? 8 : 1;
   for (int wide = 0; wide < variants; wide++) {
     reduction.received_wide = wide & 1;
     reduction.destination_wide = wide & 2;
+    reduction.local_wide = wide & 4;
     check_counts(&reduction);
   }
 }
@@ -378,8 +383,8 @@ static void test_minimum_and_maximum_do_not_depend_on_order(void) {
   float zeros[2] = {0.0f, -0.0f}, swapped[2] = {-0.0f, 0.0f}, smallest[2], largest[2];
   ring_reduction minimum = {.dtype = RING_FLOAT32, .op = RING_MIN};
   ring_reduction maximum = {.dtype = RING_FLOAT32, .op = RING_MAX};
-  ring_reduce(&minimum, smallest, zeros, swapped, 2);
-  ring_reduce(&maximum, largest, zeros, swapped, 2);
+  ring_reduction_apply(&minimum, smallest, zeros, swapped, 2);
+  ring_reduction_apply(&maximum, largest, zeros, swapped, 2);
   for (int i = 0; i < 2; i++) {
     CHECK(signbit(smallest[i]));
     CHECK(!signbit(largest[i]));
@@ -391,15 +396,15 @@ static void test_halves_round_once(void) {
   float partial;
   ring_reduction first = {.dtype = RING_FLOAT16, .op = RING_SUM, .destination_wide = true};
   ring_reduction last = {.dtype = RING_FLOAT16, .op = RING_SUM, .received_wide = true};
-  ring_reduce(&first, &partial, &one, &half_step, 1);
-  ring_reduce(&last, &out, &half_step, &partial, 1);
+  ring_reduction_apply(&first, &partial, &one, &half_step, 1);
+  ring_reduction_apply(&last, &out, &half_step, &partial, 1);
   CHECK_INT(out, encode(&formats[0], 1.0 + 0x1p-10));
 }
 
 static void test_all_three_buffers_may_be_one(void) {
   int32_t values[9] = {0, 5, -3, 0, 1, 1 << 30, 2, 0, -1};
   ring_reduction logical = {.dtype = RING_INT32, .op = RING_LAND};
-  ring_reduce(&logical, values, values, values, 9);
+  ring_reduction_apply(&logical, values, values, values, 9);
   static const int32_t expected[9] = {0, 1, 1, 0, 1, 1, 1, 0, 1};
   CHECK(memcmp(values, expected, sizeof values) == 0);
 }
@@ -407,7 +412,7 @@ static void test_all_three_buffers_may_be_one(void) {
 static void test_nothing_to_do(void) {
   for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++) {
     ring_reduction reduction = {.dtype = (ring_dtype)dtype, .op = RING_SUM};
-    ring_reduce(&reduction, NULL, NULL, NULL, 0);
+    ring_reduction_apply(&reduction, NULL, NULL, NULL, 0);
   }
 }
 

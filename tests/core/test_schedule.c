@@ -9,7 +9,7 @@
 #include "check.h"
 #include "schedule.h"
 
-#define RANKS 33
+#define RANKS 40
 
 /* Contributions (a bit a rank) and the element they belong to. */
 typedef struct value {
@@ -31,7 +31,6 @@ typedef struct machine {
   uint64_t *watermarks[RANKS];
   uint64_t *elements[RANKS]; /* done of the lane's current step */
   size_t *steps[RANKS];
-  uint64_t sent[RANKS];
   unsigned order;
   uint64_t random;
 } machine;
@@ -48,6 +47,7 @@ static uint64_t draw(machine *m) {
 static bool may_move(const machine *m, int rank, const ring_step *step, uint64_t element,
                      bool end) {
   if (step->after == RING_STEP_FREE) return true;
+  if (step->flags & RING_STEP_WHOLE) return m->watermarks[rank][step->after] >= step->mark;
   uint64_t needed = end ? step->mark + step->count + 1 : step->mark + element + 1;
   return m->watermarks[rank][step->after] >= needed;
 }
@@ -55,6 +55,13 @@ static bool may_move(const machine *m, int rank, const ring_step *step, uint64_t
 static pipe *lane_pipe(machine *m, int rank, const ring_lane *lane) {
   if (lane->kind == RING_LANE_SEND) return &m->pipes[rank][lane->peer];
   return &m->pipes[lane->peer][rank];
+}
+
+/* Adds what `from` holds to `came`: the same element, and no contribution twice. */
+static void reduce(value *came, const value *from) {
+  CHECK_INT(came->element, from->element);
+  CHECK_INT(came->ranks & from->ranks, 0);
+  came->ranks |= from->ranks;
 }
 
 /* Moves one element; false when it cannot move now. */
@@ -67,19 +74,20 @@ static bool move_element(machine *m, int rank, const ring_lane *lane, const ring
     *to = *from;
     return true;
   }
+  if (step->op == RING_STEP_COMBINE) {
+    value combined = m->spaces[rank][RING_SPACE_SCRATCH][step->with + element];
+    reduce(&combined, from);
+    *to = combined;
+    return true;
+  }
   pipe *p = lane_pipe(m, rank, lane);
   if (step->op == RING_STEP_SEND) {
     p->values[p->written++] = *from;
-    m->sent[rank]++;
     return true;
   }
   if (p->read == p->written) return false;
   value came = p->values[p->read++];
-  if (step->op == RING_STEP_REDUCE) {
-    CHECK_INT(came.element, from->element);
-    CHECK_INT(came.ranks & from->ranks, 0);
-    came.ranks |= from->ranks;
-  }
+  if (step->op == RING_STEP_REDUCE) reduce(&came, from);
   *to = came;
   return true;
 }
@@ -157,178 +165,320 @@ static void run_machine(machine *m) {
   }
 }
 
-typedef ring_status (*planner)(ring_schedule *, int rank, int size, uint64_t count, int root);
+/* ---- Cases -------------------------------------------------------------------------------- */
 
-static ring_status plan_allreduce(ring_schedule *s, int rank, int size, uint64_t count, int root) {
-  (void)root;
-  return ring_schedule_allreduce(s, rank, size, count, false);
+/* What is to be planned: each rank's part in `parts`, which for collectives that have no parts is
+ * all of count. */
+typedef struct plan_case {
+  int size, root;
+  bool in_place;
+  uint64_t count;
+  ring_parts parts;
+} plan_case;
+
+/* A kind of collective: how many elements a rank has, and what its output is to be. `place` is where
+ * in the output the input lies when in place; NOWHERE where there is no such thing. */
+typedef struct collective {
+  uint64_t (*inputs)(const plan_case *c, int rank);
+  uint64_t (*outputs)(const plan_case *c, int rank);
+  value (*expected)(const plan_case *c, int rank, uint64_t i);
+  int64_t (*place)(const plan_case *c, int rank);
+} collective;
+
+#define NOWHERE (-1)
+
+typedef ring_status (*planner)(ring_schedule *s, int rank, const plan_case *c);
+
+static uint64_t part_begin(const plan_case *c, int rank) {
+  return c->parts.offsets != NULL ? c->parts.offsets[rank] : (uint64_t)rank * c->parts.count;
 }
 
-static ring_status plan_wide(ring_schedule *s, int rank, int size, uint64_t count, int root) {
-  (void)root;
-  return ring_schedule_allreduce(s, rank, size, count, true);
+static uint64_t one_part(const plan_case *c, int rank) {
+  return part_begin(c, rank + 1) - part_begin(c, rank);
 }
 
-static ring_status plan_allgather(ring_schedule *s, int rank, int size, uint64_t count, int root) {
-  (void)root;
-  return ring_schedule_allgather(s, rank, size, count);
+static uint64_t all_parts(const plan_case *c, int rank) {
+  (void)rank;
+  return part_begin(c, c->size);
 }
 
-static ring_status plan_barrier(ring_schedule *s, int rank, int size, uint64_t count, int root) {
-  (void)count;
-  (void)root;
-  return ring_schedule_barrier(s, rank, size);
+static uint64_t whole(const plan_case *c, int rank) {
+  (void)rank;
+  return c->count;
 }
 
-/* A machine whose rank r holds, as input, `count` elements of contribution r. When in place, the
- * input lies in the output at `in_place_at` times the rank. */
-static machine *make_machine(int size, uint64_t count, uint64_t outputs, bool in_place,
-                             uint64_t in_place_at) {
+static uint64_t whole_at_root(const plan_case *c, int rank) {
+  return rank == c->root ? c->count : 0;
+}
+
+static uint64_t all_parts_at_root(const plan_case *c, int rank) {
+  return rank == c->root ? all_parts(c, rank) : 0;
+}
+
+static value everybody(const plan_case *c, int rank, uint64_t i) {
+  (void)rank;
+  return (value){(UINT64_C(1) << c->size) - 1, i};
+}
+
+static value everybody_here(const plan_case *c, int rank, uint64_t i) {
+  return everybody(c, rank, part_begin(c, rank) + i);
+}
+
+static value from_root(const plan_case *c, int rank, uint64_t i) {
+  (void)rank;
+  return (value){UINT64_C(1) << c->root, i};
+}
+
+static value from_root_here(const plan_case *c, int rank, uint64_t i) {
+  return from_root(c, rank, part_begin(c, rank) + i);
+}
+
+static int owner(const plan_case *c, uint64_t i) {
+  int rank = 0;
+  while (part_begin(c, rank + 1) <= i) rank++;
+  return rank;
+}
+
+static value gathered(const plan_case *c, int rank, uint64_t i) {
+  (void)rank;
+  int from = owner(c, i);
+  return (value){UINT64_C(1) << from, i - part_begin(c, from)};
+}
+
+static value exchanged(const plan_case *c, int rank, uint64_t i) {
+  int from = owner(c, i);
+  return (value){UINT64_C(1) << from, part_begin(c, rank) + i - part_begin(c, from)};
+}
+
+static int64_t at_start(const plan_case *c, int rank) {
+  (void)c;
+  (void)rank;
+  return 0;
+}
+
+static int64_t at_own_part(const plan_case *c, int rank) {
+  return (int64_t)part_begin(c, rank);
+}
+
+static int64_t at_roots_part(const plan_case *c, int rank) {
+  return rank == c->root ? at_own_part(c, rank) : NOWHERE;
+}
+
+static int64_t nowhere(const plan_case *c, int rank) {
+  (void)c;
+  (void)rank;
+  return NOWHERE;
+}
+
+static const collective allreduce = {whole, whole, everybody, at_start};
+static const collective reduce_to_root = {whole, whole_at_root, everybody, at_start};
+static const collective broadcast = {whole_at_root, whole, from_root, at_start};
+static const collective allgather = {one_part, all_parts, gathered, at_own_part};
+static const collective gather = {one_part, all_parts_at_root, gathered, at_roots_part};
+static const collective scatter = {all_parts_at_root, one_part, from_root_here, nowhere};
+static const collective reduce_scatter = {all_parts, one_part, everybody_here, nowhere};
+static const collective alltoall = {all_parts, all_parts, exchanged, nowhere};
+
+/* ---- Machines ----------------------------------------------------------------------------- */
+
+static void plan_rank(machine *m, int rank, planner plan, const plan_case *c) {
+  ring_schedule *s = &m->schedules[rank];
+  CHECK_INT(plan(s, rank, c), RING_OK);
+  CHECK(s->lane_count <= s->lane_room && s->step_count <= s->step_room);
+  m->watermarks[rank] = calloc(s->lane_count + 1, sizeof(uint64_t));
+  m->elements[rank] = calloc(s->lane_count + 1, sizeof(uint64_t));
+  m->steps[rank] = calloc(s->lane_count + 1, sizeof(size_t));
+  m->spaces[rank][RING_SPACE_SCRATCH] = calloc(s->scratch + 1, sizeof(value));
+  for (size_t lane = 0; lane < s->lane_count; lane++) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < s->lanes[lane].count; i++)
+      total += s->steps[s->lanes[lane].first + i].count;
+    if (s->lanes[lane].kind != RING_LANE_SEND) continue;
+    CHECK(m->pipes[rank][s->lanes[lane].peer].values == NULL);
+    m->pipes[rank][s->lanes[lane].peer].values = calloc(total + 1, sizeof(value));
+  }
+}
+
+/* A machine whose rank r holds as input elements of contribution r. */
+static machine *make_machine(const collective *kind, planner plan, const plan_case *c) {
   machine *m = calloc(1, sizeof *m);
-  m->size = size;
+  m->size = c->size;
   m->random = 88172645463325252u;
-  for (int rank = 0; rank < size; rank++) {
+  for (int rank = 0; rank < c->size; rank++) {
+    uint64_t inputs = kind->inputs(c, rank);
+    int64_t place = c->in_place ? kind->place(c, rank) : NOWHERE;
+    /* In place a root's buffer also has the input of ranks that have no output. */
+    uint64_t outputs = kind->outputs(c, rank);
+    if (place != NOWHERE && outputs < (uint64_t)place + inputs) outputs = (uint64_t)place + inputs;
     m->spaces[rank][RING_SPACE_OUTPUT] = calloc(outputs + 1, sizeof(value));
-    m->spaces[rank][RING_SPACE_SCRATCH] = calloc(count + 1, sizeof(value));
-    m->spaces[rank][RING_SPACE_INPUT] =
-        in_place ? m->spaces[rank][RING_SPACE_OUTPUT] + in_place_at * (uint64_t)rank
-                 : calloc(count + 1, sizeof(value));
-    for (uint64_t i = 0; i < count; i++)
+    m->spaces[rank][RING_SPACE_INPUT] = place == NOWHERE
+                                            ? calloc(inputs + 1, sizeof(value))
+                                            : m->spaces[rank][RING_SPACE_OUTPUT] + place;
+    for (uint64_t i = 0; i < inputs; i++)
       m->spaces[rank][RING_SPACE_INPUT][i] = (value){UINT64_C(1) << rank, i};
+    plan_rank(m, rank, plan, c);
   }
   return m;
 }
 
-static void plan_machine(machine *m, planner plan, uint64_t count, int root) {
-  for (int rank = 0; rank < m->size; rank++) {
-    ring_schedule *s = &m->schedules[rank];
-    CHECK_INT(plan(s, rank, m->size, count, root), RING_OK);
-    m->watermarks[rank] = calloc(s->lane_count + 1, sizeof(uint64_t));
-    m->elements[rank] = calloc(s->lane_count + 1, sizeof(uint64_t));
-    m->steps[rank] = calloc(s->lane_count + 1, sizeof(size_t));
-    for (size_t lane = 0; lane < s->lane_count; lane++) {
-      uint64_t total = 0;
-      for (size_t i = 0; i < s->lanes[lane].count; i++)
-        total += s->steps[s->lanes[lane].first + i].count;
-      if (s->lanes[lane].kind != RING_LANE_SEND) continue;
-      CHECK(m->pipes[rank][s->lanes[lane].peer].values == NULL);
-      m->pipes[rank][s->lanes[lane].peer].values = calloc(total + 1, sizeof(value));
-    }
-  }
-}
-
-static void free_machine(machine *m, bool in_place) {
+static void free_machine(machine *m, const collective *kind, const plan_case *c) {
   for (int rank = 0; rank < m->size; rank++) {
     ring_schedule_free(&m->schedules[rank]);
     free(m->watermarks[rank]);
     free(m->elements[rank]);
     free(m->steps[rank]);
+    if (!c->in_place || kind->place(c, rank) == NOWHERE) free(m->spaces[rank][RING_SPACE_INPUT]);
     free(m->spaces[rank][RING_SPACE_OUTPUT]);
     free(m->spaces[rank][RING_SPACE_SCRATCH]);
-    if (!in_place) free(m->spaces[rank][RING_SPACE_INPUT]);
     for (int peer = 0; peer < m->size; peer++) free(m->pipes[rank][peer].values);
   }
   free(m);
 }
 
-/* Runs one case in every order; `check` then looks at one rank's output. */
-static void verify(planner plan, int size, uint64_t count, uint64_t outputs, int root,
-                   bool in_place, uint64_t in_place_at,
-                   void (*check)(const machine *m, int rank, uint64_t count, int root)) {
+/* ---- Verifying ---------------------------------------------------------------------------- */
+
+static void verify_case(const collective *kind, planner plan, const plan_case *c) {
   for (unsigned order = 0; order < ORDERS; order++) {
-    machine *m = make_machine(size, count, outputs, in_place, in_place_at);
+    machine *m = make_machine(kind, plan, c);
     m->order = order;
-    plan_machine(m, plan, count, root);
     run_machine(m);
-    for (int rank = 0; rank < size; rank++) check(m, rank, count, root);
-    free_machine(m, in_place);
+    for (int rank = 0; rank < c->size; rank++)
+      for (uint64_t i = 0; i < kind->outputs(c, rank); i++) {
+        value expected = kind->expected(c, rank, i), found = m->spaces[rank][RING_SPACE_OUTPUT][i];
+        CHECK(found.ranks == expected.ranks);
+        CHECK(found.element == expected.element);
+      }
+    free_machine(m, kind, c);
   }
 }
 
-static void check_allreduce(const machine *m, int rank, uint64_t count, int root) {
-  (void)root;
-  for (uint64_t i = 0; i < count; i++) {
-    CHECK(m->spaces[rank][RING_SPACE_OUTPUT][i].ranks == (UINT64_C(1) << m->size) - 1);
-    CHECK(m->spaces[rank][RING_SPACE_OUTPUT][i].element == i);
-  }
-  /* 2(N-1)K/N elements a rank; parts differ by one element, so up to one more a step. */
-  uint64_t rounds = 2 * (uint64_t)(m->size - 1);
-  CHECK(m->sent[rank] <= rounds * ((count + (uint64_t)m->size - 1) / (uint64_t)m->size));
-  if (count % (uint64_t)m->size == 0)
-    CHECK_INT(m->sent[rank], rounds * (count / (uint64_t)m->size));
+/* Parts of 0 to 6 elements, the first and the last ones of which may be empty. */
+static void uneven(uint64_t *offsets, int size) {
+  offsets[0] = 0;
+  for (int rank = 0; rank < size; rank++)
+    offsets[rank + 1] = offsets[rank] + (uint64_t)(rank * 5 + size) % 7;
 }
 
-static void check_broadcast(const machine *m, int rank, uint64_t count, int root) {
-  for (uint64_t i = 0; i < count; i++) {
-    CHECK(m->spaces[rank][RING_SPACE_OUTPUT][i].ranks == UINT64_C(1) << root);
-    CHECK(m->spaces[rank][RING_SPACE_OUTPUT][i].element == i);
-  }
-}
-
-static void check_allgather(const machine *m, int rank, uint64_t count, int root) {
-  (void)root;
-  for (int from = 0; from < m->size; from++)
-    for (uint64_t i = 0; i < count; i++) {
-      const value *found = &m->spaces[rank][RING_SPACE_OUTPUT][(uint64_t)from * count + i];
-      CHECK(found->ranks == UINT64_C(1) << from);
-      CHECK(found->element == i);
-    }
-}
-
-static void for_all_cases(void (*verify_case)(int size, uint64_t count)) {
+/* One algorithm for every size, several counts, in place and not, and several roots. */
+static void verify(const collective *kind, planner plan, bool rooted, bool takes_uneven) {
+  uint64_t offsets[RANKS + 1];
   for (int size = 1; size <= RANKS; size++) {
     uint64_t n = (uint64_t)size;
-    uint64_t counts[] = {0, 1, n - 1, n, n + 1, 40 * n, 1021};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) verify_case(size, counts[i]);
+    bool parts = kind->inputs != whole && kind->outputs != whole;
+    uint64_t counts[] = {0, 1, parts ? 5 : n - 1, parts ? 3 : n, n + 1, 211};
+    int roots[] = {0, size / 2, size - 1};
+    uneven(offsets, size);
+    for (int variant = 0; variant < 2 * 3; variant++) {
+      if (!rooted && variant >= 2) break;
+      if (variant >= 2 && roots[variant / 2] == roots[variant / 2 - 1]) continue;
+      plan_case c = {.size = size, .root = roots[variant / 2], .in_place = variant % 2 == 1};
+      for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        c.count = c.parts.count = counts[i];
+        if (parts && c.count > 5) continue;
+        verify_case(kind, plan, &c);
+      }
+      c.parts = (ring_parts){offsets, 0};
+      if (takes_uneven) verify_case(kind, plan, &c);
+    }
   }
 }
 
-static void allreduce_case(int size, uint64_t count) {
-  verify(plan_allreduce, size, count, count, 0, false, 0, check_allreduce);
-  verify(plan_allreduce, size, count, count, 0, true, 0, check_allreduce);
+#define PLAN(name, ...)                                                                            \
+  static ring_status plan_##name(ring_schedule *s, int rank, const plan_case *c) {                 \
+    return ring_schedule_##name(s, rank, c->size, __VA_ARGS__);                                    \
+  }
+#define PLAN_REDUCTION(name, ...)                                                                  \
+  PLAN(name, __VA_ARGS__, false)                                                                   \
+  static ring_status plan_##name##_wide(ring_schedule *s, int rank, const plan_case *c) {          \
+    return ring_schedule_##name(s, rank, c->size, __VA_ARGS__, true);                              \
+  }
+
+PLAN_REDUCTION(allreduce_ring, c->count)
+PLAN_REDUCTION(allreduce_direct, c->count)
+PLAN_REDUCTION(allreduce_doubling, c->count)
+PLAN(allreduce_halving, c->count)
+PLAN_REDUCTION(reduce_scatter_ring, c->count)
+PLAN_REDUCTION(reduce_scatter_direct, c->count)
+PLAN(broadcast_tree, c->count, c->root)
+PLAN(broadcast_chain, c->count, c->root)
+PLAN_REDUCTION(reduce_tree, c->count, c->root)
+PLAN_REDUCTION(reduce_chain, c->count, c->root)
+PLAN(allgather_ring, c->parts)
+PLAN(allgather_bruck, c->parts)
+PLAN(gather_tree, c->parts, c->root)
+PLAN(gather_direct, c->parts, c->root)
+PLAN(scatter_tree, c->parts, c->root)
+PLAN(scatter_direct, c->parts, c->root)
+PLAN(alltoall_bruck, c->count)
+
+static ring_status plan_alltoall_pairwise(ring_schedule *s, int rank, const plan_case *c) {
+  return ring_schedule_alltoall_pairwise(s, rank, c->size, c->parts, c->parts);
+}
+
+static ring_status plan_barrier(ring_schedule *s, int rank, const plan_case *c) {
+  return ring_schedule_barrier(s, rank, c->size);
 }
 
 static void test_allreduce(void) {
-  for_all_cases(allreduce_case);
+  verify(&allreduce, plan_allreduce_ring, false, false);
+  verify(&allreduce, plan_allreduce_direct, false, false);
+  verify(&allreduce, plan_allreduce_doubling, false, false);
+  verify(&allreduce, plan_allreduce_halving, false, false);
 }
 
-static void wide_case(int size, uint64_t count) {
-  verify(plan_wide, size, count, count, 0, false, 0, check_allreduce);
-  verify(plan_wide, size, count, count, 0, true, 0, check_allreduce);
+static void test_reductions_with_accumulators(void) {
+  verify(&allreduce, plan_allreduce_ring_wide, false, false);
+  verify(&allreduce, plan_allreduce_direct_wide, false, false);
+  verify(&allreduce, plan_allreduce_doubling_wide, false, false);
+  verify(&reduce_scatter, plan_reduce_scatter_ring_wide, false, false);
+  verify(&reduce_scatter, plan_reduce_scatter_direct_wide, false, false);
+  verify(&reduce_to_root, plan_reduce_tree_wide, true, false);
+  verify(&reduce_to_root, plan_reduce_chain_wide, true, false);
 }
 
-static void test_allreduce_with_accumulators(void) {
-  for_all_cases(wide_case);
+static void test_reduce(void) {
+  verify(&reduce_to_root, plan_reduce_tree, true, false);
+  verify(&reduce_to_root, plan_reduce_chain, true, false);
 }
 
-static void broadcast_case(int size, uint64_t count) {
-  int roots[] = {0, size / 2, size - 1};
-  for (int i = 0; i < 3; i++) {
-    verify(ring_schedule_broadcast, size, count, count, roots[i], false, 0, check_broadcast);
-    verify(ring_schedule_broadcast, size, count, count, roots[i], true, 0, check_broadcast);
-  }
+static void test_reduce_scatter(void) {
+  verify(&reduce_scatter, plan_reduce_scatter_ring, false, false);
+  verify(&reduce_scatter, plan_reduce_scatter_direct, false, false);
 }
 
 static void test_broadcast(void) {
-  for_all_cases(broadcast_case);
-}
-
-static void allgather_case(int size, uint64_t count) {
-  uint64_t few = count > 100 ? 100 : count; /* the output has size times as many */
-  verify(plan_allgather, size, few, few * (uint64_t)size, 0, false, 0, check_allgather);
-  verify(plan_allgather, size, few, few * (uint64_t)size, 0, true, few, check_allgather);
+  verify(&broadcast, plan_broadcast_tree, true, false);
+  verify(&broadcast, plan_broadcast_chain, true, false);
 }
 
 static void test_allgather(void) {
-  for_all_cases(allgather_case);
+  verify(&allgather, plan_allgather_ring, false, true);
+  verify(&allgather, plan_allgather_bruck, false, true);
 }
+
+static void test_gather(void) {
+  verify(&gather, plan_gather_tree, true, true);
+  verify(&gather, plan_gather_direct, true, true);
+}
+
+static void test_scatter(void) {
+  verify(&scatter, plan_scatter_tree, true, true);
+  verify(&scatter, plan_scatter_direct, true, true);
+}
+
+static void test_alltoall(void) {
+  verify(&alltoall, plan_alltoall_bruck, false, false);
+  verify(&alltoall, plan_alltoall_pairwise, false, false);
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------- */
 
 /* With one rank held back, nobody may leave a barrier. */
 static void test_barrier_waits_for_everybody(void) {
   for (int size = 2; size <= RANKS; size++)
     for (int absent = 0; absent < size; absent++) {
-      machine *m = make_machine(size, 0, 0, false, 0);
-      plan_machine(m, plan_barrier, 0, 0);
+      plan_case c = {.size = size};
+      machine *m = make_machine(&allreduce, plan_barrier, &c);
       for (int round = 0; round < 2 * size; round++)
         for (int rank = 0; rank < size; rank++)
           for (size_t lane = 0; rank != absent && lane < m->schedules[rank].lane_count; lane++)
@@ -340,7 +490,7 @@ static void test_barrier_waits_for_everybody(void) {
         CHECK(!left);
       }
       run_machine(m);
-      free_machine(m, false);
+      free_machine(m, &allreduce, &c);
     }
 }
 
@@ -348,7 +498,7 @@ static void test_a_ring_needs_two_links(void) {
   for (int size = 2; size <= RANKS; size++)
     for (int rank = 0; rank < size; rank++) {
       ring_schedule s = {0};
-      CHECK_INT(ring_schedule_allreduce(&s, rank, size, 100, false), RING_OK);
+      CHECK_INT(ring_schedule_allreduce_ring(&s, rank, size, 100, false), RING_OK);
       CHECK_INT(s.lane_count, 2);
       CHECK_INT(s.lanes[0].peer, (rank + size - 1) % size);
       CHECK_INT(s.lanes[1].peer, (rank + 1) % size);
@@ -356,28 +506,61 @@ static void test_a_ring_needs_two_links(void) {
     }
 }
 
-static void test_a_tree_has_logarithmic_depth(void) {
-  for (int size = 1; size <= RANKS; size++) {
-    size_t most = 0;
+/* Elements that a rank sends in a schedule. */
+static uint64_t traffic(const ring_schedule *s) {
+  uint64_t sent = 0;
+  for (size_t lane = 0; lane < s->lane_count; lane++)
+    for (size_t i = 0; s->lanes[lane].kind == RING_LANE_SEND && i < s->lanes[lane].count; i++)
+      sent += s->steps[s->lanes[lane].first + i].count;
+  return sent;
+}
+
+/* 2(N-1)K/N elements a rank for the ring, and for halving where no rank is folded. */
+static void test_traffic_of_allreduce(void) {
+  for (int size = 2; size <= RANKS; size++)
     for (int rank = 0; rank < size; rank++) {
+      uint64_t n = (uint64_t)size;
       ring_schedule s = {0};
-      CHECK_INT(ring_schedule_broadcast(&s, rank, size, 1, 0), RING_OK);
-      most = s.lane_count > most ? s.lane_count : most;
+      CHECK_INT(ring_schedule_allreduce_ring(&s, rank, size, 40 * n, false), RING_OK);
+      CHECK_INT(traffic(&s), 2 * (n - 1) * 40);
+      CHECK_INT(ring_schedule_allreduce_halving(&s, rank, size, 40 * n), RING_OK);
+      if ((size & (size - 1)) == 0) CHECK_INT(traffic(&s), 2 * (n - 1) * 40);
       ring_schedule_free(&s);
     }
+}
+
+/* Doubling, trees and Bruck's rounds: at most ceil(log2 N) partners each way, and one for folding. */
+static void test_logarithmic_algorithms_need_few_links(void) {
+  static const planner plans[] = {
+      plan_allreduce_doubling, plan_allreduce_halving, plan_broadcast_tree, plan_reduce_tree,
+      plan_allgather_bruck,    plan_gather_tree,       plan_scatter_tree,   plan_alltoall_bruck};
+  for (int size = 1; size <= RANKS; size++) {
     size_t rounds = 0;
     while ((1 << rounds) < size) rounds++;
-    CHECK_INT(most, rounds + 1); /* the root's sends and its copy */
+    for (int rank = 0; rank < size; rank++)
+      for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        plan_case c = {.size = size, .count = 3, .parts = {.count = 3}};
+        ring_schedule s = {0};
+        CHECK_INT(plans[i](&s, rank, &c), RING_OK);
+        CHECK(s.lane_count <= 2 * rounds + 3);
+        ring_schedule_free(&s);
+      }
   }
 }
 
 int main(void) {
   RUN(test_allreduce);
-  RUN(test_allreduce_with_accumulators);
+  RUN(test_reductions_with_accumulators);
+  RUN(test_reduce);
+  RUN(test_reduce_scatter);
   RUN(test_broadcast);
   RUN(test_allgather);
+  RUN(test_gather);
+  RUN(test_scatter);
+  RUN(test_alltoall);
   RUN(test_barrier_waits_for_everybody);
   RUN(test_a_ring_needs_two_links);
-  RUN(test_a_tree_has_logarithmic_depth);
+  RUN(test_traffic_of_allreduce);
+  RUN(test_logarithmic_algorithms_need_few_links);
   return 0;
 }
