@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Measures the collectives of one library from R, in the way driver.c describes:
+#   driver.R LIBRARY FOLDER LINK SECONDS COLLECTIVE,... BYTES,...
+# R's numbers are float64, and so is what travels. Rmpi has no alltoall of vectors.
+
+small <- 4096
+calls <- 16
+least_samples <- 3
+most_samples <- 1000
+wrong_link <- 3
+
+# R cannot ask for the link yet, so it can only mean tcp.
+open_sparkring <- function(link) {
+  if (link != "tcp") quit(status = wrong_link)
+  comm <- sparkring::ring_init()
+  list(
+    rank = sparkring::ring_rank(comm), size = sparkring::ring_size(comm),
+    barrier = function() sparkring::ring_barrier(comm),
+    close = function() sparkring::ring_close(comm),
+    allreduce = function(x, total) sparkring::ring_allreduce(comm, x),
+    broadcast = function(x, total) sparkring::ring_broadcast(comm, x),
+    allgather = function(x, total) sparkring::ring_allgather(comm, x)
+  )
+}
+
+# 2 is Rmpi's number of double, 0 the communicator of all.
+open_rmpi <- function(link) {
+  library(Rmpi, quietly = TRUE)
+  list(
+    rank = mpi.comm.rank(0), size = mpi.comm.size(0),
+    barrier = function() mpi.barrier(0),
+    close = function() mpi.finalize(),
+    allreduce = function(x, total) mpi.allreduce(x, 2, "sum", 0),
+    broadcast = function(x, total) mpi.bcast(x, 2, 0, 0),
+    allgather = function(x, total) mpi.allgather(x, 2, double(total), 0)
+  )
+}
+
+now <- function() as.numeric(Sys.time())
+
+make_test <- function(library, name, bytes) {
+  elements <- max(1, bytes %/% 8)
+  count <- if (name == "allgather") ceiling(elements / library$size) else elements
+  list(
+    name = name, run = library[[name]], count = count,
+    total = if (name == "allgather") count * library$size else elements,
+    calls = if (bytes <= small) calls else 1
+  )
+}
+
+# Seconds of one call, and what the last one returned.
+sample_once <- function(library, test) {
+  inputs <- lapply(seq_len(test$calls), function(call) rep(library$rank + 1, test$count))
+  library$barrier()
+  start <- now()
+  for (input in inputs) result <- test$run(input, test$total)
+  list(seconds = (now() - start) / test$calls, result = result)
+}
+
+check <- function(library, test, result) {
+  ranks <- seq_len(library$size)
+  expected <- switch(test$name,
+    allreduce = sum(ranks),
+    broadcast = 1,
+    allgather = rep(ranks, each = test$count)
+  )
+  if (length(result) != test$total || any(result != expected)) stop("wrong result: ", test$name)
+}
+
+# Warms up, and agrees on how many samples there will be.
+count_samples <- function(library, test, seconds) {
+  check(library, test, sample_once(library, test)$result)
+  start <- now()
+  sample_once(library, test)
+  fitting <- max(least_samples, min(most_samples, floor(seconds / (now() - start))))
+  library$broadcast(fitting, 1)
+}
+
+measure <- function(library, test, seconds, report) {
+  samples <- seq_len(count_samples(library, test, seconds))
+  times <- vapply(samples, function(i) sample_once(library, test)$seconds, 0)
+  listed <- paste(sprintf("%.3f", 1e6 * times), collapse = " ")
+  cat(test$name, sprintf("%.0f", 8 * test$total), "float64", listed, "\n", file = report)
+}
+
+main <- function(name, folder, link, seconds, collectives, sizes) {
+  library <- switch(name,
+    "sparkring-r" = open_sparkring(link),
+    rmpi = open_rmpi(link)
+  )
+  report <- file(file.path(folder, library$rank), "w")
+  for (collective in intersect(strsplit(collectives, ",")[[1]], names(library))) {
+    for (bytes in as.numeric(strsplit(sizes, ",")[[1]])) {
+      measure(library, make_test(library, collective, bytes), as.numeric(seconds), report)
+    }
+  }
+  close(report)
+  library$close()
+}
+
+do.call(main, as.list(commandArgs(TRUE)))

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a library has to bring to be measured by driver.c: these few functions, and one table row a
+ * collective. Rank 0 is the root. A function that fails prints why and exits.
+ */
+#ifndef BENCH_DRIVER_H
+#define BENCH_DRIVER_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* count is the number of elements of one block: the whole vector of allreduce and broadcast, what
+ * one rank gives to each in allgather and alltoall. A broadcast is in place, in the input of the
+ * root and the output of the others, because MPI's is. */
+typedef struct collective {
+  const char *name; /* NULL ends the table */
+  void (*run)(const float *input, float *output, size_t count);
+} collective;
+
+extern const collective library_collectives[];
+
+typedef struct world {
+  int rank, size;
+} world;
+
+/* `folder` is empty, shared by all ranks, and serves those that meet through files. */
+world library_open(const char *folder);
+void library_barrier(void);
+void library_close(void);
+
+/* "tcp" or "shm" where the library says which it uses, else `wanted`. */
+const char *library_link(const char *wanted);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
