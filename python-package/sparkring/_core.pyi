@@ -84,6 +84,58 @@ class Communicator:
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def reduce(
+        self,
+        x: _Number | _Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> _Output | None: ...
+    @overload
+    def reduce(
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> NDArray[_Scalar] | None: ...
+    @overload
+    def reduce(
+        self,
+        x: _Number,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Any: ...
+    @overload
+    def reduce(
+        self,
+        x: _Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> NDArray[Any] | None: ...
+    @overload
+    def reduce_scatter(
+        self, x: _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def reduce_scatter(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def reduce_scatter(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
     def broadcast(
         self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
@@ -111,7 +163,94 @@ class Communicator:
     def allgather(
         self, x: _Number | _Array, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    @overload
+    def allgatherv(self, x: NDArray[_Scalar], *, dtype: str | None = None) -> NDArray[_Scalar]: ...
+    @overload
+    def allgatherv(self, x: _Array, *, dtype: str | None = None) -> NDArray[Any]: ...
+    @overload
+    def gather(
+        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> _Output | None: ...
+    @overload
+    def gather(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar] | None: ...
+    @overload
+    def gather(
+        self, x: _Number | _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any] | None: ...
+    @overload
+    def gatherv(
+        self, x: NDArray[_Scalar], root: int = 0, *, dtype: str | None = None
+    ) -> NDArray[_Scalar] | None: ...
+    @overload
+    def gatherv(
+        self, x: _Array, root: int = 0, *, dtype: str | None = None
+    ) -> NDArray[Any] | None: ...
+    @overload
+    def scatter(
+        self, x: _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def scatter(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def scatter(
+        self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def scatterv(
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def scatterv(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> NDArray[Any]: ...
+    @overload
+    def alltoall(self, x: _Array, *, out: _Output, dtype: str | None = None) -> _Output: ...
+    @overload
+    def alltoall(
+        self, x: NDArray[_Scalar], *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def alltoall(
+        self, x: _Array, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def alltoallv(
+        self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def alltoallv(
+        self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> NDArray[Any]: ...
     def barrier(self) -> None: ...
+    def send(self, x: _Number | _Array, peer: int, *, dtype: str | None = None) -> None: ...
+    @overload
+    def recv(
+        self, x: _Number | _Array, peer: int, *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
+    @overload
+    def recv(
+        self, x: NDArray[_Scalar], peer: int, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def recv(self, x: _Number, peer: int, *, out: None = None, dtype: str | None = None) -> Any: ...
+    @overload
+    def recv(
+        self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
     def close(self) -> None: ...
     def abort(self, reason: str | None = None) -> None: ...
     def counters(self, peer: int | None = None) -> dict[str, int]: ...

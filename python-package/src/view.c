@@ -198,18 +198,25 @@ int view_check_output(const view *view, module_state *state, const struct view *
   return -1;
 }
 
-PyObject *view_shape(const view *view, int rows) {
-  int lead = rows > 0;
-  PyObject *shape = PyTuple_New(view->buffer.ndim + lead);
+PyObject *view_shape(const view *view, Py_ssize_t rows, int from) {
+  int lead = rows >= 0;
+  int dimensions = view->buffer.ndim - from + lead;
+  PyObject *shape = PyTuple_New(dimensions);
   if (shape == NULL) return NULL;
-  for (int i = 0; i < view->buffer.ndim + lead; i++) {
-    PyObject *length = PyLong_FromSsize_t(i < lead ? rows : view->buffer.shape[i - lead]);
+  for (int i = 0; i < dimensions; i++) {
+    PyObject *length = PyLong_FromSsize_t(i < lead ? rows : view->buffer.shape[i - lead + from]);
     if (length == NULL || PyTuple_SetItem(shape, i, length) < 0) {
       Py_DECREF(shape);
       return NULL;
     }
   }
   return shape;
+}
+
+int view_check_rows(const view *view, module_state *state) {
+  if (view->buffer.ndim > 0) return 0;
+  error_invalid(state, "x is a single number: pass an array, as numpy.atleast_1d(x) makes");
+  return -1;
 }
 
 const char *view_dtype_name(const view *view) {

@@ -31,8 +31,12 @@ void view_close(view *view);
 int view_check_output(const view *view, module_state *state, const struct view *input,
                       size_t count);
 
-/* A new tuple: the shape, after a first dimension of `rows` unless that is 0. */
-PyObject *view_shape(const view *view, int rows);
+/* A new tuple: the shape from dimension `from` on, after one of `rows` unless that is negative. */
+PyObject *view_shape(const view *view, Py_ssize_t rows, int from);
+
+/* 0 when the object has a first dimension, whose length is then buffer.shape[0]; else -1 with an
+ * exception. */
+int view_check_rows(const view *view, module_state *state);
 
 /* NumPy's name of the element type. Static storage. */
 const char *view_dtype_name(const view *view);

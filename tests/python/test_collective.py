@@ -7,8 +7,9 @@ import hashlib
 
 import numpy as np
 import pytest
+import sparkring
 from cases import DTYPES, FLOATS, OPS, cases, numbers, reduced
-from ranks import open_comm, run
+from ranks import open_comm, outcomes, run
 
 SIZES = [1, 2, 3, 4]
 
@@ -19,6 +20,14 @@ def check(result, expected, name):
     assert result.dtype == expected.dtype, name
     assert result.shape == expected.shape, name
     assert result.tobytes() == expected.tobytes(), f"{name}: {result} is not {expected}"
+
+
+def check_on_root(comm, root, result, expected, name):
+    """Compare a result that only root gets."""
+    if comm.rank == root:
+        check(result, expected, name)
+    else:
+        assert result is None, name
 
 
 def all_cases(size):
@@ -64,14 +73,237 @@ def allgather_every_case():
     return count
 
 
+def reduce_every_case():
+    count = 0
+    with open_comm() as comm:
+        for turn, ranks in enumerate(all_cases(comm.size)):
+            case, root = ranks[comm.rank], turn % comm.size
+            for op in OPS:
+                if op in ("land", "lor") and case.values.dtype.kind == "f":
+                    continue
+                expected = reduced(op, [other.values for other in ranks])
+                expected = type(case.values)(expected) if case.is_number else np.asarray(expected)
+                result = comm.reduce(case.x, op, root)
+                check_on_root(comm, root, result, expected, f"{op} of {case.name}")
+                count += 1
+    return count
+
+
+def gather_every_case():
+    count = 0
+    with open_comm() as comm:
+        for ranks in all_cases(comm.size):
+            case = ranks[comm.rank]
+            for root in range(comm.size):
+                expected = np.stack([other.values for other in ranks])
+                check_on_root(comm, root, comm.gather(case.x, root), expected, case.name)
+                count += 1
+    return count
+
+
+def gather_uneven_every_case():
+    count = 0
+    with open_comm() as comm:
+        for ranks in all_cases(comm.size):
+            case = ranks[comm.rank]
+            if case.values.ndim == 0:
+                with pytest.raises(sparkring.InvalidError, match=r"numpy\.atleast_1d\(x\)"):
+                    comm.allgatherv(case.x)
+            else:
+                expected = np.concatenate([other.values for other in ranks])
+                check(comm.allgatherv(case.x), expected, case.name)
+                root = count % comm.size
+                check_on_root(comm, root, comm.gatherv(case.x, root), expected, case.name)
+            count += 1
+    return count
+
+
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(
-    "every_case", [allreduce_every_case, broadcast_every_case, allgather_every_case]
+    "every_case",
+    [
+        allreduce_every_case,
+        reduce_every_case,
+        broadcast_every_case,
+        allgather_every_case,
+        gather_every_case,
+        gather_uneven_every_case,
+    ],
 )
 def test_every_container_and_dtype(every_case, size):
     counts = run(size, every_case)
     assert counts == counts[:1] * size
     assert counts[0] >= len(list(cases(0)))
+
+
+SHAPES = [(6,), (2, 3), (1, 2, 2), (0, 3), (3, 0)]  # of a part
+
+
+def parted(rank, size, shape, dtype):
+    """Give the numbers of a rank, in `size` parts of this shape."""
+    whole = np.resize(numbers(rank, dtype), (size * shape[0], *shape[1:]))
+    return whole.astype(dtype)
+
+
+def cut_every_case():
+    count = 0
+    with open_comm() as comm:
+        for dtype in DTYPES:
+            for shape in SHAPES:
+                ranks = [parted(rank, comm.size, shape, dtype) for rank in range(comm.size)]
+                parts = [np.split(x, comm.size) for x in ranks]
+                x, name = ranks[comm.rank], f"{dtype} {shape}"
+                total = reduced("max", ranks)
+                mine = np.split(total, comm.size)[comm.rank]
+                check(comm.reduce_scatter(x, "max"), mine, name)
+                check(comm.reduce_scatter(np.asfortranarray(x), "max"), mine, name)
+                for root in range(comm.size):
+                    told = x if comm.rank == root else np.zeros_like(x)
+                    check(comm.scatter(told, root), parts[root][comm.rank], name)
+                came = np.concatenate([parts[rank][comm.rank] for rank in range(comm.size)])
+                check(comm.alltoall(x), came, name)
+                check(comm.alltoall(np.asfortranarray(x)), came, name)
+                count += 1
+    return count
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_equal_parts(size):
+    assert run(size, cut_every_case) == [len(DTYPES) * len(SHAPES)] * size
+
+
+def rows(rank, count, dtype, width):
+    """Give rows that tell where they come from."""
+    return (np.arange(count * width).reshape(count, width) + 10 * rank).astype(dtype)
+
+
+def uneven_every_case():
+    with open_comm() as comm:
+        ranks = range(comm.size)
+        for turn, dtype in enumerate([*DTYPES, "bool"]):
+            for width in (1, 3, 0):
+                counts = [(rank + turn) % 3 for rank in ranks]
+                every = [rows(rank, counts[rank], dtype, width) for rank in ranks]
+                x, name = every[comm.rank], f"{counts} of {dtype}"
+                check(comm.allgatherv(x), np.concatenate(every), name)
+                for root in ranks:
+                    check_on_root(comm, root, comm.gatherv(x, root), np.concatenate(every), name)
+                    whole = rows(root, sum(counts), dtype, width)
+                    told = whole if comm.rank == root else whole[:0]
+                    part = np.split(whole, np.cumsum(counts)[:-1])[comm.rank]
+                    check(comm.scatterv(told, counts, root), part, name)
+    return True
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_uneven_parts(size):
+    assert run(size, uneven_every_case) == [True] * size
+
+
+def exchange_uneven():
+    with open_comm() as comm:
+        ranks = range(comm.size)
+        sends = [[(rank * 2 + to) % 4 for to in ranks] for rank in ranks]
+        for dtype in DTYPES:
+            for width in (1, 3, 0):
+                every = [rows(rank, sum(sends[rank]), dtype, width) for rank in ranks]
+                parts = [np.split(every[rank], np.cumsum(sends[rank])[:-1]) for rank in ranks]
+                expected = np.concatenate([parts[rank][comm.rank] for rank in ranks])
+                counts = np.array(sends[comm.rank])
+                check(comm.alltoallv(every[comm.rank], counts), expected, dtype)
+        nothing = comm.alltoallv(np.zeros((0, 2)), [0] * comm.size)
+        check(nothing, np.zeros((0, 2)), "nothing")
+    return True
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_uneven_exchange(size):
+    assert run(size, exchange_uneven) == [True] * size
+
+
+def pass_around():
+    with open_comm() as comm:
+        after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        for mine, theirs in zip(cases(comm.rank), cases(before)):
+            if comm.rank % 2 == 0:
+                assert comm.send(mine.x, after) is None
+            check(comm.recv(mine.x, before), theirs.values, mine.name)
+            if comm.rank % 2 == 1:
+                comm.send(mine.x, after)
+            out = np.empty_like(mine.values)
+            comm.send(mine.x, before)
+            assert comm.recv(out, after, out=out) is out
+        comm.barrier()
+    return True
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_messages(size):
+    assert run(size, pass_around) == [True] * size
+
+
+def refuse_peers():
+    with open_comm() as comm:
+        last = f"ranks go from 0 to {comm.size - 1}"
+        for call in (comm.send, comm.recv):
+            for peer in (-1, comm.size):
+                with pytest.raises(sparkring.InvalidError, match=f"peer {peer} is no rank: {last}"):
+                    call(1, peer)
+            with pytest.raises(sparkring.InvalidError, match="peer is this rank itself: copy"):
+                call(1, comm.rank)
+        for call in (comm.reduce, comm.gather, comm.gatherv, comm.scatter):
+            with pytest.raises(
+                sparkring.InvalidError, match=f"root {comm.size} is no rank: {last}"
+            ):
+                call(np.zeros(2), root=comm.size)
+        with pytest.raises(sparkring.InvalidError, match=f"root -1 is no rank: {last}"):
+            comm.scatterv(np.zeros(2), [1, 1], root=-1)
+        assert comm.usable
+        comm.barrier()
+    return True
+
+
+def test_peers_and_roots():
+    assert run(2, refuse_peers) == [True] * 2
+
+
+def refuse_parts():
+    with open_comm() as comm:
+        text = "the first dimension of x is 3, which 2 ranks cannot share equally: pass a multiple"
+        for call in (comm.scatter, comm.reduce_scatter, comm.alltoall):
+            with pytest.raises(sparkring.InvalidError, match=text):
+                call(np.zeros(3))
+        with pytest.raises(sparkring.InvalidError, match="counts has 1 numbers and there are 2"):
+            comm.alltoallv(np.zeros(3), [3])
+        with pytest.raises(
+            sparkring.InvalidError, match=r"counts\[1\] is -1: it must be 0 or more"
+        ):
+            comm.scatterv(np.zeros(3), [4, -1])
+        text = "counts add up to 2 and the first dimension of x is 3: they must be equal"
+        with pytest.raises(sparkring.InvalidError, match=text):
+            comm.alltoallv(np.zeros(3), [1, 1])
+        with pytest.raises(sparkring.InvalidError, match="fit into memory"):
+            comm.alltoallv(np.zeros(3), [2**70, 1])
+        with pytest.raises(TypeError):
+            comm.alltoallv(np.zeros(3), [1.0, 2.0])
+        assert comm.usable
+        comm.barrier()
+    return True
+
+
+def test_bad_parts():
+    assert run(2, refuse_parts) == [True] * 2
+
+
+def gather_rows_of_other_length():
+    with open_comm() as comm:
+        comm.allgatherv(np.zeros((2, 3 + comm.rank)))
+
+
+def test_rows_must_be_alike():
+    errors = [outcome.error for outcome in outcomes(2, gather_rows_of_other_length)]
+    assert any(isinstance(error, sparkring.MismatchError) for error in errors)
+    assert all(isinstance(error, sparkring.RingError) for error in errors)
 
 
 def write_into_out():
@@ -108,7 +340,58 @@ def write_in_place():
     return True
 
 
-@pytest.mark.parametrize("function", [write_into_out, write_in_place])
+def write_parts_into_out():
+    with open_comm() as comm:
+        ranks, me = range(comm.size), comm.rank
+        for dtype in DTYPES:
+            every = [parted(rank, comm.size, (4,), dtype) for rank in ranks]
+            total, out = reduced("max", every), np.empty(4, dtype)
+            assert comm.reduce_scatter(every[me], "max", out=out) is out
+            assert out.tobytes() == np.split(total, comm.size)[me].tobytes()
+            assert comm.scatter(every[me], 1, out=out) is out
+            assert out.tobytes() == np.split(every[1], comm.size)[me].tobytes()
+            out = np.empty((comm.size, 4), dtype)
+            assert comm.alltoall(every[me], out=out) is out
+            assert out.tobytes() == np.stack([x[4 * me : 4 * me + 4] for x in every]).tobytes()
+            out = np.empty((comm.size, 4 * comm.size), dtype) if me == 1 else None
+            assert comm.gather(every[me], 1, out=out) is out
+            assert out is None or out.tobytes() == np.stack(every).tobytes()
+            out = np.empty_like(total)
+            assert comm.reduce(every[me], "max", 1, out=out) is (out if me == 1 else None)
+            assert me != 1 or out.tobytes() == total.tobytes()
+    return True
+
+
+def write_parts_in_place():
+    with open_comm() as comm:
+        ranks, me = range(comm.size), comm.rank
+        own = slice(4 * me, 4 * me + 4)
+        for dtype in DTYPES:
+            every = [parted(rank, comm.size, (4,), dtype) for rank in ranks]
+            x = every[me].copy()
+            comm.reduce_scatter(x, "max", out=x[own])
+            assert x[own].tobytes() == reduced("max", every)[own].tobytes()
+            x = every[me].copy()
+            comm.scatter(x, 1, out=x[own])
+            assert x[own].tobytes() == every[1][own].tobytes()
+            x = every[me].copy()
+            assert comm.reduce(x, "max", 1, out=x) is (x if me == 1 else None)
+            assert x.tobytes() == (reduced("max", every) if me == 1 else every[me]).tobytes()
+            gathered = np.zeros((comm.size, *x.shape), dtype)
+            gathered[me] = every[me]
+            comm.gather(gathered[me], 1, out=gathered)
+            assert me != 1 or gathered.tobytes() == np.stack(every).tobytes()
+        if me == 1:
+            for call in (comm.reduce_scatter, comm.alltoall):
+                with pytest.raises(sparkring.InvalidError, match="out overlaps x"):
+                    call(x, out=x[: len(x) // comm.size] if call == comm.reduce_scatter else x)
+        comm.barrier()
+    return True
+
+
+@pytest.mark.parametrize(
+    "function", [write_into_out, write_in_place, write_parts_into_out, write_parts_in_place]
+)
 def test_out(function):
     assert run(3, function) == [True] * 3
 
@@ -136,6 +419,32 @@ def test_bool():
 def bfloat16_words(values):
     """Cut float32 to bfloat16, which small whole numbers survive."""
     return (values.astype("float32").view("uint32") >> 16).astype("uint16")
+
+
+def move_bfloat16_words():
+    with open_comm() as comm:
+        me, size = comm.rank, comm.size
+        words = bfloat16_words(parted(me, size, (2,), "float32"))
+        told = {"dtype": "bfloat16"}
+        assert np.array_equal(
+            comm.alltoallv(words, [2] * size, **told), comm.alltoall(words, **told)
+        )
+        assert np.array_equal(comm.allgatherv(words, **told), comm.allgather(words, **told).ravel())
+        whole = comm.reduce(words, root=1, **told)
+        part = comm.reduce_scatter(words, **told)
+        assert np.array_equal(
+            comm.scatter(words, 1, **told), comm.scatterv(words, [2] * size, 1, **told)
+        )
+        gathered = comm.gatherv(part, 1, **told)
+        assert (gathered is None and whole is None) or np.array_equal(gathered, whole)
+        comm.send(words, (me + 1) % size, **told)
+        return comm.recv(words, (me - 1) % size, **told)
+
+
+def test_bfloat16_parts():
+    for rank, words in enumerate(run(3, move_bfloat16_words)):
+        expected = bfloat16_words(parted((rank - 1) % 3, 3, (2,), "float32"))
+        check(words, expected, "bfloat16")
 
 
 def reduce_bfloat16_words():

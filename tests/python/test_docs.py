@@ -19,7 +19,7 @@ FUNCTIONS = [sparkring.init, *(getattr(sparkring.Communicator, name) for name in
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 8
+    assert len(METHODS) == 19
     assert sparkring.__doc__
     for name in sparkring.__all__:
         member = getattr(sparkring, name)
@@ -44,7 +44,7 @@ def test_parameters_are_documented(function):
     for name in inspect.signature(function).parameters:
         if name != "self":
             assert f"\n{name} : " in text, name
-    if function.__name__ not in ("barrier", "close", "abort"):
+    if function.__name__ not in ("barrier", "send", "close", "abort"):
         assert "\nReturns\n-------\n" in text
     assert "\nRaises\n------\n" in text
 
@@ -62,7 +62,7 @@ def test_stubs_agree_with_the_extension():
 
 TYPED = """
 from array import array
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import sparkring
@@ -79,6 +79,15 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.allreduce(b"123"), NDArray[Any])
     assert_type(comm.allreduce(3), Any)
     assert_type(comm.allreduce(array("d"), out=array("d")), array[float])
+    assert_type(comm.reduce(x), Union[NDArray[np.float32], None])
+    assert_type(comm.gather(3), Union[NDArray[Any], None])
+    assert_type(comm.reduce_scatter(x), NDArray[np.float32])
+    assert_type(comm.scatter(x, out=bytearray(24)), bytearray)
+    assert_type(comm.alltoall(x), NDArray[np.float32])
+    assert_type(comm.allgatherv(x), NDArray[np.float32])
+    assert_type(comm.gatherv(x), Union[NDArray[np.float32], None])
+    assert_type(comm.scatterv(x, [2]), NDArray[np.float32])
+    assert_type(comm.alltoallv(x, np.array([2])), NDArray[np.float32])
     assert_type(comm.counters()["calls"], int)
 """
 

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A number becomes a 0-d array on its way in, and a result made from one becomes a number again. The
+ * shape of x is a matter of this file only: to the core there are elements.
+ */
+#include "operands.h"
+
+#include "error.h"
+
+static void operands_close(operands *operands) {
+  view_close(&operands->in);
+  view_close(&operands->out);
+  Py_CLEAR(operands->input);
+  Py_CLEAR(operands->output);
+}
+
+/* ---- Input -------------------------------------------------------------------------------- */
+
+/* True for Python's and NumPy's numbers, which NumPy turns into 0-d arrays; -1 with an exception. */
+static int is_scalar(module_state *state, PyObject *x) {
+  if (PyLong_Check(x) || PyFloat_Check(x)) return 1;
+  return PyObject_IsInstance(x, state->numpy_scalar);
+}
+
+/* What the core cannot read where it is, NumPy copies: contiguous in C order, and aligned. */
+static int pack_input(operands *operands, module_state *state) {
+  view_close(&operands->in);
+  PyObject *packed =
+      PyObject_CallMethod(state->numpy, "require", "OOs", operands->input, Py_None, "CA");
+  if (packed == NULL) return -1;
+  Py_DECREF(operands->input);
+  operands->input = packed;
+  return view_open(&operands->in, state, packed, "x", operands->dtype);
+}
+
+static int open_input(operands *operands, module_state *state, PyObject *x) {
+  int scalar = is_scalar(state, x);
+  if (scalar < 0) return -1;
+  operands->scalar = scalar;
+  if (scalar)
+    operands->input = PyObject_CallMethod(state->numpy, "asarray", "O", x);
+  else
+    Py_INCREF(operands->input = x);
+  if (operands->input == NULL) return -1;
+  if (view_open(&operands->in, state, operands->input, "x", operands->dtype) < 0) return -1;
+  if (operands->in.direct || !operands->read) return 0;
+  return pack_input(operands, state);
+}
+
+int operands_open(operands *operands, comm_object *self, PyObject *x, const char *dtype,
+                  bool read) {
+  *operands = (struct operands){.dtype = dtype, .read = read};
+  if (open_input(operands, comm_state(self), x) == 0) return 0;
+  operands_close(operands);
+  return -1;
+}
+
+/* ---- Output ------------------------------------------------------------------------------- */
+
+/* A new array of elements like those of x. An array passes on its own dtype; any other buffer gets
+ * the one of the same name, where 16-bit words stay words. Takes over the reference to shape, which
+ * is NULL when making it has raised. */
+static PyObject *make_output(operands *operands, module_state *state, PyObject *shape) {
+  PyObject *dtype = NULL, *output = NULL;
+  int is_array = shape ? PyObject_IsInstance(operands->input, state->numpy_array) : -1;
+  const view *in = &operands->in;
+  const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : view_dtype_name(in);
+  if (is_array >= 0)
+    dtype =
+        is_array ? PyObject_GetAttrString(operands->input, "dtype") : PyUnicode_FromString(name);
+  if (dtype) output = PyObject_CallMethod(state->numpy, "empty", "OO", shape, dtype);
+  Py_XDECREF(dtype);
+  Py_XDECREF(shape);
+  return output;
+}
+
+static PyObject *make_kind(operands *operands, module_state *state, operands_kind kind, int size) {
+  const view *in = &operands->in;
+  if (kind == OPERANDS_ALL) return make_output(operands, state, view_shape(in, size, 0));
+  if (kind == OPERANDS_PART)
+    return make_output(operands, state, view_shape(in, in->buffer.shape[0] / size, 1));
+  return make_output(operands, state, view_shape(in, -1, 0));
+}
+
+/* The core reads input while it writes output, so they may only be the same memory: the part of
+ * this rank where one holds that of all. */
+static int check_overlap(const operands *operands, module_state *state, operands_kind kind,
+                         size_t rank) {
+  const char *in = operands->in.buffer.buf, *out = operands->out.buffer.buf;
+  size_t in_bytes = (size_t)operands->in.buffer.len, out_bytes = (size_t)operands->out.buffer.len;
+  if (in + in_bytes <= out || out + out_bytes <= in) return 0;
+  if (kind == OPERANDS_MIXED) {
+    error_invalid(state, "out overlaps x, and this is never done in place: pass a copy of x");
+    return -1;
+  }
+  if (kind == OPERANDS_ALL) out += rank * in_bytes;
+  if (kind == OPERANDS_PART) in += rank * out_bytes;
+  if (in == out) return 0;
+  error_invalid(state, "out overlaps x without being in place: pass a copy of x");
+  return -1;
+}
+
+/* x must be cut into as many equal parts as there are ranks. */
+static int check_parts(const operands *operands, module_state *state, int size) {
+  if (view_check_rows(&operands->in, state) < 0) return -1;
+  Py_ssize_t rows = operands->in.buffer.shape[0];
+  if (rows % size == 0) return 0;
+  error_invalid(state,
+                "the first dimension of x is %zd, which %d ranks cannot share equally: pass a"
+                " multiple of %d",
+                rows, size, size);
+  return -1;
+}
+
+static int open_output(operands *operands, comm_object *self, PyObject *out, operands_kind kind) {
+  module_state *state = comm_state(self);
+  int size = ring_comm_size(self->comm);
+  bool cut = kind == OPERANDS_PART || kind == OPERANDS_MIXED;
+  if (cut && check_parts(operands, state, size) < 0) return -1;
+  if (out == Py_None)
+    operands->output = make_kind(operands, state, kind, size);
+  else
+    Py_INCREF(operands->output = out);
+  if (operands->output == NULL) return -1;
+  operands->scalar = operands->scalar && out == Py_None && kind == OPERANDS_SAME;
+  if (view_open(&operands->out, state, operands->output, "out", operands->dtype) < 0) return -1;
+  size_t count = operands->in.count;
+  if (kind == OPERANDS_ALL) count *= (size_t)size;
+  if (kind == OPERANDS_PART) count /= (size_t)size;
+  if (view_check_output(&operands->out, state, &operands->in, count) < 0) return -1;
+  if (!operands->read) return 0;
+  return check_overlap(operands, state, kind, (size_t)ring_comm_rank(self->comm));
+}
+
+int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind) {
+  if (open_output(operands, self, out, kind) == 0) return 0;
+  operands_close(operands);
+  return -1;
+}
+
+int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
+  module_state *state = comm_state(self);
+  PyObject *output = make_output(operands, state, view_shape(&operands->in, rows, 1));
+  operands->output = output;
+  if (output && view_open(&operands->out, state, output, "out", operands->dtype) == 0) return 0;
+  operands_close(operands);
+  return -1;
+}
+
+/* ---- The end ------------------------------------------------------------------------------ */
+
+/* To another rank a bool is a uint8, which may hold any number: what is not 0 becomes True. */
+static void settle(const view *out) {
+  char *byte = out->buffer.buf;
+  for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = byte[i] != 0;
+}
+
+PyObject *operands_finish(operands *operands, bool succeeded) {
+  PyObject *result = NULL;
+  if (succeeded) {
+    settle(&operands->out);
+    Py_INCREF(result = operands->output ? operands->output : Py_None);
+  }
+  bool scalar = operands->scalar && operands->output;
+  operands_close(operands);
+  if (result == NULL || !scalar) return result;
+  PyObject *nowhere = PyTuple_New(0);
+  PyObject *number = nowhere ? PyObject_GetItem(result, nowhere) : NULL;
+  Py_XDECREF(nowhere);
+  Py_DECREF(result);
+  return number;
+}

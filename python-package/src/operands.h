@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operands of a collective: the view of x, and the output that is made or viewed. Every
+ * collective opens them, calls the core and finishes them; what fails on the way has raised and left
+ * nothing open.
+ */
+#ifndef SPARKRING_OPERANDS_H
+#define SPARKRING_OPERANDS_H
+
+#include "comm.h"
+#include "view.h"
+
+typedef struct operands {
+  PyObject *input;
+  PyObject *output; /* NULL on ranks that get none */
+  view in, out;
+  const char *dtype; /* what the caller calls that of x, or NULL */
+  bool read;         /* the input counts on this rank, not only its shape and dtype */
+  bool scalar;       /* a number went in and a number comes out */
+} operands;
+
+/* What the result is, next to x, and where x may lie in it. */
+typedef enum operands_kind {
+  OPERANDS_SAME,  /* of the shape of x, which may be the same memory */
+  OPERANDS_ALL,   /* those of all ranks, one below the other; x may be this rank's */
+  OPERANDS_PART,  /* one of `size` equal parts of x, which may be this rank's */
+  OPERANDS_MIXED, /* of the shape of x, which is cut in the same way; never in place */
+} operands_kind;
+
+/* Views x. 0, or -1 with an exception. */
+int operands_open(operands *operands, comm_object *self, PyObject *x, const char *dtype, bool read);
+
+/* Views out, or makes the output when that is None. 0, or -1 with an exception. */
+int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind);
+
+/* Makes an output of `rows` rows like those of x. 0, or -1 with an exception. */
+int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows);
+
+/* Closes the operands. Returns the output, None where there is none, or NULL when the call raised. */
+PyObject *operands_finish(operands *operands, bool succeeded);
+
+#endif
