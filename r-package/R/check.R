@@ -28,6 +28,13 @@ check_whole <- function(x, name, least, absent = NULL) {
   as.integer(x)
 }
 
+check_counts <- function(x) {
+  if (is.numeric(x) && !is.object(x) && all(is.finite(x)) && all(x == trunc(x))) {
+    return(as.double(x))
+  }
+  check_stop("`counts` must be whole numbers, one for each rank, not ", describe(x))
+}
+
 check_string <- function(x, name) {
   if (is.null(x) || is_string(x)) return(x)
   check_stop("`", name, "` must be one string, not ", describe(x))

@@ -36,7 +36,8 @@
 #' `ring_error_mismatch` when ranks call different things, or with different types, lengths or ops;
 #' `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted` when a rank does not
 #' answer. See [ring_error]. It can be interrupted; the communicator is broken then.
-#' @seealso [ring_broadcast()], [ring_allgather()]
+#' @seealso [ring_reduce()] and [ring_reduce_scatter()], where not every rank gets everything;
+#'   [ring_broadcast()], [ring_allgather()]
 #' @examples
 #' comm <- ring_init()
 #' ring_allreduce(comm, c(height = 1.5, width = 2))
@@ -45,6 +46,52 @@
 #' ring_close(comm)
 #' @export
 ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, comm, x, op)
+
+#' Reduce vectors over all ranks, on one of them
+#'
+#' Every rank passes a vector of the same type and length, and rank `root` gets what
+#' [ring_allreduce()] would give.
+#'
+#' @inheritParams ring_allreduce
+#' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Missing values
+#' @param root The rank that gets the result.
+#' @returns On `root` a vector or array of the shape of `x`, `NULL` on the other ranks.
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' ring_reduce(comm, c(height = 1.5, width = 2))
+#' ring_reduce(comm, 1:3, op = "avg", root = 0)
+#' ring_close(comm)
+#' @export
+ring_reduce <- function(comm, x, op = "sum", root = 0) {
+  .Call(C_collective_reduce, comm, x, op, check_whole(root, "root", least = 0))
+}
+
+#' Reduce vectors over all ranks and give every rank its part
+#'
+#' Every rank passes a vector of the same type and length. What [ring_allreduce()] would give is cut
+#' into equal parts, one for each rank, and rank r gets part r.
+#'
+#' @inheritParams ring_allreduce
+#' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Missing values
+#' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
+#'   along the last dimension (a matrix: into groups of columns), which is a multiple of the size;
+#'   of a plain vector the length is one.
+#' @returns This rank's part, with its names, dimensions and dimnames.
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' ring_reduce_scatter(comm, c(a = 1, b = 2))
+#' ring_reduce_scatter(comm, matrix(1:6, nrow = 2), op = "max")
+#' ring_close(comm)
+#' @export
+ring_reduce_scatter <- function(comm, x, op = "sum") {
+  part <- .Call(C_collective_reduce_scatter, comm, x, op)
+  attributes(part) <- part_shape(x, ring_rank(comm), ring_size(comm))
+  part
+}
 
 #' Give every rank what one of them has
 #'
@@ -66,44 +113,6 @@ ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, co
 #' @export
 ring_broadcast <- function(comm, x, root = 0) {
   .Call(C_collective_broadcast, comm, x, check_whole(root, "root", least = 0))
-}
-
-#' Gather the vectors of all ranks on every rank
-#'
-#' Every rank passes a vector of the same type and length, and gets those of all, in rank order.
-#' Missing values stay what they are.
-#'
-#' @inheritParams ring_broadcast
-#' @param x A double, integer, logical or raw vector or array. It is never modified.
-#' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
-#'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
-#'   dimension more. Names and dimnames name the other dimensions. (Vectors of 2^31 and more
-#'   elements, for which R has no dimensions, become one long plain vector.)
-#' @inheritSection ring_allreduce Errors
-#' @examples
-#' comm <- ring_init()
-#' ring_allgather(comm, 2.5)
-#' ring_allgather(comm, c(rows = 10L, columns = 3L))
-#' ring_close(comm)
-#' @export
-ring_allgather <- function(comm, x) {
-  gathered <- .Call(C_collective_allgather, comm, x)
-  shape <- dim(x)
-  if (is.null(shape)) {
-    if (length(x) == 1L || length(x) > .Machine$integer.max) return(gathered)
-    shape <- length(x)
-  }
-  dim(gathered) <- c(shape, ring_size(comm))
-  labels <- if (is.null(dim(x))) list(names(x)) else dimnames(x)
-  if (any(lengths(labels) > 0L)) dimnames(gathered) <- append_empty(labels)
-  gathered
-}
-
-append_empty <- function(labels) {
-  titles <- names(labels)
-  labels <- c(labels, list(NULL))
-  if (!is.null(titles)) names(labels) <- c(titles, "")
-  labels
 }
 
 #' Wait for all ranks

@@ -3,6 +3,7 @@
 
 #include "comm.h"
 #include "error.h"
+#include "parts.h"
 #include "view.h"
 
 #define COLLECTIVE_OP_QUOTED(name, value, text) ", \"" text "\""
@@ -31,20 +32,58 @@ static SEXPTYPE collective_result_type(SEXP input, ring_op op) {
   return op == RING_LAND || op == RING_LOR ? LGLSXP : INTSXP;
 }
 
-SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name) {
-  comm_handle *handle = comm_of(comm);
-  view mine = view_of(x);
-  ring_op op = collective_op(op_name, mine.dtype);
+/* The op of a reduction, and what goes in: averages are of doubles. */
+static SEXP collective_input(SEXP x, SEXP op_name, ring_op *op) {
+  *op = collective_op(op_name, view_of(x).dtype);
   SEXP input = x;
-  if (op == RING_AVG && mine.dtype != RING_FLOAT64) input = Rf_coerceVector(x, REALSXP);
+  if (*op == RING_AVG && TYPEOF(x) != REALSXP) input = Rf_coerceVector(x, REALSXP);
   PROTECT(input);
   view_refuse_na(input);
-  mine = view_of(input);
+  UNPROTECT(1);
+  return input;
+}
+
+SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name) {
+  comm_handle *handle = comm_of(comm);
+  ring_op op;
+  SEXP input = PROTECT(collective_input(x, op_name, &op));
+  view mine = view_of(input);
   SEXP output = PROTECT(Rf_allocVector(collective_result_type(input, op), Rf_xlength(x)));
   ring_status status =
       ring_allreduce(handle->comm, mine.data, view_output(output), mine.count, mine.dtype, op);
   comm_finish(handle, status);
   view_copy_shape(output, x);
+  UNPROTECT(2);
+  return output;
+}
+
+SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  ring_op op;
+  SEXP input = PROTECT(collective_input(x, op_name, &op));
+  view mine = view_of(input);
+  SEXP output = R_NilValue;
+  if (comm_is_rank(handle, root))
+    output = Rf_allocVector(collective_result_type(input, op), Rf_xlength(x));
+  PROTECT(output);
+  ring_status status = ring_reduce(handle->comm, mine.data, view_output(output), mine.count,
+                                   mine.dtype, op, Rf_asInteger(root));
+  comm_finish(handle, status);
+  if (output != R_NilValue) view_copy_shape(output, x);
+  UNPROTECT(2);
+  return output;
+}
+
+SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name) {
+  comm_handle *handle = comm_of(comm);
+  ring_op op;
+  SEXP input = PROTECT(collective_input(x, op_name, &op));
+  view mine = view_of(input);
+  size_t count = parts_equal(handle, x);
+  SEXP output = PROTECT(Rf_allocVector(collective_result_type(input, op), (R_xlen_t)count));
+  ring_status status =
+      ring_reduce_scatter(handle->comm, mine.data, view_output(output), count, mine.dtype, op);
+  comm_finish(handle, status);
   UNPROTECT(2);
   return output;
 }
@@ -58,21 +97,6 @@ SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root) {
   comm_finish(handle, status);
   view_settle(output);
   view_copy_shape(output, x);
-  UNPROTECT(1);
-  return output;
-}
-
-SEXP collective_allgather(SEXP comm, SEXP x) {
-  comm_handle *handle = comm_of(comm);
-  view mine = view_of(x);
-  R_xlen_t size = ring_comm_size(handle->comm);
-  if (Rf_xlength(x) > R_XLEN_T_MAX / size)
-    error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size));
-  ring_status status =
-      ring_allgather(handle->comm, mine.data, view_output(output), mine.count, mine.dtype);
-  comm_finish(handle, status);
-  view_settle(output);
   UNPROTECT(1);
   return output;
 }

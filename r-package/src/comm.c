@@ -24,6 +24,10 @@ comm_handle *comm_of(SEXP comm) {
   return handle;
 }
 
+bool comm_is_rank(const comm_handle *handle, SEXP rank) {
+  return ring_comm_rank(handle->comm) == Rf_asInteger(rank);
+}
+
 void comm_finish(comm_handle *handle, ring_status status) {
   interrupt_continue(&handle->held);
   if (status != RING_OK) error_raise(status, ring_comm_error(handle->comm));

@@ -28,6 +28,9 @@ typedef struct comm_handle {
  * file. */
 comm_handle *comm_of(SEXP comm);
 
+/* Whether `rank` is this process's: such as the root, where the result is. */
+bool comm_is_rank(const comm_handle *handle, SEXP rank);
+
 /* What follows every call of the core: a held back jump goes on, and a failure becomes a condition.
  * Returns after a success only. */
 void comm_finish(comm_handle *handle, ring_status status);

@@ -7,6 +7,8 @@
 
 #include "collective.h"
 #include "comm.h"
+#include "message.h"
+#include "parts.h"
 
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
@@ -24,9 +26,22 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 9),
                                           ENTRY(comm_counters, 2),
                                           ENTRY(comm_live, 0),
                                           ENTRY(collective_allreduce, 3),
+                                          ENTRY(collective_reduce, 4),
+                                          ENTRY(collective_reduce_scatter, 3),
                                           ENTRY(collective_broadcast, 3),
-                                          ENTRY(collective_allgather, 2),
                                           ENTRY(collective_barrier, 1),
+                                          ENTRY(parts_allgather, 2),
+                                          ENTRY(parts_gather, 3),
+                                          ENTRY(parts_scatter, 3),
+                                          ENTRY(parts_alltoall, 2),
+                                          ENTRY(parts_extents, 3),
+                                          ENTRY(parts_allgatherv, 3),
+                                          ENTRY(parts_gatherv, 4),
+                                          ENTRY(parts_scatterv, 4),
+                                          ENTRY(parts_exchange, 3),
+                                          ENTRY(parts_alltoallv, 4),
+                                          ENTRY(message_send, 3),
+                                          ENTRY(message_recv, 3),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {

@@ -61,6 +61,20 @@ view view_of(SEXP x) {
   return view;
 }
 
+R_xlen_t view_extent(SEXP x) {
+  if (!Rf_isArray(x)) return Rf_xlength(x);
+  SEXP dim = Rf_getAttrib(x, R_DimSymbol);
+  return INTEGER_RO(dim)[Rf_length(dim) - 1];
+}
+
+R_xlen_t view_stride(SEXP x) {
+  if (!Rf_isArray(x)) return 1;
+  SEXP dim = Rf_getAttrib(x, R_DimSymbol);
+  R_xlen_t stride = 1;
+  for (int i = 0; i < Rf_length(dim) - 1; i++) stride *= INTEGER_RO(dim)[i];
+  return stride;
+}
+
 void view_refuse_na(SEXP x) {
   if (TYPEOF(x) != INTSXP && TYPEOF(x) != LGLSXP) return;
   const int *element = TYPEOF(x) == INTSXP ? INTEGER_RO(x) : LOGICAL_RO(x);

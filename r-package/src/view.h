@@ -21,6 +21,13 @@ typedef struct view {
 /* The view of a vector. Does not return when there is none. */
 view view_of(SEXP x);
 
+/* What is cut into parts, and what parts are put together along: the last dimension of an array, or
+ * the length of a vector without dimensions. */
+R_xlen_t view_extent(SEXP x);
+
+/* How many elements each step along it has. */
+R_xlen_t view_stride(SEXP x);
+
 /* Does not return when x is integer or logical and holds NA, which to the core is a number. */
 void view_refuse_na(SEXP x);
 

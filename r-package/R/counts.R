@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Parts of different length. Users count in the last dimension (of a plain vector: in elements), and
+# so do the messages in which the ranks tell each other their counts.
+
+#' Gather vectors of any length
+#'
+#' Every rank passes a vector of the same type. With `ring_allgatherv()` every rank gets those of
+#' all, one behind the other in rank order, and with `ring_gatherv()` rank `root` does. The ranks
+#' tell each other their lengths first. Missing values stay what they are.
+#'
+#' @inheritParams ring_allgather
+#' @param x A double, integer, logical or raw vector, of any length, or array, whose last dimension
+#'   may differ from rank to rank: matrices have the same number of rows. It is never modified.
+#' @returns A vector of the type of `x`, or an array, put together along the last dimension. Names
+#'   and dimnames are those of this rank's `x`, without those of the last dimension (and so without
+#'   the names of a plain vector). (Arrays whose last dimension would be 2^31 or more become one
+#'   long plain vector.) `ring_gatherv()` returns `NULL` on the ranks other than `root`.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allgather()] for vectors of the same length.
+#' @examples
+#' comm <- ring_init()
+#' ring_allgatherv(comm, seq_len(ring_rank(comm) + 2))
+#' ring_gatherv(comm, matrix(1:6, nrow = 2), root = 0)
+#' ring_close(comm)
+#' @export
+ring_allgatherv <- function(comm, x) {
+  counts <- .Call(C_parts_extents, comm, x, 0L)
+  gathered <- .Call(C_parts_allgatherv, comm, x, counts)
+  attributes(gathered) <- resized_shape(x, sum(counts))
+  gathered
+}
+
+#' @rdname ring_allgatherv
+#' @export
+ring_gatherv <- function(comm, x, root = 0) {
+  root <- check_whole(root, "root", least = 0)
+  counts <- .Call(C_parts_extents, comm, x, root)
+  gathered <- .Call(C_parts_gatherv, comm, x, counts, root)
+  if (!is.null(gathered)) attributes(gathered) <- resized_shape(x, sum(counts))
+  gathered
+}
+
+#' Cut the vector of one rank into parts of any length and give every rank one
+#'
+#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are.
+#'
+#' @inheritParams ring_scatter
+#' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
+#'   along the last dimension (a matrix: into groups of columns). On ranks other than `root` only
+#'   its type and its other dimensions count: for a plain vector, `double()` will do.
+#' @param counts How many elements each rank gets, or for arrays how much of the last dimension (of
+#'   a matrix: how many columns). The same numbers on every rank, one for each; they add up to the
+#'   length, or the last dimension, of root's `x`.
+#' @returns The part of this rank. Dimensions and dimnames are those of this rank's `x`, but for the
+#'   last dimension, which has no names (and neither has a plain vector).
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_scatter()] for equal parts.
+#' @examples
+#' comm <- ring_init()
+#' ring_scatterv(comm, c(2.5, 3, 4), counts = 3)
+#' ring_scatterv(comm, matrix(1:6, nrow = 2), counts = 3)
+#' ring_close(comm)
+#' @export
+ring_scatterv <- function(comm, x, counts, root = 0) {
+  counts <- check_counts(counts)
+  part <- .Call(C_parts_scatterv, comm, x, counts, check_whole(root, "root", least = 0))
+  attributes(part) <- resized_shape(x, counts[[ring_rank(comm) + 1L]])
+  part
+}
+
+#' Give every rank a part, of any length, of the vector of each
+#'
+#' Every rank cuts its vector into parts, one for each rank, and gets the parts that are for it. The
+#' ranks tell each other the lengths first. Missing values stay what they are.
+#'
+#' @inheritParams ring_allgatherv
+#' @param counts How many elements of `x` go to each rank, or for arrays how much of the last
+#'   dimension (of a matrix: how many columns). One number for each rank; they add up to the length,
+#'   or the last dimension, of `x`.
+#' @returns What came, in rank order: a vector of the type of `x`, or an array, put together along
+#'   the last dimension. Names and dimnames are those of this rank's `x`, without those of the last
+#'   dimension (and so without the names of a plain vector).
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_alltoall()] for equal parts.
+#' @examples
+#' comm <- ring_init()
+#' keys <- c(3L, 8L, 5L)
+#' owner <- keys %% ring_size(comm)
+#' counts <- tabulate(owner + 1L, nbins = ring_size(comm))
+#' ring_alltoallv(comm, keys[order(owner)], counts)
+#' ring_close(comm)
+#' @export
+ring_alltoallv <- function(comm, x, counts) {
+  sends <- check_counts(counts)
+  receives <- .Call(C_parts_exchange, comm, x, sends)
+  received <- .Call(C_parts_alltoallv, comm, x, sends, receives)
+  attributes(received) <- resized_shape(x, sum(receives))
+  received
+}

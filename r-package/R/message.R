@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Send a vector from one rank to another
+#'
+#' `ring_send()` sends a vector to one other rank, which calls `ring_recv()` with one of the same
+#' type and length. Only the two ranks call. Messages between them arrive in order, and
+#' `ring_send()` may return before the peer has received. Missing values stay what they are.
+#'
+#' Both ranks must have the same order of messages and of collectives such as [ring_allreduce()]:
+#' none of those may lie between `ring_send()` on the one and `ring_recv()` on the other.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A double, integer, logical or raw vector or array. It is never modified; for
+#'   `ring_recv()` it only tells type, length and shape.
+#' @param peer The other rank.
+#' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns what the peer sent, as a
+#'   vector of the type, dimensions, names and dimnames of `x`.
+#' @inheritSection ring_allreduce Errors
+#' @examples
+#' comm <- ring_init()
+#' # Round the ring: this works for two ranks and more.
+#' if (ring_size(comm) > 1) {
+#'   ring_send(comm, c(1, 2), peer = (ring_rank(comm) + 1) %% ring_size(comm))
+#'   ring_recv(comm, double(2), peer = (ring_rank(comm) - 1) %% ring_size(comm))
+#' }
+#' ring_close(comm)
+#' @export
+ring_send <- function(comm, x, peer) {
+  invisible(.Call(C_message_send, comm, x, check_whole(peer, "peer", least = 0)))
+}
+
+#' @rdname ring_send
+#' @export
+ring_recv <- function(comm, x, peer) {
+  .Call(C_message_recv, comm, x, check_whole(peer, "peer", least = 0))
+}

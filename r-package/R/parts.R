@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Vectors are cut into parts, and parts put together, along the last dimension, where the elements
+# of a part are neighbours in memory. A shape is the attributes of a result: assigned all at once,
+# and without a copy.
+
+extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
+
+last_labels <- function(x) {
+  if (is.null(dim(x))) return(names(x))
+  if (!is.null(dimnames(x))) dimnames(x)[[length(dim(x))]]
+}
+
+# That of `x`, where the last dimension becomes `extent`, with these labels. R has no dimensions of
+# 2^31 and more.
+resized_shape <- function(x, extent, labels = NULL) {
+  if (is.null(dim(x))) return(list(names = labels))
+  if (extent > .Machine$integer.max) return(NULL)
+  last <- length(dim(x))
+  shape <- list(dim = c(dim(x)[-last], as.integer(extent)), dimnames = dimnames(x))
+  if (!is.null(shape$dimnames)) shape$dimnames[last] <- list(labels)
+  if (all(lengths(shape$dimnames) == 0L)) shape$dimnames <- NULL
+  shape
+}
+
+# That of the part of a rank, where `x` is cut into equal ones.
+part_shape <- function(x, rank, size) {
+  part <- extent(x) / size
+  resized_shape(x, part, last_labels(x)[rank * part + seq_len(part)])
+}
+
+# That of `x` with one more dimension: the rank.
+gathered_shape <- function(x, size) {
+  shape <- dim(x)
+  if (is.null(shape)) {
+    if (length(x) == 1L || length(x) > .Machine$integer.max) return(NULL)
+    shape <- length(x)
+  }
+  labels <- if (is.null(dim(x))) list(names(x)) else dimnames(x)
+  labels <- if (any(lengths(labels) > 0L)) append_empty(labels)
+  list(dim = c(shape, size), dimnames = labels)
+}
+
+append_empty <- function(labels) {
+  titles <- names(labels)
+  labels <- c(labels, list(NULL))
+  if (!is.null(titles)) names(labels) <- c(titles, "")
+  labels
+}
+
+#' Gather the vectors of all ranks
+#'
+#' Every rank passes a vector of the same type and length. With `ring_allgather()` every rank gets
+#' those of all, in rank order, and with `ring_gather()` rank `root` does. Missing values stay what
+#' they are.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A double, integer, logical or raw vector or array. It is never modified.
+#' @param root The rank that gets the result.
+#' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
+#'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
+#'   dimension more. Names and dimnames name the other dimensions. (Vectors of 2^31 and more
+#'   elements, for which R has no dimensions, become one long plain vector.) `ring_gather()` returns
+#'   `NULL` on the ranks other than `root`.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allgatherv()] for vectors that differ in length.
+#' @examples
+#' comm <- ring_init()
+#' ring_allgather(comm, 2.5)
+#' ring_allgather(comm, c(rows = 10L, columns = 3L))
+#' ring_gather(comm, matrix(1:4, nrow = 2), root = 0)
+#' ring_close(comm)
+#' @export
+ring_allgather <- function(comm, x) {
+  gathered <- .Call(C_parts_allgather, comm, x)
+  attributes(gathered) <- gathered_shape(x, ring_size(comm))
+  gathered
+}
+
+#' @rdname ring_allgather
+#' @export
+ring_gather <- function(comm, x, root = 0) {
+  gathered <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0))
+  if (!is.null(gathered)) attributes(gathered) <- gathered_shape(x, ring_size(comm))
+  gathered
+}
+
+#' Cut the vector of one rank into equal parts and give every rank one
+#'
+#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are.
+#'
+#' @inheritParams ring_reduce_scatter
+#' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
+#'   than `root` only its type, length and shape count. Arrays are cut along the last dimension (a
+#'   matrix: into groups of columns), which is a multiple of the size; of a plain vector the length
+#'   is one.
+#' @param root The rank whose vector is cut.
+#' @returns The part of this rank, with the dimensions, names and dimnames that it has in `x` on
+#'   this rank.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_scatterv()] for parts of any length; [ring_gather()], which does the opposite.
+#' @examples
+#' comm <- ring_init()
+#' ring_scatter(comm, c(a = 1, b = 2))
+#' ring_scatter(comm, matrix(1:6, nrow = 2))
+#' ring_close(comm)
+#' @export
+ring_scatter <- function(comm, x, root = 0) {
+  part <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0))
+  attributes(part) <- part_shape(x, ring_rank(comm), ring_size(comm))
+  part
+}
+
+#' Give every rank a part of the vector of each
+#'
+#' Every rank passes a vector of the same type and length, which is cut into equal parts: part r of
+#' rank s becomes part s of rank r. Missing values stay what they are.
+#'
+#' @inheritParams ring_reduce_scatter
+#' @returns A vector of the type, dimensions, names and dimnames of this rank's `x`.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_alltoallv()] for parts of any length.
+#' @examples
+#' comm <- ring_init()
+#' ring_alltoall(comm, c(a = 1, b = 2))
+#' ring_close(comm)
+#' @export
+ring_alltoall <- function(comm, x) .Call(C_parts_alltoall, comm, x)

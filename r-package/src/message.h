@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages from one rank to another. They go the way of the collectives (collective.h).
+ */
+#ifndef SPARKRING_MESSAGE_H
+#define SPARKRING_MESSAGE_H
+
+#include <Rinternals.h>
+
+SEXP message_send(SEXP comm, SEXP x, SEXP peer);
+SEXP message_recv(SEXP comm, SEXP x, SEXP peer);
+
+#endif

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parts.h"
+
+#include "error.h"
+#include "view.h"
+
+static const char *parts_measure(SEXP x) {
+  return Rf_isArray(x) ? "the last dimension" : "the length";
+}
+
+size_t parts_equal(const comm_handle *handle, SEXP x) {
+  int size = ring_comm_size(handle->comm);
+  R_xlen_t extent = view_extent(x);
+  if (extent % size != 0)
+    error_invalid("%s of `x` is %.0f, which %d ranks cannot share equally: pass a multiple of %d",
+                  parts_measure(x), (double)extent, size, size);
+  return (size_t)(extent / size * view_stride(x));
+}
+
+/* ---- Equal parts -------------------------------------------------------------------------- */
+
+/* A new vector for what all ranks bring. */
+static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
+  R_xlen_t size = ring_comm_size(handle->comm);
+  if (Rf_xlength(x) > R_XLEN_T_MAX / size)
+    error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);
+  return Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size);
+}
+
+SEXP parts_allgather(SEXP comm, SEXP x) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  SEXP output = PROTECT(parts_gathered(handle, x));
+  ring_status status =
+      ring_allgather(handle->comm, mine.data, view_output(output), mine.count, mine.dtype);
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_gather(SEXP comm, SEXP x, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  SEXP output = PROTECT(comm_is_rank(handle, root) ? parts_gathered(handle, x) : R_NilValue);
+  ring_status status = ring_gather(handle->comm, mine.data, view_output(output), mine.count,
+                                   mine.dtype, Rf_asInteger(root));
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_scatter(SEXP comm, SEXP x, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  size_t count = parts_equal(handle, x);
+  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  ring_status status = ring_scatter(handle->comm, mine.data, view_output(output), count, mine.dtype,
+                                    Rf_asInteger(root));
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_alltoall(SEXP comm, SEXP x) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  size_t count = parts_equal(handle, x);
+  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
+  ring_status status =
+      ring_alltoall(handle->comm, mine.data, view_output(output), count, mine.dtype);
+  comm_finish(handle, status);
+  view_settle(output);
+  view_copy_shape(output, x);
+  UNPROTECT(1);
+  return output;
+}
+
+/* ---- Parts of different size -------------------------------------------------------------- */
+
+/* Counts as the core wants them: elements, of memory that R frees when the entry point returns. */
+typedef struct parts {
+  size_t *counts;
+  size_t total;
+} parts;
+
+static double parts_sum(SEXP counts) {
+  double sum = 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(counts); i++) sum += REAL_RO(counts)[i];
+  return sum;
+}
+
+/* `counts` are the user's, or came from other ranks and can be anything. */
+static parts parts_of(const comm_handle *handle, SEXP x, SEXP counts) {
+  int size = ring_comm_size(handle->comm);
+  double stride = (double)view_stride(x);
+  if (Rf_xlength(counts) != size)
+    error_invalid("`counts` has %.0f numbers and there are %d ranks: pass one for each rank",
+                  (double)Rf_xlength(counts), size);
+  for (int rank = 0; rank < size; rank++)
+    if (!(REAL_RO(counts)[rank] >= 0))
+      error_invalid("`counts[[%d]]` is %.0f: it must be 0 or more", rank + 1,
+                    REAL_RO(counts)[rank]);
+  if (parts_sum(counts) * (stride > 1 ? stride : 1) > (double)R_XLEN_T_MAX)
+    error_invalid("the parts of all %d ranks together are longer than R allows", size);
+  parts parts = {.counts = (size_t *)R_alloc((size_t)size, sizeof(size_t))};
+  for (int rank = 0; rank < size; rank++) {
+    parts.counts[rank] = (size_t)(REAL_RO(counts)[rank] * stride);
+    parts.total += parts.counts[rank];
+  }
+  return parts;
+}
+
+/* The parts that the user wants x to be cut into. */
+static parts parts_cut(const comm_handle *handle, SEXP x, SEXP counts) {
+  parts parts = parts_of(handle, x, counts);
+  if (parts_sum(counts) != (double)view_extent(x))
+    error_invalid("`counts` add up to %.0f and %s of `x` is %.0f: they must be equal",
+                  parts_sum(counts), parts_measure(x), (double)view_extent(x));
+  return parts;
+}
+
+static int64_t *parts_alloc(const comm_handle *handle) {
+  return (int64_t *)R_alloc((size_t)ring_comm_size(handle->comm), sizeof(int64_t));
+}
+
+static SEXP parts_doubles(const comm_handle *handle, const int64_t *counts) {
+  int size = ring_comm_size(handle->comm);
+  SEXP doubles = PROTECT(Rf_allocVector(REALSXP, size));
+  for (int rank = 0; rank < size; rank++) REAL(doubles)[rank] = (double)counts[rank];
+  UNPROTECT(1);
+  return doubles;
+}
+
+/* A bad root is the core's to refuse, but here the ranks would have told each other counts by then. */
+static void parts_check_root(const comm_handle *handle, SEXP root) {
+  int rank = Rf_asInteger(root), size = ring_comm_size(handle->comm);
+  if (rank < 0 || rank >= size)
+    error_invalid("gatherv: root %d is no rank: ranks go from 0 to %d", rank, size - 1);
+}
+
+SEXP parts_extents(SEXP comm, SEXP x, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  view_of(x);
+  parts_check_root(handle, root);
+  int64_t mine = view_extent(x), *all = parts_alloc(handle);
+  comm_finish(handle, ring_allgather(handle->comm, &mine, all, 1, RING_INT64));
+  return parts_doubles(handle, all);
+}
+
+SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  parts parts = parts_of(handle, x, counts);
+  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total));
+  ring_status status =
+      ring_allgatherv(handle->comm, mine.data, view_output(output), parts.counts, mine.dtype);
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  parts parts = parts_of(handle, x, counts);
+  SEXP output = R_NilValue;
+  if (comm_is_rank(handle, root))
+    output = Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total);
+  PROTECT(output);
+  ring_status status = ring_gatherv(handle->comm, mine.data, view_output(output), parts.counts,
+                                    mine.dtype, Rf_asInteger(root));
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  bool read = comm_is_rank(handle, root);
+  parts parts = read ? parts_cut(handle, x, counts) : parts_of(handle, x, counts);
+  size_t count = parts.counts[ring_comm_rank(handle->comm)];
+  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  ring_status status = ring_scatterv(handle->comm, read ? mine.data : NULL, view_output(output),
+                                     parts.counts, mine.dtype, Rf_asInteger(root));
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
+
+SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
+  comm_handle *handle = comm_of(comm);
+  view_of(x);
+  parts_cut(handle, x, counts);
+  int64_t *sends = parts_alloc(handle), *receives = parts_alloc(handle);
+  for (R_xlen_t i = 0; i < Rf_xlength(counts); i++) sends[i] = (int64_t)REAL_RO(counts)[i];
+  comm_finish(handle, ring_alltoall(handle->comm, sends, receives, 1, RING_INT64));
+  return parts_doubles(handle, receives);
+}
+
+SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  parts out = parts_cut(handle, x, sends), in = parts_of(handle, x, receives);
+  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
+  ring_status status = ring_alltoallv(handle->comm, mine.data, out.counts, view_output(output),
+                                      in.counts, mine.dtype);
+  comm_finish(handle, status);
+  view_settle(output);
+  UNPROTECT(1);
+  return output;
+}
