@@ -7,13 +7,16 @@
  * rank closes it. Functions return a `ring_status`; the explanation (which rank, which host, which
  * call, what to do) is the text of `ring_comm_error`.
  *
- * Threads: one communicator serves one collective call (or close) at a time; another that is made
- * meanwhile returns RING_BUSY. Everything else (abort, free, error, counters, link, usable) may not
- * run beside a call; what never changes (rank, size, host, epoch, ...) may. Different communicators
- * are independent of each other.
- * Forks: a child of a process that has a communicator may only call `ring_comm_free`, and should: as
- * long as it holds the links, the others do not see when the parent dies.
- * The library never prints, exits, installs a signal handler or starts a thread.
+ * Threads: one communicator serves one call at a time (a collective, its start, split, or close);
+ * another that is made meanwhile returns RING_BUSY. Everything else (abort, free, error, counters,
+ * link, usable) may not run beside a call; what never changes (rank, size, host, epoch, ...) may.
+ * Requests are not calls: all of these may be used while some are outstanding. Different
+ * communicators are independent of each other.
+ * Forks: a child of a process that has a communicator may only call `ring_comm_free` and
+ * `ring_request_free`, and should: as long as it holds the links, the others do not see when the
+ * parent dies.
+ * The library never prints, exits or installs a signal handler. It has a thread of its own, which
+ * blocks all signals, only while requests are outstanding.
  */
 #ifndef SPARKRING_H
 #define SPARKRING_H
@@ -168,17 +171,29 @@ typedef struct ring_options {
 RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **comm,
                                     ring_error *error);
 
-/* Closes it: waits until every rank has called close (at most the call timeout), then ends all
- * links. Collective. Afterwards calls return RING_INVALID; what the communicator knows can be read
+/* Opens a communicator of the ranks that pass the same color, ordered by key and, where keys are
+ * equal, by their rank in `comm`. With a negative color a rank gets none: *child is NULL. Collective
+ * over all ranks of `comm`. The child has links, a listener (in the port range of `comm`) and an
+ * epoch of its own; both can be used at the same time and end independently of each other: only the
+ * death of a rank breaks both. It takes over the call timeout and the interrupt hook. On failure
+ * *child is NULL and the text is that of ring_comm_error(comm), which stays usable unless it failed
+ * itself. */
+RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child);
+
+/* Closes it: waits for the requests that are outstanding, then until every rank has called close (at
+ * most the call timeout), then ends all links. Collective. Afterwards calls return RING_INVALID; what the communicator knows can be read
  * until ring_comm_free. */
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
 /* Ends it at once, from this rank alone: the other ranks' current or next call returns RING_ABORTED
- * with `reason` (which may be NULL). May not run beside another call on the same communicator. */
+ * with `reason` (which may be NULL). Requests that are outstanding complete with RING_ABORTED; when
+ * abort returns, none of their buffers is used any more. May not run beside another call on the same
+ * communicator. */
 RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
 
 /* Frees it. One that is still open is aborted first; in a forked child only its memory and
- * descriptors are released, and the parent's links stay whole. NULL is allowed. */
+ * descriptors are released, and the parent's links stay whole. Requests that were not freed yet are
+ * complete then and can still be asked. NULL is allowed. */
 RING_API void ring_comm_free(ring_comm *comm);
 
 /* The last failure of a call on this communicator; status RING_OK when there was none. RING_BUSY is
@@ -251,6 +266,18 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 
+/* Every rank gets op over all ranks' buffers: as one ring_allreduce of each, but as one call. Short
+ * buffers travel together; long ones are reduced where they lie. All ranks pass as many buffers with
+ * the same counts. No buffer overlaps another one; in place where output is input. */
+typedef struct ring_buffer {
+  const void *input;
+  void *output;
+  size_t count;
+} ring_buffer;
+
+RING_API ring_status ring_allreduce_group(ring_comm *comm, const ring_buffer *buffers,
+                                          size_t buffer_count, ring_dtype dtype, ring_op op);
+
 /* Root gets what ring_allreduce would give. output is used on root only (NULL elsewhere is fine). In
  * place when output is input on root. Binomial tree, or a chain for long buffers. */
 RING_API ring_status ring_reduce(ring_comm *comm, const void *input, void *output, size_t count,
@@ -307,6 +334,84 @@ RING_API ring_status ring_send(ring_comm *comm, const void *input, size_t count,
                                int peer);
 RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring_dtype dtype,
                                int peer);
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* A started collective. `ring_<collective>_start` takes the arguments of `ring_<collective>`, checks
+ * them as that does, and returns while the work goes on; *request is NULL unless it returns RING_OK.
+ * Counts and lists of buffers are copied; the buffers themselves must stay until the request is
+ * done, inputs unchanged and outputs untouched.
+ *
+ * The requests of a communicator run one at a time, in the order of their starts, which must be the
+ * same on every rank; calls that wait (ring_allreduce, ring_comm_close, ...) are part of that order:
+ * they run when all requests that were started before are done. A request's timeout counts from
+ * when it begins to run. When one fails the communicator is broken, and all that follow complete
+ * with the same status.
+ *
+ * test, wait, error and free may be called from any thread, also beside calls on the communicator;
+ * one request is for one thread at a time. */
+typedef struct ring_request ring_request;
+
+/* *done becomes 1 when the request is done, else 0, without waiting. Returns the status of the
+ * collective when it is done, RING_OK before. */
+RING_API ring_status ring_request_test(ring_request *request, int *done);
+
+/* Waits until the request is done and returns the status of the collective. Calls the interrupt hook
+ * on this thread about every 100 ms; when that ends the wait, the communicator is broken and every
+ * outstanding request completes with RING_ABORTED. Can be called again. */
+RING_API ring_status ring_request_wait(ring_request *request);
+
+/* Why the collective failed; status RING_OK when it did not, or is not done yet. Valid until
+ * ring_request_free, also when the communicator has been freed. */
+RING_API const ring_error *ring_request_error(const ring_request *request);
+
+/* Frees it. One that is not done is waited for first, as ring_request_wait does: when free returns,
+ * its buffers are not used any more. (To be rid of it sooner, abort the communicator before.) In a
+ * forked child only memory is released. NULL is allowed. */
+RING_API void ring_request_free(ring_request *request);
+
+RING_API ring_status ring_allreduce_start(ring_comm *comm, const void *input, void *output,
+                                          size_t count, ring_dtype dtype, ring_op op,
+                                          ring_request **request);
+RING_API ring_status ring_allreduce_group_start(ring_comm *comm, const ring_buffer *buffers,
+                                                size_t buffer_count, ring_dtype dtype, ring_op op,
+                                                ring_request **request);
+RING_API ring_status ring_reduce_start(ring_comm *comm, const void *input, void *output,
+                                       size_t count, ring_dtype dtype, ring_op op, int root,
+                                       ring_request **request);
+RING_API ring_status ring_reduce_scatter_start(ring_comm *comm, const void *input, void *output,
+                                               size_t count, ring_dtype dtype, ring_op op,
+                                               ring_request **request);
+RING_API ring_status ring_broadcast_start(ring_comm *comm, const void *input, void *output,
+                                          size_t count, ring_dtype dtype, int root,
+                                          ring_request **request);
+RING_API ring_status ring_allgather_start(ring_comm *comm, const void *input, void *output,
+                                          size_t count, ring_dtype dtype, ring_request **request);
+RING_API ring_status ring_allgatherv_start(ring_comm *comm, const void *input, void *output,
+                                           const size_t *counts, ring_dtype dtype,
+                                           ring_request **request);
+RING_API ring_status ring_gather_start(ring_comm *comm, const void *input, void *output,
+                                       size_t count, ring_dtype dtype, int root,
+                                       ring_request **request);
+RING_API ring_status ring_gatherv_start(ring_comm *comm, const void *input, void *output,
+                                        const size_t *counts, ring_dtype dtype, int root,
+                                        ring_request **request);
+RING_API ring_status ring_scatter_start(ring_comm *comm, const void *input, void *output,
+                                        size_t count, ring_dtype dtype, int root,
+                                        ring_request **request);
+RING_API ring_status ring_scatterv_start(ring_comm *comm, const void *input, void *output,
+                                         const size_t *counts, ring_dtype dtype, int root,
+                                         ring_request **request);
+RING_API ring_status ring_alltoall_start(ring_comm *comm, const void *input, void *output,
+                                         size_t count, ring_dtype dtype, ring_request **request);
+RING_API ring_status ring_alltoallv_start(ring_comm *comm, const void *input, const size_t *sends,
+                                          void *output, const size_t *receives, ring_dtype dtype,
+                                          ring_request **request);
+RING_API ring_status ring_barrier_start(ring_comm *comm, ring_request **request);
+RING_API ring_status ring_send_start(ring_comm *comm, const void *input, size_t count,
+                                     ring_dtype dtype, int peer, ring_request **request);
+RING_API ring_status ring_recv_start(ring_comm *comm, void *output, size_t count, ring_dtype dtype,
+                                     int peer, ring_request **request);
 
 #ifdef __cplusplus
 }
