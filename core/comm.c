@@ -13,6 +13,7 @@
 #include "failure.h"
 #include "platform.h"
 #include "rendezvous.h"
+#include "request.h"
 
 #define COMM_TIMEOUT 300.0
 #define COMM_CALL_TIMEOUT 600.0
@@ -169,35 +170,46 @@ static void comm_find_locals(ring_comm *comm) {
   comm->peers.cores_suffice = comm->local_size <= ring_platform_processors();
 }
 
-/* Rendezvous, and then a barrier that proves that the ranks can reach each other. */
-static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
-  ring_wait wait;
-  ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
-  ring_status status = ring_peers_init(&comm->peers, options->rank, options->size);
-  char (*hosts)[RING_HOST_BYTES] = calloc((size_t)options->size, RING_HOST_BYTES);
-  comm->messages = calloc((size_t)options->size, sizeof *comm->messages);
-  if (status != RING_OK || hosts == NULL || comm->messages == NULL)
-    status = ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
-  else
-    status = comm_meet(comm, options, &wait, hosts, error);
-  free(hosts);
-  if (status != RING_OK) return status;
+ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
+  ring_comm *comm = calloc(1, sizeof *comm);
+  if (comm == NULL) return NULL;
+  atomic_flag_clear(&comm->busy);
+  comm->process = getpid();
+  comm->call_timeout = call_timeout;
+  comm->engine.peers = &comm->peers;
+  comm->engine.bell = -1;
+  comm->messages = calloc((size_t)size, sizeof *comm->messages);
+  if (ring_peers_init(&comm->peers, rank, size) == RING_OK && comm->messages != NULL) return comm;
+  comm->state = RING_COMM_BROKEN;
+  ring_comm_free(comm);
+  return NULL;
+}
+
+ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error) {
   comm_find_locals(comm);
-  status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, &wait);
-  if (status != RING_OK && error != NULL) *error = comm->error;
+  ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
 }
 
+static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
+  ring_wait wait;
+  ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
+  char (*hosts)[RING_HOST_BYTES] = calloc((size_t)options->size, RING_HOST_BYTES);
+  if (hosts == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  ring_status status = comm_meet(comm, options, &wait, hosts, error);
+  free(hosts);
+  if (status != RING_OK) return status;
+  return ring_comm_gather_up(comm, &wait, error);
+}
+
 static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
-  ring_comm *comm = calloc(1, sizeof *comm);
+  ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
   if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
-  atomic_flag_clear(&comm->busy);
-  comm->process = getpid();
-  comm->call_timeout = options->call_timeout;
+  comm->port_first = options->port_first;
+  comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;
   comm->interrupt_arg = options->interrupt_arg;
-  comm->engine.peers = &comm->peers;
-  comm->peers.porch.listener = -1;
   ring_status status = comm_connect(comm, options, error);
   if (status == RING_OK) {
     *out = comm;
@@ -225,13 +237,15 @@ ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_err
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-ring_status ring_comm_enter(ring_comm *comm) {
+static ring_status comm_enter(ring_comm *comm, bool beside) {
   if (comm == NULL) return RING_INVALID;
   if (comm->process != getpid())
     return ring_error_set(&comm->error, RING_INVALID, -1, 0,
                           "this communicator belongs to the process that forked this one: open "
                           "one of its own here");
   if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return RING_BUSY;
+  if (!beside && atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0)
+    ring_queue_drain(comm);
   if (comm->state == RING_COMM_OPEN) return RING_OK;
   ring_status status = comm->failure.status;
   if (comm->state == RING_COMM_CLOSED)
@@ -242,14 +256,23 @@ ring_status ring_comm_enter(ring_comm *comm) {
   return status;
 }
 
+ring_status ring_comm_enter(ring_comm *comm) {
+  return comm_enter(comm, false);
+}
+
+ring_status ring_comm_enter_beside(ring_comm *comm) {
+  return comm_enter(comm, true);
+}
+
 void ring_comm_leave(ring_comm *comm) {
   atomic_flag_clear_explicit(&comm->busy, memory_order_release);
 }
 
 void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {
+  const ring_error *cause = ring_queue_cause(comm);
+  comm->failure = cause != NULL ? *cause : *error;
   comm->state = RING_COMM_BROKEN;
-  comm->failure = comm->error = *error;
-  ring_failure_tell(&comm->engine, task, error);
+  ring_failure_tell(&comm->engine, task, &comm->failure);
   ring_porch_close(&comm->peers.porch);
 }
 
@@ -261,7 +284,10 @@ ring_status ring_comm_close(ring_comm *comm) {
   if (status != RING_OK) return status;
   ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
   status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
-  if (status == RING_OK) comm->state = RING_COMM_CLOSED;
+  if (status == RING_OK)
+    comm->state = RING_COMM_CLOSED;
+  else
+    comm->error = comm->failure;
   ring_peers_close(&comm->peers);
   ring_comm_leave(comm);
   return status;
@@ -269,27 +295,41 @@ ring_status ring_comm_close(ring_comm *comm) {
 
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
-  if (ring_comm_enter(comm) != RING_OK) return;
+  if (ring_comm_enter_beside(comm) != RING_OK) return;
   bool said = reason != NULL && reason[0] != '\0';
   ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
                  ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
                  said ? reason : "");
-  ring_comm_break(comm, NULL, &error);
+  ring_queue_end(comm, &error);
+  comm->error = comm->failure;
   ring_peers_close(&comm->peers);
   ring_comm_leave(comm);
 }
 
 void ring_comm_free(ring_comm *comm) {
   if (comm == NULL) return;
-  if (comm->state == RING_COMM_OPEN && comm->process == getpid())
+  bool forked = comm->process != getpid();
+  /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
+  bool torn = forked && atomic_load(&comm->outstanding) > 0;
+  if (comm->state == RING_COMM_OPEN && !forked)
     ring_comm_abort(comm, "it dropped it without closing it");
+  ring_queue_leave(comm);
   ring_peers_fini(&comm->peers);
-  ring_engine_fini(&comm->engine);
-  ring_plans_free(&comm->plans);
-  free(comm->offsets);
+  if (!torn) {
+    ring_engine_fini(&comm->engine);
+    ring_plans_free(&comm->plans);
+    free(comm->bundle);
+  }
+  ring_store_free(&comm->store);
   free(comm->messages);
   free(comm);
+}
+
+void ring_store_free(ring_store *store) {
+  free(store->offsets);
+  free(store->buffers);
+  *store = (ring_store){0};
 }
 
 /* ---- What it knows ------------------------------------------------------------------------ */
@@ -331,10 +371,10 @@ int ring_comm_usable(const ring_comm *comm) {
 }
 
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
-  sum->bytes_sent += more->bytes_sent;
-  sum->bytes_received += more->bytes_received;
-  sum->messages_sent += more->messages_sent;
-  sum->messages_received += more->messages_received;
+  sum->bytes_sent += __atomic_load_n(&more->bytes_sent, __ATOMIC_RELAXED);
+  sum->bytes_received += __atomic_load_n(&more->bytes_received, __ATOMIC_RELAXED);
+  sum->messages_sent += __atomic_load_n(&more->messages_sent, __ATOMIC_RELAXED);
+  sum->messages_received += __atomic_load_n(&more->messages_received, __ATOMIC_RELAXED);
 }
 
 ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters) {
@@ -347,12 +387,13 @@ ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *c
   for (int rank = 0; rank < comm->peers.size; rank++)
     comm_add_counters(counters, &comm->peers.peer[rank].counters);
   counters->calls = comm->calls;
-  counters->wait_ns = comm->engine.wait_ns;
+  counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED);
   return RING_OK;
 }
 
 const char *ring_comm_link(const ring_comm *comm, int peer) {
   if (peer == comm->peers.rank) return "self";
-  if (peer < 0 || peer >= comm->peers.size || comm->peers.peer[peer].link == NULL) return "";
-  return comm->peers.peer[peer].link->ops->name;
+  if (peer < 0 || peer >= comm->peers.size) return "";
+  const ring_link *link = __atomic_load_n(&comm->peers.peer[peer].link, __ATOMIC_ACQUIRE);
+  return link == NULL ? "" : link->ops->name;
 }

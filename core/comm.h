@@ -20,31 +20,57 @@ typedef struct ring_messages {
   uint32_t sent, received;
 } ring_messages;
 
+/* What a call copies of its arguments. Calls that wait share the communicator's, every request has
+ * its own; they only grow. */
+typedef struct ring_store {
+  uint64_t *offsets; /* of the parts of a call with counts: 2 (size + 1), or NULL */
+  ring_buffer *buffers;
+  size_t buffer_room;
+} ring_store;
+
+/* `error` is the calling thread's; the thread that runs a request only writes `failure`, once, and
+ * then `state`. */
 struct ring_comm {
   pid_t process; /* a forked child has another one */
   atomic_flag busy;
-  ring_comm_state state;
+  _Atomic(ring_comm_state) state;
   ring_error error;   /* of the last call that failed */
   ring_error failure; /* what broke it */
   ring_peers peers;
   ring_engine engine;
   ring_plans plans;
-  uint64_t *offsets;       /* of the parts of a call with counts: 2 (size + 1), or NULL */
+  ring_store store;
+  struct ring_queue *queue;  /* of requests; NULL before the first one */
+  atomic_size_t outstanding; /* requests that are not done */
+  uint8_t *bundle;           /* where a group's short buffers travel together */
+  size_t bundle_room;
   ring_messages *messages; /* by rank */
   int local_rank, local_size;
   uint32_t sequence; /* of the last collective call */
   uint64_t calls;
+  uint16_t port_first, port_last; /* for the listeners of its children, too */
   double call_timeout;
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
 };
 
-/* Every call on a communicator is between these two. enter returns RING_OK, or why there can be no
- * call now; only after RING_OK is leave called. */
+/* A communicator without peers, or NULL. */
+ring_comm *ring_comm_alloc(int rank, int size, double call_timeout);
+
+/* The end of every opening, once it is known where the peers are: a barrier proves that the ranks
+ * can reach each other. Whatever all ranks set up together before their first call belongs here. */
+ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error);
+
+/* Every call on a communicator is between enter and leave. enter waits for the requests that are
+ * outstanding, enter_beside does not. They return RING_OK, or why there can be no call now; only
+ * after RING_OK is leave called. */
 ring_status ring_comm_enter(ring_comm *comm);
+ring_status ring_comm_enter_beside(ring_comm *comm);
 void ring_comm_leave(ring_comm *comm);
 
 /* Keeps `error` as what broke the communicator, and tells the other ranks. */
 void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error);
+
+void ring_store_free(ring_store *store);
 
 #endif

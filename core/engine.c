@@ -177,11 +177,11 @@ static void engine_end_frame(ring_run *run, size_t lane) {
 
 static void engine_count(ring_peer *peer, bool sent, size_t bytes, bool frame) {
   if (sent) {
-    peer->counters.bytes_sent += bytes;
-    peer->counters.messages_sent += frame ? 1 : 0;
+    engine_counter_add(&peer->counters.bytes_sent, bytes);
+    engine_counter_add(&peer->counters.messages_sent, frame ? 1 : 0);
   } else {
-    peer->counters.bytes_received += bytes;
-    peer->counters.messages_received += frame ? 1 : 0;
+    engine_counter_add(&peer->counters.bytes_received, bytes);
+    engine_counter_add(&peer->counters.messages_received, frame ? 1 : 0);
   }
 }
 
@@ -284,6 +284,7 @@ static void engine_watch(ring_run *run) {
     engine->poller.entries[peer->slot].events |=
         (short)(shape->kind == RING_LANE_SEND ? POLLOUT : POLLIN);
   }
+  if (engine->bell >= 0) ring_poller_add(&engine->poller, engine->bell, POLLIN);
   ring_peers_watch(peers, &engine->poller);
 }
 
@@ -357,7 +358,7 @@ static ring_status engine_wait(ring_run *run) {
     engine_watch(run);
     status = engine_sleep(run);
   }
-  run->engine->wait_ns += ring_platform_now() - begun;
+  engine_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
   return status;
 }
 

@@ -21,6 +21,11 @@
 
 #define RING_CHUNK_BYTES (256 * 1024)
 
+/* Adds to a counter that another thread may be reading. Only one thread at a time adds. */
+static inline void engine_counter_add(uint64_t *counter, uint64_t more) {
+  __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
+}
+
 /* What a lane is doing. */
 typedef struct ring_progress {
   size_t step;        /* of the lane */
@@ -44,6 +49,7 @@ typedef struct ring_engine {
   uint8_t *memory; /* scratch and staging */
   size_t memory_room;
   uint64_t wait_ns;
+  int bell; /* turns readable when another thread ends the run's wait; -1: none */
 } ring_engine;
 
 /* One execution: a schedule bound to buffers and to a call. */

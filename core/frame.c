@@ -32,6 +32,14 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
   return frame->kind == RING_FRAME_DATA || frame->kind == RING_FRAME_FAIL;
 }
 
+uint64_t ring_layout_add(uint64_t layout, uint64_t count) {
+  for (int byte = 0; byte < 8; byte++) {
+    layout ^= count >> (8 * byte) & 0xff;
+    layout *= UINT64_C(1099511628211);
+  }
+  return layout;
+}
+
 const char *ring_collective_name(uint8_t collective) {
   switch (collective) {
 #define FRAME_COLLECTIVE_NAME(name, value, text)                                                   \
@@ -47,7 +55,8 @@ const char *ring_collective_name(uint8_t collective) {
 /* What a collective's signature has besides its dtype. */
 static bool frame_has_op(uint8_t collective) {
   return collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_REDUCE ||
-         collective == RING_COLLECTIVE_REDUCE_SCATTER;
+         collective == RING_COLLECTIVE_REDUCE_SCATTER ||
+         collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
 }
 
 static bool frame_has_root(uint8_t collective) {
@@ -65,7 +74,8 @@ static bool frame_has_root(uint8_t collective) {
 }
 
 static bool frame_has_counts(uint8_t collective) {
-  return collective >= RING_COLLECTIVE_ALLGATHERV && collective <= RING_COLLECTIVE_ALLTOALLV;
+  return (collective >= RING_COLLECTIVE_ALLGATHERV && collective <= RING_COLLECTIVE_ALLTOALLV) ||
+         collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
 }
 
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
@@ -75,7 +85,7 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
   unsigned sequence = call->sequence;
   char op[16] = "", root[24] = "", counts[32] = "";
   bool empty = call->collective < RING_COLLECTIVE_ALLREDUCE ||
-               call->collective > RING_COLLECTIVE_MESSAGE ||
+               call->collective > RING_COLLECTIVE_ALLREDUCE_GROUP ||
                call->collective == RING_COLLECTIVE_BARRIER;
   if (empty) {
     snprintf(text, size, "%s() as call %u", name, sequence);

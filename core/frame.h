@@ -35,7 +35,9 @@
   X(GATHERV, 13, "gatherv")                                                                        \
   X(SCATTERV, 14, "scatterv")                                                                      \
   X(ALLTOALLV, 15, "alltoallv")                                                                    \
-  X(MESSAGE, 16, "message")
+  X(MESSAGE, 16, "message")                                                                        \
+  X(ALLREDUCE_GROUP, 17, "allreduce_group")                                                        \
+  X(SPLIT, 18, "split")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
@@ -57,6 +59,10 @@ typedef struct ring_call {
   uint64_t count;  /* of a rank's part; of all together where counts are given */
   uint64_t layout; /* a digest of the counts where these are given */
 } ring_call;
+
+/* A digest (FNV-1a) of counts, for the layout of a call: begin with EMPTY and add each. */
+#define RING_LAYOUT_EMPTY UINT64_C(14695981039346656037)
+uint64_t ring_layout_add(uint64_t layout, uint64_t count);
 
 enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2 };
 

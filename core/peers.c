@@ -57,9 +57,9 @@ static void peers_hang_up(ring_peers *peers, int rank) {
   ring_dial *dial = peers->peer[rank].dial;
   ring_socket_close(&dial->handshake.fd);
   ring_handshake_fini(&dial->handshake);
-  free(dial);
-  peers->peer[rank].dial = NULL;
+  peers->peer[rank].dial = NULL; /* first: a fork may come between */
   peers->dialing--;
+  free(dial);
 }
 
 /* ---- Accepting ---------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
 static bool peers_link(ring_peers *peers, int rank, int fd) {
   ring_link *link = ring_link_tcp(fd);
   if (link == NULL) return false;
-  peers->peer[rank].link = link;
+  __atomic_store_n(&peers->peer[rank].link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
   peers->linked[peers->linked_count++] = rank;
   return true;
 }

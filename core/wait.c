@@ -37,6 +37,7 @@ int ring_wait_slice(const ring_wait *wait) {
 
 ring_status ring_wait_check(ring_wait *wait) {
   uint64_t now = ring_platform_now();
+  if (wait->stop != NULL && atomic_load(wait->stop)) return RING_ABORTED;
   if (wait->interrupt != NULL && now - wait->asked >= WAIT_SLICE_NS) {
     wait->asked = now;
     if (wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;

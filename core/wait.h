@@ -7,6 +7,9 @@
 #ifndef RING_WAIT_H
 #define RING_WAIT_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "sparkring.h"
 
 typedef struct ring_wait {
@@ -16,6 +19,7 @@ typedef struct ring_wait {
   uint64_t asked; /* when the hook was last called */
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
+  const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
 } ring_wait;
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
@@ -29,7 +33,7 @@ uint32_t ring_wait_left(const ring_wait *wait);
 /* Milliseconds to sleep before the next ring_wait_check, 0 to 100. */
 int ring_wait_slice(const ring_wait *wait);
 
-/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook says so. */
+/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread says so. */
 ring_status ring_wait_check(ring_wait *wait);
 
 /* Seconds since ring_wait_init or the last ring_wait_renew. */

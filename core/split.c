@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Splitting: a communicator of some ranks of another one. Every rank that is to have a child listens
+ * first; one allgather over the parent then tells everybody each rank's color, key and port, and so
+ * who is with whom, in which order, and where. Key and epoch of a child are derived from the parent's
+ * key and epoch, the number of the call and the color: all its ranks know them without another
+ * message, and no other child has the same.
+ *
+ *   what a rank tells   color i32, key i32, port u16, failed u8
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "collective.h"
+#include "error.h"
+#include "rendezvous.h"
+
+enum { SPLIT_BYTES = 11 };
+
+typedef struct split_member {
+  int key, rank; /* in the parent */
+  uint16_t port;
+} split_member;
+
+typedef struct split_run {
+  ring_comm *parent;
+  int color, key;
+  int listener;
+  uint8_t *told;         /* by all ranks */
+  split_member *members; /* of this rank's color, in the order of the child's ranks */
+  int member_count, own; /* own: this rank's index among them */
+} split_run;
+
+static ring_status split_no_memory(ring_comm *parent) {
+  return ring_error_set(&parent->error, RING_NO_MEMORY, parent->peers.rank, 0,
+                        "rank %d is out of memory: it cannot split the communicator",
+                        parent->peers.rank);
+}
+
+/* ---- Telling ------------------------------------------------------------------------------ */
+
+static ring_status split_listen(split_run *run) {
+  ring_comm *parent = run->parent;
+  ring_meeting meeting = {.rank = parent->peers.rank,
+                          .size = parent->peers.size,
+                          .root_host = ring_peers_host(&parent->peers, parent->peers.rank),
+                          .port_first = parent->port_first,
+                          .port_last = parent->port_last};
+  if (run->color < 0 || parent->peers.size == 1) return RING_OK;
+  run->listener = ring_rendezvous_listen(&meeting, &parent->error);
+  return run->listener < 0 ? parent->error.status : RING_OK;
+}
+
+/* A rank that cannot listen takes part all the same, so that the others hear of it. */
+static ring_status split_tell(split_run *run, bool failed) {
+  ring_comm *parent = run->parent;
+  int rank = parent->peers.rank, size = parent->peers.size;
+  ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++parent->sequence};
+  uint8_t *to = run->told + (size_t)rank * SPLIT_BYTES;
+  int port = run->listener >= 0 ? ring_socket_port(run->listener) : 0;
+  uint8_t *mine = to;
+  to = bytes_put(to, (uint32_t)run->color, 4);
+  to = bytes_put(to, (uint32_t)run->key, 4);
+  to = bytes_put(to, port > 0 ? (uint64_t)port : 0, 2);
+  bytes_put(to, failed, 1);
+  collective_request request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
+                                                     .dtype = RING_UINT8,
+                                                     .count = SPLIT_BYTES},
+                                            .parts = {NULL, SPLIT_BYTES}},
+                                .signature = &signature,
+                                .input = mine,
+                                .output = run->told,
+                                .input_count = SPLIT_BYTES,
+                                .output_count = (uint64_t)size * SPLIT_BYTES,
+                                .out_at = (uint64_t)rank * SPLIT_BYTES,
+                                .in_place = true};
+  parent->calls++;
+  return ring_collective_run_here(parent, &request);
+}
+
+/* ---- Listing ------------------------------------------------------------------------------ */
+
+static int split_compare(const void *one, const void *other) {
+  const split_member *a = one, *b = other;
+  if (a->key != b->key) return a->key < b->key ? -1 : 1;
+  return a->rank < b->rank ? -1 : 1;
+}
+
+/* Reads what all ranks told; fails on all of them alike when one could not listen. */
+static ring_status split_list(split_run *run) {
+  ring_comm *parent = run->parent;
+  const uint8_t *from = run->told;
+  for (int rank = 0; rank < parent->peers.size; rank++) {
+    int color = (int32_t)(uint32_t)bytes_get(&from, 4);
+    int key = (int32_t)(uint32_t)bytes_get(&from, 4);
+    uint16_t port = (uint16_t)bytes_get(&from, 2);
+    if (bytes_get(&from, 1) != 0 && rank != parent->peers.rank)
+      return ring_error_set(&parent->error, RING_SYSTEM, rank, 0,
+                            "the communicator was not split: rank %d (%s) cannot listen for links",
+                            rank, ring_peers_host(&parent->peers, rank));
+    if (color == run->color) run->members[run->member_count++] = (split_member){key, rank, port};
+  }
+  qsort(run->members, (size_t)run->member_count, sizeof *run->members, split_compare);
+  while (run->members[run->own].rank != parent->peers.rank) run->own++;
+  return RING_OK;
+}
+
+/* ---- The child ---------------------------------------------------------------------------- */
+
+/* Its key and epoch. */
+static bool split_derive(const split_run *run, ring_peers *peers) {
+  static const char label[] = "sparkring split 1";
+  const ring_peers *parent = &run->parent->peers;
+  uint8_t facts[sizeof label + 16];
+  ring_secret epoch;
+  memcpy(facts, label, sizeof label);
+  uint8_t *to = bytes_put(facts + sizeof label, parent->epoch, 8);
+  to = bytes_put(to, run->parent->sequence, 4);
+  bytes_put(to, (uint32_t)run->color, 4);
+  peers->key = parent->key;
+  peers->authenticated = parent->authenticated;
+  if (!ring_secret_bind(&peers->key, facts, sizeof facts)) return false;
+  if (!ring_secret_mac(&peers->key, "epoch", 5, &epoch)) return false;
+  const uint8_t *from = epoch.bytes;
+  peers->epoch = bytes_get(&from, 8);
+  return true;
+}
+
+/* Says where its ranks are, and gives it the listener. */
+static ring_status split_place(split_run *run, ring_comm *child) {
+  ring_comm *parent = run->parent;
+  ring_status status = RING_OK;
+  if (!split_derive(run, &child->peers))
+    return ring_error_set(&parent->error, RING_SYSTEM, parent->peers.rank, 0,
+                          "OpenSSL refused to compute HMAC-SHA256");
+  for (int i = 0; status == RING_OK && i < run->member_count; i++) {
+    const split_member *member = &run->members[i];
+    status = ring_peers_place(&child->peers, i, ring_peers_host(&parent->peers, member->rank),
+                              member->port);
+  }
+  if (status == RING_OK && run->member_count > 1) {
+    status = ring_peers_listen(&child->peers, run->listener);
+    run->listener = -1;
+  }
+  return status == RING_OK ? RING_OK : split_no_memory(parent);
+}
+
+static ring_status split_open(split_run *run, ring_comm **out) {
+  ring_comm *parent = run->parent;
+  ring_comm *child = ring_comm_alloc(run->own, run->member_count, parent->call_timeout);
+  if (child == NULL) return split_no_memory(parent);
+  ring_wait wait;
+  ring_wait_init(&wait, parent->call_timeout, parent->interrupt, parent->interrupt_arg);
+  child->port_first = parent->port_first;
+  child->port_last = parent->port_last;
+  child->interrupt = parent->interrupt;
+  child->interrupt_arg = parent->interrupt_arg;
+  ring_status status = split_place(run, child);
+  if (status == RING_OK) status = ring_comm_gather_up(child, &wait, &parent->error);
+  if (status == RING_OK) {
+    *out = child;
+    return RING_OK;
+  }
+  child->state = RING_COMM_BROKEN;
+  ring_comm_free(child);
+  return status;
+}
+
+/* Before the ranks have told each other anything, a rank that fails must break the parent: the
+ * others wait for it. */
+static ring_status split_break(ring_comm *parent) {
+  ring_error error;
+  ring_error_set(&error, RING_NO_MEMORY, parent->peers.rank, 0,
+                 "rank %d is out of memory: it cannot split the communicator", parent->peers.rank);
+  ring_comm_break(parent, NULL, &error);
+  parent->error = parent->failure;
+  return RING_NO_MEMORY;
+}
+
+static ring_status split_run_all(split_run *run, ring_comm **child) {
+  size_t size = (size_t)run->parent->peers.size;
+  run->told = calloc(size, SPLIT_BYTES);
+  run->members = calloc(size, sizeof *run->members);
+  if (run->told == NULL || run->members == NULL) return split_break(run->parent);
+  ring_status listened = split_listen(run);
+  ring_status status = split_tell(run, listened != RING_OK);
+  if (status == RING_OK) status = listened;
+  if (status == RING_OK) status = split_list(run);
+  if (status != RING_OK || run->color < 0) return status;
+  return split_open(run, child);
+}
+
+ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child) {
+  if (child != NULL) *child = NULL;
+  ring_status status = ring_comm_enter(comm);
+  if (status != RING_OK) return status;
+  split_run run = {.parent = comm, .color = color < 0 ? -1 : color, .key = key, .listener = -1};
+  if (child == NULL)
+    status = ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
+                            "split: child is NULL: pass where to put it");
+  else
+    status = split_run_all(&run, child);
+  ring_socket_close(&run.listener);
+  free(run.told);
+  free(run.members);
+  ring_comm_leave(comm);
+  return status;
+}
