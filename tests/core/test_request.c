@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests: every started collective gives what its blocking twin gives; many of them, waited for in
+ * any order, polled, beside other work; and every way in which they end badly.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ranks.h"
+
+static double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void finish(ring_request *request) {
+  int done = 0;
+  ring_status status = ring_request_wait(request);
+  if (status != RING_OK) fprintf(stderr, "%s\n", ring_request_error(request)->message);
+  CHECK_INT(status, RING_OK);
+  CHECK_INT(ring_request_wait(request), RING_OK);
+  CHECK_INT(ring_request_test(request, &done), RING_OK);
+  CHECK_INT(done, 1);
+  CHECK_INT(ring_request_error(request)->status, RING_OK);
+  ring_request_free(request);
+}
+
+static void finish_badly(ring_request *request, ring_status status, int rank, const char *text) {
+  int done = 0;
+  CHECK_INT(ring_request_wait(request), status);
+  CHECK_INT(ring_request_test(request, &done), status);
+  CHECK_INT(done, 1);
+  CHECK_INT(ring_request_error(request)->status, status);
+  CHECK_INT(ring_request_error(request)->rank, rank);
+  CHECK_CONTAINS(ring_request_error(request)->message, text);
+  ring_request_free(request);
+}
+
+/* ---- Twins -------------------------------------------------------------------------------- */
+
+enum { TWIN_MOST = 200000, TWIN_RANKS = 5 };
+
+typedef struct twin {
+  ring_comm *comm;
+  int rank, size;
+  double *x, *y, *z; /* input; what the blocking call gives, and what the request gives */
+} twin;
+
+static void twin_begin(twin *t) {
+  for (int i = 0; i < TWIN_MOST; i++) {
+    t->x[i] = 1.0 / (1 + i + t->rank);
+    t->y[i] = t->z[i] = -1;
+  }
+}
+
+static void twin_end(const twin *t, ring_request *request) {
+  finish(request);
+  CHECK(memcmp(t->y, t->z, TWIN_MOST * sizeof *t->y) == 0);
+}
+
+#define TWIN(name, before, into, after)                                                            \
+  do {                                                                                             \
+    ring_request *request;                                                                         \
+    twin_begin(t);                                                                                 \
+    double *into = t->y;                                                                           \
+    CHECK_INT(ring_##name(t->comm, before, after), RING_OK);                                       \
+    into = t->z;                                                                                   \
+    CHECK_INT(ring_##name##_start(t->comm, before, after, &request), RING_OK);                     \
+    twin_end(t, request);                                                                          \
+  } while (0)
+
+#define BOTH(a, b) a, b
+#define THREE(a, b, c) a, b, c
+
+static void twin_reductions(twin *t, size_t count, int root) {
+  size_t all = count * (size_t)t->size;
+  TWIN(allreduce, t->x, o, THREE(o, all, BOTH(RING_FLOAT64, RING_SUM)));
+  TWIN(reduce, t->x, o, THREE(o, all, THREE(RING_FLOAT64, RING_AVG, root)));
+  TWIN(reduce_scatter, t->x, o, THREE(o, count, BOTH(RING_FLOAT64, RING_SUM)));
+  TWIN(broadcast, t->x, o, THREE(o, all, BOTH(RING_FLOAT64, root)));
+}
+
+static void twin_parts(twin *t, size_t count, int root) {
+  size_t counts[TWIN_RANKS], sends[TWIN_RANKS], receives[TWIN_RANKS];
+  for (int r = 0; r < t->size; r++) {
+    counts[r] = count / (size_t)(r + 1);
+    sends[r] = count / (size_t)(r + t->rank + 1);
+    receives[r] = count / (size_t)(r + t->rank + 1);
+  }
+  TWIN(allgather, t->x, o, THREE(o, count, RING_FLOAT64));
+  TWIN(allgatherv, t->x, o, THREE(o, counts, RING_FLOAT64));
+  TWIN(gather, t->x, o, THREE(o, count, BOTH(RING_FLOAT64, root)));
+  TWIN(gatherv, t->x, o, THREE(o, counts, BOTH(RING_FLOAT64, root)));
+  TWIN(scatter, t->x, o, THREE(o, count, BOTH(RING_FLOAT64, root)));
+  TWIN(scatterv, t->x, o, THREE(o, counts, BOTH(RING_FLOAT64, root)));
+  TWIN(alltoall, t->x, o, THREE(o, count, RING_FLOAT64));
+  TWIN(alltoallv, BOTH(t->x, sends), o, THREE(o, receives, RING_FLOAT64));
+}
+
+/* Once around; the message is received by a request while another one sends. */
+static void twin_messages(twin *t, size_t count) {
+  ring_request *send, *receive, *barrier;
+  int next = (t->rank + 1) % t->size, before = (t->rank + t->size - 1) % t->size;
+  twin_begin(t);
+  if (t->size == 1) return;
+  bool first = t->rank == 0;
+  for (int turn = 0; turn < 2; turn++) {
+    if ((turn == 0) == first)
+      CHECK_INT(ring_send_start(t->comm, t->x, count, RING_FLOAT64, next, &send), RING_OK);
+    else
+      CHECK_INT(ring_recv_start(t->comm, t->z, count, RING_FLOAT64, before, &receive), RING_OK);
+  }
+  CHECK_INT(ring_barrier_start(t->comm, &barrier), RING_OK);
+  finish(barrier);
+  finish(receive);
+  finish(send);
+  for (size_t i = 0; i < count; i++) CHECK(t->z[i] == 1.0 / (1 + (int)i + before));
+}
+
+static void try_twins(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const size_t counts[] = {0, 1, 37, 30000};
+  twin t = {comm,
+            ring_comm_rank(comm),
+            ring_comm_size(comm),
+            malloc(TWIN_MOST * sizeof(double)),
+            malloc(TWIN_MOST * sizeof(double)),
+            malloc(TWIN_MOST * sizeof(double))};
+  for (int i = 0; i < 4; i++) {
+    twin_reductions(&t, counts[i], i % t.size);
+    twin_parts(&t, counts[i], i % t.size);
+    twin_messages(&t, counts[i]);
+  }
+  free(t.x);
+  free(t.y);
+  free(t.z);
+}
+
+static void test_every_start_against_its_twin(void) {
+  for (int size = 1; size <= TWIN_RANKS; size += 2) run_comms(size, try_twins, NULL);
+}
+
+/* ---- Many --------------------------------------------------------------------------------- */
+
+enum { MANY = 300 };
+
+/* Requests of growing lengths, all at once; waited for from the last to the first on one rank, from
+ * the first on another, polled on a third. */
+static void start_many(ring_comm *comm, void *shared) {
+  (void)shared;
+  static int64_t x[MANY][600];
+  ring_request *requests[MANY];
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  for (int i = 0; i < MANY; i++) {
+    for (int j = 0; j < 600; j++) x[i][j] = i + j + rank;
+    CHECK_INT(
+        ring_allreduce_start(comm, x[i], x[i], (size_t)(2 * i), RING_INT64, RING_SUM, &requests[i]),
+        RING_OK);
+  }
+  for (int k = 0; k < MANY; k++) {
+    int i = rank == 0 ? MANY - 1 - k : (k * 7) % MANY, done = 0;
+    if (rank == 1)
+      while (!done) CHECK_INT(ring_request_test(requests[i], &done), RING_OK);
+    finish(requests[i]);
+    for (int j = 0; j < 600; j++)
+      CHECK_INT(x[i][j], j < 2 * i ? size * (i + j) + size * (size - 1) / 2 : i + j + rank);
+  }
+}
+
+static void test_many_in_any_order(void) {
+  for (int size = 1; size <= 3; size++) run_comms(size, start_many, NULL);
+}
+
+/* A call that waits runs behind the requests that were started before it, on every rank alike. */
+static void mix(ring_comm *comm, void *shared) {
+  (void)shared;
+  enum { LONG = 400000 };
+  static float x[LONG];
+  int64_t y = 1, z = 1;
+  ring_request *first, *second;
+  int size = ring_comm_size(comm);
+  ring_counters counters;
+  for (int i = 0; i < LONG; i++) x[i] = 1;
+  CHECK_INT(ring_allreduce_start(comm, x, x, LONG, RING_FLOAT32, RING_SUM, &first), RING_OK);
+  CHECK_INT(ring_allreduce_start(comm, &y, &y, 1, RING_INT64, RING_SUM, &second), RING_OK);
+  CHECK_INT(ring_comm_counters(comm, -1, &counters), RING_OK);
+  CHECK_INT(counters.calls, 2);
+  CHECK_INT(strcmp(ring_comm_link(comm, ring_comm_rank(comm)), "self"), 0);
+  CHECK_INT(ring_comm_usable(comm), 1);
+  CHECK_INT(ring_allreduce(comm, &z, &z, 1, RING_INT64, RING_SUM), RING_OK);
+  int done = 0;
+  CHECK_INT(ring_request_test(second, &done), RING_OK);
+  CHECK_INT(done, 1);
+  CHECK_INT(y, size);
+  CHECK_INT(z, size);
+  CHECK(x[LONG - 1] == (float)size);
+  finish(second);
+  finish(first);
+  CHECK_INT(ring_barrier_start(comm, &first), RING_OK);
+  CHECK_INT(ring_comm_close(comm), RING_OK); /* waits for it */
+  CHECK_INT(ring_request_test(first, &done), RING_OK);
+  CHECK_INT(done, 1);
+  CHECK_INT(ring_barrier_start(comm, &second), RING_INVALID);
+  CHECK(second == NULL);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "the communicator is closed");
+  ring_comm_free(comm);
+  finish(first); /* outlives its communicator */
+}
+
+static void open_and_mix(int rank, int size, void *shared) {
+  mix(open_rank(rank, size), shared);
+}
+
+static void test_calls_wait_for_requests(void) {
+  for (int size = 1; size <= 3; size++) run_ranks(size, open_and_mix, NULL);
+}
+
+/* Rank 0 computes without ever looking at its request; the others get their results meanwhile. */
+static void overlap(ring_comm *comm, void *shared) {
+  volatile int *computed = shared;
+  enum { LONG = 100000 };
+  static double x[LONG];
+  ring_request *request;
+  CHECK_INT(ring_allreduce_start(comm, x, x, LONG, RING_FLOAT64, RING_SUM, &request), RING_OK);
+  if (ring_comm_rank(comm) == 0)
+    while (*computed < ring_comm_size(comm) - 1) usleep(100);
+  else
+    CHECK_INT(ring_request_wait(request), RING_OK);
+  __sync_fetch_and_add((int *)shared, 1);
+  finish(request);
+}
+
+static void test_progress_without_looking(void) {
+  int *computed = shared_alloc(64);
+  run_comms(3, overlap, computed);
+  shared_free(computed, 64);
+}
+
+/* Invalid calls start nothing and do not put the ranks out of step. */
+static void start_nonsense(ring_comm *comm, void *shared) {
+  (void)shared;
+  float x = 1;
+  int done = 5;
+  ring_request *request = (ring_request *)&x;
+  CHECK_INT(ring_allreduce_start(comm, &x, NULL, 1, RING_FLOAT32, RING_SUM, &request),
+            RING_INVALID);
+  CHECK(request == NULL);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "allreduce: output is NULL");
+  if (ring_comm_rank(comm) == 0) {
+    CHECK_INT(ring_broadcast_start(comm, &x, &x, 1, RING_FLOAT32, 99, &request), RING_INVALID);
+    CHECK_INT(ring_barrier_start(comm, NULL), RING_INVALID);
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "request is NULL");
+  }
+  CHECK_INT(ring_barrier_start(NULL, &request), RING_INVALID);
+  CHECK_INT(ring_request_wait(NULL), RING_INVALID);
+  CHECK_INT(ring_request_test(NULL, &done), RING_INVALID);
+  CHECK_INT(done, 0);
+  ring_request_free(NULL);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+  ring_request_free(request); /* waits */
+}
+
+static void test_nonsense(void) {
+  run_comms(2, start_nonsense, NULL);
+}
+
+/* Counts are copied at the start. */
+static void forget_counts(ring_comm *comm, void *shared) {
+  (void)shared;
+  size_t counts[3] = {1, 2, 3};
+  int32_t x[3] = {7, 7, 7}, y[6] = {0}, blocker[1] = {0};
+  ring_request *first, *second;
+  CHECK_INT(ring_allreduce_start(comm, blocker, blocker, 1, RING_INT32, RING_SUM, &first), RING_OK);
+  CHECK_INT(ring_allgatherv_start(comm, x, y, counts, RING_INT32, &second), RING_OK);
+  memset(counts, 0xff, sizeof counts);
+  finish(second);
+  finish(first);
+  for (int i = 0; i < 6; i++) CHECK_INT(y[i], 7);
+}
+
+static void test_counts_are_copied(void) {
+  run_comms(3, forget_counts, NULL);
+}
+
+/* ---- Failures ----------------------------------------------------------------------------- */
+
+enum { QUEUED = 20 };
+
+static void start_barriers(ring_comm *comm, ring_request **requests, int count) {
+  for (int i = 0; i < count; i++) CHECK_INT(ring_barrier_start(comm, &requests[i]), RING_OK);
+}
+
+/* The last rank is a process that takes part in half of the requests and is then killed, while its
+ * queue has more to do. */
+static void be_killed(const ring_options *options, int *met, int size) {
+  ring_comm *comm;
+  ring_request *requests[QUEUED];
+  CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
+  meet_ranks(met, size);
+  start_barriers(comm, requests, QUEUED / 2);
+  CHECK_INT(ring_request_wait(requests[QUEUED / 2 - 1]), RING_OK);
+  kill(getpid(), SIGKILL);
+}
+
+static void kill_one(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  ring_request *requests[QUEUED], *more;
+  int status;
+  if (rank == size - 1) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) be_killed(&options, shared, size);
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    return;
+  }
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(shared, size);
+  double begun = seconds();
+  start_barriers(comm, requests, QUEUED);
+  for (int i = 0; i < QUEUED / 2; i++) finish(requests[i]);
+  for (int i = QUEUED - 1; i >= QUEUED / 2; i--) {
+    finish_badly(requests[i], RING_PEER_LOST, size - 1, "was lost during");
+  }
+  CHECK(seconds() - begun < 10);
+  CHECK_INT(ring_comm_usable(comm), 0);
+  CHECK_INT(ring_barrier_start(comm, &more), RING_PEER_LOST);
+  CHECK(more == NULL);
+  CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
+  CHECK_INT(ring_comm_error(comm)->rank, size - 1);
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_is_killed_with_a_queue(void) {
+  for (int size = 2; size <= 4; size++) {
+    int *met = shared_alloc(64);
+    run_ranks(size, kill_one, met);
+    shared_free(met, 64);
+  }
+}
+
+/* Rank 0 aborts while its first request waits for a rank that never comes; every rank's requests
+ * end, and their buffers are free again when abort returns. */
+static void abort_queue(int rank, int size, void *shared) {
+  int *met = shared;
+  ring_comm *comm = open_rank(rank, size);
+  ring_request *requests[QUEUED];
+  meet_ranks(met, size);
+  if (rank == size - 1) {
+    while (*(volatile int *)(met + 1) < size - 1) usleep(1000);
+    ring_comm_free(comm);
+    return;
+  }
+  start_barriers(comm, requests, QUEUED);
+  if (rank == 0) {
+    int done = 0;
+    usleep(20000); /* the helper is inside the first one */
+    double begun = seconds();
+    ring_comm_abort(comm, "the loss is NaN");
+    CHECK(seconds() - begun < 5);
+    CHECK_INT(ring_request_test(requests[QUEUED - 1], &done), RING_ABORTED);
+    CHECK_INT(done, 1);
+  }
+  for (int i = 0; i < QUEUED; i++)
+    finish_badly(requests[i], RING_ABORTED, 0, "aborted the communicator: the loss is NaN");
+  __sync_fetch_and_add(met + 1, 1);
+  ring_comm_free(comm);
+}
+
+static void test_abort_with_a_queue(void) {
+  int *met = shared_alloc(64);
+  run_ranks(3, abort_queue, met);
+  shared_free(met, 64);
+}
+
+/* A communicator may be freed under its requests, and they be asked afterwards. */
+static void free_early(int rank, int size, void *shared) {
+  ring_comm *comm = open_rank(rank, size);
+  ring_request *requests[QUEUED];
+  meet_ranks(shared, size);
+  if (rank == 0) start_barriers(comm, requests, QUEUED);
+  if (rank == 0) ring_comm_free(comm);
+  for (int i = 0; rank == 0 && i < QUEUED; i++)
+    finish_badly(requests[i], RING_ABORTED, 0, "dropped it without closing it");
+  if (rank == 0) return;
+  CHECK_INT(ring_barrier_start(comm, &requests[0]), RING_OK);
+  CHECK_INT(ring_barrier_start(comm, &requests[1]), RING_OK);
+  ring_status status = ring_request_wait(requests[1]);
+  CHECK_INT(status, RING_ABORTED);
+  ring_comm_free(comm);
+  ring_request_free(requests[0]);
+  ring_request_free(requests[1]);
+}
+
+static void test_free_while_outstanding(void) {
+  for (int size = 2; size <= 3; size++) {
+    int *met = shared_alloc(64);
+    run_ranks(size, free_early, met);
+    shared_free(met, 64);
+  }
+}
+
+/* Ranks that start different things. */
+static void disagree(int rank, int size, void *shared) {
+  ring_comm *comm = open_rank(rank, size);
+  ring_request *first, *second;
+  float x[4] = {0};
+  meet_ranks(shared, size);
+  CHECK_INT(ring_allreduce_start(comm, x, x, rank == 0 ? 3 : 4, RING_FLOAT32, RING_SUM, &first),
+            RING_OK);
+  CHECK_INT(ring_barrier_start(comm, &second), RING_OK);
+  CHECK_INT(ring_request_wait(second), RING_MISMATCH);
+  CHECK_CONTAINS(ring_request_error(second)->message, "allreduce(count 3, float32, sum)");
+  CHECK_CONTAINS(ring_request_error(second)->message, "allreduce(count 4, float32, sum)");
+  CHECK_INT(ring_comm_error(comm)->status, RING_OK); /* no call has failed */
+  CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
+  CHECK_INT(ring_comm_error(comm)->status, RING_MISMATCH);
+  ring_request_free(first);
+  ring_request_free(second);
+  ring_comm_free(comm);
+}
+
+static void test_mismatch(void) {
+  int *met = shared_alloc(64);
+  run_ranks(2, disagree, met);
+  shared_free(met, 64);
+}
+
+/* ---- Interrupts --------------------------------------------------------------------------- */
+
+static pthread_t caller;
+static volatile int hook_calls, hook_after;
+
+/* Counts, and ends the wait at the call number hook_after (0: never). */
+static int count_hook(void *arg) {
+  (void)arg;
+  CHECK(pthread_equal(pthread_self(), caller));
+  hook_calls++;
+  return hook_after > 0 && hook_calls >= hook_after;
+}
+
+/* How rank 0 waits for what never comes. */
+typedef enum interrupt_way { IN_WAIT, IN_FREE, IN_CALL, IN_CLOSE } interrupt_way;
+
+static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
+  ring_options options = rank_options(rank, size);
+  ring_request *requests[2];
+  ring_comm *comm;
+  options.interrupt = count_hook;
+  caller = pthread_self();
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(met, size);
+  if (rank == 0) {
+    start_barriers(comm, requests, 2);
+    usleep(10000); /* so that it is the helper that drives */
+    hook_calls = 0;
+    hook_after = 3;
+    double begun = seconds();
+    if (way == IN_WAIT) CHECK_INT(ring_request_wait(requests[1]), RING_ABORTED);
+    if (way == IN_FREE) ring_request_free(requests[1]);
+    if (way == IN_CALL) CHECK_INT(ring_barrier(comm), RING_ABORTED);
+    if (way == IN_CLOSE) CHECK_INT(ring_comm_close(comm), RING_ABORTED);
+    CHECK(seconds() - begun > 0.2 && seconds() - begun < 10);
+    CHECK_INT(hook_calls, 3);
+    if (way != IN_FREE) ring_request_free(requests[1]);
+    finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted while it waited for");
+    __sync_fetch_and_add(met + 1, 1);
+  }
+  while (rank > 0 && *(volatile int *)(met + 1) == 0) usleep(1000);
+  /* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
+  if (rank > 0 && ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);
+  if (rank > 0) CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 0 was interrupted");
+  ring_comm_free(comm);
+}
+
+static void interrupt_wait(int rank, int size, void *shared) {
+  interrupt_one(rank, size, IN_WAIT, shared);
+}
+
+static void interrupt_free(int rank, int size, void *shared) {
+  interrupt_one(rank, size, IN_FREE, shared);
+}
+
+static void interrupt_call(int rank, int size, void *shared) {
+  interrupt_one(rank, size, IN_CALL, shared);
+}
+
+static void interrupt_close(int rank, int size, void *shared) {
+  interrupt_one(rank, size, IN_CLOSE, shared);
+}
+
+static void test_interrupts(void) {
+  const rank_function ways[] = {interrupt_wait, interrupt_free, interrupt_call, interrupt_close};
+  for (int i = 0; i < 4; i++) {
+    int *met = shared_alloc(64);
+    run_ranks(2, ways[i], met);
+    shared_free(met, 64);
+  }
+}
+
+/* A hook that lets the wait go on is asked about every 100 ms. */
+static void wait_long(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  ring_request *request;
+  ring_comm *comm;
+  options.interrupt = count_hook;
+  caller = pthread_self();
+  hook_after = 0;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  hook_calls = 0;
+  if (rank == 1) usleep(650000);
+  CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+  finish(request);
+  if (rank == 0) CHECK(hook_calls >= 3 && hook_calls <= 12);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_the_hook_is_asked(void) {
+  run_ranks(2, wait_long, NULL);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------ */
+
+typedef struct thread_work {
+  ring_request **requests;
+  int first;
+} thread_work;
+
+static void *wait_for_some(void *arg) {
+  const thread_work *work = arg;
+  for (int i = work->first; i < MANY; i += 4) finish(work->requests[i]);
+  return NULL;
+}
+
+/* Four threads wait for the requests of a fifth, which goes on starting and calling. */
+static void wait_in_threads(ring_comm *comm, void *shared) {
+  (void)shared;
+  static ring_request *requests[MANY];
+  static int32_t x[MANY];
+  pthread_t threads[4];
+  thread_work work[4];
+  for (int i = 0; i < MANY; i++) {
+    x[i] = i;
+    CHECK_INT(ring_allreduce_start(comm, &x[i], &x[i], 1, RING_INT32, RING_SUM, &requests[i]),
+              RING_OK);
+  }
+  for (int i = 0; i < 4; i++) {
+    work[i] = (thread_work){requests, i};
+    CHECK_INT(pthread_create(&threads[i], NULL, wait_for_some, &work[i]), 0);
+  }
+  for (int i = 0; i < 20; i++) {
+    ring_request *request;
+    CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+    if (i % 4 == 0) CHECK_INT(ring_barrier(comm), RING_OK);
+    ring_request_free(request);
+  }
+  for (int i = 0; i < 4; i++) CHECK_INT(pthread_join(threads[i], NULL), 0);
+  for (int i = 0; i < MANY; i++) CHECK_INT(x[i], i * ring_comm_size(comm));
+}
+
+static void test_threads_wait_for_the_requests_of_another(void) {
+  for (int size = 1; size <= 3; size++) run_comms(size, wait_in_threads, NULL);
+}
+
+static int count_threads(void) {
+  char line[256];
+  int threads = -1;
+  FILE *status = fopen("/proc/self/status", "r");
+  if (status == NULL) return -1; /* no Linux: nothing to look at */
+  while (fgets(line, sizeof line, status) != NULL) sscanf(line, "Threads: %d", &threads);
+  fclose(status);
+  return threads;
+}
+
+/* The helper is there as long as there is something to do, and hears no signals. */
+static void look_for_the_helper(ring_comm *comm, void *shared) {
+  volatile int *seen = shared;
+  ring_request *request;
+  int before = count_threads();
+  if (ring_comm_rank(comm) == 0) {
+    CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+    CHECK_INT(count_threads(), before < 0 ? -1 : before + 1);
+    *seen = 1;
+    finish(request);
+  } else {
+    while (!*seen) usleep(1000);
+    CHECK_INT(ring_barrier(comm), RING_OK);
+  }
+  for (int i = 0; i < 1000 && count_threads() > before; i++) usleep(1000);
+  CHECK_INT(count_threads(), before);
+}
+
+static void test_the_helper_ends(void) {
+  int *seen = shared_alloc(64);
+  run_comms(2, look_for_the_helper, seen);
+  shared_free(seen, 64);
+}
+
+/* A child that is forked while the helper is at work has no helper: it frees and does not wait. */
+static void fork_with_a_queue(ring_comm *comm, void *shared) {
+  volatile int *forked = shared;
+  ring_request *requests[QUEUED];
+  int status, done;
+  if (ring_comm_rank(comm) == 1)
+    while (!*forked) usleep(1000);
+  start_barriers(comm, requests, QUEUED);
+  if (ring_comm_rank(comm) == 0) {
+    usleep(10000);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      CHECK_INT(ring_request_wait(requests[0]), RING_INVALID);
+      CHECK_INT(ring_request_test(requests[0], &done), RING_INVALID);
+      CHECK_INT(ring_barrier_start(comm, &requests[1]), RING_INVALID);
+      ring_request_free(requests[0]);
+      ring_comm_free(comm);
+      for (int i = 2; i < QUEUED; i++) ring_request_free(requests[i]);
+      _exit(0);
+    }
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+    *forked = 1;
+  }
+  for (int i = 0; i < QUEUED; i++) finish(requests[i]);
+}
+
+static void test_a_fork_does_not_wait(void) {
+  int *forked = shared_alloc(64);
+  run_comms(2, fork_with_a_queue, forked);
+  shared_free(forked, 64);
+}
+
+int main(void) {
+  RUN(test_every_start_against_its_twin);
+  RUN(test_many_in_any_order);
+  RUN(test_calls_wait_for_requests);
+  RUN(test_progress_without_looking);
+  RUN(test_nonsense);
+  RUN(test_counts_are_copied);
+  RUN(test_a_rank_is_killed_with_a_queue);
+  RUN(test_abort_with_a_queue);
+  RUN(test_free_while_outstanding);
+  RUN(test_mismatch);
+  RUN(test_interrupts);
+  RUN(test_the_hook_is_asked);
+  RUN(test_threads_wait_for_the_requests_of_another);
+  RUN(test_the_helper_ends);
+  RUN(test_a_fork_does_not_wait);
+  return 0;
+}
