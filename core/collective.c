@@ -4,6 +4,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "group.h"
+#include "local.h"
 #include "reduce.h"
 
 /* ---- Checking ----------------------------------------------------------------------------- */
@@ -75,6 +76,24 @@ static void collective_settle(const ring_comm *comm, const collective_request *r
                        request->output_count);
 }
 
+/* Plans a call and runs it over links. */
+static ring_status collective_engage(ring_comm *comm, const ring_outline *outline, ring_task *task,
+                                     ring_error *error) {
+  bool opens = ring_collective_opens(outline->call.collective);
+  bool shares = comm->share.arena != NULL && !opens;
+  ring_status status = ring_plan_find(&comm->plans, outline, &task->schedule);
+  if (status != RING_OK)
+    return ring_error_set(error, status, comm->peers.rank, 0,
+                          "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
+  if (!opens) ring_wait_begin(task->wait);
+  if (shares) ring_share_announce(&comm->share, &task->call);
+  status = ring_engine_run(&comm->engine, task, error);
+  if (status == RING_OK && shares) ring_share_retire(&comm->share);
+  /* What the ranks of this host know is nearer to the cause than a link that broke. */
+  if (status != RING_OK) ring_share_failed(&comm->share, error);
+  return status == RING_OK ? RING_OK : error->status;
+}
+
 ring_status ring_collective_run(ring_comm *comm, collective_request *request, ring_wait *wait) {
   ring_outline *outline = &request->outline;
   if (outline->call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
@@ -91,15 +110,14 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
                     .divide = reduces && outline->call.op == RING_AVG,
                     .wait = wait};
   ring_error error;
-  ring_status status = ring_plan_find(&comm->plans, outline, &task.schedule);
-  if (status == RING_OK) {
-    status = ring_engine_run(&comm->engine, &task, &error);
-    if (status == RING_OK) collective_settle(comm, request);
-  } else {
-    ring_error_set(&error, status, comm->peers.rank, 0,
-                   "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
-  }
-  if (status != RING_OK) ring_comm_break(comm, &task, &error);
+  ring_status status = RING_UNSUPPORTED;
+  if (ring_local_serves(&comm->share, outline))
+    status = ring_local_run(&comm->share, &task, outline, &error);
+  if (status == RING_UNSUPPORTED) status = collective_engage(comm, outline, &task, &error);
+  if (status == RING_OK)
+    collective_settle(comm, request);
+  else
+    ring_comm_break(comm, task.schedule != NULL ? &task : NULL, &error);
   return status;
 }
 
@@ -110,7 +128,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_request *request) 
     status = collective_check_op(comm, call);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {
-    ring_messages *messages = &comm->messages[request->outline.peer];
+    ring_messages *messages = &comm->peers.peer[request->outline.peer].messages;
     call->sequence = call->root == comm->peers.rank ? ++messages->sent : ++messages->received;
   } else {
     call->sequence = ++comm->sequence;
@@ -121,7 +139,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_request *request) 
 
 ring_status ring_collective_run_here(ring_comm *comm, collective_request *request) {
   ring_wait wait;
-  ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
+  ring_wait_prepare(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
   ring_status status = ring_collective_run(comm, request, &wait);
   if (status != RING_OK) comm->error = comm->failure;
   return status;
@@ -130,5 +148,14 @@ ring_status ring_collective_run_here(ring_comm *comm, collective_request *reques
 ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ring_wait *wait) {
   collective_request request = {.outline.call = {.collective = (uint8_t)collective}};
   if (collective == RING_COLLECTIVE_CLOSE) request.outline.call.sequence = ++comm->sequence;
+  return ring_collective_run(comm, &request, wait);
+}
+
+ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
+  collective_request request = {
+      .outline = {.call = {.collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1},
+                  .parts.count = 1},
+      .input = bytes + comm->peers.rank,
+      .output = bytes};
   return ring_collective_run(comm, &request, wait);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "collective.h"
 #include "environment.h"
@@ -174,20 +173,54 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   ring_comm *comm = calloc(1, sizeof *comm);
   if (comm == NULL) return NULL;
   atomic_flag_clear(&comm->busy);
-  comm->process = getpid();
+  comm->process = ring_platform_process();
   comm->call_timeout = call_timeout;
   comm->engine.peers = &comm->peers;
   comm->engine.bell = -1;
-  comm->messages = calloc((size_t)size, sizeof *comm->messages);
-  if (ring_peers_init(&comm->peers, rank, size) == RING_OK && comm->messages != NULL) return comm;
+  comm->share.lock = -1;
+  if (ring_peers_init(&comm->peers, rank, size) == RING_OK) return comm;
   comm->state = RING_COMM_BROKEN;
   ring_comm_free(comm);
   return NULL;
 }
 
+/* Whether some host has several ranks, but not too many to share memory. The same on all ranks. */
+static bool comm_may_share(const ring_peers *peers) {
+  bool may = false;
+  int *ranks = calloc((size_t)peers->host_count, sizeof *ranks);
+  if (ranks == NULL) return false;
+  for (int rank = 0; rank < peers->size; rank++) ranks[peers->peer[rank].host]++;
+  for (int host = 0; host < peers->host_count; host++)
+    may = may || (ranks[host] > 1 && ranks[host] <= RING_SHARE_RANKS);
+  free(ranks);
+  return may;
+}
+
+/* Lets the ranks of a host that can share memory share it. */
+static ring_status comm_share(ring_comm *comm, ring_wait *wait) {
+  uint8_t *has = calloc((size_t)comm->peers.size, 1);
+  ring_error error;
+  if (has == NULL) {
+    ring_error_set(&error, RING_NO_MEMORY, -1, 0, "out of memory");
+    ring_comm_break(comm, NULL, &error);
+    return RING_NO_MEMORY;
+  }
+  has[comm->peers.rank] = comm->shares && ring_share_fetch(&comm->share, &comm->peers, wait);
+  ring_status status = ring_collective_tell(comm, has, wait);
+  if (status == RING_OK) {
+    status = ring_share_settle(&comm->share, &comm->peers, has, wait, &error);
+    if (status != RING_OK) ring_comm_break(comm, NULL, &error);
+  }
+  free(has);
+  return status;
+}
+
 ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error) {
   comm_find_locals(comm);
+  bool may_share = comm_may_share(&comm->peers);
+  if (may_share && comm->shares) ring_share_invite(&comm->share, &comm->peers);
   ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  if (status == RING_OK && may_share) status = comm_share(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
 }
@@ -206,6 +239,7 @@ static ring_status comm_connect(ring_comm *comm, const ring_options *options, ri
 static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
   ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
   if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  comm->shares = options->shared_memory >= 0 && ring_environment_shares();
   comm->port_first = options->port_first;
   comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;
@@ -239,7 +273,7 @@ ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_err
 
 static ring_status comm_enter(ring_comm *comm, bool beside) {
   if (comm == NULL) return RING_INVALID;
-  if (comm->process != getpid())
+  if (comm->process != ring_platform_process())
     return ring_error_set(&comm->error, RING_INVALID, -1, 0,
                           "this communicator belongs to the process that forked this one: open "
                           "one of its own here");
@@ -272,6 +306,7 @@ void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *e
   const ring_error *cause = ring_queue_cause(comm);
   comm->failure = cause != NULL ? *cause : *error;
   comm->state = RING_COMM_BROKEN;
+  ring_share_fail(&comm->share, &comm->failure);
   ring_failure_tell(&comm->engine, task, &comm->failure);
   ring_porch_close(&comm->peers.porch);
 }
@@ -309,20 +344,20 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
 
 void ring_comm_free(ring_comm *comm) {
   if (comm == NULL) return;
-  bool forked = comm->process != getpid();
+  bool forked = comm->process != ring_platform_process();
   /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
   bool torn = forked && atomic_load(&comm->outstanding) > 0;
   if (comm->state == RING_COMM_OPEN && !forked)
     ring_comm_abort(comm, "it dropped it without closing it");
   ring_queue_leave(comm);
   ring_peers_fini(&comm->peers);
+  ring_share_fini(&comm->share);
   if (!torn) {
     ring_engine_fini(&comm->engine);
     ring_plans_free(&comm->plans);
     free(comm->bundle);
   }
   ring_store_free(&comm->store);
-  free(comm->messages);
   free(comm);
 }
 
@@ -367,7 +402,7 @@ int ring_comm_authenticated(const ring_comm *comm) {
 }
 
 int ring_comm_usable(const ring_comm *comm) {
-  return comm->state == RING_COMM_OPEN && comm->process == getpid();
+  return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process();
 }
 
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
@@ -387,8 +422,17 @@ ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *c
   for (int rank = 0; rank < comm->peers.size; rank++)
     comm_add_counters(counters, &comm->peers.peer[rank].counters);
   counters->calls = comm->calls;
-  counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED);
+  counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED) +
+                      __atomic_load_n(&comm->share.wait_ns, __ATOMIC_RELAXED);
   return RING_OK;
+}
+
+ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory) {
+  if (memory == NULL) return RING_INVALID;
+  *memory = NULL;
+  if (comm == NULL) return RING_INVALID;
+  *memory = ring_arena_alloc(comm->share.arena, bytes);
+  return *memory == NULL ? RING_NO_MEMORY : RING_OK;
 }
 
 const char *ring_comm_link(const ring_comm *comm, int peer) {

@@ -12,13 +12,9 @@
 
 #include "engine.h"
 #include "plan.h"
+#include "share.h"
 
 typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
-
-/* Messages between this rank and another one so far. */
-typedef struct ring_messages {
-  uint32_t sent, received;
-} ring_messages;
 
 /* What a call copies of its arguments. Calls that wait share the communicator's, every request has
  * its own; they only grow. */
@@ -31,7 +27,7 @@ typedef struct ring_store {
 /* `error` is the calling thread's; the thread that runs a request only writes `failure`, once, and
  * then `state`. */
 struct ring_comm {
-  pid_t process; /* a forked child has another one */
+  unsigned process; /* a forked child has another one */
   atomic_flag busy;
   _Atomic(ring_comm_state) state;
   ring_error error;   /* of the last call that failed */
@@ -39,12 +35,13 @@ struct ring_comm {
   ring_peers peers;
   ring_engine engine;
   ring_plans plans;
+  ring_share share;
+  bool shares; /* memory with the ranks of its host, unless the user does not want it */
   ring_store store;
   struct ring_queue *queue;  /* of requests; NULL before the first one */
   atomic_size_t outstanding; /* requests that are not done */
   uint8_t *bundle;           /* where a group's short buffers travel together */
   size_t bundle_room;
-  ring_messages *messages; /* by rank */
   int local_rank, local_size;
   uint32_t sequence; /* of the last collective call */
   uint64_t calls;

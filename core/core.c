@@ -4,6 +4,7 @@
  * sources one by one, which keeps the headers self-contained.
  */
 #include "address.c"
+#include "arena.c"
 #include "collective.c"
 #include "collective_calls.c"
 #include "comm.c"
@@ -16,6 +17,9 @@
 #include "group.c"
 #include "handshake.c"
 #include "link_tcp.c"
+#include "local.c"
+#include "local_large.c"
+#include "local_small.c"
 #include "peers.c"
 #include "plan.c"
 #include "platform.c"
@@ -34,6 +38,8 @@
 #include "schedule_ring.c"
 #include "schedule_tree.c"
 #include "secret.c"
+#include "share.c"
+#include "share_open.c"
 #include "socket.c"
 #include "split.c"
 #include "wait.c"

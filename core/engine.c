@@ -323,7 +323,7 @@ static ring_status engine_hear(ring_run *run) {
 
 /* The deadline is for silence: as long as bytes move, it moves, too. That of open is for all of it. */
 static ring_status engine_check(ring_run *run) {
-  bool opening = run->task->call.collective == RING_COLLECTIVE_OPEN;
+  bool opening = ring_collective_opens(run->task->call.collective);
   if (run->progressed && !opening) ring_wait_renew(run->task->wait);
   run->progressed = false;
   ring_status status = ring_wait_check(run->task->wait);

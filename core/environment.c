@@ -346,3 +346,8 @@ void ring_environment_free(ring_environment *environment) {
   free(environment->token);
   *environment = (ring_environment){0};
 }
+
+bool ring_environment_shares(void) {
+  const char *value = getenv("SPARKRING_SHARED_MEMORY");
+  return value == NULL || strcmp(value, "0") != 0;
+}

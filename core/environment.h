@@ -8,6 +8,8 @@
 #ifndef RING_ENVIRONMENT_H
 #define RING_ENVIRONMENT_H
 
+#include <stdbool.h>
+
 #include "sparkring.h"
 
 typedef struct ring_environment {
@@ -31,5 +33,8 @@ ring_status ring_environment_read(ring_environment *environment, ring_error *err
 
 /* Frees what read allocated, and wipes the token. May be called twice. */
 void ring_environment_free(ring_environment *environment);
+
+/* False when SPARKRING_SHARED_MEMORY is 0. */
+bool ring_environment_shares(void);
 
 #endif

@@ -224,7 +224,7 @@ static void failure_linger(ring_engine *engine) {
 
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
   uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
-  bool opening = task != NULL && task->call.collective == RING_COLLECTIVE_OPEN;
+  bool opening = task != NULL && ring_collective_opens(task->call.collective);
   for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
     failure_finish_frame(engine, task, lane, give_up);
   for (;;) {

@@ -18,7 +18,8 @@
 
 #include "sparkring.h"
 
-/* X(name, value, "what the user called"). OPEN and CLOSE are the barriers inside those calls. */
+/* X(name, value, "what the user called"). OPEN and CLOSE are the barriers inside
+ * those calls, TELL the exchange that follows the former. */
 #define RING_COLLECTIVE_MAP(X)                                                                     \
   X(OPEN, 1, "open")                                                                               \
   X(CLOSE, 2, "close")                                                                             \
@@ -37,13 +38,19 @@
   X(ALLTOALLV, 15, "alltoallv")                                                                    \
   X(MESSAGE, 16, "message")                                                                        \
   X(ALLREDUCE_GROUP, 17, "allreduce_group")                                                        \
-  X(SPLIT, 18, "split")
+  X(SPLIT, 18, "split")                                                                            \
+  X(TELL, 19, "open")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
   RING_COLLECTIVE_MAP(RING_COLLECTIVE_ENUM)
 #undef RING_COLLECTIVE_ENUM
 } ring_collective;
+
+/* Whether a call belongs to opening, which has one deadline for all of it. */
+static inline bool ring_collective_opens(uint8_t collective) {
+  return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_TELL;
+}
 
 /* "allreduce"; "unknown" for a value that is no collective. Static storage. */
 const char *ring_collective_name(uint8_t collective);

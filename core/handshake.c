@@ -99,7 +99,7 @@ static ring_handshake_state handshake_read_hello(ring_handshake *handshake, cons
   int purpose = (int)bytes_get(&from, 1);
   if (handshake->peer_version != RING_WIRE_VERSION) return RING_HANDSHAKE_VERSION;
   if (!handshake->accepting) return RING_HANDSHAKE_WRITING;
-  if (purpose != RING_PURPOSE_MEET && purpose != RING_PURPOSE_LINK) return RING_HANDSHAKE_STRANGER;
+  if (purpose < RING_PURPOSE_MEET || purpose > RING_PURPOSE_SHARE) return RING_HANDSHAKE_STRANGER;
   handshake->claim.purpose = (ring_purpose)purpose;
   return RING_HANDSHAKE_WRITING;
 }

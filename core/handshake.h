@@ -23,7 +23,8 @@
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */
-  RING_PURPOSE_LINK = 2  /* a link between two ranks of a formed job */
+  RING_PURPOSE_LINK = 2, /* a link between two ranks of a formed job */
+  RING_PURPOSE_SHARE = 3 /* a rank fetches the memory of its host */
 } ring_purpose;
 
 /* Who the dialer says it is. epoch is 0 while it is not known. */

@@ -23,7 +23,7 @@ struct ring_dial {
 };
 
 ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
-  *peers = (ring_peers){.rank = rank, .size = size, .porch.listener = -1};
+  *peers = (ring_peers){.rank = rank, .size = size, .porch.listener = -1, .annex.listener = -1};
   peers->peer = calloc((size_t)size, sizeof *peers->peer);
   peers->linked = calloc((size_t)size, sizeof *peers->linked);
   peers->hosts = calloc((size_t)size, sizeof *peers->hosts);
@@ -67,7 +67,8 @@ static void peers_hang_up(ring_peers *peers, int rank) {
 static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
   const ring_peers *peers = owner;
   if (claim->purpose == RING_PURPOSE_MEET) return RING_VERDICT_FORMED;
-  if (claim->epoch != peers->epoch) return RING_VERDICT_STALE;
+  if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK)
+    return RING_VERDICT_STALE;
   const ring_peer *peer = &peers->peer[claim->rank];
   bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
   return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
@@ -211,6 +212,7 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
 
 void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
   if (peers->porch.listener >= 0) ring_porch_watch(&peers->porch, poller);
+  if (peers->annex.listener >= 0) ring_porch_watch(&peers->annex, poller);
   if (peers->dialing == 0) return;
   for (int rank = 0; rank < peers->size; rank++) {
     ring_dial *dial = peers->peer[rank].dial;
@@ -222,6 +224,7 @@ void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
 
 ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error) {
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
+  if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
   for (int rank = 0; rank < peers->size; rank++) {
@@ -237,6 +240,13 @@ ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_
   return RING_OK;
 }
 
+void ring_peers_answer(ring_peers *peers, ring_poller *poller) {
+  if (peers->porch.listener < 0) return;
+  ring_poller_reset(poller);
+  ring_porch_watch(&peers->porch, poller);
+  if (ring_poller_sleep(poller, 0) == RING_OK) ring_porch_serve(&peers->porch, poller);
+}
+
 /* ---- Ending ------------------------------------------------------------------------------- */
 
 void ring_peers_close(ring_peers *peers) {
@@ -249,6 +259,7 @@ void ring_peers_close(ring_peers *peers) {
   for (int rank = 0; peers->dialing > 0 && rank < peers->size; rank++)
     if (peers->peer[rank].dial != NULL) peers_hang_up(peers, rank);
   ring_porch_close(&peers->porch);
+  ring_porch_close(&peers->annex);
 }
 
 void ring_peers_fini(ring_peers *peers) {
@@ -258,5 +269,5 @@ void ring_peers_fini(ring_peers *peers) {
   free(peers->peer);
   free(peers->linked);
   ring_secret_wipe(&peers->key, sizeof peers->key);
-  *peers = (ring_peers){.porch.listener = -1};
+  *peers = (ring_peers){.porch.listener = -1, .annex.listener = -1};
 }

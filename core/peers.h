@@ -16,6 +16,11 @@
 
 typedef struct ring_dial ring_dial;
 
+/* Messages between this rank and another one so far. */
+typedef struct ring_messages {
+  uint32_t sent, received;
+} ring_messages;
+
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
@@ -26,6 +31,7 @@ typedef struct ring_peer {
   ring_link *link; /* NULL until it is needed */
   ring_dial *dial; /* a connection under way */
   size_t slot;     /* in the poller, while the engine sleeps */
+  ring_messages messages;
   ring_counters counters;
 } ring_peer;
 
@@ -42,6 +48,7 @@ typedef struct ring_peers {
   int dialing;        /* connections under way */
   bool cores_suffice; /* every local rank has a processor of its own */
   ring_porch porch;
+  ring_porch annex; /* while opening, on the rank that hands out the memory of its host */
 } ring_peers;
 
 ring_status ring_peers_init(ring_peers *peers, int rank, int size);
@@ -64,6 +71,9 @@ ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error);
 /* Before and after a sleep: everything that has to do with links that are not open yet. */
 void ring_peers_watch(ring_peers *peers, ring_poller *poller);
 ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error);
+
+/* Answers those at the listener, without sleeping: for waits that are not for links. */
+void ring_peers_answer(ring_peers *peers, ring_poller *poller);
 
 /* Closes links and listener. */
 void ring_peers_close(ring_peers *peers);

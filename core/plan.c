@@ -36,6 +36,7 @@ ring_algorithm ring_algorithm_choose(const ring_call *call, int size) {
   case RING_COLLECTIVE_REDUCE_SCATTER:
     return size <= 8 && total <= 64 * PLAN_KIB ? RING_ALGORITHM_DIRECT : RING_ALGORITHM_RING;
   case RING_COLLECTIVE_ALLGATHER:
+  case RING_COLLECTIVE_TELL:
     return total <= 128 * PLAN_KIB ? RING_ALGORITHM_BRUCK : RING_ALGORITHM_RING;
   case RING_COLLECTIVE_ALLGATHERV:
     return bytes <= 128 * PLAN_KIB ? RING_ALGORITHM_BRUCK : RING_ALGORITHM_RING;
@@ -95,6 +96,7 @@ static ring_status plan_build(ring_schedule *s, const ring_outline *o) {
                 : ring_schedule_broadcast_chain(s, o->rank, o->size, call->count, call->root);
   case RING_COLLECTIVE_ALLGATHER:
   case RING_COLLECTIVE_ALLGATHERV:
+  case RING_COLLECTIVE_TELL:
     return bruck ? ring_schedule_allgather_bruck(s, o->rank, o->size, o->parts)
                  : ring_schedule_allgather_ring(s, o->rank, o->size, o->parts);
   case RING_COLLECTIVE_GATHER:

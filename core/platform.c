@@ -3,10 +3,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#endif
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 uint64_t ring_platform_now(void) {
   struct timespec now;
@@ -21,6 +36,22 @@ int ring_platform_processors(void) {
 #endif
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online < 1 ? 1 : (int)online;
+}
+
+static pthread_once_t platform_once = PTHREAD_ONCE_INIT;
+static _Atomic unsigned platform_generation = 1;
+
+static void platform_forked(void) {
+  atomic_fetch_add_explicit(&platform_generation, 1, memory_order_relaxed);
+}
+
+static void platform_watch_forks(void) {
+  pthread_atfork(NULL, NULL, platform_forked);
+}
+
+unsigned ring_platform_process(void) {
+  pthread_once(&platform_once, platform_watch_forks);
+  return atomic_load_explicit(&platform_generation, memory_order_relaxed);
 }
 
 /* macOS cannot choose the clock of a condition; a clock that jumps delays one wait there. */
@@ -72,3 +103,169 @@ int ring_platform_pipe(int ends[2]) {
   return 0;
 #endif
 }
+
+/* ---- Memory that processes share ---------------------------------------------------------- */
+
+#ifdef __linux__
+
+int ring_platform_memory(size_t bytes) {
+  int fd = memfd_create("sparkring", MFD_CLOEXEC);
+  if (fd < 0) return -errno;
+  if (ftruncate(fd, (off_t)bytes) == 0) return fd;
+  int code = errno;
+  close(fd);
+  return -code;
+}
+
+int ring_platform_memory_again(int fd) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int again = open(path, O_RDWR | O_CLOEXEC);
+  return again < 0 ? -errno : again;
+}
+
+void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
+  (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+}
+
+/* Locks of the open file description: unlike those of a process, threads can have one each. */
+static bool platform_lock(int fd, int command, int index, struct flock *lock) {
+  *lock = (struct flock){
+      .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)index, .l_len = 1};
+  return fcntl(fd, command, lock) == 0;
+}
+
+bool ring_platform_hold(int fd, int index) {
+  struct flock lock;
+  return platform_lock(fd, F_OFD_SETLK, index, &lock);
+}
+
+bool ring_platform_held(int fd, int index) {
+  struct flock lock;
+  return platform_lock(fd, F_OFD_GETLK, index, &lock) && lock.l_type != F_UNLCK;
+}
+
+void ring_platform_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds) {
+  struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+void ring_platform_wake(_Atomic uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+bool ring_platform_register_barrier(void) {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void ring_platform_barrier(void) {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+/* The system stops at the first page that cannot be reached. */
+static bool platform_all(ssize_t moved, size_t bytes) {
+  if (moved >= 0 && (size_t)moved < bytes) errno = EFAULT;
+  return moved >= 0 && (size_t)moved == bytes;
+}
+
+bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes) {
+  struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
+  return platform_all(process_vm_readv(process, &local, 1, &remote, 1, 0), bytes);
+}
+
+bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes) {
+  struct iovec local = {(void *)(uintptr_t)from, bytes}, remote = {(void *)(uintptr_t)to, bytes};
+  return platform_all(process_vm_writev(process, &local, 1, &remote, 1, 0), bytes);
+}
+
+#else
+
+int ring_platform_memory(size_t bytes) {
+  (void)bytes;
+  return -ENOSYS;
+}
+
+int ring_platform_memory_again(int fd) {
+  (void)fd;
+  return -ENOSYS;
+}
+
+void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+}
+
+bool ring_platform_hold(int fd, int index) {
+  (void)fd, (void)index;
+  return false;
+}
+
+bool ring_platform_held(int fd, int index) {
+  (void)fd, (void)index;
+  return false;
+}
+
+void ring_platform_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds) {
+  (void)word, (void)value, (void)milliseconds;
+  sched_yield();
+}
+
+void ring_platform_wake(_Atomic uint32_t *word) {
+  (void)word;
+}
+
+bool ring_platform_register_barrier(void) {
+  return false;
+}
+
+void ring_platform_barrier(void) {
+  atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes) {
+  (void)process, (void)from, (void)to, (void)bytes;
+  return false;
+}
+
+bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes) {
+  (void)process, (void)to, (void)from, (void)bytes;
+  return false;
+}
+
+#endif
+
+#ifdef __SSE2__
+
+void ring_platform_stream(void *to, const void *from, size_t bytes) {
+  uint8_t *target = to;
+  const uint8_t *source = from;
+  size_t head = -(uintptr_t)target & 15;
+  if (head > bytes) head = bytes;
+  memcpy(target, source, head);
+  size_t at = head;
+  for (; bytes - at >= 64; at += 64) {
+    __m128i a = _mm_loadu_si128((const __m128i *)(source + at));
+    __m128i b = _mm_loadu_si128((const __m128i *)(source + at + 16));
+    __m128i c = _mm_loadu_si128((const __m128i *)(source + at + 32));
+    __m128i d = _mm_loadu_si128((const __m128i *)(source + at + 48));
+    _mm_stream_si128((__m128i *)(target + at), a);
+    _mm_stream_si128((__m128i *)(target + at + 16), b);
+    _mm_stream_si128((__m128i *)(target + at + 32), c);
+    _mm_stream_si128((__m128i *)(target + at + 48), d);
+  }
+  memcpy(target + at, source + at, bytes - at);
+}
+
+void ring_platform_stream_end(void) {
+  _mm_sfence();
+}
+
+#else
+
+void ring_platform_stream(void *to, const void *from, size_t bytes) {
+  memcpy(to, from, bytes);
+}
+
+void ring_platform_stream_end(void) {
+}
+
+#endif

@@ -1,19 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What differs between systems: the clock, the processors this process may use, and how to wait
- * for nanoseconds. Linux first, with portable ways beside it.
+ * What differs between systems: the clock, processors, processes and the memory that they share.
+ * Linux first, with portable ways beside it; where there is none, a function says so and its caller
+ * does without.
  */
 #ifndef RING_PLATFORM_H
 #define RING_PLATFORM_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Nanoseconds of a clock that never jumps. */
 uint64_t ring_platform_now(void);
 
 /* How many processors this process may run on: its affinity mask, at least 1. */
 int ring_platform_processors(void);
+
+/* A number that a forked child has another one of. Without a system call. */
+unsigned ring_platform_process(void);
 
 /* A condition variable, and waiting for it for some milliseconds at most. 0 or an errno. */
 int ring_platform_condition_init(pthread_cond_t *condition);
@@ -34,5 +42,50 @@ static inline void ring_platform_pause(void) {
   __asm__ volatile("yield");
 #endif
 }
+
+/* Fetches a line of memory that is about to be written. */
+static inline void ring_platform_prefetch(const void *line) {
+#if defined(__x86_64__) /* prefetchw, which compilers only give for newer processors than they target */
+  __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#elif defined(__GNUC__)
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+/* ---- Memory that processes share ---------------------------------------------------------- */
+
+/* A descriptor of `bytes` of zeroed memory without a name, which takes space only where it is
+ * written; or -errno. */
+int ring_platform_memory(size_t bytes);
+
+/* Another descriptor of the same memory that can hold locks of its own; or -errno. */
+int ring_platform_memory_again(int fd);
+
+/* Gives pages back; what they held is lost. */
+void ring_platform_memory_drop(int fd, size_t at, size_t bytes);
+
+/* Marks byte `index` as held by this descriptor until that is closed, be it by the death of its
+ * process; and whether another descriptor holds it. */
+bool ring_platform_hold(int fd, int index);
+bool ring_platform_held(int fd, int index);
+
+/* Sleeps while *word is `value`, for `milliseconds` at most; wakes all that do. */
+void ring_platform_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds);
+void ring_platform_wake(_Atomic uint32_t *word);
+
+/* Where `register` was true in all processes, `barrier` in one of them orders its loads and stores
+ * as if each of the others had issued a full fence at that moment (membarrier, global expedited). */
+bool ring_platform_register_barrier(void);
+void ring_platform_barrier(void);
+
+/* Moves bytes between this process and another one, which the system may forbid (cross memory
+ * attach): false, with errno, when it did not move all of them; ESRCH: the process has ended. */
+bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes);
+bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes);
+
+/* memcpy past the caches, for what will not be read soon; ring_platform_stream_end makes it visible
+ * to others before any later store. */
+void ring_platform_stream(void *to, const void *from, size_t bytes);
+void ring_platform_stream_end(void);
 
 #endif

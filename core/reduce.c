@@ -142,3 +142,31 @@ void ring_reduction_apply(const ring_reduction *reduction, void *destination, co
   else
     kernel(destination, local, received, count, reduction->divisor);
 }
+
+/* Blocks keep the partial results in the first-level cache. */
+void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
+                         int number, void *destination, size_t count) {
+  _Alignas(64) uint8_t partial[REDUCE_BLOCK * sizeof(double)];
+  size_t width = ring_dtype_size(reduction->dtype);
+  bool half = ring_dtype_is_half(reduction->dtype);
+  if (number == 2) {
+    ring_reduction both = {.dtype = reduction->dtype, .op = reduction->op, .divisor = divisor};
+    ring_reduction_apply(&both, destination, sources[0], sources[1], count);
+    return;
+  }
+  for (size_t done = 0, length; done < count; done += length) {
+    length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
+    const void *left = (const uint8_t *)sources[0] + done * width;
+    for (int i = 1; i < number; i++) {
+      bool last = i == number - 1;
+      ring_reduction next = {.dtype = reduction->dtype,
+                             .op = reduction->op,
+                             .divisor = last ? divisor : 0,
+                             .local_wide = half && i > 1,
+                             .destination_wide = half && !last};
+      void *to = last ? (uint8_t *)destination + done * width : partial;
+      ring_reduction_apply(&next, to, left, (const uint8_t *)sources[i] + done * width, length);
+      left = partial;
+    }
+  }
+}

@@ -29,4 +29,10 @@ typedef struct ring_reduction {
 void ring_reduction_apply(const ring_reduction *reduction, void *destination, const void *local,
                           const void *received, size_t count);
 
+/* destination[i] = sources[0][i] op sources[1][i] op ... of `number` >= 2 sources, from left to right,
+ * divided by `divisor` unless that is 0. Only dtype and op of the reduction count. The destination
+ * may be one of the sources. */
+void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
+                         int number, void *destination, size_t count);
+
 #endif

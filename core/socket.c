@@ -7,9 +7,11 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
@@ -126,6 +128,89 @@ int ring_socket_dial(const ring_resolved *resolved, int index) {
   if (connect(fd, address, resolved->items[index].length) != 0 && errno != EINPROGRESS)
     return socket_fail(fd);
   return fd;
+}
+
+#ifdef __linux__
+
+/* An abstract name: it begins with a zero byte. */
+static socklen_t socket_local_name(struct sockaddr_un *address, const char *name) {
+  size_t length = strnlen(name, sizeof address->sun_path - 1);
+  *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+  memcpy(address->sun_path + 1, name, length);
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
+int ring_socket_listen_local(const char *name) {
+  struct sockaddr_un address;
+  socklen_t length = socket_local_name(&address, name);
+  int fd = socket_open(AF_UNIX);
+  if (fd < 0) return fd;
+  if (bind(fd, (struct sockaddr *)&address, length) != 0) return socket_fail(fd);
+  if (listen(fd, SOMAXCONN) != 0) return socket_fail(fd);
+  return fd;
+}
+
+int ring_socket_dial_local(const char *name) {
+  struct sockaddr_un address;
+  socklen_t length = socket_local_name(&address, name);
+  int fd = socket_open(AF_UNIX);
+  if (fd < 0) return fd;
+  if (connect(fd, (struct sockaddr *)&address, length) != 0) return socket_fail(fd);
+  return fd;
+}
+
+#else
+
+int ring_socket_listen_local(const char *name) {
+  (void)name;
+  return -ENOSYS;
+}
+
+int ring_socket_dial_local(const char *name) {
+  (void)name;
+  return -ENOSYS;
+}
+
+#endif
+
+int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec piece = {(void *)(uintptr_t)bytes, length};
+  struct msghdr message = {.msg_iov = &piece,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+  struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
+  ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+  return sent == (ssize_t)length ? 0 : sent < 0 ? -errno : -EMSGSIZE;
+}
+
+int ring_socket_take(int fd, void *bytes, size_t length) {
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+  struct iovec piece = {bytes, length};
+  struct msghdr message = {.msg_iov = &piece,
+                           .msg_iovlen = 1,
+                           .msg_control = control,
+                           .msg_controllen = sizeof control};
+#ifdef MSG_CMSG_CLOEXEC
+  ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+#else
+  ssize_t got = recvmsg(fd, &message, 0);
+#endif
+  if (got < 0) return -errno;
+  struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+  int descriptor;
+  bool passed = rights != NULL && rights->cmsg_level == SOL_SOCKET &&
+                rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int));
+  if (!passed) return -EPROTO;
+  memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
+  if (got == (ssize_t)length) return descriptor;
+  close(descriptor);
+  return -EPROTO;
 }
 
 int ring_socket_failure(int fd) {

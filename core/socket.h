@@ -42,6 +42,16 @@ int ring_socket_accept(int listener);
 /* Begins to connect; the descriptor turns writable when it is done. */
 int ring_socket_dial(const ring_resolved *resolved, int index);
 
+/* The same between processes of one host, under a name that takes no place in the file system and
+ * goes with the listener: on Linux, in the network namespace. -ENOSYS elsewhere. */
+int ring_socket_listen_local(const char *name);
+int ring_socket_dial_local(const char *name);
+
+/* Passes a descriptor and `length` bytes over a local connection; takes them, which is -EAGAIN until
+ * they are there. */
+int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int ring_socket_take(int fd, void *bytes, size_t length);
+
 /* Why a connection that was begun failed: an errno, or 0 when it did not. */
 int ring_socket_failure(int fd);
 

@@ -160,6 +160,8 @@ typedef struct ring_options {
   void *exchange_arg;
   ring_interrupt_fn interrupt; /* used by every later call, too */
   void *interrupt_arg;
+  int shared_memory; /* between ranks of one host: 0 where it can be had (unless the variable
+                        SPARKRING_SHARED_MEMORY is 0), -1 never */
 } ring_options;
 
 #define RING_OPTIONS_INIT {.struct_size = sizeof(ring_options), .rank = -1}
@@ -241,6 +243,16 @@ RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_co
 
 /* "tcp" for an open link, "" for a peer without one, "self" for the rank itself. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
+
+/* ---- Memory ------------------------------------------------------------------------------- */
+
+/* `bytes` of memory, aligned to 64 and not zeroed, that the other ranks of this host can read and
+ * write: collectives on buffers in it need no copies. Where ranks share no memory it is ordinary
+ * memory. Not collective: every rank may allocate what it likes. It outlives the communicator, until
+ * ring_free. Forked children share it with their parent, also what they write. RING_NO_MEMORY. Both
+ * are safe on any thread. */
+RING_API ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory);
+RING_API void ring_free(void *memory);
 
 /* ---- Collectives -------------------------------------------------------------------------- */
 

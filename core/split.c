@@ -152,6 +152,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   if (child == NULL) return split_no_memory(parent);
   ring_wait wait;
   ring_wait_init(&wait, parent->call_timeout, parent->interrupt, parent->interrupt_arg);
+  child->shares = parent->shares;
   child->port_first = parent->port_first;
   child->port_last = parent->port_last;
   child->interrupt = parent->interrupt;

@@ -6,15 +6,19 @@
 #define WAIT_SLICE_MS 100
 #define WAIT_SLICE_NS (WAIT_SLICE_MS * UINT64_C(1000000))
 
+void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
+  *wait = (ring_wait){
+      .patience = (uint64_t)(seconds * 1e9), .interrupt = interrupt, .interrupt_arg = arg};
+}
+
+void ring_wait_begin(ring_wait *wait) {
+  ring_wait_renew(wait);
+  wait->asked = wait->begun;
+}
+
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
-  uint64_t now = ring_platform_now();
-  uint64_t patience = (uint64_t)(seconds * 1e9);
-  *wait = (ring_wait){.begun = now,
-                      .patience = patience,
-                      .deadline = now + patience,
-                      .asked = now,
-                      .interrupt = interrupt,
-                      .interrupt_arg = arg};
+  ring_wait_prepare(wait, seconds, interrupt, arg);
+  ring_wait_begin(wait);
 }
 
 void ring_wait_renew(ring_wait *wait) {

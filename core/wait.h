@@ -24,6 +24,11 @@ typedef struct ring_wait {
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
 
+/* The same in two steps: without looking at the clock, which costs as much as a short call; and from
+ * now on. */
+void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
+void ring_wait_begin(ring_wait *wait);
+
 /* Moves the deadline to where it would be if the wait began now: somebody gave a sign of life. */
 void ring_wait_renew(ring_wait *wait);
 

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Free memory is a sorted list of extents, joined with their neighbours; the first that fits is
+ * taken. Before every buffer lies a line that says where it came from.
+ */
+#include "arena.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "platform.h"
+#include "socket.h"
+
+#define ARENA_LINE ((size_t)64)
+#define ARENA_PAGE ((size_t)4096)
+#define ARENA_REGION_MOST (UINT64_C(64) << 30)
+#define ARENA_REGION_LEAST (UINT64_C(64) << 20)
+#define ARENA_KEEP (UINT64_C(256) << 20) /* free bytes that keep their pages, at least */
+
+typedef struct arena_extent {
+  size_t at, bytes;
+  bool touched; /* may hold pages */
+} arena_extent;
+
+struct ring_arena {
+  pthread_mutex_t lock;
+  int owners; /* the communicator and its buffers */
+  int fd;
+  uint8_t *base;
+  size_t front, region, total;
+  arena_extent *free;
+  size_t free_count, free_room;
+  size_t used, kept; /* bytes in buffers, and in free extents that hold pages */
+};
+
+/* Lies in the line before a buffer. */
+typedef struct arena_tag {
+  ring_arena *arena; /* NULL: ordinary memory */
+  size_t bytes;      /* with this line */
+} arena_tag;
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
+  ring_arena *arena = calloc(1, sizeof *arena);
+  size_t total = front + (size_t)ranks * region;
+  void *base = MAP_FAILED;
+  if (arena != NULL) base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    free(arena);
+    return NULL;
+  }
+#ifdef MADV_DONTDUMP
+  madvise(base, total, MADV_DONTDUMP);
+#endif
+  pthread_mutex_init(&arena->lock, NULL);
+  arena->owners = 1;
+  arena->fd = fd;
+  arena->base = base;
+  arena->front = front;
+  arena->region = region;
+  arena->total = total;
+  return arena;
+}
+
+/* As much as this machine could ever fill, if the address space has it. */
+static size_t arena_region_wanted(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  uint64_t memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : ARENA_REGION_LEAST;
+  uint64_t region = memory < ARENA_REGION_MOST ? memory : ARENA_REGION_MOST;
+  return (size_t)(region - region % ARENA_REGION_LEAST + ARENA_REGION_LEAST);
+}
+
+ring_arena *ring_arena_create(size_t front, int ranks) {
+  for (size_t region = arena_region_wanted(); region >= ARENA_REGION_LEAST; region /= 8) {
+    region -= region % ARENA_PAGE;
+    int fd = ring_platform_memory(front + (size_t)ranks * region);
+    if (fd < 0) continue;
+    ring_arena *arena = ring_arena_map(fd, front, ranks, region);
+    if (arena != NULL) return arena;
+    ring_socket_close(&fd);
+  }
+  return NULL;
+}
+
+void ring_arena_take(ring_arena *arena, int index) {
+  arena->free = malloc(16 * sizeof *arena->free);
+  if (arena->free == NULL) return; /* every allocation is ordinary memory then */
+  arena->free_room = 16;
+  arena->free_count = 1;
+  arena->free[0] = (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
+}
+
+static void arena_leave(ring_arena *arena) {
+  pthread_mutex_lock(&arena->lock);
+  bool last = --arena->owners == 0;
+  pthread_mutex_unlock(&arena->lock);
+  if (!last) return;
+  munmap(arena->base, arena->total);
+  ring_socket_close(&arena->fd);
+  pthread_mutex_destroy(&arena->lock);
+  free(arena->free);
+  free(arena);
+}
+
+void ring_arena_release(ring_arena *arena) {
+  if (arena != NULL) arena_leave(arena);
+}
+
+int ring_arena_descriptor(const ring_arena *arena) {
+  return arena->fd;
+}
+
+size_t ring_arena_region(const ring_arena *arena) {
+  return arena->region;
+}
+
+void *ring_arena_front(const ring_arena *arena) {
+  return arena->base;
+}
+
+bool ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
+                       uint64_t *offset) {
+  uintptr_t at = (uintptr_t)buffer - (uintptr_t)arena->base;
+  *offset = at;
+  return at >= arena->front && at <= arena->total && bytes <= arena->total - at;
+}
+
+void *ring_arena_at(const ring_arena *arena, uint64_t offset) {
+  return arena->base + offset;
+}
+
+/* ---- Buffers ------------------------------------------------------------------------------ */
+
+static void arena_remove(ring_arena *arena, size_t index) {
+  arena->free_count--;
+  memmove(&arena->free[index], &arena->free[index + 1],
+          (arena->free_count - index) * sizeof *arena->free);
+}
+
+/* Takes `bytes` from the first extent that has them; SIZE_MAX when none does. */
+static size_t arena_cut(ring_arena *arena, size_t bytes) {
+  for (size_t i = 0; i < arena->free_count; i++) {
+    arena_extent *extent = &arena->free[i];
+    if (extent->bytes < bytes) continue;
+    size_t at = extent->at;
+    if (extent->touched) arena->kept -= bytes;
+    extent->at += bytes;
+    extent->bytes -= bytes;
+    if (extent->bytes == 0) arena_remove(arena, i);
+    return at;
+  }
+  return SIZE_MAX;
+}
+
+/* Joins extent `index` with the next one if they touch and are alike. */
+static void arena_join(ring_arena *arena, size_t index) {
+  if (index + 1 >= arena->free_count) return;
+  arena_extent *extent = &arena->free[index], *next = extent + 1;
+  if (extent->at + extent->bytes != next->at || extent->touched != next->touched) return;
+  extent->bytes += next->bytes;
+  arena_remove(arena, index + 1);
+}
+
+/* Whether there is room for one more extent. */
+static bool arena_grow(ring_arena *arena) {
+  if (arena->free_count < arena->free_room) return true;
+  arena_extent *more = realloc(arena->free, 2 * arena->free_room * sizeof *more);
+  if (more == NULL) return false;
+  arena->free = more;
+  arena->free_room *= 2;
+  return true;
+}
+
+/* Gives the whole pages of an extent back to the system when too much is kept. */
+static void arena_trim(ring_arena *arena, arena_extent *extent) {
+  size_t most = arena->used > ARENA_KEEP ? arena->used : ARENA_KEEP;
+  if (arena->kept <= most) return;
+  size_t first = (extent->at + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE;
+  size_t end = (extent->at + extent->bytes) / ARENA_PAGE * ARENA_PAGE;
+  if (end <= first) return;
+  ring_platform_memory_drop(arena->fd, first, end - first);
+  arena->kept -= extent->bytes;
+  extent->touched = false;
+}
+
+static void arena_put(ring_arena *arena, size_t at, size_t bytes) {
+  size_t index = 0;
+  arena->used -= bytes;
+  if (!arena_grow(arena)) return; /* never used again, and gone with the arena */
+  while (index < arena->free_count && arena->free[index].at < at) index++;
+  memmove(&arena->free[index + 1], &arena->free[index],
+          (arena->free_count - index) * sizeof *arena->free);
+  arena->free_count++;
+  arena->free[index] = (arena_extent){at, bytes, true};
+  arena->kept += bytes;
+  arena_trim(arena, &arena->free[index]);
+  arena_join(arena, index);
+  if (index > 0) arena_join(arena, index - 1);
+}
+
+void *ring_arena_alloc(ring_arena *arena, size_t bytes) {
+  if (bytes > PTRDIFF_MAX - 2 * ARENA_LINE) return NULL;
+  size_t whole = ARENA_LINE + (bytes + ARENA_LINE - 1) / ARENA_LINE * ARENA_LINE;
+  size_t at = SIZE_MAX;
+  uint8_t *memory;
+  if (arena != NULL) {
+    pthread_mutex_lock(&arena->lock);
+    at = arena_cut(arena, whole);
+    if (at != SIZE_MAX) {
+      arena->owners++;
+      arena->used += whole;
+    }
+    pthread_mutex_unlock(&arena->lock);
+  }
+  memory = at != SIZE_MAX ? arena->base + at : aligned_alloc(ARENA_LINE, whole);
+  if (memory == NULL) return NULL;
+  *(arena_tag *)memory = (arena_tag){at != SIZE_MAX ? arena : NULL, whole};
+  return memory + ARENA_LINE;
+}
+
+void ring_free(void *memory) {
+  if (memory == NULL) return;
+  uint8_t *whole = (uint8_t *)memory - ARENA_LINE;
+  arena_tag tag = *(arena_tag *)whole;
+  if (tag.arena == NULL) {
+    free(whole);
+    return;
+  }
+  pthread_mutex_lock(&tag.arena->lock);
+  arena_put(tag.arena, (size_t)(whole - tag.arena->base), tag.bytes);
+  pthread_mutex_unlock(&tag.arena->lock);
+  arena_leave(tag.arena);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arena: memory that all ranks of a host have mapped, each at an address of its own. It begins
+ * with room for what they coordinate by (share.h); behind it every rank has a region, from which
+ * ring_alloc hands out buffers that the others can read and write without copies.
+ *
+ * The memory is a descriptor without a name, so nothing is left behind, and takes space only where
+ * it is written. The communicator and every buffer own the arena together: buffers stay valid
+ * after the communicator is gone. What is free is kept for the next allocation up to a limit, so
+ * that a training loop touches the same pages again; beyond it pages go back to the system.
+ *
+ * Allocating and freeing may happen on any thread.
+ */
+#ifndef RING_ARENA_H
+#define RING_ARENA_H
+
+#include <stdbool.h>
+
+#include "sparkring.h"
+
+typedef struct ring_arena ring_arena;
+
+/* Creates memory of `front` bytes and `ranks` regions as large as the address space allows; NULL
+ * where the system has no such memory. The caller owns it. */
+ring_arena *ring_arena_create(size_t front, int ranks);
+
+/* Maps what another rank created, from the descriptor that it passed, which the arena then owns. */
+ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region);
+
+/* Says which region this rank allocates from. */
+void ring_arena_take(ring_arena *arena, int index);
+
+int ring_arena_descriptor(const ring_arena *arena);
+size_t ring_arena_region(const ring_arena *arena);
+void *ring_arena_front(const ring_arena *arena);
+
+/* The distance of a buffer from the start of the arena; false if it does not lie within it. */
+bool ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes, uint64_t *offset);
+void *ring_arena_at(const ring_arena *arena, uint64_t offset);
+
+/* `bytes` of the arena, or of ordinary memory where `arena` is NULL or full; NULL when out of
+ * memory. Aligned to 64 bytes, not zeroed. */
+void *ring_arena_alloc(ring_arena *arena, size_t bytes);
+
+/* The owner lets go. */
+void ring_arena_release(ring_arena *arena);
+
+#endif

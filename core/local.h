@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives in shared memory, for communicators whose ranks all share: no schedule and no links.
+ *
+ * Small (local_small.c): what each rank has to say fits its slot; every rank reads the slots of the
+ * others and combines them in rank order by itself. Large (local_large.c): ranks post where their
+ * buffers are, and read and write those of each other: in the arena directly, elsewhere by cross
+ * memory attach. Reductions are cut into chunks that the ranks claim; whoever has a chunk reads it
+ * from all inputs, in rank order, and writes it to all outputs. Nothing is copied on the way, and
+ * there is one synchronisation before and one after.
+ *
+ * Reductions combine in rank order everywhere, so results are the same on all ranks, from run to
+ * run, and wherever the buffers lie.
+ */
+#ifndef RING_LOCAL_H
+#define RING_LOCAL_H
+
+#include "engine.h"
+#include "plan.h"
+#include "share.h"
+
+/* Whether a call can run in shared memory; the same answer on all ranks. */
+bool ring_local_serves(const ring_share *share, const ring_outline *outline);
+
+/* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, nothing has happened, and
+ * the call has to go over links. On failure no other rank touches the buffers any more, as far as
+ * they can be reached within a second. */
+ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
+                           ring_error *error);
+
+/* ---- Between its files -------------------------------------------------------------------- */
+
+/* A call as both ways see it. */
+typedef struct ring_local_job {
+  ring_share_call call;
+  const ring_task *task;
+  const ring_outline *outline;
+  int rank, size, root;
+} ring_local_job;
+
+/* The bytes of a part, and where it begins. */
+static inline size_t ring_local_part(const ring_local_job *job, int rank, size_t *at) {
+  const ring_parts *parts = &job->outline->parts;
+  size_t width = job->task->element_size;
+  if (parts->offsets == NULL) {
+    size_t bytes = (size_t)job->outline->call.count * width;
+    *at = (size_t)rank * bytes;
+    return bytes;
+  }
+  *at = (size_t)parts->offsets[rank] * width;
+  return (size_t)(parts->offsets[rank + 1] - parts->offsets[rank]) * width;
+}
+
+/* destination = sources[0] op sources[1] op ..., on `count` elements. */
+void ring_local_fold(const ring_local_job *job, const void *const *sources, void *destination,
+                     size_t count);
+
+ring_status ring_local_small(const ring_local_job *job);
+ring_status ring_local_large(const ring_local_job *job);
+
+#endif

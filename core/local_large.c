@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Large collectives. A rank's slot says where its input and its output lie: `posts`. What lies in
+ * the arena, and a rank's own buffers, are reached by pointers; the rest by cross memory attach,
+ * through scratch that stays in the second-level cache. Where the system forbids that, the call is
+ * not supported here.
+ *
+ * Long results go past the caches (non-temporal stores), unless they replace the input that was
+ * just read.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "local.h"
+#include "platform.h"
+
+#define LARGE_CHUNK ((size_t)128 * 1024)  /* that a rank claims at a time */
+#define LARGE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
+#define LARGE_SCRATCH ((size_t)1024 * 1024)
+#define LARGE_STREAM ((size_t)1024 * 1024) /* from here on results go past the caches */
+#define LARGE_BLOCK ((size_t)8 * 1024)     /* of them at a time */
+
+typedef struct large_post {
+  uint64_t input, output; /* offset in the arena, or address in its process */
+  uint32_t input_shared, output_shared;
+} large_post;
+
+/* A buffer of some rank, as this rank reaches it. */
+typedef struct large_side {
+  uint8_t *pointer; /* NULL: by cross memory attach */
+  uint64_t address;
+  pid_t process;
+} large_side;
+
+typedef struct large_run {
+  const ring_local_job *job;
+  large_side inputs[RING_SHARE_RANKS], outputs[RING_SHARE_RANKS];
+  bool input_shared[RING_SHARE_RANKS], output_shared[RING_SHARE_RANKS];
+  bool in_place; /* some rank's output replaces its input */
+} large_run;
+
+/* ---- Posts -------------------------------------------------------------------------------- */
+
+static void large_post_own(const ring_local_job *job) {
+  ring_share *share = job->call.share;
+  const ring_task *task = job->task;
+  large_post post = {(uintptr_t)task->input, (uintptr_t)task->output, 0, 0};
+  uint64_t at;
+  /* A buffer that lies half inside the arena cannot exist, so its first byte tells. */
+  if (ring_arena_offset(share->arena, task->input, 1, &at)) {
+    post.input = at;
+    post.input_shared = 1;
+  }
+  if (ring_arena_offset(share->arena, task->output, 1, &at)) {
+    post.output = at;
+    post.output_shared = 1;
+  }
+  memcpy(ring_share_slot(&job->call, job->rank)->first, &post, sizeof post);
+  if (job->rank == 0)
+    atomic_store_explicit(&share->board->claims[share->sequence % RING_SLOTS].next, 0,
+                          memory_order_relaxed);
+  ring_share_publish(&job->call);
+}
+
+static large_side large_side_of(const ring_local_job *job, int index, uint64_t where, bool shared) {
+  const ring_share *share = job->call.share;
+  if (shared) return (large_side){.pointer = ring_arena_at(share->arena, where)};
+  if (index == share->index) return (large_side){.pointer = (uint8_t *)(uintptr_t)where};
+  return (large_side){.address = where, .process = ring_share_seat(share, index)->process};
+}
+
+/* Waits for a rank's post. */
+static ring_status large_meet(large_run *run, int index) {
+  const ring_local_job *job = run->job;
+  large_post post;
+  ring_status status = RING_OK;
+  if (index != job->rank) status = ring_share_await(&job->call, index);
+  if (status != RING_OK) return status;
+  memcpy(&post, ring_share_slot(&job->call, index)->first, sizeof post);
+  run->inputs[index] = large_side_of(job, index, post.input, post.input_shared != 0);
+  run->outputs[index] = large_side_of(job, index, post.output, post.output_shared != 0);
+  run->input_shared[index] = post.input_shared != 0;
+  run->output_shared[index] = post.output_shared != 0;
+  run->in_place = run->in_place || (post.input == post.output && post.input != 0 &&
+                                    post.input_shared == post.output_shared);
+  return RING_OK;
+}
+
+static ring_status large_meet_all(large_run *run) {
+  ring_status status = RING_OK;
+  for (int i = 0; i < run->job->size && status == RING_OK; i++) status = large_meet(run, i);
+  return status;
+}
+
+/* Whether all ranks can reach all inputs, and the outputs of the ranks [first, last). Judged from what
+ * all of them know. */
+static bool large_reaches(const large_run *run, int first, int last) {
+  if (run->job->call.share->attaches) return true;
+  for (int i = 0; i < run->job->size; i++)
+    if (!run->input_shared[i] || (i >= first && i < last && !run->output_shared[i])) return false;
+  return true;
+}
+
+static ring_status large_finish(const large_run *run, bool awaits_all) {
+  ring_status status = RING_OK;
+  ring_share_finish(&run->job->call);
+  for (int i = 0; i < run->job->size && awaits_all && status == RING_OK; i++)
+    if (i != run->job->rank) status = ring_share_await_finish(&run->job->call, i);
+  return status;
+}
+
+/* ---- Moving ------------------------------------------------------------------------------- */
+
+static ring_status large_unreachable(const large_run *run, int index, const char *what) {
+  int rank = run->job->call.share->ranks[index];
+  if (errno == ESRCH) return ring_share_lost(&run->job->call, index);
+  return ring_error_set(run->job->call.error, errno == EFAULT ? RING_INVALID : RING_SYSTEM, rank,
+                        errno, "rank %d passed an %s buffer that cannot be reached", rank, what);
+}
+
+static void large_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
+  if (to == from || bytes == 0) return;
+  if (bytes < LARGE_STREAM)
+    memcpy(to, from, bytes);
+  else
+    ring_platform_stream(to, from, bytes);
+}
+
+/* Reads from a rank's input, straight to its place. */
+static ring_status large_pull(const large_run *run, int index, size_t at, uint8_t *to,
+                              size_t bytes) {
+  const large_side *side = &run->inputs[index];
+  if (bytes == 0) return RING_OK;
+  if (side->pointer != NULL) {
+    large_copy(to, side->pointer + at, bytes);
+    return RING_OK;
+  }
+  if (ring_platform_fetch(side->process, side->address + at, to, bytes)) return RING_OK;
+  return large_unreachable(run, index, "input");
+}
+
+static ring_status large_push(const large_run *run, int index, size_t at, const uint8_t *from,
+                              size_t bytes) {
+  const large_side *side = &run->outputs[index];
+  if (bytes == 0) return RING_OK;
+  if (side->pointer != NULL) {
+    large_copy(side->pointer + at, from, bytes);
+    return RING_OK;
+  }
+  if (ring_platform_store(side->process, side->address + at, from, bytes)) return RING_OK;
+  return large_unreachable(run, index, "output");
+}
+
+/* ---- Reducing ----------------------------------------------------------------------------- */
+
+/* How a reduction is cut and where its results go. */
+typedef struct large_reduction {
+  large_run *run;
+  int first, last;   /* the ranks whose outputs get the result: [first, last) */
+  size_t out_offset; /* of the result in the outputs, less its offset in the inputs */
+  size_t chunk;
+  uint8_t *scratch; /* one chunk a rank, and one more */
+  bool streams, stores;
+} large_reduction;
+
+/* Folds a chunk block by block in the first-level cache, and streams each block to all outputs. */
+static void large_fold_and_stream(const large_reduction *reduction, const void *const *sources,
+                                  size_t at, size_t bytes) {
+  alignas(RING_LINE) uint8_t block[LARGE_BLOCK];
+  const void *pieces[RING_SHARE_RANKS];
+  const ring_local_job *job = reduction->run->job;
+  for (size_t done = 0, length; done < bytes; done += length) {
+    length = bytes - done < LARGE_BLOCK ? bytes - done : LARGE_BLOCK;
+    for (int i = 0; i < job->size; i++) pieces[i] = (const uint8_t *)sources[i] + done;
+    ring_local_fold(job, pieces, block, length / job->task->element_size);
+    for (int i = reduction->first; i < reduction->last; i++)
+      ring_platform_stream(
+          reduction->run->outputs[i].pointer + at - reduction->out_offset + done, block, length);
+  }
+}
+
+/* Folds a chunk into one output, or scratch, and copies it to the others. */
+static ring_status large_fold_and_copy(const large_reduction *reduction,
+                                       const void *const *sources, size_t at, size_t bytes) {
+  large_run *run = reduction->run;
+  const ring_local_job *job = run->job;
+  size_t to = at - reduction->out_offset;
+  int nearest = -1;
+  ring_status status = RING_OK;
+  for (int i = reduction->first; i < reduction->last; i++)
+    if (run->outputs[i].pointer != NULL && (nearest < 0 || i == job->rank)) nearest = i;
+  uint8_t *result = nearest < 0 ? reduction->scratch + (size_t)job->size * reduction->chunk
+                                : run->outputs[nearest].pointer + to;
+  ring_local_fold(job, sources, result, bytes / job->task->element_size);
+  for (int i = reduction->first; i < reduction->last && status == RING_OK; i++) {
+    if (i == nearest) continue;
+    if (run->outputs[i].pointer != NULL)
+      memcpy(run->outputs[i].pointer + to, result, bytes);
+    else
+      status = large_push(run, i, to, result, bytes);
+  }
+  return status;
+}
+
+/* Reduces bytes [at, at + bytes) of the inputs. */
+static ring_status large_reduce_chunk(const large_reduction *reduction, size_t at, size_t bytes) {
+  const void *sources[RING_SHARE_RANKS];
+  large_run *run = reduction->run;
+  for (int i = 0; i < run->job->size; i++) {
+    uint8_t *copy = reduction->scratch + (size_t)i * reduction->chunk;
+    sources[i] = run->inputs[i].pointer != NULL ? run->inputs[i].pointer + at : copy;
+    if (run->inputs[i].pointer != NULL) continue;
+    ring_status status = large_pull(run, i, at, copy, bytes);
+    if (status != RING_OK) return status;
+  }
+  if (!reduction->streams) return large_fold_and_copy(reduction, sources, at, bytes);
+  large_fold_and_stream(reduction, sources, at, bytes);
+  return RING_OK;
+}
+
+/* Whether another rank has failed meanwhile: its buffers may be gone. */
+static bool large_stops(const large_run *run) {
+  return ring_share_failed(run->job->call.share, run->job->call.error);
+}
+
+static ring_status large_reduce_range(const large_reduction *reduction, size_t at, size_t end) {
+  ring_status status = RING_OK;
+  while (at < end && status == RING_OK) {
+    size_t bytes = end - at < reduction->chunk ? end - at : reduction->chunk;
+    if (large_stops(reduction->run)) return reduction->run->job->call.error->status;
+    status = large_reduce_chunk(reduction, at, bytes);
+    at += bytes;
+  }
+  return status;
+}
+
+/* All ranks share the work on `bytes`: one part each, or, when there are many chunks, whoever has
+ * time takes the next. */
+static ring_status large_reduce_shared(const large_reduction *reduction, size_t bytes) {
+  const ring_local_job *job = reduction->run->job;
+  ring_share *share = job->call.share;
+  ring_status status = RING_OK;
+  if (bytes <= LARGE_STATIC) {
+    size_t part = bytes / (size_t)job->size / RING_LINE * RING_LINE + RING_LINE;
+    size_t at = (size_t)job->rank * part < bytes ? (size_t)job->rank * part : bytes;
+    return large_reduce_range(reduction, at, bytes - at < part ? bytes : at + part);
+  }
+  _Atomic uint64_t *next = &share->board->claims[share->sequence % RING_SLOTS].next;
+  while (status == RING_OK) {
+    size_t at = (size_t)atomic_fetch_add_explicit(next, reduction->chunk, memory_order_relaxed);
+    if (at >= bytes) break;
+    size_t length = bytes - at < reduction->chunk ? bytes - at : reduction->chunk;
+    status = large_reduce_range(reduction, at, at + length);
+  }
+  return status;
+}
+
+static bool large_scratch(large_reduction *reduction) {
+  ring_share *share = reduction->run->job->call.share;
+  size_t chunk = LARGE_SCRATCH / (size_t)(share->size + 1) / 4096 * 4096;
+  reduction->chunk = chunk < LARGE_CHUNK ? chunk : LARGE_CHUNK;
+  if (share->scratch == NULL) share->scratch = aligned_alloc(4096, LARGE_SCRATCH);
+  reduction->scratch = share->scratch;
+  return share->scratch != NULL;
+}
+
+static ring_status large_reduce(large_run *run, uint8_t collective, size_t bytes) {
+  const ring_local_job *job = run->job;
+  bool scatters = collective == RING_COLLECTIVE_REDUCE_SCATTER;
+  bool to_root = collective == RING_COLLECTIVE_REDUCE;
+  large_reduction reduction = {.run = run, .last = job->size};
+  ring_status status = large_meet_all(run);
+  if (status != RING_OK) return status;
+  if (to_root || scatters) {
+    reduction.first = to_root ? job->root : job->rank;
+    reduction.last = reduction.first + 1;
+  }
+  if (!large_reaches(run, reduction.first, scatters ? 0 : reduction.last)) return RING_UNSUPPORTED;
+  reduction.streams = bytes >= LARGE_STREAM && !run->in_place;
+  for (int i = reduction.first; i < reduction.last; i++)
+    reduction.streams = reduction.streams && run->outputs[i].pointer != NULL;
+  if (!large_scratch(&reduction))
+    return ring_error_set(job->call.error, RING_NO_MEMORY, job->rank, 0,
+                          "rank %d is out of memory: the call needs %zu bytes of scratch",
+                          job->rank, LARGE_SCRATCH);
+  if (scatters) {
+    reduction.out_offset = (size_t)job->rank * bytes;
+    status = large_reduce_range(&reduction, reduction.out_offset, reduction.out_offset + bytes);
+  } else {
+    status = large_reduce_shared(&reduction, bytes);
+  }
+  if (reduction.streams) ring_platform_stream_end();
+  return status == RING_OK ? large_finish(run, true) : status;
+}
+
+/* ---- Copying ------------------------------------------------------------------------------ */
+
+/* Every rank reads its part, or all, from the root. */
+static ring_status large_spread(large_run *run, bool parts, size_t bytes) {
+  const ring_local_job *job = run->job;
+  size_t at = 0, part = bytes;
+  ring_status status = large_meet(run, job->root);
+  if (parts) part = ring_local_part(job, job->rank, &at);
+  if (status != RING_OK) return status;
+  if (!job->call.share->attaches && !run->input_shared[job->root]) return RING_UNSUPPORTED;
+  status = large_pull(run, job->root, at, job->task->output, part);
+  ring_platform_stream_end();
+  return status == RING_OK ? large_finish(run, job->rank == job->root) : status;
+}
+
+/* Every rank writes its part to the root. */
+static ring_status large_collect(large_run *run) {
+  const ring_local_job *job = run->job;
+  size_t at, part = ring_local_part(job, job->rank, &at);
+  ring_status status = large_meet(run, job->root);
+  if (status != RING_OK) return status;
+  if (!job->call.share->attaches && !run->output_shared[job->root]) return RING_UNSUPPORTED;
+  status = large_push(run, job->root, at, job->task->input, part);
+  ring_platform_stream_end();
+  return status == RING_OK ? large_finish(run, job->rank == job->root) : status;
+}
+
+/* Every rank reads from every other one: its whole input, or the part for this rank. Each begins
+ * with another one, so that they do not all read from the same. */
+static ring_status large_exchange(large_run *run, bool gathers) {
+  const ring_local_job *job = run->job;
+  uint8_t *output = job->task->output;
+  ring_status status = large_meet_all(run);
+  if (status != RING_OK) return status;
+  if (!large_reaches(run, 0, 0)) return RING_UNSUPPORTED;
+  for (int turn = 0; turn < job->size && status == RING_OK; turn++) {
+    int from = (job->rank + turn) % job->size;
+    size_t to, own, part = ring_local_part(job, from, &to);
+    ring_local_part(job, job->rank, &own);
+    if (large_stops(run)) return job->call.error->status;
+    status = large_pull(run, from, gathers ? 0 : own, output + to, part);
+  }
+  ring_platform_stream_end();
+  return status == RING_OK ? large_finish(run, true) : status;
+}
+
+ring_status ring_local_large(const ring_local_job *job) {
+  large_run run = {.job = job};
+  const ring_call *call = &job->outline->call;
+  size_t bytes = (size_t)call->count * job->task->element_size;
+  large_post_own(job);
+  switch (call->collective) {
+  case RING_COLLECTIVE_BROADCAST:
+    return large_spread(&run, false, bytes);
+  case RING_COLLECTIVE_SCATTER:
+  case RING_COLLECTIVE_SCATTERV:
+    return large_spread(&run, true, bytes);
+  case RING_COLLECTIVE_GATHER:
+  case RING_COLLECTIVE_GATHERV:
+    return large_collect(&run);
+  case RING_COLLECTIVE_ALLGATHER:
+  case RING_COLLECTIVE_ALLGATHERV:
+    return large_exchange(&run, true);
+  case RING_COLLECTIVE_ALLTOALL:
+    return large_exchange(&run, false);
+  default:
+    return large_reduce(&run, call->collective, bytes);
+  }
+}

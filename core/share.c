@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "share.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "platform.h"
+#include "socket.h"
+
+#define SHARE_PAUSES 20
+#define SHARE_YIELDS 50
+#define SHARE_SPIN_NS UINT64_C(30000)
+
+/* ---- Saying ------------------------------------------------------------------------------- */
+
+static void share_pack(const ring_call *call, uint64_t words[RING_CALL_WORDS]) {
+  words[0] = (uint64_t)call->sequence << 32 | (uint64_t)call->dtype << 16 |
+             (uint64_t)call->op << 8 | call->collective;
+  words[1] = (uint32_t)call->root;
+  words[2] = call->count;
+  words[3] = call->layout;
+}
+
+static ring_call share_unpack(const uint64_t words[RING_CALL_WORDS]) {
+  return (ring_call){.collective = (uint8_t)words[0],
+                     .op = (uint8_t)(words[0] >> 8),
+                     .dtype = (uint8_t)(words[0] >> 16),
+                     .sequence = (uint32_t)(words[0] >> 32),
+                     .root = (int32_t)words[1],
+                     .count = words[2],
+                     .layout = words[3]};
+}
+
+/* A sequence lock (Lameter, 2005): readers see all of it or notice. */
+static void share_say(ring_share *share, const uint64_t words[RING_CALL_WORDS]) {
+  ring_seat *seat = ring_share_seat(share, share->index);
+  uint64_t version = atomic_load_explicit(&seat->announced, memory_order_relaxed);
+  atomic_store_explicit(&seat->announced, version + 1, memory_order_relaxed);
+  atomic_thread_fence(memory_order_release);
+  for (size_t i = 0; i < RING_CALL_WORDS; i++)
+    atomic_store_explicit(&seat->call[i], words[i], memory_order_relaxed);
+  atomic_store_explicit(&seat->announced, version + 2, memory_order_release);
+}
+
+void ring_share_announce(ring_share *share, const ring_call *call) {
+  uint64_t words[RING_CALL_WORDS];
+  share_pack(call, words);
+  share_say(share, words);
+}
+
+void ring_share_retire(ring_share *share) {
+  static const uint64_t nothing[RING_CALL_WORDS];
+  share_say(share, nothing);
+}
+
+/* What a rank announced last; false if that is just changing. */
+static bool share_heard(const ring_share *share, int index, ring_call *call) {
+  ring_seat *seat = ring_share_seat(share, index);
+  uint64_t words[RING_CALL_WORDS];
+  uint64_t version = atomic_load_explicit(&seat->announced, memory_order_acquire);
+  for (size_t i = 0; i < RING_CALL_WORDS; i++)
+    words[i] = atomic_load_explicit(&seat->call[i], memory_order_relaxed);
+  atomic_thread_fence(memory_order_acquire);
+  *call = share_unpack(words);
+  return version % 2 == 0 &&
+         atomic_load_explicit(&seat->announced, memory_order_relaxed) == version;
+}
+
+/* Wakes the ranks that sleep until this one publishes. */
+static void share_wake(const ring_share *share) {
+  if (share->fenced)
+    atomic_thread_fence(memory_order_seq_cst);
+  else
+    atomic_signal_fence(memory_order_seq_cst);
+  uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_relaxed);
+  while (sleeping != 0) {
+    int index = __builtin_ctzll(sleeping);
+    ring_seat *seat = ring_share_seat(share, index);
+    sleeping &= sleeping - 1;
+    if (atomic_load_explicit(&seat->awaits, memory_order_relaxed) != share->index) continue;
+    atomic_fetch_add_explicit(&seat->wake, 1, memory_order_release);
+    ring_platform_wake(&seat->wake);
+  }
+}
+
+void ring_share_publish(const ring_share_call *call) {
+  atomic_store_explicit(&ring_share_slot(call, call->share->index)->flag, call->flag,
+                        memory_order_release);
+  share_wake(call->share);
+}
+
+void ring_share_finish(const ring_share_call *call) {
+  atomic_store_explicit(&ring_share_seat(call->share, call->share->index)->done, call->flag,
+                        memory_order_release);
+  share_wake(call->share);
+}
+
+/* ---- Failing ------------------------------------------------------------------------------ */
+
+void ring_share_fail(ring_share *share, const ring_error *error) {
+  uint32_t nobody = 0;
+  if (share->arena == NULL) return;
+  if (atomic_compare_exchange_strong(&share->board->failed, &nobody, 1)) {
+    share->board->failure = *error;
+    atomic_store_explicit(&share->board->failed, 2, memory_order_release);
+  }
+  for (int i = 0; i < share->size; i++) {
+    atomic_fetch_add_explicit(&ring_share_seat(share, i)->wake, 1, memory_order_release);
+    ring_platform_wake(&ring_share_seat(share, i)->wake);
+  }
+}
+
+bool ring_share_failed(const ring_share *share, ring_error *error) {
+  if (share->arena == NULL) return false;
+  if (atomic_load_explicit(&share->board->failed, memory_order_acquire) != 2) return false;
+  *error = share->board->failure;
+  error->message[sizeof error->message - 1] = '\0';
+  return true;
+}
+
+static const char *share_host(const ring_share *share, int rank) {
+  return ring_peers_host(share->peers, rank);
+}
+
+static ring_status share_mismatch(const ring_share_call *call, int index, const ring_call *theirs) {
+  char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
+  const ring_share *share = call->share;
+  int rank = share->ranks[index], own_rank = share->ranks[share->index];
+  ring_call_describe(theirs, their_text, sizeof their_text);
+  ring_call_describe(call->call, own_text, sizeof own_text);
+  if (strcmp(their_text, own_text) == 0)
+    return ring_error_set(call->error, RING_MISMATCH, rank, 0,
+                          "the ranks disagree on counts: rank %d passed others to %s than rank %d",
+                          rank, own_text, own_rank);
+  return ring_error_set(call->error, RING_MISMATCH, rank, 0,
+                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        rank, their_text, own_rank, own_text);
+}
+
+ring_status ring_share_lost(const ring_share_call *call, int index) {
+  char text[RING_CALL_TEXT];
+  int rank = call->share->ranks[index];
+  ring_call_describe(call->call, text, sizeof text);
+  return ring_error_set(call->error, RING_PEER_LOST, rank, 0,
+                        "rank %d (%s) was lost during %s: its process has ended", rank,
+                        share_host(call->share, rank), text);
+}
+
+static ring_status share_impatient(const ring_share_call *call, int index, ring_status why,
+                                   const ring_wait *wait) {
+  char text[RING_CALL_TEXT];
+  const ring_share *share = call->share;
+  int rank = share->ranks[index], own_rank = share->ranks[share->index];
+  ring_call_describe(call->call, text, sizeof text);
+  if (why == RING_ABORTED)
+    return ring_error_set(call->error, RING_ABORTED, own_rank, 0,
+                          "rank %d was interrupted during %s", own_rank, text);
+  return ring_error_set(call->error, RING_TIMEOUT, rank, 0,
+                        "rank %d waited %.1f s in %s for rank %d (%s): it, or a rank that it waits "
+                        "for in turn, has not made the same call",
+                        own_rank, ring_wait_seconds(wait), text, rank, share_host(share, rank));
+}
+
+static bool share_alike(const ring_call *one, const ring_call *other) {
+  return one->collective == other->collective && one->op == other->op &&
+         one->dtype == other->dtype && one->root == other->root && one->count == other->count &&
+         one->layout == other->layout && one->sequence == other->sequence;
+}
+
+/* Whether a rank waits for a message that this one has not begun to send. */
+static bool share_expects(const ring_share *share, int index, const ring_call *theirs) {
+  const ring_messages *messages = &share->peers->peer[share->ranks[index]].messages;
+  return theirs->root == share->ranks[share->index] &&
+         (int32_t)(theirs->sequence - messages->sent) > 0;
+}
+
+/* Whether the rank that is waited for is in a call that shows that it will not come. */
+static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs) {
+  if (!share_heard(call->share, index, theirs)) return false;
+  if (theirs->collective == 0) return false;
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return share_expects(call->share, index, theirs);
+  if ((int32_t)(theirs->sequence - call->call->sequence) < 0) return false;
+  return !share_alike(theirs, call->call);
+}
+
+/* After a sleep: why there may be nothing to wait for. */
+static ring_status share_check(const ring_share_call *call, int index, ring_wait *wait) {
+  ring_call theirs;
+  ring_peers_answer(call->share->peers, &call->share->poller);
+  if (ring_share_failed(call->share, call->error)) return call->error->status;
+  ring_status status = ring_wait_check(wait);
+  if (status != RING_OK) return share_impatient(call, index, status, wait);
+  if (share_elsewhere(call, index, &theirs)) return share_mismatch(call, index, &theirs);
+  if (!ring_platform_held(call->share->lock, index)) return ring_share_lost(call, index);
+  return RING_OK;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
+
+/* Tries for as long as it pays; true when the flag has come. */
+static bool share_spin(const ring_share *share, const _Atomic uint64_t *flag, uint32_t sequence) {
+  uint64_t begun = share->cores_suffice ? ring_platform_now() : 0;
+  for (int tries = 0;; tries++) {
+    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) return true;
+    if (!share->cores_suffice) {
+      if (tries == SHARE_YIELDS) return false;
+      sched_yield();
+      continue;
+    }
+    ring_platform_pause();
+    if (tries % 64 == 63 && ring_platform_now() - begun > SHARE_SPIN_NS) return false;
+  }
+}
+
+/* Sleeps until this rank is woken, unless the flag has come. */
+static void share_sleep(const ring_share *share, int index, const _Atomic uint64_t *flag,
+                        uint32_t sequence, int milliseconds) {
+  ring_seat *seat = ring_share_seat(share, share->index);
+  uint64_t bit = UINT64_C(1) << share->index;
+  uint32_t wake = atomic_load_explicit(&seat->wake, memory_order_acquire);
+  atomic_store_explicit(&seat->awaits, index, memory_order_relaxed);
+  atomic_fetch_or(&share->board->sleeping, bit);
+  if (!share->fenced) ring_platform_barrier();
+  atomic_thread_fence(memory_order_seq_cst);
+  bool failed = atomic_load_explicit(&share->board->failed, memory_order_acquire) != 0;
+  if (!failed && !ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence))
+    ring_platform_sleep(&seat->wake, wake, milliseconds);
+  atomic_fetch_and(&share->board->sleeping, ~bit);
+}
+
+static ring_status share_wait_long(const ring_share_call *call, const _Atomic uint64_t *flag,
+                                   uint32_t sequence, int index) {
+  ring_share *share = call->share;
+  ring_wait wait = *call->wait;
+  ring_status status = RING_OK;
+  if (share_spin(share, flag, sequence)) return RING_OK;
+  ring_wait_begin(&wait);
+  while (status == RING_OK) {
+    share_sleep(share, index, flag, sequence, ring_wait_slice(&wait));
+    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) break;
+    status = share_check(call, index, &wait);
+    /* What a rank said before it failed or died counts. */
+    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) {
+      status = RING_OK;
+      break;
+    }
+  }
+  __atomic_store_n(&share->wait_ns, share->wait_ns + (ring_platform_now() - wait.begun),
+                   __ATOMIC_RELAXED);
+  return status;
+}
+
+static inline ring_status share_wait(const ring_share_call *call, const _Atomic uint64_t *flag,
+                                     uint32_t sequence, int index) {
+  for (int tries = 0; tries < SHARE_PAUSES; tries++) {
+    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence))
+      return RING_OK;
+    ring_platform_pause();
+  }
+  return share_wait_long(call, flag, sequence, index);
+}
+
+static ring_status share_differs(const ring_share_call *call, int index) {
+  ring_call theirs;
+  while (!share_heard(call->share, index, &theirs)) ring_platform_pause();
+  return share_mismatch(call, index, &theirs);
+}
+
+ring_status ring_share_await(const ring_share_call *call, int index) {
+  const ring_slot *slot = ring_share_slot(call, index);
+  ring_status status = share_wait(call, &slot->flag, call->share->sequence, index);
+  if (status != RING_OK) return status;
+  call->share->seen[index] = call->share->sequence - 1;
+  if (atomic_load_explicit(&slot->flag, memory_order_relaxed) == call->flag) return RING_OK;
+  return share_differs(call, index);
+}
+
+ring_status ring_share_await_finish(const ring_share_call *call, int index) {
+  ring_status status = share_wait(call, &ring_share_seat(call->share, index)->done,
+                                  call->share->sequence, index);
+  if (status == RING_OK) call->share->seen[index] = call->share->sequence;
+  return status;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+/* Multiply and fold, for a difference that comes from mistakes, not from malice. */
+static uint32_t share_digest(const ring_call *call) {
+  uint64_t words[RING_CALL_WORDS], digest = 0;
+  share_pack(call, words);
+  for (size_t i = 0; i < RING_CALL_WORDS; i++) {
+    digest = (digest ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    digest ^= digest >> 32;
+  }
+  return (uint32_t)digest;
+}
+
+/* Waits until a rank has finished the call that this rank's next slot held. Who has published a
+ * call has finished the one before. */
+static ring_status share_wait_free(const ring_share_call *call, int index) {
+  ring_share *share = call->share;
+  const ring_slot *slots = ring_share_seat(share, index)->slots;
+  uint32_t last = share->sequence - 1, freed = share->sequence - RING_SLOTS;
+  uint64_t flag = atomic_load_explicit(&slots[last % RING_SLOTS].flag, memory_order_acquire);
+  if (ring_share_reached(flag, last)) {
+    share->seen[index] = last - 1;
+    return RING_OK;
+  }
+  ring_status status = share_wait(call, &slots[(freed + 1) % RING_SLOTS].flag, freed + 1, index);
+  if (status == RING_OK) share->seen[index] = freed;
+  return status;
+}
+
+ring_status ring_share_begin(ring_share *share, const ring_call *call, const ring_wait *wait,
+                             ring_error *error, ring_share_call *begun) {
+  ring_status status = RING_OK;
+  uint32_t sequence = ++share->sequence;
+  uint64_t flag = (uint64_t)sequence << 32 | share_digest(call);
+  *begun = (ring_share_call){share, call, wait, flag, error};
+  ring_share_announce(share, call);
+  if (ring_share_failed(share, error)) return error->status;
+  for (int i = 0; i < share->size && status == RING_OK; i++) {
+    bool free = (int32_t)(share->seen[i] - (sequence - RING_SLOTS)) >= 0;
+    if (i != share->index && !free) status = share_wait_free(begun, i);
+  }
+  return status;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+int ring_share_index(const ring_share *share, int rank) {
+  for (int i = 0; i < share->size; i++)
+    if (share->ranks[i] == rank) return i;
+  return -1;
+}
+
+void ring_share_fini(ring_share *share) {
+  if (share->arena == NULL) return;
+  ring_socket_close(&share->lock);
+  ring_arena_release(share->arena);
+  ring_poller_fini(&share->poller);
+  free(share->scratch);
+  *share = (ring_share){.lock = -1};
+}

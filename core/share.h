@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A share: the ranks of one host that have mapped the same memory, and what they coordinate by. It
+ * lies at the front of the arena: a board that all of them write to, and a seat for each rank that
+ * only this rank writes to.
+ *
+ * A call in shared memory is a number and a digest of its signature. A rank publishes its call by
+ * storing both as the flag of one of its slots, after what it has to say: the first 56 bytes travel
+ * in the flag's own line, the rest in the lines behind it. The others wait for the number and
+ * compare the digest. A slot is used again RING_SLOTS calls later, when every rank is known to
+ * have finished the call that it held.
+ *
+ * Waiting (Karlin et al., 1991: spin for as long as a sleep would cost): with a processor for every
+ * rank a waiter spins, then sleeps; with fewer it yields early, then sleeps. A sleeper says so on
+ * the board and whom it waits for, orders that before its last look (membarrier), and is woken by
+ * whoever publishes; so publishing needs no fence. Sleepers wake every 100 ms to ask the interrupt
+ * hook, and to see whether a rank that they wait for has died (the lock it held is gone) or failed
+ * (it says so on the board).
+ *
+ * Not safe for two threads of one rank; the communicator sees to that.
+ */
+#ifndef RING_SHARE_H
+#define RING_SHARE_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "arena.h"
+#include "frame.h"
+#include "peers.h"
+#include "wait.h"
+
+#define RING_SHARE_RANKS 64
+#define RING_LINE 64
+#define RING_SLOTS 4
+#define RING_SLOT_BYTES (32 * 1024) /* that a rank can say in one call */
+#define RING_SLOT_FIRST 56          /* of them in the flag's line */
+#define RING_CALL_WORDS 4 /* that a signature packs into */
+
+typedef struct ring_slot {
+  alignas(RING_LINE) _Atomic uint64_t flag; /* number of the call << 32 | digest */
+  uint8_t first[RING_SLOT_FIRST];
+  uint8_t rest[RING_SLOT_BYTES];
+} ring_slot;
+
+/* What one rank tells the others. */
+typedef struct ring_seat {
+  alignas(RING_LINE) _Atomic uint64_t done; /* like a flag: this rank needs nothing more of the call */
+  alignas(RING_LINE) _Atomic uint32_t wake; /* counts up when it is woken */
+  _Atomic int32_t awaits;                   /* while it sleeps: for whom */
+  alignas(RING_LINE) _Atomic uint64_t announced; /* odd while `call` changes */
+  _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
+  alignas(RING_LINE) pid_t process;              /* for cross memory attach, */
+  uint64_t cookie, cookie_at;                    /* and the proof that it is this process */
+  ring_slot slots[RING_SLOTS];
+} ring_seat;
+
+typedef struct ring_board {
+  alignas(RING_LINE) _Atomic uint64_t sleeping; /* bit r: rank r of the share */
+  alignas(RING_LINE) _Atomic uint32_t fenced;   /* a rank has no membarrier: publishing fences */
+  _Atomic uint32_t detached;                    /* a rank has no cross memory attach */
+  alignas(RING_LINE) _Atomic uint32_t failed;   /* 1: being written, 2: `failure` can be read */
+  ring_error failure;
+  struct {
+    alignas(RING_LINE) _Atomic uint64_t next;
+  } claims[RING_SLOTS]; /* of the call in the slots of this index */
+  ring_seat seats[];
+} ring_board;
+
+typedef struct ring_share {
+  ring_arena *arena; /* NULL: this rank shares with nobody */
+  ring_board *board;
+  int lock; /* descriptor of the lock of this rank's seat */
+  int index, size;
+  int ranks[RING_SHARE_RANKS]; /* of the communicator, in order */
+  uint32_t sequence;           /* of calls in shared memory */
+  uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
+  bool fenced, attaches, cores_suffice;
+  uint64_t cookie;
+  uint8_t *scratch;
+  ring_peers *peers; /* for names, and to answer strangers */
+  ring_poller poller;
+  uint64_t wait_ns;
+} ring_share;
+
+/* One call in shared memory. */
+typedef struct ring_share_call {
+  ring_share *share;
+  const ring_call *call;
+  const ring_wait *wait; /* prepared; every wait of the call begins a copy */
+  uint64_t flag;
+  ring_error *error;
+} ring_share_call;
+
+static inline ring_seat *ring_share_seat(const ring_share *share, int index) {
+  return &share->board->seats[index];
+}
+
+static inline ring_slot *ring_share_slot(const ring_share_call *call, int index) {
+  return &ring_share_seat(call->share, index)->slots[call->share->sequence % RING_SLOTS];
+}
+
+/* Whether a flag has come as far as call `sequence`. */
+static inline bool ring_share_reached(uint64_t flag, uint32_t sequence) {
+  return (int32_t)((uint32_t)(flag >> 32) - sequence) >= 0;
+}
+
+/* Says what this rank is about to call, in shared memory or not, so that whoever waits for it in
+ * another call can say so; or that a call over links is over. */
+void ring_share_announce(ring_share *share, const ring_call *call);
+void ring_share_retire(ring_share *share);
+
+/* Begins a call, for which this rank's slot must be free. */
+ring_status ring_share_begin(ring_share *share, const ring_call *call, const ring_wait *wait,
+                             ring_error *error, ring_share_call *begun);
+
+/* Publishes this rank's slot of the call; or that it needs nothing more of it. */
+void ring_share_publish(const ring_share_call *call);
+void ring_share_finish(const ring_share_call *call);
+
+/* Waits for another rank's slot of the call; or until it needs nothing more of the call. */
+ring_status ring_share_await(const ring_share_call *call, int index);
+ring_status ring_share_await_finish(const ring_share_call *call, int index);
+
+/* Writes down why this rank fails, unless another one did before, and wakes all. */
+void ring_share_fail(ring_share *share, const ring_error *error);
+
+/* The failure of a call because the process of a rank has ended. */
+ring_status ring_share_lost(const ring_share_call *call, int index);
+
+/* Whether a rank has failed; then why. */
+bool ring_share_failed(const ring_share *share, ring_error *error);
+
+/* The share's index of a rank of the communicator, or -1. */
+int ring_share_index(const ring_share *share, int rank);
+
+/* Forming a share takes three steps (share_open.c). Before the ranks have met, the first rank of a
+ * host creates the memory and opens a porch on a local socket for the others. Once they have met, the
+ * others fetch it; each then tells all whether it has it. If all ranks of a host do, they share,
+ * else none of them does: being on one host is proved, not believed. */
+void ring_share_invite(ring_share *share, ring_peers *peers);
+
+/* Whether this rank has its host's memory now. */
+bool ring_share_fetch(ring_share *share, ring_peers *peers, ring_wait *wait);
+
+/* `has` says it of all ranks. */
+ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
+                              const ring_wait *wait, ring_error *error);
+
+/* Leaves: the others then see an empty seat. */
+void ring_share_fini(ring_share *share);
+
+#endif
