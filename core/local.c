@@ -2,11 +2,7 @@
 #include "local.h"
 
 #include "dtype.h"
-#include "error.h"
-#include "platform.h"
 #include "reduce.h"
-
-#define LOCAL_QUIET_NS UINT64_C(1000000000) /* after a failure, for others to let go */
 
 /* The most bytes that any rank has to say. */
 static uint64_t local_said(const ring_outline *outline) {
@@ -52,22 +48,6 @@ void ring_local_fold(const ring_local_job *job, const void *const *sources, void
                       count);
 }
 
-/* Waits until the ranks that came to this call have left it, so that none of them still reads or
- * writes this one's buffers when the caller gets them back. */
-static void local_quiet(const ring_local_job *job) {
-  ring_share *share = job->call.share;
-  uint64_t give_up = ring_platform_now() + LOCAL_QUIET_NS;
-  ring_share_finish(&job->call);
-  for (int i = 0; i < share->size; i++) {
-    const _Atomic uint64_t *came = &ring_share_slot(&job->call, i)->flag;
-    const _Atomic uint64_t *done = &ring_share_seat(share, i)->done;
-    while (ring_share_reached(atomic_load(came), share->sequence) &&
-           !ring_share_reached(atomic_load(done), share->sequence) &&
-           ring_platform_held(share->lock, i) && ring_platform_now() < give_up)
-      ring_platform_sleep(&ring_share_seat(share, share->index)->wake, 0, 1);
-  }
-}
-
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
                            ring_error *error) {
   ring_local_job job = {.task = task,
@@ -77,9 +57,10 @@ ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_
                         .root = outline->call.root};
   bool small = local_said(outline) <= RING_SLOT_BYTES;
   ring_status status = ring_share_begin(share, &task->call, task->wait, error, &job.call);
-  if (status == RING_OK) status = small ? ring_local_small(&job) : ring_local_large(&job);
-  if (status == RING_OK || status == RING_UNSUPPORTED) return status;
-  ring_share_fail(share, error);
-  if (!small) local_quiet(&job);
+  if (status != RING_OK) return status;
+  if (small) return ring_local_small(&job);
+  share->exposed = true;
+  status = ring_local_large(&job);
+  share->exposed = status != RING_OK && status != RING_UNSUPPORTED;
   return status;
 }

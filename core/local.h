@@ -23,8 +23,7 @@
 bool ring_local_serves(const ring_share *share, const ring_outline *outline);
 
 /* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, nothing has happened, and
- * the call has to go over links. On failure no other rank touches the buffers any more, as far as
- * they can be reached within a second. */
+ * the call has to go over links. */
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
                            ring_error *error);
 

@@ -109,9 +109,11 @@ int ring_platform_pipe(int ends[2]) {
 #ifdef __linux__
 
 int ring_platform_memory(size_t bytes) {
-  int fd = memfd_create("sparkring", MFD_CLOEXEC);
+  int fd = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
-  if (ftruncate(fd, (off_t)bytes) == 0) return fd;
+  /* Whoever cut the memory short would kill those who touch it. */
+  if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    return fd;
   int code = errno;
   close(fd);
   return -code;

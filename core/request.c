@@ -17,7 +17,7 @@ typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_END
 typedef struct ring_queue {
   pthread_mutex_t mutex;
   pthread_cond_t changed; /* a request was completed, the helper ended */
-  pid_t process;
+  unsigned process;
   ring_comm *comm;       /* NULL when it was freed */
   ring_request *running; /* on the thread that drives */
   ring_request *first, *last;
@@ -44,7 +44,7 @@ struct ring_request {
 };
 
 static bool queue_is_mine(const ring_queue *queue) {
-  return queue->process == getpid();
+  return queue->process == ring_platform_process();
 }
 
 static bool queue_is_empty(const ring_queue *queue) {

@@ -12,6 +12,9 @@
 #define SHARE_PAUSES 20
 #define SHARE_YIELDS 50
 #define SHARE_SPIN_NS UINT64_C(30000)
+#define SHARE_QUIET_NS UINT64_C(1000000000)
+#define SHARE_ANSWER_NS UINT64_C(1000000) /* how often strangers are answered, at most */
+#define SHARE_GUEST_MS 2 /* between turns of a handshake with somebody at the listener */
 
 /* ---- Saying ------------------------------------------------------------------------------- */
 
@@ -99,6 +102,23 @@ void ring_share_finish(const ring_share_call *call) {
 
 /* ---- Failing ------------------------------------------------------------------------------ */
 
+/* Waits until the ranks that came to this call have left it. They look for failures, chunk by chunk. */
+static void share_quiet(ring_share *share) {
+  uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
+  uint32_t sequence = share->sequence;
+  ring_seat *own = ring_share_seat(share, share->index);
+  atomic_store_explicit(&own->done, (uint64_t)sequence << 32, memory_order_release);
+  for (int i = 0; i < share->size; i++) {
+    const ring_seat *seat = ring_share_seat(share, i);
+    const _Atomic uint64_t *came = &seat->slots[sequence % RING_SLOTS].flag;
+    while (ring_share_reached(atomic_load_explicit(came, memory_order_acquire), sequence) &&
+           !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire), sequence) &&
+           ring_platform_held(share->lock, i) && ring_platform_now() < give_up)
+      sched_yield();
+  }
+  share->exposed = false;
+}
+
 void ring_share_fail(ring_share *share, const ring_error *error) {
   uint32_t nobody = 0;
   if (share->arena == NULL) return;
@@ -110,6 +130,7 @@ void ring_share_fail(ring_share *share, const ring_error *error) {
     atomic_fetch_add_explicit(&ring_share_seat(share, i)->wake, 1, memory_order_release);
     ring_platform_wake(&ring_share_seat(share, i)->wake);
   }
+  if (share->exposed) share_quiet(share);
 }
 
 bool ring_share_failed(const ring_share *share, ring_error *error) {
@@ -237,8 +258,13 @@ static ring_status share_wait_long(const ring_share_call *call, const _Atomic ui
   ring_status status = RING_OK;
   if (share_spin(share, flag, sequence)) return RING_OK;
   ring_wait_begin(&wait);
+  if (wait.begun - share->answered > SHARE_ANSWER_NS) {
+    share->answered = wait.begun;
+    ring_peers_answer(share->peers, &share->poller);
+  }
   while (status == RING_OK) {
-    share_sleep(share, index, flag, sequence, ring_wait_slice(&wait));
+    int slice = share->peers->porch.guest_count > 0 ? SHARE_GUEST_MS : ring_wait_slice(&wait);
+    share_sleep(share, index, flag, sequence, slice);
     if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) break;
     status = share_check(call, index, &wait);
     /* What a rank said before it failed or died counts. */

@@ -76,10 +76,12 @@ typedef struct ring_share {
   uint32_t sequence;           /* of calls in shared memory */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   bool fenced, attaches, cores_suffice;
+  bool exposed; /* others may be reading and writing this rank's buffers */
   uint64_t cookie;
   uint8_t *scratch;
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
+  uint64_t answered; /* when */
   uint64_t wait_ns;
 } ring_share;
 
@@ -122,7 +124,8 @@ void ring_share_finish(const ring_share_call *call);
 ring_status ring_share_await(const ring_share_call *call, int index);
 ring_status ring_share_await_finish(const ring_share_call *call, int index);
 
-/* Writes down why this rank fails, unless another one did before, and wakes all. */
+/* Writes down why this rank fails, unless another one did before, and wakes all. Then waits, a second
+ * at most, until no other rank reads or writes this one's buffers any more. */
 void ring_share_fail(ring_share *share, const ring_error *error);
 
 /* The failure of a call because the process of a rank has ended. */
