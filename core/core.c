@@ -16,6 +16,7 @@
 #include "frame.c"
 #include "group.c"
 #include "handshake.c"
+#include "link_shm.c"
 #include "link_tcp.c"
 #include "local.c"
 #include "local_large.c"

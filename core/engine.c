@@ -285,6 +285,13 @@ static void engine_watch(ring_run *run) {
         (short)(shape->kind == RING_LANE_SEND ? POLLOUT : POLLIN);
   }
   if (engine->bell >= 0) ring_poller_add(&engine->poller, engine->bell, POLLIN);
+  for (int i = 0; i < peers->linked_count; i++) {
+    const ring_peer *peer = &peers->peer[peers->linked[i]];
+    if (peer->slot >= engine->poller.count) continue;
+    struct pollfd *entry = &engine->poller.entries[peer->slot];
+    entry->events = peer->link->ops->arm(peer->link, entry->events);
+    if (entry->events == 0) entry->fd = -1;
+  }
   ring_peers_watch(peers, &engine->poller);
 }
 
@@ -303,8 +310,10 @@ static ring_status engine_news(ring_run *run, int rank) {
   return closing ? RING_OK : ring_failure_lost(run, rank, (int)-got);
 }
 
+/* A link that breaks although there is nothing to arm it for has not ended in order. */
 static bool engine_broke(const ring_run *run, const ring_peer *peer) {
-  return (run->engine->poller.entries[peer->slot].revents & (POLLERR | POLLHUP)) != 0;
+  bool broke = (run->engine->poller.entries[peer->slot].revents & (POLLERR | POLLHUP)) != 0;
+  return broke && peer->link->ops->arm(peer->link, 0) != 0;
 }
 
 static ring_status engine_hear(ring_run *run) {

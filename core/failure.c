@@ -16,8 +16,8 @@
 
 /* ---- Finding ------------------------------------------------------------------------------ */
 
-static void failure_poll(const ring_link *link, short events) {
-  struct pollfd entry = {.fd = link->fd, .events = events};
+static void failure_poll(ring_link *link, short events) {
+  struct pollfd entry = {.fd = link->fd, .events = link->ops->arm(link, events)};
   poll(&entry, 1, 10);
 }
 
@@ -216,7 +216,9 @@ static void failure_linger(ring_engine *engine) {
   ring_peers_watch(engine->peers, &engine->poller);
   for (int i = 0; i < engine->peers->linked_count; i++) {
     const ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
-    if (!peer->ended) ring_poller_add(&engine->poller, peer->link->fd, POLLIN);
+    if (peer->ended) continue;
+    short events = peer->link->ops->arm(peer->link, POLLIN);
+    ring_poller_add(&engine->poller, peer->link->fd, events);
   }
   if (ring_poller_sleep(&engine->poller, 10) == RING_OK)
     ring_peers_serve(engine->peers, &engine->poller, NULL);

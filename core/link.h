@@ -21,16 +21,29 @@ typedef struct ring_link_ops {
   ssize_t (*send)(ring_link *link, const struct iovec *pieces, int count);
   ssize_t (*receive)(ring_link *link, const struct iovec *pieces, int count);
   ssize_t (*peek)(ring_link *link, void *bytes, size_t length);
+  /* What to poll the fd for, so that a sleeper wakes as soon as one of `events` (POLLIN, POLLOUT; 0
+   * for a breaking link alone) can happen; the answer 0 leaves the link out of the poll. To be asked
+   * right before the poll. */
+  short (*arm)(ring_link *link, short events);
   void (*finish)(ring_link *link); /* tells the peer that nothing more will be sent */
   void (*close)(ring_link *link);  /* and frees it */
 } ring_link_ops;
 
 struct ring_link {
   const ring_link_ops *ops;
-  int fd; /* to sleep on: readable and writable as sockets are */
+  int fd; /* to sleep on, for what arm says */
 };
 
 /* A link over a connected socket, which it then owns. NULL when out of memory. */
 ring_link *ring_link_tcp(int fd);
+
+/* Shared memory of one direction of a link. */
+#define RING_PIPE_BYTES (4096 + 256 * 1024)
+
+/* A link through shared memory over a connected stream socket, which it then owns: the socket wakes
+ * sleepers and tells when the peer has ended. `out` and `in` are RING_PIPE_BYTES of zeroed memory
+ * each, on page boundaries, which the peer has mapped, too, the other way round; they have to stay
+ * until the link is closed. NULL when out of memory. */
+ring_link *ring_link_shm(int fd, void *out, void *in);
 
 #endif

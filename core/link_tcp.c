@@ -4,6 +4,7 @@
  * from the caller's buffers. Socket buffers are left to the kernel, which sizes them best.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include "link.h"
@@ -29,6 +30,12 @@ static ssize_t tcp_peek(ring_link *link, void *bytes, size_t length) {
   return tcp_result(recv(link->fd, bytes, length, MSG_PEEK));
 }
 
+/* Errors wake every sleeper: to ask for them only keeps the link in the poll. */
+static short tcp_arm(ring_link *link, short events) {
+  (void)link;
+  return events != 0 ? events : POLLERR;
+}
+
 static void tcp_finish(ring_link *link) {
   shutdown(link->fd, SHUT_WR);
 }
@@ -38,8 +45,8 @@ static void tcp_close(ring_link *link) {
   free(link);
 }
 
-static const ring_link_ops tcp_ops = {"tcp",    tcp_send,   tcp_receive,
-                                      tcp_peek, tcp_finish, tcp_close};
+static const ring_link_ops tcp_ops = {"tcp",   tcp_send,   tcp_receive, tcp_peek,
+                                      tcp_arm, tcp_finish, tcp_close};
 
 ring_link *ring_link_tcp(int fd) {
   ring_link *link = malloc(sizeof *link);

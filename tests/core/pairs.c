@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pairs.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ranks.h"
+
+#define GUARD 65536
+
+/* ---- Pairs of links ----------------------------------------------------------------------- */
+
+static void tcp_sockets(int fd[2]) {
+  struct sockaddr_in address = {.sin_family = AF_INET};
+  socklen_t length = sizeof address;
+  int listener = socket(AF_INET, SOCK_STREAM, 0);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  CHECK_INT(bind(listener, (struct sockaddr *)&address, length), 0);
+  CHECK_INT(listen(listener, 1), 0);
+  CHECK_INT(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+  fd[0] = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK_INT(connect(fd[0], (struct sockaddr *)&address, length), 0);
+  fd[1] = accept(listener, NULL, NULL);
+  close(listener);
+}
+
+/* A pipe between pages that nobody may touch. */
+static uint8_t *pipe_alloc(void) {
+  uint8_t *memory = shared_alloc(RING_PIPE_BYTES + 2 * GUARD);
+  CHECK_INT(mprotect(memory, GUARD, PROT_NONE), 0);
+  CHECK_INT(mprotect(memory + GUARD + RING_PIPE_BYTES, GUARD, PROT_NONE), 0);
+  return memory + GUARD;
+}
+
+pair pair_make(transport kind) {
+  pair made = {.kind = kind};
+  if (kind == SHM)
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, made.fd), 0);
+  else
+    tcp_sockets(made.fd);
+  for (int side = 0; side < 2; side++) {
+    CHECK(made.fd[side] >= 0);
+    CHECK_INT(fcntl(made.fd[side], F_SETFL, O_NONBLOCK), 0);
+    if (kind != TCP) made.pipe[side] = pipe_alloc();
+  }
+  return made;
+}
+
+ring_link *pair_link(const pair *of, int side) {
+  ring_link *link = of->kind == TCP
+                        ? ring_link_tcp(of->fd[side])
+                        : ring_link_shm(of->fd[side], of->pipe[side], of->pipe[1 - side]);
+  CHECK(link != NULL);
+  return link;
+}
+
+void pair_free(pair *of) {
+  for (int side = 0; side < 2 && of->kind != TCP; side++)
+    shared_free(of->pipe[side] - GUARD, RING_PIPE_BYTES + 2 * GUARD);
+}
+
+void pair_open(pair *of, transport kind, ring_link *links[2]) {
+  *of = pair_make(kind);
+  for (int side = 0; side < 2; side++) links[side] = pair_link(of, side);
+}
+
+void pair_close(pair *of, ring_link *links[2]) {
+  for (int side = 0; side < 2; side++) links[side]->ops->close(links[side]);
+  pair_free(of);
+}
+
+ring_link *pair_fork(pair *of, transport kind, void (*peer)(ring_link *), pid_t *child) {
+  *of = pair_make(kind);
+  fflush(NULL);
+  *child = fork();
+  CHECK(*child >= 0);
+  close(of->fd[*child == 0 ? 0 : 1]);
+  if (*child > 0) return pair_link(of, 0);
+  alarm(120);
+  ring_link *link = pair_link(of, 1);
+  peer(link);
+  link->ops->close(link);
+  exit(0);
+}
+
+void pair_join(pair *of, ring_link *link, pid_t child, int expected) {
+  int status;
+  CHECK_INT(waitpid(child, &status, 0), child);
+  CHECK_INT(status, expected);
+  link->ops->close(link);
+  pair_free(of);
+}
+
+/* ---- Verbs -------------------------------------------------------------------------------- */
+
+ssize_t link_send(ring_link *link, const void *bytes, size_t length) {
+  struct iovec piece = {(void *)(uintptr_t)bytes, length};
+  return link->ops->send(link, &piece, 1);
+}
+
+ssize_t link_receive(ring_link *link, void *bytes, size_t length) {
+  struct iovec piece = {bytes, length};
+  return link->ops->receive(link, &piece, 1);
+}
+
+short link_poll(ring_link *link, short events, int milliseconds) {
+  struct pollfd entry = {.fd = link->fd, .events = link->ops->arm(link, events)};
+  if (entry.events == 0) return 0;
+  CHECK(poll(&entry, 1, milliseconds) >= 0);
+  return entry.revents;
+}
+
+void link_sleep(ring_link *link, short events) {
+  CHECK(link_poll(link, events, WAKE_MS) != 0);
+}
+
+size_t link_drain(ring_link *link, uint8_t *bytes, size_t room) {
+  size_t received = 0;
+  for (;;) {
+    ssize_t got = link_receive(link, bytes + received, room - received);
+    if (got < 0) return received;
+    received += (size_t)got;
+    CHECK(received < room);
+    if (got == 0) link_sleep(link, POLLIN);
+  }
+}
+
+size_t link_fill(ring_link *link, const uint8_t *bytes, size_t length) {
+  size_t filled = 0;
+  for (int quiet = 0; quiet < 3;) {
+    ssize_t sent = link_send(link, bytes, length);
+    CHECK(sent >= 0);
+    filled += (size_t)sent;
+    if (sent > 0) continue;
+    link_poll(link, POLLOUT, 20); /* TCP moves bytes on for a while */
+    quiet++;
+  }
+  return filled;
+}
