@@ -16,7 +16,7 @@
 #include "pairs.h"
 #include "platform.h"
 
-enum { LONGEST = 60000, PIECES = 3, STREAM = 8 << 20, HANDOVERS = 100000 };
+enum { LONGEST = 60000, PIECES = 3, STREAM = 8 << 20 };
 #define ROOM (16 << 20) /* more than any link holds */
 
 /* ---- Streams ------------------------------------------------------------------------------ */
@@ -250,24 +250,30 @@ static void test_full_over_and_over(transport kind) {
   pair_join(&of, link, child, 0);
 }
 
-/* Messages to and fro. Who waits sleeps at once, and who sends waits for a random moment before, so
- * that it often comes between the other's last look and its sleep. */
+static int handovers;
+
+/* Messages to and fro. Both sides let a random moment pass, one before it sends, the other before it
+ * sleeps, so that bytes often come just between its last look and its sleep. As a wake-up takes much
+ * longer than that moment, nobody sleeps in most turns, if it can be helped. */
 static void hand_over(ring_link *link, int side) {
+  enum { MOMENT_NS = 700, LONG_NS = 200000 };
   uint32_t random = (uint32_t)side;
   char message[64] = {0};
-  for (int turn = 0; turn < HANDOVERS; turn++) {
+  for (int turn = 0; turn < handovers; turn++) {
     size_t length = 1 + (size_t)turn % sizeof message;
     if (turn % 2 == side) {
-      linger(next_random(&random) % 4000);
+      linger(next_random(&random) % MOMENT_NS);
       memset(message, turn, length);
       CHECK_INT(link_send(link, message, length), length);
       continue;
     }
+    uint32_t moment = next_random(&random) % MOMENT_NS;
+    uint64_t until = ring_platform_now() + (turn % 3 == 0 ? moment : LONG_NS);
     for (size_t have = 0; have < length;) {
       ssize_t got = link_receive(link, message + have, length - have);
       CHECK(got >= 0);
       have += (size_t)got;
-      if (got == 0) link_sleep(link, POLLIN);
+      if (got == 0 && ring_platform_now() >= until) link_sleep(link, POLLIN);
     }
     CHECK_INT(message[length - 1], (char)turn);
   }
@@ -280,6 +286,7 @@ static void hand_over_peer(ring_link *link) {
 static void test_handovers(transport kind) {
   pair of;
   pid_t child;
+  handovers = kind == SHM ? 100000 : 10000;
   ring_link *link = pair_fork(&of, kind, hand_over_peer, &child);
   hand_over(link, 0);
   pair_join(&of, link, child, 0);
