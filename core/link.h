@@ -23,7 +23,7 @@ typedef struct ring_link_ops {
   ssize_t (*peek)(ring_link *link, void *bytes, size_t length);
   /* What to poll the fd for, so that a sleeper wakes as soon as one of `events` (POLLIN, POLLOUT; 0
    * for a breaking link alone) can happen; the answer 0 leaves the link out of the poll. To be asked
-   * right before the poll. */
+   * right before the poll, whose result then says no more than that it is time to try. */
   short (*arm)(ring_link *link, short events);
   void (*finish)(ring_link *link); /* tells the peer that nothing more will be sent */
   void (*close)(ring_link *link);  /* and frees it */
@@ -37,8 +37,10 @@ struct ring_link {
 /* A link over a connected socket, which it then owns. NULL when out of memory. */
 ring_link *ring_link_tcp(int fd);
 
-/* Shared memory of one direction of a link. */
-#define RING_PIPE_BYTES (4096 + 256 * 1024)
+/* Shared memory of one direction of a link: two frames of the engine, so that a rank can be a frame
+ * ahead. 64 KiB to 1 MiB measured alike, except where ranks share processors: more is better there.
+ */
+#define RING_PIPE_BYTES (4096 + 512 * 1024)
 
 /* A link through shared memory over a connected stream socket, which it then owns: the socket wakes
  * sleepers and tells when the peer has ended. `out` and `in` are RING_PIPE_BYTES of zeroed memory

@@ -2,6 +2,7 @@
 #include "pairs.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -142,4 +143,15 @@ size_t link_fill(ring_link *link, const uint8_t *bytes, size_t length) {
     quiet++;
   }
   return filled;
+}
+
+void link_send_out(ring_link *link) {
+  char bytes[1000] = {0};
+  for (;;) {
+    ssize_t sent = link_send(link, bytes, sizeof bytes);
+    if (sent == 0) link_sleep(link, POLLOUT);
+    if (sent >= 0) continue;
+    CHECK(sent == -EPIPE || sent == -ECONNRESET);
+    return;
+  }
 }

@@ -46,4 +46,7 @@ size_t link_drain(ring_link *link, uint8_t *bytes, size_t room);
 /* Sends until nothing more fits; returns the bytes. */
 size_t link_fill(ring_link *link, const uint8_t *bytes, size_t length);
 
+/* Sends until the peer has ended. */
+void link_send_out(ring_link *link);
+
 #endif

@@ -309,17 +309,6 @@ static void test_close_while_the_peer_sleeps(transport kind) {
   pair_join(&of, link, child, 0);
 }
 
-static void send_until_it_ends(ring_link *link) {
-  char bytes[1000] = {0};
-  for (;;) {
-    ssize_t sent = link_send(link, bytes, sizeof bytes);
-    if (sent == 0) link_sleep(link, POLLOUT);
-    if (sent >= 0) continue;
-    CHECK(sent == -EPIPE || sent == -ECONNRESET);
-    return;
-  }
-}
-
 /* The peer is killed while this side sleeps, for want of bytes or of room. */
 static void wait_for_ever(ring_link *link) {
   (void)link;
@@ -338,7 +327,7 @@ static void test_kill_while_this_side_waits(transport kind) {
       _exit(0);
     }
     if (sends)
-      send_until_it_ends(link);
+      link_send_out(link);
     else
       expect_end(link);
     CHECK_INT(waitpid(killer, NULL, 0), killer);
