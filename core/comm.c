@@ -17,6 +17,7 @@
 #define COMM_TIMEOUT 300.0
 #define COMM_CALL_TIMEOUT 600.0
 #define COMM_RANKS_MAX (1 << 20)
+#define COMM_CROWD 4 /* ranks a processor, up to which yielding it passes it to one that has work */
 
 /* ---- Options ------------------------------------------------------------------------------ */
 
@@ -166,7 +167,10 @@ static void comm_find_locals(ring_comm *comm) {
     comm->local_rank += rank < peers->rank ? 1 : 0;
     comm->local_size++;
   }
-  comm->peers.cores_suffice = comm->local_size <= ring_platform_processors();
+  int processors = ring_platform_processors();
+  comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
+                      : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
+                                                                    : RING_CORES_CROWDED;
 }
 
 ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {

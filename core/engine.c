@@ -13,7 +13,8 @@
 #include "reduce.h"
 
 /* With a core for every local rank, a moment of spinning saves a wake-up; with fewer, the core is
- * better given to the rank that is waited for. */
+ * better given to the rank that is waited for; with far fewer, yielding only gives it to others that
+ * wait, too. */
 #define ENGINE_SPIN_NS UINT64_C(30000)
 #define ENGINE_YIELDS 50
 
@@ -352,10 +353,12 @@ static ring_status engine_sleep(ring_run *run) {
 /* Nothing moved: tries on for a moment, then sleeps until something may move. */
 static ring_status engine_wait(ring_run *run) {
   uint64_t begun = ring_platform_now();
-  bool own_core = run->engine->peers->cores_suffice;
+  ring_cores cores = run->engine->peers->cores;
+  bool own_core = cores == RING_CORES_SUFFICE;
+  int yields = cores == RING_CORES_SHARED ? ENGINE_YIELDS : 0;
   ring_status status = RING_OK;
   for (int tries = 0; status == RING_OK && !run->moved; tries++) {
-    bool spins = own_core ? ring_platform_now() - begun < ENGINE_SPIN_NS : tries < ENGINE_YIELDS;
+    bool spins = own_core ? ring_platform_now() - begun < ENGINE_SPIN_NS : tries < yields;
     if (!spins) break;
     if (own_core)
       ring_platform_pause();

@@ -21,6 +21,13 @@ typedef struct ring_messages {
   uint32_t sent, received;
 } ring_messages;
 
+/* Processors of this host for its ranks. */
+typedef enum ring_cores {
+  RING_CORES_SUFFICE, /* one for each */
+  RING_CORES_SHARED,
+  RING_CORES_CROWDED /* so few that a rank is better not run at all while it waits */
+} ring_cores;
+
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
@@ -45,8 +52,8 @@ typedef struct ring_peers {
   ring_peer *peer; /* by rank */
   int *linked;     /* ranks with a link, in the order in which they opened */
   int linked_count;
-  int dialing;        /* connections under way */
-  bool cores_suffice; /* every local rank has a processor of its own */
+  int dialing; /* connections under way */
+  ring_cores cores;
   ring_porch porch;
   ring_porch annex; /* while opening, on the rank that hands out the memory of its host */
 } ring_peers;

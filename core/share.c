@@ -222,11 +222,13 @@ static ring_status share_check(const ring_share_call *call, int index, ring_wait
 
 /* Tries for as long as it pays; true when the flag has come. */
 static bool share_spin(const ring_share *share, const _Atomic uint64_t *flag, uint32_t sequence) {
-  uint64_t begun = share->cores_suffice ? ring_platform_now() : 0;
+  bool own_core = share->cores == RING_CORES_SUFFICE;
+  int yields = share->cores == RING_CORES_SHARED ? SHARE_YIELDS : 0;
+  uint64_t begun = own_core ? ring_platform_now() : 0;
   for (int tries = 0;; tries++) {
     if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) return true;
-    if (!share->cores_suffice) {
-      if (tries == SHARE_YIELDS) return false;
+    if (!own_core) {
+      if (tries >= yields) return false;
       sched_yield();
       continue;
     }

@@ -75,7 +75,8 @@ typedef struct ring_share {
   int ranks[RING_SHARE_RANKS]; /* of the communicator, in order */
   uint32_t sequence;           /* of calls in shared memory */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
-  bool fenced, attaches, cores_suffice;
+  bool fenced, attaches;
+  ring_cores cores;
   bool exposed; /* others may be reading and writing this rank's buffers */
   uint64_t cookie;
   uint8_t *scratch;
