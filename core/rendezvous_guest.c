@@ -4,7 +4,10 @@
  * listener proves to be rank 0, join, and wait for the welcome. A port that refuses is passed at
  * once; one that accepts and stays silent is passed after a moment but kept, because rank 0 may be
  * busy; one that belongs to somebody else is dropped. After the last port the walk pauses and
- * begins again, because rank 0 may not have started yet.
+ * begins again, because rank 0 may not have started yet. A walk ends at the first port that refuses,
+ * and one further port, each time the next: rank 0 takes the first that is free, so it lies behind
+ * one that refuses only if that was taken then, and a thousand ranks that walk all the way each time
+ * leave rank 0 no time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +17,9 @@
 #include "platform.h"
 #include "rendezvous.h"
 
-#define GUEST_MOMENT_NS UINT64_C(200000000)    /* until a silent port is passed */
-#define GUEST_PATIENCE_NS UINT64_C(3000000000) /* until it is dropped */
-#define GUEST_PAUSE_NS UINT64_C(10000000)      /* the first pause between walks; it doubles to */
+#define GUEST_MOMENT_NS UINT64_C(200000000)     /* until a silent port is passed */
+#define GUEST_PATIENCE_NS UINT64_C(10000000000) /* until it is dropped */
+#define GUEST_PAUSE_NS UINT64_C(10000000)       /* the first pause between walks; it doubles to */
 #define GUEST_PAUSE_MAX_NS UINT64_C(250000000)
 
 /* One knock on one port. */
@@ -34,6 +37,8 @@ typedef struct guest_walk {
   ring_poller poller;
   guest_knock *knocks; /* by port of the sequence */
   int next;            /* port to knock on next */
+  int further;         /* the port to try beyond one that refuses */
+  bool refused;        /* a port, during this walk */
   uint64_t pause, resume;
   bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
   int version;
@@ -62,6 +67,7 @@ static bool guest_connect(guest_walk *walk, int port) {
     if (fd < 0) continue;
     return ring_handshake_dial(&knock->handshake, fd, &walk->meeting->key, &claim, 0);
   }
+  walk->refused = true;
   return false;
 }
 
@@ -108,20 +114,36 @@ static bool guest_may_go_on(const guest_walk *walk, uint64_t now) {
   if (now < walk->resume) return false;
   for (int i = 0; i < walk->meeting->port_count; i++) {
     const guest_knock *knock = &walk->knocks[i];
-    if (knock->handshake.fd >= 0 && now - knock->begun < GUEST_MOMENT_NS) return false;
+    if (knock->handshake.fd >= 0 && now < knock->begun + GUEST_MOMENT_NS) return false;
   }
   return true;
 }
 
+/* Begins the next walk after a pause: a long one when somebody is there who may be rank 0. */
+static void guest_turn_back(guest_walk *walk, uint64_t now) {
+  bool held = false;
+  for (int i = 0; i < walk->meeting->port_count; i++)
+    held = held || walk->knocks[i].handshake.fd >= 0;
+  walk->resume = now + (held ? GUEST_PAUSE_MAX_NS : walk->pause);
+  walk->pause = 2 * walk->pause < GUEST_PAUSE_MAX_NS ? 2 * walk->pause : GUEST_PAUSE_MAX_NS;
+  walk->next = 0;
+  walk->refused = false;
+}
+
 static void guest_step(guest_walk *walk) {
+  const int ports = walk->meeting->port_count;
   uint64_t now = ring_platform_now();
   while (guest_may_go_on(walk, now)) {
-    guest_knock *knock = &walk->knocks[walk->next];
-    if (knock->handshake.fd < 0) guest_knock_on(walk, walk->next);
-    if (++walk->next < walk->meeting->port_count) continue;
-    walk->next = 0;
-    walk->resume = now + walk->pause;
-    walk->pause = 2 * walk->pause < GUEST_PAUSE_MAX_NS ? 2 * walk->pause : GUEST_PAUSE_MAX_NS;
+    if (walk->next >= ports) {
+      guest_turn_back(walk, now);
+      continue;
+    }
+    int port = walk->next++;
+    if (walk->refused) {
+      walk->next = ports;
+      port = walk->further = (walk->further + 1) % ports;
+    }
+    if (walk->knocks[port].handshake.fd < 0) guest_knock_on(walk, port);
   }
 }
 
@@ -158,7 +180,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd) {
         walk->root_port = walk->meeting->ports[i];
         return RING_OK;
       }
-      if (knock->handshake.fd >= 0 && now - knock->begun > GUEST_PATIENCE_NS) guest_hang_up(knock);
+      if (knock->handshake.fd >= 0 && now > knock->begun + GUEST_PATIENCE_NS) guest_hang_up(knock);
     }
     status = ring_wait_check(walk->meeting->wait);
     if (status != RING_OK) return status;
