@@ -26,20 +26,47 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
   *peers = (ring_peers){.rank = rank, .size = size, .porch.listener = -1, .annex.listener = -1};
   peers->peer = calloc((size_t)size, sizeof *peers->peer);
   peers->linked = calloc((size_t)size, sizeof *peers->linked);
+  peers->dialed = calloc((size_t)size, sizeof *peers->dialed);
   peers->hosts = calloc((size_t)size, sizeof *peers->hosts);
-  bool complete = peers->peer != NULL && peers->linked != NULL && peers->hosts != NULL;
+  bool complete =
+      peers->peer != NULL && peers->linked != NULL && peers->dialed != NULL && peers->hosts != NULL;
   return complete ? RING_OK : RING_NO_MEMORY;
 }
 
+static uint32_t peers_bucket_count(const ring_peers *peers) {
+  uint32_t count = 2;
+  while (count < 2 * (uint32_t)peers->size) count *= 2;
+  return count;
+}
+
+/* The bucket of a host: its own, or the empty one where it belongs. There are at least twice as
+ * many buckets as hosts. */
+static int *peers_bucket(const ring_peers *peers, const char *host) {
+  uint32_t mask = peers_bucket_count(peers) - 1, hash = 2166136261u; /* FNV-1a */
+  for (const char *at = host; *at != '\0'; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
+  while (peers->buckets[hash & mask] != 0 &&
+         strcmp(peers->hosts[peers->buckets[hash & mask] - 1], host) != 0)
+    hash++;
+  return &peers->buckets[hash & mask];
+}
+
+int ring_peers_add_host(ring_peers *peers, const char *host) {
+  if (peers->buckets == NULL)
+    peers->buckets = calloc(peers_bucket_count(peers), sizeof *peers->buckets);
+  if (peers->buckets == NULL) return -1;
+  int *bucket = peers_bucket(peers, host);
+  if (*bucket != 0) return *bucket - 1;
+  if (peers->host_count == peers->size) return -1;
+  char *copy = strdup(host);
+  if (copy == NULL) return -1;
+  peers->hosts[peers->host_count++] = copy;
+  *bucket = peers->host_count;
+  return *bucket - 1;
+}
+
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port) {
-  int index = 0;
-  while (index < peers->host_count && strcmp(peers->hosts[index], host) != 0) index++;
-  if (index == peers->size) return RING_INVALID;
-  if (index == peers->host_count) {
-    peers->hosts[index] = strdup(host);
-    if (peers->hosts[index] == NULL) return RING_NO_MEMORY;
-    peers->host_count++;
-  }
+  int index = ring_peers_add_host(peers, host);
+  if (index < 0) return RING_NO_MEMORY;
   peers->peer[rank].host = index;
   peers->peer[rank].port = port;
   return RING_OK;
@@ -47,6 +74,8 @@ ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint
 
 void ring_peers_forget(ring_peers *peers) {
   while (peers->host_count > 0) free(peers->hosts[--peers->host_count]);
+  free(peers->buckets);
+  peers->buckets = NULL;
 }
 
 const char *ring_peers_host(const ring_peers *peers, int rank) {
@@ -57,8 +86,11 @@ static void peers_hang_up(ring_peers *peers, int rank) {
   ring_dial *dial = peers->peer[rank].dial;
   ring_socket_close(&dial->handshake.fd);
   ring_handshake_fini(&dial->handshake);
-  peers->peer[rank].dial = NULL; /* first: a fork may come between */
-  peers->dialing--;
+  int place = 0;
+  while (peers->dialed[place] != rank) place++;
+  /* Off the list first: a fork may come between. */
+  peers->dialed[place] = peers->dialed[--peers->dialing];
+  peers->peer[rank].dial = NULL;
   free(dial);
 }
 
@@ -152,7 +184,7 @@ ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error) {
   if (peer->dial == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   peer->dial->handshake.fd = -1;
   peer->dial->probe = rank > peers->rank;
-  peers->dialing++;
+  peers->dialed[peers->dialing++] = rank;
   if (!peer->dial->probe) return peers_call(peers, rank, error);
   peer->dial->again = ring_platform_now() + PEERS_PROBE_NS;
   return RING_OK;
@@ -213,10 +245,9 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
 void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
   if (peers->porch.listener >= 0) ring_porch_watch(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_watch(&peers->annex, poller);
-  if (peers->dialing == 0) return;
-  for (int rank = 0; rank < peers->size; rank++) {
-    ring_dial *dial = peers->peer[rank].dial;
-    if (dial == NULL || dial->again != 0) continue;
+  for (int i = 0; i < peers->dialing; i++) {
+    ring_dial *dial = peers->peer[peers->dialed[i]].dial;
+    if (dial->again != 0) continue;
     bool writing = dial->handshake.state == RING_HANDSHAKE_WRITING || dial->handshake.turn == 0;
     dial->slot = ring_poller_add(poller, dial->handshake.fd, writing ? POLLOUT : POLLIN);
   }
@@ -227,10 +258,10 @@ ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_
   if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
-  for (int rank = 0; rank < peers->size; rank++) {
+  for (int i = peers->dialing - 1; i >= 0; i--) { /* one that ends is replaced by a later one */
+    int rank = peers->dialed[i];
     ring_dial *dial = peers->peer[rank].dial;
     ring_status status = RING_OK;
-    if (dial == NULL) continue;
     if (dial->again == 0 && ring_poller_ready(poller, dial->slot))
       status = dial->probe ? peers_probed(peers, rank, error) : peers_advance(peers, rank, error);
     else if (dial->again != 0 && now >= dial->again)
@@ -256,8 +287,7 @@ void ring_peers_close(ring_peers *peers) {
     peer->link = NULL;
   }
   peers->linked_count = 0;
-  for (int rank = 0; peers->dialing > 0 && rank < peers->size; rank++)
-    if (peers->peer[rank].dial != NULL) peers_hang_up(peers, rank);
+  while (peers->dialing > 0) peers_hang_up(peers, peers->dialed[0]);
   ring_porch_close(&peers->porch);
   ring_porch_close(&peers->annex);
 }
@@ -268,6 +298,7 @@ void ring_peers_fini(ring_peers *peers) {
   free(peers->hosts);
   free(peers->peer);
   free(peers->linked);
+  free(peers->dialed);
   ring_secret_wipe(&peers->key, sizeof peers->key);
   *peers = (ring_peers){.porch.listener = -1, .annex.listener = -1};
 }

@@ -50,9 +50,11 @@ typedef struct ring_peers {
   char **hosts; /* the different hosts, in order of their first rank */
   int host_count;
   ring_peer *peer; /* by rank */
+  int *buckets;    /* of a hash of the hosts: index + 1, or 0; NULL until there is one */
   int *linked;     /* ranks with a link, in the order in which they opened */
   int linked_count;
-  int dialing; /* connections under way */
+  int *dialed; /* ranks to which a connection is under way */
+  int dialing;
   ring_cores cores;
   ring_porch porch;
   ring_porch annex; /* while opening, on the rank that hands out the memory of its host */
@@ -62,6 +64,9 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size);
 
 /* Says where a rank is. */
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);
+
+/* Index of a host, which is added if it is new; -1 without memory. */
+int ring_peers_add_host(ring_peers *peers, const char *host);
 
 /* Forgets all places. */
 void ring_peers_forget(ring_peers *peers);
