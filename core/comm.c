@@ -118,45 +118,58 @@ static ring_status comm_check_options(ring_options *options, ring_error *error) 
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-static ring_status comm_parse_hosts(const ring_options *options, char (*hosts)[RING_HOST_BYTES],
+/* The hosts of all addresses, parsed: one allocation, the text behind the pointers. NULL when there
+ * are none, and on failure. */
+static ring_status comm_parse_hosts(const ring_options *options, const char ***hosts,
                                     ring_error *error) {
-  for (int rank = 0; rank < options->address_count; rank++) {
+  size_t count = (size_t)options->address_count, room = count * sizeof **hosts;
+  *hosts = NULL;
+  if (count == 0) return RING_OK;
+  for (size_t rank = 0; rank < count; rank++)
+    if (options->addresses[rank] != NULL) room += strlen(options->addresses[rank]) + 1;
+  const char **parsed = malloc(room);
+  if (parsed == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  char *to = (char *)(parsed + count), host[RING_HOST_BYTES];
+  for (size_t rank = 0; rank < count; rank++) {
     ring_error reason;
     int port;
-    const char *address = options->addresses[rank] != NULL ? options->addresses[rank] : "";
-    ring_status status = ring_address_parse(address, hosts[rank], RING_HOST_BYTES, &port, &reason);
-    if (status != RING_OK)
-      return ring_error_set(error, status, rank, 0, "the address of rank %d is bad: %s", rank,
-                            reason.message);
+    ring_status status =
+        ring_address_parse(options->addresses[rank], host, sizeof host, &port, &reason);
+    if (status != RING_OK) {
+      free(parsed);
+      return ring_error_set(error, status, (int)rank, 0, "the address of rank %d is bad: %s",
+                            (int)rank, reason.message);
+    }
+    parsed[rank] = to;
+    to = stpcpy(to, host) + 1;
   }
+  *hosts = parsed;
   return RING_OK;
 }
 
-/* Meets the other ranks: `hosts` and `root` have room for the parsed addresses. */
+/* Meets the other ranks; `hosts` are those of comm_parse_hosts. */
 static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_wait *wait,
-                             char (*hosts)[RING_HOST_BYTES], ring_error *error) {
+                             const char *const *hosts, ring_error *error) {
   char root[RING_HOST_BYTES] = "127.0.0.1";
   int port;
-  ring_status status = comm_parse_hosts(options, hosts, error);
-  if (status != RING_OK) return status;
-  if (options->address_count > 0)
-    memcpy(root, hosts[0], sizeof root);
+  ring_status status = RING_OK;
+  if (hosts != NULL)
+    strcpy(root, hosts[0]);
   else if (options->root_address != NULL)
     status = ring_address_parse(options->root_address, root, sizeof root, &port, error);
   if (status != RING_OK) return status;
-  ring_meeting meeting = {
-      .rank = options->rank,
-      .size = options->size,
-      .hosts = options->address_count > 0 ? (const char (*)[RING_HOST_BYTES])hosts : NULL,
-      .root_host = root,
-      .job = options->job,
-      .token = options->token,
-      .token_length = options->token_length,
-      .port_first = options->port_first,
-      .port_last = options->port_last,
-      .exchange = options->exchange,
-      .exchange_arg = options->exchange_arg,
-      .wait = wait};
+  ring_meeting meeting = {.rank = options->rank,
+                          .size = options->size,
+                          .hosts = hosts,
+                          .root_host = root,
+                          .job = options->job,
+                          .token = options->token,
+                          .token_length = options->token_length,
+                          .port_first = options->port_first,
+                          .port_last = options->port_last,
+                          .exchange = options->exchange,
+                          .exchange_arg = options->exchange_arg,
+                          .wait = wait};
   return ring_rendezvous(&meeting, &comm->peers, error);
 }
 
@@ -231,10 +244,10 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
 
 static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
   ring_wait wait;
+  const char **hosts = NULL;
   ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
-  char (*hosts)[RING_HOST_BYTES] = calloc((size_t)options->size, RING_HOST_BYTES);
-  if (hosts == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
-  ring_status status = comm_meet(comm, options, &wait, hosts, error);
+  ring_status status = comm_parse_hosts(options, &hosts, error);
+  if (status == RING_OK) status = comm_meet(comm, options, &wait, hosts, error);
   free(hosts);
   if (status != RING_OK) return status;
   return ring_comm_gather_up(comm, &wait, error);

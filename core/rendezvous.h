@@ -30,7 +30,7 @@ enum { RING_JOIN_BYTES = 6, RING_WELCOME_HEAD_BYTES = 9 };
 /* What a rank knows before it has met anybody. */
 typedef struct ring_meeting {
   int rank, size;
-  const char (*hosts)[RING_HOST_BYTES]; /* by rank, or NULL when only root_host is known */
+  const char *const *hosts; /* by rank, or NULL when only root_host is known */
   const char *root_host;
   const char *job;
   const void *token;
