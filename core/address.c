@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "error.h"
 
 enum { ADDRESS_QUOTED_MAX = 64, ADDRESS_HOST_MAX = RING_HOST_BYTES - 1 };
@@ -98,4 +99,22 @@ ring_status ring_address_parse(const char *text, char *host, size_t host_size, i
   ring_status status = address_host(text, text, (size_t)(colon - text), host, host_size, error);
   if (status != RING_OK) return status;
   return address_port(text, colon + 1, port, error);
+}
+
+uint8_t *ring_address_pack(uint8_t *to, const char *host) {
+  size_t length = strlen(host);
+  to = bytes_put(to, length, 1);
+  memcpy(to, host, length);
+  return to + length;
+}
+
+bool ring_address_unpack(const uint8_t **from, const uint8_t *end, char host[RING_HOST_BYTES]) {
+  char text[RING_HOST_BYTES] = {0};
+  int port;
+  if (*from >= end) return false;
+  size_t length = (size_t)bytes_get(from, 1);
+  if (length >= sizeof text || length > (size_t)(end - *from)) return false;
+  memcpy(text, *from, length);
+  *from += length;
+  return ring_address_parse(text, host, RING_HOST_BYTES, &port, NULL) == RING_OK;
 }

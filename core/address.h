@@ -7,6 +7,8 @@
 #ifndef RING_ADDRESS_H
 #define RING_ADDRESS_H
 
+#include <stdbool.h>
+
 #include "sparkring.h"
 
 /* Bytes that hold the longest host name (253, RFC 1035 section 2.3.4) and its end. */
@@ -16,6 +18,11 @@
  * *error (which may be NULL) quotes the text, and host and port are not to be used. */
 ring_status ring_address_parse(const char *text, char *host, size_t host_size, int *port,
                                ring_error *error);
+
+/* A host on the wire: length u8, text. pack returns the position behind it; unpack moves *from
+ * there, and is false when what lies before `end` is no host. */
+uint8_t *ring_address_pack(uint8_t *to, const char *host);
+bool ring_address_unpack(const uint8_t **from, const uint8_t *end, char host[RING_HOST_BYTES]);
 
 /* Untrusted text made fit for a message: in quotes, at most 64 characters ("..." tells of more),
  * with '?' for every byte that is not printable ASCII. */

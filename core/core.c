@@ -29,6 +29,7 @@
 #include "reduce.c"
 #include "rendezvous.c"
 #include "rendezvous_guest.c"
+#include "rendezvous_join.c"
 #include "rendezvous_root.c"
 #include "request.c"
 #include "schedule.c"
@@ -43,4 +44,5 @@
 #include "share_open.c"
 #include "socket.c"
 #include "split.c"
+#include "spread.c"
 #include "wait.c"

@@ -19,7 +19,7 @@
 #include "secret.h"
 #include "sparkring.h"
 
-#define RING_WIRE_VERSION 1
+#define RING_WIRE_VERSION 2
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "error.h"
 
 #define MEETING_PORT_FIRST 21000
@@ -24,6 +25,18 @@ static ring_status rendezvous_no_crypto(ring_error *error) {
 
 /* ---- Key and ports ------------------------------------------------------------------------ */
 
+/* Binds the key to all hosts at once, each with the zero that ends it. */
+static bool rendezvous_bind_hosts(const ring_meeting *meeting, ring_secret *key) {
+  size_t length = 0;
+  for (int rank = 0; rank < meeting->size; rank++) length += strlen(meeting->hosts[rank]) + 1;
+  char *list = malloc(length), *to = list;
+  for (int rank = 0; list != NULL && rank < meeting->size; rank++)
+    to = stpcpy(to, meeting->hosts[rank]) + 1;
+  bool bound = list != NULL && ring_secret_bind(key, list, length);
+  free(list);
+  return bound;
+}
+
 /* The job's key: what ranks must agree on to belong together. */
 static bool rendezvous_derive(const ring_meeting *meeting, ring_secret *key) {
   uint8_t size[4] = {(uint8_t)meeting->size, (uint8_t)(meeting->size >> 8),
@@ -33,9 +46,7 @@ static bool rendezvous_derive(const ring_meeting *meeting, ring_secret *key) {
                ring_secret_bind(key, size, sizeof size);
   if (meeting->hosts == NULL)
     return bound && ring_secret_bind(key, meeting->root_host, strlen(meeting->root_host));
-  for (int rank = 0; bound && rank < meeting->size; rank++)
-    bound = ring_secret_bind(key, meeting->hosts[rank], strlen(meeting->hosts[rank]));
-  return bound;
+  return bound && rendezvous_bind_hosts(meeting, key);
 }
 
 static bool rendezvous_port_used(const ring_meeting *meeting, uint16_t port) {
@@ -117,6 +128,34 @@ ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *polle
     if (status != RING_OK) return status;
   }
   return RING_OK;
+}
+
+ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 const ring_note *note) {
+  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES];
+  uint8_t *to = bytes_put(message, RING_NOTE_HEAD_BYTES - 4 + note->length, 4);
+  to = bytes_put(to, note->status, 1);
+  to = bytes_put(to, (uint32_t)note->fault, 4);
+  memcpy(to, note->body, note->length);
+  return ring_rendezvous_move(meeting, poller, fd, true, message,
+                              RING_NOTE_HEAD_BYTES + note->length);
+}
+
+ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 ring_note *note) {
+  uint8_t head[RING_NOTE_HEAD_BYTES];
+  const uint8_t *from = head;
+  ring_status status = ring_rendezvous_move(meeting, poller, fd, false, head, sizeof head);
+  if (status != RING_OK) return status;
+  size_t length = (size_t)bytes_get(&from, 4) - (RING_NOTE_HEAD_BYTES - 4);
+  note->length = length;
+  note->status = (ring_status)bytes_get(&from, 1);
+  note->fault = (int)(int32_t)(uint32_t)bytes_get(&from, 4);
+  bool known = strcmp(ring_status_name(note->status), "UNKNOWN") != 0;
+  if (length >= sizeof note->body || !known) return RING_PEER_LOST;
+  if (note->fault < -1 || note->fault >= meeting->size) return RING_PEER_LOST;
+  note->body[length] = '\0';
+  return ring_rendezvous_move(meeting, poller, fd, false, note->body, length);
 }
 
 /* ---- Exchange ----------------------------------------------------------------------------- */

@@ -5,15 +5,23 @@
  * With an exchange, every rank listens first, tells its port through the exchange, and rank 0 adds
  * the epoch and a fresh token. Without one, rank 0 binds the first free port of a sequence derived
  * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
- * be theirs, tell it their own port (JOIN), and are told where everybody is (WELCOME). Links are
- * opened later, when they are first used.
+ * be theirs, and tell it their own port (JOIN). When all have, each is told the epoch and where its
+ * parent in the binomial tree of ranks is (WELCOME); the table of all places then travels down the
+ * tree (spread.h), over links that stay. A rank that has it says so, or says what kept it from it
+ * (REPORT), and when all have it, or one cannot, rank 0 tells everybody (VERDICT). So rank 0 moves
+ * a few bytes for each rank and the table log2(size) times. Other links are opened later, when they
+ * are first used.
  *
  *   JOIN      port u16, milliseconds left u32
- *   WELCOME   length u32, status u8, rank at fault i32, then for RING_OK: epoch u64, and for each
- *             rank port u16, host length u8, host; else: the explanation
+ *   note      length u32 of what follows, status u8, rank at fault i32; then an explanation when
+ *             the status is not RING_OK, else what is said below
+ *   WELCOME   a note: epoch u64, parent's port u16, parent's host: length u8, text
+ *   REPORT    a note: nothing
+ *   VERDICT   a note: nothing
  *
  * rendezvous.c has what both sides share and the exchange; rendezvous_root.c is rank 0's side of
- * the meeting by addresses, rendezvous_guest.c the others'.
+ * the meeting by addresses, rendezvous_guest.c the others' until they have found rank 0, and
+ * rendezvous_join.c from there on.
  */
 #ifndef RING_RENDEZVOUS_H
 #define RING_RENDEZVOUS_H
@@ -25,7 +33,11 @@
 /* Ports tried for rank 0, at most. */
 #define RING_MEETING_PORTS 32
 
-enum { RING_JOIN_BYTES = 6, RING_WELCOME_HEAD_BYTES = 9 };
+enum {
+  RING_JOIN_BYTES = 6,
+  RING_NOTE_HEAD_BYTES = 9,
+  RING_NOTE_TEXT_BYTES = sizeof(((ring_error *)0)->message)
+};
 
 /* What a rank knows before it has met anybody. */
 typedef struct ring_meeting {
@@ -44,12 +56,25 @@ typedef struct ring_meeting {
   int port_count;
 } ring_meeting;
 
+/* What one side of the meeting tells the other. */
+typedef struct ring_note {
+  ring_status status;
+  int fault; /* rank at fault, or -1 */
+  size_t length;
+  uint8_t body[RING_NOTE_TEXT_BYTES];
+} ring_note;
+
 /* Meets the others: fills the places, key and epoch of `peers` and opens its listener. */
 ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error *error);
 
 /* The two sides of the meeting by addresses. */
 ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_error *error);
 ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring_error *error);
+
+/* The other ranks' side from the moment on when rank 0 has opened at the other end of fd. With
+ * error->status RING_OK a failure means that rank 0 went away before it said anything. */
+ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,
+                                 ring_error *error);
 
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
@@ -58,6 +83,12 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
  * when the connection ends. */
 ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  bool sending, void *bytes, size_t length);
+
+/* The same with a note. RING_PEER_LOST for one that cannot be read, too. */
+ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 const ring_note *note);
+ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
+                                 ring_note *note);
 
 /* "21345, 30112, 25001": the ports of the sequence, for messages. */
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size);

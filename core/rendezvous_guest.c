@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The other ranks' side of the meeting by addresses: walk the job's ports on rank 0's host until a
- * listener proves to be rank 0, join, and wait for the welcome. A port that refuses is passed at
- * once; one that accepts and stays silent is passed after a moment but kept, because rank 0 may be
- * busy; one that belongs to somebody else is dropped. After the last port the walk pauses and
- * begins again, because rank 0 may not have started yet. A walk ends at the first port that refuses,
- * and one further port, each time the next: rank 0 takes the first that is free, so it lies behind
- * one that refuses only if that was taken then, and a thousand ranks that walk all the way each time
- * leave rank 0 no time.
+ * listener proves to be rank 0, and join. A port that refuses is passed at once; one that accepts
+ * and stays silent is passed after a moment but kept, because rank 0 may be busy; one that belongs
+ * to somebody else is dropped. After the last port the walk pauses and begins again, because rank 0
+ * may not have started yet. A walk ends at the first port that refuses, and one further port, each
+ * time the next: rank 0 takes the first that is free, so it lies behind one that refuses only if
+ * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes.h"
 #include "error.h"
 #include "platform.h"
 #include "rendezvous.h"
@@ -187,73 +185,6 @@ static ring_status guest_find_root(guest_walk *walk, int *fd) {
   }
 }
 
-/* ---- The welcome -------------------------------------------------------------------------- */
-
-static ring_status guest_read_table(ring_peers *peers, const uint8_t *from, const uint8_t *end) {
-  ring_peers_forget(peers);
-  if (end - from < 8) return RING_PEER_LOST;
-  peers->epoch = bytes_get(&from, 8);
-  for (int rank = 0; rank < peers->size; rank++) {
-    char text[RING_HOST_BYTES] = {0}, host[RING_HOST_BYTES];
-    int none;
-    if (end - from < 3) return RING_PEER_LOST;
-    uint16_t port = (uint16_t)bytes_get(&from, 2);
-    size_t length = (size_t)bytes_get(&from, 1);
-    if (length >= RING_HOST_BYTES || length > (size_t)(end - from)) return RING_PEER_LOST;
-    memcpy(text, from, length);
-    from += length;
-    if (ring_address_parse(text, host, sizeof host, &none, NULL) != RING_OK) return RING_PEER_LOST;
-    ring_status status = ring_peers_place(peers, rank, host, port);
-    if (status != RING_OK) return status;
-  }
-  return from == end ? RING_OK : RING_PEER_LOST;
-}
-
-/* Rank 0's own words about why the job did not form. */
-static ring_status guest_sent_away(ring_status status, int rank, const uint8_t *text, size_t length,
-                                   ring_error *error) {
-  bool known = strcmp(ring_status_name(status), "UNKNOWN") != 0 && status != RING_OK;
-  return ring_error_set(error, known ? status : RING_ABORTED, rank, 0, "rank 0 reports: %.*s",
-                        (int)(length < 900 ? length : 900), (const char *)text);
-}
-
-static ring_status guest_read_welcome(guest_walk *walk, int fd, ring_error *error) {
-  uint8_t head[RING_WELCOME_HEAD_BYTES];
-  const uint8_t *from = head;
-  ring_status status =
-      ring_rendezvous_move(walk->meeting, &walk->poller, fd, false, head, sizeof head);
-  if (status != RING_OK) return status;
-  size_t length = (size_t)bytes_get(&from, 4);
-  ring_status told = (ring_status)bytes_get(&from, 1);
-  int fault = (int)(int32_t)(uint32_t)bytes_get(&from, 4);
-  size_t longest = 8 + (size_t)walk->meeting->size * (3 + RING_HOST_BYTES) + sizeof error->message;
-  const size_t headed = RING_WELCOME_HEAD_BYTES - 4; /* of the length, already read */
-  if (length <= headed || length > longest) return RING_PEER_LOST;
-  if (fault < -1 || fault >= walk->meeting->size) return RING_PEER_LOST;
-  length -= headed;
-  uint8_t *body = malloc(length);
-  if (body == NULL) return RING_NO_MEMORY;
-  status = ring_rendezvous_move(walk->meeting, &walk->poller, fd, false, body, length);
-  if (status == RING_OK && told != RING_OK)
-    status = guest_sent_away(told, fault, body, length, error);
-  else if (status == RING_OK)
-    status = guest_read_table(walk->peers, body, body + length);
-  free(body);
-  return status;
-}
-
-/* Listens only now, so that ranks which have not met yet leave the job's ports to rank 0. */
-static ring_status guest_join(guest_walk *walk, int fd, int *listener, ring_error *error) {
-  uint8_t join[RING_JOIN_BYTES];
-  if (*listener < 0) *listener = ring_rendezvous_listen(walk->meeting, error);
-  if (*listener < 0) return RING_SYSTEM;
-  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(*listener), 2);
-  bytes_put(to, ring_wait_left(walk->meeting->wait), 4);
-  ring_status status =
-      ring_rendezvous_move(walk->meeting, &walk->poller, fd, true, join, sizeof join);
-  return status == RING_OK ? guest_read_welcome(walk, fd, error) : status;
-}
-
 /* ---- The meeting -------------------------------------------------------------------------- */
 
 static ring_status guest_explain(const guest_walk *walk, ring_status status, ring_error *error) {
@@ -291,18 +222,18 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
 }
 
 /* Finds rank 0 and joins it, again if it goes away: it may have been started anew. */
-static ring_status guest_run(guest_walk *walk, int *listener, ring_error *error) {
+static ring_status guest_run(guest_walk *walk, ring_error *error) {
   for (;;) {
     int fd = -1;
     ring_status status = guest_find_root(walk, &fd);
     if (status != RING_OK) return guest_explain(walk, status, error);
     for (int i = 0; i < walk->meeting->port_count; i++) guest_hang_up(&walk->knocks[i]);
     walk->lost_root = false;
-    if (error != NULL) error->status = RING_OK;
-    status = guest_join(walk, fd, listener, error);
+    error->status = RING_OK;
+    status = ring_rendezvous_join(walk->meeting, walk->peers, fd, error);
     ring_socket_close(&fd);
-    if (status == RING_OK) return RING_OK;
-    if (error != NULL && error->status != RING_OK) return status; /* sent away with a reason */
+    if (status == RING_OK || error->status != RING_OK) return status;
+    ring_peers_close(walk->peers);
     if (status != RING_PEER_LOST) return guest_explain(walk, status, error);
     walk->lost_root = true;
   }
@@ -324,17 +255,11 @@ static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
 ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
   guest_walk walk = {.meeting = meeting, .peers = peers, .pause = GUEST_PAUSE_NS};
   ring_error local;
-  int listener = -1;
   ring_status status = guest_prepare(&walk, error);
-  if (status == RING_OK) status = guest_run(&walk, &listener, error != NULL ? error : &local);
+  if (status == RING_OK) status = guest_run(&walk, error != NULL ? error : &local);
   for (int i = 0; walk.knocks != NULL && i < meeting->port_count; i++)
     guest_hang_up(&walk.knocks[i]);
   free(walk.knocks);
   ring_poller_fini(&walk.poller);
-  if (status != RING_OK) {
-    ring_socket_close(&listener);
-    return status;
-  }
-  peers->key = meeting->key;
-  return ring_peers_listen(peers, listener);
+  return status;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side of the meeting by addresses: serves the porch until every rank has joined, then
- * tells everyone where everyone is. When a rank joins twice the newer connection counts, because a
- * rank that was started again is the one that is wanted. At the deadline all that came are told who
- * did not.
+ * Rank 0's side of the meeting by addresses: serves the porch until every rank has joined, tells
+ * each where its parent is, gives the table to its own children, and waits until every rank has
+ * reported that it knows all places. While ranks still join, one that joins twice counts by its
+ * newer connection, because a rank that was started again is the one that is wanted. At the deadline
+ * all that came are told who did not; when a rank dies or fails later, all are told that.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,13 +16,21 @@
 #include "error.h"
 #include "platform.h"
 #include "rendezvous.h"
+#include "spread.h"
 
 /* How long before the first rank gives up all are told. */
 #define ROOT_AHEAD_NS UINT64_C(250000000)
 
+/* Of many ranks, those from which nothing is expected soon are only looked at now and then: a sleep
+ * on all connections for every one that comes would cost size * size. */
+#define ROOT_FEW 64
+#define ROOT_LOOK_NS UINT64_C(10000) /* for each rank */
+
+typedef enum root_stage { ROOT_ABSENT, ROOT_CAME, ROOT_JOINED, ROOT_INFORMED } root_stage;
+
 typedef struct root_arrival {
   int fd; /* -1: not there */
-  bool joined;
+  root_stage stage;
   size_t have; /* bytes of its JOIN */
   uint8_t join[RING_JOIN_BYTES];
   uint64_t leaves; /* when it gives up */
@@ -30,18 +39,30 @@ typedef struct root_arrival {
 
 typedef struct root_meeting {
   const ring_meeting *meeting;
-  int joined;
+  ring_peers *peers;
+  root_stage goal;
+  int there;              /* arrivals that have reached the goal */
   root_arrival *arrivals; /* by rank; that of rank 0 is not used */
-  ring_porch porch;
+  ring_porch porch;       /* until all have joined */
+  ring_spread spread;     /* from then on */
   ring_poller poller;
+  ring_poller mover; /* of notes */
+  uint64_t looked;   /* when all arrivals were last looked at */
 } root_meeting;
 
 static void root_depart(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
-  root->joined -= arrival->joined ? 1 : 0;
+  root->there -= arrival->stage >= root->goal ? 1 : 0;
   ring_socket_close(&arrival->fd);
   *arrival = (root_arrival){.fd = -1};
 }
+
+static void root_advance(root_meeting *root, int rank) {
+  root->arrivals[rank].stage++;
+  root->there += root->arrivals[rank].stage == root->goal ? 1 : 0;
+}
+
+/* ---- Joining ------------------------------------------------------------------------------ */
 
 static ring_verdict root_judge(void *owner, const ring_claim *claim) {
   (void)owner;
@@ -53,72 +74,130 @@ static void root_admit(void *owner, const ring_claim *claim, int fd) {
   root_meeting *root = owner;
   root_depart(root, claim->rank);
   root->arrivals[claim->rank].fd = fd;
+  root_advance(root, claim->rank);
 }
 
 /* Reads the JOIN of a rank, or sees that it has gone. */
-static void root_hear(root_meeting *root, int rank) {
+static void root_hear_join(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
+  bool joined = arrival->stage == ROOT_JOINED;
   uint8_t extra;
-  void *to = arrival->joined ? &extra : arrival->join + arrival->have;
-  size_t room = arrival->joined ? 1 : RING_JOIN_BYTES - arrival->have;
+  void *to = joined ? &extra : arrival->join + arrival->have;
+  size_t room = joined ? 1 : RING_JOIN_BYTES - arrival->have;
   ssize_t got = recv(arrival->fd, to, room, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
-  if (got <= 0 || arrival->joined) {
+  if (got <= 0 || joined) {
     root_depart(root, rank);
     return;
   }
   arrival->have += (size_t)got;
   if (arrival->have < RING_JOIN_BYTES) return;
-  const uint8_t *from = arrival->join + 2;
+  const uint8_t *from = arrival->join;
+  if (bytes_get(&from, 2) == 0) { /* no port */
+    root_depart(root, rank);
+    return;
+  }
   arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
-  arrival->joined = true;
-  root->joined++;
+  root_advance(root, rank);
 }
+
+/* Reads the REPORT of a rank that joined; a failure there is one of all. */
+static ring_status root_hear_report(root_meeting *root, int rank, ring_error *error) {
+  const char *host = ring_peers_host(root->peers, rank);
+  ring_note note;
+  ring_status status =
+      ring_rendezvous_hear(root->meeting, &root->mover, root->arrivals[rank].fd, &note);
+  if (status == RING_OK && note.status != RING_OK)
+    return ring_error_set(error, note.status, note.fault < 0 ? rank : note.fault, 0,
+                          "rank %d reports: %.800s", rank, (const char *)note.body);
+  if (status == RING_OK && root->arrivals[rank].stage == ROOT_JOINED) {
+    root_advance(root, rank);
+    return RING_OK;
+  }
+  if (status != RING_OK && status != RING_PEER_LOST) return status;
+  root_depart(root, rank);
+  return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                        "rank %d (%s) was lost while the ranks were told where the others are",
+                        rank, host);
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
 
 /* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
 static ring_status root_check(const root_meeting *root) {
   uint64_t soon = ring_platform_now() + ROOT_AHEAD_NS;
   for (int rank = 1; rank < root->meeting->size; rank++)
-    if (root->arrivals[rank].joined && root->arrivals[rank].leaves < soon) return RING_TIMEOUT;
+    if (root->arrivals[rank].stage >= ROOT_JOINED && root->arrivals[rank].leaves < soon)
+      return RING_TIMEOUT;
   return ring_wait_check(root->meeting->wait);
 }
 
-static ring_status root_gather(root_meeting *root) {
+/* Chooses what to sleep on, and returns for how many milliseconds at most. */
+static int root_watch(root_meeting *root) {
   const int size = root->meeting->size;
-  while (root->joined < size - 1) {
-    ring_poller_reset(&root->poller);
+  int slice = ring_wait_slice(root->meeting->wait);
+  uint64_t now = ring_platform_now(), interval = (uint64_t)size * ROOT_LOOK_NS;
+  bool look = size <= ROOT_FEW || now - root->looked >= interval;
+  if (look) root->looked = now;
+  ring_poller_reset(&root->poller);
+  if (root->goal == ROOT_JOINED)
     ring_porch_watch(&root->porch, &root->poller);
-    for (int rank = 1; rank < size; rank++) {
-      root_arrival *arrival = &root->arrivals[rank];
-      arrival->slot = SIZE_MAX;
-      if (arrival->fd >= 0) arrival->slot = ring_poller_add(&root->poller, arrival->fd, POLLIN);
+  else
+    ring_spread_watch(&root->spread, &root->poller);
+  for (int rank = 1; rank < size; rank++) {
+    root_arrival *arrival = &root->arrivals[rank];
+    arrival->slot = SIZE_MAX;
+    if (arrival->fd >= 0 && (look || arrival->stage == ROOT_CAME))
+      arrival->slot = ring_poller_add(&root->poller, arrival->fd, POLLIN);
+  }
+  int soon = (int)(interval / 1000000) + 1;
+  return size <= ROOT_FEW || slice < soon ? slice : soon;
+}
+
+static ring_status root_serve(root_meeting *root, ring_error *error) {
+  for (int rank = 1; rank < root->meeting->size; rank++) {
+    if (!ring_poller_ready(&root->poller, root->arrivals[rank].slot)) continue;
+    if (root->goal == ROOT_JOINED) {
+      root_hear_join(root, rank);
+      continue;
     }
-    ring_status status = ring_poller_sleep(&root->poller, ring_wait_slice(root->meeting->wait));
+    ring_status status = root_hear_report(root, rank, error);
     if (status != RING_OK) return status;
-    for (int rank = 1; rank < size; rank++)
-      if (ring_poller_ready(&root->poller, root->arrivals[rank].slot)) root_hear(root, rank);
-    ring_porch_serve(&root->porch, &root->poller);
+  }
+  if (root->goal == ROOT_INFORMED) return ring_spread_serve(&root->spread, &root->poller, error);
+  ring_porch_serve(&root->porch, &root->poller);
+  return RING_OK;
+}
+
+/* Waits until all ranks have reached a stage. */
+static ring_status root_await(root_meeting *root, root_stage goal, ring_error *error) {
+  root->goal = goal;
+  root->there = 0;
+  while (root->there < root->meeting->size - 1) {
+    int slice = root_watch(root);
+    ring_status status = ring_poller_sleep(&root->poller, slice);
+    if (status == RING_OK) status = root_serve(root, error);
+    if (status != RING_OK) return status;
     status = root_check(root);
-    if (status != RING_OK && root->joined < size - 1) return status;
+    if (status != RING_OK && root->there < root->meeting->size - 1) return status;
   }
   return RING_OK;
 }
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 
-/* Sends everybody a WELCOME. A rank that cannot take it has died, which the first barrier finds. */
-static void root_tell_all(root_meeting *root, ring_status status, int fault, uint8_t *message,
-                          size_t length) {
-  uint8_t *to = bytes_put(message, length - 4, 4);
-  to = bytes_put(to, status, 1);
-  bytes_put(to, (uint32_t)fault, 4);
-  for (int rank = 1; rank < root->meeting->size; rank++)
-    if (root->arrivals[rank].fd >= 0)
-      ring_rendezvous_move(root->meeting, &root->poller, root->arrivals[rank].fd, true, message,
-                           length);
+/* Sends a note to a rank. One that cannot take it has died, which is found by other ways. */
+static void root_tell(root_meeting *root, int rank, const ring_note *note) {
+  int fd = root->arrivals[rank].fd;
+  if (fd >= 0) ring_rendezvous_tell(root->meeting, &root->mover, fd, note);
 }
 
-static ring_status root_place(root_meeting *root, ring_peers *peers, int rank) {
+static void root_tell_all(root_meeting *root, const ring_note *note) {
+  for (int rank = 1; rank < root->meeting->size; rank++) root_tell(root, rank, note);
+}
+
+static ring_status root_place(root_meeting *root, int rank) {
+  ring_peers *peers = root->peers;
   const ring_meeting *meeting = root->meeting;
   const root_arrival *arrival = &root->arrivals[rank];
   const uint8_t *join = arrival->join;
@@ -131,28 +210,24 @@ static ring_status root_place(root_meeting *root, ring_peers *peers, int rank) {
   return ring_peers_place(peers, rank, host, port);
 }
 
-static ring_status root_welcome(root_meeting *root, ring_peers *peers, uint16_t own_port) {
-  const int size = root->meeting->size;
-  size_t room = RING_WELCOME_HEAD_BYTES + 8 + (size_t)size * (3 + RING_HOST_BYTES);
-  uint8_t *message = malloc(room);
-  if (message == NULL) return RING_NO_MEMORY;
-  ring_status status = ring_peers_place(peers, 0, root->meeting->root_host, own_port);
-  for (int rank = 1; status == RING_OK && rank < size; rank++)
-    status = root_place(root, peers, rank);
-  if (status == RING_OK) {
-    uint8_t *to = bytes_put(message + RING_WELCOME_HEAD_BYTES, peers->epoch, 8);
-    for (int rank = 0; rank < size; rank++) {
-      const char *host = ring_peers_host(peers, rank);
-      size_t length = strlen(host);
-      to = bytes_put(to, peers->peer[rank].port, 2);
-      to = bytes_put(to, length, 1);
-      memcpy(to, host, length);
-      to += length;
-    }
-    root_tell_all(root, RING_OK, -1, message, (size_t)(to - message));
+/* Tells each rank the epoch and where its parent is. */
+static void root_welcome(root_meeting *root) {
+  for (int rank = 1; rank < root->meeting->size; rank++) {
+    int parent = ring_spread_parent(rank);
+    ring_note note = {.fault = -1};
+    uint8_t *to = bytes_put(note.body, root->peers->epoch, 8);
+    to = bytes_put(to, root->peers->peer[parent].port, 2);
+    to = ring_address_pack(to, ring_peers_host(root->peers, parent));
+    note.length = (size_t)(to - note.body);
+    root_tell(root, rank, &note);
   }
-  free(message);
-  return status;
+}
+
+/* Whether a rank keeps the others from the goal; one whose parent does only waits for that one. */
+static bool root_misses(const root_meeting *root, int rank) {
+  if (root->arrivals[rank].stage >= root->goal) return false;
+  int parent = ring_spread_parent(rank);
+  return root->goal == ROOT_JOINED || parent == 0 || root->arrivals[parent].stage >= root->goal;
 }
 
 /* "rank 1 (worker-a), rank 3 (worker-b)" */
@@ -161,7 +236,7 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
   size_t length = 0;
   text[0] = '\0';
   for (int rank = 1; rank < root->meeting->size; rank++) {
-    if (root->arrivals[rank].joined) continue;
+    if (!root_misses(root, rank)) continue;
     if (first < 0) first = rank;
     if (++missing > 8 || length >= size) continue;
     bool hosts = root->meeting->hosts != NULL;
@@ -187,19 +262,28 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
         "rank 0 could not accept all ranks (missing: %s); raise its limit of open "
         "files (ulimit -n)",
         missing);
+  if (root->goal == ROOT_INFORMED)
+    return ring_error_set(error, RING_TIMEOUT, first, 0,
+                          "%d of %d ranks met and learned where the others are within %.1f s; "
+                          "missing: %s. Rank %d has stopped, or rank %d, from which it learns it, "
+                          "has, or a firewall is between them (open the port range and pass it on "
+                          "all ranks)",
+                          root->there + 1, root->meeting->size,
+                          ring_wait_seconds(root->meeting->wait), missing, first,
+                          ring_spread_parent(first));
   return ring_error_set(
       error, RING_TIMEOUT, first, 0,
       "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
       "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
       "range and pass it on all ranks), or a token, job or address list that differs",
-      root->joined + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
+      root->there + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
 }
 
 static void root_send_away(root_meeting *root, const ring_error *error) {
-  uint8_t message[RING_WELCOME_HEAD_BYTES + sizeof error->message];
-  size_t length = strlen(error->message);
-  memcpy(message + RING_WELCOME_HEAD_BYTES, error->message, length);
-  root_tell_all(root, error->status, error->rank, message, RING_WELCOME_HEAD_BYTES + length);
+  ring_note note = {
+      .status = error->status, .fault = error->rank, .length = strlen(error->message)};
+  memcpy(note.body, error->message, note.length);
+  root_tell_all(root, &note);
 }
 
 /* ---- The meeting -------------------------------------------------------------------------- */
@@ -217,22 +301,43 @@ static int root_listen(const ring_meeting *meeting, ring_error *error) {
   return -1;
 }
 
-static ring_status root_run(root_meeting *root, ring_peers *peers, ring_error *error) {
-  ring_error failure;
-  uint16_t port = (uint16_t)ring_socket_port(root->porch.listener);
-  ring_status status = root_gather(root);
-  if (status == RING_OK && !ring_secret_random(&peers->epoch, sizeof peers->epoch))
-    status = RING_SYSTEM;
-  if (status == RING_OK) status = root_welcome(root, peers, port);
-  if (status == RING_OK) return RING_OK;
-  root_explain(root, status, &failure);
+/* All have joined: from here on this is a rank like the others, and serves links. */
+static ring_status root_settle(root_meeting *root, ring_error *error) {
+  ring_peers *peers = root->peers;
+  int listener = root->porch.listener;
+  uint16_t port = (uint16_t)ring_socket_port(listener);
+  if (!ring_secret_random(&peers->epoch, sizeof peers->epoch)) return RING_SYSTEM;
+  ring_status status = ring_peers_place(peers, 0, root->meeting->root_host, port);
+  for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++)
+    status = root_place(root, rank);
+  if (status != RING_OK) return status;
+  peers->key = root->meeting->key;
+  root->porch.listener = -1;
+  ring_porch_close(&root->porch);
+  status = ring_peers_listen(peers, listener);
+  return status == RING_OK ? ring_spread_begin(&root->spread, peers, error) : status;
+}
+
+static ring_status root_run(root_meeting *root, ring_error *error) {
+  ring_error failure = {.status = RING_OK};
+  ring_status status = root_await(root, ROOT_JOINED, &failure);
+  if (status == RING_OK) status = root_settle(root, &failure);
+  if (status == RING_OK) {
+    root_welcome(root);
+    status = root_await(root, ROOT_INFORMED, &failure);
+  }
+  if (status == RING_OK) {
+    root_tell_all(root, &(ring_note){.fault = -1});
+    return RING_OK;
+  }
+  if (failure.status == RING_OK) root_explain(root, status, &failure);
   root_send_away(root, &failure);
   if (error != NULL) *error = failure;
   return status;
 }
 
 ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
-  root_meeting root = {.meeting = meeting, .porch.listener = -1};
+  root_meeting root = {.meeting = meeting, .peers = peers, .porch.listener = -1};
   int listener = root_listen(meeting, error);
   if (listener < 0) return RING_SYSTEM;
   root.arrivals = calloc((size_t)meeting->size, sizeof *root.arrivals);
@@ -244,17 +349,13 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
     status = ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   } else {
     for (int rank = 0; rank < meeting->size; rank++) root.arrivals[rank].fd = -1;
-    status = root_run(&root, peers, error);
+    status = root_run(&root, error);
     for (int rank = 1; rank < meeting->size; rank++) root_depart(&root, rank);
   }
   free(root.arrivals);
+  ring_spread_free(&root.spread);
   ring_poller_fini(&root.poller);
-  if (status == RING_OK) { /* the same listener now serves links */
-    peers->key = meeting->key;
-    listener = root.porch.listener;
-    root.porch.listener = -1;
-    status = ring_peers_listen(peers, listener);
-  }
+  ring_poller_fini(&root.mover);
   ring_porch_close(&root.porch);
   return status;
 }

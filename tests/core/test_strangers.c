@@ -221,12 +221,11 @@ static ring_secret open_key(void) {
   const uint8_t size[4] = {2};
   ring_secret key;
   CHECK(ring_secret_begin(&key, NULL, 0) && ring_secret_bind(&key, "", 0) &&
-        ring_secret_bind(&key, size, 4) && ring_secret_bind(&key, "127.0.0.1", 9) &&
-        ring_secret_bind(&key, "127.0.0.1", 9));
+        ring_secret_bind(&key, size, 4) && ring_secret_bind(&key, "127.0.0.1\000127.0.0.1", 20));
   return key;
 }
 
-/* Welcomes a rank with a table that is one byte too long; false when nobody comes any more. */
+/* Welcomes a rank with a note that is one byte too long; false when nobody comes any more. */
 static bool welcome_falsely(int listener, const ring_secret *key, char name) {
   struct pollfd entry = {.fd = listener, .events = POLLIN};
   if (poll(&entry, 1, 1000) != 1) return false;
@@ -240,13 +239,10 @@ static bool welcome_falsely(int listener, const ring_secret *key, char name) {
       return true; /* it went away */
   }
   uint8_t message[64], join[RING_JOIN_BYTES];
-  uint8_t *to = bytes_put(message + RING_WELCOME_HEAD_BYTES, 1, 8);
-  for (int rank = 0; rank < 2; rank++) {
-    to = bytes_put(to, 99, 2);
-    to = bytes_put(to, 2, 1);
-    *to++ = (uint8_t)name; /* hosts that no earlier table had */
-    *to++ = (uint8_t)('a' + rank);
-  }
+  uint8_t *to = bytes_put(message + RING_NOTE_HEAD_BYTES, 1, 8);
+  to = bytes_put(to, 99, 2);
+  to = bytes_put(to, 1, 1);
+  *to++ = (uint8_t)name;
   to = bytes_put(to, 0, 1);
   bytes_put(bytes_put(bytes_put(message, (uint64_t)(to - message) - 4, 4), 0, 1), UINT32_MAX, 4);
   if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "spread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "address.h"
+#include "bytes.h"
+#include "error.h"
+
+enum { SPREAD_HEAD_BYTES = 4 };
+
+int ring_spread_parent(int rank) {
+  return rank == 0 ? -1 : rank & (rank - 1);
+}
+
+/* ---- The table ---------------------------------------------------------------------------- */
+
+/* Bytes of a host's index. */
+static int spread_width(uint32_t hosts) {
+  return hosts <= 1 ? 0 : hosts <= 0x100 ? 1 : hosts <= 0x10000 ? 2 : 3;
+}
+
+static size_t spread_longest(const ring_peers *peers) {
+  return 4 + (size_t)peers->size * (RING_HOST_BYTES + 3 + 2);
+}
+
+static ring_status spread_pack(ring_spread *spread) {
+  const ring_peers *peers = spread->peers;
+  int width = spread_width((uint32_t)peers->host_count);
+  size_t length = 4 + (size_t)peers->size * (size_t)(width + 2);
+  for (int i = 0; i < peers->host_count; i++) length += 1 + strlen(peers->hosts[i]);
+  spread->table = malloc(length);
+  if (spread->table == NULL) return RING_NO_MEMORY;
+  uint8_t *to = bytes_put(spread->table, (uint64_t)peers->host_count, 4);
+  for (int i = 0; i < peers->host_count; i++) to = ring_address_pack(to, peers->hosts[i]);
+  for (int rank = 0; rank < peers->size; rank++) {
+    to = bytes_put(to, (uint64_t)peers->peer[rank].host, width);
+    to = bytes_put(to, peers->peer[rank].port, 2);
+  }
+  bytes_put(spread->head, length, SPREAD_HEAD_BYTES);
+  spread->length = spread->have = SPREAD_HEAD_BYTES + length;
+  spread->informed = true;
+  return RING_OK;
+}
+
+/* Reads `hosts` different hosts and moves *from behind them. */
+static ring_status spread_unpack_hosts(ring_peers *peers, uint32_t hosts, const uint8_t **from,
+                                       const uint8_t *end) {
+  char host[RING_HOST_BYTES];
+  for (uint32_t i = 0; i < hosts; i++) {
+    if (!ring_address_unpack(from, end, host)) return RING_PEER_LOST;
+    int index = ring_peers_add_host(peers, host);
+    if (index < 0) return RING_NO_MEMORY;
+    if (index != (int)i) return RING_PEER_LOST;
+  }
+  return RING_OK;
+}
+
+ring_status ring_spread_unpack(ring_peers *peers, const uint8_t *table, size_t length) {
+  const uint8_t *from = table, *end = table + length;
+  if (length < 4) return RING_PEER_LOST;
+  uint32_t hosts = (uint32_t)bytes_get(&from, 4);
+  if (hosts < 1 || hosts > (uint32_t)peers->size) return RING_PEER_LOST;
+  ring_peers_forget(peers);
+  ring_status status = spread_unpack_hosts(peers, hosts, &from, end);
+  if (status != RING_OK) return status;
+  int width = spread_width(hosts);
+  if ((size_t)(end - from) != (size_t)peers->size * (size_t)(width + 2)) return RING_PEER_LOST;
+  for (int rank = 0; rank < peers->size; rank++) {
+    uint32_t host = (uint32_t)bytes_get(&from, width);
+    uint16_t port = (uint16_t)bytes_get(&from, 2);
+    if (host >= hosts || port == 0) return RING_PEER_LOST;
+    peers->peer[rank].host = (int)host;
+    peers->peer[rank].port = port;
+  }
+  return RING_OK;
+}
+
+/* ---- The tree ----------------------------------------------------------------------------- */
+
+ring_status ring_spread_begin(ring_spread *spread, ring_peers *peers, ring_error *error) {
+  int parent = ring_spread_parent(peers->rank);
+  *spread = (ring_spread){.peers = peers, .parent = parent, .length = SPREAD_HEAD_BYTES};
+  int64_t reach = parent < 0 ? peers->size : peers->rank - parent;
+  for (int64_t step = 1; step < reach && peers->rank + step < peers->size; step <<= 1)
+    spread->children[spread->child_count++] = peers->rank + (int)step;
+  if (parent >= 0) return ring_peers_want(peers, parent, error);
+  if (spread_pack(spread) == RING_OK) return RING_OK;
+  return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+}
+
+void ring_spread_free(ring_spread *spread) {
+  free(spread->table);
+  spread->table = NULL;
+}
+
+static ring_link *spread_link(const ring_spread *spread, int rank) {
+  return spread->peers->peer[rank].link;
+}
+
+void ring_spread_watch(const ring_spread *spread, ring_poller *poller) {
+  ring_peers_watch(spread->peers, poller);
+  if (!spread->informed) {
+    const ring_link *link = spread_link(spread, spread->parent);
+    if (link != NULL) ring_poller_add(poller, link->fd, POLLIN);
+    return;
+  }
+  for (int i = 0; i < spread->child_count; i++) {
+    const ring_link *link = spread_link(spread, spread->children[i]);
+    if (link != NULL && spread->given[i] < spread->length)
+      ring_poller_add(poller, link->fd, POLLOUT);
+  }
+}
+
+/* Makes room for the table when its length is known. */
+static ring_status spread_expect(ring_spread *spread) {
+  const uint8_t *from = spread->head;
+  size_t length = (size_t)bytes_get(&from, SPREAD_HEAD_BYTES);
+  if (length > spread_longest(spread->peers) || length == 0) return RING_PEER_LOST;
+  spread->table = malloc(length);
+  if (spread->table == NULL) return RING_NO_MEMORY;
+  spread->length = SPREAD_HEAD_BYTES + length;
+  return RING_OK;
+}
+
+static ring_status spread_lost(const ring_spread *spread, ring_error *error) {
+  return ring_error_set(error, RING_PEER_LOST, spread->parent, 0,
+                        "rank %d (%s) was lost before it had told rank %d where the others are",
+                        spread->parent, ring_peers_host(spread->peers, spread->parent),
+                        spread->peers->rank);
+}
+
+static ring_status spread_misread(const ring_spread *spread, ring_status status,
+                                  ring_error *error) {
+  if (status == RING_NO_MEMORY) return ring_error_set(error, status, -1, 0, "out of memory");
+  return ring_error_set(error, status, spread->parent, 0,
+                        "rank %d told rank %d where the others are in bytes that are no table",
+                        spread->parent, spread->peers->rank);
+}
+
+/* Takes what the parent sends. */
+static ring_status spread_take(ring_spread *spread, ring_error *error) {
+  ring_link *link = spread_link(spread, spread->parent);
+  ring_status status = RING_OK;
+  while (status == RING_OK && spread->have < spread->length) {
+    bool heading = spread->have < SPREAD_HEAD_BYTES;
+    uint8_t *to =
+        heading ? spread->head + spread->have : spread->table + (spread->have - SPREAD_HEAD_BYTES);
+    struct iovec piece = {to, spread->length - spread->have};
+    ssize_t got = link->ops->receive(link, &piece, 1);
+    if (got == 0) return RING_OK;
+    if (got < 0) return spread_lost(spread, error);
+    spread->have += (size_t)got;
+    if (heading && spread->have == SPREAD_HEAD_BYTES) status = spread_expect(spread);
+  }
+  if (status == RING_OK)
+    status = ring_spread_unpack(spread->peers, spread->table, spread->length - SPREAD_HEAD_BYTES);
+  spread->informed = status == RING_OK;
+  return spread->informed ? RING_OK : spread_misread(spread, status, error);
+}
+
+/* Sends a child what it can take. That one has died is found by others, who can tell everybody. */
+static void spread_give(ring_spread *spread, int child) {
+  ring_link *link = spread_link(spread, spread->children[child]);
+  size_t *given = &spread->given[child];
+  while (link != NULL && *given < spread->length) {
+    size_t head = *given < SPREAD_HEAD_BYTES ? *given : SPREAD_HEAD_BYTES, body = *given - head;
+    struct iovec pieces[2] = {{spread->head + head, SPREAD_HEAD_BYTES - head},
+                              {spread->table + body, spread->length - SPREAD_HEAD_BYTES - body}};
+    ssize_t sent = link->ops->send(link, pieces, 2);
+    if (sent == 0) return;
+    *given = sent < 0 ? spread->length : *given + (size_t)sent;
+  }
+}
+
+ring_status ring_spread_serve(ring_spread *spread, const ring_poller *poller, ring_error *error) {
+  ring_peers *peers = spread->peers;
+  ring_status status = ring_peers_serve(peers, poller, error);
+  if (status != RING_OK) return status;
+  if (!spread->informed && spread_link(spread, spread->parent) != NULL)
+    status = spread_take(spread, error);
+  for (int i = 0; spread->informed && i < spread->child_count; i++) spread_give(spread, i);
+  return status;
+}

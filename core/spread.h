@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How every rank learns where all ranks are: the table of places travels from rank 0 down the
+ * binomial tree of ranks, over links. The parent of a rank is what is left of its number without
+ * the lowest bit that is set, so tree links have distances that are powers of two, as those of a
+ * ring, of doubling, of dissemination and of a broadcast do, and are used again. A rank dials its
+ * parent, which is lower, and so nothing but the parent's place has to be known before.
+ *
+ *   TABLE     length u32 of what follows, hosts u32, each host: length u8, text; then each rank:
+ *             index of its host (0 to 3 bytes, as few as the number of hosts allows), port u16
+ */
+#ifndef RING_SPREAD_H
+#define RING_SPREAD_H
+
+#include "peers.h"
+
+#define RING_SPREAD_CHILDREN 31
+
+typedef struct ring_spread {
+  ring_peers *peers;
+  int parent;     /* -1: of rank 0 */
+  bool informed;  /* this rank knows all places */
+  uint8_t *table; /* NULL until its length is known */
+  uint8_t head[4];
+  size_t length, have; /* of head and table */
+  int child_count;
+  int children[RING_SPREAD_CHILDREN];
+  size_t given[RING_SPREAD_CHILDREN];
+} ring_spread;
+
+/* The parent of a rank in the tree; -1 of rank 0. */
+int ring_spread_parent(int rank);
+
+/* Reads the places of all ranks from what follows the length of a TABLE. RING_PEER_LOST when it is
+ * none. */
+ring_status ring_spread_unpack(ring_peers *peers, const uint8_t *table, size_t length);
+
+/* Begins. Rank 0 knows all places, the others that of their parent; all listen for links. */
+ring_status ring_spread_begin(ring_spread *spread, ring_peers *peers, ring_error *error);
+
+void ring_spread_free(ring_spread *spread);
+
+/* Before and after a sleep; both see to the peers, too. Children are served until the caller knows
+ * that all ranks are informed. */
+void ring_spread_watch(const ring_spread *spread, ring_poller *poller);
+ring_status ring_spread_serve(ring_spread *spread, const ring_poller *poller, ring_error *error);
+
+#endif
