@@ -74,6 +74,10 @@ static bool rendezvous_draw_ports(ring_meeting *meeting) {
   return true;
 }
 
+bool ring_rendezvous_begin(ring_meeting *meeting) {
+  return rendezvous_derive(meeting, &meeting->key) && rendezvous_draw_ports(meeting);
+}
+
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size) {
   size_t length = 0;
   text[0] = '\0';
@@ -271,7 +275,7 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
   peers->authenticated = meeting->token_length > 0;
   if (meeting->size == 1) return rendezvous_alone(meeting, peers, error);
   ring_status status = RING_OK;
-  if (!rendezvous_derive(meeting, &meeting->key) || !rendezvous_draw_ports(meeting))
+  if (!ring_rendezvous_begin(meeting))
     status = rendezvous_no_crypto(error);
   else if (meeting->exchange != NULL)
     status = rendezvous_exchange(meeting, peers, error);
@@ -280,7 +284,7 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
   else
     status = ring_rendezvous_guest(meeting, peers, error);
   ring_secret_wipe(&meeting->key, sizeof meeting->key);
-  if (status == RING_NO_MEMORY)
+  if (status == RING_NO_MEMORY && error != NULL && error->rank < 0)
     ring_error_set(error, status, meeting->rank, 0, "rank %d is out of memory", meeting->rank);
   return status;
 }

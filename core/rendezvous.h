@@ -51,7 +51,7 @@ typedef struct ring_meeting {
   ring_exchange_fn exchange;
   void *exchange_arg;
   ring_wait *wait;
-  ring_secret key; /* derived by ring_rendezvous */
+  ring_secret key; /* this and the rest: see ring_rendezvous_begin */
   uint16_t ports[RING_MEETING_PORTS];
   int port_count;
 } ring_meeting;
@@ -63,6 +63,9 @@ typedef struct ring_note {
   size_t length;
   uint8_t body[RING_NOTE_TEXT_BYTES];
 } ring_note;
+
+/* What all ranks of a job derive from what they know before: its key, and the ports for rank 0. */
+bool ring_rendezvous_begin(ring_meeting *meeting);
 
 /* Meets the others: fills the places, key and epoch of `peers` and opens its listener. */
 ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error *error);

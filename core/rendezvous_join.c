@@ -139,7 +139,11 @@ static ring_status join_fail(join_side *side, ring_status status, ring_error *er
     *error = verdict;
     return verdict.status;
   }
-  return status;
+  /* A parent that goes while rank 0 is silent has given up a moment before. */
+  if (status != RING_PEER_LOST || ring_wait_check(side->meeting->wait) != RING_TIMEOUT)
+    return status;
+  error->status = RING_OK;
+  return join_explain(side, RING_TIMEOUT, error);
 }
 
 ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "meetings.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "ranks.h"
 #include "socket.h"
 
 void check_ring(ring_comm *comm) {
@@ -54,4 +57,36 @@ held_ports hold_ports(int count) {
 
 void free_ports(held_ports *ports) {
   while (ports->held > 0) close(ports->listeners[--ports->held]);
+}
+
+ring_meeting begin_meeting(const ring_options *options) {
+  static const char *hosts[RANKS_MAX];
+  for (int rank = 0; rank < options->size; rank++) hosts[rank] = "127.0.0.1";
+  ring_meeting meeting = {.rank = options->rank,
+                          .size = options->size,
+                          .hosts = hosts,
+                          .root_host = hosts[0],
+                          .job = "",
+                          .token = options->token,
+                          .token_length = options->token_length};
+  CHECK(ring_rendezvous_begin(&meeting));
+  return meeting;
+}
+
+bool shake_hands(ring_handshake *handshake) {
+  while (ring_handshake_advance(handshake) != RING_HANDSHAKE_DONE) {
+    bool writes = handshake->state == RING_HANDSHAKE_WRITING;
+    struct pollfd entry = {.fd = handshake->fd, .events = writes ? POLLOUT : POLLIN};
+    if (handshake->state == RING_HANDSHAKE_CLAIMED)
+      ring_handshake_answer(handshake, RING_VERDICT_WELCOME);
+    else if (handshake->state > RING_HANDSHAKE_CLAIMED || poll(&entry, 1, 1000) != 1)
+      return false;
+  }
+  return true;
+}
+
+int count_descriptors(void) {
+  int count = 0;
+  for (int fd = 0; fd < 4096; fd++) count += fcntl(fd, F_GETFD) >= 0;
+  return count;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Meetings, as the tests of the rendezvous try them: one that must succeed, one that must fail with
- * a certain text, and ports of this machine that somebody else holds.
+ * a certain text, ports of this machine that somebody else holds, and the first words of a rank
+ * that is played.
  */
 #ifndef RING_MEETINGS_H
 #define RING_MEETINGS_H
 
-#include "sparkring.h"
+#include "handshake.h"
+#include "rendezvous.h"
 
 /* Checks that the communicator works: the sum over all ranks of 1 << rank. */
 void check_ring(ring_comm *comm);
@@ -27,5 +29,15 @@ typedef struct held_ports {
 /* `count` ports in a row, all but the last two of them held by listeners that accept nobody. */
 held_ports hold_ports(int count);
 void free_ports(held_ports *ports);
+
+/* The key and the ports of a job on 127.0.0.1, as its ranks derive them. */
+ring_meeting begin_meeting(const ring_options *options);
+
+/* Takes a handshake that was begun to its end, with a welcome for whoever claims to be a rank. False
+ * when the other side does not. */
+bool shake_hands(ring_handshake *handshake);
+
+/* Open descriptors of this process, of those below 4,096. */
+int count_descriptors(void);
 
 #endif

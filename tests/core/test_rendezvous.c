@@ -3,7 +3,6 @@
  * Meetings: every mode, every order of arrival, two jobs at once, and what a rank is told when
  * somebody is missing or dies.
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -300,12 +299,6 @@ static void test_a_rank_that_dies_while_opening(void) {
 }
 
 /* ---- Leaks -------------------------------------------------------------------------------- */
-
-static int count_descriptors(void) {
-  int count = 0;
-  for (int fd = 0; fd < 256; fd++) count += fcntl(fd, F_GETFD) >= 0;
-  return count;
-}
 
 static void open_often(int rank, int size, void *shared) {
   (void)shared;

@@ -5,19 +5,20 @@
  * descriptors left. A rank is a thread, so what a rank moves is counted where its thread calls the
  * system (--wrap in CMakeLists.txt).
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "meetings.h"
 #include "platform.h"
 #include "ranks.h"
 
 #define SCALE_PROCESSES 32
 #define SCALE_MAX 1024
-#define SCALE_DESCRIPTORS 4096 /* of a process: 32 ranks with 20 links each, and 1,023 connections */
+#define SCALE_DESCRIPTORS                                                                          \
+  4096 /* of a process: 32 ranks with 20 links each, and 1,023 connections */
 
 /* What a rank says until it has joined, and is told after that, whatever the size. */
 #define SCALE_RANK_BYTES 256
@@ -70,12 +71,6 @@ static int count_links(const ring_comm *comm) {
     links += link[0] != '\0' && strcmp(link, "self") != 0;
   }
   return links;
-}
-
-static int count_descriptors(void) {
-  int descriptors = 0;
-  for (int fd = 0; fd < SCALE_DESCRIPTORS; fd++) descriptors += fcntl(fd, F_GETFD) >= 0;
-  return descriptors;
 }
 
 /* ---- Many ranks --------------------------------------------------------------------------- */

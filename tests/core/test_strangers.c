@@ -216,15 +216,6 @@ static void test_a_rank_left_over(void) {
 
 /* ---- A false rank 0 ----------------------------------------------------------------------- */
 
-/* The key of a job of two ranks on 127.0.0.1 without a token: what an impostor can compute, too. */
-static ring_secret open_key(void) {
-  const uint8_t size[4] = {2};
-  ring_secret key;
-  CHECK(ring_secret_begin(&key, NULL, 0) && ring_secret_bind(&key, "", 0) &&
-        ring_secret_bind(&key, size, 4) && ring_secret_bind(&key, "127.0.0.1\000127.0.0.1", 20));
-  return key;
-}
-
 /* Welcomes a rank with a note that is one byte too long; false when nobody comes any more. */
 static bool welcome_falsely(int listener, const ring_secret *key, char name) {
   struct pollfd entry = {.fd = listener, .events = POLLIN};
@@ -232,12 +223,7 @@ static bool welcome_falsely(int listener, const ring_secret *key, char name) {
   ring_handshake handshake;
   entry.fd = ring_socket_accept(listener);
   CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2));
-  while (ring_handshake_advance(&handshake) != RING_HANDSHAKE_DONE) {
-    if (handshake.state == RING_HANDSHAKE_CLAIMED)
-      ring_handshake_answer(&handshake, RING_VERDICT_WELCOME);
-    else if (handshake.state > RING_HANDSHAKE_CLAIMED || poll(&entry, 1, 1000) != 1)
-      return true; /* it went away */
-  }
+  if (!shake_hands(&handshake)) return true; /* it went away */
   uint8_t message[64], join[RING_JOIN_BYTES];
   uint8_t *to = bytes_put(message + RING_NOTE_HEAD_BYTES, 1, 8);
   to = bytes_put(to, 99, 2);
@@ -253,17 +239,18 @@ static bool welcome_falsely(int listener, const ring_secret *key, char name) {
 
 static void meet_an_impostor(int rank, int size, void *shared) {
   const held_ports *held = shared;
+  ring_options options = rank_options(rank, size);
+  options.token = NULL; /* so that an impostor has the key, too */
+  options.token_length = 0;
   if (rank == 0) {
-    ring_secret key = open_key();
+    ring_meeting meeting = begin_meeting(&options);
     int welcomes = 0;
-    while (welcomes < 20 && welcome_falsely(held->listeners[0], &key, (char)('a' + welcomes)))
+    while (welcomes < 20 &&
+           welcome_falsely(held->listeners[0], &meeting.key, (char)('a' + welcomes)))
       welcomes++;
     CHECK(welcomes >= 3);
     return;
   }
-  ring_options options = rank_options(rank, size);
-  options.token = NULL;
-  options.token_length = 0;
   options.port_first = held->first;
   options.port_last = held->last;
   options.timeout = 2;
