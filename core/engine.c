@@ -13,8 +13,8 @@
 #include "reduce.h"
 
 /* With a core for every local rank, a moment of spinning saves a wake-up; with fewer, the core is
- * better given to the rank that is waited for; with far fewer, yielding only gives it to others that
- * wait, too. */
+ * better given to the rank that is waited for; with far fewer, yielding only gives it to others
+ * that wait, too. */
 #define ENGINE_SPIN_NS UINT64_C(30000)
 #define ENGINE_YIELDS 50
 

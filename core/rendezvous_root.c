@@ -3,8 +3,8 @@
  * Rank 0's side of the meeting by addresses: serves the porch until every rank has joined, tells
  * each where its parent is, gives the table to its own children, and waits until every rank has
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
- * newer connection, because a rank that was started again is the one that is wanted. At the deadline
- * all that came are told who did not; when a rank dies or fails later, all are told that.
+ * newer connection, because a rank that was started again is the one that is wanted. At the
+ * deadline all that came are told who did not; when a rank dies or fails later, all are told that.
  */
 #include <errno.h>
 #include <stdio.h>

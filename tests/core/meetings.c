@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "check.h"
 #include "ranks.h"
 #include "socket.h"
@@ -83,6 +84,23 @@ bool shake_hands(ring_handshake *handshake) {
       return false;
   }
   return true;
+}
+
+table make_table(int size, int hosts, int width) {
+  table made;
+  char host[32];
+  uint8_t *to = bytes_put(made.bytes, (uint64_t)hosts, 4);
+  for (int i = 0; i < hosts; i++) {
+    snprintf(host, sizeof host, "host-%d", i);
+    to = ring_address_pack(to, host);
+  }
+  for (int rank = 0; rank < size; rank++) {
+    to = bytes_put(to, (uint64_t)(rank % hosts), width);
+    to = bytes_put(to, (uint64_t)(1000 + rank), 2);
+  }
+  made.length = (size_t)(to - made.bytes);
+  CHECK(made.length <= TABLE_ROOM);
+  return made;
 }
 
 int count_descriptors(void) {

@@ -33,9 +33,19 @@ void free_ports(held_ports *ports);
 /* The key and the ports of a job on 127.0.0.1, as its ranks derive them. */
 ring_meeting begin_meeting(const ring_options *options);
 
-/* Takes a handshake that was begun to its end, with a welcome for whoever claims to be a rank. False
- * when the other side does not. */
+/* Takes a handshake that was begun to its end, with a welcome for whoever claims to be a rank.
+ * False when the other side does not. */
 bool shake_hands(ring_handshake *handshake);
+
+/* A table of places (see spread.h) without its length: rank r on host r % hosts, port 1000 + r.
+ * width is that of a host's index. */
+enum { TABLE_ROOM = 8192 };
+
+typedef struct table {
+  size_t length;
+  uint8_t bytes[TABLE_ROOM];
+} table;
+table make_table(int size, int hosts, int width);
 
 /* Open descriptors of this process, of those below 4,096. */
 int count_descriptors(void);

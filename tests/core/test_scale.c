@@ -130,8 +130,8 @@ static void run_threads(int process, int processes, void *shared) {
   CHECK_INT(count_descriptors(), before);
 }
 
-/* What README and DESIGN promise: bytes through a rank grow at most as size * log2(size), with 2 for
- * each place and handshakes and a barrier for each link; links grow as log2(size). */
+/* Bytes through rank 0 grow at most as size * log2(size), of which each place takes 2 for each of its
+ * children; links, with a handshake and a barrier on each, grow as log2(size). */
 static void check_many(int size) {
   int rounds = 0, most = 0;
   uint64_t last = 0;

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong between WELCOME and VERDICT. In a job of four ranks (0 tells 1 and 2, and 2 tells
+ * 3) one rank is an actor: a process that speaks the protocol up to a point, and is then killed or
+ * stopped, or says what it must not. The others are real, and all have to end soon, with the name
+ * of the actor, and without a descriptor more than before.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bytes.h"
+#include "check.h"
+#include "meetings.h"
+#include "platform.h"
+#include "ranks.h"
+#include "spread.h"
+
+/* ---- Actors ------------------------------------------------------------------------------- */
+
+enum { ACT_RANKS = 4 };
+
+typedef struct scene {
+  int actor;
+  void (*act)(const struct scene *scene);
+  int signal; /* what ends or stops the actor; 0: it exits */
+  ring_status status;
+  const char *text;        /* in the message of every real rank */
+  double timeout, seconds; /* to open, and until all have failed */
+  int failed;              /* real ranks that have */
+} scene;
+
+typedef struct actor {
+  int root, listener;
+  ring_meeting meeting;
+  uint64_t epoch;
+} actor;
+
+static ring_options scene_options(const scene *scene, int rank) {
+  static char token[] = "a token for actors";
+  ring_options options = rank_options(rank, ACT_RANKS);
+  options.token = token;
+  options.token_length = sizeof token;
+  options.timeout = scene->timeout;
+  return options;
+}
+
+static void receive_all(int fd, void *bytes, size_t length) {
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  for (size_t have = 0; have < length;) {
+    CHECK_INT(poll(&entry, 1, 10000), 1);
+    ssize_t got = recv(fd, (uint8_t *)bytes + have, length - have, 0);
+    CHECK(got > 0);
+    have += (size_t)got;
+  }
+}
+
+static void send_note(int fd, const ring_note *note) {
+  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES];
+  uint8_t *to = bytes_put(message, RING_NOTE_HEAD_BYTES - 4 + note->length, 4);
+  to = bytes_put(bytes_put(to, note->status, 1), (uint32_t)note->fault, 4);
+  memcpy(to, note->body, note->length);
+  size_t length = RING_NOTE_HEAD_BYTES + note->length;
+  CHECK_INT(send(fd, message, length, MSG_NOSIGNAL), length);
+}
+
+static void wait_for_the_end(int fd) {
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  char rest[256];
+  while (poll(&entry, 1, 10000) == 1 && recv(fd, rest, sizeof rest, 0) > 0) {
+  }
+}
+
+/* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
+static int act_knock(const actor *self, int port) {
+  ring_claim claim = {RING_PURPOSE_MEET, self->meeting.rank, ACT_RANKS, 0};
+  ring_resolved resolved;
+  ring_handshake handshake;
+  const char *reason;
+  CHECK(ring_socket_resolve("127.0.0.1", self->meeting.ports[port], &resolved, &reason));
+  int fd = ring_socket_dial(&resolved, 0);
+  if (fd < 0) return -1;
+  CHECK(ring_handshake_dial(&handshake, fd, &self->meeting.key, &claim, 0));
+  if (shake_hands(&handshake)) return fd;
+  close(fd);
+  return -1;
+}
+
+/* Joins rank 0 and waits for the welcome. */
+static actor act_as_guest(const scene *scene) {
+  ring_options options = scene_options(scene, scene->actor);
+  actor self = {.meeting = begin_meeting(&options), .root = -1};
+  self.listener = ring_socket_listen("127.0.0.1", 0);
+  for (int i = 0; self.root < 0; i++) {
+    CHECK(i < 100 * RING_MEETING_PORTS);
+    self.root = act_knock(&self, i % RING_MEETING_PORTS);
+    if (i % RING_MEETING_PORTS == 0) usleep(10000);
+  }
+  uint8_t join[RING_JOIN_BYTES], welcome[RING_NOTE_HEAD_BYTES + 8 + 2 + 1 + 9];
+  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(self.listener), 2);
+  bytes_put(to, (uint64_t)(scene->timeout * 1000), 4);
+  CHECK_INT(send(self.root, join, sizeof join, MSG_NOSIGNAL), sizeof join);
+  receive_all(self.root, welcome, sizeof welcome);
+  const uint8_t *from = welcome + RING_NOTE_HEAD_BYTES;
+  self.epoch = bytes_get(&from, 8);
+  return self;
+}
+
+/* Accepts the rank that comes next. */
+static int act_accept(const actor *self, int rank, ring_claim *claim) {
+  struct pollfd entry = {.fd = self->listener, .events = POLLIN};
+  ring_handshake handshake;
+  CHECK_INT(poll(&entry, 1, 10000), 1);
+  int fd = ring_socket_accept(self->listener);
+  CHECK(ring_handshake_accept(&handshake, fd, &self->meeting.key, rank, ACT_RANKS));
+  CHECK(shake_hands(&handshake));
+  *claim = handshake.claim;
+  return fd;
+}
+
+/* Lets the others join, and tells each where its parent is. */
+static actor act_as_rank_0(const scene *scene) {
+  ring_options options = scene_options(scene, 0);
+  actor self = {.meeting = begin_meeting(&options), .listener = -1};
+  int fds[ACT_RANKS];
+  for (int i = 0; i < RING_MEETING_PORTS && self.listener < 0; i++)
+    self.listener = ring_socket_listen("127.0.0.1", self.meeting.ports[i]);
+  CHECK(self.listener >= 0);
+  uint64_t ports[ACT_RANKS] = {(uint64_t)ring_socket_port(self.listener)};
+  for (int i = 1; i < ACT_RANKS; i++) {
+    uint8_t join[RING_JOIN_BYTES];
+    const uint8_t *from = join;
+    ring_claim claim;
+    int fd = act_accept(&self, 0, &claim);
+    receive_all(fd, join, sizeof join);
+    fds[claim.rank] = fd;
+    ports[claim.rank] = bytes_get(&from, 2);
+  }
+  for (int rank = 1; rank < ACT_RANKS; rank++) {
+    ring_note note = {.fault = -1};
+    uint8_t *to = bytes_put(note.body, 7, 8);
+    to = bytes_put(to, ports[ring_spread_parent(rank)], 2);
+    note.length = (size_t)(ring_address_pack(to, "127.0.0.1") - note.body);
+    send_note(fds[rank], &note);
+  }
+  return self;
+}
+
+static void die_before_the_table(const scene *scene) {
+  act_as_guest(scene);
+  raise(SIGKILL);
+}
+
+static void die_linked_to_a_child(const scene *scene) {
+  ring_claim claim;
+  actor self = act_as_guest(scene);
+  act_accept(&self, scene->actor, &claim);
+  raise(SIGKILL);
+}
+
+static void stop_before_the_table(const scene *scene) {
+  act_as_guest(scene);
+  raise(SIGSTOP);
+}
+
+static void die_as_rank_0(const scene *scene) {
+  act_as_rank_0(scene);
+  raise(SIGKILL);
+}
+
+static void stop_as_rank_0(const scene *scene) {
+  act_as_rank_0(scene);
+  raise(SIGSTOP);
+}
+
+/* Gives its child a table of the length that is said, of which `have` bytes come. */
+static void mislead(const scene *scene, uint32_t length, const table *bytes) {
+  ring_claim claim;
+  actor self = act_as_guest(scene);
+  int child = act_accept(&self, scene->actor, &claim);
+  CHECK(claim.purpose == RING_PURPOSE_LINK && claim.rank == 3 && claim.epoch == self.epoch);
+  uint8_t head[4];
+  bytes_put(head, length, 4);
+  CHECK_INT(send(child, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+  if (bytes != NULL) send(child, bytes->bytes, bytes->length, MSG_NOSIGNAL);
+  wait_for_the_end(self.root);
+}
+
+static void say_a_length_too_large(const scene *scene) {
+  mislead(scene, UINT32_MAX, NULL);
+}
+
+static void say_a_length_of_zero(const scene *scene) {
+  mislead(scene, 0, NULL);
+}
+
+static void tell_of_too_many_hosts(const scene *scene) {
+  table bytes = make_table(ACT_RANKS, ACT_RANKS + 1, 1);
+  mislead(scene, (uint32_t)bytes.length, &bytes);
+}
+
+static void tell_of_fewer_ranks(const scene *scene) {
+  table bytes = make_table(ACT_RANKS - 1, 1, 0);
+  mislead(scene, (uint32_t)bytes.length, &bytes);
+}
+
+static void report_nonsense(const scene *scene, uint32_t length, uint8_t status, uint32_t fault) {
+  uint8_t head[RING_NOTE_HEAD_BYTES];
+  actor self = act_as_guest(scene);
+  bytes_put(bytes_put(bytes_put(head, length, 4), status, 1), fault, 4);
+  CHECK_INT(send(self.root, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+  wait_for_the_end(self.root);
+}
+
+static void report_without_end(const scene *scene) {
+  report_nonsense(scene, UINT32_MAX, RING_TIMEOUT, UINT32_MAX);
+}
+
+static void report_too_little(const scene *scene) {
+  report_nonsense(scene, 4, RING_OK, UINT32_MAX);
+}
+
+static void report_an_unknown_status(const scene *scene) {
+  report_nonsense(scene, 5, 99, UINT32_MAX);
+}
+
+static void report_a_rank_that_is_none(const scene *scene) {
+  report_nonsense(scene, 5, RING_PEER_LOST, ACT_RANKS);
+}
+
+static void report_twice(const scene *scene) {
+  ring_note note = {.fault = -1};
+  actor self = act_as_guest(scene);
+  send_note(self.root, &note);
+  send_note(self.root, &note);
+  wait_for_the_end(self.root);
+}
+
+static void report_a_failure(const scene *scene) {
+  ring_note note = {.status = RING_NO_MEMORY, .fault = -1, .length = 13, .body = "out of memory"};
+  actor self = act_as_guest(scene);
+  send_note(self.root, &note);
+  wait_for_the_end(self.root);
+}
+
+/* ---- Scenes ------------------------------------------------------------------------------- */
+
+/* Runs the actor in a process of its own, which a signal may end or stop. */
+static void watch_actor(scene *scene) {
+  int status = 0;
+  fflush(NULL);
+  pid_t actor = fork();
+  if (actor == 0) {
+    alarm(60);
+    scene->act(scene);
+    _exit(0);
+  }
+  CHECK_INT(waitpid(actor, &status, WUNTRACED), actor);
+  if (scene->signal != SIGSTOP) {
+    CHECK_INT(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), scene->signal);
+    return;
+  }
+  CHECK(WIFSTOPPED(status));
+  while (*(volatile int *)&scene->failed < ACT_RANKS - 1) usleep(1000);
+  kill(actor, SIGKILL);
+  CHECK_INT(waitpid(actor, &status, 0), actor);
+}
+
+static void be_real(int rank, scene *scene) {
+  ring_options options = scene_options(scene, rank);
+  int before = count_descriptors();
+  uint64_t begun = ring_platform_now();
+  CHECK_INT(expect_failure(&options, scene->status, scene->text), scene->actor);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < scene->seconds);
+  CHECK_INT(count_descriptors(), before);
+  __sync_fetch_and_add(&scene->failed, 1);
+}
+
+static void take_part(int rank, int size, void *shared) {
+  scene *scene = shared;
+  (void)size;
+  if (rank == scene->actor)
+    watch_actor(scene);
+  else
+    be_real(rank, scene);
+}
+
+static void play(scene played) {
+  scene *shared = shared_alloc(sizeof *shared);
+  *shared = played;
+  run_ranks(ACT_RANKS, take_part, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void lose(int actor, void (*act)(const scene *), int signal, const char *text) {
+  play((scene){.actor = actor,
+               .act = act,
+               .signal = signal,
+               .status = RING_PEER_LOST,
+               .text = text,
+               .timeout = 30,
+               .seconds = 10});
+}
+
+static void miss(int actor, void (*act)(const scene *), const char *text) {
+  play((scene){.actor = actor,
+               .act = act,
+               .signal = SIGSTOP,
+               .status = RING_TIMEOUT,
+               .text = text,
+               .timeout = 4,
+               .seconds = 8});
+}
+
+static void test_a_rank_dies(void) {
+  for (int rank = 1; rank < ACT_RANKS; rank++) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %d (127.0.0.1)", rank);
+    lose(rank, die_before_the_table, SIGKILL, text);
+  }
+}
+
+static void test_a_parent_dies(void) {
+  lose(2, die_linked_to_a_child, SIGKILL, "rank 2 (127.0.0.1)");
+}
+
+static void test_rank_0_dies(void) {
+  lose(0, die_as_rank_0, SIGKILL, "rank 0 (127.0.0.1)");
+}
+
+static void test_a_rank_stops(void) {
+  miss(1, stop_before_the_table, "3 of 4 ranks met and learned where the others are");
+  miss(2, stop_before_the_table,
+       "missing: rank 2 (127.0.0.1). Rank 2 has stopped, or rank 0, from which it learns it");
+}
+
+static void test_rank_0_stops(void) {
+  miss(0, stop_as_rank_0, "it hangs or was cut off");
+}
+
+static void test_hostile_tables(void) {
+  const char *text = "rank 2 told rank 3 where the others are in bytes that are no table";
+  lose(2, say_a_length_too_large, 0, text);
+  lose(2, say_a_length_of_zero, 0, text);
+  lose(2, tell_of_too_many_hosts, 0, text);
+  lose(2, tell_of_fewer_ranks, 0, text);
+}
+
+static void test_hostile_reports(void) {
+  const char *text = "rank 3 (127.0.0.1) was lost while the ranks were told";
+  lose(3, report_without_end, 0, text);
+  lose(3, report_too_little, 0, text);
+  lose(3, report_an_unknown_status, 0, text);
+  lose(3, report_a_rank_that_is_none, 0, text);
+  /* Whether the second one is still heard depends on who reports last. */
+  lose(3, report_twice, 0, "rank 3 (127.0.0.1)");
+}
+
+static void test_a_rank_fails(void) {
+  play((scene){.actor = 3,
+               .act = report_a_failure,
+               .status = RING_NO_MEMORY,
+               .text = "rank 3 reports: out of memory",
+               .timeout = 30,
+               .seconds = 10});
+}
+
+int main(void) {
+  RUN(test_a_rank_dies);
+  RUN(test_a_parent_dies);
+  RUN(test_rank_0_dies);
+  RUN(test_a_rank_stops);
+  RUN(test_rank_0_stops);
+  RUN(test_hostile_tables);
+  RUN(test_hostile_reports);
+  RUN(test_a_rank_fails);
+  return 0;
+}
