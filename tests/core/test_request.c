@@ -306,6 +306,7 @@ static void be_killed(const ring_options *options, int *met, int size) {
   meet_ranks(met, size);
   start_barriers(comm, requests, QUEUED / 2);
   CHECK_INT(ring_request_wait(requests[QUEUED / 2 - 1]), RING_OK);
+  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* all have started all */
   kill(getpid(), SIGKILL);
 }
 
@@ -326,6 +327,7 @@ static void kill_one(int rank, int size, void *shared) {
   meet_ranks(shared, size);
   double begun = seconds();
   start_barriers(comm, requests, QUEUED);
+  __sync_fetch_and_add((int *)shared + 1, 1);
   for (int i = 0; i < QUEUED / 2; i++) finish(requests[i]);
   for (int i = QUEUED - 1; i >= QUEUED / 2; i--) {
     finish_badly(requests[i], RING_PEER_LOST, size - 1, "was lost during");
@@ -360,8 +362,10 @@ static void abort_queue(int rank, int size, void *shared) {
     return;
   }
   start_barriers(comm, requests, QUEUED);
+  __sync_fetch_and_add(met + 2, 1);
   if (rank == 0) {
     int done = 0;
+    while (*(volatile int *)(met + 2) < size - 1) usleep(1000);
     usleep(20000); /* the helper is inside the first one */
     double begun = seconds();
     ring_comm_abort(comm, "the loss is NaN");
@@ -394,13 +398,14 @@ static void free_early(int rank, int size, void *shared) {
   if (rank == 0) *freed = 1;
   if (rank == 0) return;
   while (!*freed) usleep(1000);
+  /* What rank 0 said in its first barrier may be enough for that one. */
   CHECK_INT(ring_barrier_start(comm, &requests[0]), RING_OK);
-  CHECK_INT(ring_barrier_start(comm, &requests[1]), RING_OK);
-  ring_status status = ring_request_wait(requests[1]);
-  CHECK_INT(status, RING_ABORTED);
+  ring_status status = ring_request_wait(requests[0]);
+  CHECK(status == RING_OK || status == RING_ABORTED);
+  CHECK_INT(ring_barrier(comm), RING_ABORTED);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "dropped it without closing it");
   ring_comm_free(comm);
   ring_request_free(requests[0]);
-  ring_request_free(requests[1]);
 }
 
 static void test_free_while_outstanding(void) {
@@ -414,20 +419,18 @@ static void test_free_while_outstanding(void) {
 /* Ranks that start different things. */
 static void disagree(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
-  ring_request *first, *second;
+  ring_request *request;
   float x[4] = {0};
   meet_ranks(shared, size);
-  CHECK_INT(ring_allreduce_start(comm, x, x, rank == 0 ? 3 : 4, RING_FLOAT32, RING_SUM, &first),
+  CHECK_INT(ring_allreduce_start(comm, x, x, rank == 0 ? 3 : 4, RING_FLOAT32, RING_SUM, &request),
             RING_OK);
-  CHECK_INT(ring_barrier_start(comm, &second), RING_OK);
-  CHECK_INT(ring_request_wait(second), RING_MISMATCH);
-  CHECK_CONTAINS(ring_request_error(second)->message, "allreduce(count 3, float32, sum)");
-  CHECK_CONTAINS(ring_request_error(second)->message, "allreduce(count 4, float32, sum)");
+  CHECK_INT(ring_request_wait(request), RING_MISMATCH);
+  CHECK_CONTAINS(ring_request_error(request)->message, "allreduce(count 3, float32, sum)");
+  CHECK_CONTAINS(ring_request_error(request)->message, "allreduce(count 4, float32, sum)");
   CHECK_INT(ring_comm_error(comm)->status, RING_OK); /* no call has failed */
   CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
   CHECK_INT(ring_comm_error(comm)->status, RING_MISMATCH);
-  ring_request_free(first);
-  ring_request_free(second);
+  ring_request_free(request);
   ring_comm_free(comm);
 }
 
@@ -474,7 +477,7 @@ static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
     CHECK(seconds() - begun > 0.2 && seconds() - begun < 10);
     CHECK_INT(hook_calls, 3);
     if (way != IN_FREE) ring_request_free(requests[1]);
-    finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted while it waited for");
+    finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted");
     __sync_fetch_and_add(met + 1, 1);
   }
   while (rank > 0 && *(volatile int *)(met + 1) == 0) usleep(1000);
