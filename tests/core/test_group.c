@@ -12,9 +12,9 @@
 
 enum { BUFFERS = 14, ROOM = 400000 };
 
-/* Short, long, empty, and at the edge of 64 KiB for 1, 2, 4 and 8 bytes an element. */
-static const size_t counts[BUFFERS] = {1,    0,     7,   65535, 65536, 32768, 16384,
-                                       8191, 16383, 100, 0,     ROOM,  8192,  3};
+/* Short, long, empty, and at the edge of 128 KiB for 1, 2, 4 and 8 bytes an element. */
+static const size_t counts[BUFFERS] = {1,     0,     7,     131071, 131072, 65536, 32768,
+                                       16383, 32767, 65535, 0,      ROOM,   16384, 3};
 
 /* Small whole numbers as bytes of any dtype: reduced exactly as integers, and bytewise alike in both
  * ways of asking for floats. */
@@ -91,7 +91,7 @@ static void test_groups(void) {
 /* More short buffers than one bundle holds. */
 static void group_many(ring_comm *comm, void *shared) {
   (void)shared;
-  enum { MANY = 700, EACH = 1001 };
+  enum { MANY = 1500, EACH = 1001 };
   static float x[MANY][EACH];
   static ring_buffer buffers[MANY];
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
