@@ -167,6 +167,31 @@ static void test_mismatch(void) {
   shared_free(met, 64);
 }
 
+/* A request has a deadline of its own, also when nobody waits for it. */
+static void stay_away(int rank, int size, void *shared) {
+  volatile int *left = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 0.3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 0) {
+    ring_request *request;
+    int done = 0;
+    CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+    while (!done) ring_request_test(request, &done);
+    finish_badly(request, RING_TIMEOUT, 1, "rank 0 waited");
+    *left = 1;
+  }
+  while (!*left) usleep(1000);
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_that_stays_away(void) {
+  int *left = shared_alloc(64);
+  run_ranks(2, stay_away, left);
+  shared_free(left, 64);
+}
+
 /* ---- Interrupts --------------------------------------------------------------------------- */
 
 static pthread_t caller;
@@ -387,6 +412,7 @@ int main(void) {
   RUN(test_abort_with_a_queue);
   RUN(test_free_while_outstanding);
   RUN(test_mismatch);
+  RUN(test_a_rank_that_stays_away);
   RUN(test_interrupts);
   RUN(test_the_hook_is_asked);
   RUN(test_an_end_under_waiting_threads);
