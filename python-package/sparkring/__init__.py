@@ -11,6 +11,7 @@ Examples
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")
 """
 
+import sparkring.object  # noqa: F401 (it gives Communicator the methods for objects)
 from sparkring._core import (
     AbortedError,
     AuthError,
