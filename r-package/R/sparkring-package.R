@@ -4,8 +4,8 @@
 #'
 #' Open a communicator with [ring_init()], let every rank make the same calls in the same order
 #' ([ring_allreduce()], [ring_broadcast()], [ring_allgather()], [ring_barrier()]), and close it with
-#' [ring_close()]. Ranks count from 0, like Spark's partitions. What goes wrong is a condition whose
-#' class says what: see [ring_error].
+#' [ring_close()]. Any R value goes with [ring_broadcast_object()] and its kin. Ranks count from 0,
+#' like Spark's partitions. What goes wrong is a condition whose class says what: see [ring_error].
 #'
 #' A process has one communicator at a time, and R calls it from its main thread only.
 #'

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import parts
 import pytest
 
 HERE = Path(__file__).parent
@@ -58,6 +59,44 @@ def test_the_same_bytes():
     assert said["float64", "broadcast", "2"] == digest(inputs[2] / 3)
     assert said["float64", "allgather"] == digest(np.stack(inputs) / 3)
     assert first[-1] == "hosts" + " 127.0.0.1" * 4
+
+
+def expected_parts(rank, to_type):
+    """Work out what a rank of four must say of one type."""
+    ranks, even = range(4), [to_type(parts.rows(other, 8)) for other in range(4)]
+    uneven = np.concatenate([to_type(parts.rows(other, other)) for other in ranks])
+    largest = np.max(even, axis=0)
+
+    def sent(other):
+        counts = [(other + to) % 3 for to in ranks]
+        return np.split(to_type(parts.rows(other, sum(counts))), np.cumsum(counts)[:-1])[rank]
+
+    def said(root):
+        mine = rank == root
+        yield "reduce", root, largest if mine else None
+        yield "gather", root, np.stack(even) if mine else None
+        yield "scatter", root, np.split(even[root], 4)[rank]
+        yield "gatherv", root, uneven if mine else None
+        yield "scatterv", root, np.split(to_type(parts.rows(root, 6)), [0, 1, 3])[rank]
+
+    yield "reduce_scatter", np.split(largest, 4)[rank]
+    yield "alltoall", np.concatenate([np.split(x, 4)[rank] for x in even])
+    yield "allgatherv", uneven
+    yield "alltoallv", np.concatenate([sent(other) for other in ranks])
+    for root in ranks:
+        yield from said(root)
+    yield "recv", even[(rank - 1) % 4]
+
+
+def test_the_same_parts():
+    for rank, lines in enumerate(launch(HERE / "parts.R", HERE / "parts.py")):
+        expected = [
+            " ".join(map(str, (name, *call, parts.digest(x))))
+            for name, to_type in parts.TYPES.items()
+            for *call, x in expected_parts(rank, to_type)
+        ]
+        assert lines == expected
+        assert len(lines) == 4 * (4 + 5 * 4 + 1)
 
 
 START_R = """
@@ -121,3 +160,64 @@ def test_mismatch(tmp_path):
     python = CATCH_PYTHON.replace("comm.barrier()", "comm.barrier(); comm.allreduce(b'123')")
     for said in start(tmp_path, r, python):
         assert said[0] == "ring_error_mismatch"
+
+
+OBJECTS_R = """
+rank <- ring_rank(comm)
+tell <- function(call) {
+  said <- tryCatch(
+    {
+      call
+      "none"
+    },
+    ring_error = function(error) c(class(error)[[1]], error$rank, conditionMessage(error))
+  )
+  cat(paste(said, collapse = " "), "\\n", sep = "")
+}
+tell(ring_allgather_object(comm, rank))
+tell(ring_alltoall_object(comm, as.list(0:3)))
+for (root in 0:1) {
+  tell(ring_broadcast_object(comm, rank, root))
+  tell(ring_scatter_object(comm, as.list(0:3), root))
+  tell(ring_gather_object(comm, rank, root))
+}
+if (rank == 0) tell(ring_send_object(comm, rank, 1))
+if (rank == 0) tell(ring_recv_object(comm, 1))
+cat(ring_allreduce(comm, rank), "\\n", sep = "")
+ring_close(comm)
+"""
+OBJECTS_PYTHON = """
+def tell(method, *arguments):
+    try:
+        method(*arguments)
+        print("none")
+    except sparkring.RingError as error:
+        print("ring_error_" + error.status.lower(), error.rank, error)
+
+tell(comm.allgather_object, comm.rank)
+tell(comm.alltoall_object, range(4))
+for root in range(2):
+    tell(comm.broadcast_object, comm.rank, root)
+    tell(comm.scatter_object, range(4), root)
+    tell(comm.gather_object, comm.rank, root)
+if comm.rank == 1:
+    tell(comm.recv_object, 0)
+    tell(comm.send_object, comm.rank, 0)
+print(comm.allreduce(__import__("numpy").int32(comm.rank)))
+comm.close()
+"""
+
+
+def test_objects_stay_in_their_language(tmp_path):
+    from_r = "ring_error_invalid 0 the object of rank 0 comes from R, and Python cannot read it: "
+    from_r += "send arrays instead, which both can"
+    from_python = "ring_error_invalid 1 the object of rank 1 comes from Python, and R cannot read "
+    from_python += "it here: send vectors or arrays instead, which can go everywhere"
+    for rank, said in enumerate(start(tmp_path, OBJECTS_R, OBJECTS_PYTHON)):
+        other = from_python if rank % 2 == 0 else from_r
+        expected = [other, other]
+        for root in range(2):
+            same = root % 2 == rank % 2
+            expected += ["none" if same else other] * 2 + [other if rank == root else "none"]
+        expected += {0: ["none", other], 1: [other, "none"]}.get(rank, [])
+        assert said == [*expected, "6"]  # the communicator goes on
