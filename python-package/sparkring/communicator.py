@@ -67,8 +67,9 @@ def init(
     root_address : str, optional
         The host of rank 0, when those of the others are unknown.
     token : str or bytes, optional
-        The job's shared secret, at least 16 random bytes. Only processes that know it can join. A
-        barrier task needs none: rank 0 makes one and Spark carries it to the others.
+        The job's shared secret, at least 16 random bytes. Only processes that know it can join, and
+        without one the methods for objects refuse to work. A barrier task needs none: rank 0 makes
+        one and Spark carries it to the others.
     job : str, optional
         Tells jobs apart that share addresses and token.
     ports : (int, int), optional

@@ -15,8 +15,8 @@
 #'
 #' @section Security:
 #' With a `token`, only processes that know it can join. A communicator that was formed without one
-#' says so when it is printed. Draw the token once for each job, such as with
-#' `openssl::rand_bytes(32)`, and let the closure capture it.
+#' says so when it is printed, and sends no objects ([ring_broadcast_object()]). Draw the token
+#' once for each job, such as with `openssl::rand_bytes(32)`, and let the closure capture it.
 #'
 #' @param barrier A list of `address`, a character vector or list of strings with the address of
 #'   every task in order of their partitions, and `partition`, the number of this one, from 0.
