@@ -107,11 +107,26 @@ static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
 }
 
 static bool peers_link(ring_peers *peers, int rank, int fd) {
-  ring_link *link = ring_link_tcp(fd);
+  const ring_peer *peer = &peers->peer[rank];
+  ring_link *link =
+      peer->out != NULL ? ring_link_shm(fd, peer->out, peer->in) : ring_link_tcp(fd);
   if (link == NULL) return false;
   __atomic_store_n(&peers->peer[rank].link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
   peers->linked[peers->linked_count++] = rank;
   return true;
+}
+
+ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
+  ring_peer *peer = &peers->peer[rank];
+  peer->out = out;
+  peer->in = in;
+  if (peer->link == NULL) return RING_OK;
+  ring_link *link = ring_link_shm(peer->link->fd, out, in);
+  if (link == NULL) return RING_NO_MEMORY;
+  peer->link->fd = -1; /* it has changed hands */
+  peer->link->ops->close(peer->link);
+  peer->link = link;
+  return RING_OK;
 }
 
 static void peers_admit(void *owner, const ring_claim *claim, int fd) {

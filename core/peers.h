@@ -38,6 +38,7 @@ typedef struct ring_peer {
   ring_link *link; /* NULL until it is needed */
   ring_dial *dial; /* a connection under way */
   size_t slot;     /* in the poller, while the engine sleeps */
+  void *out, *in;  /* pipes in memory that both have; NULL: there is none */
   ring_messages messages;
   ring_counters counters;
 } ring_peer;
@@ -61,6 +62,10 @@ typedef struct ring_peers {
 } ring_peers;
 
 ring_status ring_peers_init(ring_peers *peers, int rank, int size);
+
+/* Says that a rank and this one have RING_PIPE_BYTES in memory for what each sends to the other. The
+ * link that they may have goes through it from now on: nothing is under way on it. */
+ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in);
 
 /* Says where a rank is. */
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);

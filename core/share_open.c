@@ -35,9 +35,20 @@ static bool share_gather(ring_share *share, ring_peers *peers) {
   return share->size > 1;
 }
 
-static size_t share_front(int size) {
+static size_t share_seats(int size) {
   size_t bytes = sizeof(ring_board) + (size_t)size * sizeof(ring_seat);
   return (bytes + 4095) / 4096 * 4096;
+}
+
+/* Board and seats, and a pipe for every pair and direction, which takes space once it is used. */
+static size_t share_front(int size) {
+  return share_seats(size) + (size_t)size * (size_t)size * RING_PIPE_BYTES;
+}
+
+static void *share_pipe(const ring_share *share, int from, int to) {
+  size_t index = (size_t)from * (size_t)share->size + (size_t)to;
+  return (uint8_t *)ring_arena_front(share->arena) + share_seats(share->size) +
+         index * RING_PIPE_BYTES;
 }
 
 /* Unguessable where the job has a token; guessing it gets a stranger no further than the handshake. */
@@ -204,5 +215,10 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
   for (int i = 0; i < share->size && status == RING_OK; i++)
     if (i != share->index) status = ring_share_await(&call, i);
   share->attaches = atomic_load(&share->board->detached) == 0;
+  for (int i = 0; i < share->size && status == RING_OK; i++)
+    if (i != share->index)
+      status = ring_peers_pipe(peers, share->ranks[i], share_pipe(share, share->index, i),
+                               share_pipe(share, i, share->index));
+  if (status == RING_NO_MEMORY) ring_error_set(error, status, peers->rank, 0, "out of memory");
   return status;
 }

@@ -2,6 +2,8 @@
 #include "ranks.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +50,17 @@ void run_ranks(int size, rank_function function, void *shared) {
   CHECK_INT(failures, 0);
 }
 
+bool ranks_share = true;
+
+__attribute__((constructor)) static void ranks_read_environment(void) {
+  const char *value = getenv("SPARKRING_SHARED_MEMORY");
+  ranks_share = value == NULL || strcmp(value, "0") != 0;
+}
+
+const char *ranks_link(void) {
+  return ranks_share ? "shm" : "tcp";
+}
+
 ring_options rank_options(int rank, int size) {
   static const char *addresses[RANKS_MAX];
   static char token[64];
@@ -63,6 +76,7 @@ ring_options rank_options(int rank, int size) {
   options.token_length = strlen(token);
   options.timeout = 60;
   options.call_timeout = 60;
+  options.shared_memory = ranks_share ? 0 : -1;
   return options;
 }
 

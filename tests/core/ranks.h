@@ -7,6 +7,8 @@
 #ifndef RING_RANKS_H
 #define RING_RANKS_H
 
+#include <stdbool.h>
+
 #include "sparkring.h"
 
 #define RANKS_MAX 33
@@ -28,6 +30,11 @@ void meet_ranks(int *met, int size);
 /* Zeroed memory that forked processes share; free it with shared_free. */
 void *shared_alloc(size_t length);
 void shared_free(void *memory, size_t length);
+
+/* Whether ranks share memory: true unless SPARKRING_SHARED_MEMORY is 0, with which every test of ranks
+ * runs a second time. ranks_link is the name of their links. */
+extern bool ranks_share;
+const char *ranks_link(void);
 
 /* Options for rank of size on 127.0.0.1, with a token of this test program's own. */
 ring_options rank_options(int rank, int size);

@@ -109,14 +109,14 @@ static void look(ring_comm *comm, void *shared) {
   CHECK_INT(strcmp(ring_comm_host(comm, size - 1), "127.0.0.1"), 0);
   CHECK(ring_comm_host(comm, size) == NULL && ring_comm_host(comm, -1) == NULL);
   CHECK_INT(strcmp(ring_comm_link(comm, rank), "self"), 0);
-  CHECK_INT(strcmp(ring_comm_link(comm, (rank + 1) % size), "tcp"), 0);
+  CHECK_INT(strcmp(ring_comm_link(comm, (rank + 1) % size), ranks_link()), 0);
   CHECK_INT(ring_comm_counters(comm, size, &counters), RING_INVALID);
   CHECK_INT(ring_comm_counters(comm, rank, &counters), RING_OK);
   CHECK_INT(counters.bytes_sent, 0);
   float x[100] = {0};
   CHECK_INT(ring_allreduce(comm, x, x, 100, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK_INT(ring_broadcast(comm, x, x, 100, RING_FLOAT32, 0), RING_OK);
-  for (int peer = 0; peer < size; peer++) links += ring_comm_link(comm, peer)[0] == 't';
+  for (int peer = 0; peer < size; peer++) links += strcmp(ring_comm_link(comm, peer), ranks_link()) == 0;
   CHECK(links <= 2 * 4); /* 2 log2(16): the ring, the tree and the barrier share partners */
   CHECK_INT(ring_barrier(comm), RING_OK);
   for (int other = 0; other < size; other++) CHECK(epochs[other] == epochs[0]);
