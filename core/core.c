@@ -37,6 +37,7 @@
 #include "schedule_direct.c"
 #include "schedule_doubling.c"
 #include "schedule_gather.c"
+#include "schedule_hierarchical.c"
 #include "schedule_ring.c"
 #include "schedule_tree.c"
 #include "secret.c"

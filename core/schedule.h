@@ -98,6 +98,18 @@ ring_status ring_schedule_allreduce_doubling(ring_schedule *schedule, int rank, 
 ring_status ring_schedule_allreduce_halving(ring_schedule *schedule, int rank, int size,
                                             uint64_t count);
 
+/* How a hierarchical allreduce is laid out; of zeros, it is chosen by the count. */
+typedef struct ring_hierarchy {
+  int shards; /* at most as many as the smallest host has ranks */
+  bool ring;  /* across hosts; else doubling */
+} ring_hierarchy;
+
+/* Reduce-scatter within each host, allreduce of each shard across hosts, allgather within each host.
+ * node[r], from 0 to size-1, says on which host rank r is; all ranks pass the same. */
+ring_status ring_schedule_allreduce_hierarchical(ring_schedule *schedule, int rank, int size,
+                                                 const int *node, uint64_t count, bool widen,
+                                                 ring_hierarchy shape);
+
 /* Part `rank` of the reduced input ends in the output. Ring of size-1 rounds, or one round in which
  * everybody sends everybody their part. */
 ring_status ring_schedule_reduce_scatter_ring(ring_schedule *schedule, int rank, int size,

@@ -15,6 +15,7 @@
 typedef struct value {
   uint64_t ranks;
   uint64_t element;
+  bool wide; /* an accumulator */
 } value;
 
 typedef struct pipe {
@@ -25,6 +26,7 @@ typedef struct pipe {
 
 typedef struct machine {
   int size;
+  bool widen; /* scratch holds accumulators, and the flags of all steps have to say so */
   ring_schedule schedules[RANKS];
   value *spaces[RANKS][3];
   pipe pipes[RANKS][RANKS];
@@ -64,6 +66,10 @@ static void reduce(value *came, const value *from) {
   came->ranks |= from->ranks;
 }
 
+static void check_width(const machine *m, const ring_step *step, unsigned flag, const value *v) {
+  if (m->widen) CHECK_INT((step->flags & flag) != 0, v->wide);
+}
+
 /* Moves one element; false when it cannot move now. */
 static bool move_element(machine *m, int rank, const ring_lane *lane, const ring_step *step,
                          uint64_t element) {
@@ -76,18 +82,26 @@ static bool move_element(machine *m, int rank, const ring_lane *lane, const ring
   }
   if (step->op == RING_STEP_COMBINE) {
     value combined = m->spaces[rank][RING_SPACE_SCRATCH][step->with + element];
+    check_width(m, step, RING_STEP_WIDE, &combined);
+    check_width(m, step, RING_STEP_SOURCE_WIDE, from);
     reduce(&combined, from);
+    combined.wide = step->destination == RING_SPACE_SCRATCH;
     *to = combined;
     return true;
   }
   pipe *p = lane_pipe(m, rank, lane);
   if (step->op == RING_STEP_SEND) {
+    if (m->widen) CHECK_INT(from->wide, step->source == RING_SPACE_SCRATCH);
     p->values[p->written++] = *from;
     return true;
   }
   if (p->read == p->written) return false;
   value came = p->values[p->read++];
-  if (step->op == RING_STEP_REDUCE) reduce(&came, from);
+  check_width(m, step, RING_STEP_WIDE, &came);
+  if (step->op == RING_STEP_REDUCE) {
+    reduce(&came, from);
+    came.wide = step->destination == RING_SPACE_SCRATCH;
+  }
   *to = came;
   return true;
 }
@@ -174,6 +188,9 @@ typedef struct plan_case {
   bool in_place;
   uint64_t count;
   ring_parts parts;
+  bool widen;
+  const int *node; /* of hierarchical ones: rank by rank, the host */
+  ring_hierarchy shape;
 } plan_case;
 
 /* A kind of collective: how many elements a rank has, and what its output is to be. `place` is where
@@ -217,7 +234,7 @@ static uint64_t all_parts_at_root(const plan_case *c, int rank) {
 
 static value everybody(const plan_case *c, int rank, uint64_t i) {
   (void)rank;
-  return (value){(UINT64_C(1) << c->size) - 1, i};
+  return (value){.ranks = (UINT64_C(1) << c->size) - 1, .element = i};
 }
 
 static value everybody_here(const plan_case *c, int rank, uint64_t i) {
@@ -226,7 +243,7 @@ static value everybody_here(const plan_case *c, int rank, uint64_t i) {
 
 static value from_root(const plan_case *c, int rank, uint64_t i) {
   (void)rank;
-  return (value){UINT64_C(1) << c->root, i};
+  return (value){.ranks = UINT64_C(1) << c->root, .element = i};
 }
 
 static value from_root_here(const plan_case *c, int rank, uint64_t i) {
@@ -242,12 +259,13 @@ static int owner(const plan_case *c, uint64_t i) {
 static value gathered(const plan_case *c, int rank, uint64_t i) {
   (void)rank;
   int from = owner(c, i);
-  return (value){UINT64_C(1) << from, i - part_begin(c, from)};
+  return (value){.ranks = UINT64_C(1) << from, .element = i - part_begin(c, from)};
 }
 
 static value exchanged(const plan_case *c, int rank, uint64_t i) {
   int from = owner(c, i);
-  return (value){UINT64_C(1) << from, part_begin(c, rank) + i - part_begin(c, from)};
+  return (value){.ranks = UINT64_C(1) << from,
+                 .element = part_begin(c, rank) + i - part_begin(c, from)};
 }
 
 static int64_t at_start(const plan_case *c, int rank) {
@@ -303,6 +321,7 @@ static void plan_rank(machine *m, int rank, planner plan, const plan_case *c) {
 static machine *make_machine(const collective *kind, planner plan, const plan_case *c) {
   machine *m = calloc(1, sizeof *m);
   m->size = c->size;
+  m->widen = c->widen;
   m->random = 88172645463325252u;
   for (int rank = 0; rank < c->size; rank++) {
     uint64_t inputs = kind->inputs(c, rank);
@@ -315,7 +334,7 @@ static machine *make_machine(const collective *kind, planner plan, const plan_ca
                                             ? calloc(inputs + 1, sizeof(value))
                                             : m->spaces[rank][RING_SPACE_OUTPUT] + place;
     for (uint64_t i = 0; i < inputs; i++)
-      m->spaces[rank][RING_SPACE_INPUT][i] = (value){UINT64_C(1) << rank, i};
+      m->spaces[rank][RING_SPACE_INPUT][i] = (value){.ranks = UINT64_C(1) << rank, .element = i};
     plan_rank(m, rank, plan, c);
   }
   return m;
@@ -337,19 +356,21 @@ static void free_machine(machine *m, const collective *kind, const plan_case *c)
 
 /* ---- Verifying ---------------------------------------------------------------------------- */
 
+static void verify_order(const collective *kind, planner plan, const plan_case *c, unsigned order) {
+  machine *m = make_machine(kind, plan, c);
+  m->order = order;
+  run_machine(m);
+  for (int rank = 0; rank < c->size; rank++)
+    for (uint64_t i = 0; i < kind->outputs(c, rank); i++) {
+      value expected = kind->expected(c, rank, i), found = m->spaces[rank][RING_SPACE_OUTPUT][i];
+      CHECK(found.ranks == expected.ranks);
+      CHECK(found.element == expected.element);
+    }
+  free_machine(m, kind, c);
+}
+
 static void verify_case(const collective *kind, planner plan, const plan_case *c) {
-  for (unsigned order = 0; order < ORDERS; order++) {
-    machine *m = make_machine(kind, plan, c);
-    m->order = order;
-    run_machine(m);
-    for (int rank = 0; rank < c->size; rank++)
-      for (uint64_t i = 0; i < kind->outputs(c, rank); i++) {
-        value expected = kind->expected(c, rank, i), found = m->spaces[rank][RING_SPACE_OUTPUT][i];
-        CHECK(found.ranks == expected.ranks);
-        CHECK(found.element == expected.element);
-      }
-    free_machine(m, kind, c);
-  }
+  for (unsigned order = 0; order < ORDERS; order++) verify_order(kind, plan, c, order);
 }
 
 /* Parts of 0 to 6 elements, the first and the last ones of which may be empty. */
@@ -471,6 +492,77 @@ static void test_alltoall(void) {
   verify(&alltoall, plan_alltoall_pairwise, false, false);
 }
 
+/* ---- Hosts -------------------------------------------------------------------------------- */
+
+static ring_status plan_hierarchical(ring_schedule *s, int rank, const plan_case *c) {
+  return ring_schedule_allreduce_hierarchical(s, rank, c->size, c->node, c->count, c->widen,
+                                              c->shape);
+}
+
+/* A placement in one of 16 ways: in place or not, across hosts by a ring or by doubling, with
+ * accumulators or without, with as many shards as there can be and with fewer. */
+static void verify_placement(const int *node, int size, uint64_t count, unsigned order,
+                             unsigned way) {
+  plan_case c = {.size = size, .count = count, .node = node};
+  c.in_place = way & 1;
+  c.shape.ring = way & 2;
+  c.widen = way & 4;
+  c.shape.shards = way & 8 ? 1 + (int)count % 2 : size;
+  verify_order(&allreduce, plan_hierarchical, &c, order);
+}
+
+/* Random neighbours; labels, too, need not be in the order of ranks. */
+static void shuffle(int *node, int size) {
+  static machine dice = {.random = 2463534242u};
+  for (int i = size - 1; i > 0; i--) {
+    int other = (int)(draw(&dice) % (uint64_t)(i + 1)), kept = node[i];
+    node[i] = node[other];
+    node[other] = kept;
+  }
+}
+
+/* Small splits are verified with everything, of others each with its share. */
+static void verify_split(const int *node, int size) {
+  static const uint64_t counts[] = {0, 1, 5, 23, 61};
+  static unsigned turns = 0;
+  bool all = size <= 6;
+  for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++)
+    for (unsigned order = 0; order < ORDERS; order++)
+      for (unsigned way = 0; way < 16; way++)
+        if (all || (turns % 5 == i && turns % 3 == order && turns % 4 == way / 4))
+          verify_placement(node, size, counts[i], order, way);
+  turns++;
+}
+
+/* Gives the last `left` ranks to hosts from `host` on, none with more than `most`. */
+static void verify_splits(int *node, int size, int left, int most, int host) {
+  if (left == 0) {
+    int shuffled[RANKS];
+    verify_split(node, size);
+    memcpy(shuffled, node, sizeof shuffled);
+    shuffle(shuffled, size);
+    verify_split(shuffled, size);
+  }
+  for (int ranks = left < most ? left : most; ranks > 0; ranks--) {
+    for (int i = 0; i < ranks; i++) node[size - left + i] = host;
+    verify_splits(node, size, left - ranks, ranks, host + 1);
+  }
+}
+
+static void test_every_split_over_hosts(void) {
+  int node[RANKS];
+  for (int size = 1; size <= 24; size++) verify_splits(node, size, size, size, 0);
+}
+
+/* Long vectors, for which the builder chooses the shards and the ring itself. */
+static void test_hosts_with_long_vectors(void) {
+  static const int node[] = {0, 0, 0, 2, 2, 2, 2, 2};
+  for (uint64_t count = 2047; count < 80000; count *= 6) {
+    plan_case c = {.size = 8, .count = count, .node = node};
+    verify_order(&allreduce, plan_hierarchical, &c, RECEIVES_FIRST);
+  }
+}
+
 /* ---- Shapes ------------------------------------------------------------------------------- */
 
 /* With one rank held back, nobody may leave a barrier. */
@@ -558,6 +650,8 @@ int main(void) {
   RUN(test_gather);
   RUN(test_scatter);
   RUN(test_alltoall);
+  RUN(test_every_split_over_hosts);
+  RUN(test_hosts_with_long_vectors);
   RUN(test_barrier_waits_for_everybody);
   RUN(test_a_ring_needs_two_links);
   RUN(test_traffic_of_allreduce);
