@@ -47,7 +47,11 @@ def at_least(least):
 
 def parse(arguments):
     """Read the options; what is not given is as in FULL or QUICK."""
-    parser = argparse.ArgumentParser(prog="scripts/bench", description="Compare with others.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Compare with others.",
+        epilog="scripts/bench --simulate [--help]: allreduce on clusters of thousands of ranks.",
+    )
     add = parser.add_argument
     add("--quick", action="store_true", help="two minutes: the C libraries, fewer sizes and rounds")
     add("--only", type=one_of(FULL["only"]), metavar="LIBRARY,...", help=", ".join(FULL["only"]))

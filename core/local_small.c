@@ -17,18 +17,31 @@ static const uint8_t *small_piece(const ring_slot *slot, size_t at, size_t *byte
   return slot->first + at;
 }
 
+/* A call of memcpy takes longer than copying a number or two. */
+static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
+  if (bytes == 8)
+    memcpy(to, from, 8);
+  else if (bytes == 4)
+    memcpy(to, from, 4);
+  else
+    memcpy(to, from, bytes);
+}
+
 static void small_write(ring_slot *slot, const uint8_t *from, size_t bytes) {
-  size_t first = bytes < RING_SLOT_FIRST ? bytes : RING_SLOT_FIRST;
   if (bytes == 0) return;
-  memcpy(slot->first, from, first);
-  memcpy(slot->rest, from + first, bytes - first);
+  if (bytes <= RING_SLOT_FIRST) {
+    small_copy(slot->first, from, bytes);
+    return;
+  }
+  memcpy(slot->first, from, RING_SLOT_FIRST);
+  memcpy(slot->rest, from + RING_SLOT_FIRST, bytes - RING_SLOT_FIRST);
 }
 
 static void small_read(const ring_slot *slot, size_t at, uint8_t *to, size_t bytes) {
   for (size_t done = 0, length; done < bytes; done += length) {
     length = bytes - done;
     const uint8_t *piece = small_piece(slot, at + done, &length);
-    memcpy(to + done, piece, length);
+    small_copy(to + done, piece, length);
   }
 }
 

@@ -98,11 +98,14 @@ ring_status ring_schedule_allreduce_doubling(ring_schedule *schedule, int rank, 
 ring_status ring_schedule_allreduce_halving(ring_schedule *schedule, int rank, int size,
                                             uint64_t count);
 
-/* How a hierarchical allreduce is laid out; of zeros, it is chosen by the count. */
+/* How a hierarchical allreduce is laid out, and the builder's own choice. `smallest` is the least
+ * number of ranks on a host. */
 typedef struct ring_hierarchy {
-  int shards; /* at most as many as the smallest host has ranks */
+  int shards; /* more than `smallest` are as many as that; 0: as chosen */
   bool ring;  /* across hosts; else doubling */
 } ring_hierarchy;
+
+ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest);
 
 /* Reduce-scatter within each host, allreduce of each shard across hosts, allgather within each host.
  * node[r], from 0 to size-1, says on which host rank r is; all ranks pass the same. */

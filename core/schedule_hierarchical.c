@@ -98,16 +98,19 @@ static int hierarchical_smallest(const hierarchical *h) {
   return smallest;
 }
 
+ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest) {
+  uint64_t most = count / HIERARCHICAL_SHARD;
+  ring_hierarchy shape = {.shards = most < (uint64_t)smallest ? (int)most : smallest};
+  if (shape.shards == 0) shape.shards = 1;
+  shape.ring = count / (uint64_t)shape.shards / (uint64_t)hosts >= HIERARCHICAL_SHARE;
+  return shape;
+}
+
 static void hierarchical_choose(hierarchical *h) {
   int smallest = hierarchical_smallest(h);
-  uint64_t shards = h->count / HIERARCHICAL_SHARD;
-  if (h->shape.shards == 0) {
-    h->shape.shards = shards < (uint64_t)smallest ? (int)shards : smallest;
-    if (h->shape.shards == 0) h->shape.shards = 1;
-    uint64_t share = h->count / (uint64_t)h->shape.shards / (uint64_t)h->hosts;
-    h->shape.ring = share >= HIERARCHICAL_SHARE;
-  }
+  if (h->shape.shards == 0) h->shape = ring_hierarchy_choose(h->count, h->hosts, smallest);
   if (h->shape.shards > smallest) h->shape.shards = smallest;
+  if (h->hosts == 1) h->shape.ring = false;
 }
 
 /* Where a shard begins; and its length. */
@@ -417,7 +420,6 @@ ring_status ring_schedule_allreduce_hierarchical(ring_schedule *schedule, int ra
   hierarchical h = {.schedule = schedule, .shape = shape, .widen = widen, .count = count};
   hierarchical_survey(&h, rank, size, node, work);
   hierarchical_choose(&h);
-  if (h.hosts == 1) h.shape.ring = false;
   h.drives = h.place < h.shape.shards;
   if (h.drives) h.begin = hierarchical_shard(&h, h.place, &h.length);
   if (!h.shape.ring) hierarchical_pair(&h);

@@ -314,15 +314,15 @@ ring_status ring_share_await_finish(const ring_share_call *call, int index) {
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-/* Multiply and fold, for a difference that comes from mistakes, not from malice. */
+/* Multiplies and folds: for a difference that comes from mistakes, not from malice. */
 static uint32_t share_digest(const ring_call *call) {
-  uint64_t words[RING_CALL_WORDS], digest = 0;
+  uint64_t words[RING_CALL_WORDS];
   share_pack(call, words);
-  for (size_t i = 0; i < RING_CALL_WORDS; i++) {
-    digest = (digest ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    digest ^= digest >> 32;
-  }
-  return (uint32_t)digest;
+  uint64_t digest = words[0] * UINT64_C(0x9e3779b97f4a7c15) ^
+                    (words[1] + 1) * UINT64_C(0xbf58476d1ce4e5b9) ^
+                    (words[2] + 1) * UINT64_C(0x94d049bb133111eb) ^
+                    (words[3] + 1) * UINT64_C(0xd6e8feb86659fd93);
+  return (uint32_t)(digest ^ digest >> 32);
 }
 
 /* Waits until a rank has finished the call that this rank's next slot held. Who has published a
