@@ -539,6 +539,7 @@ static void verify_splits(int *node, int size, int left, int most, int host) {
   if (left == 0) {
     int shuffled[RANKS];
     verify_split(node, size);
+    if (size > 16) return;
     memcpy(shuffled, node, sizeof shuffled);
     shuffle(shuffled, size);
     verify_split(shuffled, size);
@@ -556,7 +557,7 @@ static void test_every_split_over_hosts(void) {
 
 /* Long vectors, for which the builder chooses the shards and the ring itself. */
 static void test_hosts_with_long_vectors(void) {
-  static const int node[] = {0, 0, 0, 2, 2, 2, 2, 2};
+  static const int node[] = {0, 0, 0, 2, 2, 5, 5, 5};
   for (uint64_t count = 2047; count < 80000; count *= 6) {
     plan_case c = {.size = 8, .count = count, .node = node};
     verify_order(&allreduce, plan_hierarchical, &c, RECEIVES_FIRST);
