@@ -395,7 +395,8 @@ static void hierarchical_drive(hierarchical *h) {
   uint64_t exchanges = ring ? 1 : (uint64_t)hierarchical_exchanges(h);
   h->result = h->came + exchanges * h->length;
   h->schedule->scratch = h->result + (ring ? 0 : exchanges * h->length);
-  h->local = ring_schedule_lane(h->schedule, RING_LANE_LOCAL, -1);
+  bool idle = h->places == 1 && !ring && hierarchical_folded(h);
+  if (!idle) h->local = ring_schedule_lane(h->schedule, RING_LANE_LOCAL, -1);
   hierarchical_add_up(h);
   if (across && ring) hierarchical_ring_combines(h);
   if (across && !ring) hierarchical_doubling_combines(h);

@@ -309,6 +309,7 @@ static void plan_rank(machine *m, int rank, planner plan, const plan_case *c) {
   m->spaces[rank][RING_SPACE_SCRATCH] = calloc(s->scratch + 1, sizeof(value));
   for (size_t lane = 0; lane < s->lane_count; lane++) {
     uint64_t total = 0;
+    CHECK(s->lanes[lane].count > 0); /* the engine counts lanes as they end their last step */
     for (size_t i = 0; i < s->lanes[lane].count; i++)
       total += s->steps[s->lanes[lane].first + i].count;
     if (s->lanes[lane].kind != RING_LANE_SEND) continue;
