@@ -99,12 +99,15 @@ static int hierarchical_smallest(const hierarchical *h) {
   return smallest;
 }
 
-/* Whether a ring's lesser traffic, 2(hosts-1)/hosts of a shard instead of one a round, is worth its
- * rounds. Folding costs doubling two rounds. */
+/* Whether a ring takes less time. Doubling's rounds, two more where hosts are folded, send all of a
+ * shard one after the other; a ring's parts are under way while others wait, so that either its
+ * rounds or its traffic tell. */
 static bool hierarchical_rings(double shard, int hosts) {
   bool folds = (hosts & (hosts - 1)) != 0;
-  double doubling = schedule_rounds(hosts) + (folds ? 1 : 0), ring = 2.0 * (hosts - 1);
-  return shard * (doubling - ring / hosts) > HIERARCHICAL_LATENCY * (ring - doubling);
+  double rounds = 2.0 * (hosts - 1), doubling = schedule_rounds(hosts) + (folds ? 1 : 0);
+  double latency = rounds * HIERARCHICAL_LATENCY, traffic = rounds / hosts * shard;
+  double ring = HIERARCHICAL_LATENCY + (latency > traffic ? latency : traffic);
+  return doubling * (HIERARCHICAL_LATENCY + shard) > ring;
 }
 
 ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest) {
@@ -141,7 +144,7 @@ static uint64_t hierarchical_sum(const hierarchical *h) {
 
 static void hierarchical_send_sum(const hierarchical *h, uint64_t offset, uint64_t count) {
   bool adds = h->places > 1;
-  uint64_t mark = adds ? (uint64_t)(h->places - 2) * (h->length + 1) + offset : 0;
+  uint64_t mark = adds ? (uint64_t)(h->places - 2) * (count + 1) : 0;
   hierarchical_send(h, hierarchical_sum_space(h), hierarchical_sum(h) + offset, count,
                     adds ? h->local : RING_STEP_FREE, mark);
 }
@@ -151,23 +154,43 @@ static uint64_t hierarchical_added(const hierarchical *h) {
   return (uint64_t)(h->places - 1) * (h->length + 1);
 }
 
-static void hierarchical_add_up(const hierarchical *h) {
+/* Pieces. For a ring across the hosts a shard is cut into one part a host. It is given and added up
+ * in the order in which this host's rounds need it: the own part, which round 0 sends, then what comes
+ * in each round. Its result goes around the host as the ring completes it. */
+static int hierarchical_pieces(const hierarchical *h) {
+  return h->shape.ring ? h->hosts : 1;
+}
+
+static uint64_t hierarchical_given(const hierarchical *h, uint64_t shard, int piece,
+                                   uint64_t *length) {
+  int pieces = hierarchical_pieces(h), part = schedule_wrap(h->host - piece, pieces);
+  *length = schedule_share_count(shard, pieces, part);
+  return schedule_share_begin(shard, pieces, part);
+}
+
+/* The elements of so many pieces of the own shard, and their steps; after the last the first again. */
+static uint64_t hierarchical_mark(const hierarchical *h, int pieces) {
+  int top = h->host + 1, rest = pieces % h->hosts, bottom = schedule_wrap(top - rest, h->hosts);
+  uint64_t around = h->length * (uint64_t)(pieces / h->hosts) + (uint64_t)pieces;
+  if (rest == 0) return around;
+  if (rest > top) around += h->length;
+  return around + schedule_share_begin(h->length, h->hosts, top) -
+         schedule_share_begin(h->length, h->hosts, bottom);
+}
+
+static void hierarchical_add_up(const hierarchical *h, int piece) {
+  uint64_t length, offset = hierarchical_given(h, h->length, piece, &length);
   for (int away = 1; away < h->places; away++) {
     bool first = away == 1, last = away == h->places - 1 && h->hosts == 1;
     ring_step step = {.source = first ? RING_SPACE_INPUT : RING_SPACE_SCRATCH,
                       .after = away - 1,
-                      .from = first ? h->begin : h->sum,
-                      .to = last ? h->begin : h->sum,
-                      .with = (uint64_t)(away - 1) * h->length,
-                      .count = h->length};
+                      .mark = hierarchical_mark(h, piece),
+                      .from = (first ? h->begin : h->sum) + offset,
+                      .to = (last ? h->begin : h->sum) + offset,
+                      .with = (uint64_t)(away - 1) * h->length + offset,
+                      .count = length};
     hierarchical_combine(h, step, !first, false, last);
   }
-}
-
-/* A result goes around the host in pieces, as a ring across the hosts completes them; doubling
- * completes it as a whole. */
-static int hierarchical_pieces(const hierarchical *h) {
-  return h->shape.ring ? h->hosts : 1;
 }
 
 static uint64_t hierarchical_piece(const hierarchical *h, uint64_t shard, int piece,
@@ -183,11 +206,13 @@ static void hierarchical_receive_here(const hierarchical *h) {
     bool gives = place < h->shape.shards;
     if (!h->drives && !gives) continue;
     ring_schedule_lane(h->schedule, RING_LANE_RECV, h->here[place]);
-    if (h->drives)
-      hierarchical_receive(h, RING_SPACE_SCRATCH, (uint64_t)(away - 1) * h->length, h->length,
-                           false);
+    uint64_t shard, piece, slot = (uint64_t)(away - 1) * h->length;
+    for (int i = 0; h->drives && i < hierarchical_pieces(h); i++) {
+      uint64_t offset = hierarchical_given(h, h->length, i, &piece);
+      hierarchical_receive(h, RING_SPACE_SCRATCH, slot + offset, piece, false);
+    }
     if (!gives) continue;
-    uint64_t shard, piece, begin = hierarchical_shard(h, place, &shard);
+    uint64_t begin = hierarchical_shard(h, place, &shard);
     for (int i = 0; i < hierarchical_pieces(h); i++) {
       uint64_t offset = hierarchical_piece(h, shard, i, &piece);
       hierarchical_receive(h, RING_SPACE_OUTPUT, begin + offset, piece, false);
@@ -203,9 +228,10 @@ static void hierarchical_send_here(const hierarchical *h) {
     bool takes = place < h->shape.shards;
     if (!h->drives && !takes) continue;
     ring_schedule_lane(h->schedule, RING_LANE_SEND, h->here[place]);
-    if (takes) {
-      uint64_t length, begin = hierarchical_shard(h, place, &length);
-      hierarchical_send(h, RING_SPACE_INPUT, begin, length, RING_STEP_FREE, 0);
+    uint64_t shard, piece, begin = hierarchical_shard(h, place, &shard);
+    for (int i = 0; takes && i < hierarchical_pieces(h); i++) {
+      uint64_t offset = hierarchical_given(h, shard, i, &piece);
+      hierarchical_send(h, RING_SPACE_INPUT, begin + offset, piece, RING_STEP_FREE, 0);
     }
     if (h->drives) hierarchical_send_result(h);
   }
@@ -220,14 +246,9 @@ static uint64_t hierarchical_part(const hierarchical *h, int round, uint64_t *le
   return schedule_share_begin(h->length, h->hosts, part);
 }
 
-/* The watermark before a round: the elements of all parts that came before, and their steps. */
-static uint64_t hierarchical_mark(const hierarchical *h, int round) {
-  int top = schedule_wrap(h->host - 1, h->hosts) + 1, rest = round % h->hosts;
-  uint64_t around = h->length * (uint64_t)(round / h->hosts) + (uint64_t)round;
-  uint64_t before = schedule_share_begin(h->length, h->hosts, top);
-  if (rest <= top) return around + before - schedule_share_begin(h->length, h->hosts, top - rest);
-  return around + before + h->length -
-         schedule_share_begin(h->length, h->hosts, top - rest + h->hosts);
+/* The watermark before a round: all parts but the own that came before. */
+static uint64_t hierarchical_ring_mark(const hierarchical *h, int round) {
+  return hierarchical_mark(h, round + 1) - hierarchical_mark(h, 1);
 }
 
 static void hierarchical_ring_receives(const hierarchical *h) {
@@ -243,14 +264,23 @@ static void hierarchical_ring_receives(const hierarchical *h) {
   }
 }
 
+/* The combines' watermark before what a round brings is combined: piece 0 and those of all rounds so
+ * far have been added up. */
+static uint64_t hierarchical_ring_before(const hierarchical *h, int round) {
+  return (uint64_t)(h->places - 1) * hierarchical_mark(h, round + 2) +
+         hierarchical_ring_mark(h, round);
+}
+
 static void hierarchical_ring_combines(const hierarchical *h) {
   int previous = schedule_wrap(h->host - 1, h->hosts);
+  hierarchical_add_up(h, 0);
   for (int s = 0; s < h->hosts - 1; s++) {
+    hierarchical_add_up(h, s + 1);
     bool last = s == h->hosts - 2;
     uint64_t length, offset = hierarchical_part(h, s, &length);
     ring_step step = {.source = (uint8_t)hierarchical_sum_space(h),
                       .after = h->heard,
-                      .mark = hierarchical_mark(h, s),
+                      .mark = hierarchical_ring_mark(h, s),
                       .from = hierarchical_sum(h) + offset,
                       .to = (last ? h->begin : h->sum) + offset,
                       .with = h->came + offset,
@@ -266,15 +296,15 @@ static void hierarchical_ring_send(const hierarchical *h, int round) {
     hierarchical_send_sum(h, offset, length);
     return;
   }
-  uint64_t mark = hierarchical_mark(h, round);
   if (round < h->hosts - 2)
     hierarchical_send(h, RING_SPACE_SCRATCH, h->sum + offset, length, h->local,
-                      hierarchical_added(h) + mark);
+                      hierarchical_ring_before(h, round));
   else if (round == h->hosts - 2)
     hierarchical_send(h, RING_SPACE_OUTPUT, h->begin + offset, length, h->local,
-                      hierarchical_added(h) + mark);
+                      hierarchical_ring_before(h, round));
   else
-    hierarchical_send(h, RING_SPACE_OUTPUT, h->begin + offset, length, h->heard, mark);
+    hierarchical_send(h, RING_SPACE_OUTPUT, h->begin + offset, length, h->heard,
+                      hierarchical_ring_mark(h, round));
 }
 
 static void hierarchical_ring_sends(const hierarchical *h) {
@@ -397,7 +427,7 @@ static void hierarchical_drive(hierarchical *h) {
   h->schedule->scratch = h->result + (ring ? 0 : exchanges * h->length);
   bool idle = h->places == 1 && !ring && hierarchical_folded(h);
   if (!idle) h->local = ring_schedule_lane(h->schedule, RING_LANE_LOCAL, -1);
-  hierarchical_add_up(h);
+  if (!ring) hierarchical_add_up(h, 0);
   if (across && ring) hierarchical_ring_combines(h);
   if (across && !ring) hierarchical_doubling_combines(h);
   if (across && ring) hierarchical_ring_sends(h);
@@ -407,7 +437,7 @@ static void hierarchical_drive(hierarchical *h) {
 static ring_status hierarchical_build(hierarchical *h) {
   size_t others = (size_t)(h->places - 1), hosts = (size_t)h->hosts;
   size_t lanes = 2 * others + (h->shape.ring ? 3 : 2 * (size_t)h->rounds + 4);
-  size_t steps = 2 * others * (size_t)(hierarchical_pieces(h) + 1) + others;
+  size_t steps = 5 * others * (size_t)hierarchical_pieces(h);
   steps += h->shape.ring ? 5 * hosts : 3 * (size_t)h->rounds + 6;
   ring_status status = ring_schedule_reserve(h->schedule, lanes, steps);
   if (status != RING_OK) return status;
