@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tells what allreduce would take on clusters of thousands of ranks, by simulating the schedules that
- * the core builds (simulation.h has the model), and which algorithm wins where. scripts/bench
+ * Tells what allreduce would take on clusters of thousands of ranks, by simulating the schedules
+ * that the core builds (simulation.h has the model), and which algorithm wins where. scripts/bench
  * --simulate builds and runs it.
  *
  * Vectors are cut evenly, as in closed forms: elements are a fraction of 4 bytes so short that each
@@ -66,6 +66,9 @@ static const char *symmetry_name(symmetry s) {
   return s == SYMMETRY_ROTATE ? "rotate" : s == SYMMETRY_XOR ? "xor" : "none";
 }
 
+/* Of the cases that were simulated in longer frames than was asked for; 0: none was. */
+static double longest_frame;
+
 static void tell(const options *o, int algorithm, const cluster *c, double bytes,
                  const outcome *found) {
   if (!o->json) return;
@@ -98,6 +101,8 @@ static double cost(const options *o, int algorithm, int ranks, int per_host, dou
     exit(1);
   }
   tell(o, algorithm, &c, bytes, &found);
+  bool longer = found.frame_bytes > c.frame_bytes && c.frame_bytes < bytes;
+  if (longer && found.frame_bytes > longest_frame) longest_frame = found.frame_bytes;
   return found.seconds;
 }
 
@@ -121,8 +126,8 @@ static const char *duration(double seconds, char text[32]) {
   return text;
 }
 
-/* The seconds of each algorithm, simulated when first asked for. On hosts of one rank a hierarchical
- * one has nothing to add. */
+/* The seconds of each algorithm, simulated when first asked for. On hosts of one rank a
+ * hierarchical one has nothing to add. */
 static const double *costs(const options *o, const list *l, int n, int b, int per_host) {
   static struct known {
     int ranks, per_host;
@@ -182,6 +187,14 @@ static void print_winners(const options *o, const list *l, int per_host) {
     printf("\n");
     fflush(stdout);
   }
+}
+
+static void print_longest(void) {
+  char text[32];
+  if (longest_frame > 0)
+    printf("\nWhere whole machines had too many frames to simulate, they were made longer, up to "
+           "%s.\n",
+           amount(longest_frame, text));
 }
 
 static void print_json(const options *o, int per_host) {
@@ -336,5 +349,6 @@ int main(int argc, char **argv) {
     print_times(&o, &o.table, machines[m]);
     print_winners(&o, &o.grid, machines[m]);
   }
+  if (!o.json) print_longest();
   return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events are kept in a heap by time, and in the order of their making where times are equal. A frame
- * makes three: it has left, its head is there, it has come.
+ * Events are kept in a heap by time, and in the order of their making where times are equal. A
+ * frame makes three: it has left, its head is there, it has come.
  */
 #include "simulation.h"
 

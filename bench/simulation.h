@@ -5,11 +5,11 @@
  *
  * The model. A frame waits until its step may move and its lane has sent the one before, then for
  * its host's interface, which all ranks of the host share and which serves whoever came first; it
- * leaves in bytes / bandwidth, and its head is at the other host after alpha, where it waits likewise
- * for that interface's other direction. Between ranks of one host a message takes local_alpha and
- * each rank's own local_bandwidth in and out. What is reduced or copied takes gamma a byte, on one
- * processor a rank. There is no loss, no congestion between interfaces and no cost of sending but
- * these.
+ * leaves in bytes / bandwidth, and its head is at the other host after alpha, where it waits
+ * likewise for that interface's other direction. Between ranks of one host a message takes
+ * local_alpha and each rank's own local_bandwidth in and out. What is reduced or copied takes gamma
+ * a byte, on one processor a rank. There is no loss, no congestion between interfaces and no cost of
+ * sending but these.
  *
  * Symmetry. Where a rotation of the hosts, or an exclusive or of their numbers, maps the schedules
  * of all ranks onto each other, all hosts do the same at the same time, and one host's ranks are

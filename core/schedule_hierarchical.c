@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allreduce over ranks that share hosts, in three parts that flow into each other. The buffer is cut
- * into shards. On every host shard s has a driver, the rank of place s there: all ranks of the host
- * send it their piece, and it adds them up. The drivers of a shard, one a host, reduce it across the
- * hosts, by a ring or by recursive doubling, and each gives the result to the ranks of its host.
+ * Allreduce over ranks that share hosts, in three parts that flow into each other. The buffer is
+ * cut into shards. On every host shard s has a driver, the rank of place s there: all ranks of the
+ * host send it their piece, and it adds them up. The drivers of a shard, one a host, reduce it
+ * across the hosts, by a ring or by recursive doubling, and each gives the result to its host.
  *
  * Hosts may differ in ranks. There are as many shards as the smallest host has ranks, so that each
  * host has a driver for each; ranks of higher places only give and get. More shards would save no
  * traffic between hosts, since all hosts send the same in any case. But a driver keeps what every
  * rank of its host sends it, so where one host is far smaller than the others it needs much memory.
  *
- * A driver adds what comes from the next place of its host first, and so on around; across hosts the
- * order depends on the hosts alone. So each element is reduced once, in one order, or, by doubling,
- * by all drivers alike. What overwrites an input already contains it, so in place nothing waits.
+ * A driver adds what comes from the next place of its host first, and so on around; across hosts
+ * the order depends on the hosts alone. So each element is reduced once, in one order, or, by
+ * doubling, by all drivers alike. In place, what overwrites an input contains it already; only in
+ * doubling, and only a rank alone on its host, has to wait until its input was sent.
  */
 #include <stdlib.h>
 
@@ -155,8 +156,8 @@ static uint64_t hierarchical_added(const hierarchical *h) {
 }
 
 /* Pieces. For a ring across the hosts a shard is cut into one part a host. It is given and added up
- * in the order in which this host's rounds need it: the own part, which round 0 sends, then what comes
- * in each round. Its result goes around the host as the ring completes it. */
+ * in the order in which this host's rounds need it: the own part, which round 0 sends, then what
+ * comes in each round. Its result goes around the host as the ring completes it. */
 static int hierarchical_pieces(const hierarchical *h) {
   return h->shape.ring ? h->hosts : 1;
 }
@@ -168,7 +169,8 @@ static uint64_t hierarchical_given(const hierarchical *h, uint64_t shard, int pi
   return schedule_share_begin(shard, pieces, part);
 }
 
-/* The elements of so many pieces of the own shard, and their steps; after the last the first again. */
+/* The elements of so many pieces of the own shard, and their steps; the last is followed by the
+ * first. */
 static uint64_t hierarchical_mark(const hierarchical *h, int pieces) {
   int top = h->host + 1, rest = pieces % h->hosts, bottom = schedule_wrap(top - rest, h->hosts);
   uint64_t around = h->length * (uint64_t)(pieces / h->hosts) + (uint64_t)pieces;
@@ -264,8 +266,8 @@ static void hierarchical_ring_receives(const hierarchical *h) {
   }
 }
 
-/* The combines' watermark before what a round brings is combined: piece 0 and those of all rounds so
- * far have been added up. */
+/* The combines' watermark before what a round brings is combined: piece 0 and those of all rounds
+ * so far have been added up. */
 static uint64_t hierarchical_ring_before(const hierarchical *h, int round) {
   return (uint64_t)(h->places - 1) * hierarchical_mark(h, round + 2) +
          hierarchical_ring_mark(h, round);
@@ -315,8 +317,7 @@ static void hierarchical_ring_sends(const hierarchical *h) {
 /* ---- Across hosts: doubling --------------------------------------------------------------- */
 
 /* As in schedule_doubling.c, among hosts: exchange e is the fold, if there is one, then the rounds.
- * It receives at `came`, and leaves its result at `result`, e shards on; the last one in the output.
- */
+ * It receives at `came`, and leaves its result at `result`, e shards on; the last in the output. */
 static void hierarchical_pair(hierarchical *h) {
   h->inside = 1;
   while (h->inside <= h->hosts / 2) {

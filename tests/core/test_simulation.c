@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench/simulation.c against closed forms, which hold where steps are sent whole, and against itself:
- * one host that stands for all has to find what the whole machine does.
+ * bench/simulation.c against closed forms, which hold where steps are sent whole, and against
+ * itself: one host that stands for all has to find what the whole machine does.
  */
 #include <math.h>
 
