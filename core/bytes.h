@@ -20,4 +20,13 @@ static inline uint64_t bytes_get(const uint8_t **from, int width) {
   return value;
 }
 
+/* FNV-1a, continued by a value. */
+#define BYTES_DIGEST_BEGIN UINT64_C(14695981039346656037)
+
+static inline uint64_t bytes_digest(uint64_t digest, uint64_t value) {
+  for (int i = 0; i < 8; i++)
+    digest = (digest ^ (value >> (8 * i) & 0xff)) * UINT64_C(1099511628211);
+  return digest;
+}
+
 #endif

@@ -79,7 +79,7 @@ static void collective_settle(const ring_comm *comm, const collective_request *r
 /* Plans a call and runs it over links. */
 static ring_status collective_engage(ring_comm *comm, const ring_outline *outline, ring_task *task,
                                      ring_error *error) {
-  bool opens = ring_collective_opens(outline->call.collective);
+  bool opens = ring_collective_opens(task->call.collective);
   bool shares = comm->share.arena != NULL && !opens;
   ring_status status = ring_plan_find(&comm->plans, outline, &task->schedule);
   if (status != RING_OK)
@@ -148,14 +148,19 @@ ring_status ring_collective_run_here(ring_comm *comm, collective_request *reques
 ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ring_wait *wait) {
   collective_request request = {.outline.call = {.collective = (uint8_t)collective}};
   if (collective == RING_COLLECTIVE_CLOSE) request.outline.call.sequence = ++comm->sequence;
+  if (collective == RING_COLLECTIVE_OPEN)
+    request.outline.call.layout = ring_chooser_digest(&comm->plans.chooser);
   return ring_collective_run(comm, &request, wait);
 }
 
 ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
+  static const ring_call tell = {
+      .collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1};
   collective_request request = {
-      .outline = {.call = {.collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1},
-                  .parts.count = 1},
+      .outline = {.call = tell, .parts.count = 1},
+      .signature = &tell,
       .input = bytes + comm->peers.rank,
       .output = bytes};
+  request.outline.call.collective = RING_COLLECTIVE_ALLGATHER;
   return ring_collective_run(comm, &request, wait);
 }

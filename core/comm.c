@@ -184,6 +184,7 @@ static void comm_find_locals(ring_comm *comm) {
   comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
                       : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
                                                                     : RING_CORES_CROWDED;
+  comm->plans.chooser.tier = peers->host_count == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
 }
 
 ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
@@ -227,8 +228,24 @@ static ring_status comm_share(ring_comm *comm, ring_wait *wait) {
   if (status == RING_OK) {
     status = ring_share_settle(&comm->share, &comm->peers, has, wait, &error);
     if (status != RING_OK) ring_comm_break(comm, NULL, &error);
+    if (comm->share.size == comm->peers.size) comm->plans.chooser.tier = RING_TIER_SHM;
   }
   free(has);
+  return status;
+}
+
+/* The first barrier also compares what the ranks choose algorithms by. */
+static ring_status comm_first_meeting(ring_comm *comm, ring_wait *wait) {
+  ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  if (status != RING_MISMATCH) return status;
+  ring_error *error = &comm->failure;
+  size_t length = strlen(error->message);
+  snprintf(error->message + length, sizeof error->message - length,
+           ": give all ranks the same algorithm overrides and the same version of sparkring; "
+           "rank %d has %d override%s and takes the slowest link for %s",
+           comm->peers.rank, comm->plans.chooser.overrides.count,
+           comm->plans.chooser.overrides.count == 1 ? "" : "s",
+           ring_tier_name(comm->plans.chooser.tier));
   return status;
 }
 
@@ -236,7 +253,7 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
   comm_find_locals(comm);
   bool may_share = comm_may_share(&comm->peers);
   if (may_share && comm->shares) ring_share_invite(&comm->share, &comm->peers);
-  ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  ring_status status = comm_first_meeting(comm, wait);
   if (status == RING_OK && may_share) status = comm_share(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
@@ -253,6 +270,14 @@ static ring_status comm_connect(ring_comm *comm, const ring_options *options, ri
   return ring_comm_gather_up(comm, &wait, error);
 }
 
+static ring_status comm_read_algorithms(ring_comm *comm, const ring_options *options,
+                                        ring_error *error) {
+  bool given = options->algorithms != NULL;
+  return ring_overrides_parse(
+      &comm->plans.chooser.overrides, given ? "algorithms" : RING_ENVIRONMENT_ALGORITHMS,
+      given ? options->algorithms : getenv(RING_ENVIRONMENT_ALGORITHMS), error);
+}
+
 static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
   ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
   if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
@@ -261,7 +286,8 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
   comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;
   comm->interrupt_arg = options->interrupt_arg;
-  ring_status status = comm_connect(comm, options, error);
+  ring_status status = comm_read_algorithms(comm, options, error);
+  if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
     *out = comm;
     return RING_OK;

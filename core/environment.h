@@ -3,7 +3,9 @@
  * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
  * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN, _JOB, _PORTS
- * and _TIMEOUT count with every one of them. No source: a world of one.
+ * and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM, which
+ * says nothing of who the ranks are, counts also where that is not asked of the environment, so it
+ * is read apart.
  */
 #ifndef RING_ENVIRONMENT_H
 #define RING_ENVIRONMENT_H
@@ -11,6 +13,8 @@
 #include <stdbool.h>
 
 #include "sparkring.h"
+
+#define RING_ENVIRONMENT_ALGORITHMS "SPARKRING_ALGORITHM"
 
 typedef struct ring_environment {
   const char *source; /* "sparkring-run", "Open MPI", "MPICH", "torchrun", "Slurm"; NULL: none */

@@ -87,8 +87,10 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
   bool empty = call->collective < RING_COLLECTIVE_ALLREDUCE ||
                call->collective > RING_COLLECTIVE_ALLREDUCE_GROUP ||
                call->collective == RING_COLLECTIVE_BARRIER;
+  if (call->collective == RING_COLLECTIVE_OPEN)
+    snprintf(counts, sizeof counts, " with algorithms #%08x", (unsigned)call->layout);
   if (empty) {
-    snprintf(text, size, "%s() as call %u", name, sequence);
+    snprintf(text, size, "%s()%s as call %u", name, counts, sequence);
     return;
   }
   if (call->collective == RING_COLLECTIVE_MESSAGE) {

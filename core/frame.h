@@ -64,7 +64,7 @@ typedef struct ring_call {
   uint32_t sequence; /* 0 for open, then 1, 2, ... */
   int32_t root;
   uint64_t count;  /* of a rank's part; of all together where counts are given */
-  uint64_t layout; /* a digest of the counts where these are given */
+  uint64_t layout; /* a digest of the counts where these are given; of open's chooser (choice.h) */
 } ring_call;
 
 /* A digest (FNV-1a) of counts, for the layout of a call: begin with EMPTY and add each. */

@@ -26,14 +26,12 @@ static uint64_t local_said(const ring_outline *outline) {
 }
 
 bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
-  if (share->arena == NULL || share->size != outline->size) return false;
+  if (!share->formed || share->size != outline->size) return false;
   switch (outline->call.collective) {
   case RING_COLLECTIVE_OPEN:
-  case RING_COLLECTIVE_TELL:
   case RING_COLLECTIVE_CLOSE:
   case RING_COLLECTIVE_ALLTOALLV:
   case RING_COLLECTIVE_MESSAGE:
-  case RING_COLLECTIVE_SPLIT:
     return false;
   default:
     return true;

@@ -1,33 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Plans: which algorithm a call uses, and the schedules of recent calls. A schedule holds no
- * pointers, so a training loop that repeats its calls builds each of them once. The choice depends
- * only on what all ranks know alike: the collective, the size and the number of bytes.
+ * Plans: the schedules of recent calls. A schedule holds no pointers, so a training loop that
+ * repeats its calls builds each of them once. Which algorithm it is, choice.h says.
  */
 #ifndef RING_PLAN_H
 #define RING_PLAN_H
 
-#include "frame.h"
+#include "choice.h"
 #include "schedule.h"
-
-/* X(name, "what explain and overrides call it") */
-#define RING_ALGORITHM_MAP(X)                                                                      \
-  X(RING, "ring")                                                                                  \
-  X(DIRECT, "direct")                                                                              \
-  X(DOUBLING, "doubling")                                                                          \
-  X(HALVING, "halving")                                                                            \
-  X(TREE, "tree")                                                                                  \
-  X(CHAIN, "chain")                                                                                \
-  X(BRUCK, "bruck")                                                                                \
-  X(PAIRWISE, "pairwise")                                                                          \
-  X(DISSEMINATION, "dissemination")                                                                \
-  X(MESSAGE, "message")
-
-typedef enum ring_algorithm {
-#define RING_ALGORITHM_ENUM(name, text) RING_ALGORITHM_##name,
-  RING_ALGORITHM_MAP(RING_ALGORITHM_ENUM)
-#undef RING_ALGORITHM_ENUM
-} ring_algorithm;
 
 /* What a schedule is made for. */
 typedef struct ring_outline {
@@ -47,12 +27,15 @@ typedef struct ring_plan {
 } ring_plan;
 
 typedef struct ring_plans {
+  ring_chooser chooser; /* set before the first find */
   ring_plan kept[RING_PLANS_KEPT];
   ring_schedule passing; /* of a call that is not kept: one with counts, a message */
   uint64_t clock;
 } ring_plans;
 
-ring_algorithm ring_algorithm_choose(const ring_call *call, int size);
+/* Builds a schedule, which is not kept, by an algorithm that fits the call. */
+ring_status ring_plan_build(ring_schedule *schedule, const ring_outline *outline,
+                            ring_algorithm algorithm);
 
 /* The schedule of a call, valid until the next find. RING_NO_MEMORY when it cannot be built. */
 ring_status ring_plan_find(ring_plans *plans, const ring_outline *outline,

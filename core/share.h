@@ -69,6 +69,7 @@ typedef struct ring_board {
 
 typedef struct ring_share {
   ring_arena *arena; /* NULL: this rank shares with nobody */
+  bool formed;       /* and all ranks know that they do */
   ring_board *board;
   int lock; /* descriptor of the lock of this rank's seat */
   int index, size;

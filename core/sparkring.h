@@ -162,7 +162,23 @@ typedef struct ring_options {
   void *interrupt_arg;
   int shared_memory; /* between ranks of one host: 0 where it can be had (unless the variable
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
+  const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
 } ring_options;
+
+/* Which algorithm a call uses is chosen by a table of costs (ring_comm_explain tells). `algorithms`
+ * overrides it, as in
+ *   "allreduce:ring:64KiB-,broadcast:tree:-1MiB"
+ * Each rule names a collective, one of its algorithms and, if it is not for every size, a range of
+ * bytes, FROM-, -TO or FROM-TO, both ends included; a number may end in KiB, MiB or GiB. The bytes of
+ * a call are those of the larger of a rank's two buffers. The first rule that speaks of a call counts.
+ *   allreduce                 direct, doubling, halving (not for float16 and bfloat16, where the
+ *                             rule is passed over), ring
+ *   reduce, broadcast         tree, chain
+ *   reduce_scatter            direct, ring
+ *   allgather, allgatherv     bruck, ring
+ *   gather(v), scatter(v)     tree, direct
+ *   alltoall                  bruck, pairwise
+ * All ranks must have the same rules: otherwise ring_comm_open returns RING_MISMATCH. "" is none. */
 
 #define RING_OPTIONS_INIT {.struct_size = sizeof(ring_options), .rank = -1}
 
@@ -254,6 +270,32 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 RING_API ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory);
 RING_API void ring_free(void *memory);
 
+/* How a call would be done. Texts have static storage. */
+typedef struct ring_explanation {
+  const char *collective, *dtype;
+  const char *algorithm;
+  const char *reason; /* "override", "least cost", or "only one" of that collective's algorithms */
+  const char *tier;   /* the slowest link between two ranks: "shm", "loopback" or "network" */
+  uint64_t bytes;     /* of the larger of a rank's two buffers */
+  uint64_t count;     /* the call's argument */
+  uint64_t steps;     /* of this rank: sends, receives, reductions and copies */
+  uint64_t links;     /* ranks that this one talks with */
+  uint64_t messages_sent, messages_received; /* as ring_comm_counters counts them */
+  uint64_t bytes_sent, bytes_received;
+  double seconds;           /* predicted by the table */
+  const char *runner_up;    /* the next best algorithm, or "" */
+  double runner_up_seconds; /* its predicted time, or 0 */
+  char text[512];           /* all of this in words */
+} ring_explanation;
+
+/* Tells how the collective of that name ("allreduce") would be done for `bytes` bytes of a dtype: the
+ * algorithm and why it is taken, the predicted time and that of the next best algorithm, and what
+ * this rank would do and move, counted from the schedule that the call would run. Where every rank
+ * has a part, bytes are rounded up to whole elements a rank, and collectives with counts are taken
+ * to have equal ones. Local: nothing is sent. RING_INVALID for an unknown name, dtype or root. */
+RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, size_t bytes,
+                                       ring_dtype dtype, int root, ring_explanation *explanation);
+
 /* ---- Collectives -------------------------------------------------------------------------- */
 
 /* All of them: every rank makes the same call with the same count or counts, dtype, op and root, in
@@ -272,9 +314,9 @@ RING_API void ring_free(void *memory);
  * each other in rank order. */
 
 /* Every rank gets op over all ranks' input, element by element. In place when output is input.
- * Short: all to all, or recursive doubling; long: ring (Patarasuk and Yuan, 2009), where
- * 2(size-1)/size of the data leave each rank ((3 size - 4)/size for float16 and bfloat16), or with
- * many ranks recursive halving and doubling (Rabenseifner, 2004). */
+ * All to all, recursive doubling, recursive halving and doubling (Rabenseifner, 2004), or a ring
+ * (Patarasuk and Yuan, 2009), where 2(size-1)/size of the data leave each rank ((3 size - 4)/size for
+ * float16 and bfloat16). */
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 

@@ -321,7 +321,9 @@ static void count_traffic(ring_comm *comm, void *shared) {
 static void test_traffic_of_a_ring(void) {
   bool shared = ranks_share;
   ranks_share = false;
+  CHECK(setenv("SPARKRING_ALGORITHM", "allreduce:ring", 1) == 0);
   for (int size = 2; size <= 8; size++) run_comms(size, count_traffic, NULL);
+  CHECK(unsetenv("SPARKRING_ALGORITHM") == 0);
   ranks_share = shared;
 }
 

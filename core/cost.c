@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cost.h"
+
+#include "bytes.h"
+#include "cost_table.h"
+#include "engine.h"
+#include "schedule_build.h"
+
+typedef struct cost_tier {
+  const char *name;
+  uint64_t latency, message, busy; /* ps */
+  uint64_t path, shared, reduce;   /* ps a byte */
+} cost_tier;
+
+static const cost_tier cost_tiers[] = {
+#define COST_TIER(tier, name, latency, message, busy, path, shared, reduce)                        \
+  [RING_TIER_##tier] = {name,                                                                      \
+                        UINT64_C(1000) * latency,                                                  \
+                        UINT64_C(1000) * message,                                                  \
+                        UINT64_C(1000) * busy,                                                     \
+                        path,                                                                      \
+                        shared,                                                                    \
+                        reduce},
+    RING_COST_TIER_MAP(COST_TIER)
+#undef COST_TIER
+};
+
+/* How far an algorithm is from its tier's numbers. */
+typedef struct cost_row {
+  uint8_t tier, collective, algorithm;
+  uint64_t latency, rest; /* percent */
+} cost_row;
+
+static const cost_row cost_rows[] = {
+#define COST_ROW(tier, collective, algorithm, latency, rest)                                       \
+  {RING_TIER_##tier, RING_COLLECTIVE_##collective, RING_ALGORITHM_##algorithm, latency, rest},
+    RING_COST_ROW_MAP(COST_ROW)
+#undef COST_ROW
+};
+
+enum {
+  COST_TIERS = sizeof cost_tiers / sizeof cost_tiers[0],
+  COST_ROWS = sizeof cost_rows / sizeof cost_rows[0]
+};
+
+const char *ring_tier_name(ring_tier tier) {
+  return cost_tiers[tier].name;
+}
+
+/* ---- Arithmetic that ends at UINT64_MAX ----------------------------------------------------- */
+
+static uint64_t cost_times(uint64_t a, uint64_t b) {
+  uint64_t product;
+  return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
+}
+
+static uint64_t cost_plus(uint64_t a, uint64_t b) {
+  uint64_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* bytes * of / parts, rounded up to whole parts. */
+static uint64_t cost_share(uint64_t bytes, uint64_t of, uint64_t parts) {
+  return cost_times(bytes / parts + (bytes % parts > 0 ? 1 : 0), of);
+}
+
+/* ---- Effort ------------------------------------------------------------------------------- */
+
+/* The sizes of all subtrees below the root: those of places whose lowest bit is 2^k have 2^k ranks,
+ * but for the last one, which may end early. */
+static uint64_t cost_subtrees(uint64_t size) {
+  uint64_t sum = 0;
+  for (uint64_t reach = 1; reach < size; reach *= 2) {
+    uint64_t places = (size - 1 - reach) / (2 * reach) + 1;
+    uint64_t last = reach + (places - 1) * 2 * reach;
+    uint64_t rest = size - last;
+    sum += (places - 1) * reach + (rest < reach ? rest : reach);
+  }
+  return sum;
+}
+
+/* The bits set in all numbers below size. */
+static uint64_t cost_bits(uint64_t size) {
+  uint64_t bits = 0;
+  for (uint64_t bit = 1; bit < size; bit *= 2) {
+    uint64_t rest = size % (2 * bit);
+    bits += size / (2 * bit) * bit + (rest > bit ? rest - bit : 0);
+  }
+  return bits;
+}
+
+static uint64_t cost_rounds(uint64_t size) {
+  return (uint64_t)schedule_rounds((int)size);
+}
+
+/* What the root of a gather receives: of each child its own part, and the blocks of its children. */
+static uint64_t cost_pieces(uint64_t size) {
+  uint64_t pieces = 0;
+  for (uint64_t reach = 1; reach < size; reach *= 2)
+    pieces += 1 + cost_rounds(reach < size - reach ? reach : size - reach);
+  return pieces;
+}
+
+static ring_effort cost_doubling(uint64_t n, uint64_t bytes, bool halving) {
+  uint64_t p = 1, d = 0;
+  while (p <= n / 2) {
+    p *= 2;
+    d++;
+  }
+  uint64_t q = n - p, f = q > 0 ? 1 : 0, fold = f * bytes;
+  if (!halving)
+    return (ring_effort){.rounds = d + 2 * f,
+                         .messages = d + f,
+                         .all_messages = p * d + 2 * q,
+                         .bytes = cost_times(bytes, d + f),
+                         .all_bytes = cost_times(bytes, p * d + 2 * q),
+                         .reduced = cost_times(bytes, d + f)};
+  uint64_t kept = cost_share(bytes, p - 1, p);
+  return (ring_effort){.rounds = 2 * (d + f),
+                       .messages = 2 * d + f,
+                       .all_messages = 2 * p * d + 2 * q,
+                       .bytes = cost_plus(cost_times(kept, 2), fold),
+                       .all_bytes = cost_times(bytes, 2 * (p - 1 + q)),
+                       .reduced = cost_plus(kept, fold)};
+}
+
+static ring_effort cost_allreduce(ring_algorithm algorithm, uint64_t n, uint64_t bytes) {
+  uint64_t kept = cost_share(bytes, n - 1, n);
+  switch (algorithm) {
+  case RING_ALGORITHM_DIRECT:
+    return (ring_effort){.rounds = 1,
+                         .messages = n - 1,
+                         .all_messages = n * (n - 1),
+                         .bytes = cost_times(bytes, n - 1),
+                         .all_bytes = cost_times(bytes, n * (n - 1)),
+                         .reduced = cost_times(bytes, n - 1)};
+  case RING_ALGORITHM_DOUBLING:
+  case RING_ALGORITHM_HALVING:
+    return cost_doubling(n, bytes, algorithm == RING_ALGORITHM_HALVING);
+  default:
+    return (ring_effort){.rounds = 2 * (n - 1),
+                         .messages = 2 * (n - 1),
+                         .all_messages = 2 * n * (n - 1),
+                         .bytes = cost_times(kept, 2),
+                         .all_bytes = cost_times(bytes, 2 * (n - 1)),
+                         .reduced = kept};
+  }
+}
+
+/* Broadcast, and reduce, which is the same the other way round. */
+static ring_effort cost_rooted(ring_algorithm algorithm, uint8_t collective, uint64_t n,
+                               uint64_t bytes) {
+  bool chain = algorithm == RING_ALGORITHM_CHAIN;
+  uint64_t rounds = cost_rounds(n), deep = cost_times(bytes, chain ? 1 : rounds);
+  uint64_t chunk = bytes < RING_CHUNK_BYTES ? bytes : RING_CHUNK_BYTES;
+  return (ring_effort){.rounds = chain ? n - 1 : rounds,
+                       .messages = chain ? 1 : rounds,
+                       .all_messages = n - 1,
+                       .bytes = chain ? cost_plus(bytes, (n - 2) * chunk) : deep,
+                       .all_bytes = cost_times(bytes, n - 1),
+                       .reduced = collective == RING_COLLECTIVE_REDUCE ? deep : 0};
+}
+
+/* Collectives in which every rank has a part of K/n bytes for or from every other. */
+static ring_effort cost_all_to_all(ring_algorithm algorithm, uint8_t collective, uint64_t n,
+                                   uint64_t bytes) {
+  uint64_t rounds = cost_rounds(n), most = cost_share(bytes, n - 1, n);
+  ring_effort effort = {.rounds = algorithm == RING_ALGORITHM_RING ? n - 1 : 1,
+                        .messages = n - 1,
+                        .all_messages = n * (n - 1),
+                        .bytes = most,
+                        .all_bytes = cost_times(bytes, n - 1)};
+  if (collective == RING_COLLECTIVE_REDUCE_SCATTER) effort.reduced = most;
+  if (algorithm != RING_ALGORITHM_BRUCK) return effort;
+  effort.rounds = effort.messages = rounds;
+  effort.all_messages = n * rounds;
+  if (collective != RING_COLLECTIVE_ALLTOALL) {
+    effort.messages = 2 * rounds - 1;
+    effort.all_messages += n - 1 - rounds;
+  } else {
+    effort.bytes = cost_share(bytes, cost_bits(n), n);
+    effort.all_bytes = cost_times(bytes, cost_bits(n));
+  }
+  return effort;
+}
+
+static ring_effort cost_parts(ring_algorithm algorithm, uint64_t n, uint64_t bytes) {
+  uint64_t rounds = cost_rounds(n), most = cost_share(bytes, n - 1, n);
+  if (algorithm == RING_ALGORITHM_DIRECT)
+    return (ring_effort){
+        .rounds = 1, .messages = n - 1, .all_messages = n - 1, .bytes = most, .all_bytes = most};
+  return (ring_effort){.rounds = rounds,
+                       .messages = cost_pieces(n),
+                       .all_messages = 2 * (n - 1) - rounds,
+                       .bytes = most,
+                       .all_bytes = cost_share(bytes, cost_subtrees(n), n)};
+}
+
+ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int size, uint64_t bytes) {
+  uint64_t n = (uint64_t)size;
+  if (size < 2) return (ring_effort){0};
+  switch (collective) {
+  case RING_COLLECTIVE_ALLREDUCE:
+    return cost_allreduce(algorithm, n, bytes);
+  case RING_COLLECTIVE_REDUCE:
+  case RING_COLLECTIVE_BROADCAST:
+    return cost_rooted(algorithm, collective, n, bytes);
+  case RING_COLLECTIVE_GATHER:
+  case RING_COLLECTIVE_GATHERV:
+  case RING_COLLECTIVE_SCATTER:
+  case RING_COLLECTIVE_SCATTERV:
+    return cost_parts(algorithm, n, bytes);
+  case RING_COLLECTIVE_BARRIER:
+    return (ring_effort){
+        .rounds = cost_rounds(n), .messages = cost_rounds(n), .all_messages = n * cost_rounds(n)};
+  default:
+    return cost_all_to_all(algorithm, collective, n, bytes);
+  }
+}
+
+/* ---- Cost --------------------------------------------------------------------------------- */
+
+/* Collectives with counts cost what those without do. */
+static uint8_t cost_even(uint8_t collective) {
+  switch (collective) {
+  case RING_COLLECTIVE_ALLGATHERV:
+    return RING_COLLECTIVE_ALLGATHER;
+  case RING_COLLECTIVE_GATHERV:
+    return RING_COLLECTIVE_GATHER;
+  case RING_COLLECTIVE_SCATTERV:
+    return RING_COLLECTIVE_SCATTER;
+  case RING_COLLECTIVE_ALLTOALLV:
+    return RING_COLLECTIVE_ALLTOALL;
+  default:
+    return collective;
+  }
+}
+
+uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
+                      uint64_t bytes) {
+  const cost_tier *row = &cost_tiers[tier];
+  ring_effort effort = ring_effort_of(algorithm, collective, size, bytes);
+  uint64_t latency = cost_times(row->latency, effort.rounds);
+  uint64_t rest = cost_times(row->message, effort.messages);
+  rest = cost_plus(rest, cost_times(row->busy, effort.all_messages));
+  rest = cost_plus(rest, cost_times(row->path, effort.bytes));
+  rest = cost_plus(rest, cost_times(row->shared, effort.all_bytes));
+  rest = cost_plus(rest, cost_times(row->reduce, effort.reduced));
+  for (int i = 0; i < COST_ROWS; i++) {
+    const cost_row *more = &cost_rows[i];
+    if (more->tier != tier || more->algorithm != algorithm ||
+        more->collective != cost_even(collective))
+      continue;
+    latency = cost_times(latency, more->latency) / 100;
+    rest = cost_times(rest, more->rest) / 100;
+  }
+  return cost_plus(latency, rest);
+}
+
+uint64_t ring_cost_digest(void) {
+  uint64_t digest = BYTES_DIGEST_BEGIN;
+  for (int i = 0; i < COST_TIERS; i++) {
+    const cost_tier *tier = &cost_tiers[i];
+    const uint64_t values[] = {tier->latency, tier->message, tier->busy,
+                               tier->path,    tier->shared,  tier->reduce};
+    for (int j = 0; j < 6; j++) digest = bytes_digest(digest, values[j]);
+  }
+  for (int i = 0; i < COST_ROWS; i++) {
+    const cost_row *row = &cost_rows[i];
+    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->latency, row->rest};
+    for (int j = 0; j < 5; j++) digest = bytes_digest(digest, values[j]);
+  }
+  return digest;
+}

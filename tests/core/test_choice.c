@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Costs and choices, as far as they are pure functions: the closed forms of cost.h against schedules
+ * that are built and counted, the choice against the costs, and overrides as text.
+ */
+#include "check.h"
+#include "plan.h"
+
+enum { SIZES = 40, PART = 24 };
+
+static const uint8_t collectives[] = {
+    RING_COLLECTIVE_ALLREDUCE, RING_COLLECTIVE_REDUCE,    RING_COLLECTIVE_REDUCE_SCATTER,
+    RING_COLLECTIVE_BROADCAST, RING_COLLECTIVE_ALLGATHER, RING_COLLECTIVE_ALLGATHERV,
+    RING_COLLECTIVE_GATHER,    RING_COLLECTIVE_GATHERV,   RING_COLLECTIVE_SCATTER,
+    RING_COLLECTIVE_SCATTERV,  RING_COLLECTIVE_ALLTOALL,  RING_COLLECTIVE_ALLTOALLV,
+    RING_COLLECTIVE_BARRIER};
+enum { COLLECTIVES = sizeof collectives / sizeof collectives[0] };
+
+/* ---- Effort ------------------------------------------------------------------------------- */
+
+/* A call of bytes; shares of `size` and of the power of two below it are whole. */
+static ring_outline outline_of(uint8_t collective, int rank, int size) {
+  uint64_t inside = 1;
+  while (inside * 2 <= (uint64_t)size) inside *= 2;
+  uint64_t part = PART * inside, total = part * (uint64_t)size;
+  ring_call call = {.collective = collective, .dtype = RING_INT8, .count = total};
+  uint64_t bytes = ring_choice_bytes(&call, size);
+  if (bytes > total) call.count = part;
+  if (collective == RING_COLLECTIVE_BARRIER) call.count = 0;
+  return (ring_outline){
+      .call = call, .rank = rank, .size = size, .parts = {NULL, part}, .came = {NULL, part}};
+}
+
+static uint64_t most(uint64_t a, uint64_t b) {
+  return a > b ? a : b;
+}
+
+static ring_effort count_effort(uint8_t collective, ring_algorithm algorithm, int size) {
+  ring_effort effort = {0};
+  for (int rank = 0; rank < size; rank++) {
+    ring_outline outline = outline_of(collective, rank, size);
+    ring_schedule s = {0};
+    uint64_t messages[3] = {0}, elements[3] = {0};
+    CHECK_INT(ring_plan_build(&s, &outline, algorithm), RING_OK);
+    for (size_t i = 0; i < s.lane_count; i++) {
+      messages[s.lanes[i].kind] += s.lanes[i].count;
+      for (size_t j = 0; j < s.lanes[i].count; j++)
+        elements[s.lanes[i].kind] += s.steps[s.lanes[i].first + j].count;
+    }
+    ring_schedule_free(&s);
+    effort.all_messages += messages[RING_LANE_SEND];
+    effort.all_bytes += elements[RING_LANE_SEND];
+    effort.messages =
+        most(effort.messages, most(messages[RING_LANE_SEND], messages[RING_LANE_RECV]));
+    effort.bytes = most(effort.bytes, most(elements[RING_LANE_SEND], elements[RING_LANE_RECV]));
+  }
+  return effort;
+}
+
+static void check_effort(uint8_t collective, ring_algorithm algorithm, int size) {
+  ring_outline outline = outline_of(collective, 0, size);
+  uint64_t bytes = ring_choice_bytes(&outline.call, size);
+  ring_effort counted = count_effort(collective, algorithm, size);
+  ring_effort said = ring_effort_of(algorithm, collective, size, bytes);
+  CHECK_INT(said.all_messages, counted.all_messages);
+  CHECK_INT(said.all_bytes, counted.all_bytes);
+  /* One round of Bruck's allgather may have a single block, which is one message and not two. */
+  bool gathers = algorithm == RING_ALGORITHM_BRUCK && collective != RING_COLLECTIVE_ALLTOALL;
+  CHECK(said.messages >= counted.messages);
+  CHECK(said.messages - counted.messages <= (gathers ? 1 : 0));
+  uint64_t fill = algorithm == RING_ALGORITHM_CHAIN ? bytes * ((uint64_t)size - 2) : 0;
+  CHECK_INT(said.bytes, counted.bytes + fill);
+}
+
+static void test_efforts_are_those_of_the_schedules(void) {
+  int pairs = 0;
+  for (int size = 2; size <= SIZES; size++)
+    for (int i = 0; i < COLLECTIVES; i++)
+      for (int a = 0; a < RING_ALGORITHMS; a++) {
+        if (!ring_algorithm_serves((ring_algorithm)a, collectives[i])) continue;
+        check_effort(collectives[i], (ring_algorithm)a, size);
+        pairs++;
+      }
+  CHECK_INT(pairs, 26 * (SIZES - 1));
+}
+
+static void test_rounds(void) {
+  uint8_t allreduce = RING_COLLECTIVE_ALLREDUCE;
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_RING, allreduce, 8, 100).rounds, 14);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_DOUBLING, allreduce, 8, 100).rounds, 3);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_DOUBLING, allreduce, 9, 100).rounds, 5);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_HALVING, allreduce, 9, 100).rounds, 8);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_DIRECT, allreduce, 9, 100).rounds, 1);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_TREE, RING_COLLECTIVE_BROADCAST, 9, 1).rounds, 4);
+  CHECK_INT(ring_effort_of(RING_ALGORITHM_CHAIN, RING_COLLECTIVE_BROADCAST, 9, 1).rounds, 8);
+}
+
+/* ---- Cost and choice ---------------------------------------------------------------------- */
+
+static void test_more_bytes_never_cost_less(void) {
+  for (int tier = RING_TIER_SHM; tier <= RING_TIER_NETWORK; tier++)
+    for (int size = 1; size <= 5000; size = size * 3 / 2 + 1)
+      for (int i = 0; i < COLLECTIVES; i++)
+        for (int a = 0; a < RING_ALGORITHMS; a++) {
+          if (!ring_algorithm_serves((ring_algorithm)a, collectives[i])) continue;
+          uint64_t before = 0;
+          for (int bits = 0; bits < 64; bits++) {
+            uint64_t cost = ring_cost_of((ring_tier)tier, (ring_algorithm)a, collectives[i], size,
+                                         UINT64_C(1) << bits);
+            CHECK(cost >= before);
+            if (size > 1) CHECK(cost > 0);
+            before = cost;
+          }
+        }
+}
+
+static ring_call call_of(uint8_t collective, ring_dtype dtype, uint64_t count) {
+  return (ring_call){.collective = collective, .dtype = (uint8_t)dtype, .count = count};
+}
+
+static void check_choice(ring_tier tier, const ring_call *call, int size) {
+  ring_chooser chooser = {.tier = tier};
+  uint64_t bytes = ring_choice_bytes(call, size);
+  ring_choice choice = ring_choose(&chooser, call, size);
+  CHECK(ring_algorithm_fits(choice.algorithm, call));
+  CHECK(!choice.overridden && !choice.unfit);
+  CHECK(choice.algorithm != RING_ALGORITHM_DIRECT || size <= RING_DIRECT_RANKS);
+  for (int a = 0; a < RING_ALGORITHMS; a++) {
+    ring_algorithm other = (ring_algorithm)a;
+    if (!ring_algorithm_fits(other, call) || other == choice.algorithm) continue;
+    if (other == RING_ALGORITHM_DIRECT && size > RING_DIRECT_RANKS) continue;
+    uint64_t cost = ring_cost_of(tier, other, call->collective, size, bytes);
+    CHECK(choice.cost <= cost);
+    CHECK(choice.contested && choice.next_cost <= cost && choice.next != choice.algorithm);
+  }
+}
+
+static void test_the_least_cost_is_chosen(void) {
+  for (int tier = RING_TIER_SHM; tier <= RING_TIER_NETWORK; tier++)
+    for (int size = 1; size <= 20000; size = size < 40 ? size + 1 : size * 3)
+      for (int i = 0; i < COLLECTIVES; i++)
+        for (uint64_t count = 0; count < UINT64_C(1) << 32; count = count * 5 + 1) {
+          ring_call wide = call_of(collectives[i], RING_FLOAT32, count);
+          ring_call half = call_of(collectives[i], RING_FLOAT16, count);
+          check_choice((ring_tier)tier, &wide, size);
+          check_choice((ring_tier)tier, &half, size);
+        }
+}
+
+/* Everybody must choose alike, so nothing that differs between ranks may matter. */
+static void test_only_what_all_know_matters(void) {
+  ring_chooser chooser = {.tier = RING_TIER_NETWORK};
+  ring_call call = call_of(RING_COLLECTIVE_BROADCAST, RING_FLOAT32, 100000), other = call;
+  other.root = 5;
+  other.op = RING_MAX;
+  other.sequence = 77;
+  other.layout = 99;
+  CHECK_INT(ring_choose(&chooser, &call, 9).algorithm, ring_choose(&chooser, &other, 9).algorithm);
+  CHECK_INT(ring_choose(&chooser, &call, 9).cost, ring_choose(&chooser, &other, 9).cost);
+}
+
+static ring_algorithm chosen(int size, ring_dtype dtype, uint64_t count) {
+  ring_chooser chooser = {.tier = RING_TIER_NETWORK};
+  ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, dtype, count);
+  return ring_choose(&chooser, &call, size).algorithm;
+}
+
+/* Whatever the numbers of the table are, these have to hold over a network. */
+static void test_choices_over_a_network_make_sense(void) {
+  CHECK_INT(chosen(1024, RING_FLOAT32, 2), RING_ALGORITHM_DOUBLING);
+  CHECK_INT(chosen(1024, RING_FLOAT32, 25000), RING_ALGORITHM_HALVING);
+  CHECK_INT(chosen(8, RING_FLOAT32, 100000000), RING_ALGORITHM_RING);
+  CHECK_INT(chosen(6, RING_FLOAT32, 100000000), RING_ALGORITHM_RING);
+  CHECK(chosen(1024, RING_BFLOAT16, 25000) != RING_ALGORITHM_HALVING);
+}
+
+/* ---- Overrides ---------------------------------------------------------------------------- */
+
+static ring_chooser chooser_of(const char *text) {
+  ring_chooser chooser = {.tier = RING_TIER_NETWORK};
+  ring_error error = {0};
+  if (ring_overrides_parse(&chooser.overrides, "algorithms", text, &error) != RING_OK)
+    fprintf(stderr, "%s\n", error.message);
+  CHECK_INT(error.status, RING_OK);
+  return chooser;
+}
+
+static void check_overridden(const ring_chooser *chooser, uint64_t bytes, ring_algorithm expected) {
+  ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, RING_INT8, bytes);
+  ring_choice choice = ring_choose(chooser, &call, 4);
+  CHECK(choice.overridden);
+  CHECK_INT(choice.algorithm, expected);
+  CHECK(choice.contested && choice.next != expected);
+  CHECK_INT(choice.cost,
+            ring_cost_of(chooser->tier, expected, RING_COLLECTIVE_ALLREDUCE, 4, bytes));
+}
+
+static void test_overrides_and_their_ranges(void) {
+  ring_chooser chooser =
+      chooser_of("allreduce:halving:64KiB-1MiB, allreduce:ring:65537-,"
+                 "broadcast:tree,allreduce:doubling:-10,allreduce:direct:-64KiB");
+  CHECK_INT(chooser.overrides.count, 5);
+  check_overridden(&chooser, 0, RING_ALGORITHM_DOUBLING);
+  check_overridden(&chooser, 10, RING_ALGORITHM_DOUBLING);
+  check_overridden(&chooser, 11, RING_ALGORITHM_DIRECT);
+  check_overridden(&chooser, 65535, RING_ALGORITHM_DIRECT);
+  check_overridden(&chooser, 65536, RING_ALGORITHM_HALVING);
+  check_overridden(&chooser, 1 << 20, RING_ALGORITHM_HALVING);
+  check_overridden(&chooser, (1 << 20) + 1, RING_ALGORITHM_RING);
+  ring_call call = call_of(RING_COLLECTIVE_REDUCE, RING_INT8, 100);
+  CHECK(!ring_choose(&chooser, &call, 4).overridden);
+  CHECK_INT(chooser_of("").overrides.count, 0);
+  CHECK_INT(chooser_of(NULL).overrides.count, 0);
+  check_overridden(&(ring_chooser){.overrides = chooser_of("allreduce:ring:2GiB-").overrides},
+                   UINT64_C(2) << 30, RING_ALGORITHM_RING);
+}
+
+/* A rule that cannot serve a call is passed over, also for a later one. */
+static void test_overrides_that_do_not_fit(void) {
+  ring_chooser chooser = chooser_of("allreduce:halving"), two = chooser;
+  two = chooser_of("allreduce:halving,allreduce:doubling");
+  ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, RING_FLOAT16, 1000);
+  ring_choice choice = ring_choose(&chooser, &call, 4);
+  CHECK(choice.unfit && !choice.overridden);
+  CHECK(choice.algorithm != RING_ALGORITHM_HALVING);
+  choice = ring_choose(&two, &call, 4);
+  CHECK(choice.unfit && choice.overridden);
+  CHECK_INT(choice.algorithm, RING_ALGORITHM_DOUBLING);
+}
+
+/* The user may have as many links as he likes. */
+static void test_an_override_may_be_direct(void) {
+  ring_chooser chooser = chooser_of("allreduce:direct");
+  ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, RING_INT8, 8);
+  CHECK_INT(ring_choose(&chooser, &call, 1000).algorithm, RING_ALGORITHM_DIRECT);
+}
+
+static void check_bad(const char *text, const char *piece, const char *why) {
+  ring_overrides overrides;
+  ring_error error = {0};
+  CHECK_INT(ring_overrides_parse(&overrides, "SPARKRING_ALGORITHM", text, &error), RING_INVALID);
+  CHECK_CONTAINS(error.message, "SPARKRING_ALGORITHM");
+  CHECK_CONTAINS(error.message, piece);
+  CHECK_CONTAINS(error.message, why);
+  CHECK_INT(ring_overrides_parse(&overrides, "algorithms", text, NULL), RING_INVALID);
+}
+
+static void test_bad_overrides(void) {
+  check_bad("allreduce", "\"allreduce\"", "is no rule: write collective:algorithm");
+  check_bad("allreduce:ring,", "\"\"", "is no rule");
+  check_bad("broadcast:tree,all_reduce:ring", "\"all_reduce:ring\"",
+            "does not begin with a collective; there are allreduce, reduce, reduce_scatter, "
+            "broadcast, allgather");
+  check_bad("message:message", "\"message:message\"", "does not begin with a collective");
+  check_bad("allreduce:tree", "\"allreduce:tree\"",
+            "names no algorithm of that collective; there are direct, doubling, halving, ring");
+  check_bad("reduce:rings", "\"reduce:rings\"", "there are tree, chain");
+  check_bad("reduce:", "\"reduce:\"", "there are tree, chain");
+  const char *const ranges[] = {"",
+                                "-",
+                                "5",
+                                "2-1",
+                                "1KB-",
+                                "-1mib",
+                                "x-",
+                                "1-2-3",
+                                "-1 MiB",
+                                "KiB-",
+                                "1-2x",
+                                "0x10-",
+                                "-1KiBx",
+                                "9999999999999999-",
+                                "99999999999GiB-"};
+  for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+    char text[64];
+    snprintf(text, sizeof text, "reduce:tree:%s", ranges[i]);
+    check_bad(text, "reduce:tree:", "ends in no range of sizes: write 64KiB-, -1MiB");
+  }
+  char text[1024] = "reduce:tree";
+  for (int i = 0; i < RING_OVERRIDES_MOST; i++) strcat(text, ",reduce:tree");
+  check_bad(text, "", "has more than 32 rules");
+}
+
+static void test_digests_differ_where_choices_may(void) {
+  const ring_chooser choosers[] = {chooser_of(""),
+                                   chooser_of("allreduce:ring"),
+                                   chooser_of("allreduce:halving"),
+                                   chooser_of("reduce:tree"),
+                                   chooser_of("reduce:tree:1-"),
+                                   chooser_of("reduce:tree:-1"),
+                                   {.tier = RING_TIER_LOOPBACK}};
+  size_t count = sizeof choosers / sizeof choosers[0];
+  for (size_t i = 0; i < count; i++)
+    for (size_t j = 0; j < count; j++) {
+      bool same = ring_chooser_digest(&choosers[i]) == ring_chooser_digest(&choosers[j]);
+      CHECK(same == (i == j));
+    }
+  const ring_chooser spaced = chooser_of(" allreduce:ring:0- ");
+  CHECK(ring_chooser_digest(&spaced) == ring_chooser_digest(&choosers[1]));
+}
+
+int main(void) {
+  RUN(test_efforts_are_those_of_the_schedules);
+  RUN(test_rounds);
+  RUN(test_more_bytes_never_cost_less);
+  RUN(test_the_least_cost_is_chosen);
+  RUN(test_only_what_all_know_matters);
+  RUN(test_choices_over_a_network_make_sense);
+  RUN(test_overrides_and_their_ranges);
+  RUN(test_overrides_that_do_not_fit);
+  RUN(test_an_override_may_be_direct);
+  RUN(test_bad_overrides);
+  RUN(test_digests_differ_where_choices_may);
+  return 0;
+}
