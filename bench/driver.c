@@ -60,10 +60,12 @@ static int test_is(const test *test, const char *name) {
 static test test_make(const collective *collective, size_t bytes) {
   size_t ranks = (size_t)all.size, elements = bytes / sizeof(float);
   test test = {.collective = collective, .calls = bytes <= SMALL ? CALLS : 1};
-  int gathers = test_is(&test, "allgather"), splits = gathers || test_is(&test, "alltoall");
+  int gathers = test_is(&test, "allgather") || test_is(&test, "gather");
+  int scatters = test_is(&test, "reduce_scatter") || test_is(&test, "scatter");
+  int splits = gathers || scatters || test_is(&test, "alltoall");
   test.count = splits ? (elements + ranks - 1) / ranks : elements;
-  test.outputs = splits ? test.count * ranks : elements;
-  test.inputs = gathers ? test.count : test.outputs;
+  test.inputs = splits && !gathers ? test.count * ranks : test.count;
+  test.outputs = splits && !scatters ? test.count * ranks : test.count;
   test.input = vector(test.inputs * (size_t)test.calls);
   test.output = vector(test.outputs);
   return test;
@@ -86,10 +88,12 @@ static double test_sample(const test *test) {
 }
 
 static void test_check(const test *test) {
+  int sums = test_is(test, "allreduce") || test_is(test, "reduce_scatter");
   if (test_is(test, "broadcast") && all.rank == 0) return;
+  if ((test_is(test, "reduce") || test_is(test, "gather")) && all.rank != 0) return;
   for (size_t i = 0; i < test->outputs; i++) {
     float expected = (float)(i / test->count + 1);
-    if (test_is(test, "allreduce")) expected = (float)(all.size * (all.size + 1) / 2);
+    if (sums || test_is(test, "reduce")) expected = (float)(all.size * (all.size + 1) / 2);
     if (test->output[i] != expected) die("wrong result", test->collective->name);
   }
 }

@@ -22,6 +22,14 @@ static void allreduce(const float *input, float *output, size_t count) {
   check(ring_allreduce(comm, input, output, count, RING_FLOAT32, RING_SUM));
 }
 
+static void reduce(const float *input, float *output, size_t count) {
+  check(ring_reduce(comm, input, output, count, RING_FLOAT32, RING_SUM, 0));
+}
+
+static void reduce_scatter(const float *input, float *output, size_t count) {
+  check(ring_reduce_scatter(comm, input, output, count, RING_FLOAT32, RING_SUM));
+}
+
 static void broadcast(const float *input, float *output, size_t count) {
   float *buffer = ring_comm_rank(comm) == 0 ? (float *)input : output;
   check(ring_broadcast(comm, buffer, buffer, count, RING_FLOAT32, 0));
@@ -31,16 +39,22 @@ static void allgather(const float *input, float *output, size_t count) {
   check(ring_allgather(comm, input, output, count, RING_FLOAT32));
 }
 
+static void gather(const float *input, float *output, size_t count) {
+  check(ring_gather(comm, input, output, count, RING_FLOAT32, 0));
+}
+
+static void scatter(const float *input, float *output, size_t count) {
+  check(ring_scatter(comm, input, output, count, RING_FLOAT32, 0));
+}
+
 static void alltoall(const float *input, float *output, size_t count) {
   check(ring_alltoall(comm, input, output, count, RING_FLOAT32));
 }
 
 const collective library_collectives[] = {
-    {"allreduce", allreduce},
-    {"broadcast", broadcast},
-    {"allgather", allgather},
-    {"alltoall", alltoall},
-    {NULL, NULL},
+    {"allreduce", allreduce}, {"reduce", reduce},       {"reduce_scatter", reduce_scatter},
+    {"broadcast", broadcast}, {"allgather", allgather}, {"gather", gather},
+    {"scatter", scatter},     {"alltoall", alltoall},   {NULL, NULL},
 };
 
 world library_open(const char *folder) {

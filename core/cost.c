@@ -28,12 +28,12 @@ static const cost_tier cost_tiers[] = {
 /* How far an algorithm is from its tier's numbers. */
 typedef struct cost_row {
   uint8_t tier, collective, algorithm;
-  uint64_t latency, rest; /* percent */
+  uint64_t messages, bytes; /* percent */
 } cost_row;
 
 static const cost_row cost_rows[] = {
-#define COST_ROW(tier, collective, algorithm, latency, rest)                                       \
-  {RING_TIER_##tier, RING_COLLECTIVE_##collective, RING_ALGORITHM_##algorithm, latency, rest},
+#define COST_ROW(tier, collective, algorithm, messages, bytes)                                     \
+  {RING_TIER_##tier, RING_COLLECTIVE_##collective, RING_ALGORITHM_##algorithm, messages, bytes},
     RING_COST_ROW_MAP(COST_ROW)
 #undef COST_ROW
 };
@@ -240,21 +240,21 @@ uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collecti
                       uint64_t bytes) {
   const cost_tier *row = &cost_tiers[tier];
   ring_effort effort = ring_effort_of(algorithm, collective, size, bytes);
-  uint64_t latency = cost_times(row->latency, effort.rounds);
-  uint64_t rest = cost_times(row->message, effort.messages);
-  rest = cost_plus(rest, cost_times(row->busy, effort.all_messages));
-  rest = cost_plus(rest, cost_times(row->path, effort.bytes));
-  rest = cost_plus(rest, cost_times(row->shared, effort.all_bytes));
-  rest = cost_plus(rest, cost_times(row->reduce, effort.reduced));
+  uint64_t messages = cost_times(row->latency, effort.rounds);
+  messages = cost_plus(messages, cost_times(row->message, effort.messages));
+  messages = cost_plus(messages, cost_times(row->busy, effort.all_messages));
+  uint64_t moved = cost_times(row->path, effort.bytes);
+  moved = cost_plus(moved, cost_times(row->shared, effort.all_bytes));
+  moved = cost_plus(moved, cost_times(row->reduce, effort.reduced));
   for (int i = 0; i < COST_ROWS; i++) {
     const cost_row *more = &cost_rows[i];
     if (more->tier != tier || more->algorithm != algorithm ||
         more->collective != cost_even(collective))
       continue;
-    latency = cost_times(latency, more->latency) / 100;
-    rest = cost_times(rest, more->rest) / 100;
+    messages = cost_times(messages, more->messages) / 100;
+    moved = cost_times(moved, more->bytes) / 100;
   }
-  return cost_plus(latency, rest);
+  return cost_plus(messages, moved);
 }
 
 uint64_t ring_cost_digest(void) {
@@ -267,7 +267,7 @@ uint64_t ring_cost_digest(void) {
   }
   for (int i = 0; i < COST_ROWS; i++) {
     const cost_row *row = &cost_rows[i];
-    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->latency, row->rest};
+    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->messages, row->bytes};
     for (int j = 0; j < 5; j++) digest = bytes_digest(digest, values[j]);
   }
   return digest;

@@ -31,7 +31,8 @@
  * The time is the sum of latency * rounds, message * messages of one, busy * messages of all,
  * path * bytes of one, shared * bytes of all, and reduce * bytes that the busiest rank reduces.
  * `busy` and `shared` are what the ranks of one host take from each other, who share its processors
- * and its memory; between hosts they are 0. Everything is an integer, so that all ranks find the
+ * and its memory; between hosts they are 0. What is left is how far an algorithm is from that, as
+ * a percentage of its first three terms and one of the others. Everything is an integer, so that all ranks find the
  * same least cost, whatever their compilers do to floating point.
  */
 #ifndef RING_COST_H

@@ -187,7 +187,7 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
 
 ring_status ring_comm_explain(ring_comm *comm, const char *collective, size_t bytes,
                               ring_dtype dtype, int root, ring_explanation *explanation) {
-  uint8_t code;
+  uint8_t code = 0;
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
   if (explanation == NULL)

@@ -28,12 +28,14 @@ from sparkring._core import (
 )
 from sparkring._core import version as __version__
 from sparkring.communicator import init
+from sparkring.explanation import Explanation
 
 __all__ = [
     "AbortedError",
     "AuthError",
     "BusyError",
     "Communicator",
+    "Explanation",
     "InvalidError",
     "MismatchError",
     "NoMemoryError",

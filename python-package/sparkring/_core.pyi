@@ -8,6 +8,8 @@ from numpy import generic
 from numpy.typing import NDArray
 from typing_extensions import Buffer, Self, TypeAlias
 
+from sparkring.explanation import Explanation
+
 _Number: TypeAlias = bool | int | float | generic
 _Array: TypeAlias = Buffer | NDArray[Any]  # NumPy says that an array is a Buffer only from 3.12 on
 _Output = TypeVar("_Output", bound=_Array)
@@ -25,6 +27,7 @@ def open(
     ports: tuple[int, int],
     timeout: float,
     call_timeout: float,
+    algorithms: str | None,
     exchange: Callable[[str], Sequence[str]] | None,
     /,
 ) -> Communicator: ...
@@ -264,6 +267,9 @@ class Communicator:
     def abort(self, reason: str | None = None) -> None: ...
     def counters(self, peer: int | None = None) -> dict[str, int]: ...
     def link(self, peer: int) -> str: ...
+    def explain(
+        self, collective: str, nbytes: int, dtype: str = "float32", root: int = 0
+    ) -> Explanation: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

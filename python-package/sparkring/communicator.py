@@ -43,6 +43,7 @@ def init(
     ports: tuple[int, int] | None = None,
     timeout: float | None = None,
     call_timeout: float = 600.0,
+    algorithms: str | None = None,
     exchange: Exchange | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
@@ -80,6 +81,15 @@ def init(
         ranks are, ``SPARKRING_TIMEOUT``.
     call_timeout : float
         Seconds that a later call may wait for other ranks.
+    algorithms : str, optional
+        Overrides of the choice of algorithms, the same on every rank, such as
+        ``"allreduce:ring:64KiB-,broadcast:tree:-1MiB"``: a collective, one of its algorithms and,
+        unless it is for every size, a range of bytes of the larger of a rank's two buffers. The
+        first rule that speaks of a call counts; `Communicator.explain` tells what is used. By
+        default ``SPARKRING_ALGORITHM``, if it is set. There are, for allreduce: direct, doubling,
+        halving (not for float16 and bfloat16, where the rule is passed over), ring; reduce and
+        broadcast: tree, chain; reduce_scatter: direct, ring; allgather and allgatherv: bruck, ring;
+        gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck, pairwise.
     exchange : callable, optional
         Takes this rank's text and returns the texts of all ranks, in rank order, over a channel
         that is private to the job, as ``BarrierTaskContext.allGather`` does. What it raises, `init`
@@ -98,6 +108,8 @@ def init(
         When ranks are missing; the message names them and the usual causes.
     AuthError
         When a rank has another token.
+    MismatchError
+        When the ranks have different ``algorithms``.
     BusyError
         While another thread is in `init`.
 
@@ -132,6 +144,7 @@ def init(
         _check_ports(ports),
         _check_seconds("timeout", timeout),
         _check_seconds("call_timeout", call_timeout),
+        algorithms,
         exchange,
     )
     return _open(options, attempt)

@@ -90,9 +90,9 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   int port_first, port_last;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddO:open", &options.rank, &options.size, &addresses,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzO:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
-                        &options.timeout, &options.call_timeout, &exchange))
+                        &options.timeout, &options.call_timeout, &options.algorithms, &exchange))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);

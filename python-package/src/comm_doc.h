@@ -561,6 +561,40 @@ PyDoc_STRVAR(comm_link_doc,
              "InvalidError\n"
              "    For a peer that does not exist.\n");
 
+PyDoc_STRVAR(comm_explain_doc,
+             "explain($self, collective, nbytes, dtype='float32', root=0)\n--\n\n"
+             "Tell how a collective would be done.\n"
+             "\n"
+             "Nothing is sent: every rank may ask for itself.\n"
+             "\n"
+             "Parameters\n"
+             "----------\n"
+             "collective : str\n"
+             "    The name of the method, such as ``'allreduce'``.\n"
+             "nbytes : int\n"
+             "    The larger of a rank's two buffers: of `allgather` the result, of `scatter`\n"
+             "    what the root has. Where every rank has a part it is rounded up to whole\n"
+             "    elements, and collectives with counts are taken to have equal parts.\n"
+             "dtype : str\n"
+             "    The element type.\n"
+             "root : int\n"
+             "    The root, where there is one.\n"
+             "\n"
+             "Returns\n"
+             "-------\n"
+             "Explanation\n"
+             "    The algorithm and why it is taken, the next best one, what this rank would\n"
+             "    do and move, and the predicted time; ``print`` shows it in words.\n"
+             "\n"
+             "Raises\n"
+             "------\n"
+             "InvalidError\n"
+             "    For an unknown collective, dtype or root.\n"
+             "\n"
+             "Examples\n"
+             "--------\n"
+             ">>> print(comm.explain(\"allreduce\", 1 << 20))\n");
+
 PyDoc_STRVAR(comm_enter_doc, "__enter__($self, /)\n--\n\nReturn the communicator.\n");
 
 PyDoc_STRVAR(comm_exit_doc, "__exit__($self, /, *exception)\n--\n\n"

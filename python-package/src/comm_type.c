@@ -10,6 +10,7 @@
 #include "comm.h"
 #include "comm_doc.h"
 #include "error.h"
+#include "explain.h"
 #include "message.h"
 #include "parts.h"
 
@@ -193,6 +194,7 @@ static PyMethodDef methods[] = {
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},
     {"link", WITH_KEYWORDS(comm_link), KEYWORDS, comm_link_doc},
+    {"explain", WITH_KEYWORDS(explain_call), KEYWORDS, comm_explain_doc},
     {"__enter__", comm_self, METH_NOARGS, comm_enter_doc},
     {"__exit__", comm_exit, METH_VARARGS, comm_exit_doc},
     {NULL, NULL, 0, NULL},

@@ -33,6 +33,8 @@
 #' @param timeout Seconds until all ranks must have met. `NULL`: 300 or, when the environment tells
 #'   who the ranks are, `SPARKRING_TIMEOUT`.
 #' @param call_timeout Seconds that a later call may wait for other ranks.
+#' @param algorithms A string with overrides of the choice of algorithms, the same on every rank:
+#'   see [ring_comm_explain()]. `NULL`: those of the variable `SPARKRING_ALGORITHM`, if it is set.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
@@ -40,7 +42,8 @@
 #' @section Errors:
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
 #' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
-#' `ring_error_auth` when a rank has another token. See [ring_error].
+#' `ring_error_auth` when a rank has another token; `ring_error_mismatch` when the ranks have
+#' different `algorithms`. See [ring_error].
 #'
 #' @seealso [ring_allreduce()], [ring_rank()], [ring_close()]; `vignette("rendezvous")`.
 #' @examples
@@ -67,7 +70,7 @@
 #' @export
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
-                      timeout = NULL, call_timeout = 600) {
+                      timeout = NULL, call_timeout = 600, algorithms = NULL) {
   if (...length() > 0L) {
     ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
   }
@@ -92,7 +95,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_string(job, "job"),
     check_ports(ports),
     check_seconds(timeout, "timeout"),
-    check_seconds(call_timeout, "call_timeout")
+    check_seconds(call_timeout, "call_timeout"),
+    check_string(algorithms, "algorithms")
   )
 }
 

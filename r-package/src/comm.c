@@ -104,7 +104,7 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports, comm_ha
 }
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
-               SEXP ports, SEXP timeout, SEXP call_timeout) {
+               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -115,6 +115,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.job = comm_string(job);
   options.timeout = Rf_asReal(timeout);
   options.call_timeout = Rf_asReal(call_timeout);
+  options.algorithms = comm_string(algorithms);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

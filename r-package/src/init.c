@@ -7,13 +7,14 @@
 
 #include "collective.h"
 #include "comm.h"
+#include "explain.h"
 #include "message.h"
 #include "parts.h"
 
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
-static const R_CallMethodDef entries[] = {ENTRY(comm_open, 9),
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 10),
                                           ENTRY(comm_close, 1),
                                           ENTRY(comm_abort, 2),
                                           ENTRY(comm_rank, 1),
@@ -25,6 +26,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 9),
                                           ENTRY(comm_state, 1),
                                           ENTRY(comm_counters, 2),
                                           ENTRY(comm_live, 0),
+                                          ENTRY(explain_call, 5),
                                           ENTRY(collective_allreduce, 3),
                                           ENTRY(collective_reduce, 4),
                                           ENTRY(collective_reduce_scatter, 3),

@@ -194,6 +194,7 @@ def test_signatures():
         "abort": "(self, /, reason=None)",
         "counters": "(self, /, peer=None)",
         "link": "(self, /, peer)",
+        "explain": "(self, /, collective, nbytes, dtype='float32', root=0)",
     }
     for name, signature in signatures.items():
         assert str(inspect.signature(getattr(sparkring.Communicator, name))) == signature

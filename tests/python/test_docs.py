@@ -19,7 +19,7 @@ FUNCTIONS = [sparkring.init, *(getattr(sparkring.Communicator, name) for name in
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 27
+    assert len(METHODS) == 28
     assert sparkring.__doc__
     for name in sparkring.__all__:
         member = getattr(sparkring, name)
@@ -91,6 +91,7 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.gather_object(3, root=0), Union[list[Any], None])
     assert_type(comm.allreduce_object({3}, set.union), Any)
     assert_type(comm.counters()["calls"], int)
+    assert_type(comm.explain("allreduce", 8).runner_up, Union[str, None])
 """
 
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "explain.h"
+
+#include <string.h>
+
+#include "error.h"
+
+static PyObject *explanation_class(void) {
+  PyObject *module = PyImport_ImportModule("sparkring.explanation");
+  PyObject *class = module ? PyObject_GetAttrString(module, "Explanation") : NULL;
+  Py_XDECREF(module);
+  return class;
+}
+
+/* None and None where there is no other algorithm. */
+static PyObject *explanation_next(const ring_explanation *e) {
+  if (e->runner_up[0] == '\0') return Py_BuildValue("OO", Py_None, Py_None);
+  return Py_BuildValue("sd", e->runner_up, e->runner_up_seconds);
+}
+
+static PyObject *explanation_new(const ring_explanation *e) {
+  PyObject *class = explanation_class(), *result = NULL;
+  PyObject *next = class ? explanation_next(e) : NULL;
+  if (next)
+    result = PyObject_CallFunction(
+        class, "sssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier,
+        (unsigned long long)e->bytes, (unsigned long long)e->count, (unsigned long long)e->steps,
+        (unsigned long long)e->links, (unsigned long long)e->messages_sent,
+        (unsigned long long)e->messages_received, (unsigned long long)e->bytes_sent,
+        (unsigned long long)e->bytes_received, e->seconds, PyTuple_GetItem(next, 0),
+        PyTuple_GetItem(next, 1), e->text);
+  Py_XDECREF(next);
+  Py_XDECREF(class);
+  return result;
+}
+
+PyObject *explain_call(PyObject *object, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"collective", "nbytes", "dtype", "root", NULL};
+  comm_object *self = (comm_object *)object;
+  const char *collective, *dtype_name = "float32";
+  Py_ssize_t bytes;
+  int root = 0;
+  ring_dtype dtype;
+  ring_explanation explanation;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sn|si:explain", names, &collective, &bytes,
+                                   &dtype_name, &root))
+    return NULL;
+  if (bytes < 0)
+    return error_invalid(comm_state(self), "nbytes is %zd: it must be 0 or more", bytes);
+  if (ring_dtype_parse(dtype_name, &dtype) != RING_OK)
+    return error_invalid(comm_state(self), "unknown dtype \"%s\"", dtype_name);
+  ring_status status =
+      ring_comm_explain(self->comm, collective, (size_t)bytes, dtype, root, &explanation);
+  if (status != RING_OK) return error_raise(comm_state(self), status, ring_comm_error(self->comm));
+  return explanation_new(&explanation);
+}
