@@ -8,7 +8,7 @@
 
 #include "frame.h"
 
-/* X(name, "what explain and overrides call it"). Of two that cost the same the first one is chosen. */
+/* X(name, "what explain and overrides call it"). Of equal costs the first one is chosen. */
 #define RING_ALGORITHM_MAP(X)                                                                      \
   X(RING, "ring")                                                                                  \
   X(DIRECT, "direct")                                                                              \
@@ -36,8 +36,8 @@ const char *ring_algorithm_name(ring_algorithm algorithm);
 /* The algorithms of a collective are those that it has a schedule for. */
 bool ring_algorithm_serves(ring_algorithm algorithm, uint8_t collective);
 
-/* Whether it can serve this very call, too: halving keeps partial results in the output, where those
- * of float16 and bfloat16 have no room. */
+/* Whether it can serve this very call, too: halving keeps partial results in the output, where
+ * those of float16 and bfloat16 have no room. */
 bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call);
 
 /* The algorithm or collective whose name is the first `length` bytes of `text`. A collective is one

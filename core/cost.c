@@ -93,7 +93,7 @@ static uint64_t cost_rounds(uint64_t size) {
   return (uint64_t)schedule_rounds((int)size);
 }
 
-/* What the root of a gather receives: of each child its own part, and the blocks of its children. */
+/* What the root of a gather receives: of each child its part, and the blocks of its children. */
 static uint64_t cost_pieces(uint64_t size) {
   uint64_t pieces = 0;
   for (uint64_t reach = 1; reach < size; reach *= 2)
@@ -267,7 +267,8 @@ uint64_t ring_cost_digest(void) {
   }
   for (int i = 0; i < COST_ROWS; i++) {
     const cost_row *row = &cost_rows[i];
-    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->messages, row->bytes};
+    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->messages,
+                               row->bytes};
     for (int j = 0; j < 5; j++) digest = bytes_digest(digest, values[j]);
   }
   return digest;

@@ -22,18 +22,19 @@
  *              pairwise    1        n-1      n (n-1)         (n-1)/n K               (n-1) K
  *   barrier    dissem.     L        L        n L             0                       0
  *
- * Rounds are the messages that must follow each other; "one" is the busiest direction of the busiest
- * rank, "all" the sum over ranks. `subtrees` is the sum of the sizes of all subtrees below the root,
- * `pieces` the parts and blocks that the root's children have, `bits` the bits set in the numbers
- * below n. A chain has to fill, with one chunk a rank. Of float16 and bfloat16, partial results
- * travel as float32, which is left out here.
+ * Rounds are the messages that must follow each other; "one" is the busiest direction of the
+ * busiest rank, "all" the sum over ranks. `subtrees` is the sum of the sizes of all subtrees below
+ * the root, `pieces` the parts and blocks that the root's children have, `bits` the bits set in the
+ * numbers below n. A chain has to fill, with one chunk a rank. Of float16 and bfloat16, partial
+ * results travel as float32, which is left out here.
  *
- * The time is the sum of latency * rounds, message * messages of one, busy * messages of all,
- * path * bytes of one, shared * bytes of all, and reduce * bytes that the busiest rank reduces.
- * `busy` and `shared` are what the ranks of one host take from each other, who share its processors
- * and its memory; between hosts they are 0. What is left is how far an algorithm is from that, as
- * a percentage of its first three terms and one of the others. Everything is an integer, so that all ranks find the
- * same least cost, whatever their compilers do to floating point.
+ * The time is a sum of products: `latency` for each round, `message` for each message of one rank
+ * and `busy` for those of all, `path` for each byte of one rank and `shared` for those of all, and
+ * `reduce` for each byte that the busiest rank reduces. `busy` and `shared` are what the ranks of
+ * one host take from each other, who share its processors and its memory; between hosts they are 0.
+ * How far an algorithm is from that is a percentage of the first three products and one of the
+ * others. Everything is an integer, so that all ranks find the same least cost, whatever their
+ * compilers do to floating point.
  */
 #ifndef RING_COST_H
 #define RING_COST_H

@@ -3,10 +3,10 @@
  * Overrides: the user's own choice of algorithms, as text such as
  *   allreduce:ring:64KiB-,broadcast:tree:-1MiB
  * A rule is a collective, an algorithm and, if it is not for every size, a range of bytes: FROM-,
- * -TO or FROM-TO, both ends included, where a number may end in KiB, MiB or GiB. The first rule that
- * speaks of a call counts. One whose algorithm cannot serve that very call (halving for float16) is
- * passed over: the dtype is known to all ranks alike, and a rule for all sizes should not have to
- * except a dtype.
+ * -TO or FROM-TO, both ends included, where a number may end in KiB, MiB or GiB. The first rule
+ * that speaks of a call counts. One whose algorithm cannot serve that very call (halving for
+ * float16) is passed over: the dtype is known to all ranks alike, and a rule for all sizes should
+ * not have to except a dtype.
  */
 #ifndef RING_OVERRIDE_H
 #define RING_OVERRIDE_H

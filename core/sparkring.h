@@ -169,8 +169,9 @@ typedef struct ring_options {
  * overrides it, as in
  *   "allreduce:ring:64KiB-,broadcast:tree:-1MiB"
  * Each rule names a collective, one of its algorithms and, if it is not for every size, a range of
- * bytes, FROM-, -TO or FROM-TO, both ends included; a number may end in KiB, MiB or GiB. The bytes of
- * a call are those of the larger of a rank's two buffers. The first rule that speaks of a call counts.
+ * bytes, FROM-, -TO or FROM-TO, both ends included; a number may end in KiB, MiB or GiB. The bytes
+ * of a call are those of the larger of a rank's two buffers. The first rule that speaks of a call
+ * counts.
  *   allreduce                 direct, doubling, halving (not for float16 and bfloat16, where the
  *                             rule is passed over), ring
  *   reduce, broadcast         tree, chain
@@ -178,7 +179,7 @@ typedef struct ring_options {
  *   allgather, allgatherv     bruck, ring
  *   gather(v), scatter(v)     tree, direct
  *   alltoall                  bruck, pairwise
- * All ranks must have the same rules: otherwise ring_comm_open returns RING_MISMATCH. "" is none. */
+ * All ranks must have the same rules; else ring_comm_open returns RING_MISMATCH. "" is none. */
 
 #define RING_OPTIONS_INIT {.struct_size = sizeof(ring_options), .rank = -1}
 
@@ -288,11 +289,12 @@ typedef struct ring_explanation {
   char text[512];           /* all of this in words */
 } ring_explanation;
 
-/* Tells how the collective of that name ("allreduce") would be done for `bytes` bytes of a dtype: the
- * algorithm and why it is taken, the predicted time and that of the next best algorithm, and what
- * this rank would do and move, counted from the schedule that the call would run. Where every rank
- * has a part, bytes are rounded up to whole elements a rank, and collectives with counts are taken
- * to have equal ones. Local: nothing is sent. RING_INVALID for an unknown name, dtype or root. */
+/* Tells how the collective of that name ("allreduce") would be done for `bytes` bytes of a dtype:
+ * the algorithm and why it is taken, the predicted time and that of the next best algorithm, and
+ * what this rank would do and move, counted from the schedule that the call would run. Where every
+ * rank has a part, bytes are rounded up to whole elements a rank, and collectives with counts are
+ * taken to have equal ones. Local: nothing is sent. RING_INVALID for an unknown name, dtype or
+ * root. */
 RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, size_t bytes,
                                        ring_dtype dtype, int root, ring_explanation *explanation);
 
@@ -313,10 +315,10 @@ RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, 
  * `counts` holds one number of elements a rank and is the same on every rank; the parts lie behind
  * each other in rank order. */
 
-/* Every rank gets op over all ranks' input, element by element. In place when output is input.
- * All to all, recursive doubling, recursive halving and doubling (Rabenseifner, 2004), or a ring
- * (Patarasuk and Yuan, 2009), where 2(size-1)/size of the data leave each rank ((3 size - 4)/size for
- * float16 and bfloat16). */
+/* Every rank gets op over all ranks' input, element by element. In place when output is input. All
+ * to all, recursive doubling, recursive halving and doubling (Rabenseifner, 2004), or a ring
+ * (Patarasuk and Yuan, 2009), where 2(size-1)/size of the data leave each rank ((3 size - 4)/size
+ * for float16 and bfloat16). */
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 

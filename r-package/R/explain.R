@@ -10,8 +10,8 @@
 #' The argument `algorithms` of [ring_init()], or the variable `SPARKRING_ALGORITHM`, overrides the
 #' table, as in `"allreduce:ring:64KiB-,broadcast:tree:-1MiB"`. Each rule names a collective, one of
 #' its algorithms and, unless it is for every size, a range of `bytes`: `FROM-`, `-TO` or `FROM-TO`,
-#' both ends included, where a number may end in `KiB`, `MiB` or `GiB`. The first rule that speaks of
-#' a call counts. There are:
+#' both ends included, where a number may end in `KiB`, `MiB` or `GiB`. The first rule that speaks
+#' of a call counts. There are:
 #'
 #' * `allreduce`: `direct`, `doubling`, `halving` (not for float16 and bfloat16, where the rule is
 #'   passed over), `ring`
@@ -32,12 +32,12 @@
 #'   `"uint8"` for raw vectors.
 #' @param root The root, where there is one.
 #' @returns A list of class `ring_explanation`, which prints as text: `collective`, `dtype`,
-#'   `algorithm`; `reason`, which is `"override"`, `"least cost"` or `"only one"`; `tier`, the slowest
-#'   link between two ranks (`"shm"`, `"loopback"` or `"network"`); `bytes`; `count`, the elements of
-#'   the call; `steps` of this rank and its `links`; `messages_sent`, `messages_received`,
-#'   `bytes_sent` and `bytes_received`, which [ring_counters()] would count for the call; `seconds`,
-#'   as the table predicts; `runner_up`, the next best algorithm, and `runner_up_seconds`, both `NA`
-#'   where there is none; and `text`.
+#'   `algorithm`; `reason`, which is `"override"`, `"least cost"` or `"only one"`; `tier`, the
+#'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `bytes`; `count`, the
+#'   elements of the call; `steps` of this rank and its `links`; `messages_sent`,
+#'   `messages_received`, `bytes_sent` and `bytes_received`, which [ring_counters()] would count for
+#'   the call; `seconds`, as the table predicts; `runner_up`, the next best algorithm, and
+#'   `runner_up_seconds`, both `NA` where there is none; and `text`.
 #' @section Errors:
 #' `ring_error_invalid` for an unknown collective, dtype or root. See [ring_error].
 #' @seealso [ring_counters()] for what calls did send.

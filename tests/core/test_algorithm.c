@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every algorithm, forced by an override, over real links between 2 to 9 forked ranks: right
- * results, the same bits on all ranks and in every run where sums depend on their order, and as much
- * traffic as ring_comm_explain said before. Then overrides that ranks do not share.
+ * results, the same bits on all ranks and in every run where sums depend on their order, and as
+ * much traffic as ring_comm_explain said before. Then overrides that ranks do not share.
  */
 #include <math.h>
 #include <stddef.h>
@@ -41,10 +41,10 @@ static void put(void *buffer, ring_dtype dtype, size_t i, double value) {
   memcpy(&bits, &single, sizeof bits);
   switch (dtype) {
   case RING_INT8:
-    ((int8_t *)buffer)[i] = (int8_t)value;
+    ((int8_t *)buffer)[i] = (int8_t)(int64_t)value;
     break;
   case RING_UINT8:
-    ((uint8_t *)buffer)[i] = (uint8_t)value;
+    ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)value;
     break;
   case RING_INT32:
     ((int32_t *)buffer)[i] = (int32_t)value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Costs and choices, as far as they are pure functions: the closed forms of cost.h against schedules
- * that are built and counted, the choice against the costs, and overrides as text.
+ * Costs and choices, as far as they are pure functions: the closed forms of cost.h against
+ * schedules that are built and counted, the choice against the costs, and overrides as text.
  */
 #include "check.h"
 #include "plan.h"
