@@ -9,29 +9,29 @@
 /* X(tier, "name", latency, message, busy in ns, path, shared, reduce in ps a byte): see cost.h */
 #define RING_COST_TIER_MAP(X)                                                                      \
   X(SHM, "shm", 400, 50, 30, 30, 60, 60)                                                           \
-  X(LOOPBACK, "loopback", 0, 0, 6240, 0, 221, 0)                                                   \
+  X(LOOPBACK, "loopback", 0, 0, 4956, 0, 182, 0)                                                   \
   X(NETWORK, "network", 20000, 1500, 0, 800, 0, 100)
 
 /* X(tier, collective, algorithm, percent of what messages and what bytes cost) */
 #define RING_COST_ROW_MAP(X)                                                                       \
-  X(LOOPBACK, ALLGATHER, BRUCK, 134, 99)                                                           \
-  X(LOOPBACK, ALLGATHER, RING, 135, 114)                                                           \
-  X(LOOPBACK, ALLREDUCE, DIRECT, 139, 126)                                                         \
-  X(LOOPBACK, ALLREDUCE, DOUBLING, 215, 187)                                                       \
-  X(LOOPBACK, ALLREDUCE, HALVING, 255, 116)                                                        \
-  X(LOOPBACK, ALLREDUCE, RING, 168, 118)                                                           \
-  X(LOOPBACK, ALLTOALL, BRUCK, 148, 225)                                                           \
-  X(LOOPBACK, ALLTOALL, PAIRWISE, 99, 135)                                                         \
-  X(LOOPBACK, BROADCAST, CHAIN, 130, 125)                                                          \
-  X(LOOPBACK, BROADCAST, TREE, 159, 137)                                                           \
-  X(LOOPBACK, GATHER, DIRECT, 84, 54)                                                              \
-  X(LOOPBACK, GATHER, TREE, 77, 101)                                                               \
-  X(LOOPBACK, REDUCE, CHAIN, 108, 143)                                                             \
-  X(LOOPBACK, REDUCE, TREE, 79, 141)                                                               \
-  X(LOOPBACK, REDUCE_SCATTER, DIRECT, 120, 143)                                                    \
-  X(LOOPBACK, REDUCE_SCATTER, RING, 124, 149)                                                      \
-  X(LOOPBACK, SCATTER, DIRECT, 162, 100)                                                           \
-  X(LOOPBACK, SCATTER, TREE, 147, 101)                                                             \
+  X(LOOPBACK, ALLGATHER, BRUCK, 122, 97)                                                           \
+  X(LOOPBACK, ALLGATHER, RING, 123, 110)                                                           \
+  X(LOOPBACK, ALLREDUCE, DIRECT, 98, 143)                                                          \
+  X(LOOPBACK, ALLREDUCE, DOUBLING, 128, 146)                                                       \
+  X(LOOPBACK, ALLREDUCE, HALVING, 174, 105)                                                        \
+  X(LOOPBACK, ALLREDUCE, RING, 105, 92)                                                            \
+  X(LOOPBACK, ALLTOALL, BRUCK, 156, 160)                                                           \
+  X(LOOPBACK, ALLTOALL, PAIRWISE, 115, 117)                                                        \
+  X(LOOPBACK, BROADCAST, CHAIN, 141, 125)                                                          \
+  X(LOOPBACK, BROADCAST, TREE, 126, 131)                                                           \
+  X(LOOPBACK, GATHER, DIRECT, 91, 66)                                                              \
+  X(LOOPBACK, GATHER, TREE, 97, 61)                                                                \
+  X(LOOPBACK, REDUCE, CHAIN, 93, 166)                                                              \
+  X(LOOPBACK, REDUCE, TREE, 91, 161)                                                               \
+  X(LOOPBACK, REDUCE_SCATTER, DIRECT, 98, 138)                                                     \
+  X(LOOPBACK, REDUCE_SCATTER, RING, 134, 146)                                                      \
+  X(LOOPBACK, SCATTER, DIRECT, 183, 94)                                                            \
+  X(LOOPBACK, SCATTER, TREE, 131, 197)                                                             \
   X(NETWORK, ALLREDUCE, HALVING, 100, 110)
 
 #endif
