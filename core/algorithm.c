@@ -6,45 +6,38 @@
 
 #include "dtype.h"
 
-/* X(collective, algorithm): all that there is a schedule for. */
-#define ALGORITHM_SERVES_MAP(X)                                                                    \
-  X(ALLREDUCE, DIRECT)                                                                             \
-  X(ALLREDUCE, DOUBLING)                                                                           \
-  X(ALLREDUCE, HALVING)                                                                            \
-  X(ALLREDUCE, RING)                                                                               \
-  X(REDUCE, TREE)                                                                                  \
-  X(REDUCE, CHAIN)                                                                                 \
-  X(REDUCE_SCATTER, DIRECT)                                                                        \
-  X(REDUCE_SCATTER, RING)                                                                          \
-  X(BROADCAST, TREE)                                                                               \
-  X(BROADCAST, CHAIN)                                                                              \
-  X(ALLGATHER, BRUCK)                                                                              \
-  X(ALLGATHER, RING)                                                                               \
-  X(ALLGATHERV, BRUCK)                                                                             \
-  X(ALLGATHERV, RING)                                                                              \
-  X(GATHER, TREE)                                                                                  \
-  X(GATHER, DIRECT)                                                                                \
-  X(GATHERV, TREE)                                                                                 \
-  X(GATHERV, DIRECT)                                                                               \
-  X(SCATTER, TREE)                                                                                 \
-  X(SCATTER, DIRECT)                                                                               \
-  X(SCATTERV, TREE)                                                                                \
-  X(SCATTERV, DIRECT)                                                                              \
-  X(ALLTOALL, BRUCK)                                                                               \
-  X(ALLTOALL, PAIRWISE)                                                                            \
-  X(ALLTOALLV, PAIRWISE)                                                                           \
-  X(BARRIER, DISSEMINATION)
+#define ALGORITHM_BIT(name) (1u << RING_ALGORITHM_##name)
 
-static const struct algorithm_service {
-  uint8_t collective, algorithm;
-} algorithm_services[] = {
-#define ALGORITHM_SERVES_ROW(collective, algorithm)                                                \
-  {RING_COLLECTIVE_##collective, RING_ALGORITHM_##algorithm},
-    ALGORITHM_SERVES_MAP(ALGORITHM_SERVES_ROW)
-#undef ALGORITHM_SERVES_ROW
+/* X(collective, its algorithms): all that there is a schedule for. */
+#define ALGORITHM_SERVES_MAP(X)                                                                    \
+  X(ALLREDUCE, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(DOUBLING) | ALGORITHM_BIT(HALVING) |          \
+                   ALGORITHM_BIT(RING))                                                            \
+  X(REDUCE, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(CHAIN))                                            \
+  X(REDUCE_SCATTER, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(RING))                                   \
+  X(BROADCAST, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(CHAIN))                                         \
+  X(ALLGATHER, ALGORITHM_BIT(BRUCK) | ALGORITHM_BIT(RING))                                         \
+  X(ALLGATHERV, ALGORITHM_BIT(BRUCK) | ALGORITHM_BIT(RING))                                        \
+  X(GATHER, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(DIRECT))                                           \
+  X(GATHERV, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(DIRECT))                                          \
+  X(SCATTER, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(DIRECT))                                          \
+  X(SCATTERV, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(DIRECT))                                         \
+  X(ALLTOALL, ALGORITHM_BIT(BRUCK) | ALGORITHM_BIT(PAIRWISE))                                      \
+  X(ALLTOALLV, ALGORITHM_BIT(PAIRWISE))                                                            \
+  X(BARRIER, ALGORITHM_BIT(DISSEMINATION))
+
+static const unsigned algorithm_sets[UINT8_MAX + 1] = {
+#define ALGORITHM_SET(collective, set) [RING_COLLECTIVE_##collective] = (set),
+    ALGORITHM_SERVES_MAP(ALGORITHM_SET)
+#undef ALGORITHM_SET
 };
 
-enum { ALGORITHM_SERVICES = sizeof algorithm_services / sizeof algorithm_services[0] };
+static const uint8_t algorithm_collectives[] = {
+#define ALGORITHM_COLLECTIVE(collective, set) RING_COLLECTIVE_##collective,
+    ALGORITHM_SERVES_MAP(ALGORITHM_COLLECTIVE)
+#undef ALGORITHM_COLLECTIVE
+};
+
+enum { ALGORITHM_COLLECTIVES = sizeof algorithm_collectives / sizeof algorithm_collectives[0] };
 
 static const char *const algorithm_names[] = {
 #define ALGORITHM_NAME(name, text) text,
@@ -57,11 +50,7 @@ const char *ring_algorithm_name(ring_algorithm algorithm) {
 }
 
 bool ring_algorithm_serves(ring_algorithm algorithm, uint8_t collective) {
-  for (int i = 0; i < ALGORITHM_SERVICES; i++)
-    if (algorithm_services[i].collective == collective &&
-        algorithm_services[i].algorithm == (uint8_t)algorithm)
-      return true;
-  return false;
+  return (algorithm_sets[collective] >> algorithm & 1) != 0;
 }
 
 bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call) {
@@ -85,8 +74,8 @@ bool ring_algorithm_parse(const char *text, size_t length, ring_algorithm *algor
 }
 
 bool ring_algorithm_collective(const char *text, size_t length, uint8_t *collective) {
-  for (int i = 0; i < ALGORITHM_SERVICES; i++) {
-    *collective = algorithm_services[i].collective;
+  for (int i = 0; i < ALGORITHM_COLLECTIVES; i++) {
+    *collective = algorithm_collectives[i];
     if (algorithm_same(ring_collective_name(*collective), text, length)) return true;
   }
   return false;
@@ -101,18 +90,14 @@ static size_t algorithm_append(char *text, size_t room, size_t length, const cha
 void ring_algorithm_list_collectives(char *text, size_t room) {
   size_t length = 0;
   text[0] = '\0';
-  for (int i = 0; i < ALGORITHM_SERVICES; i++) {
-    uint8_t collective = algorithm_services[i].collective;
-    if (i == 0 || algorithm_services[i - 1].collective != collective)
-      length = algorithm_append(text, room, length, ring_collective_name(collective));
-  }
+  for (int i = 0; i < ALGORITHM_COLLECTIVES; i++)
+    length = algorithm_append(text, room, length, ring_collective_name(algorithm_collectives[i]));
 }
 
 void ring_algorithm_list(uint8_t collective, char *text, size_t room) {
   size_t length = 0;
   text[0] = '\0';
-  for (int i = 0; i < ALGORITHM_SERVICES; i++)
-    if (algorithm_services[i].collective == collective)
-      length =
-          algorithm_append(text, room, length, algorithm_names[algorithm_services[i].algorithm]);
+  for (int i = 0; i < RING_ALGORITHMS; i++)
+    if (ring_algorithm_serves((ring_algorithm)i, collective))
+      length = algorithm_append(text, room, length, algorithm_names[i]);
 }

@@ -58,9 +58,12 @@ ring_choice ring_choose(const ring_chooser *chooser, const ring_call *call, int 
   } else {
     choice_cheapest(chooser, call, size, -1, &choice.algorithm, &choice.cost);
   }
-  choice.contested =
-      choice_cheapest(chooser, call, size, (int)choice.algorithm, &choice.next, &choice.next_cost);
   return choice;
+}
+
+bool ring_choose_next(const ring_chooser *chooser, const ring_call *call, int size,
+                      const ring_choice *choice, ring_algorithm *next, uint64_t *cost) {
+  return choice_cheapest(chooser, call, size, (int)choice->algorithm, next, cost);
 }
 
 uint64_t ring_chooser_digest(const ring_chooser *chooser) {

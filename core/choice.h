@@ -24,16 +24,18 @@ typedef struct ring_chooser {
 typedef struct ring_choice {
   ring_algorithm algorithm;
   bool overridden;
-  bool unfit;     /* there is an override, but its algorithm cannot serve the call */
-  bool contested; /* there is another algorithm: `next` */
-  ring_algorithm next;
-  uint64_t cost, next_cost; /* ps */
+  bool unfit;    /* there is an override, but its algorithm cannot serve the call */
+  uint64_t cost; /* ps */
 } ring_choice;
 
 /* The larger of a rank's two buffers, in bytes: what sizes of calls are measured by. */
 uint64_t ring_choice_bytes(const ring_call *call, int size);
 
 ring_choice ring_choose(const ring_chooser *chooser, const ring_call *call, int size);
+
+/* The best but the chosen one. False where the collective has no other. */
+bool ring_choose_next(const ring_chooser *chooser, const ring_call *call, int size,
+                      const ring_choice *choice, ring_algorithm *next, uint64_t *cost);
 
 /* Differs where choosers may choose differently. */
 uint64_t ring_chooser_digest(const ring_chooser *chooser);

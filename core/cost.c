@@ -25,22 +25,21 @@ static const cost_tier cost_tiers[] = {
 #undef COST_TIER
 };
 
-/* How far an algorithm is from its tier's numbers. */
+/* How far an algorithm is from its tier's numbers, in percent; 0 stands for 100. */
 typedef struct cost_row {
-  uint8_t tier, collective, algorithm;
-  uint64_t messages, bytes; /* percent */
+  uint16_t messages, bytes;
 } cost_row;
-
-static const cost_row cost_rows[] = {
-#define COST_ROW(tier, collective, algorithm, messages, bytes)                                     \
-  {RING_TIER_##tier, RING_COLLECTIVE_##collective, RING_ALGORITHM_##algorithm, messages, bytes},
-    RING_COST_ROW_MAP(COST_ROW)
-#undef COST_ROW
-};
 
 enum {
   COST_TIERS = sizeof cost_tiers / sizeof cost_tiers[0],
-  COST_ROWS = sizeof cost_rows / sizeof cost_rows[0]
+  COST_COLLECTIVES = RING_COLLECTIVE_MESSAGE + 1
+};
+
+static const cost_row cost_rows[COST_TIERS][COST_COLLECTIVES][RING_ALGORITHMS] = {
+#define COST_ROW(tier, collective, algorithm, messages, bytes)                                     \
+  [RING_TIER_##tier][RING_COLLECTIVE_##collective][RING_ALGORITHM_##algorithm] = {messages, bytes},
+    RING_COST_ROW_MAP(COST_ROW)
+#undef COST_ROW
 };
 
 const char *ring_tier_name(ring_tier tier) {
@@ -246,15 +245,10 @@ uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collecti
   uint64_t moved = cost_times(row->path, effort.bytes);
   moved = cost_plus(moved, cost_times(row->shared, effort.all_bytes));
   moved = cost_plus(moved, cost_times(row->reduce, effort.reduced));
-  for (int i = 0; i < COST_ROWS; i++) {
-    const cost_row *more = &cost_rows[i];
-    if (more->tier != tier || more->algorithm != algorithm ||
-        more->collective != cost_even(collective))
-      continue;
-    messages = cost_times(messages, more->messages) / 100;
-    moved = cost_times(moved, more->bytes) / 100;
-  }
-  return cost_plus(messages, moved);
+  const cost_row *away = &cost_rows[tier][cost_even(collective)][algorithm];
+  if (away->messages == 0) return cost_plus(messages, moved);
+  return cost_plus(cost_times(messages, away->messages) / 100,
+                   cost_times(moved, away->bytes) / 100);
 }
 
 uint64_t ring_cost_digest(void) {
@@ -265,11 +259,9 @@ uint64_t ring_cost_digest(void) {
                                tier->path,    tier->shared,  tier->reduce};
     for (int j = 0; j < 6; j++) digest = bytes_digest(digest, values[j]);
   }
-  for (int i = 0; i < COST_ROWS; i++) {
-    const cost_row *row = &cost_rows[i];
-    const uint64_t values[] = {row->tier, row->collective, row->algorithm, row->messages,
-                               row->bytes};
-    for (int j = 0; j < 5; j++) digest = bytes_digest(digest, values[j]);
+  for (int i = 0; i < COST_TIERS * COST_COLLECTIVES * RING_ALGORITHMS; i++) {
+    const cost_row *row = &cost_rows[0][0][0] + i;
+    digest = bytes_digest(digest, (uint64_t)row->messages << 16 | row->bytes);
   }
   return digest;
 }

@@ -153,7 +153,11 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
                                     ring_explanation *explanation) {
   const ring_call *call = &outline->call;
   ring_dtype dtype = (ring_dtype)call->dtype;
-  ring_choice choice = ring_choose(&comm->plans.chooser, call, outline->size);
+  const ring_chooser *chooser = &comm->plans.chooser;
+  ring_choice choice = ring_choose(chooser, call, outline->size);
+  ring_algorithm next;
+  uint64_t next_cost;
+  bool contested = ring_choose_next(chooser, call, outline->size, &choice, &next, &next_cost);
   bool reduces = call->collective == RING_COLLECTIVE_ALLREDUCE ||
                  call->collective == RING_COLLECTIVE_REDUCE ||
                  call->collective == RING_COLLECTIVE_REDUCE_SCATTER;
@@ -166,19 +170,18 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
     return ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
                           "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
   }
-  *explanation = (ring_explanation){
-      .collective = ring_collective_name(call->collective),
-      .dtype = ring_dtype_name(dtype),
-      .algorithm = ring_algorithm_name(choice.algorithm),
-      .reason = choice.overridden  ? "override"
-                : choice.contested ? "least cost"
-                                   : "only one",
-      .tier = ring_tier_name(comm->plans.chooser.tier),
-      .bytes = ring_choice_bytes(call, outline->size),
-      .count = call->count,
-      .seconds = 1e-12 * (double)choice.cost,
-      .runner_up = choice.contested ? ring_algorithm_name(choice.next) : "",
-      .runner_up_seconds = choice.contested ? 1e-12 * (double)choice.next_cost : 0};
+  *explanation = (ring_explanation){.collective = ring_collective_name(call->collective),
+                                    .dtype = ring_dtype_name(dtype),
+                                    .algorithm = ring_algorithm_name(choice.algorithm),
+                                    .reason = choice.overridden ? "override"
+                                              : contested       ? "least cost"
+                                                                : "only one",
+                                    .tier = ring_tier_name(chooser->tier),
+                                    .bytes = ring_choice_bytes(call, outline->size),
+                                    .count = call->count,
+                                    .seconds = 1e-12 * (double)choice.cost,
+                                    .runner_up = contested ? ring_algorithm_name(next) : "",
+                                    .runner_up_seconds = contested ? 1e-12 * (double)next_cost : 0};
   explain_count(&schedule, &widths, explanation);
   explain_write(explanation, outline, choice.unfit && !choice.overridden);
   ring_schedule_free(&schedule);

@@ -122,6 +122,8 @@ static void check_choice(ring_tier tier, const ring_call *call, int size) {
   ring_chooser chooser = {.tier = tier};
   uint64_t bytes = ring_choice_bytes(call, size);
   ring_choice choice = ring_choose(&chooser, call, size);
+  ring_algorithm next;
+  uint64_t next_cost;
   CHECK(ring_algorithm_fits(choice.algorithm, call));
   CHECK(!choice.overridden && !choice.unfit);
   CHECK(choice.algorithm != RING_ALGORITHM_DIRECT || size <= RING_DIRECT_RANKS);
@@ -131,7 +133,8 @@ static void check_choice(ring_tier tier, const ring_call *call, int size) {
     if (other == RING_ALGORITHM_DIRECT && size > RING_DIRECT_RANKS) continue;
     uint64_t cost = ring_cost_of(tier, other, call->collective, size, bytes);
     CHECK(choice.cost <= cost);
-    CHECK(choice.contested && choice.next_cost <= cost && choice.next != choice.algorithm);
+    CHECK(ring_choose_next(&chooser, call, size, &choice, &next, &next_cost));
+    CHECK(next_cost <= cost && next_cost >= choice.cost && next != choice.algorithm);
   }
 }
 
@@ -190,7 +193,10 @@ static void check_overridden(const ring_chooser *chooser, uint64_t bytes, ring_a
   ring_choice choice = ring_choose(chooser, &call, 4);
   CHECK(choice.overridden);
   CHECK_INT(choice.algorithm, expected);
-  CHECK(choice.contested && choice.next != expected);
+  ring_algorithm next;
+  uint64_t cost;
+  CHECK(ring_choose_next(chooser, &call, 4, &choice, &next, &cost));
+  CHECK(next != expected);
   CHECK_INT(choice.cost,
             ring_cost_of(chooser->tier, expected, RING_COLLECTIVE_ALLREDUCE, 4, bytes));
 }
@@ -253,7 +259,7 @@ static void test_bad_overrides(void) {
             "broadcast, allgather");
   check_bad("message:message", "\"message:message\"", "does not begin with a collective");
   check_bad("allreduce:tree", "\"allreduce:tree\"",
-            "names no algorithm of that collective; there are direct, doubling, halving, ring");
+            "names no algorithm of that collective; there are ring, direct, doubling, halving");
   check_bad("reduce:rings", "\"reduce:rings\"", "there are tree, chain");
   check_bad("reduce:", "\"reduce:\"", "there are tree, chain");
   const char *const ranges[] = {"",
