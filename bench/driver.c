@@ -7,7 +7,8 @@
  * counts as their mean, since a clock costs too much for one; above it is one call. Each rank
  * writes its samples to FOLDER/<rank>; the runner takes the slowest rank of each sample.
  * The first sample's results are checked. Rank 0 finds how many samples fit into SECONDS and
- * broadcasts that number with the library itself. driver.py and driver.R do exactly the same.
+ * broadcasts that number with the library itself. driver.py and driver.R do exactly the same, for
+ * the collectives that are compared; the others are for bench/tune.py.
  */
 #include "driver.h"
 
