@@ -3,9 +3,9 @@
 
 Each algorithm is forced by an override and runs over loopback TCP with several numbers of ranks and
 bytes. In a round all of them run, every other round backwards; a case counts as the median of its
-best round, because what other programs take is not the algorithm's. The numbers of the tier are
-fitted by least squares on the logarithm of the time, then for each algorithm how far it is from
-them, and that is varied as long as choices get better.
+best round, because what other programs take is not the algorithm's. The latency is that of two
+ranks; the other numbers of the tier are fitted by least squares on the logarithm of the time, then
+for each algorithm how far it is from them, and that is varied as long as choices get better.
 Shared memory and the network keep the numbers below: what a network costs cannot be measured on one
 machine whose ranks share the processors.
 scripts/bench --tune calls this; the times go to build/bench/tune.json, and
@@ -40,8 +40,13 @@ EFFORT = libraries.BUILD / "drivers" / "effort"
 SHM = (400, 50, 30, 30, 60, 60)
 # 10 Gbit/s Ethernet: 20 us from process to process, 1.25 GB/s, 1.5 us of the processor a message.
 NETWORK = (20000, 1500, 0, 800, 0, 100)
-# Halving waits between its rounds, so that with as many bytes a ring is the faster one.
-NETWORK_ROWS = {("allreduce", "halving"): (100, 110)}
+# With as many bytes a ring is the faster one: halving and Bruck's algorithm wait between rounds, and
+# what all ranks send one rank at once meets at its port.
+NETWORK_ROWS = {
+    ("allgather", "bruck"): (100, 110),
+    ("allreduce", "halving"): (100, 110),
+    ("reduce_scatter", "direct"): (100, 110),
+}
 
 LEAST, MOST = 20, 500  # percent that an algorithm may be away from its tier
 STEPS = (0.7, 0.85, 0.95, 1.05, 1.2, 1.4)  # in which percentages are varied
@@ -132,18 +137,19 @@ def efforts(times):
     return {(r[0], r[1], int(r[2]), int(r[3])): [float(x) for x in r[4:]] for r in rows}
 
 
-def least_squares(features, times):
+def least_squares(features, times, known=0.0):
     """Solve for non-negative factors with the least squared error of the logarithm.
 
     That error is the relative one, measured against the geometric mean of time and prediction,
-    which is found by iteration; each solution is the best subset of the factors.
+    which is found by iteration; each solution is the best subset of the factors. `known` is what is
+    already known of the times.
     """
     features, times = numpy.array(features), numpy.array(times)
     predicted, solution = times, None
     for _ in range(10):
         scale = 1 / numpy.sqrt(predicted * times)
-        solution = non_negative(features * scale[:, None], times * scale)
-        predicted = numpy.maximum(features @ solution, times / 100)
+        solution = non_negative(features * scale[:, None], (times - known) * scale)
+        predicted = numpy.maximum(features @ solution + known, times / 100)
     return solution
 
 
@@ -165,8 +171,13 @@ def fit(times):
     """Return the numbers of the tier, as in SHM, and {(collective, algorithm): percents}."""
     known = efforts(times)
     cases = sorted(times)
-    tier = least_squares([known[case] for case in cases], [times[case] for case in cases])
-    numbers = [round(1e3 * x) for x in tier[:3]] + [round(1e6 * x) for x in tier[3:]]
+    latency = round_of(times, known)
+    tier = least_squares(
+        [known[case][1:] for case in cases],
+        [times[case] for case in cases],
+        numpy.array([latency * known[case][0] for case in cases]),
+    )
+    numbers = [round(1e3 * x) for x in (latency, *tier[:2])] + [round(1e6 * x) for x in tier[2:]]
     parts = {case: split(numbers, known[case]) for case in cases}
     rows = {}
     for name in sorted({case[0] for case in cases}):
@@ -176,6 +187,16 @@ def fit(times):
             rows[pair] = [bounded(100 * x) for x in percents]
         improve(rows, name, parts, times)
     return tuple(numbers), rows
+
+
+def round_of(times, known):
+    """Return the microseconds of a round: those of the quickest exchange between two ranks.
+
+    Few ranks that crowd the processors would hide it behind the messages of all, and a chain of
+    many ranks would look cheap.
+    """
+    exchanges = [case for case in times if case[0] == "allreduce" and case[2] == 2]
+    return min(times[case] / known[case][0] for case in exchanges)
 
 
 def bounded(percent):

@@ -9,29 +9,31 @@
 /* X(tier, "name", latency, message, busy in ns, path, shared, reduce in ps a byte): see cost.h */
 #define RING_COST_TIER_MAP(X)                                                                      \
   X(SHM, "shm", 400, 50, 30, 30, 60, 60)                                                           \
-  X(LOOPBACK, "loopback", 0, 0, 4956, 0, 182, 0)                                                   \
+  X(LOOPBACK, "loopback", 5777, 0, 2434, 0, 149, 0)                                                \
   X(NETWORK, "network", 20000, 1500, 0, 800, 0, 100)
 
 /* X(tier, collective, algorithm, percent of what messages and what bytes cost) */
 #define RING_COST_ROW_MAP(X)                                                                       \
-  X(LOOPBACK, ALLGATHER, BRUCK, 122, 97)                                                           \
-  X(LOOPBACK, ALLGATHER, RING, 123, 110)                                                           \
-  X(LOOPBACK, ALLREDUCE, DIRECT, 98, 143)                                                          \
-  X(LOOPBACK, ALLREDUCE, DOUBLING, 128, 146)                                                       \
-  X(LOOPBACK, ALLREDUCE, HALVING, 174, 105)                                                        \
-  X(LOOPBACK, ALLREDUCE, RING, 105, 92)                                                            \
-  X(LOOPBACK, ALLTOALL, BRUCK, 156, 160)                                                           \
-  X(LOOPBACK, ALLTOALL, PAIRWISE, 115, 117)                                                        \
-  X(LOOPBACK, BROADCAST, CHAIN, 141, 125)                                                          \
-  X(LOOPBACK, BROADCAST, TREE, 126, 131)                                                           \
-  X(LOOPBACK, GATHER, DIRECT, 91, 66)                                                              \
-  X(LOOPBACK, GATHER, TREE, 97, 61)                                                                \
-  X(LOOPBACK, REDUCE, CHAIN, 93, 166)                                                              \
-  X(LOOPBACK, REDUCE, TREE, 91, 161)                                                               \
-  X(LOOPBACK, REDUCE_SCATTER, DIRECT, 98, 138)                                                     \
-  X(LOOPBACK, REDUCE_SCATTER, RING, 134, 146)                                                      \
-  X(LOOPBACK, SCATTER, DIRECT, 183, 94)                                                            \
-  X(LOOPBACK, SCATTER, TREE, 131, 197)                                                             \
-  X(NETWORK, ALLREDUCE, HALVING, 100, 110)
+  X(LOOPBACK, ALLGATHER, BRUCK, 135, 97)                                                           \
+  X(LOOPBACK, ALLGATHER, RING, 125, 104)                                                           \
+  X(LOOPBACK, ALLREDUCE, DIRECT, 172, 131)                                                         \
+  X(LOOPBACK, ALLREDUCE, DOUBLING, 127, 151)                                                       \
+  X(LOOPBACK, ALLREDUCE, HALVING, 111, 101)                                                        \
+  X(LOOPBACK, ALLREDUCE, RING, 105, 101)                                                           \
+  X(LOOPBACK, ALLTOALL, BRUCK, 129, 140)                                                           \
+  X(LOOPBACK, ALLTOALL, PAIRWISE, 129, 119)                                                        \
+  X(LOOPBACK, BROADCAST, CHAIN, 57, 116)                                                           \
+  X(LOOPBACK, BROADCAST, TREE, 79, 116)                                                            \
+  X(LOOPBACK, GATHER, DIRECT, 55, 62)                                                              \
+  X(LOOPBACK, GATHER, TREE, 76, 58)                                                                \
+  X(LOOPBACK, REDUCE, CHAIN, 56, 187)                                                              \
+  X(LOOPBACK, REDUCE, TREE, 56, 126)                                                               \
+  X(LOOPBACK, REDUCE_SCATTER, DIRECT, 155, 119)                                                    \
+  X(LOOPBACK, REDUCE_SCATTER, RING, 137, 110)                                                      \
+  X(LOOPBACK, SCATTER, DIRECT, 187, 121)                                                           \
+  X(LOOPBACK, SCATTER, TREE, 110, 214)                                                             \
+  X(NETWORK, ALLGATHER, BRUCK, 100, 110)                                                           \
+  X(NETWORK, ALLREDUCE, HALVING, 100, 110)                                                         \
+  X(NETWORK, REDUCE_SCATTER, DIRECT, 100, 110)
 
 #endif
