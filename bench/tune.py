@@ -40,8 +40,8 @@ EFFORT = libraries.BUILD / "drivers" / "effort"
 SHM = (400, 50, 30, 30, 60, 60)
 # 10 Gbit/s Ethernet: 20 us from process to process, 1.25 GB/s, 1.5 us of the processor a message.
 NETWORK = (20000, 1500, 0, 800, 0, 100)
-# With as many bytes a ring is the faster one: halving and Bruck's algorithm wait between rounds, and
-# what all ranks send one rank at once meets at its port.
+# With as many bytes a ring is the faster one: halving and Bruck's algorithm wait between rounds,
+# and what all ranks send one rank at once meets at its port.
 NETWORK_ROWS = {
     ("allgather", "bruck"): (100, 110),
     ("allreduce", "halving"): (100, 110),
