@@ -91,7 +91,8 @@ void ring_arena_take(ring_arena *arena, int index) {
   if (arena->free == NULL) return; /* every allocation is ordinary memory then */
   arena->free_room = 16;
   arena->free_count = 1;
-  arena->free[0] = (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
+  arena->free[0] =
+      (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
 }
 
 static void arena_leave(ring_arena *arena) {

@@ -94,6 +94,15 @@ static ring_status collective_engage(ring_comm *comm, const ring_outline *outlin
   return status == RING_OK ? RING_OK : error->status;
 }
 
+bool ring_collective_is_local(const ring_comm *comm, const ring_outline *outline) {
+  const ring_overrides *overrides = &comm->plans.chooser.overrides;
+  bool unfit;
+  if (!ring_local_serves(&comm->share, outline)) return false;
+  if (overrides->count == 0) return true;
+  uint64_t bytes = ring_choice_bytes(&outline->call, outline->size);
+  return ring_overrides_find(overrides, &outline->call, bytes, &unfit) == NULL;
+}
+
 ring_status ring_collective_run(ring_comm *comm, collective_request *request, ring_wait *wait) {
   ring_outline *outline = &request->outline;
   if (outline->call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
@@ -111,7 +120,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
                     .wait = wait};
   ring_error error;
   ring_status status = RING_UNSUPPORTED;
-  if (ring_local_serves(&comm->share, outline))
+  if (ring_collective_is_local(comm, outline))
     status = ring_local_run(&comm->share, &task, outline, &error);
   if (status == RING_UNSUPPORTED) status = collective_engage(comm, outline, &task, &error);
   if (status == RING_OK)
@@ -156,11 +165,10 @@ ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ri
 ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
   static const ring_call tell = {
       .collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1};
-  collective_request request = {
-      .outline = {.call = tell, .parts.count = 1},
-      .signature = &tell,
-      .input = bytes + comm->peers.rank,
-      .output = bytes};
+  collective_request request = {.outline = {.call = tell, .parts.count = 1},
+                                .signature = &tell,
+                                .input = bytes + comm->peers.rank,
+                                .output = bytes};
   request.outline.call.collective = RING_COLLECTIVE_ALLGATHER;
   return ring_collective_run(comm, &request, wait);
 }

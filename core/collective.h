@@ -33,6 +33,10 @@ ring_status ring_collective_check(ring_comm *comm, const collective_request *req
 /* Checks a call of the user and gives it its number. */
 ring_status ring_collective_admit(ring_comm *comm, collective_request *request);
 
+/* Whether a call runs in the memory of its host: all ranks share that, and the user has not chosen an
+ * algorithm for it. */
+bool ring_collective_is_local(const ring_comm *comm, const ring_outline *outline);
+
 /* Plans and runs an admitted call. A failure breaks the communicator, which then knows why. The one
  * place that all collectives go through, on whichever thread. */
 ring_status ring_collective_run(ring_comm *comm, collective_request *request, ring_wait *wait);

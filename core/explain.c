@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm.h"
+#include "collective.h"
 #include "dtype.h"
 #include "error.h"
+#include "local.h"
 
 typedef struct explain_widths {
   uint64_t chunk; /* elements of a whole frame */
@@ -147,6 +148,29 @@ static void explain_write(ring_explanation *e, const ring_outline *outline, bool
            (unsigned long long)e->messages_received, (unsigned long long)e->bytes_received);
 }
 
+/* A call in the memory of the host: nothing goes over links. */
+static void explain_local(const ring_outline *outline, const ring_choice *choice,
+                          ring_explanation *e) {
+  char time[32], next_time[32], what[96];
+  uint64_t cost;
+  const ring_call *call = &outline->call;
+  e->algorithm = ring_local_way(outline, &cost);
+  e->reason = "shared memory";
+  e->seconds = 1e-12 * (double)cost;
+  e->runner_up = ring_algorithm_name(choice->algorithm);
+  e->runner_up_seconds = 1e-12 * (double)choice->cost;
+  explain_time(e->seconds, time, sizeof time);
+  explain_time(e->runner_up_seconds, next_time, sizeof next_time);
+  snprintf(what, sizeof what, " of %llu bytes (count %llu, %s)", (unsigned long long)e->bytes,
+           (unsigned long long)e->count, e->dtype);
+  if (call->collective == RING_COLLECTIVE_BARRIER) what[0] = '\0';
+  snprintf(e->text, sizeof e->text,
+           "%s%s on %d ranks over %s: %s (%s), about %s; next would be %s over links, about %s\n"
+           "rank %d: no links and no messages: the ranks read and write the memory they share",
+           e->collective, what, outline->size, e->tier, e->algorithm, e->reason, time, e->runner_up,
+           next_time, outline->rank);
+}
+
 /* ---- All of it ---------------------------------------------------------------------------- */
 
 static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline,
@@ -182,8 +206,12 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
                                     .seconds = 1e-12 * (double)choice.cost,
                                     .runner_up = contested ? ring_algorithm_name(next) : "",
                                     .runner_up_seconds = contested ? 1e-12 * (double)next_cost : 0};
-  explain_count(&schedule, &widths, explanation);
-  explain_write(explanation, outline, choice.unfit && !choice.overridden);
+  if (ring_collective_is_local(comm, outline)) {
+    explain_local(outline, &choice, explanation);
+  } else {
+    explain_count(&schedule, &widths, explanation);
+    explain_write(explanation, outline, choice.unfit && !choice.overridden);
+  }
   ring_schedule_free(&schedule);
   return RING_OK;
 }

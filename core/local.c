@@ -15,6 +15,7 @@ static uint64_t local_said(const ring_outline *outline) {
     return call->count * width * (uint64_t)outline->size;
   case RING_COLLECTIVE_ALLGATHERV:
   case RING_COLLECTIVE_GATHERV:
+    if (outline->parts.offsets == NULL) return outline->parts.count * width;
     for (int i = 0; i < outline->size; i++) {
       uint64_t part = outline->parts.offsets[i + 1] - outline->parts.offsets[i];
       most = part > most ? part : most;
@@ -38,12 +39,27 @@ bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
   }
 }
 
+/* From scripts/bench on one machine of two processors: a flag that another processor sees, and a byte
+ * that it reads. */
+#define LOCAL_FLAG_PS UINT64_C(150000)
+#define LOCAL_SLOT_BYTE_PS UINT64_C(100)
+#define LOCAL_ARENA_BYTE_PS UINT64_C(110)
+
+const char *ring_local_way(const ring_outline *outline, uint64_t *cost) {
+  uint64_t said = local_said(outline), size = (uint64_t)outline->size;
+  bool small = said <= RING_SLOT_BYTES;
+  /* In slots everybody reads what all others said; in the arena the work is shared. */
+  *cost = small ? LOCAL_FLAG_PS * (size - 1) + LOCAL_SLOT_BYTE_PS * said * (size - 1)
+                : 4 * LOCAL_FLAG_PS * (size - 1) + LOCAL_ARENA_BYTE_PS * said;
+  return small ? "slots" : "arena";
+}
+
 void ring_local_fold(const ring_local_job *job, const void *const *sources, void *destination,
                      size_t count) {
   const ring_call *call = &job->outline->call;
   ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
-  ring_reduction_fold(&reduction, job->task->divide ? job->size : 0, sources, job->size, destination,
-                      count);
+  ring_reduction_fold(&reduction, job->task->divide ? job->size : 0, sources, job->size,
+                      destination, count);
 }
 
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,

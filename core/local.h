@@ -22,6 +22,10 @@
 /* Whether a call can run in shared memory; the same answer on all ranks. */
 bool ring_local_serves(const ring_share *share, const ring_outline *outline);
 
+/* Which way a call that it serves goes ("slots" or "arena"), and about how long that takes, in
+ * picoseconds. */
+const char *ring_local_way(const ring_outline *outline, uint64_t *cost);
+
 /* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, nothing has happened, and
  * the call has to go over links. */
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,

@@ -176,14 +176,14 @@ static void large_fold_and_stream(const large_reduction *reduction, const void *
     for (int i = 0; i < job->size; i++) pieces[i] = (const uint8_t *)sources[i] + done;
     ring_local_fold(job, pieces, block, length / job->task->element_size);
     for (int i = reduction->first; i < reduction->last; i++)
-      ring_platform_stream(
-          reduction->run->outputs[i].pointer + at - reduction->out_offset + done, block, length);
+      ring_platform_stream(reduction->run->outputs[i].pointer + at - reduction->out_offset + done,
+                           block, length);
   }
 }
 
 /* Folds a chunk into one output, or scratch, and copies it to the others. */
-static ring_status large_fold_and_copy(const large_reduction *reduction,
-                                       const void *const *sources, size_t at, size_t bytes) {
+static ring_status large_fold_and_copy(const large_reduction *reduction, const void *const *sources,
+                                       size_t at, size_t bytes) {
   large_run *run = reduction->run;
   const ring_local_job *job = run->job;
   size_t to = at - reduction->out_offset;

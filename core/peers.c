@@ -108,8 +108,7 @@ static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
 
 static bool peers_link(ring_peers *peers, int rank, int fd) {
   const ring_peer *peer = &peers->peer[rank];
-  ring_link *link =
-      peer->out != NULL ? ring_link_shm(fd, peer->out, peer->in) : ring_link_tcp(fd);
+  ring_link *link = peer->out != NULL ? ring_link_shm(fd, peer->out, peer->in) : ring_link_tcp(fd);
   if (link == NULL) return false;
   __atomic_store_n(&peers->peer[rank].link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
   peers->linked[peers->linked_count++] = rank;

@@ -132,8 +132,8 @@ void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
 
 /* Locks of the open file description: unlike those of a process, threads can have one each. */
 static bool platform_lock(int fd, int command, int index, struct flock *lock) {
-  *lock = (struct flock){
-      .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)index, .l_len = 1};
+  *lock =
+      (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)index, .l_len = 1};
   return fcntl(fd, command, lock) == 0;
 }
 

@@ -45,7 +45,8 @@ static inline void ring_platform_pause(void) {
 
 /* Fetches a line of memory that is about to be written. */
 static inline void ring_platform_prefetch(const void *line) {
-#if defined(__x86_64__) /* prefetchw, which compilers only give for newer processors than they target */
+#if defined(                                                                                       \
+    __x86_64__) /* prefetchw, which compilers only give for newer processors than they target */
   __asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #elif defined(__GNUC__)
   __builtin_prefetch(line, 1);

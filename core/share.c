@@ -201,7 +201,8 @@ static bool share_expects(const ring_share *share, int index, const ring_call *t
 static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs) {
   if (!share_heard(call->share, index, theirs)) return false;
   if (theirs->collective == 0) return false;
-  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return share_expects(call->share, index, theirs);
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE)
+    return share_expects(call->share, index, theirs);
   if ((int32_t)(theirs->sequence - call->call->sequence) < 0) return false;
   return !share_alike(theirs, call->call);
 }
@@ -306,8 +307,8 @@ ring_status ring_share_await(const ring_share_call *call, int index) {
 }
 
 ring_status ring_share_await_finish(const ring_share_call *call, int index) {
-  ring_status status = share_wait(call, &ring_share_seat(call->share, index)->done,
-                                  call->share->sequence, index);
+  ring_status status =
+      share_wait(call, &ring_share_seat(call->share, index)->done, call->share->sequence, index);
   if (status == RING_OK) call->share->seen[index] = call->share->sequence;
   return status;
 }
@@ -318,10 +319,9 @@ ring_status ring_share_await_finish(const ring_share_call *call, int index) {
 static uint32_t share_digest(const ring_call *call) {
   uint64_t words[RING_CALL_WORDS];
   share_pack(call, words);
-  uint64_t digest = words[0] * UINT64_C(0x9e3779b97f4a7c15) ^
-                    (words[1] + 1) * UINT64_C(0xbf58476d1ce4e5b9) ^
-                    (words[2] + 1) * UINT64_C(0x94d049bb133111eb) ^
-                    (words[3] + 1) * UINT64_C(0xd6e8feb86659fd93);
+  uint64_t digest =
+      words[0] * UINT64_C(0x9e3779b97f4a7c15) ^ (words[1] + 1) * UINT64_C(0xbf58476d1ce4e5b9) ^
+      (words[2] + 1) * UINT64_C(0x94d049bb133111eb) ^ (words[3] + 1) * UINT64_C(0xd6e8feb86659fd93);
   return (uint32_t)(digest ^ digest >> 32);
 }
 

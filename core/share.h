@@ -35,7 +35,7 @@
 #define RING_SLOTS 4
 #define RING_SLOT_BYTES (32 * 1024) /* that a rank can say in one call */
 #define RING_SLOT_FIRST 56          /* of them in the flag's line */
-#define RING_CALL_WORDS 4 /* that a signature packs into */
+#define RING_CALL_WORDS 4           /* that a signature packs into */
 
 typedef struct ring_slot {
   alignas(RING_LINE) _Atomic uint64_t flag; /* number of the call << 32 | digest */
@@ -45,9 +45,10 @@ typedef struct ring_slot {
 
 /* What one rank tells the others. */
 typedef struct ring_seat {
-  alignas(RING_LINE) _Atomic uint64_t done; /* like a flag: this rank needs nothing more of the call */
-  alignas(RING_LINE) _Atomic uint32_t wake; /* counts up when it is woken */
-  _Atomic int32_t awaits;                   /* while it sleeps: for whom */
+  alignas(
+      RING_LINE) _Atomic uint64_t done; /* like a flag: this rank needs nothing more of the call */
+  alignas(RING_LINE) _Atomic uint32_t wake;      /* counts up when it is woken */
+  _Atomic int32_t awaits;                        /* while it sleeps: for whom */
   alignas(RING_LINE) _Atomic uint64_t announced; /* odd while `call` changes */
   _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
   alignas(RING_LINE) pid_t process;              /* for cross memory attach, */
@@ -73,8 +74,8 @@ typedef struct ring_share {
   ring_board *board;
   int lock; /* descriptor of the lock of this rank's seat */
   int index, size;
-  int ranks[RING_SHARE_RANKS]; /* of the communicator, in order */
-  uint32_t sequence;           /* of calls in shared memory */
+  int ranks[RING_SHARE_RANKS];     /* of the communicator, in order */
+  uint32_t sequence;               /* of calls in shared memory */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   bool fenced, attaches;
   ring_cores cores;

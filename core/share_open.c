@@ -84,8 +84,7 @@ static bool share_sit(ring_share *share) {
 static ring_verdict share_judge(void *owner, const ring_claim *claim) {
   const ring_share *share = owner;
   if (claim->epoch != share->peers->epoch) return RING_VERDICT_STALE;
-  bool expected =
-      claim->purpose == RING_PURPOSE_SHARE && ring_share_index(share, claim->rank) > 0;
+  bool expected = claim->purpose == RING_PURPOSE_SHARE && ring_share_index(share, claim->rank) > 0;
   return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
 }
 

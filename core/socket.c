@@ -176,10 +176,8 @@ int ring_socket_dial_local(const char *name) {
 int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
   struct iovec piece = {(void *)(uintptr_t)bytes, length};
-  struct msghdr message = {.msg_iov = &piece,
-                           .msg_iovlen = 1,
-                           .msg_control = control,
-                           .msg_controllen = sizeof control};
+  struct msghdr message = {
+      .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
   struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
@@ -192,10 +190,8 @@ int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
 int ring_socket_take(int fd, void *bytes, size_t length) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
   struct iovec piece = {bytes, length};
-  struct msghdr message = {.msg_iov = &piece,
-                           .msg_iovlen = 1,
-                           .msg_control = control,
-                           .msg_controllen = sizeof control};
+  struct msghdr message = {
+      .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
 #ifdef MSG_CMSG_CLOEXEC
   ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 #else

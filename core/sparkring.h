@@ -160,7 +160,7 @@ typedef struct ring_options {
   void *exchange_arg;
   ring_interrupt_fn interrupt; /* used by every later call, too */
   void *interrupt_arg;
-  int shared_memory; /* between ranks of one host: 0 where it can be had (unless the variable
+  int shared_memory;      /* between ranks of one host: 0 where it can be had (unless the variable
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
 } ring_options;
@@ -275,7 +275,10 @@ RING_API void ring_free(void *memory);
 typedef struct ring_explanation {
   const char *collective, *dtype;
   const char *algorithm;
-  const char *reason; /* "override", "least cost", or "only one" of that collective's algorithms */
+  const char *reason; /* "override", "least cost", "only one" of that collective's algorithms, or
+                         "shared memory": the algorithm is "slots" for short calls (each rank reads
+                         what all others say), else "arena" (each does a part of the work on the
+                         buffers of all), and nothing goes over links */
   const char *tier;   /* the slowest link between two ranks: "shm", "loopback" or "network" */
   uint64_t bytes;     /* of the larger of a rank's two buffers */
   uint64_t count;     /* the call's argument */

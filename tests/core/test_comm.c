@@ -116,7 +116,8 @@ static void look(ring_comm *comm, void *shared) {
   float x[100] = {0};
   CHECK_INT(ring_allreduce(comm, x, x, 100, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK_INT(ring_broadcast(comm, x, x, 100, RING_FLOAT32, 0), RING_OK);
-  for (int peer = 0; peer < size; peer++) links += strcmp(ring_comm_link(comm, peer), ranks_link()) == 0;
+  for (int peer = 0; peer < size; peer++)
+    links += strcmp(ring_comm_link(comm, peer), ranks_link()) == 0;
   CHECK(links <= 2 * 4); /* 2 log2(16): the ring, the tree and the barrier share partners */
   CHECK_INT(ring_barrier(comm), RING_OK);
   for (int other = 0; other < size; other++) CHECK(epochs[other] == epochs[0]);
