@@ -5,8 +5,8 @@
  * through scratch that stays in the second-level cache. Where the system forbids that, the call is
  * not supported here.
  *
- * Long results go past the caches (non-temporal stores), unless they replace the input that was
- * just read.
+ * Results that the caches cannot hold anyway go past them (non-temporal stores), unless they
+ * replace the input that was just read.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,6 @@
 #define LARGE_CHUNK ((size_t)128 * 1024)  /* that a rank claims at a time */
 #define LARGE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
 #define LARGE_SCRATCH ((size_t)1024 * 1024)
-#define LARGE_STREAM ((size_t)1024 * 1024) /* from here on results go past the caches */
 #define LARGE_BLOCK ((size_t)8 * 1024)     /* of them at a time */
 
 typedef struct large_post {
@@ -120,12 +119,18 @@ static ring_status large_unreachable(const large_run *run, int index, const char
                         errno, "rank %d passed an %s buffer that cannot be reached", rank, what);
 }
 
-static void large_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
+/* Whether what the ranks read and write in a call, `buffers` of `bytes`, is more than the caches
+ * hold. */
+static bool large_streams(const large_run *run, size_t buffers, size_t bytes) {
+  return bytes >= run->job->call.share->cache / 4 * 3 / buffers;
+}
+
+static void large_copy(const large_run *run, uint8_t *to, const uint8_t *from, size_t bytes) {
   if (to == from || bytes == 0) return;
-  if (bytes < LARGE_STREAM)
-    memcpy(to, from, bytes);
-  else
+  if (large_streams(run, 2 * (size_t)run->job->size, bytes))
     ring_platform_stream(to, from, bytes);
+  else
+    memcpy(to, from, bytes);
 }
 
 /* Reads from a rank's input, straight to its place. */
@@ -134,7 +139,7 @@ static ring_status large_pull(const large_run *run, int index, size_t at, uint8_
   const large_side *side = &run->inputs[index];
   if (bytes == 0) return RING_OK;
   if (side->pointer != NULL) {
-    large_copy(to, side->pointer + at, bytes);
+    large_copy(run, to, side->pointer + at, bytes);
     return RING_OK;
   }
   if (ring_platform_fetch(side->process, side->address + at, to, bytes)) return RING_OK;
@@ -146,7 +151,7 @@ static ring_status large_push(const large_run *run, int index, size_t at, const 
   const large_side *side = &run->outputs[index];
   if (bytes == 0) return RING_OK;
   if (side->pointer != NULL) {
-    large_copy(side->pointer + at, from, bytes);
+    large_copy(run, side->pointer + at, from, bytes);
     return RING_OK;
   }
   if (ring_platform_store(side->process, side->address + at, from, bytes)) return RING_OK;
@@ -278,7 +283,7 @@ static ring_status large_reduce(large_run *run, uint8_t collective, size_t bytes
     reduction.last = reduction.first + 1;
   }
   if (!large_reaches(run, reduction.first, scatters ? 0 : reduction.last)) return RING_UNSUPPORTED;
-  reduction.streams = bytes >= LARGE_STREAM && !run->in_place;
+  reduction.streams = large_streams(run, 2 * (size_t)job->size, bytes) && !run->in_place;
   for (int i = reduction.first; i < reduction.last; i++)
     reduction.streams = reduction.streams && run->outputs[i].pointer != NULL;
   if (!large_scratch(&reduction))

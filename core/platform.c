@@ -38,6 +38,14 @@ int ring_platform_processors(void) {
   return online < 1 ? 1 : (int)online;
 }
 
+size_t ring_platform_cache(void) {
+  long bytes = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+  return bytes > 0 ? (size_t)bytes : (size_t)16 * 1024 * 1024;
+}
+
 static pthread_once_t platform_once = PTHREAD_ONCE_INIT;
 static _Atomic unsigned platform_generation = 1;
 

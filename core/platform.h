@@ -20,6 +20,9 @@ uint64_t ring_platform_now(void);
 /* How many processors this process may run on: its affinity mask, at least 1. */
 int ring_platform_processors(void);
 
+/* Bytes of the last-level cache, or what is common where the system does not tell. */
+size_t ring_platform_cache(void);
+
 /* A number that a forked child has another one of. Without a system call. */
 unsigned ring_platform_process(void);
 

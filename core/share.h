@@ -79,6 +79,7 @@ typedef struct ring_share {
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   bool fenced, attaches;
   ring_cores cores;
+  size_t cache; /* of the host's last level */
   bool exposed; /* others may be reading and writing this rank's buffers */
   uint64_t cookie;
   uint8_t *scratch;

@@ -207,6 +207,7 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
     return RING_OK;
   }
   share->cores = peers->cores;
+  share->cache = ring_platform_cache();
   share->fenced = atomic_load(&share->board->fenced) != 0;
   if (!share_attaches(share)) atomic_store(&share->board->detached, 1);
   ring_status status = ring_share_begin(share, &open, wait, error, &call);
