@@ -19,7 +19,7 @@
 #define LARGE_CHUNK ((size_t)128 * 1024)  /* that a rank claims at a time */
 #define LARGE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
 #define LARGE_SCRATCH ((size_t)1024 * 1024)
-#define LARGE_BLOCK ((size_t)8 * 1024)     /* of them at a time */
+#define LARGE_BLOCK ((size_t)8 * 1024) /* of them at a time */
 
 typedef struct large_post {
   uint64_t input, output; /* offset in the arena, or address in its process */

@@ -349,8 +349,31 @@ static void explain_things(int rank, int size, void *arg) {
   ring_comm_free(comm);
 }
 
+/* Where all ranks share memory, no links are used unless an algorithm is asked for. */
+static void explain_shared(int rank, int size, void *arg) {
+  (void)arg;
+  ring_comm *comm = open_with(rank, size, "broadcast:tree");
+  ring_explanation e = explained(comm, "allreduce", 4000, RING_FLOAT32, 0);
+  CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over shm: slots "
+                         "(shared memory), about ");
+  CHECK_CONTAINS(e.text, "no links and no messages");
+  CHECK(e.links == 0 && e.messages_sent == 0 && e.seconds > 0 && e.runner_up_seconds > 0);
+  e = explained(comm, "allgather", 4000000, RING_FLOAT32, 0);
+  CHECK(strcmp(e.algorithm, "arena") == 0);
+  e = explained(comm, "allgatherv", 4000, RING_FLOAT32, 0);
+  CHECK(strcmp(e.algorithm, "slots") == 0);
+  e = explained(comm, "broadcast", 4000, RING_FLOAT32, 0);
+  CHECK(strcmp(e.algorithm, "tree") == 0 && strcmp(e.reason, "override") == 0);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
 static void test_explain(void) {
+  bool shared = ranks_share;
+  ranks_share = false;
   run_ranks(4, explain_things, NULL);
+  ranks_share = shared;
+  if (shared) run_ranks(4, explain_shared, NULL); /* else this is the second run, over TCP */
 }
 
 /* ---- Opening ------------------------------------------------------------------------------ */
