@@ -11,8 +11,9 @@ static uint64_t local_said(const ring_outline *outline) {
   switch (call->collective) {
   case RING_COLLECTIVE_SCATTER:
   case RING_COLLECTIVE_REDUCE_SCATTER:
-  case RING_COLLECTIVE_ALLTOALL:
     return call->count * width * (uint64_t)outline->size;
+  case RING_COLLECTIVE_ALLTOALL:
+    return call->count * width * (uint64_t)(outline->size - 1);
   case RING_COLLECTIVE_ALLGATHERV:
   case RING_COLLECTIVE_GATHERV:
     if (outline->parts.offsets == NULL) return outline->parts.count * width;

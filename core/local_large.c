@@ -87,6 +87,13 @@ static ring_status large_meet(large_run *run, int index) {
   return RING_OK;
 }
 
+/* This rank's own buffers, when it does not need the posts of all. */
+static void large_own_sides(large_run *run) {
+  const ring_local_job *job = run->job;
+  run->inputs[job->rank].pointer = (uint8_t *)(uintptr_t)job->task->input;
+  run->outputs[job->rank].pointer = job->task->output;
+}
+
 static ring_status large_meet_all(large_run *run) {
   ring_status status = RING_OK;
   for (int i = 0; i < run->job->size && status == RING_OK; i++) status = large_meet(run, i);
@@ -302,45 +309,94 @@ static ring_status large_reduce(large_run *run, uint8_t collective, size_t bytes
 
 /* ---- Copying ------------------------------------------------------------------------------ */
 
-/* Every rank reads its part, or all, from the root. */
-static ring_status large_spread(large_run *run, bool parts, size_t bytes) {
+/* A copy from one rank's input to another one's output that either of them can make. */
+typedef struct large_transfer {
+  int from, to;
+  size_t in_at, out_at, bytes;
+} large_transfer;
+
+static ring_status large_move(const large_run *run, const large_transfer *transfer, size_t at,
+                              size_t bytes) {
+  int rank = run->job->rank;
+  const uint8_t *input = run->inputs[transfer->from].pointer;
+  uint8_t *output = run->outputs[transfer->to].pointer;
+  if (large_stops(run)) return run->job->call.error->status;
+  if (rank == transfer->to)
+    return large_pull(run, transfer->from, transfer->in_at + at, output + transfer->out_at + at,
+                      bytes);
+  return large_push(run, transfer->to, transfer->out_at + at, input + transfer->in_at + at, bytes);
+}
+
+/* Two ranks share the work: each takes the next chunk. */
+static ring_status large_move_shared(const large_run *run, const large_transfer *transfer) {
+  ring_share *share = run->job->call.share;
+  _Atomic uint64_t *next = &share->board->claims[share->sequence % RING_SLOTS].next;
+  ring_status status = RING_OK;
+  while (status == RING_OK) {
+    size_t at = (size_t)atomic_fetch_add_explicit(next, LARGE_CHUNK, memory_order_relaxed);
+    if (at >= transfer->bytes) break;
+    size_t left = transfer->bytes - at;
+    status = large_move(run, transfer, at, left < LARGE_CHUNK ? left : LARGE_CHUNK);
+  }
+  return status;
+}
+
+/* One rank has for, or gets from, each of the others: the others do it, each for itself. Of two
+ * ranks the root helps. `all` of the input, or a part of it or of the output. */
+static ring_status large_between(large_run *run, bool to_root, bool all, size_t bytes) {
   const ring_local_job *job = run->job;
+  bool pair = job->size == 2, is_root = job->rank == job->root;
+  int other = pair ? 1 - job->root : job->rank;
   size_t at = 0, part = bytes;
   ring_status status = large_meet(run, job->root);
-  if (parts) part = ring_local_part(job, job->rank, &at);
+  if (status == RING_OK && pair) status = large_meet(run, other);
   if (status != RING_OK) return status;
-  if (!job->call.share->attaches && !run->input_shared[job->root]) return RING_UNSUPPORTED;
-  status = large_pull(run, job->root, at, job->task->output, part);
+  if (!pair) large_own_sides(run);
+  bool shared = to_root ? run->output_shared[job->root] : run->input_shared[job->root];
+  if (pair) shared = shared && (to_root ? run->input_shared[other] : run->output_shared[other]);
+  if (!job->call.share->attaches && !shared) return RING_UNSUPPORTED;
+  if (!all) part = ring_local_part(job, job->rank, &at);
+  large_transfer own = {.from = to_root ? job->rank : job->root,
+                        .to = to_root ? job->root : job->rank,
+                        .in_at = to_root ? 0 : at,
+                        .out_at = to_root ? at : 0,
+                        .bytes = part};
+  if (is_root || !pair) status = large_move(run, &own, 0, part);
+  if (status == RING_OK && pair) {
+    if (!all) part = ring_local_part(job, other, &at);
+    large_transfer others = {.from = to_root ? other : job->root,
+                             .to = to_root ? job->root : other,
+                             .in_at = to_root || all ? 0 : at,
+                             .out_at = to_root ? at : 0,
+                             .bytes = part};
+    status = large_move_shared(run, &others);
+  }
   ring_platform_stream_end();
-  return status == RING_OK ? large_finish(run, job->rank == job->root) : status;
+  return status == RING_OK ? large_finish(run, is_root || pair) : status;
 }
 
-/* Every rank writes its part to the root. */
-static ring_status large_collect(large_run *run) {
-  const ring_local_job *job = run->job;
-  size_t at, part = ring_local_part(job, job->rank, &at);
-  ring_status status = large_meet(run, job->root);
-  if (status != RING_OK) return status;
-  if (!job->call.share->attaches && !run->output_shared[job->root]) return RING_UNSUPPORTED;
-  status = large_push(run, job->root, at, job->task->input, part);
-  ring_platform_stream_end();
-  return status == RING_OK ? large_finish(run, job->rank == job->root) : status;
-}
-
-/* Every rank reads from every other one: its whole input, or the part for this rank. Each begins
- * with another one, so that they do not all read from the same. */
+/* Every rank has something for every other one: its whole input, or a part. Where all outputs can be
+ * written each writes its own input, which its caches may still hold, else it reads those of the
+ * others. Each begins with another one, so that they do not all go to the same. */
 static ring_status large_exchange(large_run *run, bool gathers) {
   const ring_local_job *job = run->job;
+  const uint8_t *input = job->task->input;
   uint8_t *output = job->task->output;
+  size_t own, own_part = ring_local_part(job, job->rank, &own);
+  bool pushes = true;
+  large_copy(run, output + own, gathers ? input : input + own, own_part);
   ring_status status = large_meet_all(run);
   if (status != RING_OK) return status;
-  if (!large_reaches(run, 0, 0)) return RING_UNSUPPORTED;
-  for (int turn = 0; turn < job->size && status == RING_OK; turn++) {
-    int from = (job->rank + turn) % job->size;
-    size_t to, own, part = ring_local_part(job, from, &to);
-    ring_local_part(job, job->rank, &own);
+  for (int i = 0; i < job->size; i++) pushes = pushes && run->output_shared[i];
+  if (!pushes && !large_reaches(run, 0, 0)) return RING_UNSUPPORTED;
+  for (int turn = 1; turn < job->size && status == RING_OK; turn++) {
+    int other = (job->rank + turn) % job->size;
+    size_t at, part = ring_local_part(job, other, &at);
     if (large_stops(run)) return job->call.error->status;
-    status = large_pull(run, from, gathers ? 0 : own, output + to, part);
+    if (pushes)
+      status = large_push(run, other, own, gathers ? input : input + at, gathers ? own_part : part);
+    else
+      status = large_pull(run, other, gathers ? 0 : own, output + at, part);
   }
   ring_platform_stream_end();
   return status == RING_OK ? large_finish(run, true) : status;
@@ -353,13 +409,13 @@ ring_status ring_local_large(const ring_local_job *job) {
   large_post_own(job);
   switch (call->collective) {
   case RING_COLLECTIVE_BROADCAST:
-    return large_spread(&run, false, bytes);
+    return large_between(&run, false, true, bytes);
   case RING_COLLECTIVE_SCATTER:
   case RING_COLLECTIVE_SCATTERV:
-    return large_spread(&run, true, bytes);
+    return large_between(&run, false, false, bytes);
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
-    return large_collect(&run);
+    return large_between(&run, true, false, bytes);
   case RING_COLLECTIVE_ALLGATHER:
   case RING_COLLECTIVE_ALLGATHERV:
     return large_exchange(&run, true);

@@ -27,14 +27,12 @@ static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
     memcpy(to, from, bytes);
 }
 
-static void small_write(ring_slot *slot, const uint8_t *from, size_t bytes) {
-  if (bytes == 0) return;
-  if (bytes <= RING_SLOT_FIRST) {
-    small_copy(slot->first, from, bytes);
-    return;
+static void small_write(ring_slot *slot, size_t at, const uint8_t *from, size_t bytes) {
+  for (size_t done = 0, length; done < bytes; done += length) {
+    length = bytes - done;
+    uint8_t *piece = (uint8_t *)small_piece(slot, at + done, &length);
+    small_copy(piece, from + done, length);
   }
-  memcpy(slot->first, from, RING_SLOT_FIRST);
-  memcpy(slot->rest, from + RING_SLOT_FIRST, bytes - RING_SLOT_FIRST);
 }
 
 static void small_read(const ring_slot *slot, size_t at, uint8_t *to, size_t bytes) {
@@ -70,7 +68,7 @@ static void small_prepare(const ring_local_job *job, size_t bytes) {
 
 /* Publishes the first `bytes` of the input. */
 static void small_say(const ring_local_job *job, size_t bytes) {
-  small_write(ring_share_slot(&job->call, job->rank), job->task->input, bytes);
+  small_write(ring_share_slot(&job->call, job->rank), 0, job->task->input, bytes);
   ring_share_publish(&job->call);
   small_prepare(job, bytes);
 }
@@ -80,6 +78,29 @@ static ring_status small_await_all(const ring_local_job *job) {
   for (int i = 0; i < job->size && status == RING_OK; i++)
     if (i != job->rank) status = ring_share_await(&job->call, i);
   return status;
+}
+
+/* Every rank has a part for every other one. Behind each other in its slot lie those of the ranks
+ * that follow it. */
+static ring_status small_alltoall(const ring_local_job *job, size_t bytes) {
+  ring_slot *own = ring_share_slot(&job->call, job->rank);
+  const uint8_t *input = job->task->input;
+  uint8_t *output = job->task->output;
+  for (int i = 1; i < job->size; i++)
+    small_write(own, (size_t)(i - 1) * bytes, input + (size_t)((job->rank + i) % job->size) * bytes,
+                bytes);
+  ring_share_publish(&job->call);
+  small_prepare(job, bytes * (size_t)(job->size - 1));
+  if (bytes > 0)
+    small_copy(output + (size_t)job->rank * bytes, input + (size_t)job->rank * bytes, bytes);
+  for (int i = 1; i < job->size; i++) {
+    int from = (job->rank + job->size - i) % job->size;
+    ring_status status = ring_share_await(&job->call, from);
+    if (status != RING_OK) return status;
+    small_read(ring_share_slot(&job->call, from), (size_t)(i - 1) * bytes,
+               output + (size_t)from * bytes, bytes);
+  }
+  return RING_OK;
 }
 
 /* Every rank reads from every other one. */
@@ -93,14 +114,14 @@ static ring_status small_exchange(const ring_local_job *job, uint8_t collective,
   small_say(job, whole || gathers ? part : bytes * (size_t)job->size);
   ring_status status = small_await_all(job);
   if (status != RING_OK || collective == RING_COLLECTIVE_BARRIER) return status;
-  if (!gathers && collective != RING_COLLECTIVE_ALLTOALL) {
+  if (!gathers) {
     small_fold(job, at, part);
     return RING_OK;
   }
   for (int i = 0; i < job->size; i++) {
     size_t to, length = ring_local_part(job, i, &to);
     if (length == 0) continue;
-    small_read(ring_share_slot(&job->call, i), gathers ? 0 : at, output + to, length);
+    small_read(ring_share_slot(&job->call, i), 0, output + to, length);
   }
   return RING_OK;
 }
@@ -135,7 +156,7 @@ static ring_status small_collect(const ring_local_job *job, bool reduces, size_t
     return RING_OK;
   }
   ring_slot *own = ring_share_slot(&job->call, job->rank);
-  small_write(own, job->task->input, part);
+  small_write(own, 0, job->task->input, part);
   ring_status status = small_await_all(job);
   if (status != RING_OK) return status;
   if (reduces) small_fold(job, 0, bytes);
@@ -162,6 +183,8 @@ ring_status ring_local_small(const ring_local_job *job) {
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
     return small_collect(job, false, bytes);
+  case RING_COLLECTIVE_ALLTOALL:
+    return small_alltoall(job, bytes);
   default:
     return small_exchange(job, call->collective, bytes);
   }
