@@ -6,6 +6,7 @@
 #include "arena.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +28,8 @@ typedef struct arena_extent {
 
 struct ring_arena {
   pthread_mutex_t lock;
-  int owners; /* the communicator and its buffers */
+  atomic_int owners; /* the communicator and its buffers */
+  unsigned process;
   int fd;
   uint8_t *base;
   size_t front, region, total;
@@ -57,7 +59,8 @@ ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
   madvise(base, total, MADV_DONTDUMP);
 #endif
   pthread_mutex_init(&arena->lock, NULL);
-  arena->owners = 1;
+  atomic_init(&arena->owners, 1);
+  arena->process = ring_platform_process();
   arena->fd = fd;
   arena->base = base;
   arena->front = front;
@@ -95,14 +98,16 @@ void ring_arena_take(ring_arena *arena, int index) {
       (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
 }
 
+/* In a forked child the lock is as it was at the fork, perhaps taken. */
+static bool arena_is_mine(const ring_arena *arena) {
+  return arena->process == ring_platform_process();
+}
+
 static void arena_leave(ring_arena *arena) {
-  pthread_mutex_lock(&arena->lock);
-  bool last = --arena->owners == 0;
-  pthread_mutex_unlock(&arena->lock);
-  if (!last) return;
+  if (atomic_fetch_sub(&arena->owners, 1) > 1) return;
   munmap(arena->base, arena->total);
   ring_socket_close(&arena->fd);
-  pthread_mutex_destroy(&arena->lock);
+  if (arena_is_mine(arena)) pthread_mutex_destroy(&arena->lock);
   free(arena->free);
   free(arena);
 }
@@ -208,11 +213,11 @@ void *ring_arena_alloc(ring_arena *arena, size_t bytes) {
   size_t whole = ARENA_LINE + (bytes + ARENA_LINE - 1) / ARENA_LINE * ARENA_LINE;
   size_t at = SIZE_MAX;
   uint8_t *memory;
-  if (arena != NULL) {
+  if (arena != NULL && arena_is_mine(arena)) {
     pthread_mutex_lock(&arena->lock);
     at = arena_cut(arena, whole);
     if (at != SIZE_MAX) {
-      arena->owners++;
+      atomic_fetch_add(&arena->owners, 1);
       arena->used += whole;
     }
     pthread_mutex_unlock(&arena->lock);
@@ -231,8 +236,10 @@ void ring_free(void *memory) {
     free(whole);
     return;
   }
-  pthread_mutex_lock(&tag.arena->lock);
-  arena_put(tag.arena, (size_t)(whole - tag.arena->base), tag.bytes);
-  pthread_mutex_unlock(&tag.arena->lock);
+  if (arena_is_mine(tag.arena)) {
+    pthread_mutex_lock(&tag.arena->lock);
+    arena_put(tag.arena, (size_t)(whole - tag.arena->base), tag.bytes);
+    pthread_mutex_unlock(&tag.arena->lock);
+  }
   arena_leave(tag.arena);
 }

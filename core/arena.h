@@ -9,7 +9,8 @@
  * after the communicator is gone. What is free is kept for the next allocation up to a limit, so
  * that a training loop touches the same pages again; beyond it pages go back to the system.
  *
- * Allocating and freeing may happen on any thread.
+ * Allocating and freeing may happen on any thread. A forked child shares the pages with its parent but
+ * not the knowledge of what is free: it allocates ordinary memory, and what it frees stays.
  */
 #ifndef RING_ARENA_H
 #define RING_ARENA_H

@@ -19,7 +19,8 @@
 #define LARGE_CHUNK ((size_t)128 * 1024)  /* that a rank claims at a time */
 #define LARGE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
 #define LARGE_SCRATCH ((size_t)1024 * 1024)
-#define LARGE_BLOCK ((size_t)8 * 1024) /* of them at a time */
+#define LARGE_BLOCK ((size_t)8 * 1024)    /* of results that go past the caches, at a time */
+#define LARGE_PIECE ((size_t)4096 * 1024) /* after which a copy looks for failures */
 
 typedef struct large_post {
   uint64_t input, output; /* offset in the arena, or address in its process */
@@ -119,11 +120,9 @@ static ring_status large_finish(const large_run *run, bool awaits_all) {
 
 /* ---- Moving ------------------------------------------------------------------------------- */
 
-static ring_status large_unreachable(const large_run *run, int index, const char *what) {
-  int rank = run->job->call.share->ranks[index];
-  if (errno == ESRCH) return ring_share_lost(&run->job->call, index);
-  return ring_error_set(run->job->call.error, errno == EFAULT ? RING_INVALID : RING_SYSTEM, rank,
-                        errno, "rank %d passed an %s buffer that cannot be reached", rank, what);
+/* Whether another rank has failed meanwhile: its buffers may be gone. */
+static bool large_stops(const large_run *run) {
+  return ring_share_failed(run->job->call.share, run->job->call.error);
 }
 
 /* Whether what the ranks read and write in a call, `buffers` of `bytes`, is more than the caches
@@ -132,9 +131,17 @@ static bool large_streams(const large_run *run, size_t buffers, size_t bytes) {
   return bytes >= run->job->call.share->cache / 4 * 3 / buffers;
 }
 
-static void large_copy(const large_run *run, uint8_t *to, const uint8_t *from, size_t bytes) {
-  if (to == from || bytes == 0) return;
-  if (large_streams(run, 2 * (size_t)run->job->size, bytes))
+static ring_status large_unreachable(const large_run *run, int index, const char *what) {
+  int rank = run->job->call.share->ranks[index], code = errno;
+  if (large_stops(run)) return run->job->call.error->status;
+  if (code == ESRCH) return ring_share_lost(&run->job->call, index);
+  return ring_error_set(run->job->call.error, code == EFAULT ? RING_INVALID : RING_SYSTEM, rank,
+                        code, "rank %d passed an %s buffer that cannot be reached", rank, what);
+}
+
+static void large_copy(uint8_t *to, const uint8_t *from, size_t bytes, bool streams) {
+  if (to == from) return;
+  if (streams)
     ring_platform_stream(to, from, bytes);
   else
     memcpy(to, from, bytes);
@@ -144,25 +151,31 @@ static void large_copy(const large_run *run, uint8_t *to, const uint8_t *from, s
 static ring_status large_pull(const large_run *run, int index, size_t at, uint8_t *to,
                               size_t bytes) {
   const large_side *side = &run->inputs[index];
-  if (bytes == 0) return RING_OK;
-  if (side->pointer != NULL) {
-    large_copy(run, to, side->pointer + at, bytes);
-    return RING_OK;
+  bool streams = large_streams(run, 2 * (size_t)run->job->size, bytes);
+  for (size_t done = 0, length; done < bytes; done += length) {
+    length = bytes - done < LARGE_PIECE ? bytes - done : LARGE_PIECE;
+    if (large_stops(run)) return run->job->call.error->status;
+    if (side->pointer != NULL)
+      large_copy(to + done, side->pointer + at + done, length, streams);
+    else if (!ring_platform_fetch(side->process, side->address + at + done, to + done, length))
+      return large_unreachable(run, index, "input");
   }
-  if (ring_platform_fetch(side->process, side->address + at, to, bytes)) return RING_OK;
-  return large_unreachable(run, index, "input");
+  return RING_OK;
 }
 
 static ring_status large_push(const large_run *run, int index, size_t at, const uint8_t *from,
                               size_t bytes) {
   const large_side *side = &run->outputs[index];
-  if (bytes == 0) return RING_OK;
-  if (side->pointer != NULL) {
-    large_copy(run, side->pointer + at, from, bytes);
-    return RING_OK;
+  bool streams = large_streams(run, 2 * (size_t)run->job->size, bytes);
+  for (size_t done = 0, length; done < bytes; done += length) {
+    length = bytes - done < LARGE_PIECE ? bytes - done : LARGE_PIECE;
+    if (large_stops(run)) return run->job->call.error->status;
+    if (side->pointer != NULL)
+      large_copy(side->pointer + at + done, from + done, length, streams);
+    else if (!ring_platform_store(side->process, side->address + at + done, from + done, length))
+      return large_unreachable(run, index, "output");
   }
-  if (ring_platform_store(side->process, side->address + at, from, bytes)) return RING_OK;
-  return large_unreachable(run, index, "output");
+  return RING_OK;
 }
 
 /* ---- Reducing ----------------------------------------------------------------------------- */
@@ -230,11 +243,6 @@ static ring_status large_reduce_chunk(const large_reduction *reduction, size_t a
   if (!reduction->streams) return large_fold_and_copy(reduction, sources, at, bytes);
   large_fold_and_stream(reduction, sources, at, bytes);
   return RING_OK;
-}
-
-/* Whether another rank has failed meanwhile: its buffers may be gone. */
-static bool large_stops(const large_run *run) {
-  return ring_share_failed(run->job->call.share, run->job->call.error);
 }
 
 static ring_status large_reduce_range(const large_reduction *reduction, size_t at, size_t end) {
@@ -320,7 +328,6 @@ static ring_status large_move(const large_run *run, const large_transfer *transf
   int rank = run->job->rank;
   const uint8_t *input = run->inputs[transfer->from].pointer;
   uint8_t *output = run->outputs[transfer->to].pointer;
-  if (large_stops(run)) return run->job->call.error->status;
   if (rank == transfer->to)
     return large_pull(run, transfer->from, transfer->in_at + at, output + transfer->out_at + at,
                       bytes);
@@ -384,7 +391,8 @@ static ring_status large_exchange(large_run *run, bool gathers) {
   uint8_t *output = job->task->output;
   size_t own, own_part = ring_local_part(job, job->rank, &own);
   bool pushes = true;
-  large_copy(run, output + own, gathers ? input : input + own, own_part);
+  bool streams = large_streams(run, 2 * (size_t)job->size, own_part);
+  if (own_part > 0) large_copy(output + own, gathers ? input : input + own, own_part, streams);
   ring_status status = large_meet_all(run);
   if (status != RING_OK) return status;
   for (int i = 0; i < job->size; i++) pushes = pushes && run->output_shared[i];
@@ -392,7 +400,6 @@ static ring_status large_exchange(large_run *run, bool gathers) {
   for (int turn = 1; turn < job->size && status == RING_OK; turn++) {
     int other = (job->rank + turn) % job->size;
     size_t at, part = ring_local_part(job, other, &at);
-    if (large_stops(run)) return job->call.error->status;
     if (pushes)
       status = large_push(run, other, own, gathers ? input : input + at, gathers ? own_part : part);
     else

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "share.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "error.h"
 #include "platform.h"
@@ -36,14 +38,25 @@ static ring_call share_unpack(const uint64_t words[RING_CALL_WORDS]) {
                      .layout = words[3]};
 }
 
+static void share_store(_Atomic uint64_t *to, const uint64_t words[RING_CALL_WORDS]) {
+  for (size_t i = 0; i < RING_CALL_WORDS; i++)
+    atomic_store_explicit(&to[i], words[i], memory_order_relaxed);
+}
+
+static ring_call share_load(const _Atomic uint64_t *from) {
+  uint64_t words[RING_CALL_WORDS];
+  for (size_t i = 0; i < RING_CALL_WORDS; i++)
+    words[i] = atomic_load_explicit(&from[i], memory_order_relaxed);
+  return share_unpack(words);
+}
+
 /* A sequence lock (Lameter, 2005): readers see all of it or notice. */
 static void share_say(ring_share *share, const uint64_t words[RING_CALL_WORDS]) {
   ring_seat *seat = ring_share_seat(share, share->index);
   uint64_t version = atomic_load_explicit(&seat->announced, memory_order_relaxed);
   atomic_store_explicit(&seat->announced, version + 1, memory_order_relaxed);
   atomic_thread_fence(memory_order_release);
-  for (size_t i = 0; i < RING_CALL_WORDS; i++)
-    atomic_store_explicit(&seat->call[i], words[i], memory_order_relaxed);
+  share_store(seat->call, words);
   atomic_store_explicit(&seat->announced, version + 2, memory_order_release);
 }
 
@@ -61,12 +74,9 @@ void ring_share_retire(ring_share *share) {
 /* What a rank announced last; false if that is just changing. */
 static bool share_heard(const ring_share *share, int index, ring_call *call) {
   ring_seat *seat = ring_share_seat(share, index);
-  uint64_t words[RING_CALL_WORDS];
   uint64_t version = atomic_load_explicit(&seat->announced, memory_order_acquire);
-  for (size_t i = 0; i < RING_CALL_WORDS; i++)
-    words[i] = atomic_load_explicit(&seat->call[i], memory_order_relaxed);
+  *call = share_load(seat->call);
   atomic_thread_fence(memory_order_acquire);
-  *call = share_unpack(words);
   return version % 2 == 0 &&
          atomic_load_explicit(&seat->announced, memory_order_relaxed) == version;
 }
@@ -102,12 +112,15 @@ void ring_share_finish(const ring_share_call *call) {
 
 /* ---- Failing ------------------------------------------------------------------------------ */
 
-/* Waits until the ranks that came to this call have left it. They look for failures, chunk by chunk. */
+/* Waits until the ranks that came to this call have left it. They look for failures, piece by piece:
+ * who comes after the barrier sees this one. */
 static void share_quiet(ring_share *share) {
   uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
   uint32_t sequence = share->sequence;
   ring_seat *own = ring_share_seat(share, share->index);
   atomic_store_explicit(&own->done, (uint64_t)sequence << 32, memory_order_release);
+  if (!share->fenced) ring_platform_barrier();
+  atomic_thread_fence(memory_order_seq_cst);
   for (int i = 0; i < share->size; i++) {
     const ring_seat *seat = ring_share_seat(share, i);
     const _Atomic uint64_t *came = &seat->slots[sequence % RING_SLOTS].flag;
@@ -145,12 +158,13 @@ static const char *share_host(const ring_share *share, int rank) {
   return ring_peers_host(share->peers, rank);
 }
 
-static ring_status share_mismatch(const ring_share_call *call, int index, const ring_call *theirs) {
+static ring_status share_mismatch(const ring_share_call *call, int index, const ring_call *theirs,
+                                  const ring_call *own) {
   char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
   const ring_share *share = call->share;
   int rank = share->ranks[index], own_rank = share->ranks[share->index];
   ring_call_describe(theirs, their_text, sizeof their_text);
-  ring_call_describe(call->call, own_text, sizeof own_text);
+  ring_call_describe(own, own_text, sizeof own_text);
   if (strcmp(their_text, own_text) == 0)
     return ring_error_set(call->error, RING_MISMATCH, rank, 0,
                           "the ranks disagree on counts: rank %d passed others to %s than rank %d",
@@ -197,26 +211,56 @@ static bool share_expects(const ring_share *share, int index, const ring_call *t
          (int32_t)(theirs->sequence - messages->sent) > 0;
 }
 
-/* Whether the rank that is waited for is in a call that shows that it will not come. */
-static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs) {
-  if (!share_heard(call->share, index, theirs)) return false;
+/* Whether the rank that is waited for is in a call that shows that it will not come. *own becomes what
+ * this rank called instead: now, or before, without waiting for anybody. */
+static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs,
+                            ring_call *own) {
+  const ring_share *share = call->share;
+  *own = *call->call;
+  if (!share_heard(share, index, theirs)) return false;
   if (theirs->collective == 0) return false;
-  if (theirs->collective == RING_COLLECTIVE_MESSAGE)
-    return share_expects(call->share, index, theirs);
-  if ((int32_t)(theirs->sequence - call->call->sequence) < 0) return false;
-  return !share_alike(theirs, call->call);
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return share_expects(share, index, theirs);
+  if ((int32_t)(theirs->sequence - own->sequence) >= 0) return !share_alike(theirs, own);
+  for (int i = 0; i < RING_SLOTS; i++) {
+    *own = share_load(ring_share_seat(share, share->index)->said[i]);
+    if (own->collective != 0 && own->sequence == theirs->sequence) return !share_alike(theirs, own);
+  }
+  return false;
+}
+
+/* Whether the process of a rank lives. A child that it forked holds its lock, too, but has another
+ * number. */
+static bool share_lives(const ring_share *share, int index) {
+  const ring_seat *seat = ring_share_seat(share, index);
+  uint64_t cookie;
+  if (!ring_platform_held(share->lock, index)) return false;
+  if (!share->attaches || seat->process == getpid()) return true;
+  return ring_platform_fetch(seat->process, seat->cookie_at, &cookie, sizeof cookie) ||
+         errno != ESRCH;
+}
+
+/* Looks for a rank that will not come to the call, or not finish it if it is the one waited for. */
+static ring_status share_check_lives(const ring_share_call *call, int index) {
+  const ring_share *share = call->share;
+  for (int i = 0; i < share->size; i++) {
+    const ring_slot *slot = ring_share_slot(call, i);
+    if (i == share->index || share_lives(share, i)) continue;
+    uint64_t flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
+    if (i == index || !ring_share_reached(flag, share->sequence)) return ring_share_lost(call, i);
+  }
+  return RING_OK;
 }
 
 /* After a sleep: why there may be nothing to wait for. */
 static ring_status share_check(const ring_share_call *call, int index, ring_wait *wait) {
-  ring_call theirs;
+  ring_call theirs, own;
   ring_peers_answer(call->share->peers, &call->share->poller);
   if (ring_share_failed(call->share, call->error)) return call->error->status;
   ring_status status = ring_wait_check(wait);
   if (status != RING_OK) return share_impatient(call, index, status, wait);
-  if (share_elsewhere(call, index, &theirs)) return share_mismatch(call, index, &theirs);
-  if (!ring_platform_held(call->share->lock, index)) return ring_share_lost(call, index);
-  return RING_OK;
+  if (share_elsewhere(call, index, &theirs, &own))
+    return share_mismatch(call, index, &theirs, &own);
+  return share_check_lives(call, index);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
@@ -291,10 +335,23 @@ static inline ring_status share_wait(const ring_share_call *call, const _Atomic 
   return share_wait_long(call, flag, sequence, index);
 }
 
+/* This call or one before it is not the same on both ranks. The one before may be gone. */
 static ring_status share_differs(const ring_share_call *call, int index) {
-  ring_call theirs;
-  while (!share_heard(call->share, index, &theirs)) ring_platform_pause();
-  return share_mismatch(call, index, &theirs);
+  const ring_share *share = call->share;
+  const ring_seat *seat = ring_share_seat(share, index);
+  for (uint32_t back = RING_SLOTS; back-- > 0;) {
+    uint32_t slot = (share->sequence - back) % RING_SLOTS;
+    uint64_t flag = atomic_load_explicit(&seat->slots[slot].flag, memory_order_acquire);
+    ring_call theirs = share_load(seat->said[slot]);
+    ring_call own = share_load(ring_share_seat(share, share->index)->said[slot]);
+    if ((uint32_t)(flag >> 32) == share->sequence - back && !share_alike(&theirs, &own))
+      return share_mismatch(call, index, &theirs, &own);
+  }
+  return ring_error_set(call->error, RING_MISMATCH, share->ranks[index], 0,
+                        "the ranks called different things: rank %d and rank %d differ in a call "
+                        "before call %u",
+                        share->ranks[index], share->ranks[share->index],
+                        (unsigned)call->call->sequence);
 }
 
 ring_status ring_share_await(const ring_share_call *call, int index) {
@@ -316,13 +373,13 @@ ring_status ring_share_await_finish(const ring_share_call *call, int index) {
 /* ---- Calls -------------------------------------------------------------------------------- */
 
 /* Multiplies and folds: for a difference that comes from mistakes, not from malice. */
-static uint32_t share_digest(const ring_call *call) {
-  uint64_t words[RING_CALL_WORDS];
-  share_pack(call, words);
-  uint64_t digest =
-      words[0] * UINT64_C(0x9e3779b97f4a7c15) ^ (words[1] + 1) * UINT64_C(0xbf58476d1ce4e5b9) ^
-      (words[2] + 1) * UINT64_C(0x94d049bb133111eb) ^ (words[3] + 1) * UINT64_C(0xd6e8feb86659fd93);
-  return (uint32_t)(digest ^ digest >> 32);
+static uint64_t share_digest(uint64_t before, const uint64_t words[RING_CALL_WORDS]) {
+  uint64_t digest = before ^ words[0] * UINT64_C(0x9e3779b97f4a7c15) ^
+                    (words[1] + 1) * UINT64_C(0xbf58476d1ce4e5b9) ^
+                    (words[2] + 1) * UINT64_C(0x94d049bb133111eb) ^
+                    (words[3] + 1) * UINT64_C(0xd6e8feb86659fd93);
+  digest *= UINT64_C(0xff51afd7ed558ccd);
+  return digest ^ digest >> 32;
 }
 
 /* Waits until a rank has finished the call that this rank's next slot held. Who has published a
@@ -345,14 +402,18 @@ ring_status ring_share_begin(ring_share *share, const ring_call *call, const rin
                              ring_error *error, ring_share_call *begun) {
   ring_status status = RING_OK;
   uint32_t sequence = ++share->sequence;
-  uint64_t flag = (uint64_t)sequence << 32 | share_digest(call);
+  uint64_t words[RING_CALL_WORDS];
+  share_pack(call, words);
+  share->digest = share_digest(share->digest, words);
+  uint64_t flag = (uint64_t)sequence << 32 | (uint32_t)share->digest;
   *begun = (ring_share_call){share, call, wait, flag, error};
-  ring_share_announce(share, call);
+  share_say(share, words);
   if (ring_share_failed(share, error)) return error->status;
   for (int i = 0; i < share->size && status == RING_OK; i++) {
     bool free = (int32_t)(share->seen[i] - (sequence - RING_SLOTS)) >= 0;
     if (i != share->index && !free) status = share_wait_free(begun, i);
   }
+  share_store(ring_share_seat(share, share->index)->said[sequence % RING_SLOTS], words);
   return status;
 }
 

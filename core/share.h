@@ -4,11 +4,12 @@
  * lies at the front of the arena: a board that all of them write to, and a seat for each rank that
  * only this rank writes to.
  *
- * A call in shared memory is a number and a digest of its signature. A rank publishes its call by
- * storing both as the flag of one of its slots, after what it has to say: the first 56 bytes travel
- * in the flag's own line, the rest in the lines behind it. The others wait for the number and
- * compare the digest. A slot is used again RING_SLOTS calls later, when every rank is known to
- * have finished the call that it held.
+ * A call in shared memory is a number and a digest of its signature and of those of all calls before
+ * it: where nobody waits for a rank (a root that sends), a difference shows in the next call. A rank
+ * publishes its call by storing both as the flag of one of its slots, after what it has to say: the
+ * first 56 bytes travel in the flag's own line, the rest in the lines behind it. The others wait for
+ * the number and compare the digest. A slot is used again RING_SLOTS calls later, when every rank is
+ * known to have finished the call that it held.
  *
  * Waiting (Karlin et al., 1991: spin for as long as a sleep would cost): with a processor for every
  * rank a waiter spins, then sleeps; with fewer it yields early, then sleeps. A sleeper says so on
@@ -51,8 +52,10 @@ typedef struct ring_seat {
   _Atomic int32_t awaits;                        /* while it sleeps: for whom */
   alignas(RING_LINE) _Atomic uint64_t announced; /* odd while `call` changes */
   _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
-  alignas(RING_LINE) pid_t process;              /* for cross memory attach, */
-  uint64_t cookie, cookie_at;                    /* and the proof that it is this process */
+  alignas(
+      RING_LINE) _Atomic uint64_t said[RING_SLOTS][RING_CALL_WORDS]; /* the calls in its slots */
+  alignas(RING_LINE) pid_t process;                                  /* for cross memory attach, */
+  uint64_t cookie, cookie_at; /* and the proof that it is this process */
   ring_slot slots[RING_SLOTS];
 } ring_seat;
 
@@ -76,6 +79,7 @@ typedef struct ring_share {
   int index, size;
   int ranks[RING_SHARE_RANKS];     /* of the communicator, in order */
   uint32_t sequence;               /* of calls in shared memory */
+  uint64_t digest;                 /* of all of them */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   bool fenced, attaches;
   ring_cores cores;

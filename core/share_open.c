@@ -181,15 +181,16 @@ bool ring_share_fetch(ring_share *share, ring_peers *peers, ring_wait *wait) {
 
 /* ---- All ---------------------------------------------------------------------------------- */
 
-/* Whether every other rank's memory can be reached, and is that of the rank and not of a process
- * that has the same number in another container. */
+/* Whether every other rank's memory can be read and written, and is that of the rank and not of a
+ * process that has the same number in another container. */
 static bool share_attaches(const ring_share *share) {
   for (int i = 0; i < share->size; i++) {
     const ring_seat *seat = ring_share_seat(share, i);
     uint64_t cookie = 0;
     if (i == share->index) continue;
     if (!ring_platform_fetch(seat->process, seat->cookie_at, &cookie, sizeof cookie) ||
-        cookie != seat->cookie)
+        cookie != seat->cookie ||
+        !ring_platform_store(seat->process, seat->cookie_at, &cookie, sizeof cookie))
       return false;
   }
   return true;
@@ -219,6 +220,7 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
     if (i != share->index)
       status = ring_peers_pipe(peers, share->ranks[i], share_pipe(share, share->index, i),
                                share_pipe(share, i, share->index));
+  ring_peers_answer(peers, &share->poller); /* so that no later call has to allocate */
   if (status == RING_NO_MEMORY) ring_error_set(error, status, peers->rank, 0, "out of memory");
   ring_peers_answer(peers, &share->poller); /* so that later waits allocate nothing */
   share->formed = status == RING_OK;
