@@ -171,6 +171,21 @@ static void arena_join(ring_arena *arena, size_t index) {
   arena_remove(arena, index + 1);
 }
 
+/* Joins all neighbours; what was touched in part counts as touched. */
+static void arena_gather(ring_arena *arena) {
+  for (size_t i = 0; i + 1 < arena->free_count;) {
+    arena_extent *extent = &arena->free[i], *next = extent + 1;
+    if (extent->at + extent->bytes != next->at) {
+      i++;
+      continue;
+    }
+    if (!extent->touched) arena->kept += extent->bytes;
+    if (!next->touched) arena->kept += next->bytes;
+    extent->touched = next->touched = true;
+    arena_join(arena, i);
+  }
+}
+
 /* Whether there is room for one more extent. */
 static bool arena_grow(ring_arena *arena) {
   if (arena->free_count < arena->free_room) return true;
@@ -216,6 +231,10 @@ void *ring_arena_alloc(ring_arena *arena, size_t bytes) {
   if (arena != NULL && arena_is_mine(arena)) {
     pthread_mutex_lock(&arena->lock);
     at = arena_cut(arena, whole);
+    if (at == SIZE_MAX) {
+      arena_gather(arena);
+      at = arena_cut(arena, whole);
+    }
     if (at != SIZE_MAX) {
       atomic_fetch_add(&arena->owners, 1);
       arena->used += whole;
