@@ -228,7 +228,8 @@ static ring_status comm_share(ring_comm *comm, ring_wait *wait) {
   if (status == RING_OK) {
     status = ring_share_settle(&comm->share, &comm->peers, has, wait, &error);
     if (status != RING_OK) ring_comm_break(comm, NULL, &error);
-    if (comm->share.size == comm->peers.size) comm->plans.chooser.tier = RING_TIER_SHM;
+    if (comm->share.formed && comm->share.size == comm->peers.size)
+      comm->plans.chooser.tier = RING_TIER_SHM;
   }
   free(has);
   return status;

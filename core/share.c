@@ -426,7 +426,6 @@ int ring_share_index(const ring_share *share, int rank) {
 }
 
 void ring_share_fini(ring_share *share) {
-  if (share->arena == NULL) return;
   ring_socket_close(&share->lock);
   ring_arena_release(share->arena);
   ring_poller_fini(&share->poller);
