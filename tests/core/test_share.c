@@ -1,0 +1,737 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How ranks come to share memory, wait in it, and fail in it: who shares, that nothing is left
+ * behind, that sleepers are woken, and that every failure and every mismatch reaches all with the name
+ * of the rank at fault.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "comm.h"
+#include "meetings.h"
+#include "platform.h"
+#include "ranks.h"
+
+static double seconds(void) {
+  return (double)ring_platform_now() / 1e9;
+}
+
+static bool is_mapped(void) {
+  char line[512];
+  bool found = false;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps != NULL);
+  while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, "memfd:sparkring") != NULL;
+  fclose(maps);
+  return found;
+}
+
+/* ---- Forming ------------------------------------------------------------------------------ */
+
+static void look_around(int rank, int size, void *shared) {
+  (void)shared;
+  int descriptors = count_descriptors();
+  ring_comm *comm = open_rank(rank, size);
+  CHECK(comm->share.formed && comm->share.attaches && !comm->share.fenced);
+  CHECK_INT(comm->share.size, size);
+  CHECK_INT(comm->share.index, rank);
+  CHECK_INT(comm->peers.annex.listener, -1);
+  CHECK(is_mapped());
+  check_ring(comm);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  CHECK(!is_mapped());
+  CHECK_INT(count_descriptors(), descriptors);
+}
+
+static int count_in_dev_shm(void) {
+  int count = 0;
+  DIR *directory = opendir("/dev/shm");
+  CHECK(directory != NULL);
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+    count += strstr(entry->d_name, "sparkring") != NULL;
+  closedir(directory);
+  return count;
+}
+
+static void test_all_ranks_of_a_host_share(void) {
+  for (int size = 2; size <= 6; size += 2) run_ranks(size, look_around, NULL);
+  CHECK_INT(count_in_dev_shm(), 0);
+}
+
+/* One rank that does not want to keeps all of them from it. */
+static void refuse_to_share(int rank, int size, void *shared) {
+  int descriptors = count_descriptors();
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  void *memory;
+  if (rank == *(int *)shared) options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(!comm->share.formed && comm->share.arena == NULL && !is_mapped());
+  check_ring(comm);
+  CHECK_INT(strcmp(ring_comm_link(comm, (rank + 1) % size), "tcp"), 0);
+  CHECK_INT(ring_alloc(comm, 100, &memory), RING_OK);
+  CHECK((uintptr_t)memory % 64 == 0);
+  memset(memory, 1, 100);
+  ring_free(memory);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  CHECK_INT(count_descriptors(), descriptors);
+}
+
+static void test_one_rank_refuses(void) {
+  int *refuser = shared_alloc(64);
+  for (*refuser = 0; *refuser < 3; ++*refuser) run_ranks(3, refuse_to_share, refuser);
+  shared_free(refuser, 64);
+}
+
+/* 127.0.0.1 and 127.0.0.2 are two hosts: each has a share, and calls of all go over links. */
+static void share_on_two_hosts(int rank, int size, void *shared) {
+  (void)shared;
+  static const char *hosts[] = {"127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:2", "127.0.0.2:2"};
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  options.addresses = hosts;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->share.formed);
+  CHECK_INT(comm->share.size, 2);
+  CHECK_INT(comm->share.ranks[1 - comm->share.index], (rank + 2) % 4);
+  check_ring(comm);
+  float *x = calloc(300000, sizeof *x);
+  for (int i = 0; i < 300000; i++) x[i] = (float)(rank + i % 5);
+  CHECK_INT(ring_allreduce(comm, x, x, 300000, RING_FLOAT32, RING_SUM), RING_OK);
+  for (int i = 0; i < 300000; i++) CHECK_INT(x[i], 6 + 4 * (i % 5));
+  CHECK_INT(ring_alltoall(comm, x, x + 4, 1, RING_FLOAT32), RING_OK);
+  CHECK_INT(strcmp(ring_comm_link(comm, (rank + 2) % 4), "shm"), 0);
+  CHECK_INT(ring_comm_split(comm, rank % 2, 0, &child), RING_OK);
+  CHECK(child->share.formed && child->share.size == child->peers.size);
+  check_ring(child);
+  CHECK_INT(ring_comm_close(child), RING_OK);
+  ring_comm_free(child);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  free(x);
+}
+
+static void test_two_hosts(void) {
+  run_ranks(4, share_on_two_hosts, NULL);
+}
+
+typedef struct thread_rank {
+  ring_options options;
+  double sum;
+} thread_rank;
+
+/* A rank that is a thread: its buffers are reached by cross memory attach to its own process. */
+static void *run_thread(void *arg) {
+  enum { COUNT = 200000 };
+  thread_rank *thread = arg;
+  ring_comm *comm;
+  ring_error error;
+  if (ring_comm_open(&thread->options, &comm, &error) != RING_OK)
+    fprintf(stderr, "%s\n", error.message);
+  CHECK(comm != NULL && comm->share.formed && comm->share.size == thread->options.size);
+  double *x = calloc(COUNT, sizeof *x), *y;
+  CHECK_INT(ring_alloc(comm, COUNT * sizeof *y, (void **)&y), RING_OK);
+  for (int i = 0; i < COUNT; i++) x[i] = thread->options.rank + i;
+  for (int step = 0; step < 20; step++) {
+    check_ring(comm);
+    CHECK_INT(ring_allreduce(comm, x, y, COUNT, RING_FLOAT64, RING_SUM), RING_OK);
+    CHECK_INT(ring_broadcast(comm, x, x, COUNT / 2, RING_FLOAT64, step % thread->options.size),
+              RING_OK);
+  }
+  thread->sum = y[COUNT - 1];
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  ring_free(y);
+  free(x);
+  return NULL;
+}
+
+static void run_threads(int rank, int size, void *shared) {
+  enum { THREADS = 3 };
+  (void)rank, (void)size, (void)shared;
+  pthread_t threads[THREADS];
+  thread_rank ranks[THREADS];
+  for (int i = 0; i < THREADS; i++) ranks[i].options = rank_options(i, THREADS);
+  for (int i = 0; i < THREADS; i++)
+    CHECK_INT(pthread_create(&threads[i], NULL, run_thread, &ranks[i]), 0);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) CHECK_INT(ranks[i].sum, 3 * 199999 + 3);
+  CHECK(!is_mapped());
+}
+
+static void test_ranks_that_are_threads(void) {
+  run_ranks(1, run_threads, NULL);
+}
+
+/* Peers of one host that have met, as ring_share_invite finds them. */
+static void place_peers(ring_peers *peers, int rank, int size, uint8_t key) {
+  CHECK_INT(ring_peers_init(peers, rank, size), RING_OK);
+  for (int i = 0; i < size; i++) CHECK_INT(ring_peers_place(peers, i, "127.0.0.1", 1), RING_OK);
+  peers->epoch = 77;
+  memset(&peers->key, key, sizeof peers->key);
+}
+
+/* Too many ranks for the words of the board. */
+static void test_at_most_64_ranks_share(void) {
+  for (int size = 63; size <= 65; size++) {
+    ring_peers peers;
+    ring_share share = {.lock = -1};
+    place_peers(&peers, 0, size, 1);
+    ring_share_invite(&share, &peers);
+    CHECK_INT(share.arena != NULL, size <= 64);
+    CHECK_INT(peers.annex.listener >= 0, size <= 64);
+    ring_peers_fini(&peers);
+    ring_share_fini(&share);
+  }
+  CHECK(!is_mapped());
+}
+
+static void serve_annex(ring_peers *peers) {
+  ring_poller poller = {0};
+  for (int turn = 0; turn < 20; turn++) {
+    ring_poller_reset(&poller);
+    ring_peers_watch(peers, &poller);
+    ring_poller_sleep(&poller, 2);
+    ring_peers_serve(peers, &poller, NULL);
+  }
+  ring_poller_fini(&poller);
+}
+
+/* The name of the socket that rank 0 listens on. */
+static void read_name(const ring_peers *peers, char *name) {
+  char line[512], inode[32];
+  struct stat status;
+  FILE *sockets = fopen("/proc/net/unix", "r");
+  CHECK(sockets != NULL);
+  CHECK_INT(fstat(peers->annex.listener, &status), 0);
+  snprintf(inode, sizeof inode, " %llu ", (unsigned long long)status.st_ino);
+  name[0] = '\0';
+  while (fgets(line, sizeof line, sockets) != NULL)
+    if (strstr(line, inode) != NULL && strchr(line, '@') != NULL)
+      sscanf(strchr(line, '@') + 1, "%63s", name);
+  fclose(sockets);
+  CHECK_CONTAINS(name, "sparkring-");
+}
+
+/* A guest that says `claim` with `key`; true when it gets a descriptor. */
+static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, ring_claim claim) {
+  char bytes[64];
+  ring_handshake handshake;
+  ring_secret secret;
+  int fd = ring_socket_dial_local(name), got;
+  CHECK(fd >= 0);
+  memset(&secret, key, sizeof secret);
+  CHECK(ring_handshake_dial(&handshake, fd, &secret, &claim, 0));
+  for (int turn = 0; turn < 10; turn++) {
+    ring_handshake_advance(&handshake);
+    if (turn < 9) serve_annex(host);
+    if (handshake.state != RING_HANDSHAKE_READING && handshake.state != RING_HANDSHAKE_WRITING)
+      break;
+  }
+  ring_handshake_fini(&handshake);
+  serve_annex(host);
+  got = ring_socket_take(fd, bytes, 16);
+  close(fd);
+  if (got >= 0) close(got);
+  return got >= 0;
+}
+
+static void test_strangers_get_nothing(void) {
+  ring_peers peers;
+  ring_share share = {.lock = -1};
+  char name[64];
+  int descriptors = count_descriptors();
+  place_peers(&peers, 0, 3, 1);
+  ring_share_invite(&share, &peers);
+  CHECK(share.arena != NULL);
+  read_name(&peers, name);
+  CHECK(is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 77}));
+  CHECK(!is_given_memory(&peers, name, 2, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 77}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 78}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 0, 3, 77}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_LINK, 1, 3, 77}));
+  int silent = ring_socket_dial_local(name), noisy = ring_socket_dial_local(name), got;
+  char bytes[16];
+  CHECK(silent >= 0 && noisy >= 0);
+  CHECK(write(noisy, "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 54) ==
+        54);
+  serve_annex(&peers);
+  while ((got = ring_socket_take(noisy, bytes, sizeof bytes)) >= 0) CHECK(got < 0);
+  CHECK(ring_socket_take(silent, bytes, sizeof bytes) < 0);
+  close(silent);
+  close(noisy);
+  ring_peers_fini(&peers);
+  ring_share_fini(&share);
+  CHECK_INT(count_descriptors(), descriptors);
+  CHECK(!is_mapped());
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
+
+/* One rank after the other is late; whoever slept through a wake-up would lose 100 ms. */
+static void be_late_in_turn(ring_comm *comm, void *shared) {
+  enum { TURNS = 60 };
+  (void)shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  float *x = calloc(20000, sizeof *x);
+  ring_counters counters;
+  double begun = seconds();
+  for (int turn = 0; turn < TURNS; turn++) {
+    if (turn % size == rank) usleep(3000);
+    if (turn % 3 == 0) CHECK_INT(ring_barrier(comm), RING_OK);
+    if (turn % 3 == 1)
+      CHECK_INT(ring_allreduce(comm, x, x, 20000, RING_FLOAT32, RING_SUM), RING_OK);
+    if (turn % 3 == 2)
+      CHECK_INT(ring_broadcast(comm, x, x, 20000, RING_FLOAT32, turn % size), RING_OK);
+  }
+  CHECK(seconds() - begun < 2.5);
+  CHECK_INT(ring_comm_counters(comm, -1, &counters), RING_OK);
+  CHECK(counters.wait_ns > 10000000);
+  free(x);
+}
+
+static void test_sleepers_are_woken(void) {
+  run_comms(3, be_late_in_turn, NULL);
+}
+
+/* Roots and leaves run ahead of each other for as long as there are slots; every result is right. */
+static void run_ahead(ring_comm *comm, void *shared) {
+  (void)shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  for (int i = 0; i < 3000; i++) {
+    int64_t x[100] = {0}, sum = 0;
+    int root = i / 50 % size;
+    x[99] = rank == root ? i : -1;
+    CHECK_INT(ring_broadcast(comm, x, x, 100, RING_INT64, root), RING_OK);
+    CHECK_INT(x[99], i);
+    x[0] = i + rank;
+    CHECK_INT(ring_reduce(comm, x, &sum, 1, RING_INT64, RING_SUM, root), RING_OK);
+    if (rank == root) CHECK_INT(sum, (int64_t)size * i + size * (size - 1) / 2);
+    if (i % 700 == rank * 3) usleep(2000);
+  }
+}
+
+/* The number of calls goes around after 2^32 of them. */
+static void go_around(ring_comm *comm, void *shared) {
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  ring_share *share = &comm->share;
+  uint32_t jump = UINT32_MAX - 100 - share->sequence;
+  jump -= jump % RING_SLOTS;
+  ring_seat *seat = ring_share_seat(share, share->index);
+  meet_ranks(shared, ring_comm_size(comm));
+  for (int i = 0; i < RING_SLOTS; i++) atomic_fetch_add(&seat->slots[i].flag, (uint64_t)jump << 32);
+  atomic_fetch_add(&seat->done, (uint64_t)jump << 32);
+  share->sequence += jump;
+  for (int i = 0; i < share->size; i++) share->seen[i] += jump;
+  meet_ranks((int *)shared + 1, ring_comm_size(comm));
+  run_ahead(comm, NULL);
+  CHECK(share->sequence < 10000);
+  check_ring(comm);
+}
+
+static void test_ranks_run_ahead(void) {
+  for (int size = 2; size <= 4; size++) run_comms(size, run_ahead, NULL);
+  int *met = shared_alloc(64);
+  run_comms(3, go_around, met);
+  shared_free(met, 64);
+}
+
+/* ---- Failing ------------------------------------------------------------------------------ */
+
+enum { LONG = 1500000 };
+
+/* What every test of a failure does on every rank. */
+typedef struct failing {
+  int met;
+  int victim;
+  bool arena, large;
+  double since; /* when it happened */
+} failing;
+
+static failing *prepare(int victim, bool arena, bool large) {
+  failing *f = shared_alloc(sizeof *f);
+  *f = (failing){.victim = victim, .arena = arena, .large = large};
+  return f;
+}
+
+static float *get_floats(ring_comm *comm, bool arena) {
+  void *memory = NULL;
+  if (!arena) return calloc(LONG, sizeof(float));
+  CHECK_INT(ring_alloc(comm, LONG * sizeof(float), &memory), RING_OK);
+  memset(memory, 0, LONG * sizeof(float));
+  return memory;
+}
+
+static void expect_end(ring_comm *comm, ring_status status, ring_status expected, int fault,
+                       const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  if (status != expected || error->rank != fault)
+    fprintf(stderr, "rank %d: %s: %s\n", ring_comm_rank(comm), ring_status_name(status),
+            error->message);
+  CHECK_INT(status, expected);
+  CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+  CHECK_INT(ring_barrier(comm), expected);
+  CHECK_INT(ring_comm_close(comm), expected);
+  ring_comm_free(comm);
+}
+
+static void loop_until_it_fails(ring_comm *comm, failing *f, ring_status expected,
+                                const char *text) {
+  float *x = get_floats(comm, f->arena);
+  ring_status status = RING_OK;
+  while (status == RING_OK)
+    status = ring_allreduce(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, RING_SUM);
+  expect_end(comm, status, expected, f->victim, text);
+  if (f->arena)
+    ring_free(x);
+  else
+    free(x);
+  CHECK(!is_mapped());
+}
+
+/* A thread of the victim that ends or stops the process in the middle of whatever it does. */
+static void *end_soon(void *arg) {
+  failing *f = arg;
+  usleep(50000);
+  f->since = seconds();
+  raise(SIGKILL);
+  return NULL;
+}
+
+static void be_killed(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  pthread_t thread;
+  meet_ranks(&f->met, size);
+  if (rank == f->victim) {
+    CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
+    pthread_detach(thread);
+    float *x = get_floats(comm, f->arena);
+    for (;;) ring_allreduce(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, RING_SUM);
+  }
+  loop_until_it_fails(comm, f, RING_PEER_LOST, "was lost during allreduce");
+  CHECK(seconds() - f->since < 1.5);
+}
+
+/* As run_ranks, but one of them is killed. */
+static void run_with_victim(int size, rank_function function, failing *f) {
+  pid_t children[8];
+  fflush(NULL);
+  for (int rank = 0; rank < size; rank++) {
+    children[rank] = fork();
+    CHECK(children[rank] >= 0);
+    if (children[rank] > 0) continue;
+    alarm(60);
+    function(rank, size, f);
+    exit(0);
+  }
+  for (int rank = 0; rank < size; rank++) {
+    int status = 0;
+    CHECK(waitpid(children[rank], &status, 0) == children[rank]);
+    if (rank == f->victim)
+      CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    else
+      CHECK_INT(status, 0);
+  }
+  shared_free(f, sizeof *f);
+}
+
+static void test_killed_in_the_middle(void) {
+  for (int victim = 0; victim < 3; victim++) {
+    run_with_victim(3, be_killed, prepare(victim, false, false));
+    run_with_victim(3, be_killed, prepare(victim, true, true));
+    run_with_victim(3, be_killed, prepare(victim, false, true));
+  }
+}
+
+/* The victim sleeps in a call that rank 0 does not come to; it has a child that keeps its lock. */
+static void be_killed_asleep(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  pthread_t thread;
+  if (rank == f->victim && fork() == 0) {
+    sleep(4);
+    _exit(0);
+  }
+  meet_ranks(&f->met, size);
+  if (rank == f->victim) {
+    CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
+    pthread_detach(thread);
+  }
+  if (rank == 0) usleep(400000);
+  double begun = seconds();
+  ring_status status = ring_barrier(comm); /* it has come to this one */
+  if (status == RING_OK) status = ring_barrier(comm);
+  CHECK(seconds() - begun < 1);
+  expect_end(comm, status, RING_PEER_LOST, f->victim, "its process has ended");
+}
+
+static void test_killed_asleep(void) {
+  run_with_victim(3, be_killed_asleep, prepare(1, false, false));
+}
+
+/* Rank 0 computes for long: that rank 2 has died shows to rank 1, which waits for rank 0. */
+static void see_another_die(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  meet_ranks(&f->met, size);
+  if (rank == 2) raise(SIGKILL);
+  if (rank == 0) sleep(2);
+  double begun = seconds();
+  ring_status status = ring_barrier(comm);
+  CHECK(seconds() - begun < 1);
+  expect_end(comm, status, RING_PEER_LOST, 2, "rank 2 (127.0.0.1) was lost during barrier");
+}
+
+static void test_a_death_shows_to_all_who_wait(void) {
+  run_with_victim(3, see_another_die, prepare(2, false, false));
+}
+
+static void be_stopped(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 0.7;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&f->met, size);
+  if (rank != f->victim) {
+    loop_until_it_fails(comm, f, RING_TIMEOUT, "has not made the same call");
+    return;
+  }
+  pid_t waker = fork();
+  if (waker == 0) {
+    usleep(50000);
+    kill(getppid(), SIGSTOP);
+    sleep(4);
+    kill(getppid(), SIGKILL);
+    _exit(0);
+  }
+  float *x = get_floats(comm, f->arena);
+  while (ring_allreduce(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, RING_SUM) == RING_OK)
+    continue;
+  pause();
+}
+
+static void test_stopped_in_the_middle(void) {
+  run_with_victim(3, be_stopped, prepare(1, true, true));
+}
+
+static void miss_the_deadline(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 0.4;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&f->met, size);
+  double begun = seconds();
+  if (rank == f->victim) usleep(800000);
+  float *x = get_floats(comm, f->arena);
+  ring_status status = ring_broadcast(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, 2);
+  CHECK(seconds() - begun < 2);
+  expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1)");
+  if (f->arena)
+    ring_free(x);
+  else
+    free(x);
+}
+
+static void test_deadlines(void) {
+  for (int large = 0; large < 2; large++) {
+    failing *f = prepare(2, large == 1, large == 1);
+    run_ranks(3, miss_the_deadline, f);
+    shared_free(f, sizeof *f);
+  }
+}
+
+static int interrupt_the_third_time(void *arg) {
+  return ++*(int *)arg == 3;
+}
+
+static void be_interrupted(int rank, int size, void *shared) {
+  failing *f = shared;
+  int asked = 0;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == f->victim) {
+    options.interrupt = interrupt_the_third_time;
+    options.interrupt_arg = &asked;
+  }
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&f->met, size);
+  asked = 0;
+  if (rank == 0) usleep(700000);
+  expect_end(comm, ring_barrier(comm), RING_ABORTED, f->victim, "rank 1 was interrupted during");
+  if (rank == f->victim) CHECK_INT(asked, 3);
+}
+
+/* Ends while the others sleep: by an abort, or freed without a word. */
+static void end_early(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  meet_ranks(&f->met, size);
+  if (rank == f->victim) {
+    usleep(150000);
+    f->since = seconds();
+    if (f->large) ring_comm_abort(comm, "no more data");
+    ring_comm_free(comm);
+    return;
+  }
+  float x[10] = {0};
+  ring_status status = ring_allreduce(comm, x, x, 10, RING_FLOAT32, RING_SUM);
+  CHECK(seconds() - f->since < 0.5);
+  expect_end(comm, status, RING_ABORTED, f->victim,
+             f->large ? "no more data" : "it dropped it without closing it");
+}
+
+static void test_interrupts_and_aborts(void) {
+  failing *f = prepare(1, false, false);
+  run_ranks(3, be_interrupted, f);
+  *f = (failing){.victim = 2, .large = true};
+  run_ranks(3, end_early, f);
+  *f = (failing){.victim = 0};
+  run_ranks(3, end_early, f);
+  shared_free(f, sizeof *f);
+}
+
+/* An address that no process has anything at: in memory of others it is their fault. */
+static void pass_a_bad_buffer(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  float *x = get_floats(comm, false);
+  meet_ranks(&f->met, size);
+  void *gone = mmap(NULL, LONG * sizeof *x, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  munmap(gone, LONG * sizeof *x);
+  ring_status status =
+      ring_broadcast(comm, rank == 1 ? gone : x, rank == 1 ? gone : x, LONG, RING_FLOAT32, 1);
+  if (rank == 1 && status == RING_OK) status = ring_barrier(comm);
+  expect_end(comm, status, RING_INVALID, 1, "rank 1 passed an input buffer that cannot be reached");
+  free(x);
+}
+
+static void test_a_bad_buffer(void) {
+  failing *f = prepare(1, false, true);
+  run_ranks(3, pass_a_bad_buffer, f);
+  shared_free(f, sizeof *f);
+}
+
+/* ---- Mismatches --------------------------------------------------------------------------- */
+
+static float mismatch_x[3 * LONG], mismatch_y[3 * LONG];
+
+static ring_status make_call(ring_comm *comm, int which) {
+  static const size_t counts[] = {1, 1, 1}, others[] = {2, 0, 1};
+  float *x = mismatch_x, *y = mismatch_y;
+  ring_comm *child;
+  ring_status status;
+  switch (which) {
+  case 0:
+    return ring_allreduce(comm, x, y, 3, RING_FLOAT32, RING_SUM);
+  case 1:
+    return ring_allreduce(comm, x, y, 4, RING_FLOAT32, RING_SUM);
+  case 2:
+    return ring_allreduce(comm, x, y, 3, RING_INT32, RING_SUM);
+  case 3:
+    return ring_allreduce(comm, x, y, 3, RING_FLOAT32, RING_MAX);
+  case 4:
+    return ring_allreduce(comm, x, y, 100000, RING_FLOAT32, RING_SUM);
+  case 5:
+    return ring_broadcast(comm, x, x, 3, RING_FLOAT32, 0);
+  case 6:
+    return ring_broadcast(comm, x, x, 3, RING_FLOAT32, 1);
+  case 7:
+    return ring_broadcast(comm, x, x, 100000, RING_FLOAT32, 0);
+  case 8:
+    return ring_broadcast(comm, x, x, 100000, RING_FLOAT32, 1);
+  case 9:
+    return ring_reduce(comm, x, y, 3, RING_FLOAT32, RING_SUM, 0);
+  case 10:
+    return ring_reduce(comm, x, y, 3, RING_FLOAT32, RING_SUM, 1);
+  case 11:
+    return ring_barrier(comm);
+  case 12:
+    return ring_alltoallv(comm, x, counts, y, counts, RING_FLOAT32);
+  case 13:
+    return ring_recv(comm, x, 3, RING_FLOAT32, (ring_comm_rank(comm) + 1) % 3);
+  case 14:
+    status = ring_comm_split(comm, 0, 0, &child);
+    if (status == RING_OK) ring_comm_free(child);
+    return status;
+  case 15:
+    return ring_comm_close(comm);
+  case 16:
+    return ring_allgatherv(comm, x, y, counts, RING_FLOAT32);
+  case 17:
+    return ring_allgatherv(comm, x, y, others, RING_FLOAT32);
+  case 18:
+    return ring_gather(comm, x, y, 100000, RING_FLOAT32, 1);
+  default:
+    return ring_gather(comm, x, y, 3, RING_FLOAT32, 0);
+  }
+}
+
+static void differ(int rank, int size, void *shared) {
+  const int *pair = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 20;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  double begun = seconds();
+  ring_status status = make_call(comm, pair[rank == pair[2]]);
+  /* Who waits for nobody hears of it in the next call. */
+  for (int i = 0; i < 2 && status == RING_OK; i++) status = ring_barrier(comm);
+  if (status != RING_MISMATCH || seconds() - begun > 3)
+    fprintf(stderr, "rank %d: calls %d and, on rank %d, %d: %.1f s, %s: %s\n", rank, pair[0],
+            pair[2], pair[1], seconds() - begun, ring_status_name(status),
+            ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_MISMATCH);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "the ranks ");
+  CHECK(seconds() - begun < 3);
+  ring_comm_free(comm);
+}
+
+static void test_mismatches(void) {
+  static const int pairs[][3] = {
+      {0, 1, 1},  {0, 2, 2},  {0, 3, 0},   {0, 4, 1},  {4, 0, 2},   {0, 11, 0},  {5, 6, 1},
+      {5, 6, 0},  {5, 7, 0},  {7, 5, 0},   {7, 8, 1},  {8, 6, 1},   {9, 10, 1},  {9, 10, 0},
+      {9, 5, 0},  {5, 9, 0},  {0, 12, 1},  {12, 0, 1}, {5, 12, 1},  {5, 12, 0},  {12, 5, 0},
+      {0, 13, 1}, {5, 13, 1}, {4, 13, 2},  {0, 14, 1}, {0, 15, 0},  {0, 15, 2},  {5, 15, 1},
+      {9, 11, 0}, {11, 9, 2}, {16, 17, 1}, {18, 8, 0}, {18, 19, 1}, {19, 18, 1}, {19, 0, 0}};
+  int *pair = shared_alloc(64);
+  for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+    memcpy(pair, pairs[i], sizeof pairs[i]);
+    run_ranks(3, differ, pair);
+  }
+  shared_free(pair, 64);
+}
+
+int main(void) {
+  RUN(test_all_ranks_of_a_host_share);
+  RUN(test_one_rank_refuses);
+  RUN(test_two_hosts);
+  RUN(test_ranks_that_are_threads);
+  RUN(test_at_most_64_ranks_share);
+  RUN(test_strangers_get_nothing);
+  RUN(test_sleepers_are_woken);
+  RUN(test_ranks_run_ahead);
+  RUN(test_killed_in_the_middle);
+  RUN(test_killed_asleep);
+  RUN(test_a_death_shows_to_all_who_wait);
+  RUN(test_stopped_in_the_middle);
+  RUN(test_deadlines);
+  RUN(test_interrupts_and_aborts);
+  RUN(test_a_bad_buffer);
+  RUN(test_mismatches);
+  return 0;
+}
