@@ -38,6 +38,7 @@ typedef struct large_run {
   const ring_local_job *job;
   large_side inputs[RING_SHARE_RANKS], outputs[RING_SHARE_RANKS];
   bool input_shared[RING_SHARE_RANKS], output_shared[RING_SHARE_RANKS];
+  bool streams;  /* copies go past the caches */
   bool in_place; /* some rank's output replaces its input */
 } large_run;
 
@@ -151,12 +152,11 @@ static void large_copy(uint8_t *to, const uint8_t *from, size_t bytes, bool stre
 static ring_status large_pull(const large_run *run, int index, size_t at, uint8_t *to,
                               size_t bytes) {
   const large_side *side = &run->inputs[index];
-  bool streams = large_streams(run, 2 * (size_t)run->job->size, bytes);
   for (size_t done = 0, length; done < bytes; done += length) {
     length = bytes - done < LARGE_PIECE ? bytes - done : LARGE_PIECE;
     if (large_stops(run)) return run->job->call.error->status;
     if (side->pointer != NULL)
-      large_copy(to + done, side->pointer + at + done, length, streams);
+      large_copy(to + done, side->pointer + at + done, length, run->streams);
     else if (!ring_platform_fetch(side->process, side->address + at + done, to + done, length))
       return large_unreachable(run, index, "input");
   }
@@ -166,12 +166,11 @@ static ring_status large_pull(const large_run *run, int index, size_t at, uint8_
 static ring_status large_push(const large_run *run, int index, size_t at, const uint8_t *from,
                               size_t bytes) {
   const large_side *side = &run->outputs[index];
-  bool streams = large_streams(run, 2 * (size_t)run->job->size, bytes);
   for (size_t done = 0, length; done < bytes; done += length) {
     length = bytes - done < LARGE_PIECE ? bytes - done : LARGE_PIECE;
     if (large_stops(run)) return run->job->call.error->status;
     if (side->pointer != NULL)
-      large_copy(side->pointer + at + done, from + done, length, streams);
+      large_copy(side->pointer + at + done, from + done, length, run->streams);
     else if (!ring_platform_store(side->process, side->address + at + done, from + done, length))
       return large_unreachable(run, index, "output");
   }
@@ -363,6 +362,7 @@ static ring_status large_between(large_run *run, bool to_root, bool all, size_t 
   if (pair) shared = shared && (to_root ? run->input_shared[other] : run->output_shared[other]);
   if (!job->call.share->attaches && !shared) return RING_UNSUPPORTED;
   if (!all) part = ring_local_part(job, job->rank, &at);
+  run->streams = large_streams(run, 2 * (size_t)job->size, part);
   large_transfer own = {.from = to_root ? job->rank : job->root,
                         .to = to_root ? job->root : job->rank,
                         .in_at = to_root ? 0 : at,
@@ -391,8 +391,9 @@ static ring_status large_exchange(large_run *run, bool gathers) {
   uint8_t *output = job->task->output;
   size_t own, own_part = ring_local_part(job, job->rank, &own);
   bool pushes = true;
-  bool streams = large_streams(run, 2 * (size_t)job->size, own_part);
-  if (own_part > 0) large_copy(output + own, gathers ? input : input + own, own_part, streams);
+  run->streams = large_streams(run, 2 * (size_t)job->size, own_part);
+  if (own_part > 0)
+    large_copy(output + own, gathers ? input : input + own, own_part, run->streams);
   ring_status status = large_meet_all(run);
   if (status != RING_OK) return status;
   for (int i = 0; i < job->size; i++) pushes = pushes && run->output_shared[i];
