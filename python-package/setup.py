@@ -52,8 +52,13 @@ setup(
                 ("_GNU_SOURCE", None),
                 *([("Py_LIMITED_API", "0x030B0000")] if LIMITED_API else []),
             ],
-            extra_compile_args=["-std=c11", "-fvisibility=hidden", *crypto("--cflags", [])],
-            extra_link_args=crypto("--libs", ["-lcrypto"]),
+            extra_compile_args=[
+                "-std=c11",
+                "-fvisibility=hidden",
+                "-pthread",
+                *crypto("--cflags", []),
+            ],
+            extra_link_args=["-pthread", *crypto("--libs", ["-lcrypto"])],
             py_limited_api=LIMITED_API,
         )
     ],

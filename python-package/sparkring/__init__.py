@@ -11,7 +11,8 @@ Examples
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")
 """
 
-import sparkring.object  # noqa: F401 (it gives Communicator the methods for objects)
+import sparkring.object  # it gives Communicator the methods for objects
+import sparkring.request  # noqa: F401 (it makes Request awaitable)
 from sparkring._core import (
     AbortedError,
     AuthError,
@@ -21,6 +22,7 @@ from sparkring._core import (
     MismatchError,
     NoMemoryError,
     PeerLostError,
+    Request,
     RingError,
     SystemCallError,
     TimeoutError,  # noqa: A004 (it is Python's TimeoutError as well)
@@ -40,6 +42,7 @@ __all__ = [
     "MismatchError",
     "NoMemoryError",
     "PeerLostError",
+    "Request",
     "RingError",
     "SystemCallError",
     "TimeoutError",

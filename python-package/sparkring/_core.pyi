@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import builtins
-from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import Any, Final, TypeVar, final, overload
+from collections.abc import Callable, Generator, Iterable, Sequence
+from types import GenericAlias, TracebackType
+from typing import Any, Final, Generic, TypeVar, final, overload
 
 from numpy import generic
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ _Number: TypeAlias = bool | int | float | generic
 _Array: TypeAlias = Buffer | NDArray[Any]  # NumPy says that an array is a Buffer only from 3.12 on
 _Output = TypeVar("_Output", bound=_Array)
 _Scalar = TypeVar("_Scalar", bound=generic)
+_Result = TypeVar("_Result", covariant=True)
 
 version: Final[str]
 
@@ -47,6 +48,22 @@ class BusyError(RingError): ...
 class UnsupportedError(RingError): ...
 class NoMemoryError(RingError, MemoryError): ...
 class SystemCallError(RingError): ...
+
+@final
+class Request(Generic[_Result]):
+    def __class_getitem__(cls, result: Any, /) -> GenericAlias: ...
+    def wait(self) -> _Result: ...
+    def test(self) -> bool: ...
+    # This is of sparkring.request, which puts it here.
+    def __await__(self) -> Generator[Any, None, _Result]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        type: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
 
 @final
 class Communicator:
@@ -86,6 +103,33 @@ class Communicator:
     def allreduce(
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    @overload
+    def allreduce_group(
+        self,
+        xs: Iterable[_Number | _Array],
+        op: str = "sum",
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> list[_Output]: ...
+    @overload
+    def allreduce_group(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[NDArray[_Scalar]]: ...
+    @overload
+    def allreduce_group(
+        self,
+        xs: Iterable[_Number | _Array],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[Any]: ...
     @overload
     def reduce(
         self,
@@ -254,6 +298,227 @@ class Communicator:
     def recv(
         self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    # The starts have the arguments of those above, and give a request of what those return.
+    @overload
+    def allreduce_start(
+        self, x: _Number | _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def allreduce_start(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def allreduce_start(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[Any]: ...
+    @overload
+    def allreduce_start(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def allreduce_group_start(
+        self,
+        xs: Iterable[_Number | _Array],
+        op: str = "sum",
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> Request[list[_Output]]: ...
+    @overload
+    def allreduce_group_start(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[NDArray[_Scalar]]]: ...
+    @overload
+    def allreduce_group_start(
+        self,
+        xs: Iterable[_Number | _Array],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[Any]]: ...
+    @overload
+    def reduce_start(
+        self,
+        x: _Number | _Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> Request[_Output | None]: ...
+    @overload
+    def reduce_start(
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[NDArray[_Scalar] | None]: ...
+    @overload
+    def reduce_start(
+        self,
+        x: _Number,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[Any]: ...
+    @overload
+    def reduce_start(
+        self,
+        x: _Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[NDArray[Any] | None]: ...
+    @overload
+    def reduce_scatter_start(
+        self, x: _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def reduce_scatter_start(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def reduce_scatter_start(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def broadcast_start(
+        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def broadcast_start(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def broadcast_start(
+        self, x: _Number, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[Any]: ...
+    @overload
+    def broadcast_start(
+        self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def allgather_start(
+        self, x: _Number | _Array, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def allgather_start(
+        self, x: NDArray[_Scalar], *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def allgather_start(
+        self, x: _Number | _Array, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def allgatherv_start(
+        self, x: NDArray[_Scalar], *, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def allgatherv_start(self, x: _Array, *, dtype: str | None = None) -> Request[NDArray[Any]]: ...
+    @overload
+    def gather_start(
+        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output | None]: ...
+    @overload
+    def gather_start(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar] | None]: ...
+    @overload
+    def gather_start(
+        self, x: _Number | _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any] | None]: ...
+    @overload
+    def gatherv_start(
+        self, x: NDArray[_Scalar], root: int = 0, *, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar] | None]: ...
+    @overload
+    def gatherv_start(
+        self, x: _Array, root: int = 0, *, dtype: str | None = None
+    ) -> Request[NDArray[Any] | None]: ...
+    @overload
+    def scatter_start(
+        self, x: _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def scatter_start(
+        self, x: NDArray[_Scalar], root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def scatter_start(
+        self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def scatterv_start(
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def scatterv_start(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def alltoall_start(
+        self, x: _Array, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def alltoall_start(
+        self, x: NDArray[_Scalar], *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def alltoall_start(
+        self, x: _Array, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def alltoallv_start(
+        self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def alltoallv_start(
+        self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    def barrier_start(self) -> Request[None]: ...
+    def send_start(
+        self, x: _Number | _Array, peer: int, *, dtype: str | None = None
+    ) -> Request[None]: ...
+    @overload
+    def recv_start(
+        self, x: _Number | _Array, peer: int, *, out: _Output, dtype: str | None = None
+    ) -> Request[_Output]: ...
+    @overload
+    def recv_start(
+        self, x: NDArray[_Scalar], peer: int, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def recv_start(
+        self, x: _Number, peer: int, *, out: None = None, dtype: str | None = None
+    ) -> Request[Any]: ...
+    @overload
+    def recv_start(
+        self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
     # Those for objects are of sparkring.object, which puts them here.
     def broadcast_object(self, x: Any, root: int = 0) -> Any: ...
     def allgather_object(self, x: Any) -> list[Any]: ...

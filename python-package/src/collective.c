@@ -7,19 +7,18 @@
 #include "collective.h"
 
 #include "error.h"
-#include "operands.h"
 
 #define COLLECTIVE_OP_NAME(name, value, text) ", " text
 #define OP_NAMES (&(RING_OP_MAP(COLLECTIVE_OP_NAME))[2])
 
-static int parse_op(module_state *state, const char *name, ring_op *op) {
+int collective_parse_op(module_state *state, const char *name, ring_op *op) {
   if (ring_op_parse(name, op) == RING_OK) return 0;
   error_invalid(state, "unknown op \"%s\": one of %s", name, OP_NAMES);
   return -1;
 }
 
 /* Sums of bool would not be bool, so those take the logical operations only. */
-static int check_boolean(module_state *state, const view *in, ring_op op) {
+int collective_check_boolean(module_state *state, const view *in, ring_op op) {
   if (!in->boolean || op == RING_LAND || op == RING_LOR) return 0;
   error_invalid(state,
                 "op \"%s\" is not defined on bool: use \"land\" or \"lor\", or count with"
@@ -29,162 +28,165 @@ static int check_boolean(module_state *state, const view *in, ring_op op) {
 }
 
 /* Parses the op and views x. */
-static int open_reduction(operands *operands, comm_object *self, PyObject *x, const char *dtype,
-                          const char *op_name, ring_op *op) {
+static operands *open_reduction(comm_object *self, PyObject *x, const char *dtype,
+                                const char *op_name, ring_op *op) {
   module_state *state = comm_state(self);
-  if (parse_op(state, op_name, op) < 0) return -1;
-  if (operands_open(operands, self, x, dtype, true) < 0) return -1;
-  if (check_boolean(state, &operands->in, *op) == 0) return 0;
-  operands_finish(operands, false);
-  return -1;
+  if (collective_parse_op(state, op_name, op) < 0) return NULL;
+  operands *opened = operands_open(self, x, -1, dtype, true);
+  if (opened == NULL || collective_check_boolean(state, &opened->in, *op) == 0) return opened;
+  operands_finish(opened, false);
+  return NULL;
 }
 
-PyObject *collective_allreduce(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *allreduce_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "op", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *op_name = "sum", *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$Oz:allreduce", names, &x, &op_name, &out,
-                                   &dtype))
+  const char *format = CALL_FORMAT(start, "O|s$Oz", "allreduce");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &out, &dtype))
     return NULL;
-  operands o;
   ring_op op;
-  if (open_reduction(&o, self, x, dtype, op_name, &op) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_SAME) < 0) return NULL;
-  comm_enter(self);
-  ring_status status =
-      ring_allreduce(self->comm, o.in.buffer.buf, o.out.buffer.buf, o.in.count, o.in.dtype, op);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, start, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype, op);
 }
 
-PyObject *collective_reduce(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *reduce_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "op", "root", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *op_name = "sum", *dtype = NULL;
   int root = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|si$Oz:reduce", names, &x, &op_name, &root, &out,
-                                   &dtype))
+  const char *format = CALL_FORMAT(start, "O|si$Oz", "reduce");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &root, &out, &dtype))
     return NULL;
   bool is_root = ring_comm_rank(self->comm) == root;
-  operands o;
   ring_op op;
-  if (open_reduction(&o, self, x, dtype, op_name, &op) < 0) return NULL;
-  if (is_root && operands_result(&o, self, out, OPERANDS_SAME) < 0) return NULL;
-  comm_enter(self);
-  ring_status status =
-      ring_reduce(self->comm, o.in.buffer.buf, o.out.buffer.buf, o.in.count, o.in.dtype, op, root);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  if (o == NULL) return NULL;
+  if (is_root && operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, start, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count, o->in.dtype,
+              op, root);
 }
 
-PyObject *collective_reduce_scatter(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *reduce_scatter_call(comm_object *self, PyObject *args, PyObject *kwargs,
+                                     bool start) {
   static char *names[] = {"x", "op", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *op_name = "sum", *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s$Oz:reduce_scatter", names, &x, &op_name, &out,
-                                   &dtype))
+  const char *format = CALL_FORMAT(start, "O|s$Oz", "reduce_scatter");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &out, &dtype))
     return NULL;
-  operands o;
   ring_op op;
-  if (open_reduction(&o, self, x, dtype, op_name, &op) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_PART) < 0) return NULL;
-  comm_enter(self);
-  ring_status status = ring_reduce_scatter(self->comm, o.in.buffer.buf, o.out.buffer.buf,
-                                           o.out.count, o.in.dtype, op);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_PART) < 0) return NULL;
+  CALL_RETURN(self, o, start, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf, o->out.count,
+              o->in.dtype, op);
 }
 
-PyObject *collective_broadcast(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *broadcast_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "root", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *dtype = NULL;
   int root = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i$Oz:broadcast", names, &x, &root, &out,
-                                   &dtype))
+  const char *format = CALL_FORMAT(start, "O|i$Oz", "broadcast");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
     return NULL;
-  operands o;
-  if (operands_open(&o, self, x, dtype, ring_comm_rank(self->comm) == root) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_SAME) < 0) return NULL;
-  comm_enter(self);
-  ring_status status = ring_broadcast(self->comm, o.read ? o.in.buffer.buf : NULL, o.out.buffer.buf,
-                                      o.in.count, o.in.dtype, root);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = operands_open(self, x, -1, dtype, ring_comm_rank(self->comm) == root);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, start, broadcast, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
+              o->in.count, o->in.dtype, root);
 }
 
-PyObject *collective_allgather(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *allgather_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Oz:allgather", names, &x, &out, &dtype))
-    return NULL;
-  operands o;
-  if (operands_open(&o, self, x, dtype, true) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_ALL) < 0) return NULL;
-  comm_enter(self);
-  ring_status status =
-      ring_allgather(self->comm, o.in.buffer.buf, o.out.buffer.buf, o.in.count, o.in.dtype);
-  return operands_finish(&o, comm_leave(self, status));
+  const char *format = CALL_FORMAT(start, "O|$Oz", "allgather");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &out, &dtype)) return NULL;
+  operands *o = operands_open(self, x, -1, dtype, true);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_ALL) < 0) return NULL;
+  CALL_RETURN(self, o, start, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype);
 }
 
-PyObject *collective_gather(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *gather_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "root", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *dtype = NULL;
   int root = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i$Oz:gather", names, &x, &root, &out, &dtype))
+  const char *format = CALL_FORMAT(start, "O|i$Oz", "gather");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
     return NULL;
   bool is_root = ring_comm_rank(self->comm) == root;
-  operands o;
-  if (operands_open(&o, self, x, dtype, true) < 0) return NULL;
-  if (is_root && operands_result(&o, self, out, OPERANDS_ALL) < 0) return NULL;
-  comm_enter(self);
-  ring_status status =
-      ring_gather(self->comm, o.in.buffer.buf, o.out.buffer.buf, o.in.count, o.in.dtype, root);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = operands_open(self, x, -1, dtype, true);
+  if (o == NULL) return NULL;
+  if (is_root && operands_result(o, self, out, OPERANDS_ALL) < 0) return NULL;
+  CALL_RETURN(self, o, start, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count, o->in.dtype,
+              root);
 }
 
-PyObject *collective_scatter(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *scatter_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "root", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *dtype = NULL;
   int root = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i$Oz:scatter", names, &x, &root, &out, &dtype))
+  const char *format = CALL_FORMAT(start, "O|i$Oz", "scatter");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
     return NULL;
-  operands o;
-  if (operands_open(&o, self, x, dtype, ring_comm_rank(self->comm) == root) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_PART) < 0) return NULL;
-  comm_enter(self);
-  ring_status status = ring_scatter(self->comm, o.read ? o.in.buffer.buf : NULL, o.out.buffer.buf,
-                                    o.out.count, o.in.dtype, root);
-  return operands_finish(&o, comm_leave(self, status));
+  operands *o = operands_open(self, x, -1, dtype, ring_comm_rank(self->comm) == root);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_PART) < 0) return NULL;
+  CALL_RETURN(self, o, start, scatter, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
+              o->out.count, o->in.dtype, root);
 }
 
-PyObject *collective_alltoall(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *alltoall_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "out", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
   PyObject *x, *out = Py_None;
   const char *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Oz:alltoall", names, &x, &out, &dtype))
-    return NULL;
-  operands o;
-  if (operands_open(&o, self, x, dtype, true) < 0) return NULL;
-  if (operands_result(&o, self, out, OPERANDS_MIXED) < 0) return NULL;
-  size_t count = o.in.count / (size_t)ring_comm_size(self->comm);
-  comm_enter(self);
-  ring_status status =
-      ring_alltoall(self->comm, o.in.buffer.buf, o.out.buffer.buf, count, o.in.dtype);
-  return operands_finish(&o, comm_leave(self, status));
+  const char *format = CALL_FORMAT(start, "O|$Oz", "alltoall");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &out, &dtype)) return NULL;
+  operands *o = operands_open(self, x, -1, dtype, true);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, out, OPERANDS_MIXED) < 0) return NULL;
+  size_t count = o->in.count / (size_t)ring_comm_size(self->comm);
+  CALL_RETURN(self, o, start, alltoall, o->in.buffer.buf, o->out.buffer.buf, count, o->in.dtype);
 }
 
-PyObject *collective_barrier(PyObject *object, PyObject *unused) {
-  (void)unused;
-  comm_object *self = (comm_object *)object;
-  comm_enter(self);
-  if (!comm_leave(self, ring_barrier(self->comm))) return NULL;
+/* Nothing goes in and nothing comes out. */
+static PyObject *finish_nothing(operands *none, bool succeeded) {
+  (void)none;
+  if (!succeeded) return NULL;
   Py_RETURN_NONE;
 }
+
+static PyObject *barrier_call(comm_object *self, bool start) {
+  call call;
+  if (call_enter(&call, self, NULL, finish_nothing, "barrier", start) < 0) return NULL;
+  return call_leave(&call, start ? ring_barrier_start(self->comm, &call.request->request)
+                                 : ring_barrier(self->comm));
+}
+
+PyObject *collective_barrier(PyObject *self, PyObject *unused) {
+  (void)unused;
+  return barrier_call((comm_object *)self, false);
+}
+
+PyObject *collective_barrier_start(PyObject *self, PyObject *unused) {
+  (void)unused;
+  return barrier_call((comm_object *)self, true);
+}
+
+CALL_DEFINE(collective, allreduce)
+CALL_DEFINE(collective, reduce)
+CALL_DEFINE(collective, reduce_scatter)
+CALL_DEFINE(collective, broadcast)
+CALL_DEFINE(collective, allgather)
+CALL_DEFINE(collective, gather)
+CALL_DEFINE(collective, scatter)
+CALL_DEFINE(collective, alltoall)

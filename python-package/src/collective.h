@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives in which every rank has equally much, as methods of the communicator.
+ * The collectives in which every rank has equally much, as methods of the communicator; each
+ * waits, or with _start behind its name returns a request.
  */
 #ifndef SPARKRING_COLLECTIVE_H
 #define SPARKRING_COLLECTIVE_H
 
-#include "comm.h"
+#include "call.h"
 
-PyObject *collective_allreduce(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_reduce(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_reduce_scatter(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_broadcast(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_allgather(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_gather(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_scatter(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *collective_alltoall(PyObject *self, PyObject *args, PyObject *kwargs);
+CALL_DECLARE(collective, allreduce)
+CALL_DECLARE(collective, reduce)
+CALL_DECLARE(collective, reduce_scatter)
+CALL_DECLARE(collective, broadcast)
+CALL_DECLARE(collective, allgather)
+CALL_DECLARE(collective, gather)
+CALL_DECLARE(collective, scatter)
+CALL_DECLARE(collective, alltoall)
 PyObject *collective_barrier(PyObject *self, PyObject *unused);
+PyObject *collective_barrier_start(PyObject *self, PyObject *unused);
+
+/* What allreduce_group needs as well. 0, or -1 with an exception. */
+int collective_parse_op(module_state *state, const char *name, ring_op *op);
+int collective_check_boolean(module_state *state, const view *in, ring_op op);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and ending a communicator. Python has checked the arguments by the time they get here
+ * Opening, splitting and ending a communicator. Python has checked the arguments by the time they get here
  * (sparkring/communicator.py), so this file only turns them into ring_options. The exchange is the
  * one place where the core runs Python code of the user; what that raises ends the opening and is
  * what init raises.
  */
 #include "comm.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "error.h"
@@ -112,6 +113,39 @@ out:
   PyMem_Free(texts);
   PyBuffer_Release(&token);
   return result;
+}
+
+/* ---- Splitting ---------------------------------------------------------------------------- */
+
+/* None is no color: the rank gets no communicator. */
+static int read_color(module_state *state, PyObject *color, int *number) {
+  *number = -1;
+  if (color == Py_None) return 0;
+  long value = PyLong_AsLong(color);
+  if (value == -1 && PyErr_Occurred()) return -1;
+  *number = (int)value;
+  if (value >= 0 && value <= INT_MAX) return 0;
+  error_invalid(state, "color is %ld: it must be from 0 to %d, or None for no communicator", value,
+                INT_MAX);
+  return -1;
+}
+
+PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"color", "key", NULL};
+  comm_object *self = (comm_object *)object;
+  PyObject *color;
+  int number, key = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:split", names, &color, &key)) return NULL;
+  if (read_color(comm_state(self), color, &number) < 0) return NULL;
+  comm_object *child = (comm_object *)PyType_GenericAlloc(Py_TYPE(object), 0);
+  if (child == NULL) return NULL;
+  comm_enter(self);
+  ring_status status = ring_comm_split(self->comm, number, key, &child->comm);
+  if (comm_leave(self, status) && child->comm) return (PyObject *)child;
+  child->closed = true;
+  Py_DECREF((PyObject *)child);
+  if (status != RING_OK || PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
 }
 
 /* ---- Ending ------------------------------------------------------------------------------- */

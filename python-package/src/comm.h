@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator as a Python object, and the part of its life that waits: open, close, abort.
+ * The communicator as a Python object, and the part of its life that waits: open, split, close,
+ * abort.
  */
 #ifndef SPARKRING_COMM_H
 #define SPARKRING_COMM_H
@@ -26,6 +27,7 @@ bool comm_leave(comm_object *self, ring_status status);
 
 /* The function _core.open and the methods of the same names. */
 PyObject *comm_open(PyObject *module, PyObject *args);
+PyObject *comm_split(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *comm_close(PyObject *self, PyObject *unused);
 PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *comm_exit(PyObject *self, PyObject *args);

@@ -11,8 +11,10 @@
 #include "comm_doc.h"
 #include "error.h"
 #include "explain.h"
+#include "group.h"
 #include "message.h"
 #include "parts.h"
+#include "start_doc.h"
 
 #include <structmember.h>
 
@@ -174,22 +176,31 @@ static PyGetSetDef properties[] = {
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
 
+/* A collective, and its start. */
+#define METHODS(prefix, name)                                                                      \
+  {#name, WITH_KEYWORDS(prefix##_##name), KEYWORDS, comm_##name##_doc}, {                          \
+    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), KEYWORDS, comm_##name##_start_doc      \
+  }
+
 static PyMethodDef methods[] = {
-    {"allreduce", WITH_KEYWORDS(collective_allreduce), KEYWORDS, comm_allreduce_doc},
-    {"reduce", WITH_KEYWORDS(collective_reduce), KEYWORDS, comm_reduce_doc},
-    {"reduce_scatter", WITH_KEYWORDS(collective_reduce_scatter), KEYWORDS, comm_reduce_scatter_doc},
-    {"broadcast", WITH_KEYWORDS(collective_broadcast), KEYWORDS, comm_broadcast_doc},
-    {"allgather", WITH_KEYWORDS(collective_allgather), KEYWORDS, comm_allgather_doc},
-    {"allgatherv", WITH_KEYWORDS(parts_allgatherv), KEYWORDS, comm_allgatherv_doc},
-    {"gather", WITH_KEYWORDS(collective_gather), KEYWORDS, comm_gather_doc},
-    {"gatherv", WITH_KEYWORDS(parts_gatherv), KEYWORDS, comm_gatherv_doc},
-    {"scatter", WITH_KEYWORDS(collective_scatter), KEYWORDS, comm_scatter_doc},
-    {"scatterv", WITH_KEYWORDS(parts_scatterv), KEYWORDS, comm_scatterv_doc},
-    {"alltoall", WITH_KEYWORDS(collective_alltoall), KEYWORDS, comm_alltoall_doc},
-    {"alltoallv", WITH_KEYWORDS(parts_alltoallv), KEYWORDS, comm_alltoallv_doc},
+    METHODS(collective, allreduce),
+    METHODS(group, allreduce_group),
+    METHODS(collective, reduce),
+    METHODS(collective, reduce_scatter),
+    METHODS(collective, broadcast),
+    METHODS(collective, allgather),
+    METHODS(parts, allgatherv),
+    METHODS(collective, gather),
+    METHODS(parts, gatherv),
+    METHODS(collective, scatter),
+    METHODS(parts, scatterv),
+    METHODS(collective, alltoall),
+    METHODS(parts, alltoallv),
     {"barrier", collective_barrier, METH_NOARGS, comm_barrier_doc},
-    {"send", WITH_KEYWORDS(message_send), KEYWORDS, comm_send_doc},
-    {"recv", WITH_KEYWORDS(message_recv), KEYWORDS, comm_recv_doc},
+    {"barrier_start", collective_barrier_start, METH_NOARGS, comm_barrier_start_doc},
+    METHODS(message, send),
+    METHODS(message, recv),
+    {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
     {"close", comm_close, METH_NOARGS, comm_close_doc},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},

@@ -5,9 +5,9 @@
 #ifndef SPARKRING_MESSAGE_H
 #define SPARKRING_MESSAGE_H
 
-#include "comm.h"
+#include "call.h"
 
-PyObject *message_send(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *message_recv(PyObject *self, PyObject *args, PyObject *kwargs);
+CALL_DECLARE(message, send)
+CALL_DECLARE(message, recv)
 
 #endif

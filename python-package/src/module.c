@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The extension module sparkring._core: the type, the exceptions and `open`. Multi-phase
+ * The extension module sparkring._core: the types, the exceptions and `open`. Multi-phase
  * initialisation and a state of its own for every interpreter. PyInit__core is all it exports.
  */
 #include "comm.h"
 #include "error.h"
+#include "request.h"
+
+/* A new reference, or NULL with an exception. */
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
+  PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type && PyModule_AddType(module, type) < 0) Py_CLEAR(type);
+  return type;
+}
 
 static int add_names(PyObject *module, module_state *state) {
   state->numpy = PyImport_ImportModule("numpy");
@@ -12,8 +20,9 @@ static int add_names(PyObject *module, module_state *state) {
   state->numpy_array = PyObject_GetAttrString(state->numpy, "ndarray");
   state->numpy_scalar = PyObject_GetAttrString(state->numpy, "generic");
   if (state->numpy_array == NULL || state->numpy_scalar == NULL) return -1;
-  state->comm_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &comm_type_spec, NULL);
-  if (state->comm_type == NULL || PyModule_AddType(module, state->comm_type) < 0) return -1;
+  state->comm_type = add_type(module, &comm_type_spec);
+  state->request_type = add_type(module, &request_type_spec);
+  if (state->comm_type == NULL || state->request_type == NULL) return -1;
   return PyModule_AddStringConstant(module, "version", RING_VERSION);
 }
 
@@ -26,6 +35,7 @@ static int module_exec(PyObject *module) {
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   module_state *state = PyModule_GetState(module);
   Py_VISIT(state->comm_type);
+  Py_VISIT(state->request_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_array);
@@ -36,6 +46,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
 static int module_clear(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   Py_CLEAR(state->comm_type);
+  Py_CLEAR(state->request_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_array);

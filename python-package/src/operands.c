@@ -5,13 +5,17 @@
  */
 #include "operands.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "error.h"
 
-static void operands_close(operands *operands) {
+static void operands_free(operands *operands) {
   view_close(&operands->in);
   view_close(&operands->out);
   Py_CLEAR(operands->input);
   Py_CLEAR(operands->output);
+  PyMem_Free(operands);
 }
 
 /* ---- Input -------------------------------------------------------------------------------- */
@@ -30,7 +34,7 @@ static int pack_input(operands *operands, module_state *state) {
   if (packed == NULL) return -1;
   Py_DECREF(operands->input);
   operands->input = packed;
-  return view_open(&operands->in, state, packed, "x", operands->dtype);
+  return view_open(&operands->in, state, packed, operands->input_name, operands->dtype);
 }
 
 static int open_input(operands *operands, module_state *state, PyObject *x) {
@@ -42,17 +46,34 @@ static int open_input(operands *operands, module_state *state, PyObject *x) {
   else
     Py_INCREF(operands->input = x);
   if (operands->input == NULL) return -1;
-  if (view_open(&operands->in, state, operands->input, "x", operands->dtype) < 0) return -1;
+  if (view_open(&operands->in, state, operands->input, operands->input_name, operands->dtype) < 0)
+    return -1;
   if (operands->in.direct || !operands->read) return 0;
   return pack_input(operands, state);
 }
 
-int operands_open(operands *operands, comm_object *self, PyObject *x, const char *dtype,
-                  bool read) {
-  *operands = (struct operands){.dtype = dtype, .read = read};
-  if (open_input(operands, comm_state(self), x) == 0) return 0;
-  operands_close(operands);
-  return -1;
+static void set_names(operands *operands, int index) {
+  if (index < 0) {
+    strcpy(operands->input_name, "x");
+    strcpy(operands->output_name, "out");
+    return;
+  }
+  snprintf(operands->input_name, sizeof(operands->input_name), "xs[%d]", index);
+  snprintf(operands->output_name, sizeof(operands->output_name), "out[%d]", index);
+}
+
+operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read) {
+  operands *opened = PyMem_Calloc(1, sizeof(*opened));
+  if (opened == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  opened->dtype = dtype;
+  opened->read = read;
+  set_names(opened, index);
+  if (open_input(opened, comm_state(self), x) == 0) return opened;
+  operands_free(opened);
+  return NULL;
 }
 
 /* ---- Output ------------------------------------------------------------------------------- */
@@ -90,13 +111,15 @@ static int check_overlap(const operands *operands, module_state *state, operands
   size_t in_bytes = (size_t)operands->in.buffer.len, out_bytes = (size_t)operands->out.buffer.len;
   if (in + in_bytes <= out || out + out_bytes <= in) return 0;
   if (kind == OPERANDS_MIXED) {
-    error_invalid(state, "out overlaps x, and this is never done in place: pass a copy of x");
+    error_invalid(state, "%s overlaps %s, and this is never done in place: pass a copy of %s",
+                  operands->output_name, operands->input_name, operands->input_name);
     return -1;
   }
   if (kind == OPERANDS_ALL) out += rank * in_bytes;
   if (kind == OPERANDS_PART) in += rank * out_bytes;
   if (in == out) return 0;
-  error_invalid(state, "out overlaps x without being in place: pass a copy of x");
+  error_invalid(state, "%s overlaps %s without being in place: pass a copy of %s",
+                operands->output_name, operands->input_name, operands->input_name);
   return -1;
 }
 
@@ -123,7 +146,9 @@ static int open_output(operands *operands, comm_object *self, PyObject *out, ope
     Py_INCREF(operands->output = out);
   if (operands->output == NULL) return -1;
   operands->scalar = operands->scalar && out == Py_None && kind == OPERANDS_SAME;
-  if (view_open(&operands->out, state, operands->output, "out", operands->dtype) < 0) return -1;
+  if (view_open(&operands->out, state, operands->output, operands->output_name, operands->dtype) <
+      0)
+    return -1;
   size_t count = operands->in.count;
   if (kind == OPERANDS_ALL) count *= (size_t)size;
   if (kind == OPERANDS_PART) count /= (size_t)size;
@@ -134,7 +159,7 @@ static int open_output(operands *operands, comm_object *self, PyObject *out, ope
 
 int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind) {
   if (open_output(operands, self, out, kind) == 0) return 0;
-  operands_close(operands);
+  operands_free(operands);
   return -1;
 }
 
@@ -142,8 +167,10 @@ int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
   module_state *state = comm_state(self);
   PyObject *output = make_output(operands, state, view_shape(&operands->in, rows, 1));
   operands->output = output;
-  if (output && view_open(&operands->out, state, output, "out", operands->dtype) == 0) return 0;
-  operands_close(operands);
+  if (output &&
+      view_open(&operands->out, state, output, operands->output_name, operands->dtype) == 0)
+    return 0;
+  operands_free(operands);
   return -1;
 }
 
@@ -162,11 +189,23 @@ PyObject *operands_finish(operands *operands, bool succeeded) {
     Py_INCREF(result = operands->output ? operands->output : Py_None);
   }
   bool scalar = operands->scalar && operands->output;
-  operands_close(operands);
+  operands_free(operands);
   if (result == NULL || !scalar) return result;
   PyObject *nowhere = PyTuple_New(0);
   PyObject *number = nowhere ? PyObject_GetItem(result, nowhere) : NULL;
   Py_XDECREF(nowhere);
   Py_DECREF(result);
   return number;
+}
+
+PyObject *operands_finish_list(operands *first, bool succeeded) {
+  PyObject *list = succeeded ? PyList_New(0) : NULL;
+  while (first) {
+    operands *next = first->next;
+    PyObject *result = operands_finish(first, list != NULL);
+    if (list && (result == NULL || PyList_Append(list, result) < 0)) Py_CLEAR(list);
+    Py_XDECREF(result);
+    first = next;
+  }
+  return list;
 }

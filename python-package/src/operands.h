@@ -2,7 +2,7 @@
  *
  * The operands of a collective: the view of x, and the output that is made or viewed. Every
  * collective opens them, calls the core and finishes them; what fails on the way has raised and left
- * nothing open.
+ * nothing open. They lie on the heap, as those of a started collective outlive the call.
  */
 #ifndef SPARKRING_OPERANDS_H
 #define SPARKRING_OPERANDS_H
@@ -11,6 +11,8 @@
 #include "view.h"
 
 typedef struct operands {
+  struct operands *next; /* of a group */
+  char input_name[16], output_name[16];
   PyObject *input;
   PyObject *output; /* NULL on ranks that get none */
   view in, out;
@@ -27,8 +29,8 @@ typedef enum operands_kind {
   OPERANDS_MIXED, /* of the shape of x, which is cut in the same way; never in place */
 } operands_kind;
 
-/* Views x. 0, or -1 with an exception. */
-int operands_open(operands *operands, comm_object *self, PyObject *x, const char *dtype, bool read);
+/* Views x; NULL with an exception. `index` is its place in a group, or -1. */
+operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read);
 
 /* Views out, or makes the output when that is None. 0, or -1 with an exception. */
 int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind);
@@ -36,7 +38,13 @@ int operands_result(operands *operands, comm_object *self, PyObject *out, operan
 /* Makes an output of `rows` rows like those of x. 0, or -1 with an exception. */
 int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows);
 
-/* Closes the operands. Returns the output, None where there is none, or NULL when the call raised. */
+/* Closes the operands. Returns the output, None where there is none, or NULL when the call has not
+ * succeeded. */
 PyObject *operands_finish(operands *operands, bool succeeded);
+
+/* The same for all of a group, whose outputs make a list. NULL is an empty group. */
+PyObject *operands_finish_list(operands *first, bool succeeded);
+
+typedef PyObject *(*operands_finish_fn)(operands *operands, bool succeeded);
 
 #endif

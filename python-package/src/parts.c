@@ -7,7 +7,6 @@
 #include "parts.h"
 
 #include "error.h"
-#include "operands.h"
 
 /* The parts of all ranks, behind each other. */
 typedef struct parts {
@@ -112,33 +111,30 @@ static int parts_alltoall(parts *parts, comm_object *self, const int64_t *sent, 
 }
 
 /* Views x, which must have rows. */
-static int open_rows(operands *operands, comm_object *self, PyObject *x, const char *dtype,
-                     bool read) {
-  if (operands_open(operands, self, x, dtype, read) < 0) return -1;
-  if (view_check_rows(&operands->in, comm_state(self)) == 0) return 0;
-  operands_finish(operands, false);
-  return -1;
+static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bool read) {
+  operands *opened = operands_open(self, x, -1, dtype, read);
+  if (opened == NULL || view_check_rows(&opened->in, comm_state(self)) == 0) return opened;
+  operands_finish(opened, false);
+  return NULL;
 }
 
 /* ---- The methods -------------------------------------------------------------------------- */
 
-PyObject *parts_allgatherv(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *allgatherv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
-  PyObject *x;
+  PyObject *x, *result = NULL;
   const char *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$z:allgatherv", names, &x, &dtype)) return NULL;
-  operands o;
+  const char *format = CALL_FORMAT(start, "O|$z", "allgatherv");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &dtype)) return NULL;
   parts parts = {0};
-  if (open_rows(&o, self, x, dtype, true) < 0) return NULL;
-  if (parts_allgather(&parts, self, &o.in) < 0) return operands_finish(&o, false);
-  PyObject *result = NULL;
-  if (operands_make_rows(&o, self, parts.total) == 0) {
-    comm_enter(self);
-    ring_status status =
-        ring_allgatherv(self->comm, o.in.buffer.buf, o.out.buffer.buf, parts.elements, o.in.dtype);
-    result = operands_finish(&o, comm_leave(self, status));
-  }
+  operands *o = open_rows(self, x, dtype, true);
+  if (o == NULL) return NULL;
+  if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
+  call call;
+  if (operands_make_rows(o, self, parts.total) == 0 &&
+      call_enter(&call, self, o, operands_finish, "allgatherv", start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, allgatherv, o->in.buffer.buf, o->out.buffer.buf,
+                                         parts.elements, o->in.dtype));
   parts_close(&parts);
   return result;
 }
@@ -152,78 +148,74 @@ static int check_root(comm_object *self, const char *call, int root) {
   return -1;
 }
 
-PyObject *parts_gatherv(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *gatherv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "root", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
-  PyObject *x;
+  PyObject *x, *result = NULL;
   const char *dtype = NULL;
   int root = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i$z:gatherv", names, &x, &root, &dtype))
-    return NULL;
-  operands o;
-  parts parts = {0};
+  const char *format = CALL_FORMAT(start, "O|i$z", "gatherv");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &dtype)) return NULL;
   if (check_root(self, "gatherv", root) < 0) return NULL;
-  if (open_rows(&o, self, x, dtype, true) < 0) return NULL;
-  if (parts_allgather(&parts, self, &o.in) < 0) return operands_finish(&o, false);
-  PyObject *result = NULL;
+  parts parts = {0};
+  operands *o = open_rows(self, x, dtype, true);
+  if (o == NULL) return NULL;
+  if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
+  call call;
   bool is_root = ring_comm_rank(self->comm) == root;
-  if (!is_root || operands_make_rows(&o, self, parts.total) == 0) {
-    comm_enter(self);
-    ring_status status = ring_gatherv(self->comm, o.in.buffer.buf, o.out.buffer.buf, parts.elements,
-                                      o.in.dtype, root);
-    result = operands_finish(&o, comm_leave(self, status));
-  }
+  if ((!is_root || operands_make_rows(o, self, parts.total) == 0) &&
+      call_enter(&call, self, o, operands_finish, "gatherv", start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, gatherv, o->in.buffer.buf, o->out.buffer.buf,
+                                         parts.elements, o->in.dtype, root));
   parts_close(&parts);
   return result;
 }
 
-PyObject *parts_scatterv(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *scatterv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "counts", "root", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
-  PyObject *x, *counts;
+  PyObject *x, *counts, *result = NULL;
   const char *dtype = NULL;
   int root = 0, rank = ring_comm_rank(self->comm);
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|i$z:scatterv", names, &x, &counts, &root,
-                                   &dtype))
+  const char *format = CALL_FORMAT(start, "OO|i$z", "scatterv");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &counts, &root, &dtype))
     return NULL;
-  operands o;
   parts parts = {0};
-  if (open_rows(&o, self, x, dtype, rank == root) < 0) return NULL;
-  if (parts_read(&parts, self, counts, &o.in) < 0) return operands_finish(&o, false);
-  PyObject *result = NULL;
-  if (o.read && parts_check_total(&parts, self, &o.in) < 0)
-    operands_finish(&o, false);
-  else if (operands_make_rows(&o, self, (Py_ssize_t)parts.rows[rank]) == 0) {
-    comm_enter(self);
-    ring_status status = ring_scatterv(self->comm, o.read ? o.in.buffer.buf : NULL,
-                                       o.out.buffer.buf, parts.elements, o.in.dtype, root);
-    result = operands_finish(&o, comm_leave(self, status));
-  }
+  operands *o = open_rows(self, x, dtype, rank == root);
+  if (o == NULL) return NULL;
+  if (parts_read(&parts, self, counts, &o->in) < 0) return operands_finish(o, false);
+  call call;
+  if (o->read && parts_check_total(&parts, self, &o->in) < 0)
+    operands_finish(o, false);
+  else if (operands_make_rows(o, self, (Py_ssize_t)parts.rows[rank]) == 0 &&
+           call_enter(&call, self, o, operands_finish, "scatterv", start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, scatterv, o->read ? o->in.buffer.buf : NULL,
+                                         o->out.buffer.buf, parts.elements, o->in.dtype, root));
   parts_close(&parts);
   return result;
 }
 
-PyObject *parts_alltoallv(PyObject *object, PyObject *args, PyObject *kwargs) {
+static PyObject *alltoallv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
   static char *names[] = {"x", "counts", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
-  PyObject *x, *counts;
+  PyObject *x, *counts, *result = NULL;
   const char *dtype = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$z:alltoallv", names, &x, &counts, &dtype))
-    return NULL;
-  operands o;
+  const char *format = CALL_FORMAT(start, "OO|$z", "alltoallv");
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &counts, &dtype)) return NULL;
   parts sent = {0}, received = {0};
-  PyObject *result = NULL;
-  if (open_rows(&o, self, x, dtype, true) < 0) return NULL;
-  if (parts_read(&sent, self, counts, &o.in) < 0 || parts_check_total(&sent, self, &o.in) < 0 ||
-      parts_alltoall(&received, self, sent.rows, &o.in) < 0)
-    operands_finish(&o, false);
-  else if (operands_make_rows(&o, self, received.total) == 0) {
-    comm_enter(self);
-    ring_status status = ring_alltoallv(self->comm, o.in.buffer.buf, sent.elements,
-                                        o.out.buffer.buf, received.elements, o.in.dtype);
-    result = operands_finish(&o, comm_leave(self, status));
-  }
+  operands *o = open_rows(self, x, dtype, true);
+  if (o == NULL) return NULL;
+  call call;
+  if (parts_read(&sent, self, counts, &o->in) < 0 || parts_check_total(&sent, self, &o->in) < 0 ||
+      parts_alltoall(&received, self, sent.rows, &o->in) < 0)
+    operands_finish(o, false);
+  else if (operands_make_rows(o, self, received.total) == 0 &&
+           call_enter(&call, self, o, operands_finish, "alltoallv", start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, alltoallv, o->in.buffer.buf, sent.elements,
+                                         o->out.buffer.buf, received.elements, o->in.dtype));
   parts_close(&sent);
   parts_close(&received);
   return result;
 }
+
+CALL_DEFINE(parts, allgatherv)
+CALL_DEFINE(parts, gatherv)
+CALL_DEFINE(parts, scatterv)
+CALL_DEFINE(parts, alltoallv)

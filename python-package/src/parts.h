@@ -5,11 +5,11 @@
 #ifndef SPARKRING_PARTS_H
 #define SPARKRING_PARTS_H
 
-#include "comm.h"
+#include "call.h"
 
-PyObject *parts_allgatherv(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *parts_gatherv(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *parts_scatterv(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *parts_alltoallv(PyObject *self, PyObject *args, PyObject *kwargs);
+CALL_DECLARE(parts, allgatherv)
+CALL_DECLARE(parts, gatherv)
+CALL_DECLARE(parts, scatterv)
+CALL_DECLARE(parts, alltoallv)
 
 #endif

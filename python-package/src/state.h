@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the module keeps, one copy an interpreter. The Python type is final, so that every method
- * finds the state through the type of its own object.
+ * What the module keeps, one copy an interpreter. The Python types are final, so that every
+ * method finds the state through the type of its own object.
  */
 #ifndef SPARKRING_STATE_H
 #define SPARKRING_STATE_H
@@ -16,6 +16,7 @@
 
 typedef struct module_state {
   PyTypeObject *comm_type;
+  PyTypeObject *request_type;
   PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
   PyObject *numpy;
   PyObject *numpy_array;  /* numpy.ndarray */

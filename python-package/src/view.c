@@ -164,6 +164,7 @@ static int check_named(const view *view, module_state *state, const char *name, 
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
               const char *dtype) {
   memset(view, 0, sizeof(*view));
+  view->name = name;
   const char *held = dtype;
   if (acquire(view, state, object, name, &held) < 0) return -1;
   if (read_format(view, state, object, name, held) < 0) goto failed;
@@ -183,16 +184,18 @@ void view_close(view *view) {
 
 int view_check_output(const view *view, module_state *state, const struct view *input,
                       size_t count) {
+  const char *name = view->name;
   if (view->buffer.readonly)
-    error_invalid(state, "out is read-only: pass a writable array");
+    error_invalid(state, "%s is read-only: pass a writable array", name);
   else if (!view->direct)
     error_invalid(
-        state, "out is not contiguous and aligned: pass an array in C order, as numpy.empty makes");
+        state, "%s is not contiguous and aligned: pass an array in C order, as numpy.empty makes",
+        name);
   else if (view->dtype != input->dtype || view->boolean != input->boolean)
-    error_invalid(state, "out holds %s and x %s: the dtypes must be the same",
-                  view_dtype_name(view), view_dtype_name(input));
+    error_invalid(state, "%s holds %s and %s %s: the dtypes must be the same", name,
+                  view_dtype_name(view), input->name, view_dtype_name(input));
   else if (view->count != count)
-    error_invalid(state, "out has %zu elements and the result %zu", view->count, count);
+    error_invalid(state, "%s has %zu elements and the result %zu", name, view->count, count);
   else
     return 0;
   return -1;
@@ -215,7 +218,8 @@ PyObject *view_shape(const view *view, Py_ssize_t rows, int from) {
 
 int view_check_rows(const view *view, module_state *state) {
   if (view->buffer.ndim > 0) return 0;
-  error_invalid(state, "x is a single number: pass an array, as numpy.atleast_1d(x) makes");
+  error_invalid(state, "%s is a single number: pass an array, as numpy.atleast_1d(%s) makes",
+                view->name, view->name);
   return -1;
 }
 

@@ -12,14 +12,16 @@
 
 typedef struct view {
   Py_buffer buffer;
+  const char *name; /* what the caller calls the object */
   size_t count;
   ring_dtype dtype;
   bool boolean; /* elements are bool, which travel as uint8 */
   bool direct;  /* contiguous in C order, and aligned: the core may use buffer.buf */
 } view;
 
-/* Opens a view of object. `name` is what the caller calls the object; `dtype` is "bfloat16" for
- * 16-bit words that hold it, the object's own dtype, or NULL. 0, or -1 with an exception. */
+/* Opens a view of object. `name` is what the caller calls the object, which must stay; `dtype` is
+ * "bfloat16" for 16-bit words that hold it, the object's own dtype, or NULL. 0, or -1 with an
+ * exception. */
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
               const char *dtype);
 

@@ -325,7 +325,7 @@ typedef struct shape {
 } shape;
 
 static shape shape_of(const trial *t, int rank, int size) {
-  size_t counts[RANKS_MAX], own = part_of(t, rank, counts), part = counts[rank];
+  size_t counts[RANKS_MAX] = {0}, own = part_of(t, rank, counts), part = counts[rank];
   size_t end = part_of(t, size - 1, counts), all = end + counts[size - 1];
   bool root = rank == t->root;
   switch (t->kind) {

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 
@@ -15,11 +16,16 @@ METHODS = [
     for name, member in vars(sparkring.Communicator).items()
     if callable(member) and not name.startswith("_")
 ]
-FUNCTIONS = [sparkring.init, *(getattr(sparkring.Communicator, name) for name in METHODS)]
+FUNCTIONS = [
+    sparkring.init,
+    *(getattr(sparkring.Communicator, name) for name in METHODS),
+    sparkring.Request.wait,
+    sparkring.Request.test,
+]
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 28
+    assert len(METHODS) == 46
     assert sparkring.__doc__
     for name in sparkring.__all__:
         member = getattr(sparkring, name)
@@ -43,10 +49,21 @@ def test_parameters_are_documented(function):
     text = inspect.getdoc(function)
     for name in inspect.signature(function).parameters:
         if name != "self":
-            assert f"\n{name} : " in text, name
+            assert re.search(rf"\n(\w+, )*{name}(, \w+)* : ", text), name
     if function.__name__ not in ("barrier", "send", "send_object", "close", "abort"):
         assert "\nReturns\n-------\n" in text
     assert "\nRaises\n------\n" in text
+
+
+def test_starts_have_the_arguments_of_those_that_wait():
+    starts = [name for name in METHODS if name.endswith("_start")]
+    assert len(starts) == 16
+    for name in starts:
+        start, call = (
+            getattr(sparkring.Communicator, which) for which in (name, name.removesuffix("_start"))
+        )
+        assert inspect.signature(start) == inspect.signature(call), name
+        assert f"\nStart `{call.__name__}`" in "\n" + inspect.getdoc(start)
 
 
 def mypy(*arguments):
@@ -92,6 +109,17 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.allreduce_object({3}, set.union), Any)
     assert_type(comm.counters()["calls"], int)
     assert_type(comm.explain("allreduce", 8).runner_up, Union[str, None])
+    assert_type(comm.allreduce_group([x, x]), list[NDArray[np.float32]])
+    assert_type(comm.allreduce_group([b"1", 3]), list[Any])
+    assert_type(comm.allreduce_start(x).wait(), NDArray[np.float32])
+    assert_type(comm.allreduce_group_start([x], out=[x]).wait(), list[NDArray[np.float32]])
+    assert_type(comm.reduce_start(x), sparkring.Request[Union[NDArray[np.float32], None]])
+    assert_type(comm.barrier_start().test(), bool)
+    assert_type(comm.split(0), Union[sparkring.Communicator, None])
+
+
+async def total(comm: sparkring.Communicator) -> NDArray[np.float32]:
+    return await comm.allreduce_start(np.zeros(3, np.float32))
 """
 
 

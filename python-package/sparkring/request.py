@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Awaiting a request in asyncio.
+
+The event loop asks from time to time whether the request is done. A thread that waits for it would
+know sooner, but could not be cancelled, and asyncio has few of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from sparkring._core import Request
+
+_SHORTEST, _LONGEST = 20e-6, 5e-3  # seconds between two looks
+
+
+async def _done(request: Request[Any]) -> Any:
+    """Look often at first, then in steps that grow with the time it has taken."""
+    pause = 0.0
+    while not request.test():
+        await asyncio.sleep(pause)
+        pause = min(max(_SHORTEST, pause * 1.25), _LONGEST)
+    return request.wait()
+
+
+def _await(self: Request[Any]) -> Generator[Any, None, Any]:
+    """Wait without blocking the event loop; gives what `wait` returns."""
+    return _done(self).__await__()
+
+
+_await.__name__ = "__await__"
+_await.__qualname__ = "Request.__await__"
+Request.__await__ = _await  # type: ignore[method-assign]

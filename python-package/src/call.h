@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a method calls the core: it waits for the result, or starts the collective and returns a
+ * request. Both take the same arguments, so each collective is one function of which two methods
+ * are made; `start` says which of them it is.
+ */
+#ifndef SPARKRING_CALL_H
+#define SPARKRING_CALL_H
+
+#include "comm.h"
+#include "operands.h"
+#include "request.h"
+
+typedef struct call {
+  comm_object *comm;
+  request_object *request; /* NULL when it waits; then it has: */
+  operands *operands;
+  operands_finish_fn finish;
+} call;
+
+/* Before the core: takes over the operands and releases the interpreter lock. 0, or -1 with an
+ * exception, the lock held and the operands closed. */
+int call_enter(call *call, comm_object *comm, operands *operands, operands_finish_fn finish,
+               const char *name, bool start);
+
+/* After it: returns the result or the request, or NULL with an exception. */
+PyObject *call_leave(call *call, ring_status status);
+
+/* Between the two: ring_<name>(comm, arguments) or its start. */
+#define CALL_CORE(call, name, ...)                                                                 \
+  ((call)->request                                                                                 \
+       ? ring_##name##_start((call)->comm->comm, __VA_ARGS__, &(call)->request->request)           \
+       : ring_##name((call)->comm->comm, __VA_ARGS__))
+
+/* All three, for a collective of one array. */
+#define CALL_RETURN(comm, operands, start, name, ...)                                              \
+  do {                                                                                             \
+    call call_;                                                                                    \
+    if (call_enter(&call_, comm, operands, operands_finish, #name, start) < 0) return NULL;        \
+    return call_leave(&call_, CALL_CORE(&call_, name, __VA_ARGS__));                               \
+  } while (0)
+
+/* The format of PyArg_ParseTupleAndKeywords, with the name of the method. */
+#define CALL_FORMAT(start, format, name) ((start) ? format ":" name "_start" : format ":" name)
+
+/* The two methods <prefix>_<name> and <prefix>_<name>_start, of a static function <prefix>_<name>_call
+ * that takes `start` as its last argument. */
+#define CALL_DECLARE(prefix, name)                                                                 \
+  PyObject *prefix##_##name(PyObject *self, PyObject *args, PyObject *kwargs);                     \
+  PyObject *prefix##_##name##_start(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#define CALL_DEFINE(prefix, name)                                                                  \
+  PyObject *prefix##_##name(PyObject *self, PyObject *args, PyObject *kwargs) {                    \
+    return name##_call((comm_object *)self, args, kwargs, false);                                  \
+  }                                                                                                \
+  PyObject *prefix##_##name##_start(PyObject *self, PyObject *args, PyObject *kwargs) {            \
+    return name##_call((comm_object *)self, args, kwargs, true);                                   \
+  }
+
+#endif

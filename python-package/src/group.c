@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The arrays of a group are operands in a chain. The core takes each of them to be apart from all
+ * others, which only the caller's own outputs may fail to be, so where `out` is given all memory is
+ * sorted by address and gone through once.
+ */
+#include "group.h"
+
+#include <stdlib.h>
+
+#include "collective.h"
+#include "error.h"
+
+typedef struct group {
+  operands *first, *last;
+  size_t count;
+} group;
+
+static void group_add(group *group, operands *operands) {
+  if (group->last)
+    group->last->next = operands;
+  else
+    group->first = operands;
+  group->last = operands;
+  group->count++;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+/* A new tuple of what is a list to the caller. */
+static PyObject *read_list(module_state *state, PyObject *list, const char *name) {
+  PyObject *tuple = PySequence_Tuple(list);
+  if (tuple || !PyErr_ExceptionMatches(PyExc_TypeError)) return tuple;
+  PyErr_Clear();
+  PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(list), "__name__");
+  if (type) error_invalid(state, "%s is of type %U: pass a list of arrays", name, type);
+  Py_XDECREF(type);
+  return NULL;
+}
+
+/* A new tuple of outputs, one for each of xs. */
+static PyObject *read_outputs(module_state *state, PyObject *out, Py_ssize_t count) {
+  if (out == Py_None) return PyTuple_New(0);
+  PyObject *outputs = read_list(state, out, "out");
+  if (outputs == NULL || PyTuple_Size(outputs) == count) return outputs;
+  error_invalid(state, "out has %zd arrays and xs %zd: pass one for each", PyTuple_Size(outputs),
+                count);
+  Py_DECREF(outputs);
+  return NULL;
+}
+
+static int check_alike(module_state *state, const view *first, const view *in) {
+  if (in->dtype == first->dtype && in->boolean == first->boolean) return 0;
+  error_invalid(state, "%s holds %s and %s %s: the arrays of a group must have the same dtype",
+                first->name, view_dtype_name(first), in->name, view_dtype_name(in));
+  return -1;
+}
+
+static int group_open_one(group *group, comm_object *self, PyObject *x, PyObject *out,
+                          const char *dtype, ring_op op) {
+  module_state *state = comm_state(self);
+  operands *opened = operands_open(self, x, (int)group->count, dtype, true);
+  if (opened == NULL) return -1;
+  const view *first = group->first ? &group->first->in : &opened->in;
+  if (check_alike(state, first, &opened->in) < 0 ||
+      collective_check_boolean(state, &opened->in, op) < 0) {
+    operands_finish(opened, false);
+    return -1;
+  }
+  if (operands_result(opened, self, out, OPERANDS_SAME) < 0) return -1;
+  group_add(group, opened);
+  return 0;
+}
+
+static int group_open(group *group, comm_object *self, PyObject *xs, PyObject *outputs,
+                      const char *dtype, ring_op op) {
+  Py_ssize_t count = PyTuple_Size(xs);
+  bool given = PyTuple_Size(outputs) > 0;
+  for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *out = given ? PyTuple_GetItem(outputs, i) : Py_None;
+    if (group_open_one(group, self, PyTuple_GetItem(xs, i), out, dtype, op) < 0) return -1;
+  }
+  return 0;
+}
+
+/* ---- Overlap ------------------------------------------------------------------------------ */
+
+typedef struct extent {
+  const char *start, *end;
+  const char *name;
+  bool written;
+} extent;
+
+static int compare_extents(const void *one, const void *other) {
+  const extent *a = one, *b = other;
+  return (a->start > b->start) - (a->start < b->start);
+}
+
+static size_t add_extent(extent *extents, size_t count, const view *view, bool written) {
+  const char *start = view->buffer.buf;
+  if (view->buffer.len == 0) return count;
+  extents[count] = (extent){start, start + view->buffer.len, view->name, written};
+  return count + 1;
+}
+
+/* Goes through them by address, with the one that was read and the one that was written the
+ * furthest. */
+static int check_apart(module_state *state, const extent *extents, size_t count) {
+  extent furthest[2] = {0};
+  for (size_t i = 0; i < count; i++) {
+    const extent *now = &extents[i], *before = NULL;
+    if (now->start < furthest[1].end) before = &furthest[1];
+    if (now->written && now->start < furthest[0].end) before = &furthest[0];
+    if (before) {
+      error_invalid(state, "%s overlaps %s: the arrays of a group must lie apart", now->name,
+                    before->name);
+      return -1;
+    }
+    if (now->end > furthest[now->written].end) furthest[now->written] = *now;
+  }
+  return 0;
+}
+
+static int group_check_overlap(const group *group, module_state *state) {
+  extent *extents = PyMem_Calloc(2 * group->count, sizeof(*extents));
+  if (extents == NULL) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  size_t count = 0;
+  for (const operands *o = group->first; o; o = o->next) {
+    count = add_extent(extents, count, &o->out, true);
+    if (o->in.buffer.buf != o->out.buffer.buf) count = add_extent(extents, count, &o->in, false);
+  }
+  qsort(extents, count, sizeof(*extents), compare_extents);
+  int failed = check_apart(state, extents, count);
+  PyMem_Free(extents);
+  return failed;
+}
+
+/* ---- The method --------------------------------------------------------------------------- */
+
+static PyObject *group_run(const group *group, comm_object *self, ring_op op, bool start) {
+  ring_buffer *buffers = PyMem_Calloc(group->count, sizeof(*buffers)), *next = buffers;
+  ring_dtype dtype = group->first ? group->first->in.dtype : RING_FLOAT64;
+  if (buffers == NULL) {
+    operands_finish_list(group->first, false);
+    return PyErr_NoMemory();
+  }
+  for (const operands *o = group->first; o; o = o->next)
+    *next++ = (ring_buffer){o->in.buffer.buf, o->out.buffer.buf, o->in.count};
+  call call;
+  PyObject *result = NULL;
+  if (call_enter(&call, self, group->first, operands_finish_list, "allreduce_group", start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, allreduce_group, buffers, group->count, dtype, op));
+  PyMem_Free(buffers);
+  return result;
+}
+
+static PyObject *allreduce_group_call(comm_object *self, PyObject *args, PyObject *kwargs,
+                                      bool start) {
+  static char *names[] = {"xs", "op", "out", "dtype", NULL};
+  module_state *state = comm_state(self);
+  PyObject *xs, *out = Py_None, *outputs = NULL, *result = NULL;
+  const char *op_name = "sum", *dtype = NULL;
+  const char *format = CALL_FORMAT(start, "O|s$Oz", "allreduce_group");
+  ring_op op;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &xs, &op_name, &out, &dtype) ||
+      collective_parse_op(state, op_name, &op) < 0)
+    return NULL;
+  group group = {0};
+  PyObject *inputs = read_list(state, xs, "xs");
+  if (inputs) outputs = read_outputs(state, out, PyTuple_Size(inputs));
+  if (outputs == NULL || group_open(&group, self, inputs, outputs, dtype, op) < 0 ||
+      (out != Py_None && group_check_overlap(&group, state) < 0))
+    operands_finish_list(group.first, false);
+  else
+    result = group_run(&group, self, op, start);
+  Py_XDECREF(inputs);
+  Py_XDECREF(outputs);
+  return result;
+}
+
+CALL_DEFINE(group, allreduce_group)

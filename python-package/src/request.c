@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The Python type sparkring.Request. The result is made when it is first asked for after the end;
+ * until then the views stay open. An exception is made anew each time, from what the core keeps:
+ * one that was kept would hold the frames, and so the request, in a cycle.
+ *
+ * The core wants one thread at a time in a request, and `waiting` sees to that. Waiting, also that of
+ * the finaliser, releases the interpreter lock: the thread that runs the request may need it for
+ * its interrupt hook.
+ */
+#include "request.h"
+
+#include <stddef.h>
+
+#include "error.h"
+#include "gil.h"
+
+#include <structmember.h>
+
+request_object *request_make(comm_object *comm, operands *operands, operands_finish_fn finish,
+                             const char *name) {
+  PyTypeObject *type = comm_state(comm)->request_type;
+  request_object *self = (request_object *)PyType_GenericAlloc(type, 0);
+  if (self == NULL) {
+    finish(operands, false);
+    return NULL;
+  }
+  Py_INCREF((PyObject *)comm);
+  self->comm = comm;
+  self->operands = operands;
+  self->finish = finish;
+  self->name = name;
+  return self;
+}
+
+/* ---- Asking ------------------------------------------------------------------------------- */
+
+/* Closes the operands of one that is done, and makes the result. */
+static void request_settle(request_object *self, bool succeeded) {
+  operands_finish_fn finish = self->finish;
+  if (finish == NULL) return;
+  self->finish = NULL;
+  self->result = finish(self->operands, succeeded);
+}
+
+/* The result of one that is done, or NULL with an exception. RING_INVALID is no status of a request:
+ * the core says it in a child of the process that has made it. */
+static PyObject *request_answer(request_object *self, ring_status status) {
+  module_state *state = comm_state(self->comm);
+  if (PyErr_Occurred()) return NULL; /* from a signal handler; it can be asked again */
+  if (status == RING_INVALID)
+    return error_invalid(state, "this request belongs to the process that forked this one");
+  request_settle(self, status == RING_OK);
+  if (status != RING_OK) return error_raise(state, status, ring_request_error(self->request));
+  if (self->result == NULL) return error_raise(state, RING_NO_MEMORY, NULL);
+  Py_INCREF(self->result);
+  return self->result;
+}
+
+static PyObject *request_wait(PyObject *object, PyObject *unused) {
+  (void)unused;
+  request_object *self = (request_object *)object;
+  static const ring_error busy = {
+      .status = RING_BUSY, .rank = -1, .message = "another thread is waiting for this request"};
+  if (self->waiting) return error_raise(comm_state(self->comm), RING_BUSY, &busy);
+  self->waiting = true;
+  gil_release();
+  ring_status status = ring_request_wait(self->request);
+  gil_take();
+  self->waiting = false;
+  return request_answer(self, status);
+}
+
+/* -1 with an exception. One that another thread waits for counts as not done. */
+static int request_is_done(request_object *self, ring_status *status) {
+  int done = 0;
+  *status = RING_OK;
+  if (!self->waiting) *status = ring_request_test(self->request, &done);
+  return done;
+}
+
+static PyObject *request_test(PyObject *object, PyObject *unused) {
+  (void)unused;
+  request_object *self = (request_object *)object;
+  ring_status status;
+  int done = request_is_done(self, &status);
+  if (!done && status == RING_OK) Py_RETURN_FALSE;
+  PyObject *result = request_answer(self, status);
+  if (result == NULL) return NULL;
+  Py_DECREF(result);
+  Py_RETURN_TRUE;
+}
+
+static PyObject *request_repr(PyObject *object) {
+  request_object *self = (request_object *)object;
+  ring_status status;
+  int done = request_is_done(self, &status);
+  const char *state = !done ? "under way" : status == RING_OK ? "done" : "failed";
+  return PyUnicode_FromFormat("<sparkring.Request %s, %s>", self->name, state);
+}
+
+static PyObject *request_enter(PyObject *self, PyObject *unused) {
+  (void)unused;
+  Py_INCREF(self);
+  return self;
+}
+
+/* What the block has raised is the cause, so how the request has failed is not worth telling then. */
+static PyObject *request_exit(PyObject *object, PyObject *args) {
+  request_object *self = (request_object *)object;
+  PyObject *type = Py_None, *value, *traceback;
+  if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &traceback)) return NULL;
+  PyObject *result = request_wait(object, NULL);
+  if (result == NULL) {
+    PyObject *ours = comm_state(self->comm)->errors[RING_OK];
+    if (type == Py_None || !PyErr_ExceptionMatches(ours)) return NULL;
+    PyErr_Clear();
+  }
+  Py_XDECREF(result);
+  Py_RETURN_NONE;
+}
+
+/* ---- Its life ----------------------------------------------------------------------------- */
+
+static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  (void)type, (void)args, (void)kwargs;
+  PyErr_SetString(PyExc_TypeError, "a Request is made by methods of a Communicator, such as"
+                                   " allreduce_start()");
+  return NULL;
+}
+
+/* Waits. A finaliser cannot raise, so Ctrl-C is for whoever runs next. */
+static void request_free(request_object *self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  gil_release();
+  ring_request_free(self->request);
+  gil_take();
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+    PyErr_Clear();
+    PyErr_SetInterrupt();
+  } else if (PyErr_Occurred()) {
+    PyErr_WriteUnraisable((PyObject *)Py_TYPE((PyObject *)self));
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+static void request_dealloc(PyObject *object) {
+  request_object *self = (request_object *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  if (self->weakrefs) PyObject_ClearWeakRefs(object);
+  if (self->request) request_free(self);
+  request_settle(self, false);
+  Py_CLEAR(self->result);
+  Py_CLEAR(self->comm);
+  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  free_object(object);
+  Py_DECREF(type);
+}
+
+/* ---- The type ----------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(
+    request_doc,
+    "A started collective.\n"
+    "\n"
+    "The methods of `Communicator` whose names end in ``_start`` make it. The arrays that\n"
+    "were passed must be left alone until it is done. They are kept, and cannot be\n"
+    "resized, until `wait` or `test` has said that it is done.\n"
+    "\n"
+    "``await`` waits for it without blocking the event loop of asyncio; cancelling that\n"
+    "ends the waiting and not the request. As a context manager it waits at the end of\n"
+    "the block, also after an exception. One that is collected before it is done is\n"
+    "waited for; to be rid of it sooner, abort the communicator.\n"
+    "\n"
+    "Notes\n"
+    "-----\n"
+    "A request may be used from any thread, by one at a time. It fails with the\n"
+    "communicator: every request that was started later raises the same error.\n"
+    "\n"
+    "Examples\n"
+    "--------\n"
+    ">>> request = comm.allreduce_start(gradient)\n"
+    ">>> prepare_the_next_batch()\n"
+    ">>> gradient = request.wait()\n");
+
+PyDoc_STRVAR(request_wait_doc,
+             "wait($self, /)\n--\n\n"
+             "Wait until it is done and return the result.\n"
+             "\n"
+             "Ctrl-C interrupts it, which breaks the communicator. It can be called again.\n"
+             "\n"
+             "Returns\n"
+             "-------\n"
+             "numpy.ndarray or NumPy scalar or out or None\n"
+             "    What the method without ``_start`` returns; the same object each time.\n"
+             "\n"
+             "Raises\n"
+             "------\n"
+             "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
+             "    As for `Communicator.allreduce`.\n"
+             "BusyError\n"
+             "    While another thread waits for this request.\n");
+
+PyDoc_STRVAR(request_test_doc, "test($self, /)\n--\n\n"
+                               "Tell whether it is done, without waiting.\n"
+                               "\n"
+                               "Returns\n"
+                               "-------\n"
+                               "bool\n"
+                               "\n"
+                               "Raises\n"
+                               "------\n"
+                               "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
+                               "    What `wait` raises, when it has failed.\n");
+
+PyDoc_STRVAR(request_enter_doc, "__enter__($self, /)\n--\n\nReturn the request.\n");
+
+PyDoc_STRVAR(request_exit_doc, "__exit__($self, /, *exception)\n--\n\nWait until it is done.\n");
+
+PyDoc_STRVAR(request_item_doc, "__class_getitem__($type, result, /)\n--\n\n"
+                               "Name the type of the result, in annotations.\n");
+
+static PyMethodDef methods[] = {
+    {"wait", request_wait, METH_NOARGS, request_wait_doc},
+    {"test", request_test, METH_NOARGS, request_test_doc},
+    {"__enter__", request_enter, METH_NOARGS, request_enter_doc},
+    {"__exit__", request_exit, METH_VARARGS, request_exit_doc},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, request_item_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(request_object, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)request_doc},
+    {Py_tp_new, request_new},
+    {Py_tp_dealloc, request_dealloc},
+    {Py_tp_repr, request_repr},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+
+PyType_Spec request_type_spec = {
+    .name = "sparkring.Request",
+    .basicsize = sizeof(request_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A started collective as a Python object. It owns what the core works on until that is done: the
+ * views, which keep the arrays where they are, and the communicator.
+ */
+#ifndef SPARKRING_REQUEST_H
+#define SPARKRING_REQUEST_H
+
+#include "comm.h"
+#include "operands.h"
+
+typedef struct request_object {
+  PyObject_HEAD ring_request *request; /* NULL until it is started */
+  comm_object *comm;
+  operands *operands;
+  operands_finish_fn finish; /* NULL once it has made the result */
+  PyObject *result;
+  const char *name; /* of the collective; static */
+  PyObject *weakrefs;
+  bool waiting; /* a thread is in the core with it */
+} request_object;
+
+/* A new one that is to be started; it takes over the operands. NULL with an exception. */
+request_object *request_make(comm_object *comm, operands *operands, operands_finish_fn finish,
+                             const char *name);
+
+/* The Python type, for PyType_FromModuleAndSpec. */
+extern PyType_Spec request_type_spec;
+
+#endif
