@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Free memory is a sorted list of extents, joined with their neighbours; the first that fits is
- * taken. Before every buffer lies a line that says where it came from.
+ * taken. In the line before a buffer is the length of both.
+ *
+ * A forked child has the same memory and a copy of the lists. What is free there may be in use in the
+ * parent, and what lies before a buffer may be something else by now; so a child takes no memory from
+ * its parent's arenas, and gives none back. It knows a buffer of theirs by its address, as what
+ * surrounds that is the parent's.
  */
 #include "arena.h"
 
@@ -27,9 +32,10 @@ typedef struct arena_extent {
 } arena_extent;
 
 struct ring_arena {
+  ring_arena *next; /* of those of this process */
+  unsigned process; /* that has mapped it */
   pthread_mutex_t lock;
   atomic_int owners; /* the communicator and its buffers */
-  unsigned process;
   int fd;
   uint8_t *base;
   size_t front, region, total;
@@ -38,11 +44,53 @@ struct ring_arena {
   size_t used, kept; /* bytes in buffers, and in free extents that hold pages */
 };
 
-/* Lies in the line before a buffer. */
-typedef struct arena_tag {
-  ring_arena *arena; /* NULL: ordinary memory */
-  size_t bytes;      /* with this line */
-} arena_tag;
+/* ---- All of them -------------------------------------------------------------------------- */
+
+static pthread_mutex_t arenas_lock = PTHREAD_MUTEX_INITIALIZER; /* never held at a fork */
+static pthread_once_t arenas_once = PTHREAD_ONCE_INIT;
+static ring_arena *arenas;
+
+static void arenas_hold(void) {
+  pthread_mutex_lock(&arenas_lock);
+}
+
+static void arenas_drop(void) {
+  pthread_mutex_unlock(&arenas_lock);
+}
+
+static void arenas_watch_forks(void) {
+  pthread_atfork(arenas_hold, arenas_drop, arenas_drop);
+}
+
+static void arenas_add(ring_arena *arena) {
+  pthread_once(&arenas_once, arenas_watch_forks);
+  arenas_hold();
+  arena->next = arenas;
+  arenas = arena;
+  arenas_drop();
+}
+
+static void arenas_remove(const ring_arena *arena) {
+  arenas_hold();
+  ring_arena **link = &arenas;
+  while (*link != arena) link = &(*link)->next;
+  *link = arena->next;
+  arenas_drop();
+}
+
+/* The one that a line lies in; NULL for ordinary memory. */
+static ring_arena *arenas_find(const void *line) {
+  uint64_t offset;
+  arenas_hold();
+  ring_arena *arena = arenas;
+  while (arena != NULL && !ring_arena_offset(arena, line, ARENA_LINE, &offset)) arena = arena->next;
+  arenas_drop();
+  return arena;
+}
+
+static bool arena_is_mine(const ring_arena *arena) {
+  return arena->process == ring_platform_process();
+}
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
@@ -60,12 +108,13 @@ ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
 #endif
   pthread_mutex_init(&arena->lock, NULL);
   atomic_init(&arena->owners, 1);
-  arena->process = ring_platform_process();
   arena->fd = fd;
   arena->base = base;
   arena->front = front;
   arena->region = region;
   arena->total = total;
+  arena->process = ring_platform_process();
+  arenas_add(arena);
   return arena;
 }
 
@@ -98,13 +147,10 @@ void ring_arena_take(ring_arena *arena, int index) {
       (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
 }
 
-/* In a forked child the lock is as it was at the fork, perhaps taken. */
-static bool arena_is_mine(const ring_arena *arena) {
-  return arena->process == ring_platform_process();
-}
-
+/* In a forked child the lock is as it was at the fork, perhaps held: it is left alone. */
 static void arena_leave(ring_arena *arena) {
   if (atomic_fetch_sub(&arena->owners, 1) > 1) return;
+  arenas_remove(arena);
   munmap(arena->base, arena->total);
   ring_socket_close(&arena->fd);
   if (arena_is_mine(arena)) pthread_mutex_destroy(&arena->lock);
@@ -243,22 +289,21 @@ void *ring_arena_alloc(ring_arena *arena, size_t bytes) {
   }
   memory = at != SIZE_MAX ? arena->base + at : aligned_alloc(ARENA_LINE, whole);
   if (memory == NULL) return NULL;
-  *(arena_tag *)memory = (arena_tag){at != SIZE_MAX ? arena : NULL, whole};
+  *(size_t *)memory = whole;
   return memory + ARENA_LINE;
 }
 
 void ring_free(void *memory) {
   if (memory == NULL) return;
   uint8_t *whole = (uint8_t *)memory - ARENA_LINE;
-  arena_tag tag = *(arena_tag *)whole;
-  if (tag.arena == NULL) {
+  ring_arena *arena = arenas_find(whole);
+  if (arena == NULL) {
     free(whole);
     return;
   }
-  if (arena_is_mine(tag.arena)) {
-    pthread_mutex_lock(&tag.arena->lock);
-    arena_put(tag.arena, (size_t)(whole - tag.arena->base), tag.bytes);
-    pthread_mutex_unlock(&tag.arena->lock);
-  }
-  arena_leave(tag.arena);
+  if (!arena_is_mine(arena)) return;
+  pthread_mutex_lock(&arena->lock);
+  arena_put(arena, (size_t)(whole - arena->base), *(const size_t *)whole);
+  pthread_mutex_unlock(&arena->lock);
+  arena_leave(arena);
 }
