@@ -4,14 +4,16 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from types import GenericAlias, TracebackType
 from typing import Any, Final, Generic, TypeVar, final, overload
 
+from numpy import dtype as _dtype
 from numpy import generic
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from typing_extensions import Buffer, Self, TypeAlias
 
 from sparkring.explanation import Explanation
 
 _Number: TypeAlias = bool | int | float | generic
 _Array: TypeAlias = Buffer | NDArray[Any]  # NumPy says that an array is a Buffer only from 3.12 on
+_Shape: TypeAlias = int | Sequence[int]
 _Output = TypeVar("_Output", bound=_Array)
 _Scalar = TypeVar("_Scalar", bound=generic)
 _Result = TypeVar("_Result", covariant=True)
@@ -30,6 +32,7 @@ def open(
     call_timeout: float,
     algorithms: str | None,
     exchange: Callable[[str], Sequence[str]] | None,
+    shared_memory: bool,
     /,
 ) -> Communicator: ...
 
@@ -48,6 +51,9 @@ class BusyError(RingError): ...
 class UnsupportedError(RingError): ...
 class NoMemoryError(RingError, MemoryError): ...
 class SystemCallError(RingError): ...
+
+@final
+class Memory: ...
 
 @final
 class Request(Generic[_Result]):
@@ -518,6 +524,10 @@ class Communicator:
     def recv_start(
         self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
+    @overload
+    def empty(self, shape: _Shape, dtype: type[_Scalar] | _dtype[_Scalar]) -> NDArray[_Scalar]: ...
+    @overload
+    def empty(self, shape: _Shape, dtype: DTypeLike = "float64") -> NDArray[Any]: ...
     def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
     # Those for objects are of sparkring.object, which puts them here.
     def broadcast_object(self, x: Any, root: int = 0) -> Any: ...

@@ -45,6 +45,7 @@ def init(
     call_timeout: float = 600.0,
     algorithms: str | None = None,
     exchange: Exchange | None = None,
+    shared_memory: bool = True,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
 
@@ -94,6 +95,11 @@ def init(
         Takes this rank's text and returns the texts of all ranks, in rank order, over a channel
         that is private to the job, as ``BarrierTaskContext.allGather`` does. What it raises, `init`
         raises.
+    shared_memory : bool
+        Whether ranks of one host use shared memory, where they can. It is the memory of large
+        results, too, so a child that this process forks shares them, also what it writes to them.
+        ``False`` on one rank is enough to turn it off on its host; so is ``0`` in the variable
+        ``SPARKRING_SHARED_MEMORY``.
 
     Returns
     -------
@@ -146,6 +152,7 @@ def init(
         _check_seconds("call_timeout", call_timeout),
         algorithms,
         exchange,
+        shared_memory,
     )
     return _open(options, attempt)
 

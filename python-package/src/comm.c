@@ -88,12 +88,13 @@ static PyObject *open_with(module_state *state, const ring_options *options) {
 PyObject *comm_open(PyObject *module, PyObject *args) {
   PyObject *addresses, *exchange, *result = NULL;
   const char **texts = NULL;
-  int port_first, port_last;
+  int port_first, port_last, shared;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzO:open", &options.rank, &options.size, &addresses,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzOp:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
-                        &options.timeout, &options.call_timeout, &options.algorithms, &exchange))
+                        &options.timeout, &options.call_timeout, &options.algorithms, &exchange,
+                        &shared))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);
@@ -108,6 +109,7 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   if (exchange != Py_None) options.exchange = exchange_call;
   options.exchange_arg = exchange;
   options.interrupt = gil_interrupt;
+  options.shared_memory = shared ? 0 : -1;
   result = open_with(PyModule_GetState(module), &options);
 out:
   PyMem_Free(texts);

@@ -12,6 +12,7 @@
 #include "error.h"
 #include "explain.h"
 #include "group.h"
+#include "memory.h"
 #include "message.h"
 #include "parts.h"
 #include "start_doc.h"
@@ -200,6 +201,7 @@ static PyMethodDef methods[] = {
     {"barrier_start", collective_barrier_start, METH_NOARGS, comm_barrier_start_doc},
     METHODS(message, send),
     METHODS(message, recv),
+    {"empty", WITH_KEYWORDS(memory_empty), KEYWORDS, comm_empty_doc},
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
     {"close", comm_close, METH_NOARGS, comm_close_doc},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},

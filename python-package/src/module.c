@@ -5,6 +5,7 @@
  */
 #include "comm.h"
 #include "error.h"
+#include "memory.h"
 #include "request.h"
 
 /* A new reference, or NULL with an exception. */
@@ -17,12 +18,16 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
 static int add_names(PyObject *module, module_state *state) {
   state->numpy = PyImport_ImportModule("numpy");
   if (state->numpy == NULL) return -1;
+  state->numpy_empty = PyObject_GetAttrString(state->numpy, "empty");
   state->numpy_array = PyObject_GetAttrString(state->numpy, "ndarray");
   state->numpy_scalar = PyObject_GetAttrString(state->numpy, "generic");
-  if (state->numpy_array == NULL || state->numpy_scalar == NULL) return -1;
+  if (state->numpy_empty == NULL || state->numpy_array == NULL || state->numpy_scalar == NULL)
+    return -1;
   state->comm_type = add_type(module, &comm_type_spec);
   state->request_type = add_type(module, &request_type_spec);
-  if (state->comm_type == NULL || state->request_type == NULL) return -1;
+  state->memory_type = add_type(module, &memory_type_spec);
+  if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL)
+    return -1;
   return PyModule_AddStringConstant(module, "version", RING_VERSION);
 }
 
@@ -36,8 +41,10 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   module_state *state = PyModule_GetState(module);
   Py_VISIT(state->comm_type);
   Py_VISIT(state->request_type);
+  Py_VISIT(state->memory_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
+  Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->numpy_scalar);
   return 0;
@@ -47,8 +54,10 @@ static int module_clear(PyObject *module) {
   module_state *state = PyModule_GetState(module);
   Py_CLEAR(state->comm_type);
   Py_CLEAR(state->request_type);
+  Py_CLEAR(state->memory_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
+  Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->numpy_scalar);
   return 0;
@@ -61,7 +70,7 @@ static void module_free(void *module) {
 static PyMethodDef functions[] = {
     {"open", comm_open, METH_VARARGS,
      "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
-     " algorithms, exchange, /)\n--\n\n"
+     " algorithms, exchange, shared_memory, /)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {NULL, NULL, 0, NULL},
 };

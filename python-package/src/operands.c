@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "memory.h"
 
 static void operands_free(operands *operands) {
   view_close(&operands->in);
@@ -81,26 +82,25 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
 /* A new array of elements like those of x. An array passes on its own dtype; any other buffer gets
  * the one of the same name, where 16-bit words stay words. Takes over the reference to shape, which
  * is NULL when making it has raised. */
-static PyObject *make_output(operands *operands, module_state *state, PyObject *shape) {
-  PyObject *dtype = NULL, *output = NULL;
-  int is_array = shape ? PyObject_IsInstance(operands->input, state->numpy_array) : -1;
+static PyObject *make_output(operands *operands, comm_object *self, PyObject *shape) {
+  module_state *state = comm_state(self);
   const view *in = &operands->in;
+  PyObject *dtype = NULL;
+  int is_array = PyObject_IsInstance(operands->input, state->numpy_array);
   const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : view_dtype_name(in);
   if (is_array >= 0)
-    dtype =
-        is_array ? PyObject_GetAttrString(operands->input, "dtype") : PyUnicode_FromString(name);
-  if (dtype) output = PyObject_CallMethod(state->numpy, "empty", "OO", shape, dtype);
-  Py_XDECREF(dtype);
-  Py_XDECREF(shape);
-  return output;
+    dtype = is_array ? PyObject_GetAttrString(operands->input, "dtype")
+                     : PyObject_CallMethod(state->numpy, "dtype", "s", name);
+  return memory_make_result(self, shape, dtype, in->buffer.itemsize);
 }
 
-static PyObject *make_kind(operands *operands, module_state *state, operands_kind kind, int size) {
+static PyObject *make_kind(operands *operands, comm_object *self, operands_kind kind) {
   const view *in = &operands->in;
-  if (kind == OPERANDS_ALL) return make_output(operands, state, view_shape(in, size, 0));
+  int size = ring_comm_size(self->comm);
+  if (kind == OPERANDS_ALL) return make_output(operands, self, view_shape(in, size, 0));
   if (kind == OPERANDS_PART)
-    return make_output(operands, state, view_shape(in, in->buffer.shape[0] / size, 1));
-  return make_output(operands, state, view_shape(in, -1, 0));
+    return make_output(operands, self, view_shape(in, in->buffer.shape[0] / size, 1));
+  return make_output(operands, self, view_shape(in, -1, 0));
 }
 
 /* The core reads input while it writes output, so they may only be the same memory: the part of
@@ -141,7 +141,7 @@ static int open_output(operands *operands, comm_object *self, PyObject *out, ope
   bool cut = kind == OPERANDS_PART || kind == OPERANDS_MIXED;
   if (cut && check_parts(operands, state, size) < 0) return -1;
   if (out == Py_None)
-    operands->output = make_kind(operands, state, kind, size);
+    operands->output = make_kind(operands, self, kind);
   else
     Py_INCREF(operands->output = out);
   if (operands->output == NULL) return -1;
@@ -165,7 +165,7 @@ int operands_result(operands *operands, comm_object *self, PyObject *out, operan
 
 int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
   module_state *state = comm_state(self);
-  PyObject *output = make_output(operands, state, view_shape(&operands->in, rows, 1));
+  PyObject *output = make_output(operands, self, view_shape(&operands->in, rows, 1));
   operands->output = output;
   if (output &&
       view_open(&operands->out, state, output, operands->output_name, operands->dtype) == 0)

@@ -17,8 +17,10 @@
 typedef struct module_state {
   PyTypeObject *comm_type;
   PyTypeObject *request_type;
+  PyTypeObject *memory_type;
   PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
   PyObject *numpy;
+  PyObject *numpy_empty;  /* numpy.empty */
   PyObject *numpy_array;  /* numpy.ndarray */
   PyObject *numpy_scalar; /* numpy.generic */
 } module_state;

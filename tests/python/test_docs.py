@@ -115,6 +115,8 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.allreduce_group_start([x], out=[x]).wait(), list[NDArray[np.float32]])
     assert_type(comm.reduce_start(x), sparkring.Request[Union[NDArray[np.float32], None]])
     assert_type(comm.barrier_start().test(), bool)
+    assert_type(comm.empty(3, np.float32), NDArray[np.float32])
+    assert_type(comm.empty((2, 3)), NDArray[Any])
     assert_type(comm.split(0), Union[sparkring.Communicator, None])
 
 

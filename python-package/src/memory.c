@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * NumPy makes an array of any buffer, and keeps what owns it as the array's base. So a piece of shared
+ * memory is a Python object that is nothing but a buffer, and is freed with the last array on it,
+ * whatever has become of the communicator.
+ */
+#include "memory.h"
+
+#include "error.h"
+
+/* Results up to this size are in ordinary memory: the core copies what is as short, wherever it is,
+ * and making an array of shared memory takes 0.2 us longer. */
+#define MEMORY_SMALL (32 * 1024)
+
+typedef struct memory_object {
+  PyObject_HEAD void *memory;
+  Py_ssize_t bytes;
+} memory_object;
+
+/* ---- The buffer --------------------------------------------------------------------------- */
+
+static PyObject *memory_make(comm_object *self, Py_ssize_t bytes) {
+  module_state *state = comm_state(self);
+  memory_object *made = (memory_object *)PyType_GenericAlloc(state->memory_type, 0);
+  if (made == NULL) return NULL;
+  made->bytes = bytes;
+  ring_status status = ring_alloc(self->comm, (size_t)bytes, &made->memory);
+  if (status == RING_OK) return (PyObject *)made;
+  Py_DECREF((PyObject *)made);
+  return PyErr_NoMemory();
+}
+
+static int memory_get_buffer(PyObject *object, Py_buffer *view, int flags) {
+  const memory_object *self = (memory_object *)object;
+  return PyBuffer_FillInfo(view, object, self->memory, self->bytes, 0, flags);
+}
+
+static void memory_dealloc(PyObject *object) {
+  PyTypeObject *type = Py_TYPE(object);
+  ring_free(((memory_object *)object)->memory);
+  freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  free_object(object);
+  Py_DECREF(type);
+}
+
+static PyObject *memory_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+  (void)type, (void)args, (void)kwargs;
+  PyErr_SetString(PyExc_TypeError, "a Memory is made by a Communicator, for its results");
+  return NULL;
+}
+
+/* ---- Arrays ------------------------------------------------------------------------------- */
+
+/* -1 for a shape that NumPy will refuse. */
+static Py_ssize_t count_bytes(PyObject *shape, Py_ssize_t itemsize) {
+  Py_ssize_t bytes = itemsize;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(shape); i++) {
+    Py_ssize_t length = PyNumber_AsSsize_t(PyTuple_GetItem(shape, i), NULL);
+    if (length < 0 || (length > 0 && bytes > PY_SSIZE_T_MAX / length)) {
+      PyErr_Clear();
+      return -1;
+    }
+    bytes *= length;
+  }
+  return bytes;
+}
+
+/* Alone on its host a rank has nobody to share with, and
+ * NumPy's memory is faster to touch. */
+static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype, Py_ssize_t bytes,
+                            Py_ssize_t small) {
+  module_state *state = comm_state(self);
+  if (bytes <= small || ring_comm_local_size(self->comm) == 1)
+    return PyObject_CallFunctionObjArgs(state->numpy_empty, shape, dtype, NULL);
+  PyObject *memory = memory_make(self, bytes);
+  if (memory == NULL) return NULL;
+  PyObject *array = PyObject_CallFunctionObjArgs(state->numpy_array, shape, dtype, memory, NULL);
+  Py_DECREF(memory);
+  return array;
+}
+
+PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
+                             Py_ssize_t itemsize) {
+  PyObject *array = NULL;
+  if (shape && dtype)
+    array = make_array(self, shape, dtype, count_bytes(shape, itemsize), MEMORY_SMALL);
+  Py_XDECREF(shape);
+  Py_XDECREF(dtype);
+  return array;
+}
+
+/* ---- The method --------------------------------------------------------------------------- */
+
+/* A new dtype of NumPy, whose elements are plain numbers. */
+static PyObject *read_dtype(module_state *state, PyObject *given, Py_ssize_t *itemsize) {
+  PyObject *dtype = PyObject_CallMethod(state->numpy, "dtype", "O", given);
+  PyObject *size = dtype ? PyObject_GetAttrString(dtype, "itemsize") : NULL;
+  PyObject *objects = size ? PyObject_GetAttrString(dtype, "hasobject") : NULL;
+  int refused = objects ? PyObject_IsTrue(objects) : -1;
+  if (refused == 0) *itemsize = PyLong_AsSsize_t(size);
+  if (refused > 0) error_invalid(state, "dtype is of Python objects, which cannot be shared");
+  if (refused != 0) Py_CLEAR(dtype);
+  Py_XDECREF(size);
+  Py_XDECREF(objects);
+  return dtype;
+}
+
+PyObject *memory_empty(PyObject *object, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"shape", "dtype", NULL};
+  comm_object *self = (comm_object *)object;
+  module_state *state = comm_state(self);
+  PyObject *shape, *name = NULL, *array = NULL;
+  Py_ssize_t itemsize = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:empty", names, &shape, &name)) return NULL;
+  PyObject *kind = name ? name : PyUnicode_FromString("float64");
+  PyObject *dtype = kind ? read_dtype(state, kind, &itemsize) : NULL;
+  PyObject *lengths = NULL;
+  if (dtype) lengths = PyLong_Check(shape) ? PyTuple_Pack(1, shape) : PySequence_Tuple(shape);
+  if (lengths) array = make_array(self, lengths, dtype, count_bytes(lengths, itemsize), 0);
+  Py_XDECREF(lengths);
+  Py_XDECREF(dtype);
+  if (name == NULL) Py_XDECREF(kind);
+  return array;
+}
+
+/* ---- The type ----------------------------------------------------------------------------- */
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "Memory that the ranks of a host share; the base of arrays."},
+    {Py_tp_new, memory_new},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_get_buffer},
+    {0, NULL},
+};
+
+PyType_Spec memory_type_spec = {
+    .name = "sparkring._core.Memory",
+    .basicsize = sizeof(memory_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays in memory that the ranks of a host share, where collectives need no copies.
+ */
+#ifndef SPARKRING_MEMORY_H
+#define SPARKRING_MEMORY_H
+
+#include "comm.h"
+
+/* A new NumPy array, not initialised: in shared memory when it is large enough for that to pay. Takes
+ * over the references to shape and dtype (a NumPy dtype), which are NULL when making them has
+ * raised. NULL with an exception. */
+PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
+                             Py_ssize_t itemsize);
+
+/* The method of that name: in shared memory whatever its size. */
+PyObject *memory_empty(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* The Python type, for PyType_FromModuleAndSpec. */
+extern PyType_Spec memory_type_spec;
+
+#endif
