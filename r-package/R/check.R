@@ -28,11 +28,21 @@ check_whole <- function(x, name, least, absent = NULL) {
   as.integer(x)
 }
 
+check_length <- function(x) {
+  if (is_number(x) && x == trunc(x) && x >= 0 && x <= 2^52) return(as.double(x))
+  check_stop("`length` must be one whole number, 0 or more, not ", describe(x))
+}
+
 check_counts <- function(x) {
   if (is.numeric(x) && !is.object(x) && all(is.finite(x)) && all(x == trunc(x))) {
     return(as.double(x))
   }
   check_stop("`counts` must be whole numbers, one for each rank, not ", describe(x))
+}
+
+check_flag <- function(x, name) {
+  if (is.logical(x) && length(x) == 1L && !is.na(x)) return(as.vector(x))
+  check_stop("`", name, "` must be TRUE or FALSE, not ", describe(x))
 }
 
 check_string <- function(x, name) {

@@ -26,9 +26,8 @@
 #' @export
 ring_allgatherv <- function(comm, x) {
   counts <- .Call(C_parts_extents, comm, x, 0L)
-  gathered <- .Call(C_parts_allgatherv, comm, x, counts)
-  attributes(gathered) <- resized_shape(x, sum(counts))
-  gathered
+  gathered <- .Call(C_parts_allgatherv, comm, x, counts, FALSE)
+  .Call(C_parts_shape, gathered, resized_shape(x, sum(counts)))
 }
 
 #' @rdname ring_allgatherv
@@ -36,9 +35,8 @@ ring_allgatherv <- function(comm, x) {
 ring_gatherv <- function(comm, x, root = 0) {
   root <- check_whole(root, "root", least = 0)
   counts <- .Call(C_parts_extents, comm, x, root)
-  gathered <- .Call(C_parts_gatherv, comm, x, counts, root)
-  if (!is.null(gathered)) attributes(gathered) <- resized_shape(x, sum(counts))
-  gathered
+  gathered <- .Call(C_parts_gatherv, comm, x, counts, root, FALSE)
+  .Call(C_parts_shape, gathered, resized_shape(x, sum(counts)))
 }
 
 #' Cut the vector of one rank into parts of any length and give every rank one
@@ -64,9 +62,8 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' @export
 ring_scatterv <- function(comm, x, counts, root = 0) {
   counts <- check_counts(counts)
-  part <- .Call(C_parts_scatterv, comm, x, counts, check_whole(root, "root", least = 0))
-  attributes(part) <- resized_shape(x, counts[[ring_rank(comm) + 1L]])
-  part
+  part <- .Call(C_parts_scatterv, comm, x, counts, check_whole(root, "root", least = 0), FALSE)
+  .Call(C_parts_shape, part, resized_shape(x, counts[[ring_rank(comm) + 1L]]))
 }
 
 #' Give every rank a part, of any length, of the vector of each
@@ -94,7 +91,6 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 ring_alltoallv <- function(comm, x, counts) {
   sends <- check_counts(counts)
   receives <- .Call(C_parts_exchange, comm, x, sends)
-  received <- .Call(C_parts_alltoallv, comm, x, sends, receives)
-  attributes(received) <- resized_shape(x, sum(receives))
-  received
+  received <- .Call(C_parts_alltoallv, comm, x, sends, receives, FALSE)
+  .Call(C_parts_shape, received, resized_shape(x, sum(receives)))
 }

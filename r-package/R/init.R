@@ -11,7 +11,8 @@
 #' * Nothing: the environment tells, as `sparkring-run`, Open MPI, MPICH, torchrun or Slurm set it
 #'   up. Where none of them did, the process is a world of one, in which every call works as well.
 #'
-#' A process has one communicator at a time: close it before the next `ring_init()`.
+#' A process opens one communicator at a time: close it before the next `ring_init()`.
+#' [ring_comm_split()] makes others of it.
 #'
 #' @section Security:
 #' With a `token`, only processes that know it can join. A communicator that was formed without one
@@ -35,6 +36,9 @@
 #' @param call_timeout Seconds that a later call may wait for other ranks.
 #' @param algorithms A string with overrides of the choice of algorithms, the same on every rank:
 #'   see [ring_comm_explain()]. `NULL`: those of the variable `SPARKRING_ALGORITHM`, if it is set.
+#' @param shared_memory `FALSE`: ranks of the same host do not share memory, in which large results
+#'   are otherwise, and send everything through sockets. So does the variable
+#'   `SPARKRING_SHARED_MEMORY=0`.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
@@ -45,7 +49,10 @@
 #' `ring_error_auth` when a rank has another token; `ring_error_mismatch` when the ranks have
 #' different `algorithms`. See [ring_error].
 #'
-#' @seealso [ring_allreduce()], [ring_rank()], [ring_close()]; `vignette("rendezvous")`.
+#' @inheritSection ring_alloc Forked processes
+#'
+#' @seealso [ring_allreduce()], [ring_rank()], [ring_close()], [ring_comm_split()];
+#'   `vignette("rendezvous")`.
 #' @examples
 #' comm <- ring_init() # a world of one, unless a launcher says otherwise
 #' comm
@@ -70,7 +77,7 @@
 #' @export
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
-                      timeout = NULL, call_timeout = 600, algorithms = NULL) {
+                      timeout = NULL, call_timeout = 600, algorithms = NULL, shared_memory = TRUE) {
   if (...length() > 0L) {
     ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
   }
@@ -96,7 +103,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_ports(ports),
     check_seconds(timeout, "timeout"),
     check_seconds(call_timeout, "call_timeout"),
-    check_string(algorithms, "algorithms")
+    check_string(algorithms, "algorithms"),
+    check_flag(shared_memory, "shared_memory")
   )
 }
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Vectors are cut into parts, and parts put together, along the last dimension, where the elements
-# of a part are neighbours in memory. A shape is the attributes of a result: assigned all at once,
-# and without a copy.
+# of a part are neighbours in memory. A shape is the attributes of a result, which C gives it, as R
+# would make a copy.
 
 extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
 
@@ -72,17 +72,15 @@ append_empty <- function(labels) {
 #' ring_close(comm)
 #' @export
 ring_allgather <- function(comm, x) {
-  gathered <- .Call(C_parts_allgather, comm, x)
-  attributes(gathered) <- gathered_shape(x, ring_size(comm))
-  gathered
+  gathered <- .Call(C_parts_allgather, comm, x, FALSE)
+  .Call(C_parts_shape, gathered, gathered_shape(x, ring_size(comm)))
 }
 
 #' @rdname ring_allgather
 #' @export
 ring_gather <- function(comm, x, root = 0) {
-  gathered <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0))
-  if (!is.null(gathered)) attributes(gathered) <- gathered_shape(x, ring_size(comm))
-  gathered
+  gathered <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0), FALSE)
+  .Call(C_parts_shape, gathered, gathered_shape(x, ring_size(comm)))
 }
 
 #' Cut the vector of one rank into equal parts and give every rank one
@@ -106,9 +104,8 @@ ring_gather <- function(comm, x, root = 0) {
 #' ring_close(comm)
 #' @export
 ring_scatter <- function(comm, x, root = 0) {
-  part <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0))
-  attributes(part) <- part_shape(x, ring_rank(comm), ring_size(comm))
-  part
+  part <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0), FALSE)
+  .Call(C_parts_shape, part, part_shape(x, ring_rank(comm), ring_size(comm)))
 }
 
 #' Give every rank a part of the vector of each
@@ -125,4 +122,4 @@ ring_scatter <- function(comm, x, root = 0) {
 #' ring_alltoall(comm, c(a = 1, b = 2))
 #' ring_close(comm)
 #' @export
-ring_alltoall <- function(comm, x) .Call(C_parts_alltoall, comm, x)
+ring_alltoall <- function(comm, x) .Call(C_parts_alltoall, comm, x, FALSE)

@@ -7,7 +7,10 @@
 #' [ring_close()]. Any R value goes with [ring_broadcast_object()] and its kin. Ranks count from 0,
 #' like Spark's partitions. What goes wrong is a condition whose class says what: see [ring_error].
 #'
-#' A process has one communicator at a time, and R calls it from its main thread only.
+#' [ring_allreduce_start()] and its kin go on while R does other things, [ring_comm_split()] makes
+#' communicators of some of the ranks, and ranks of one host share memory ([ring_alloc()]).
+#'
+#' A process opens one communicator at a time, and R calls it from its main thread only.
 #'
 #' `vignette("sparkring")` is a first tour; `vignette("rendezvous")` tells how the tasks find each
 #' other.

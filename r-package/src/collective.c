@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collective.h"
 
+#include <stdio.h>
+
 #include "comm.h"
 #include "error.h"
 #include "parts.h"
+#include "request.h"
+#include "shared.h"
 #include "view.h"
 
 #define COLLECTIVE_OP_QUOTED(name, value, text) ", \"" text "\""
@@ -21,7 +25,7 @@ static ring_op collective_op(SEXP op, ring_dtype dtype) {
   if (ring_op_parse(name, &parsed) != RING_OK)
     error_invalid("`op` is \"%.40s\"; it must be one of %s", name, collective_ops());
   if (dtype == RING_FLOAT64 && (parsed == RING_LAND || parsed == RING_LOR))
-    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, but `x` is double", name);
+    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, not for double ones", name);
   return parsed;
 }
 
@@ -33,76 +37,131 @@ static SEXPTYPE collective_result_type(SEXP input, ring_op op) {
 }
 
 /* The op of a reduction, and what goes in: averages are of doubles. */
-static SEXP collective_input(SEXP x, SEXP op_name, ring_op *op) {
-  *op = collective_op(op_name, view_of(x).dtype);
+static SEXP collective_input_named(SEXP x, const char *name, SEXP op_name, ring_op *op) {
+  *op = collective_op(op_name, view_named(x, name).dtype);
   SEXP input = x;
   if (*op == RING_AVG && TYPEOF(x) != REALSXP) input = Rf_coerceVector(x, REALSXP);
   PROTECT(input);
-  view_refuse_na(input);
+  view_refuse_na(input, name);
   UNPROTECT(1);
   return input;
 }
 
-SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name) {
+static SEXP collective_input(SEXP x, SEXP op_name, ring_op *op) {
+  return collective_input_named(x, "x", op_name, op);
+}
+
+SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   comm_handle *handle = comm_of(comm);
   ring_op op;
   SEXP input = PROTECT(collective_input(x, op_name, &op));
   view mine = view_of(input);
-  SEXP output = PROTECT(Rf_allocVector(collective_result_type(input, op), Rf_xlength(x)));
-  ring_status status =
-      ring_allreduce(handle->comm, mine.data, view_output(output), mine.count, mine.dtype, op);
-  comm_finish(handle, status);
+  SEXP output = PROTECT(shared_vector(handle, collective_result_type(input, op), Rf_xlength(x)));
   view_copy_shape(output, x);
-  UNPROTECT(2);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, input, output));
+  ring_status status = REQUEST_CALL(request, ring_allreduce, handle->comm, mine.data,
+                                    view_output(output), mine.count, mine.dtype, op);
+  UNPROTECT(3);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root) {
+/* ---- Groups ------------------------------------------------------------------------------- */
+
+typedef struct group {
+  SEXP inputs, outputs; /* lists */
+  ring_buffer *buffers;
+  ring_dtype dtype; /* of all: that of the first */
+  ring_op op;
+} group;
+
+static void group_add(group *group, const comm_handle *handle, SEXP xs, R_xlen_t i, SEXP op_name) {
+  SEXP x = VECTOR_ELT(xs, i);
+  char name[40];
+  snprintf(name, sizeof(name), "xs[[%.0f]]", (double)i + 1);
+  SEXP input = collective_input_named(x, name, op_name, &group->op);
+  SET_VECTOR_ELT(group->inputs, i, input);
+  view mine = view_of(input);
+  if (i == 0) group->dtype = mine.dtype;
+  if (mine.dtype != group->dtype)
+    error_invalid("`%s` is %s and `xs[[1]]` is %s: all vectors of a group have the same type", name,
+                  Rf_type2char((SEXPTYPE)TYPEOF(x)),
+                  Rf_type2char((SEXPTYPE)TYPEOF(VECTOR_ELT(xs, 0))));
+  SEXP output = shared_vector(handle, collective_result_type(input, group->op), Rf_xlength(x));
+  SET_VECTOR_ELT(group->outputs, i, output);
+  view_copy_shape(output, x);
+  group->buffers[i] = (ring_buffer){mine.data, view_output(output), mine.count};
+}
+
+SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
+  comm_handle *handle = comm_of(comm);
+  if (TYPEOF(xs) != VECSXP)
+    error_invalid("`xs` must be a list of vectors; ring_allreduce() takes a single one");
+  R_xlen_t count = Rf_xlength(xs);
+  group group = {.inputs = PROTECT(Rf_allocVector(VECSXP, count)),
+                 .outputs = PROTECT(Rf_allocVector(VECSXP, count)),
+                 .buffers = (ring_buffer *)R_alloc((size_t)count, sizeof(ring_buffer)),
+                 .dtype = RING_INT32, /* of none at all: the one that every op is for */
+                 .op = collective_op(op_name, RING_INT32)};
+  for (R_xlen_t i = 0; i < count; i++) group_add(&group, handle, xs, i, op_name);
+  view_copy_shape(group.outputs, xs);
+  SEXP request = PROTECT(request_new(start, comm, group.inputs, group.outputs));
+  ring_status status = REQUEST_CALL(request, ring_allreduce_group, handle->comm, group.buffers,
+                                    (size_t)count, group.dtype, group.op);
+  UNPROTECT(3);
+  return request_finish(request, handle, status, group.outputs);
+}
+
+/* ---- The others --------------------------------------------------------------------------- */
+
+SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root, SEXP start) {
   comm_handle *handle = comm_of(comm);
   ring_op op;
   SEXP input = PROTECT(collective_input(x, op_name, &op));
   view mine = view_of(input);
   SEXP output = R_NilValue;
   if (comm_is_rank(handle, root))
-    output = Rf_allocVector(collective_result_type(input, op), Rf_xlength(x));
+    output = shared_vector(handle, collective_result_type(input, op), Rf_xlength(x));
   PROTECT(output);
-  ring_status status = ring_reduce(handle->comm, mine.data, view_output(output), mine.count,
-                                   mine.dtype, op, Rf_asInteger(root));
-  comm_finish(handle, status);
   if (output != R_NilValue) view_copy_shape(output, x);
-  UNPROTECT(2);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, input, output));
+  ring_status status =
+      REQUEST_CALL(request, ring_reduce, handle->comm, mine.data, view_output(output), mine.count,
+                   mine.dtype, op, Rf_asInteger(root));
+  UNPROTECT(3);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name) {
+SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   comm_handle *handle = comm_of(comm);
   ring_op op;
   SEXP input = PROTECT(collective_input(x, op_name, &op));
   view mine = view_of(input);
   size_t count = parts_equal(handle, x);
-  SEXP output = PROTECT(Rf_allocVector(collective_result_type(input, op), (R_xlen_t)count));
-  ring_status status =
-      ring_reduce_scatter(handle->comm, mine.data, view_output(output), count, mine.dtype, op);
-  comm_finish(handle, status);
-  UNPROTECT(2);
-  return output;
+  SEXP output = PROTECT(shared_vector(handle, collective_result_type(input, op), (R_xlen_t)count));
+  SEXP request = PROTECT(request_new(start, comm, input, output));
+  ring_status status = REQUEST_CALL(request, ring_reduce_scatter, handle->comm, mine.data,
+                                    view_output(output), count, mine.dtype, op);
+  UNPROTECT(3);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root) {
+SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
-  ring_status status = ring_broadcast(handle->comm, mine.data, view_output(output), mine.count,
-                                      mine.dtype, Rf_asInteger(root));
-  comm_finish(handle, status);
-  view_settle(output);
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
-  UNPROTECT(1);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status =
+      REQUEST_CALL(request, ring_broadcast, handle->comm, mine.data, view_output(output),
+                   mine.count, mine.dtype, Rf_asInteger(root));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP collective_barrier(SEXP comm) {
+SEXP collective_barrier(SEXP comm, SEXP start) {
   comm_handle *handle = comm_of(comm);
-  comm_finish(handle, ring_barrier(handle->comm));
-  return R_NilValue;
+  SEXP request = PROTECT(request_new(start, comm, R_NilValue, R_NilValue));
+  ring_status status = REQUEST_CALL(request, ring_barrier, handle->comm);
+  UNPROTECT(1);
+  return request_finish(request, handle, status, R_NilValue);
 }

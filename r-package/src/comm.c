@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "interrupt.h"
+#include "request.h"
 
 static int live_handles;     /* made and not yet finalised: what test-gc.R counts */
 static comm_handle *current; /* the last one that was opened, while it lives */
@@ -29,7 +31,7 @@ bool comm_is_rank(const comm_handle *handle, SEXP rank) {
 }
 
 void comm_finish(comm_handle *handle, ring_status status) {
-  interrupt_continue(&handle->held);
+  interrupt_continue();
   if (status != RING_OK) error_raise(status, ring_comm_error(handle->comm));
 }
 
@@ -41,23 +43,22 @@ static void comm_finalise(SEXP pointer) {
   R_ClearExternalPtr(pointer);
   if (current == handle) current = NULL;
   ring_comm_free(handle->comm);
+  request_sweep(pointer);
   free(handle);
   live_handles--;
 }
 
 static SEXP comm_new(void) {
-  SEXP unwind = PROTECT(R_MakeUnwindCont());
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, comm_tag(), unwind));
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, comm_tag(), R_NilValue));
   R_RegisterCFinalizerEx(pointer, comm_finalise, TRUE);
   SEXP class = PROTECT(Rf_mkString("ring_comm"));
   Rf_setAttrib(pointer, R_ClassSymbol, class);
   comm_handle *handle = calloc(1, sizeof(*handle));
   if (handle == NULL) error_raise(RING_NO_MEMORY, NULL);
-  handle->held.unwind = unwind;
   handle->process = getpid();
   R_SetExternalPtrAddr(pointer, handle);
   live_handles++;
-  UNPROTECT(3);
+  UNPROTECT(2);
   return pointer;
 }
 
@@ -84,7 +85,7 @@ static const char **comm_strings(SEXP x) {
   return strings;
 }
 
-static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports, comm_handle *handle) {
+static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
   ring_options options = RING_OPTIONS_INIT;
   if (addresses != R_NilValue) {
     options.addresses = comm_strings(addresses);
@@ -99,16 +100,15 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports, comm_ha
     options.port_last = (uint16_t)INTEGER_RO(ports)[1];
   }
   options.interrupt = interrupt_hook;
-  options.interrupt_arg = &handle->held;
   return options;
 }
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
-               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms) {
+               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
-  ring_options options = comm_options(addresses, token, ports, handle);
+  ring_options options = comm_options(addresses, token, ports);
   options.rank = Rf_asInteger(rank);
   options.size = Rf_asInteger(size);
   options.root_address = comm_string(root_address);
@@ -116,13 +116,26 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.timeout = Rf_asReal(timeout);
   options.call_timeout = Rf_asReal(call_timeout);
   options.algorithms = comm_string(algorithms);
+  handle->shares = Rf_asLogical(shared_memory) == TRUE;
+  if (!handle->shares) options.shared_memory = -1;
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;
-  interrupt_continue(&handle->held);
+  interrupt_continue();
   if (status != RING_OK) error_raise(status, &error);
   UNPROTECT(1);
   return pointer;
+}
+
+SEXP comm_split(SEXP comm, SEXP color, SEXP key) {
+  comm_handle *handle = comm_of(comm);
+  SEXP pointer = PROTECT(comm_new());
+  comm_handle *child = R_ExternalPtrAddr(pointer);
+  child->shares = handle->shares;
+  comm_finish(handle,
+              ring_comm_split(handle->comm, Rf_asInteger(color), Rf_asInteger(key), &child->comm));
+  UNPROTECT(1);
+  return child->comm != NULL ? pointer : R_NilValue;
 }
 
 SEXP comm_close(SEXP comm) {
@@ -140,7 +153,7 @@ SEXP comm_abort(SEXP comm, SEXP reason) {
   const char *text = comm_string(reason); /* may jump */
   handle->closed = true;
   ring_comm_abort(handle->comm, text);
-  interrupt_continue(&handle->held);
+  interrupt_continue();
   return R_NilValue;
 }
 

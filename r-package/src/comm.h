@@ -2,10 +2,12 @@
  *
  * The R object of a communicator: an external pointer to a comm_handle, of class "ring_comm". The
  * handle belongs to the pointer, whose finaliser frees it; one that was never closed is aborted
- * then, and the other ranks learn it. The pointer protects the handle's continuation token.
+ * then, and the other ranks learn it. The pointer protects a pairlist of the requests that it has
+ * taken over (request.h).
  *
- * A process has one usable communicator at a time: two could only be told apart by the order in
- * which every rank opens them, and that is easily got wrong.
+ * A process opens one usable communicator at a time: two could only be told apart by the order in
+ * which every rank opens them, and that is easily got wrong. Those that come of splitting one are
+ * told apart by the call that did.
  */
 #ifndef SPARKRING_COMM_H
 #define SPARKRING_COMM_H
@@ -15,13 +17,12 @@
 #include <sys/types.h>
 
 #include "core/sparkring.h"
-#include "interrupt.h"
 
 typedef struct comm_handle {
   ring_comm *comm; /* NULL where opening it failed */
-  interrupt held;
-  bool closed;   /* by ring_close or ring_abort, as against broken by a failure */
-  pid_t process; /* that opened it, as against one that this one was forked from */
+  bool closed;     /* by ring_close or ring_abort, as against broken by a failure */
+  bool shares;     /* memory with other ranks, where that can be had */
+  pid_t process;   /* that opened it, as against one that this one was forked from */
 } comm_handle;
 
 /* The handle of a communicator. Does not return when `comm` is something else, or was loaded from a
@@ -37,7 +38,8 @@ void comm_finish(comm_handle *handle, ring_status status);
 
 /* The entry points; R/comm.R and R/init.R say what they mean, and check what they pass. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
-               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms);
+               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory);
+SEXP comm_split(SEXP comm, SEXP color, SEXP key);
 SEXP comm_close(SEXP comm);
 SEXP comm_abort(SEXP comm, SEXP reason);
 SEXP comm_rank(SEXP comm);

@@ -8,13 +8,17 @@
 #include "collective.h"
 #include "comm.h"
 #include "explain.h"
+#include "interrupt.h"
 #include "message.h"
 #include "parts.h"
+#include "request.h"
+#include "shared.h"
 
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
-static const R_CallMethodDef entries[] = {ENTRY(comm_open, 10),
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 11),
+                                          ENTRY(comm_split, 3),
                                           ENTRY(comm_close, 1),
                                           ENTRY(comm_abort, 2),
                                           ENTRY(comm_rank, 1),
@@ -27,27 +31,37 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 10),
                                           ENTRY(comm_counters, 2),
                                           ENTRY(comm_live, 0),
                                           ENTRY(explain_call, 5),
-                                          ENTRY(collective_allreduce, 3),
-                                          ENTRY(collective_reduce, 4),
-                                          ENTRY(collective_reduce_scatter, 3),
-                                          ENTRY(collective_broadcast, 3),
-                                          ENTRY(collective_barrier, 1),
-                                          ENTRY(parts_allgather, 2),
-                                          ENTRY(parts_gather, 3),
-                                          ENTRY(parts_scatter, 3),
-                                          ENTRY(parts_alltoall, 2),
+                                          ENTRY(collective_allreduce, 4),
+                                          ENTRY(collective_allreduce_group, 4),
+                                          ENTRY(collective_reduce, 5),
+                                          ENTRY(collective_reduce_scatter, 4),
+                                          ENTRY(collective_broadcast, 4),
+                                          ENTRY(collective_barrier, 2),
+                                          ENTRY(parts_allgather, 3),
+                                          ENTRY(parts_gather, 4),
+                                          ENTRY(parts_scatter, 4),
+                                          ENTRY(parts_alltoall, 3),
+                                          ENTRY(parts_shape, 2),
                                           ENTRY(parts_extents, 3),
-                                          ENTRY(parts_allgatherv, 3),
-                                          ENTRY(parts_gatherv, 4),
-                                          ENTRY(parts_scatterv, 4),
+                                          ENTRY(parts_allgatherv, 4),
+                                          ENTRY(parts_gatherv, 5),
+                                          ENTRY(parts_scatterv, 5),
                                           ENTRY(parts_exchange, 3),
-                                          ENTRY(parts_alltoallv, 4),
-                                          ENTRY(message_send, 3),
-                                          ENTRY(message_recv, 3),
+                                          ENTRY(parts_alltoallv, 5),
+                                          ENTRY(message_send, 4),
+                                          ENTRY(message_recv, 4),
+                                          ENTRY(request_wait, 1),
+                                          ENTRY(request_test, 1),
+                                          ENTRY(request_describe, 1),
+                                          ENTRY(request_live, 0),
+                                          ENTRY(shared_alloc, 3),
+                                          ENTRY(shared_is, 1),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {
   R_registerRoutines(dll, NULL, entries, NULL, NULL);
   R_useDynamicSymbols(dll, FALSE);
   R_forceSymbols(dll, TRUE);
+  interrupt_init();
+  shared_init(dll);
 }

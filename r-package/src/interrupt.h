@@ -4,22 +4,20 @@
  * through the core: it would leave its buffers and sockets as they happened to be. So the hook lets
  * R jump no further than itself and asks the core to end the call; when the core has cleaned up and
  * returned, the jump goes on to where R wanted it, such as tryCatch(interrupt = ).
+ *
+ * The core calls the hook on the thread that waits, which is R's only one: at most one jump is held
+ * back at a time, whichever communicators there are.
  */
 #ifndef SPARKRING_INTERRUPT_H
 #define SPARKRING_INTERRUPT_H
 
-#include <Rinternals.h>
-#include <stdbool.h>
+/* When the library is loaded. */
+void interrupt_init(void);
 
-typedef struct interrupt {
-  SEXP unwind; /* from R_MakeUnwindCont; whoever has the struct keeps it from collection */
-  bool pending;
-} interrupt;
-
-/* The core's hook: `arg` is an interrupt. Non-zero when R wants to jump. */
-int interrupt_hook(void *arg);
+/* The core's hook; `unused` is NULL. Non-zero when R wants to jump. */
+int interrupt_hook(void *unused);
 
 /* Lets a jump that the hook held back go on. Returns where there was none. */
-void interrupt_continue(interrupt *held);
+void interrupt_continue(void);
 
 #endif

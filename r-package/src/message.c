@@ -2,25 +2,28 @@
 #include "message.h"
 
 #include "comm.h"
+#include "request.h"
+#include "shared.h"
 #include "view.h"
 
-SEXP message_send(SEXP comm, SEXP x, SEXP peer) {
+SEXP message_send(SEXP comm, SEXP x, SEXP peer, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
-  comm_finish(handle,
-              ring_send(handle->comm, mine.data, mine.count, mine.dtype, Rf_asInteger(peer)));
-  return R_NilValue;
+  SEXP request = PROTECT(request_new(start, comm, x, R_NilValue));
+  ring_status status = REQUEST_CALL(request, ring_send, handle->comm, mine.data, mine.count,
+                                    mine.dtype, Rf_asInteger(peer));
+  UNPROTECT(1);
+  return request_finish(request, handle, status, R_NilValue);
 }
 
-SEXP message_recv(SEXP comm, SEXP x, SEXP peer) {
+SEXP message_recv(SEXP comm, SEXP x, SEXP peer, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view like = view_of(x);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
-  ring_status status =
-      ring_recv(handle->comm, view_output(output), like.count, like.dtype, Rf_asInteger(peer));
-  comm_finish(handle, status);
-  view_settle(output);
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
-  UNPROTECT(1);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, R_NilValue, output));
+  ring_status status = REQUEST_CALL(request, ring_recv, handle->comm, view_output(output),
+                                    like.count, like.dtype, Rf_asInteger(peer));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }

@@ -7,7 +7,7 @@
 
 #include <Rinternals.h>
 
-SEXP message_send(SEXP comm, SEXP x, SEXP peer);
-SEXP message_recv(SEXP comm, SEXP x, SEXP peer);
+SEXP message_send(SEXP comm, SEXP x, SEXP peer, SEXP start);
+SEXP message_recv(SEXP comm, SEXP x, SEXP peer, SEXP start);
 
 #endif

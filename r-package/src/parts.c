@@ -2,6 +2,8 @@
 #include "parts.h"
 
 #include "error.h"
+#include "request.h"
+#include "shared.h"
 #include "view.h"
 
 static const char *parts_measure(SEXP x) {
@@ -17,6 +19,17 @@ size_t parts_equal(const comm_handle *handle, SEXP x) {
   return (size_t)(extent / size * view_stride(x));
 }
 
+SEXP parts_shape(SEXP result, SEXP shape) {
+  SEXP output = request_output(result);
+  SEXP names = PROTECT(Rf_getAttrib(shape, R_NamesSymbol));
+  for (R_xlen_t i = 0; output != R_NilValue && i < Rf_xlength(shape); i++) {
+    SEXP value = VECTOR_ELT(shape, i);
+    if (value != R_NilValue) Rf_setAttrib(output, Rf_installTrChar(STRING_ELT(names, i)), value);
+  }
+  UNPROTECT(1);
+  return result;
+}
+
 /* ---- Equal parts -------------------------------------------------------------------------- */
 
 /* A new vector for what all ranks bring. */
@@ -24,58 +37,55 @@ static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
   R_xlen_t size = ring_comm_size(handle->comm);
   if (Rf_xlength(x) > R_XLEN_T_MAX / size)
     error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);
-  return Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size);
+  return shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size);
 }
 
-SEXP parts_allgather(SEXP comm, SEXP x) {
+SEXP parts_allgather(SEXP comm, SEXP x, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   SEXP output = PROTECT(parts_gathered(handle, x));
-  ring_status status =
-      ring_allgather(handle->comm, mine.data, view_output(output), mine.count, mine.dtype);
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status = REQUEST_CALL(request, ring_allgather, handle->comm, mine.data,
+                                    view_output(output), mine.count, mine.dtype);
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gather(SEXP comm, SEXP x, SEXP root) {
+SEXP parts_gather(SEXP comm, SEXP x, SEXP root, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   SEXP output = PROTECT(comm_is_rank(handle, root) ? parts_gathered(handle, x) : R_NilValue);
-  ring_status status = ring_gather(handle->comm, mine.data, view_output(output), mine.count,
-                                   mine.dtype, Rf_asInteger(root));
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
-}
-
-SEXP parts_scatter(SEXP comm, SEXP x, SEXP root) {
-  comm_handle *handle = comm_of(comm);
-  view mine = view_of(x);
-  size_t count = parts_equal(handle, x);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
-  ring_status status = ring_scatter(handle->comm, mine.data, view_output(output), count, mine.dtype,
-                                    Rf_asInteger(root));
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
-}
-
-SEXP parts_alltoall(SEXP comm, SEXP x) {
-  comm_handle *handle = comm_of(comm);
-  view mine = view_of(x);
-  size_t count = parts_equal(handle, x);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
+  SEXP request = PROTECT(request_new(start, comm, x, output));
   ring_status status =
-      ring_alltoall(handle->comm, mine.data, view_output(output), count, mine.dtype);
-  comm_finish(handle, status);
-  view_settle(output);
+      REQUEST_CALL(request, ring_gather, handle->comm, mine.data, view_output(output), mine.count,
+                   mine.dtype, Rf_asInteger(root));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
+}
+
+SEXP parts_scatter(SEXP comm, SEXP x, SEXP root, SEXP start) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  size_t count = parts_equal(handle, x);
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status = REQUEST_CALL(request, ring_scatter, handle->comm, mine.data,
+                                    view_output(output), count, mine.dtype, Rf_asInteger(root));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
+}
+
+SEXP parts_alltoall(SEXP comm, SEXP x, SEXP start) {
+  comm_handle *handle = comm_of(comm);
+  view mine = view_of(x);
+  size_t count = parts_equal(handle, x);
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
-  UNPROTECT(1);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status = REQUEST_CALL(request, ring_alltoall, handle->comm, mine.data,
+                                    view_output(output), count, mine.dtype);
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
 /* ---- Parts of different size -------------------------------------------------------------- */
@@ -150,48 +160,47 @@ SEXP parts_extents(SEXP comm, SEXP x, SEXP root) {
   return parts_doubles(handle, all);
 }
 
-SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts) {
+SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total));
-  ring_status status =
-      ring_allgatherv(handle->comm, mine.data, view_output(output), parts.counts, mine.dtype);
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total));
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status = REQUEST_CALL(request, ring_allgatherv, handle->comm, mine.data,
+                                    view_output(output), parts.counts, mine.dtype);
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root) {
+SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
   SEXP output = R_NilValue;
   if (comm_is_rank(handle, root))
-    output = Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total);
+    output = shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total);
   PROTECT(output);
-  ring_status status = ring_gatherv(handle->comm, mine.data, view_output(output), parts.counts,
-                                    mine.dtype, Rf_asInteger(root));
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status =
+      REQUEST_CALL(request, ring_gatherv, handle->comm, mine.data, view_output(output),
+                   parts.counts, mine.dtype, Rf_asInteger(root));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
-SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root) {
+SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   bool read = comm_is_rank(handle, root);
   parts parts = read ? parts_cut(handle, x, counts) : parts_of(handle, x, counts);
   size_t count = parts.counts[ring_comm_rank(handle->comm)];
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
-  ring_status status = ring_scatterv(handle->comm, read ? mine.data : NULL, view_output(output),
-                                     parts.counts, mine.dtype, Rf_asInteger(root));
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status =
+      REQUEST_CALL(request, ring_scatterv, handle->comm, read ? mine.data : NULL,
+                   view_output(output), parts.counts, mine.dtype, Rf_asInteger(root));
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }
 
 SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
@@ -204,15 +213,14 @@ SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
   return parts_doubles(handle, receives);
 }
 
-SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives) {
+SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives, SEXP start) {
   comm_handle *handle = comm_of(comm);
   view mine = view_of(x);
   parts out = parts_cut(handle, x, sends), in = parts_of(handle, x, receives);
-  SEXP output = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
-  ring_status status = ring_alltoallv(handle->comm, mine.data, out.counts, view_output(output),
-                                      in.counts, mine.dtype);
-  comm_finish(handle, status);
-  view_settle(output);
-  UNPROTECT(1);
-  return output;
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
+  SEXP request = PROTECT(request_new(start, comm, x, output));
+  ring_status status = REQUEST_CALL(request, ring_alltoallv, handle->comm, mine.data, out.counts,
+                                    view_output(output), in.counts, mine.dtype);
+  UNPROTECT(2);
+  return request_finish(request, handle, status, output);
 }

@@ -24,10 +24,10 @@ static const char *view_advice(SEXP x) {
   }
 }
 
-static void view_refuse(SEXP x) {
+static void view_refuse(SEXP x, const char *name) {
   const char *advice = view_advice(x);
-  if (advice != NULL) error_invalid("`x` %s", advice);
-  error_invalid("`x` must be a double, integer, logical or raw vector, not %s",
+  if (advice != NULL) error_invalid("`%s` %s", name, advice);
+  error_invalid("`%s` must be a double, integer, logical or raw vector, not %s", name,
                 IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
 }
 
@@ -38,7 +38,11 @@ static bool view_is_possible(SEXP x) {
 }
 
 view view_of(SEXP x) {
-  if (!view_is_possible(x)) view_refuse(x);
+  return view_named(x, "x");
+}
+
+view view_named(SEXP x, const char *name) {
+  if (!view_is_possible(x)) view_refuse(x, name);
   view view = {.count = (size_t)Rf_xlength(x)};
   switch (TYPEOF(x)) {
   case REALSXP:
@@ -75,15 +79,15 @@ R_xlen_t view_stride(SEXP x) {
   return stride;
 }
 
-void view_refuse_na(SEXP x) {
+void view_refuse_na(SEXP x, const char *name) {
   if (TYPEOF(x) != INTSXP && TYPEOF(x) != LGLSXP) return;
   const int *element = TYPEOF(x) == INTSXP ? INTEGER_RO(x) : LOGICAL_RO(x);
   R_xlen_t count = Rf_xlength(x);
   for (R_xlen_t i = 0; i < count; i++)
     if (element[i] == NA_INTEGER)
-      error_invalid("`x` is %s and element %.0f is NA, which only doubles can carry through a "
+      error_invalid("`%s` is %s and element %.0f is NA, which only doubles can carry through a "
                     "reduction: call as.double() on it, on every rank",
-                    TYPEOF(x) == INTSXP ? "integer" : "logical", (double)i + 1);
+                    name, TYPEOF(x) == INTSXP ? "integer" : "logical", (double)i + 1);
 }
 
 void *view_output(SEXP x) {

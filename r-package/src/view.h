@@ -18,8 +18,10 @@ typedef struct view {
   ring_dtype dtype;
 } view;
 
-/* The view of a vector. Does not return when there is none. */
+/* The view of a vector. Does not return when there is none; the user knows the vector as `x`, or by
+ * this name. */
 view view_of(SEXP x);
+view view_named(SEXP x, const char *name);
 
 /* What is cut into parts, and what parts are put together along: the last dimension of an array, or
  * the length of a vector without dimensions. */
@@ -29,7 +31,7 @@ R_xlen_t view_extent(SEXP x);
 R_xlen_t view_stride(SEXP x);
 
 /* Does not return when x is integer or logical and holds NA, which to the core is a number. */
-void view_refuse_na(SEXP x);
+void view_refuse_na(SEXP x, const char *name);
 
 /* The memory of a new vector, for the core to write to. */
 void *view_output(SEXP x);

@@ -89,3 +89,9 @@ local_world <- function(envir = parent.frame()) {
   do.call(on.exit, list(bquote(ring_close(.(comm))), add = TRUE), envir = envir)
   comm
 }
+
+# Waits, in the process of a rank, for a file that another one creates.
+wait_for_file <- function(file) {
+  until <- Sys.time() + 30
+  while (!file.exists(file) && Sys.time() < until) Sys.sleep(0.01)
+}

@@ -131,7 +131,9 @@ test_that("a forked child opens one of its own", {
 })
 
 test_that("counters count", {
-  results <- run_ring(2, {
+  results <- run_ranks(2, {
+    comm <- open(shared_memory = FALSE)
+    on.exit(ring_close(comm))
     before <- ring_counters(comm)
     ring_allreduce(comm, double(1e4))
     after <- ring_counters(comm)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Wait for what was started
+#'
+#' A collective that was started, such as with [ring_allreduce_start()], goes on while R does other
+#' things. `ring_wait()` waits until it is done and returns its result; calling it again returns the
+#' same. `ring_test()` tells whether it is done, without waiting.
+#'
+#' A request keeps what it needs from being collected. One that is dropped goes on, too; when it is
+#' done its vectors are collected once another call is started on the same communicator, or the
+#' communicator itself is collected. Requests belong to the process that made them.
+#'
+#' @param request A request, from [ring_allreduce_start()] and its kin.
+#' @returns `ring_wait()` returns what the blocking call returns, such as [ring_allreduce()].
+#'   `ring_test()` returns `TRUE` or `FALSE`.
+#' @section Errors:
+#' Those of the blocking call: `ring_wait()` fails as that would, and so does `ring_test()` once it
+#' is known. The communicator is broken then, and all requests that were started later fail in the
+#' same way.
+#' `ring_wait()` can be interrupted; that breaks the communicator. See [ring_error].
+#' @examples
+#' comm <- ring_init()
+#' request <- ring_allreduce_start(comm, c(height = 1.5, width = 2))
+#' request
+#' ring_test(request)
+#' ring_wait(request)
+#' ring_close(comm)
+#' @export
+ring_wait <- function(request) {
+  result <- .Call(C_request_wait, request)
+  if (is.null(result)) invisible(result) else result
+}
+
+#' @rdname ring_wait
+#' @export
+ring_test <- function(request) .Call(C_request_test, request)
+
+#' @export
+format.ring_request <- function(x, ...) {
+  words <- .Call(C_request_describe, x)
+  sprintf("<ring_request> %s, %s", words[[1L]], words[[2L]])
+}
+
+#' @export
+print.ring_request <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+# Requests of this process that are not freed yet.
+request_live <- function() .Call(C_request_live)

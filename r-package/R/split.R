@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Split a communicator
+#'
+#' Ranks that pass the same color get a communicator of their own. Every rank of `comm` calls it.
+#'
+#' The new one is a communicator like any other, with ranks from 0 in order of `key` and, where keys
+#' are equal, of their rank in `comm`. It and `comm` can be used side by side and are closed
+#' independently of each other; only the death of a rank breaks both.
+#'
+#' @inheritParams ring_rank
+#' @param color A whole number, 0 or more: ranks with the same one are together. `NULL` or `NA`:
+#'   this rank gets no communicator.
+#' @param key A whole number that orders the ranks.
+#' @returns A communicator, of class `ring_comm`, or `NULL`.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_local_rank()], for the ranks of one host.
+#' @examples
+#' comm <- ring_init()
+#' half <- ring_comm_split(comm, color = ring_rank(comm) %% 2)
+#' half
+#' ring_allreduce(half, 1)
+#' ring_close(half)
+#' ring_close(comm)
+#' @export
+ring_comm_split <- function(comm, color, key = 0) {
+  if (length(color) == 1L && is.atomic(color) && is.na(color)) color <- NULL
+  color <- check_whole(color, "color", least = 0, absent = -1L)
+  .Call(C_comm_split, comm, color, check_whole(key, "key", least = -.Machine$integer.max))
+}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The collectives, started: the same as in the files that say what they do, but that C is told so.
+
+#' Start a collective and do something else meanwhile
+#'
+#' Each of these takes the arguments of the function without `_start`, checks them as that does, and
+#' returns a request while the work goes on. [ring_wait()] returns the result.
+#'
+#' All ranks start the same calls in the same order, and the requests of a communicator run one at a
+#' time, in the order of their starts. Calls that wait, such as [ring_allreduce()] and
+#' [ring_close()], are part of that order: they run when all requests that were started before are
+#' done. Requests may be waited for in any order.
+#'
+#' The vectors that were passed may be changed or dropped: R copies what a request still needs.
+#'
+#' `ring_allgatherv_start()`, `ring_gatherv_start()` and `ring_alltoallv_start()` wait for all ranks
+#' to call them, as the ranks tell each other their lengths first; only the rest goes on meanwhile.
+#'
+#' @inheritParams ring_allreduce
+#' @param x,xs,counts As for the function without `_start`.
+#' @param root,peer A rank, as for the function without `_start`.
+#' @returns A request, of class `ring_request`.
+#' @section Errors:
+#' `ring_error_invalid` for an argument that makes no sense; what happens later is told by
+#' [ring_wait()]. On a communicator that is broken, the error that broke it. See [ring_error].
+#' @seealso [ring_wait()]; [ring_allreduce()] and all others, for arguments and results.
+#' @examples
+#' comm <- ring_init()
+#' layers <- list(runif(1000), runif(10))
+#' requests <- lapply(layers, function(layer) ring_allreduce_start(comm, layer, op = "avg"))
+#' # ... something else, then:
+#' layers <- lapply(requests, ring_wait)
+#' ring_close(comm)
+#' @name ring_start
+NULL
+
+#' @rdname ring_start
+#' @export
+ring_allreduce_start <- function(comm, x, op = "sum") {
+  .Call(C_collective_allreduce, comm, x, op, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_allreduce_group_start <- function(comm, xs, op = "sum") {
+  .Call(C_collective_allreduce_group, comm, xs, op, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_reduce_start <- function(comm, x, op = "sum", root = 0) {
+  .Call(C_collective_reduce, comm, x, op, check_whole(root, "root", least = 0), TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_reduce_scatter_start <- function(comm, x, op = "sum") {
+  request <- .Call(C_collective_reduce_scatter, comm, x, op, TRUE)
+  .Call(C_parts_shape, request, part_shape(x, ring_rank(comm), ring_size(comm)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_broadcast_start <- function(comm, x, root = 0) {
+  .Call(C_collective_broadcast, comm, x, check_whole(root, "root", least = 0), TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_allgather_start <- function(comm, x) {
+  request <- .Call(C_parts_allgather, comm, x, TRUE)
+  .Call(C_parts_shape, request, gathered_shape(x, ring_size(comm)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_allgatherv_start <- function(comm, x) {
+  counts <- .Call(C_parts_extents, comm, x, 0L)
+  request <- .Call(C_parts_allgatherv, comm, x, counts, TRUE)
+  .Call(C_parts_shape, request, resized_shape(x, sum(counts)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_gather_start <- function(comm, x, root = 0) {
+  request <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0), TRUE)
+  .Call(C_parts_shape, request, gathered_shape(x, ring_size(comm)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_gatherv_start <- function(comm, x, root = 0) {
+  root <- check_whole(root, "root", least = 0)
+  counts <- .Call(C_parts_extents, comm, x, root)
+  request <- .Call(C_parts_gatherv, comm, x, counts, root, TRUE)
+  .Call(C_parts_shape, request, resized_shape(x, sum(counts)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_scatter_start <- function(comm, x, root = 0) {
+  request <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0), TRUE)
+  .Call(C_parts_shape, request, part_shape(x, ring_rank(comm), ring_size(comm)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_scatterv_start <- function(comm, x, counts, root = 0) {
+  counts <- check_counts(counts)
+  root <- check_whole(root, "root", least = 0)
+  request <- .Call(C_parts_scatterv, comm, x, counts, root, TRUE)
+  .Call(C_parts_shape, request, resized_shape(x, counts[[ring_rank(comm) + 1L]]))
+}
+
+#' @rdname ring_start
+#' @export
+ring_alltoall_start <- function(comm, x) .Call(C_parts_alltoall, comm, x, TRUE)
+
+#' @rdname ring_start
+#' @export
+ring_alltoallv_start <- function(comm, x, counts) {
+  sends <- check_counts(counts)
+  receives <- .Call(C_parts_exchange, comm, x, sends)
+  request <- .Call(C_parts_alltoallv, comm, x, sends, receives, TRUE)
+  .Call(C_parts_shape, request, resized_shape(x, sum(receives)))
+}
+
+#' @rdname ring_start
+#' @export
+ring_barrier_start <- function(comm) .Call(C_collective_barrier, comm, TRUE)
+
+#' @rdname ring_start
+#' @export
+ring_send_start <- function(comm, x, peer) {
+  .Call(C_message_send, comm, x, check_whole(peer, "peer", least = 0), TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_recv_start <- function(comm, x, peer) {
+  .Call(C_message_recv, comm, x, check_whole(peer, "peer", least = 0), TRUE)
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "request.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "interrupt.h"
+#include "view.h"
+
+typedef struct request_handle {
+  ring_request *request; /* NULL where starting it failed */
+  const char *function;
+  pid_t process; /* that started it */
+} request_handle;
+
+/* What the pointer protects, in a list. */
+enum { REQUEST_COMM, REQUEST_INPUT, REQUEST_OUTPUT, REQUEST_KEPT };
+
+static int live_requests; /* made and not yet freed: what test-request.R counts */
+
+static SEXP request_tag(void) {
+  return Rf_install("ring_request");
+}
+
+static SEXP request_kept(SEXP request, int which) {
+  return VECTOR_ELT(R_ExternalPtrProtected(request), which);
+}
+
+static request_handle *request_of(SEXP request) {
+  if (TYPEOF(request) != EXTPTRSXP || R_ExternalPtrTag(request) != request_tag())
+    error_invalid("`request` must be a request, as ring_allreduce_start() and its kin return it");
+  request_handle *handle = R_ExternalPtrAddr(request);
+  if (handle == NULL)
+    error_invalid("this request was saved and loaded, or sent to another process, and is no longer "
+                  "one: only the process that started it can wait for it");
+  if (handle->process != getpid())
+    error_invalid("this request was started by the process that this one was forked from: only "
+                  "that one can wait for it");
+  return handle;
+}
+
+/* Whether it can be freed without a wait; in a forked child all can. */
+static bool request_is_free(const request_handle *handle) {
+  int done = 0;
+  if (handle->request == NULL || handle->process != getpid()) return true;
+  ring_request_test(handle->request, &done);
+  return done != 0;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static void request_free(SEXP request) {
+  request_handle *handle = R_ExternalPtrAddr(request);
+  R_ClearExternalPtr(request);
+  ring_request_free(handle->request);
+  free(handle);
+  live_requests--;
+}
+
+static void request_finalise(SEXP request) {
+  const request_handle *handle = R_ExternalPtrAddr(request);
+  if (handle == NULL) return;
+  if (request_is_free(handle)) {
+    request_free(request);
+    return;
+  }
+  SEXP comm = request_kept(request, REQUEST_COMM);
+  SEXP dropped = PROTECT(Rf_cons(request, R_ExternalPtrProtected(comm)));
+  R_SetExternalPtrProtected(comm, dropped);
+  UNPROTECT(1);
+}
+
+void request_sweep(SEXP comm) {
+  SEXP before = R_NilValue, dropped = R_ExternalPtrProtected(comm);
+  for (; dropped != R_NilValue; dropped = CDR(dropped)) {
+    const request_handle *handle = R_ExternalPtrAddr(CAR(dropped));
+    if (!request_is_free(handle)) {
+      before = dropped;
+      continue;
+    }
+    request_free(CAR(dropped));
+    if (before == R_NilValue)
+      R_SetExternalPtrProtected(comm, CDR(dropped));
+    else
+      SETCDR(before, CDR(dropped));
+  }
+}
+
+SEXP request_new(SEXP start, SEXP comm, SEXP input, SEXP output) {
+  if (Rf_asLogical(start) != TRUE) return R_NilValue;
+  request_sweep(comm);
+  SEXP kept = PROTECT(Rf_allocVector(VECSXP, REQUEST_KEPT));
+  SET_VECTOR_ELT(kept, REQUEST_COMM, comm);
+  SET_VECTOR_ELT(kept, REQUEST_INPUT, input);
+  SET_VECTOR_ELT(kept, REQUEST_OUTPUT, output);
+  SEXP request = PROTECT(R_MakeExternalPtr(NULL, request_tag(), kept));
+  /* Not at the end of R: the communicator ends then, and its requests with it. */
+  R_RegisterCFinalizer(request, request_finalise);
+  SEXP class = PROTECT(Rf_mkString("ring_request"));
+  Rf_setAttrib(request, R_ClassSymbol, class);
+  request_handle *handle = calloc(1, sizeof(*handle));
+  if (handle == NULL) error_raise(RING_NO_MEMORY, NULL);
+  handle->process = getpid();
+  R_SetExternalPtrAddr(request, handle);
+  live_requests++;
+  UNPROTECT(3);
+  return request;
+}
+
+ring_request **request_slot(SEXP request, const char *function) {
+  request_handle *handle = R_ExternalPtrAddr(request);
+  handle->function = function;
+  return &handle->request;
+}
+
+static void request_settle(SEXP output) {
+  if (TYPEOF(output) != VECSXP) {
+    view_settle(output);
+    return;
+  }
+  for (R_xlen_t i = 0; i < Rf_xlength(output); i++) view_settle(VECTOR_ELT(output, i));
+}
+
+SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP output) {
+  comm_finish(handle, status);
+  if (request != R_NilValue) return request;
+  request_settle(output);
+  return output;
+}
+
+SEXP request_output(SEXP result) {
+  bool started = TYPEOF(result) == EXTPTRSXP;
+  return started ? request_kept(result, REQUEST_OUTPUT) : result;
+}
+
+/* ---- What R calls ------------------------------------------------------------------------- */
+
+/* A request that is done, with this status, needs its input no more. */
+static void request_end(SEXP request, ring_status status) {
+  const request_handle *handle = R_ExternalPtrAddr(request);
+  SET_VECTOR_ELT(R_ExternalPtrProtected(request), REQUEST_INPUT, R_NilValue);
+  if (status != RING_OK) error_raise(status, ring_request_error(handle->request));
+}
+
+SEXP request_wait(SEXP request) {
+  const request_handle *handle = request_of(request);
+  ring_status status = ring_request_wait(handle->request);
+  interrupt_continue();
+  request_end(request, status);
+  request_settle(request_kept(request, REQUEST_OUTPUT));
+  return request_kept(request, REQUEST_OUTPUT);
+}
+
+SEXP request_test(SEXP request) {
+  const request_handle *handle = request_of(request);
+  int done;
+  ring_status status = ring_request_test(handle->request, &done);
+  if (done) request_end(request, status);
+  return Rf_ScalarLogical(done);
+}
+
+SEXP request_describe(SEXP request) {
+  const request_handle *handle = request_of(request);
+  int done;
+  ring_status status = ring_request_test(handle->request, &done);
+  const char *state = !done ? "under way" : status == RING_OK ? "done" : "failed";
+  SEXP words = PROTECT(Rf_allocVector(STRSXP, 2));
+  SET_STRING_ELT(words, 0, Rf_mkChar(handle->function));
+  SET_STRING_ELT(words, 1, Rf_mkChar(state));
+  UNPROTECT(1);
+  return words;
+}
+
+SEXP request_live(void) {
+  return Rf_ScalarInteger(live_requests);
+}
