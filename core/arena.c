@@ -301,9 +301,10 @@ void ring_free(void *memory) {
     free(whole);
     return;
   }
-  if (!arena_is_mine(arena)) return;
-  pthread_mutex_lock(&arena->lock);
-  arena_put(arena, (size_t)(whole - arena->base), *(const size_t *)whole);
-  pthread_mutex_unlock(&arena->lock);
+  if (arena_is_mine(arena)) {
+    pthread_mutex_lock(&arena->lock);
+    arena_put(arena, (size_t)(whole - arena->base), *(const size_t *)whole);
+    pthread_mutex_unlock(&arena->lock);
+  }
   arena_leave(arena);
 }
