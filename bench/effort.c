@@ -10,10 +10,16 @@
 
 #include "cost.h"
 
+/* One that a communicator on one host can run. */
+static bool runs(int algorithm, uint8_t collective) {
+  return algorithm != RING_ALGORITHM_HIERARCHICAL &&
+         ring_algorithm_serves((ring_algorithm)algorithm, collective);
+}
+
 static void print_pairs(void) {
   for (int collective = 0; collective <= UINT8_MAX; collective++)
     for (int algorithm = 0; algorithm < RING_ALGORITHMS; algorithm++)
-      if (ring_algorithm_serves((ring_algorithm)algorithm, (uint8_t)collective))
+      if (runs(algorithm, (uint8_t)collective))
         printf("%s %s\n", ring_collective_name((uint8_t)collective),
                ring_algorithm_name((ring_algorithm)algorithm));
 }
@@ -21,7 +27,7 @@ static void print_pairs(void) {
 static void print_efforts(uint8_t collective, int ranks, uint64_t bytes) {
   for (int i = 0; i < RING_ALGORITHMS; i++) {
     ring_algorithm algorithm = (ring_algorithm)i;
-    if (!ring_algorithm_serves(algorithm, collective)) continue;
+    if (!runs(i, collective)) continue;
     ring_effort effort = ring_effort_of(algorithm, collective, ranks, bytes);
     printf("%s %s %d %llu %llu %llu %llu %llu %llu %llu\n", ring_collective_name(collective),
            ring_algorithm_name(algorithm), ranks, (unsigned long long)bytes,

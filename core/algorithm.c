@@ -11,7 +11,7 @@
 /* X(collective, its algorithms): all that there is a schedule for. */
 #define ALGORITHM_SERVES_MAP(X)                                                                    \
   X(ALLREDUCE, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(DOUBLING) | ALGORITHM_BIT(HALVING) |          \
-                   ALGORITHM_BIT(RING))                                                            \
+                   ALGORITHM_BIT(HIERARCHICAL) | ALGORITHM_BIT(RING))                              \
   X(REDUCE, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(CHAIN))                                            \
   X(REDUCE_SCATTER, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(RING))                                   \
   X(BROADCAST, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(CHAIN))                                         \
@@ -53,7 +53,9 @@ bool ring_algorithm_serves(ring_algorithm algorithm, uint8_t collective) {
   return (algorithm_sets[collective] >> algorithm & 1) != 0;
 }
 
-bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call) {
+bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call,
+                         const ring_layout *layout) {
+  if (algorithm == RING_ALGORITHM_HIERARCHICAL && !ring_layout_is_nested(layout)) return false;
   if (algorithm == RING_ALGORITHM_HALVING && ring_dtype_is_half((ring_dtype)call->dtype))
     return false;
   return ring_algorithm_serves(algorithm, call->collective);

@@ -7,6 +7,7 @@
 #define RING_ALGORITHM_H
 
 #include "frame.h"
+#include "layout.h"
 
 /* X(name, "what explain and overrides call it"). Of equal costs the first one is chosen. */
 #define RING_ALGORITHM_MAP(X)                                                                      \
@@ -14,6 +15,7 @@
   X(DIRECT, "direct")                                                                              \
   X(DOUBLING, "doubling")                                                                          \
   X(HALVING, "halving")                                                                            \
+  X(HIERARCHICAL, "hierarchical")                                                                  \
   X(TREE, "tree")                                                                                  \
   X(CHAIN, "chain")                                                                                \
   X(BRUCK, "bruck")                                                                                \
@@ -36,9 +38,11 @@ const char *ring_algorithm_name(ring_algorithm algorithm);
 /* The algorithms of a collective are those that it has a schedule for. */
 bool ring_algorithm_serves(ring_algorithm algorithm, uint8_t collective);
 
-/* Whether it can serve this very call, too: halving keeps partial results in the output, where
- * those of float16 and bfloat16 have no room. */
-bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call);
+/* Whether it can serve this very call of ranks in this layout, too. Halving keeps partial results in
+ * the output, where those of float16 and bfloat16 have no room; a hierarchy needs several hosts, and
+ * several ranks on some of them. */
+bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call,
+                         const ring_layout *layout);
 
 /* The algorithm or collective whose name is the first `length` bytes of `text`. A collective is one
  * that the user calls and that has algorithms to choose from. False when there is none. */

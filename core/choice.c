@@ -27,6 +27,13 @@ static bool choice_is_crowded(ring_algorithm algorithm, int size) {
   return algorithm == RING_ALGORITHM_DIRECT && size > RING_DIRECT_RANKS;
 }
 
+static uint64_t choice_cost(const ring_chooser *chooser, ring_algorithm algorithm,
+                            const ring_call *call, int size, uint64_t bytes) {
+  if (algorithm == RING_ALGORITHM_HIERARCHICAL)
+    return ring_cost_of_hierarchical(chooser->layout, call->count, bytes);
+  return ring_cost_of(chooser->tier, algorithm, call->collective, size, bytes);
+}
+
 /* The algorithm of least cost that is not `except`, the first one where costs are the same. False
  * where there is none. */
 static bool choice_cheapest(const ring_chooser *chooser, const ring_call *call, int size,
@@ -35,9 +42,9 @@ static bool choice_cheapest(const ring_chooser *chooser, const ring_call *call, 
   bool found = false;
   for (int i = 0; i < RING_ALGORITHMS; i++) {
     ring_algorithm candidate = (ring_algorithm)i;
-    if (i == except || !ring_algorithm_fits(candidate, call)) continue;
+    if (i == except || !ring_algorithm_fits(candidate, call, chooser->layout)) continue;
     if (choice_is_crowded(candidate, size)) continue;
-    uint64_t its = ring_cost_of(chooser->tier, candidate, call->collective, size, bytes);
+    uint64_t its = choice_cost(chooser, candidate, call, size, bytes);
     if (found && its >= *cost) continue;
     found = true;
     *algorithm = candidate;
@@ -50,11 +57,12 @@ ring_choice ring_choose(const ring_chooser *chooser, const ring_call *call, int 
   ring_choice choice = {.algorithm = RING_ALGORITHM_DISSEMINATION};
   uint64_t bytes = ring_choice_bytes(call, size);
   if (call->collective == RING_COLLECTIVE_MESSAGE) choice.algorithm = RING_ALGORITHM_MESSAGE;
-  const ring_override *rule = ring_overrides_find(&chooser->overrides, call, bytes, &choice.unfit);
+  const ring_override *rule =
+      ring_overrides_find(&chooser->overrides, call, chooser->layout, bytes, &choice.unfit);
   choice.overridden = rule != NULL;
   if (rule != NULL) {
     choice.algorithm = (ring_algorithm)rule->algorithm;
-    choice.cost = ring_cost_of(chooser->tier, choice.algorithm, call->collective, size, bytes);
+    choice.cost = choice_cost(chooser, choice.algorithm, call, size, bytes);
   } else {
     choice_cheapest(chooser, call, size, -1, &choice.algorithm, &choice.cost);
   }
@@ -68,6 +76,7 @@ bool ring_choose_next(const ring_chooser *chooser, const ring_call *call, int si
 
 uint64_t ring_chooser_digest(const ring_chooser *chooser) {
   uint64_t digest = bytes_digest(ring_cost_digest(), (uint64_t)chooser->tier);
+  if (chooser->layout != NULL) digest = ring_layout_digest(chooser->layout, digest);
   for (int i = 0; i < chooser->overrides.count; i++) {
     const ring_override *rule = &chooser->overrides.rules[i];
     digest = bytes_digest(digest, rule->collective);

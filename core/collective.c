@@ -100,7 +100,7 @@ bool ring_collective_is_local(const ring_comm *comm, const ring_outline *outline
   if (!ring_local_serves(&comm->share, outline)) return false;
   if (overrides->count == 0) return true;
   uint64_t bytes = ring_choice_bytes(&outline->call, outline->size);
-  return ring_overrides_find(overrides, &outline->call, bytes, &unfit) == NULL;
+  return ring_overrides_find(overrides, &outline->call, &comm->layout, bytes, &unfit) == NULL;
 }
 
 ring_status ring_collective_run(ring_comm *comm, collective_request *request, ring_wait *wait) {
@@ -111,6 +111,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   bool reduces = collective_reduces(outline->call.collective);
   outline->rank = comm->peers.rank;
   outline->size = comm->peers.size;
+  outline->nodes = comm->layout.nodes;
   ring_task task = {.call = request->signature != NULL ? *request->signature : outline->call,
                     .input = request->input,
                     .output = request->output,

@@ -173,20 +173,6 @@ static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_
   return ring_rendezvous(&meeting, &comm->peers, error);
 }
 
-static void comm_find_locals(ring_comm *comm) {
-  const ring_peers *peers = &comm->peers;
-  for (int rank = 0; rank < peers->size; rank++) {
-    if (peers->peer[rank].host != peers->peer[peers->rank].host) continue;
-    comm->local_rank += rank < peers->rank ? 1 : 0;
-    comm->local_size++;
-  }
-  int processors = ring_platform_processors();
-  comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
-                      : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
-                                                                    : RING_CORES_CROWDED;
-  comm->plans.chooser.tier = peers->host_count == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
-}
-
 ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   ring_comm *comm = calloc(1, sizeof *comm);
   if (comm == NULL) return NULL;
@@ -202,34 +188,44 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   return NULL;
 }
 
-/* Whether some host has several ranks, but not too many to share memory. The same on all ranks. */
-static bool comm_may_share(const ring_peers *peers) {
-  bool may = false;
-  int *ranks = calloc((size_t)peers->host_count, sizeof *ranks);
-  if (ranks == NULL) return false;
-  for (int rank = 0; rank < peers->size; rank++) ranks[peers->peer[rank].host]++;
-  for (int host = 0; host < peers->host_count; host++)
-    may = may || (ranks[host] > 1 && ranks[host] <= RING_SHARE_RANKS);
-  free(ranks);
-  return may;
+/* For want of memory, which the other ranks are told. */
+static ring_status comm_no_memory(ring_comm *comm) {
+  ring_error error;
+  ring_error_set(&error, RING_NO_MEMORY, -1, 0, "out of memory");
+  ring_comm_break(comm, NULL, &error);
+  return RING_NO_MEMORY;
+}
+
+/* Finds out who is on which host. */
+static ring_status comm_survey(ring_comm *comm) {
+  const ring_peers *peers = &comm->peers;
+  ring_layout *layout = &comm->layout;
+  if (ring_layout_init(layout, peers->size) != RING_OK) return comm_no_memory(comm);
+  for (int rank = 0; rank < peers->size; rank++) layout->nodes[rank] = peers->peer[rank].host;
+  ring_layout_survey(layout);
+  int node = layout->nodes[peers->rank], processors = ring_platform_processors();
+  for (int rank = 0; rank < peers->rank; rank++) comm->local_rank += layout->nodes[rank] == node;
+  comm->local_size = layout->ranks[node];
+  comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
+                      : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
+                                                                    : RING_CORES_CROWDED;
+  comm->plans.chooser.layout = layout;
+  comm->plans.chooser.tier = layout->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
+  return RING_OK;
 }
 
 /* Lets the ranks of a host that can share memory share it. */
 static ring_status comm_share(ring_comm *comm, ring_wait *wait) {
   uint8_t *has = calloc((size_t)comm->peers.size, 1);
   ring_error error;
-  if (has == NULL) {
-    ring_error_set(&error, RING_NO_MEMORY, -1, 0, "out of memory");
-    ring_comm_break(comm, NULL, &error);
-    return RING_NO_MEMORY;
-  }
+  if (has == NULL) return comm_no_memory(comm);
   has[comm->peers.rank] = comm->shares && ring_share_fetch(&comm->share, &comm->peers, wait);
   ring_status status = ring_collective_tell(comm, has, wait);
   if (status == RING_OK) {
     status = ring_share_settle(&comm->share, &comm->peers, has, wait, &error);
     if (status != RING_OK) ring_comm_break(comm, NULL, &error);
-    if (comm->share.formed && comm->share.size == comm->peers.size)
-      comm->plans.chooser.tier = RING_TIER_SHM;
+    ring_layout_share(&comm->layout, has);
+    if (comm->layout.hosts == 1) comm->plans.chooser.tier = comm->layout.inside;
   }
   free(has);
   return status;
@@ -251,10 +247,10 @@ static ring_status comm_first_meeting(ring_comm *comm, ring_wait *wait) {
 }
 
 ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error) {
-  comm_find_locals(comm);
-  bool may_share = comm_may_share(&comm->peers);
+  ring_status status = comm_survey(comm);
+  bool may_share = ring_layout_has_group(&comm->layout, RING_SHARE_RANKS);
   if (may_share && comm->shares) ring_share_invite(&comm->share, &comm->peers);
-  ring_status status = comm_first_meeting(comm, wait);
+  if (status == RING_OK) status = comm_first_meeting(comm, wait);
   if (status == RING_OK && may_share) status = comm_share(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
@@ -399,6 +395,7 @@ void ring_comm_free(ring_comm *comm) {
   if (!torn) {
     ring_engine_fini(&comm->engine);
     ring_plans_free(&comm->plans);
+    ring_layout_fini(&comm->layout);
     free(comm->bundle);
   }
   ring_store_free(&comm->store);

@@ -35,6 +35,7 @@ struct ring_comm {
   ring_peers peers;
   ring_engine engine;
   ring_plans plans;
+  ring_layout layout;
   ring_share share;
   bool shares; /* memory with the ranks of its host, unless the user does not want it */
   ring_store store;

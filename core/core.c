@@ -20,6 +20,7 @@
 #include "frame.c"
 #include "group.c"
 #include "handshake.c"
+#include "layout.c"
 #include "link_shm.c"
 #include "link_tcp.c"
 #include "local.c"

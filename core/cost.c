@@ -146,6 +146,25 @@ static ring_effort cost_allreduce(ring_algorithm algorithm, uint64_t n, uint64_t
   }
 }
 
+/* Which way a hierarchy goes, its builder decides. */
+ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64_t count,
+                                               uint64_t bytes) {
+  ring_hierarchy shape = ring_hierarchy_choose(count, layout->hosts, layout->smallest);
+  uint64_t shards = (uint64_t)shape.shards, hosts = (uint64_t)layout->hosts;
+  uint64_t pieces = shape.ring ? hosts : 1, others = (uint64_t)layout->largest - 1;
+  ring_algorithm algorithm = shape.ring ? RING_ALGORITHM_RING : RING_ALGORITHM_DOUBLING;
+  ring_effort across = cost_allreduce(algorithm, hosts, cost_share(bytes, 1, shards));
+  across.all_messages *= shards;
+  across.all_bytes = cost_times(across.all_bytes, shards);
+  ring_effort inside = {.rounds = 2,
+                        .messages = (shards - 1 + others) * pieces,
+                        .all_messages = 2 * shards * others * pieces,
+                        .bytes = cost_share(bytes, shards - 1 + others, shards),
+                        .all_bytes = cost_times(bytes, 2 * others),
+                        .reduced = cost_share(bytes, others, shards)};
+  return (ring_nested_effort){shape.shards, inside, across};
+}
+
 /* Broadcast, and reduce, which is the same the other way round. */
 static ring_effort cost_rooted(ring_algorithm algorithm, uint8_t collective, uint64_t n,
                                uint64_t bytes) {
@@ -235,20 +254,41 @@ static uint8_t cost_even(uint8_t collective) {
   }
 }
 
+static uint64_t cost_begun(ring_tier tier, const ring_effort *effort) {
+  const cost_tier *row = &cost_tiers[tier];
+  uint64_t messages = cost_times(row->latency, effort->rounds);
+  messages = cost_plus(messages, cost_times(row->message, effort->messages));
+  return cost_plus(messages, cost_times(row->busy, effort->all_messages));
+}
+
+static uint64_t cost_moved(ring_tier tier, const ring_effort *effort) {
+  const cost_tier *row = &cost_tiers[tier];
+  uint64_t moved = cost_times(row->path, effort->bytes);
+  moved = cost_plus(moved, cost_times(row->shared, effort->all_bytes));
+  return cost_plus(moved, cost_times(row->reduce, effort->reduced));
+}
+
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes) {
-  const cost_tier *row = &cost_tiers[tier];
   ring_effort effort = ring_effort_of(algorithm, collective, size, bytes);
-  uint64_t messages = cost_times(row->latency, effort.rounds);
-  messages = cost_plus(messages, cost_times(row->message, effort.messages));
-  messages = cost_plus(messages, cost_times(row->busy, effort.all_messages));
-  uint64_t moved = cost_times(row->path, effort.bytes);
-  moved = cost_plus(moved, cost_times(row->shared, effort.all_bytes));
-  moved = cost_plus(moved, cost_times(row->reduce, effort.reduced));
+  uint64_t messages = cost_begun(tier, &effort), moved = cost_moved(tier, &effort);
   const cost_row *away = &cost_rows[tier][cost_even(collective)][algorithm];
   if (away->messages == 0) return cost_plus(messages, moved);
   return cost_plus(cost_times(messages, away->messages) / 100,
                    cost_times(moved, away->bytes) / 100);
+}
+
+uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes) {
+  ring_nested_effort effort = ring_effort_of_hierarchical(layout, count, bytes);
+  uint64_t messages = cost_plus(cost_begun(layout->inside, &effort.inside),
+                                cost_begun(RING_TIER_NETWORK, &effort.across));
+  effort.across.bytes = cost_times(effort.across.bytes, (uint64_t)effort.shards);
+  uint64_t inside = cost_moved(layout->inside, &effort.inside);
+  uint64_t across = cost_moved(RING_TIER_NETWORK, &effort.across);
+  uint64_t slower = inside > across ? inside : across, faster = inside > across ? across : inside;
+  uint64_t shard = cost_share(bytes, 1, (uint64_t)effort.shards);
+  if (shard > RING_CHUNK_BYTES) faster = cost_share(faster, RING_CHUNK_BYTES, shard);
+  return cost_plus(messages, cost_plus(slower, faster));
 }
 
 uint64_t ring_cost_digest(void) {

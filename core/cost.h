@@ -28,21 +28,26 @@
  * numbers below n. A chain has to fill, with one chunk a rank. Of float16 and bfloat16, partial
  * results travel as float32, which is left out here.
  *
+ * Hierarchical allreduce of h hosts, at most g ranks on each, with s shards that are moved in p
+ * pieces (h where the hosts form a ring, else 1) does the following within a host; across hosts each
+ * of the s shards is a ring, or doubling, of h ranks and K/s bytes.
+ *
+ *              hierarch.  2        (s+g-2) p  2 s (g-1) p    (s+g-2)/s K             2 (g-1) K
+ *
  * The time is a sum of products: `latency` for each round, `message` for each message of one rank
  * and `busy` for those of all, `path` for each byte of one rank and `shared` for those of all, and
  * `reduce` for each byte that the busiest rank reduces. `busy` and `shared` are what the ranks of
  * one host take from each other, who share its processors and its memory; between hosts they are 0.
  * How far an algorithm is from that is a percentage of the first three products and one of the
- * others. Everything is an integer, so that all ranks find the same least cost, whatever their
+ * others. Hierarchical allreduce moves bytes within and between hosts at the same time: the slower of
+ * both counts, and one frame of the other, until it flows. The s drivers of a host share its way to
+ * the others. Everything is an integer, so that all ranks find the same least cost, whatever their
  * compilers do to floating point.
  */
 #ifndef RING_COST_H
 #define RING_COST_H
 
 #include "algorithm.h"
-
-/* The slowest kind of link between any two ranks. */
-typedef enum ring_tier { RING_TIER_SHM, RING_TIER_LOOPBACK, RING_TIER_NETWORK } ring_tier;
 
 /* "shm", "loopback", "network". Static storage. */
 const char *ring_tier_name(ring_tier tier);
@@ -55,10 +60,21 @@ typedef struct ring_effort {
   uint64_t reduced;
 } ring_effort;
 
-/* For an algorithm that serves the collective, and 2 ranks or more; one rank has nothing to do. */
+/* For an algorithm that serves the collective, and 2 ranks or more; one rank has nothing to do. Not
+ * for hierarchical, */
 ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int size, uint64_t bytes);
 
+/* whose effort on links within hosts and on links between them is this, in a layout that is nested.
+ * Of the first, "all" are the ranks of the largest host. */
+typedef struct ring_nested_effort {
+  int shards;
+  ring_effort inside, across;
+} ring_nested_effort;
+ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64_t count,
+                                               uint64_t bytes);
+
 /* Picoseconds. One that does not fit is UINT64_MAX. */
+uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes);
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes);
 

@@ -73,6 +73,7 @@ static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, s
   return (ring_outline){.call = call,
                         .rank = comm->peers.rank,
                         .size = comm->peers.size,
+                        .nodes = comm->layout.nodes,
                         .parts = {NULL, part},
                         .came = {NULL, part}};
 }
@@ -128,20 +129,21 @@ static void explain_time(double seconds, char *text, size_t room) {
     snprintf(text, room, "%.2f s", seconds);
 }
 
-static void explain_write(ring_explanation *e, const ring_outline *outline, bool unfit) {
-  char time[32], next_time[32], next[80] = "", what[96];
+static void explain_write(ring_explanation *e, const ring_outline *outline, int hosts, bool unfit) {
+  char time[32], next_time[32], next[80] = "", what[96], where[32] = "";
   explain_time(e->seconds, time, sizeof time);
   explain_time(e->runner_up_seconds, next_time, sizeof next_time);
+  if (hosts > 1) snprintf(where, sizeof where, " of %d hosts", hosts);
   if (e->runner_up[0] != '\0')
     snprintf(next, sizeof next, "; next would be %s, about %s", e->runner_up, next_time);
   snprintf(what, sizeof what, " of %llu bytes (count %llu, %s)", (unsigned long long)e->bytes,
            (unsigned long long)e->count, e->dtype);
   if (outline->call.collective == RING_COLLECTIVE_BARRIER) what[0] = '\0';
   snprintf(e->text, sizeof e->text,
-           "%s%s on %d ranks over %s: %s (%s%s), about %s%s\n"
+           "%s%s on %d ranks%s over %s: %s (%s%s), about %s%s\n"
            "rank %d: %llu steps, %llu links; sends %llu messages, %llu bytes; receives %llu "
            "messages, %llu bytes",
-           e->collective, what, outline->size, e->tier, e->algorithm, e->reason,
+           e->collective, what, outline->size, where, e->tier, e->algorithm, e->reason,
            unfit ? "; the override cannot serve it" : "", time, next, outline->rank,
            (unsigned long long)e->steps, (unsigned long long)e->links,
            (unsigned long long)e->messages_sent, (unsigned long long)e->bytes_sent,
@@ -210,7 +212,7 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
     explain_local(outline, &choice, explanation);
   } else {
     explain_count(&schedule, &widths, explanation);
-    explain_write(explanation, outline, choice.unfit && !choice.overridden);
+    explain_write(explanation, outline, comm->layout.hosts, choice.unfit && !choice.overridden);
   }
   ring_schedule_free(&schedule);
   return RING_OK;

@@ -111,12 +111,12 @@ ring_status ring_overrides_parse(ring_overrides *overrides, const char *source, 
 }
 
 const ring_override *ring_overrides_find(const ring_overrides *overrides, const ring_call *call,
-                                         uint64_t bytes, bool *unfit) {
+                                         const ring_layout *layout, uint64_t bytes, bool *unfit) {
   *unfit = false;
   for (int i = 0; i < overrides->count; i++) {
     const ring_override *rule = &overrides->rules[i];
     if (rule->collective != call->collective || bytes < rule->from || bytes > rule->to) continue;
-    if (ring_algorithm_fits((ring_algorithm)rule->algorithm, call)) return rule;
+    if (ring_algorithm_fits((ring_algorithm)rule->algorithm, call, layout)) return rule;
     *unfit = true;
   }
   return NULL;

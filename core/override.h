@@ -5,8 +5,8 @@
  * A rule is a collective, an algorithm and, if it is not for every size, a range of bytes: FROM-,
  * -TO or FROM-TO, both ends included, where a number may end in KiB, MiB or GiB. The first rule
  * that speaks of a call counts. One whose algorithm cannot serve that very call (halving for
- * float16) is passed over: the dtype is known to all ranks alike, and a rule for all sizes should
- * not have to except a dtype.
+ * float16, hierarchical on one host) is passed over: dtype and layout are known to all ranks alike,
+ * and a rule for all sizes should not have to except a dtype.
  */
 #ifndef RING_OVERRIDE_H
 #define RING_OVERRIDE_H
@@ -32,6 +32,6 @@ ring_status ring_overrides_parse(ring_overrides *overrides, const char *source, 
 
 /* The rule for a call of `bytes`, or NULL. *unfit is set where one was passed over. */
 const ring_override *ring_overrides_find(const ring_overrides *overrides, const ring_call *call,
-                                         uint64_t bytes, bool *unfit);
+                                         const ring_layout *layout, uint64_t bytes, bool *unfit);
 
 #endif

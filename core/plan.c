@@ -18,6 +18,9 @@ static ring_status plan_reduction(ring_schedule *s, const ring_outline *o,
     return ring_schedule_allreduce_doubling(s, o->rank, o->size, count, widen);
   case RING_ALGORITHM_HALVING:
     return ring_schedule_allreduce_halving(s, o->rank, o->size, count);
+  case RING_ALGORITHM_HIERARCHICAL:
+    return ring_schedule_allreduce_hierarchical(s, o->rank, o->size, o->nodes, count, widen,
+                                                (ring_hierarchy){0});
   case RING_ALGORITHM_TREE:
     return ring_schedule_reduce_tree(s, o->rank, o->size, count, o->call.root, widen);
   case RING_ALGORITHM_CHAIN:

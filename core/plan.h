@@ -14,6 +14,7 @@ typedef struct ring_outline {
   ring_call call;
   int rank, size;
   int peer;         /* of a message */
+  const int *nodes; /* by rank: its host; of a hierarchical allreduce */
   ring_parts parts; /* of what has parts */
   ring_parts came;  /* of the output of an alltoallv */
 } ring_outline;

@@ -23,7 +23,9 @@
 #define HIERARCHICAL_SHARD UINT64_C(1024)
 /* What a driver sends in the time that a message takes to the other host: 20 us of an eighth of an
  * interface of 100 Gbit/s, as float32. */
-#define HIERARCHICAL_LATENCY 8192.0
+#define HIERARCHICAL_LATENCY UINT64_C(8192)
+/* Longer vectors are as good as infinite; products of a vector, hosts and rounds stay in 64 bits. */
+#define HIERARCHICAL_LONG (UINT64_C(1) << 36)
 
 /* Hosts are numbered in the order of their labels, places in the order of ranks. */
 typedef struct hierarchical {
@@ -100,22 +102,23 @@ static int hierarchical_smallest(const hierarchical *h) {
   return smallest;
 }
 
-/* Whether a ring takes less time. Doubling's rounds, two more where hosts are folded, send all of a
+/* Whether a ring takes less time, with integers, so that all ranks find the same. Doubling's rounds, two more where hosts are folded, send all of a
  * shard one after the other; a ring's parts are under way while others wait, so that either its
  * rounds or its traffic tell. */
-static bool hierarchical_rings(double shard, int hosts) {
-  bool folds = (hosts & (hosts - 1)) != 0;
-  double rounds = 2.0 * (hosts - 1), doubling = schedule_rounds(hosts) + (folds ? 1 : 0);
-  double latency = rounds * HIERARCHICAL_LATENCY, traffic = rounds / hosts * shard;
-  double ring = HIERARCHICAL_LATENCY + (latency > traffic ? latency : traffic);
-  return doubling * (HIERARCHICAL_LATENCY + shard) > ring;
+static bool hierarchical_rings(uint64_t count, uint64_t shards, uint64_t hosts) {
+  uint64_t folds = (hosts & (hosts - 1)) != 0 ? 1 : 0, rounds = 2 * (hosts - 1);
+  uint64_t doubling = (uint64_t)schedule_rounds((int)hosts) + folds;
+  uint64_t all = count < HIERARCHICAL_LONG ? count : HIERARCHICAL_LONG;
+  uint64_t latency = HIERARCHICAL_LATENCY * shards; /* times are in elements of all shards */
+  uint64_t one = latency * hosts, waiting = rounds * one, traffic = rounds * all; /* by host */
+  return doubling * (one + all * hosts) > one + (waiting > traffic ? waiting : traffic);
 }
 
 ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest) {
   uint64_t most = count / HIERARCHICAL_SHARD;
   ring_hierarchy shape = {.shards = most < (uint64_t)smallest ? (int)most : smallest};
   if (shape.shards == 0) shape.shards = 1;
-  shape.ring = hosts > 1 && hierarchical_rings((double)count / shape.shards, hosts);
+  shape.ring = hosts > 1 && hierarchical_rings(count, (uint64_t)shape.shards, (uint64_t)hosts);
   return shape;
 }
 

@@ -57,6 +57,11 @@ static ring_effort count_effort(uint8_t collective, ring_algorithm algorithm, in
   return effort;
 }
 
+/* One that costs the same wherever its ranks are. */
+static bool is_flat(ring_algorithm algorithm, uint8_t collective) {
+  return algorithm != RING_ALGORITHM_HIERARCHICAL && ring_algorithm_serves(algorithm, collective);
+}
+
 static void check_effort(uint8_t collective, ring_algorithm algorithm, int size) {
   ring_outline outline = outline_of(collective, 0, size);
   uint64_t bytes = ring_choice_bytes(&outline.call, size);
@@ -77,11 +82,151 @@ static void test_efforts_are_those_of_the_schedules(void) {
   for (int size = 2; size <= SIZES; size++)
     for (int i = 0; i < COLLECTIVES; i++)
       for (int a = 0; a < RING_ALGORITHMS; a++) {
-        if (!ring_algorithm_serves((ring_algorithm)a, collectives[i])) continue;
+        if (!is_flat((ring_algorithm)a, collectives[i])) continue;
         check_effort(collectives[i], (ring_algorithm)a, size);
         pairs++;
       }
   CHECK_INT(pairs, 26 * (SIZES - 1));
+}
+
+/* ---- Hierarchies -------------------------------------------------------------------------- */
+
+enum { HOSTS_MOST = 6, NESTED_MOST = 64 };
+
+/* Ranks on each host; 0 ends the list. */
+static const int nested[][HOSTS_MOST] = {
+    {2, 2},       {2, 1},          {3, 5}, {8, 8},       {1, 7, 2},       {4, 4, 4},
+    {2, 2, 2, 2}, {5, 1, 1, 2, 3}, {9, 3}, {16, 16, 16}, {6, 6, 6, 6, 6}, {8, 8, 8, 8, 8, 8}};
+enum { NESTED = sizeof nested / sizeof nested[0] };
+
+/* Ranks of hosts lie side by side, or, interleaved, as far apart as they can. */
+static ring_layout layout_of(const int *hosts, bool interleaved) {
+  ring_layout layout;
+  int left[HOSTS_MOST], size = 0, host = 0;
+  memcpy(left, hosts, sizeof left);
+  for (int i = 0; i < HOSTS_MOST; i++) size += hosts[i];
+  CHECK_INT(ring_layout_init(&layout, size), RING_OK);
+  for (int rank = 0; rank < size; rank++) {
+    while (left[host] == 0) host = (host + 1) % HOSTS_MOST;
+    left[host]--;
+    layout.nodes[rank] = size - 1 - host; /* any label will do */
+    if (interleaved) host = (host + 1) % HOSTS_MOST;
+  }
+  ring_layout_survey(&layout);
+  return layout;
+}
+
+static void test_layouts(void) {
+  static const int labels[] = {4, 2, 4, 0, 2, 4}, numbers[] = {0, 1, 0, 2, 1, 0};
+  ring_layout layout;
+  CHECK_INT(ring_layout_init(&layout, 6), RING_OK);
+  memcpy(layout.nodes, labels, sizeof labels);
+  ring_layout_survey(&layout);
+  for (int i = 0; i < 6; i++) CHECK_INT(layout.nodes[i], numbers[i]);
+  CHECK_INT(layout.hosts, 3);
+  CHECK_INT(layout.smallest, 1);
+  CHECK_INT(layout.largest, 3);
+  CHECK(ring_layout_is_nested(&layout));
+  CHECK(ring_layout_has_group(&layout, 2) && !ring_layout_has_group(&layout, 1));
+  CHECK_INT(layout.inside, RING_TIER_LOOPBACK);
+  ring_layout_share(&layout, (const uint8_t[]){1, 1, 1, 0, 1, 1}); /* rank 3 is alone */
+  CHECK_INT(layout.inside, RING_TIER_SHM);
+  ring_layout_share(&layout, (const uint8_t[]){1, 1, 1, 0, 0, 1});
+  CHECK_INT(layout.inside, RING_TIER_LOOPBACK);
+  ring_layout_fini(&layout);
+  ring_layout one = layout_of((int[HOSTS_MOST]){4}, false);
+  ring_layout apart = layout_of((int[HOSTS_MOST]){1, 1, 1}, false);
+  CHECK(!ring_layout_is_nested(NULL) && !ring_layout_is_nested(&one));
+  CHECK(!ring_layout_is_nested(&apart) && !ring_layout_has_group(&apart, 64));
+  ring_layout_fini(&one);
+  ring_layout_fini(&apart);
+}
+
+typedef struct counted {
+  uint64_t messages[2], bytes[2]; /* sent, received */
+} counted;
+
+/* What a rank sends and receives within its host, or, `across`, beyond it. */
+static counted count_rank(const ring_layout *layout, int rank, uint64_t count, bool across) {
+  counted sum = {0};
+  ring_schedule s = {0};
+  ring_outline outline = {
+      .call = {.collective = RING_COLLECTIVE_ALLREDUCE, .dtype = RING_INT8, .count = count},
+      .rank = rank,
+      .size = layout->size,
+      .nodes = layout->nodes};
+  CHECK_INT(ring_plan_build(&s, &outline, RING_ALGORITHM_HIERARCHICAL), RING_OK);
+  for (size_t i = 0; i < s.lane_count; i++) {
+    const ring_lane *lane = &s.lanes[i];
+    if (lane->kind == RING_LANE_LOCAL) continue;
+    if ((layout->nodes[lane->peer] != layout->nodes[rank]) != across) continue;
+    int way = lane->kind == RING_LANE_SEND ? 0 : 1;
+    sum.messages[way] += lane->count;
+    for (size_t j = 0; j < lane->count; j++) sum.bytes[way] += s.steps[lane->first + j].count;
+  }
+  ring_schedule_free(&s);
+  return sum;
+}
+
+/* Within hosts, "all" are the ranks of the largest one. */
+static void check_half(const ring_layout *layout, uint64_t count, const ring_effort *said,
+                       bool across) {
+  ring_effort effort = {0};
+  uint64_t messages[NESTED_MOST] = {0}, bytes[NESTED_MOST] = {0};
+  for (int rank = 0; rank < layout->size; rank++) {
+    counted sum = count_rank(layout, rank, count, across);
+    int node = across ? 0 : layout->nodes[rank];
+    messages[node] += sum.messages[0];
+    bytes[node] += sum.bytes[0];
+    effort.messages = most(effort.messages, most(sum.messages[0], sum.messages[1]));
+    effort.bytes = most(effort.bytes, most(sum.bytes[0], sum.bytes[1]));
+  }
+  for (int node = 0; node < layout->hosts; node++) {
+    effort.all_messages = most(effort.all_messages, messages[node]);
+    effort.all_bytes = most(effort.all_bytes, bytes[node]);
+  }
+  CHECK_INT(said->messages, effort.messages);
+  CHECK_INT(said->bytes, effort.bytes);
+  CHECK_INT(said->all_messages, effort.all_messages);
+  CHECK_INT(said->all_bytes, effort.all_bytes);
+}
+
+/* Counts of which all shards and parts are whole, so short that there is one shard, and so long that
+ * there are all, across a ring. */
+static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
+  static const uint64_t counts[] = {720, 7200, 720 * 50, 720 * 5000};
+  int rings = 0, doublings = 0;
+  for (int i = 0; i < 2 * NESTED; i++) {
+    ring_layout layout = layout_of(nested[i / 2], i % 2);
+    for (int c = 0; c < 4; c++) {
+      ring_hierarchy shape = ring_hierarchy_choose(counts[c], layout.hosts, layout.smallest);
+      uint64_t cut = (uint64_t)shape.shards * (shape.ring ? (uint64_t)layout.hosts : 1);
+      if (counts[c] % cut > 0) continue;
+      ring_nested_effort said = ring_effort_of_hierarchical(&layout, counts[c], counts[c]);
+      CHECK_INT(said.shards, shape.shards);
+      CHECK_INT(said.inside.rounds, 2);
+      check_half(&layout, counts[c], &said.inside, false);
+      check_half(&layout, counts[c], &said.across, true);
+      *(shape.ring ? &rings : &doublings) += 1;
+    }
+    ring_layout_fini(&layout);
+  }
+  CHECK(rings > 10 && doublings > 10);
+}
+
+static void test_more_bytes_never_cost_a_hierarchy_less(void) {
+  for (int i = 0; i < 2 * NESTED; i++) {
+    ring_layout layout = layout_of(nested[i / 2], false);
+    layout.inside = i % 2 ? RING_TIER_SHM : RING_TIER_LOOPBACK;
+    uint64_t before = 0;
+    for (int bits = 0; bits < 64; bits++) {
+      uint64_t bytes = UINT64_C(1) << bits;
+      uint64_t cost = ring_cost_of_hierarchical(&layout, bytes / 4, bytes);
+      CHECK(cost > 0 && cost >= before);
+      before = cost;
+    }
+    ring_layout_fini(&layout);
+  }
 }
 
 static void test_rounds(void) {
@@ -102,7 +247,7 @@ static void test_more_bytes_never_cost_less(void) {
     for (int size = 1; size <= 5000; size = size * 3 / 2 + 1)
       for (int i = 0; i < COLLECTIVES; i++)
         for (int a = 0; a < RING_ALGORITHMS; a++) {
-          if (!ring_algorithm_serves((ring_algorithm)a, collectives[i])) continue;
+          if (!is_flat((ring_algorithm)a, collectives[i])) continue;
           uint64_t before = 0;
           for (int bits = 0; bits < 64; bits++) {
             uint64_t cost = ring_cost_of((ring_tier)tier, (ring_algorithm)a, collectives[i], size,
@@ -124,12 +269,12 @@ static void check_choice(ring_tier tier, const ring_call *call, int size) {
   ring_choice choice = ring_choose(&chooser, call, size);
   ring_algorithm next;
   uint64_t next_cost;
-  CHECK(ring_algorithm_fits(choice.algorithm, call));
+  CHECK(ring_algorithm_fits(choice.algorithm, call, NULL));
   CHECK(!choice.overridden && !choice.unfit);
   CHECK(choice.algorithm != RING_ALGORITHM_DIRECT || size <= RING_DIRECT_RANKS);
   for (int a = 0; a < RING_ALGORITHMS; a++) {
     ring_algorithm other = (ring_algorithm)a;
-    if (!ring_algorithm_fits(other, call) || other == choice.algorithm) continue;
+    if (!ring_algorithm_fits(other, call, NULL) || other == choice.algorithm) continue;
     if (other == RING_ALGORITHM_DIRECT && size > RING_DIRECT_RANKS) continue;
     uint64_t cost = ring_cost_of(tier, other, call->collective, size, bytes);
     CHECK(choice.cost <= cost);
@@ -175,6 +320,29 @@ static void test_choices_over_a_network_make_sense(void) {
   CHECK_INT(chosen(8, RING_FLOAT32, 100000000), RING_ALGORITHM_RING);
   CHECK_INT(chosen(6, RING_FLOAT32, 100000000), RING_ALGORITHM_RING);
   CHECK(chosen(1024, RING_BFLOAT16, 25000) != RING_ALGORITHM_HALVING);
+}
+
+/* So do these, where hosts have several ranks: two rounds in memory instead of some over the network,
+ * and less of a long vector over it. */
+static void test_choices_over_hosts_make_sense(void) {
+  static const uint64_t counts[] = {1, 100000, 100000000};
+  for (int i = 0; i < NESTED; i++) {
+    ring_layout layout = layout_of(nested[i], false);
+    layout.inside = RING_TIER_SHM;
+    for (int c = 0; c < 3; c++) {
+      ring_chooser chooser = {.tier = RING_TIER_NETWORK, .layout = &layout};
+      ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, RING_FLOAT32, counts[c]);
+      ring_choice choice = ring_choose(&chooser, &call, layout.size);
+      /* A short call may also go straight to a few ranks. */
+      bool straight = counts[c] == 1 && layout.size <= RING_DIRECT_RANKS;
+      if (layout.smallest == layout.largest && layout.largest <= 8 && !straight)
+        CHECK_INT(choice.algorithm, RING_ALGORITHM_HIERARCHICAL);
+      CHECK(choice.cost <= ring_cost_of_hierarchical(&layout, counts[c], 4 * counts[c]));
+      call.collective = RING_COLLECTIVE_REDUCE;
+      CHECK(ring_choose(&chooser, &call, layout.size).algorithm != RING_ALGORITHM_HIERARCHICAL);
+    }
+    ring_layout_fini(&layout);
+  }
 }
 
 /* ---- Overrides ---------------------------------------------------------------------------- */
@@ -234,6 +402,22 @@ static void test_overrides_that_do_not_fit(void) {
   CHECK_INT(choice.algorithm, RING_ALGORITHM_DOUBLING);
 }
 
+/* A hierarchy needs several hosts, and several ranks on some of them. */
+static void test_an_override_may_want_a_hierarchy(void) {
+  static const int hosts[][HOSTS_MOST] = {{4}, {1, 1, 1, 1}, {2, 2}, {1, 3}};
+  ring_chooser chooser = chooser_of("allreduce:hierarchical");
+  ring_call call = call_of(RING_COLLECTIVE_ALLREDUCE, RING_BFLOAT16, 1000);
+  for (int i = 0; i < 4; i++) {
+    ring_layout layout = layout_of(hosts[i], false);
+    chooser.layout = &layout;
+    ring_choice choice = ring_choose(&chooser, &call, 4);
+    CHECK(choice.overridden == (i >= 2) && choice.unfit == (i < 2));
+    CHECK((choice.algorithm == RING_ALGORITHM_HIERARCHICAL) == (i >= 2));
+    if (i >= 2) CHECK_INT(choice.cost, ring_cost_of_hierarchical(&layout, 1000, 2000));
+    ring_layout_fini(&layout);
+  }
+}
+
 /* The user may have as many links as he likes. */
 static void test_an_override_may_be_direct(void) {
   ring_chooser chooser = chooser_of("allreduce:direct");
@@ -288,7 +472,11 @@ static void test_bad_overrides(void) {
 }
 
 static void test_digests_differ_where_choices_may(void) {
+  ring_layout two = layout_of((int[HOSTS_MOST]){2, 2}, false);
+  ring_layout mixed = layout_of((int[HOSTS_MOST]){2, 2}, true);
   const ring_chooser choosers[] = {chooser_of(""),
+                                   {.tier = RING_TIER_NETWORK, .layout = &two},
+                                   {.tier = RING_TIER_NETWORK, .layout = &mixed},
                                    chooser_of("allreduce:ring"),
                                    chooser_of("allreduce:halving"),
                                    chooser_of("reduce:tree"),
@@ -302,18 +490,25 @@ static void test_digests_differ_where_choices_may(void) {
       CHECK(same == (i == j));
     }
   const ring_chooser spaced = chooser_of(" allreduce:ring:0- ");
-  CHECK(ring_chooser_digest(&spaced) == ring_chooser_digest(&choosers[1]));
+  CHECK(ring_chooser_digest(&spaced) == ring_chooser_digest(&choosers[3]));
+  ring_layout_fini(&two);
+  ring_layout_fini(&mixed);
 }
 
 int main(void) {
   RUN(test_efforts_are_those_of_the_schedules);
+  RUN(test_layouts);
+  RUN(test_efforts_of_hierarchies_are_those_of_the_schedules);
+  RUN(test_more_bytes_never_cost_a_hierarchy_less);
   RUN(test_rounds);
   RUN(test_more_bytes_never_cost_less);
   RUN(test_the_least_cost_is_chosen);
   RUN(test_only_what_all_know_matters);
   RUN(test_choices_over_a_network_make_sense);
+  RUN(test_choices_over_hosts_make_sense);
   RUN(test_overrides_and_their_ranges);
   RUN(test_overrides_that_do_not_fit);
+  RUN(test_an_override_may_want_a_hierarchy);
   RUN(test_an_override_may_be_direct);
   RUN(test_bad_overrides);
   RUN(test_digests_differ_where_choices_may);
