@@ -31,6 +31,8 @@ static uint64_t choice_cost(const ring_chooser *chooser, ring_algorithm algorith
                             const ring_call *call, int size, uint64_t bytes) {
   if (algorithm == RING_ALGORITHM_HIERARCHICAL)
     return ring_cost_of_hierarchical(chooser->layout, call->count, bytes);
+  if (ring_layout_is_nested(chooser->layout))
+    return ring_cost_over(chooser->layout, algorithm, call->collective, bytes);
   return ring_cost_of(chooser->tier, algorithm, call->collective, size, bytes);
 }
 

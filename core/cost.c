@@ -268,14 +268,35 @@ static uint64_t cost_moved(ring_tier tier, const ring_effort *effort) {
   return cost_plus(moved, cost_times(row->reduce, effort->reduced));
 }
 
+/* Moving takes `least` at least. */
+static uint64_t cost_sum(ring_tier tier, ring_algorithm algorithm, uint8_t collective,
+                         const ring_effort *effort, uint64_t least) {
+  uint64_t messages = cost_begun(tier, effort), moved = cost_moved(tier, effort);
+  const cost_row *away = &cost_rows[tier][cost_even(collective)][algorithm];
+  if (away->messages > 0) {
+    messages = cost_times(messages, away->messages) / 100;
+    moved = cost_times(moved, away->bytes) / 100;
+  }
+  return cost_plus(messages, moved > least ? moved : least);
+}
+
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes) {
   ring_effort effort = ring_effort_of(algorithm, collective, size, bytes);
-  uint64_t messages = cost_begun(tier, &effort), moved = cost_moved(tier, &effort);
-  const cost_row *away = &cost_rows[tier][cost_even(collective)][algorithm];
-  if (away->messages == 0) return cost_plus(messages, moved);
-  return cost_plus(cost_times(messages, away->messages) / 100,
-                   cost_times(moved, away->bytes) / 100);
+  return cost_sum(tier, algorithm, collective, &effort, 0);
+}
+
+uint64_t ring_cost_over(const ring_layout *layout, ring_algorithm algorithm, uint8_t collective,
+                        uint64_t bytes) {
+  uint64_t size = (uint64_t)layout->size, most = (uint64_t)layout->largest;
+  bool neighbours = algorithm == RING_ALGORITHM_RING || algorithm == RING_ALGORITHM_CHAIN;
+  ring_effort effort = ring_effort_of(algorithm, collective, layout->size, bytes);
+  uint64_t sent = cost_share(effort.all_bytes, most, size);
+  uint64_t leaving = neighbours ? cost_share(effort.all_bytes, (uint64_t)layout->leaving, size)
+                                : cost_share(sent, size - most, size - 1);
+  uint64_t memory = cost_times(sent, cost_tiers[layout->inside].shared);
+  if (leaving > effort.bytes) effort.bytes = leaving;
+  return cost_sum(RING_TIER_NETWORK, algorithm, collective, &effort, memory);
 }
 
 uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes) {

@@ -41,7 +41,8 @@
  * How far an algorithm is from that is a percentage of the first three products and one of the
  * others. Hierarchical allreduce moves bytes within and between hosts at the same time: the slower of
  * both counts, and one frame of the other, until it flows. The s drivers of a host share its way to
- * the others. Everything is an integer, so that all ranks find the same least cost, whatever their
+ * the others; so do the ranks of a host in other algorithms, of whose bytes as many leave it as in a
+ * random order of ranks, but for rings and chains, which leave it where the next rank is elsewhere. Everything is an integer, so that all ranks find the same least cost, whatever their
  * compilers do to floating point.
  */
 #ifndef RING_COST_H
@@ -75,6 +76,8 @@ ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64
 
 /* Picoseconds. One that does not fit is UINT64_MAX. */
 uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes);
+uint64_t ring_cost_over(const ring_layout *layout, ring_algorithm algorithm, uint8_t collective,
+                        uint64_t bytes); /* of another one, in a layout that is nested */
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes);
 

@@ -28,9 +28,22 @@ static void layout_number(ring_layout *layout) {
   }
 }
 
+static void layout_leave(ring_layout *layout) {
+  const int *nodes = layout->nodes;
+  for (int rank = 0; rank < layout->size; rank++) {
+    int next = rank + 1 < layout->size ? rank + 1 : 0;
+    if (nodes[next] == nodes[rank]) continue;
+    int leaving = ++layout->ranks[nodes[rank]];
+    if (leaving > layout->leaving) layout->leaving = leaving;
+  }
+}
+
 void ring_layout_survey(ring_layout *layout) {
+  size_t bytes = (size_t)layout->size * sizeof *layout->ranks;
   layout_number(layout);
-  memset(layout->ranks, 0, (size_t)layout->size * sizeof *layout->ranks);
+  memset(layout->ranks, 0, bytes);
+  layout_leave(layout);
+  memset(layout->ranks, 0, bytes);
   for (int rank = 0; rank < layout->size; rank++) layout->ranks[layout->nodes[rank]]++;
   layout->smallest = layout->size;
   for (int host = 0; host < layout->hosts; host++) {

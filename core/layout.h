@@ -17,6 +17,7 @@ typedef enum ring_tier { RING_TIER_SHM, RING_TIER_LOOPBACK, RING_TIER_NETWORK } 
 typedef struct ring_layout {
   int size, hosts;
   int smallest, largest; /* ranks on the host with the fewest and on that with the most */
+  int leaving;           /* the most ranks of a host whose next rank is on another one */
   ring_tier inside;      /* of links within hosts */
   int *nodes; /* by rank: its host; hosts are numbered in the order of their first ranks */
   int *ranks; /* by host: how many */

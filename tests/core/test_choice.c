@@ -126,6 +126,7 @@ static void test_layouts(void) {
   CHECK_INT(layout.hosts, 3);
   CHECK_INT(layout.smallest, 1);
   CHECK_INT(layout.largest, 3);
+  CHECK_INT(layout.leaving, 2);
   CHECK(ring_layout_is_nested(&layout));
   CHECK(ring_layout_has_group(&layout, 2) && !ring_layout_has_group(&layout, 1));
   CHECK_INT(layout.inside, RING_TIER_LOOPBACK);
@@ -214,16 +215,28 @@ static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
   CHECK(rings > 10 && doublings > 10);
 }
 
+/* Nothing gets cheaper because ranks share a host. */
+static void check_flat(const ring_layout *layout, ring_algorithm algorithm, uint64_t bytes,
+                       uint64_t *before) {
+  uint8_t allreduce = RING_COLLECTIVE_ALLREDUCE;
+  uint64_t cost = ring_cost_over(layout, algorithm, allreduce, bytes);
+  CHECK(cost >= *before);
+  CHECK(cost >= ring_cost_of(RING_TIER_NETWORK, algorithm, allreduce, layout->size, bytes));
+  *before = cost;
+}
+
 static void test_more_bytes_never_cost_a_hierarchy_less(void) {
   for (int i = 0; i < 2 * NESTED; i++) {
     ring_layout layout = layout_of(nested[i / 2], false);
     layout.inside = i % 2 ? RING_TIER_SHM : RING_TIER_LOOPBACK;
-    uint64_t before = 0;
+    uint64_t before = 0, ring = 0, halving = 0;
     for (int bits = 0; bits < 64; bits++) {
       uint64_t bytes = UINT64_C(1) << bits;
       uint64_t cost = ring_cost_of_hierarchical(&layout, bytes / 4, bytes);
       CHECK(cost > 0 && cost >= before);
       before = cost;
+      check_flat(&layout, RING_ALGORITHM_RING, bytes, &ring);
+      check_flat(&layout, RING_ALGORITHM_HALVING, bytes, &halving);
     }
     ring_layout_fini(&layout);
   }
