@@ -4,12 +4,12 @@
  * results, the same bits on all ranks and in every run where sums depend on their order, and as
  * much traffic as ring_comm_explain said before. Then overrides that ranks do not share.
  */
-#include <math.h>
 #include <stddef.h>
 
 #include "algorithm.h"
 #include "check.h"
 #include "ranks.h"
+#include "values.h"
 
 enum { SIZE_MOST = 9, MOST = 300007 };
 
@@ -31,60 +31,6 @@ static ring_comm *open_with(int rank, int size, const char *algorithms) {
   if (ring_comm_open(&options, &comm, &error) != RING_OK) fprintf(stderr, "%s\n", error.message);
   CHECK_INT(error.status, RING_OK);
   return comm;
-}
-
-/* ---- Values ------------------------------------------------------------------------------- */
-
-static void put(void *buffer, ring_dtype dtype, size_t i, double value) {
-  float single = (float)value;
-  uint32_t bits;
-  memcpy(&bits, &single, sizeof bits);
-  switch (dtype) {
-  case RING_INT8:
-    ((int8_t *)buffer)[i] = (int8_t)(int64_t)value;
-    break;
-  case RING_UINT8:
-    ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)value;
-    break;
-  case RING_INT32:
-    ((int32_t *)buffer)[i] = (int32_t)value;
-    break;
-  case RING_INT64:
-    ((int64_t *)buffer)[i] = (int64_t)value;
-    break;
-  case RING_FLOAT16: /* normal numbers only; the mantissa is cut */
-    ((uint16_t *)buffer)[i] =
-        (uint16_t)(value == 0 ? 0 : ((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff));
-    break;
-  case RING_BFLOAT16:
-    ((uint16_t *)buffer)[i] = (uint16_t)(bits >> 16);
-    break;
-  case RING_FLOAT32:
-    ((float *)buffer)[i] = single;
-    break;
-  case RING_FLOAT64:
-    ((double *)buffer)[i] = value;
-    break;
-  }
-}
-
-/* Small numbers, whose sums every dtype holds exactly. */
-static double exact(int rank, size_t i) {
-  return (double)((i * 7 + (size_t)rank * 3) % 5);
-}
-
-/* Positive numbers far apart, whose sums depend on the order. */
-static double rough(int rank, size_t i) {
-  uint64_t x = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)rank * 0xc2b2ae35u;
-  x ^= x >> 29;
-  return ldexp(1.0 + (double)(x % 1021) / 1024, (int)(x >> 40 & 15) - 8);
-}
-
-static uint64_t digest_of(const void *buffer, size_t bytes) {
-  const uint8_t *byte = buffer;
-  uint64_t digest = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < bytes; i++) digest = (digest ^ byte[i]) * UINT64_C(1099511628211);
-  return digest;
 }
 
 /* Every rank holds these bytes, or only root, where `all` is false. */
