@@ -34,6 +34,14 @@ void library_close(void);
 /* "tcp" or "shm" where the library says which it uses, else `wanted`. */
 const char *library_link(const char *wanted);
 
+/* Memory that all ranks reach without copies, aligned to 64 bytes; NULL where the library has none
+ * to give, and then only ordinary memory is measured. */
+void *library_alloc(size_t bytes);
+void library_free(void *memory);
+
+/* No library but the floor: its output is its input. */
+extern const int library_copies;
+
 #ifdef __cplusplus
 }
 #endif

@@ -52,3 +52,14 @@ void library_close(void) {
 const char *library_link(const char *wanted) {
   return wanted;
 }
+
+void *library_alloc(size_t bytes) {
+  (void)bytes;
+  return NULL;
+}
+
+void library_free(void *memory) {
+  (void)memory;
+}
+
+const int library_copies = 0;

@@ -85,3 +85,15 @@ const char *library_link(const char *wanted) {
     if (peer != ring_comm_rank(comm)) link = ring_comm_link(comm, peer);
   return (strcmp(link, "shm") == 0) == (strcmp(wanted, "shm") == 0) ? wanted : link;
 }
+
+void *library_alloc(size_t bytes) {
+  void *memory = NULL;
+  if (strcmp(library_link("shm"), "shm") == 0) check(ring_alloc(comm, bytes, &memory));
+  return memory;
+}
+
+void library_free(void *memory) {
+  ring_free(memory);
+}
+
+const int library_copies = 0;

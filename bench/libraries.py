@@ -3,7 +3,7 @@
 
 Ours and Gloo are started as one process a rank, with the variables of sparkring-run; what is built
 on MPI by mpirun. `ours` names the library of ours that a peer is compared with: the one of the same
-language.
+language. `memcpy` is no library but the floor of an allreduce in shared memory.
 """
 
 import os
@@ -37,6 +37,8 @@ class Library:
     hint: str  # how to install it
     links: tuple = LINKS
     mpi: bool = False
+    ranks: tuple = ()  # any number unless named
+    least: int = 0  # bytes from which on it is measured
 
     def missing(self):
         """Say in a line what is missing, or return None."""
@@ -48,6 +50,10 @@ class Library:
             return None
         return f"{self.name}: not installed: {self.hint}"
 
+    def serves(self, link, ranks):
+        """Tell whether it goes over this link with so many ranks."""
+        return link in self.links and (not self.ranks or ranks in self.ranks)
+
     def commands(self, network, link, folder):
         """Give the (words, environment) of every process that the runner has to start."""
         driver = [*self.driver, str(folder / "ranks"), link]
@@ -57,6 +63,7 @@ class Library:
             "SPARKRING_SIZE": str(network.ranks),
             "SPARKRING_ADDRESSES": ",".join(network.addresses),
             "SPARKRING_TOKEN": secrets.token_hex(16),
+            "SPARKRING_SHARED_MEMORY": "1" if link == "shm" else "0",
             "GLOO_SOCKET_IFNAME": "eth0" if network.rate else "lo",
         }
         return [
@@ -117,13 +124,14 @@ LIBRARIES = (
     _compiled("sparkring", "scripts/bench builds it"),
     _compiled("openmpi", "apt-get install libopenmpi-dev openmpi-bin", mpi=True),
     _compiled("gloo", "apt-get install libgloo-dev", links=("tcp", *SHAPED)),
+    _compiled("memcpy", "scripts/bench builds it", links=("shm",), ranks=(2,), least=1 << 20),
     _python("sparkring-python", OUR_PYTHON, "sparkring", "scripts/setup", links=("tcp", "shm")),
     _python("mpi4py", PEER_PYTHON, "mpi4py.MPI", "pip install mpi4py", mpi=True),
     _python("torch-gloo", PEER_PYTHON, "torch", "pip install torch==2.13.0", links=("tcp",)),
     _r("sparkring-r", "sparkring", "scripts/setup", links=("tcp", "shm")),
     _r("rmpi", "Rmpi", "apt-get install r-cran-rmpi", mpi=True),
 )
-COMPILED = ("sparkring", "openmpi", "gloo")
+COMPILED = ("sparkring", "openmpi", "gloo", "memcpy")
 
 
 def environment():

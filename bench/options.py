@@ -8,7 +8,7 @@ from libraries import COMPILED, LIBRARIES, LINKS
 
 COLLECTIVES = ["allreduce", "broadcast", "allgather", "alltoall"]
 FULL = {
-    "bytes": [8, 64, 512, 4096, 32768, 262144, 2 << 20, 16 << 20, 64 << 20],
+    "bytes": [8, 64, 512, 4096, 32768, 65536, 262144, 1 << 20, 2 << 20, 16 << 20, 64 << 20],
     "rounds": 5,
     "seconds": 0.2,
     "only": [library.name for library in LIBRARIES],

@@ -21,6 +21,7 @@ class Case(NamedTuple):
     ranks: int
     bytes: int
     dtype: str
+    buffers: str = "-"  # of our C driver in shared memory: private, result, arena (driver.c)
 
 
 def read_ranks(folder, library, link, ranks):
@@ -29,9 +30,9 @@ def read_ranks(folder, library, link, ranks):
     medians = {}
     for lines in zip(*files):
         rows = [line.split() for line in lines]
-        name, size, dtype = rows[0][:3]
-        slowest = [max(map(float, sample)) for sample in zip(*(row[3:] for row in rows))]
-        medians[Case(library, name, link, ranks, int(size), dtype)] = median(slowest)
+        name, buffers, size, dtype = rows[0][:4]
+        slowest = [max(map(float, sample)) for sample in zip(*(row[4:] for row in rows))]
+        medians[Case(library, name, link, ranks, int(size), dtype, buffers)] = median(slowest)
     return medians
 
 
@@ -62,7 +63,8 @@ class Results:
         lines = []
         for case, time in self.medians().items():
             more = {"us_median": round(time, 3), "busbw_gbs": round(busbw(case, time), 4)}
-            lines.append(json.dumps({**case._asdict(), **more}))
+            known = {name: value for name, value in case._asdict().items() if value != "-"}
+            lines.append(json.dumps({**known, **more}))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -70,7 +72,10 @@ class Results:
 def read(path):
     """Return {case: microseconds} of a results file."""
     rows = map(json.loads, Path(path).read_text().splitlines())
-    return {Case(*(row[field] for field in Case._fields)): row["us_median"] for row in rows}
+    return {
+        Case(**{name: row[name] for name in Case._fields if name in row}): row["us_median"]
+        for row in rows
+    }
 
 
 def human_bytes(count):
@@ -82,26 +87,44 @@ def human_bytes(count):
     return f"{count} MiB"
 
 
+KINDS = ("-", "private", "result", "arena")
+
+
 def table(times, peers):
     """Yield the lines of the table: the time of ours, and peer/ours for every peer.
 
-    `peers` is {ours: [peers]}. A case that ours has not got shows the peers' times instead.
+    `peers` is {ours: [peers]}. A case that ours has not got shows the peers' times instead. Where
+    ours was measured with several kinds of buffers, the time is that of the first kind, and a peer
+    has one column for each.
     """
     for ours, names in peers.items():
-        cases = sorted({c._replace(library="") for c in times if c.library in (ours, *names)})
-        if not cases:
-            continue
-        head = f"{'link':<7}{'n':>2}  {'collective':<10}{'bytes':>9}"
-        yield f"\n{head}  {ours + ', us':>20}" + "".join(f"{name + '/ours':>18}" for name in names)
-        for case in sorted(cases, key=lambda c: (c.link, c.ranks, c.collective, c.bytes)):
-            yield _row(case, times, ours, names)
+        for link in sorted({c.link for c in times if c.library in (ours, *names)}):
+            group = (ours, *names)
+            here = {c: t for c, t in times.items() if c.link == link and c.library in group}
+            has = {(c.library, c.buffers) for c in here}
+            kinds = [kind for kind in KINDS if (ours, kind) in has] or ["-"]
+            columns = [(name, kind) for name in names if (name, "-") in has for kind in kinds]
+            yield _head(ours, kinds, columns)
+            places = {c._replace(library="", buffers="-") for c in here}
+            for place in sorted(places, key=lambda c: (c.ranks, c.collective, c.bytes)):
+                yield _row(place, here, ours, kinds[0], columns)
 
 
-def _row(case, times, ours, names):
-    mine = times.get(case._replace(library=ours))
-    row = f"{case.link:<7}{case.ranks:>2}  {case.collective:<10}{human_bytes(case.bytes):>9}"
-    row += f"  {mine:>20.1f}" if mine else f"  {'-':>20}"
-    return row + "".join(f"{_ratio(times.get(case._replace(library=n)), mine):>18}" for n in names)
+def _head(ours, kinds, columns):
+    labels = [f"{name}/{'ours' if kind == '-' else kind}" for name, kind in columns]
+    time = f"{ours}{'' if kinds[0] == '-' else ' ' + kinds[0]}, us"
+    head = f"\n{'link':<7}{'n':>2}  {'collective':<10}{'bytes':>9}  {time:>22}"
+    return head + "".join(f"{label:>17}" for label in labels)
+
+
+def _row(place, times, ours, first, columns):
+    def mine(kind):
+        return times.get(place._replace(library=ours, buffers=kind))
+
+    row = f"{place.link:<7}{place.ranks:>2}  {place.collective:<10}{human_bytes(place.bytes):>9}"
+    row += f"  {mine(first):>22.1f}" if mine(first) else f"  {'-':>22}"
+    theirs = ((times.get(place._replace(library=name)), mine(kind)) for name, kind in columns)
+    return row + "".join(f"{_ratio(*pair):>17}" for pair in theirs)
 
 
 def _ratio(time, mine):

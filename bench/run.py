@@ -12,10 +12,12 @@ import shutil
 import signal
 import sys
 import tempfile
+from copy import copy
 from pathlib import Path
 
 import libraries
 import results
+import targets
 from job import RunError, WrongLinkError, run_job
 from network import Network
 from options import parse
@@ -48,16 +50,20 @@ class Session:
         with Network(link, ranks) as network:
             for library in order:
                 place = library.name, link, ranks
-                if link in library.links and place not in self._given_up:
+                if library.serves(link, ranks) and place not in self._given_up:
                     folder = scratch / "-".join(map(str, (number, *place)))
                     self._try(library, link, network, folder)
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _try(self, library, link, network, folder):
         place = library.name, link, network.ranks
+        options = copy(self._options)
+        options.bytes = [size for size in options.bytes if size >= library.least]
+        if not options.bytes:
+            return
         try:
             with Strangers() as strangers:
-                medians = run_job(library, link, network, self._options, folder)
+                medians = run_job(library, link, network, options, folder)
             self.results.add(medians)
             if strangers.share > NOISE:
                 share = f"other programs used {strangers.share:.0%} of the processors"
@@ -98,6 +104,8 @@ def measure(wanted, options, output):
         if times:
             session.results.write(output)
             print(*results.table(times, peers_of(wanted)), sep="\n")
+            if not options.quick:
+                print(*targets.table(times), sep="\n")
             print(f"\nwritten to {output}")
     return session.failures == 0
 
