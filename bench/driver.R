@@ -4,23 +4,24 @@
 #   driver.R LIBRARY FOLDER LINK SECONDS COLLECTIVE,... BYTES,...
 # R's numbers are float64, and so is what travels. Rmpi has no alltoall of vectors.
 
-small <- 4096
-calls <- 16
+batch <- 2^17
+most_calls <- 256
 least_samples <- 3
 most_samples <- 1000
 wrong_link <- 3
 
-# R cannot ask for the link yet, so it can only mean tcp.
 open_sparkring <- function(link) {
-  if (link != "tcp") quit(status = wrong_link)
   comm <- sparkring::ring_init()
+  tier <- sparkring::ring_comm_explain(comm, "barrier", 0)$tier
+  if ((tier == "shm") != (link == "shm")) quit(status = wrong_link)
   list(
     rank = sparkring::ring_rank(comm), size = sparkring::ring_size(comm),
     barrier = function() sparkring::ring_barrier(comm),
     close = function() sparkring::ring_close(comm),
     allreduce = function(x, total) sparkring::ring_allreduce(comm, x),
     broadcast = function(x, total) sparkring::ring_broadcast(comm, x),
-    allgather = function(x, total) sparkring::ring_allgather(comm, x)
+    allgather = function(x, total) sparkring::ring_allgather(comm, x),
+    alltoall = function(x, total) sparkring::ring_alltoall(comm, x)
   )
 }
 
@@ -41,17 +42,19 @@ now <- function() as.numeric(Sys.time())
 
 make_test <- function(library, name, bytes) {
   elements <- max(1, bytes %/% 8)
-  count <- if (name == "allgather") ceiling(elements / library$size) else elements
+  splits <- name %in% c("allgather", "alltoall")
+  count <- if (splits) ceiling(elements / library$size) else elements
+  total <- if (splits) count * library$size else elements
   list(
-    name = name, run = library[[name]], count = count,
-    total = if (name == "allgather") count * library$size else elements,
-    calls = if (bytes <= small) calls else 1
+    name = name, run = library[[name]], count = count, total = total,
+    given = if (name == "allgather") count else total,
+    calls = min(max(batch %/% bytes, 1), most_calls)
   )
 }
 
 # Seconds of one call, and what the last one returned.
 sample_once <- function(library, test) {
-  inputs <- lapply(seq_len(test$calls), function(call) rep(library$rank + 1, test$count))
+  inputs <- lapply(seq_len(test$calls), function(call) rep(library$rank + 1, test$given))
   library$barrier()
   start <- now()
   for (input in inputs) result <- test$run(input, test$total)
@@ -63,7 +66,8 @@ check <- function(library, test, result) {
   expected <- switch(test$name,
     allreduce = sum(ranks),
     broadcast = 1,
-    allgather = rep(ranks, each = test$count)
+    allgather = ,
+    alltoall = rep(ranks, each = test$count)
   )
   if (length(result) != test$total || any(result != expected)) stop("wrong result: ", test$name)
 }
@@ -81,7 +85,7 @@ measure <- function(library, test, seconds, report) {
   samples <- seq_len(count_samples(library, test, seconds))
   times <- vapply(samples, function(i) sample_once(library, test)$seconds, 0)
   listed <- paste(sprintf("%.3f", 1e6 * times), collapse = " ")
-  cat(test$name, sprintf("%.0f", 8 * test$total), "float64", listed, "\n", file = report)
+  cat(test$name, "-", sprintf("%.0f", 8 * test$total), "float64", listed, "\n", file = report)
 }
 
 main <- function(name, folder, link, seconds, collectives, sizes) {

@@ -9,6 +9,7 @@ language. `memcpy` is no library but the floor of an allreduce in shared memory.
 import os
 import secrets
 import subprocess
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ BUILD = ROOT / "build" / "bench"
 OUR_PYTHON = str(ROOT / ".venv" / "bin" / "python")
 PEER_PYTHON = str(BUILD / "venv" / "bin" / "python")
 LINKS = ("tcp", "shm", *SHAPED)
+COLLECTIVES = ("allreduce", "broadcast", "allgather", "alltoall")
 
 # ob1 is Open MPI's own engine over the named transports; UCX would choose for itself.
 PLACEMENT = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
@@ -37,6 +39,7 @@ class Library:
     hint: str  # how to install it
     links: tuple = LINKS
     mpi: bool = False
+    collectives: tuple = COLLECTIVES
     ranks: tuple = ()  # any number unless named
     least: int = 0  # bytes from which on it is measured
 
@@ -50,9 +53,13 @@ class Library:
             return None
         return f"{self.name}: not installed: {self.hint}"
 
-    def serves(self, link, ranks):
-        """Tell whether it goes over this link with so many ranks."""
-        return link in self.links and (not self.ranks or ranks in self.ranks)
+    def part_of(self, options, link, ranks):
+        """Return the options with what it serves of them, or None when that is nothing."""
+        own = copy(options)
+        own.bytes = [size for size in options.bytes if size >= self.least]
+        own.collective = [name for name in options.collective if name in self.collectives]
+        served = link in self.links and (not self.ranks or ranks in self.ranks)
+        return own if served and own.bytes and own.collective else None
 
     def commands(self, network, link, folder):
         """Give the (words, environment) of every process that the runner has to start."""
@@ -120,11 +127,12 @@ def _find(package):
     return f"quit(status = !nzchar(system.file(package = '{package}')))"
 
 
+FLOOR = {"links": ("shm",), "collectives": ("allreduce",), "ranks": (2,), "least": 1 << 20}
 LIBRARIES = (
     _compiled("sparkring", "scripts/bench builds it"),
     _compiled("openmpi", "apt-get install libopenmpi-dev openmpi-bin", mpi=True),
     _compiled("gloo", "apt-get install libgloo-dev", links=("tcp", *SHAPED)),
-    _compiled("memcpy", "scripts/bench builds it", links=("shm",), ranks=(2,), least=1 << 20),
+    _compiled("memcpy", "scripts/bench builds it", **FLOOR),
     _python("sparkring-python", OUR_PYTHON, "sparkring", "scripts/setup", links=("tcp", "shm")),
     _python("mpi4py", PEER_PYTHON, "mpi4py.MPI", "pip install mpi4py", mpi=True),
     _python("torch-gloo", PEER_PYTHON, "torch", "pip install torch==2.13.0", links=("tcp",)),

@@ -4,9 +4,8 @@
 import argparse
 from pathlib import Path
 
-from libraries import COMPILED, LIBRARIES, LINKS
+from libraries import COLLECTIVES, COMPILED, LIBRARIES, LINKS
 
-COLLECTIVES = ["allreduce", "broadcast", "allgather", "alltoall"]
 FULL = {
     "bytes": [8, 64, 512, 4096, 32768, 65536, 262144, 1 << 20, 2 << 20, 16 << 20, 64 << 20],
     "rounds": 5,
@@ -55,7 +54,7 @@ def parse(arguments):
     add = parser.add_argument
     add("--quick", action="store_true", help="two minutes: the C libraries, fewer sizes and rounds")
     add("--only", type=one_of(FULL["only"]), metavar="LIBRARY,...", help=", ".join(FULL["only"]))
-    add("--collective", type=one_of(COLLECTIVES), default=COLLECTIVES, metavar="NAME,...")
+    add("--collective", type=one_of(COLLECTIVES), default=list(COLLECTIVES), metavar="NAME,...")
     add(
         "--link",
         type=one_of(LINKS),

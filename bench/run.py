@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from copy import copy
 from pathlib import Path
 
 import libraries
@@ -50,17 +49,14 @@ class Session:
         with Network(link, ranks) as network:
             for library in order:
                 place = library.name, link, ranks
-                if library.serves(link, ranks) and place not in self._given_up:
+                options = library.part_of(self._options, link, ranks)
+                if options and place not in self._given_up:
                     folder = scratch / "-".join(map(str, (number, *place)))
-                    self._try(library, link, network, folder)
+                    self._try(library, link, network, options, folder)
                     shutil.rmtree(folder, ignore_errors=True)
 
-    def _try(self, library, link, network, folder):
+    def _try(self, library, link, network, options, folder):
         place = library.name, link, network.ranks
-        options = copy(self._options)
-        options.bytes = [size for size in options.bytes if size >= library.least]
-        if not options.bytes:
-            return
         try:
             with Strangers() as strangers:
                 medians = run_job(library, link, network, options, folder)
