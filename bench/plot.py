@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw a results file: time over bytes, both logarithmic, one line a library.
 
-plot.py RESULTS.json [PICTURE.svg]
+plot.py RESULTS.json [PICTURE.svg [COLLECTIVE]]
 
-A row of panels is a link with a number of ranks, a column a collective. What is written in another
-language than C is drawn dashed (Python) or dotted (R), in the colour of the library underneath.
+A row of panels is a link with a number of ranks, a column a collective; of a single collective a
+row is a link and a column a number of ranks. What is written in another language than C is drawn
+dashed (Python) or dotted (R), in the colour of the library underneath. Of our C driver in shared
+memory there are two lines: private buffers, and all buffers in the memory that the ranks share.
+The numbers of a single collective go into a .csv beside its picture. For the vignette:
+
+plot.py RESULTS.json vignettes/performance.svg allreduce
 """
 
+import csv
 import sys
 from pathlib import Path
 
@@ -19,6 +25,7 @@ import results
 
 STYLES = {
     "sparkring": ("C3", "-"),
+    "sparkring, shared buffers": ("C1", "-"),
     "openmpi": ("C0", "-"),
     "gloo": ("C2", "-"),
     "sparkring-python": ("C3", "--"),
@@ -26,54 +33,80 @@ STYLES = {
     "torch-gloo": ("C2", "--"),
     "sparkring-r": ("C3", ":"),
     "rmpi": ("C0", ":"),
+    "memcpy": ("0.6", "-"),
 }
+NAMES = {"-": "", "private": "", "arena": ", shared buffers"}
 ORDER = ["allreduce", "broadcast", "allgather", "alltoall"]
 
 
-def draw_panel(axes, times, row, collective):
-    """Draw all libraries of one panel."""
-    for library, (color, line) in STYLES.items():
-        points = sorted(
-            (case.bytes, time)
-            for case, time in times.items()
-            if (case.library, case.link, case.ranks, case.collective) == (library, *row, collective)
-        )
-        if points:
-            axes.loglog(*zip(*points), color=color, linestyle=line, marker=".", label=library)
+def draw_panel(axes, times, panel):
+    """Draw all libraries of one panel: a link, a number of ranks and a collective."""
+    lines = {}
+    for case, time in times.items():
+        if (case.link, case.ranks, case.collective) == panel and case.buffers in NAMES:
+            lines.setdefault(case.library + NAMES[case.buffers], []).append((case.bytes, time))
+    for name, (color, line) in STYLES.items():
+        if name in lines:
+            points = zip(*sorted(lines[name]))
+            axes.loglog(*points, color=color, linestyle=line, marker=".", label=name)
     axes.set_xscale("log", base=2)
     axes.grid(True, alpha=0.3)
 
 
+def layout(times):
+    """Return the rows of panels, each with its title."""
+    places = sorted({(case.link, case.ranks) for case in times})
+    shown = sorted({case.collective for case in times}, key=ORDER.index)
+    if len(shown) > 1:
+        return [
+            [((*place, name), f"{name}, {place[1]} ranks") for name in shown] for place in places
+        ]
+    ranks = sorted({place[1] for place in places})
+    links = sorted({place[0] for place in places})
+    return [[((link, n, *shown), f"{shown[0]}, {n} ranks") for n in ranks] for link in links]
+
+
 def draw(times):
     """Draw all panels."""
-    rows = sorted({(case.link, case.ranks) for case in times})
-    columns = sorted({case.collective for case in times}, key=ORDER.index)
+    rows = layout(times)
     figure, grid = plt.subplots(
         len(rows),
-        len(columns),
-        figsize=(4 * len(columns), 3 * len(rows)),
+        len(rows[0]),
+        figsize=(4 * len(rows[0]), 3 * len(rows)),
         sharex=True,
         squeeze=False,
         layout="constrained",
     )
     named = {}
     for axes_row, row in zip(grid, rows):
-        axes_row[0].set_ylabel(f"{row[0]}, {row[1]} ranks\nµs a call")
-        for axes, collective in zip(axes_row, columns):
-            draw_panel(axes, times, row, collective)
+        axes_row[0].set_ylabel(f"{row[0][0][0]}, µs a call")
+        for axes, (panel, title) in zip(axes_row, row):
+            draw_panel(axes, times, panel)
+            axes.set_title(title)
             named.update({line.get_label(): line for line in axes.get_lines()})
-    for axes, collective in zip(grid[0], columns):
-        axes.set_title(collective)
     for axes in grid[-1]:
         axes.set_xlabel("bytes")
-    figure.legend(named.values(), named, loc="outside lower center", ncols=len(named))
+    figure.legend(named.values(), named, loc="outside lower center", ncols=min(4, len(named)))
     return figure
 
 
-def main(source, picture=None):
+def write_numbers(times, path):
+    """Write what is drawn, one line a case."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow((*results.Case._fields, "us"))
+        writer.writerows((*case, f"{time:.3f}") for case, time in sorted(times.items()))
+
+
+def main(source, picture=None, collective=None):
     """Write the picture, beside the results unless told otherwise."""
-    picture = picture or Path(source).with_suffix(".svg")
-    draw(results.read(source)).savefig(picture, dpi=120)
+    picture = Path(picture) if picture else Path(source).with_suffix(".svg")
+    times = results.read(source)
+    if collective:
+        times = {case: time for case, time in times.items() if case.collective == collective}
+        write_numbers(times, picture.with_suffix(".csv"))
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sparkring"})
+    draw(times).savefig(picture, dpi=120, metadata={"Date": None})
     print(f"written to {picture}")
 
 
