@@ -40,7 +40,7 @@
 #'   `runner_up_seconds`, both `NA` where there is none; and `text`.
 #' @section Errors:
 #' `ring_error_invalid` for an unknown collective, dtype or root. See [ring_error].
-#' @seealso [ring_counters()] for what calls did send.
+#' @seealso [ring_counters()] for what calls did send; `vignette("performance")`.
 #' @examples
 #' comm <- ring_init(algorithms = "allreduce:ring:64KiB-")
 #' ring_comm_explain(comm, "allreduce", 2^20)

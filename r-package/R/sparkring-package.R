@@ -13,7 +13,7 @@
 #' A process opens one communicator at a time, and R calls it from its main thread only.
 #'
 #' `vignette("sparkring")` is a first tour; `vignette("rendezvous")` tells how the tasks find each
-#' other.
+#' other, `vignette("performance")` how fast they are, and why.
 #'
 #' @keywords internal
 #' @useDynLib sparkring, .registration = TRUE, .fixes = "C_"
