@@ -95,7 +95,7 @@ def table(times, peers):
 
     `peers` is {ours: [peers]}. A case that ours has not got shows the peers' times instead. Where
     ours was measured with several kinds of buffers, the time is that of the first kind, and a peer
-    has one column for each.
+    has one column for each; the floor (memcpy) is below the last kind alone.
     """
     for ours, names in peers.items():
         for link in sorted({c.link for c in times if c.library in (ours, *names)}):
@@ -103,7 +103,8 @@ def table(times, peers):
             here = {c: t for c, t in times.items() if c.link == link and c.library in group}
             has = {(c.library, c.buffers) for c in here}
             kinds = [kind for kind in KINDS if (ours, kind) in has] or ["-"]
-            columns = [(name, kind) for name in names if (name, "-") in has for kind in kinds]
+            shown = {name: kinds[-1:] if name == "memcpy" else kinds for name in names}
+            columns = [(n, kind) for n in names if (n, "-") in has for kind in shown[n]]
             yield _head(ours, kinds, columns)
             places = {c._replace(library="", buffers="-") for c in here}
             for place in sorted(places, key=lambda c: (c.ranks, c.collective, c.bytes)):
