@@ -5,8 +5,9 @@
  * One sample: every rank rewrites its inputs (not timed), all meet in a barrier, and each times its
  * own calls. A sample is as many calls in a row as have BATCH bytes, each with an input of its own,
  * and counts as their mean: neither the clock nor how the ranks leave the barrier is part of the
- * figure. Long calls are alone. Each rank writes its samples to FOLDER/<rank>; the runner takes the
- * slowest rank of each sample.
+ * figure (the root of broadcasts may run ahead of the others, in all libraries alike). Long calls
+ * are alone. Each rank writes its samples to FOLDER/<rank>; the runner takes the slowest rank of
+ * each sample.
  * The first sample's results are checked. Rank 0 finds how many samples fit into SECONDS and
  * broadcasts that number with the library itself. driver.py and driver.R do exactly the same, for
  * the collectives that are compared; the others are for bench/tune.py.
