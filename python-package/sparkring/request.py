@@ -8,20 +8,22 @@ know sooner, but could not be cancelled, and asyncio has few of them.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Generator
 from typing import Any
 
 from sparkring._core import Request
 
-_SHORTEST, _LONGEST = 20e-6, 5e-3  # seconds between two looks
+_BRISK = 50e-6  # seconds in which the loop looks whenever it comes by; then about every millisecond
+_LONGEST = 5e-3  # seconds between two looks
 
 
 async def _done(request: Request[Any]) -> Any:
-    """Look often at first, then in steps that grow with the time it has taken."""
-    pause = 0.0
+    """Look at once, and then in steps that grow with the time it has taken."""
+    start = time.monotonic()
     while not request.test():
-        await asyncio.sleep(pause)
-        pause = min(max(_SHORTEST, pause * 1.25), _LONGEST)
+        passed = time.monotonic() - start
+        await asyncio.sleep(0 if passed < _BRISK else min(passed / 4, _LONGEST))
     return request.wait()
 
 

@@ -10,6 +10,7 @@
 #include <Python.h>
 
 static _Thread_local PyThreadState *released;
+static _Thread_local int hooks; /* signal handlers may call the core, so they nest */
 
 void gil_release(void) {
   released = PyEval_SaveThread();
@@ -25,7 +26,13 @@ int gil_interrupt(void *unused) {
   (void)unused;
   if (released == NULL) return 0;
   gil_take();
+  hooks++;
   int raised = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
+  hooks--;
   gil_release();
   return raised;
+}
+
+bool gil_in_hook(void) {
+  return hooks > 0;
 }

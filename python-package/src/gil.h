@@ -8,11 +8,16 @@
 #ifndef SPARKRING_GIL_H
 #define SPARKRING_GIL_H
 
+#include <stdbool.h>
+
 void gil_release(void);
 void gil_take(void);
 
 /* The interrupt hook: lets Python run its signal handlers. Non-zero when one of them raised (as
  * SIGINT's does), or when an exception is waiting already. */
 int gil_interrupt(void *unused);
+
+/* Whether this thread runs Python code inside that hook, and so inside a call of the core. */
+bool gil_in_hook(void);
 
 #endif

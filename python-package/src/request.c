@@ -129,27 +129,61 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
   return NULL;
 }
 
-/* Waits. A finaliser cannot raise, so Ctrl-C is for whoever runs next. */
-static void request_free(request_object *self) {
+/* A finaliser cannot raise, so Ctrl-C is for whoever runs next. */
+static void request_free(ring_request *request) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   gil_release();
-  ring_request_free(self->request);
+  ring_request_free(request);
   gil_take();
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+  if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     PyErr_Clear();
     PyErr_SetInterrupt();
   } else if (PyErr_Occurred()) {
-    PyErr_WriteUnraisable((PyObject *)Py_TYPE((PyObject *)self));
+    PyErr_WriteUnraisable(Py_None);
   }
   PyErr_Restore(type, value, traceback);
+}
+
+/* What is left of a request that was dropped by a signal handler, or by the collector, inside a wait
+ * of the core. That wait may be what runs the request, so nobody can wait for it there. */
+typedef struct request_rest {
+  ring_request *request;
+  comm_object *comm;
+  operands *operands;
+  operands_finish_fn finish;
+} request_rest;
+
+static int request_end_rest(void *arg) {
+  request_rest *rest = arg;
+  if (gil_in_hook()) return Py_AddPendingCall(request_end_rest, rest), 0;
+  request_free(rest->request);
+  if (rest->finish) rest->finish(rest->operands, false);
+  Py_DECREF((PyObject *)rest->comm);
+  PyMem_Free(rest);
+  return 0;
+}
+
+/* The interpreter frees it between two instructions of the main thread, though not of a signal handler.
+ * Where that cannot be arranged it is never freed. */
+static void request_free_later(request_object *self) {
+  request_rest *rest = PyMem_Malloc(sizeof(*rest));
+  if (rest) {
+    *rest = (request_rest){self->request, self->comm, self->operands, self->finish};
+    Py_AddPendingCall(request_end_rest, rest);
+  }
+  self->comm = NULL;
+  self->finish = NULL;
 }
 
 static void request_dealloc(PyObject *object) {
   request_object *self = (request_object *)object;
   PyTypeObject *type = Py_TYPE(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
-  if (self->request) request_free(self);
+  if (self->request && gil_in_hook())
+    request_free_later(self);
+  else if (self->request)
+    request_free(self->request);
   request_settle(self, false);
   Py_CLEAR(self->result);
   Py_CLEAR(self->comm);

@@ -117,7 +117,8 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.barrier_start().test(), bool)
     assert_type(comm.empty(3, np.float32), NDArray[np.float32])
     assert_type(comm.empty((2, 3)), NDArray[Any])
-    assert_type(comm.split(0), Union[sparkring.Communicator, None])
+    assert_type(comm.split(0), sparkring.Communicator)
+    assert_type(comm.split(None if comm.rank else 0), Union[sparkring.Communicator, None])
 
 
 async def total(comm: sparkring.Communicator) -> NDArray[np.float32]:

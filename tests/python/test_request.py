@@ -507,6 +507,32 @@ def test_interrupt_while_dropping(tmp_path):
     assert run(2, interrupt_drop, tmp_path / "gate") == [True, None]
 
 
+def drop_in_signal_handler(gate):
+    with open_comm() as comm:
+        if comm.rank == 1:
+            wait_for(gate)
+            return [comm.allreduce(i) for i in range(3)]
+
+        def drop(number, frame):
+            requests.clear()
+            gate.touch()
+
+        before = sys.getrefcount(comm)
+        out = np.zeros((), "int64")
+        requests = [comm.allreduce_start(0), comm.allreduce_start(1, out=out)]
+        signal.signal(signal.SIGUSR1, drop)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        total = comm.allreduce(2)
+        assert not requests
+        while sys.getrefcount(comm) > before:
+            time.sleep(0.001)
+        return [0, int(out), total]
+
+
+def test_dropping_in_a_signal_handler_does_not_wait(tmp_path):
+    assert run(2, drop_in_signal_handler, tmp_path / "gate") == [[0, 2, 4]] * 2
+
+
 def use_in_child(gate):
     with open_comm() as comm:
         if comm.rank == 1:
