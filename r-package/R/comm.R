@@ -37,7 +37,8 @@ ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 
 #' What a communicator has sent and received
 #'
-#' Bytes count headers and payload, without the handshakes that open links.
+#' Bytes count headers and payload, without the handshakes that open links. What ranks of one host
+#' pass each other through shared memory is not counted.
 #'
 #' @inheritParams ring_rank
 #' @param peer A rank, for the link to it alone, where `calls` and `wait_ns` are 0. `NULL`: all

@@ -11,7 +11,7 @@
 /* From this size on a collective gains more than the vector costs. */
 #define SHARED_LEAST ((size_t)64 * 1024)
 
-/* What may be allocated until the collector is called, at least. */
+/* What may be in use before the collector is called, at least. */
 #define SHARED_ALLOWANCE ((size_t)256 << 20)
 
 static R_altrep_class_t shared_real, shared_integer, shared_logical, shared_raw;
@@ -98,16 +98,16 @@ static void shared_finalise(SEXP pointer) {
   shared_bytes -= (size_t)REAL_RO(R_ExternalPtrTag(pointer))[0];
 }
 
-static void shared_make_room(size_t bytes) {
-  if (shared_bytes + bytes <= shared_limit) return;
+static void shared_make_room(void) {
+  if (shared_bytes <= shared_limit) return;
   R_gc();
-  size_t needed = 2 * (shared_bytes + bytes);
-  shared_limit = needed > SHARED_ALLOWANCE ? needed : SHARED_ALLOWANCE;
+  size_t twice = 2 * shared_bytes;
+  shared_limit = twice > SHARED_ALLOWANCE ? twice : SHARED_ALLOWANCE;
 }
 
 static SEXP shared_new(const comm_handle *handle, SEXPTYPE type, R_xlen_t length) {
   size_t bytes = (size_t)length * shared_width(type);
-  shared_make_room(bytes);
+  shared_make_room();
   SEXP count = PROTECT(Rf_ScalarReal((double)length));
   SEXP size = PROTECT(Rf_ScalarReal((double)bytes));
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, size, R_NilValue));

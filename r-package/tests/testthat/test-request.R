@@ -192,6 +192,26 @@ test_that("a failure is told by every request that is outstanding, and by those 
   expect_identical(results[[1]]$call, quote(ring_test(first)))
 })
 
+test_that("close waits for what is outstanding, and results can be had after it", {
+  results <- run_ranks(2, {
+    comm <- open()
+    requests <- lapply(1:3, function(i) ring_allreduce_start(comm, double(1e5) + i))
+    ring_close(comm)
+    done <- vapply(requests, ring_test, NA)
+    rm(comm)
+    gc()
+    sums <- vapply(requests, function(request) range(ring_wait(request)), double(2))
+    rm(requests)
+    gc()
+    list(done = done, sums = sums, live = c(comm_live(), request_live()))
+  })
+  for (result in results) {
+    expect_identical(result$done, rep(TRUE, 3))
+    expect_identical(result$sums, matrix(2 * rep(1:3, each = 2), 2))
+    expect_identical(result$live, c(0L, 0L))
+  }
+})
+
 test_that("an abort ends the requests of this rank", {
   results <- run_ranks(2, {
     comm <- open()

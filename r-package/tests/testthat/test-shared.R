@@ -79,12 +79,14 @@ test_that("ring_alloc gives zeros that collectives take as they are", {
     sum <- ring_allreduce(comm, x)
     sum <- ring_allreduce(comm, sum, "max")
     list(
+      no_memory = tryCatch(ring_alloc(comm, 2^52), ring_error_no_memory = conditionMessage),
       shared = vapply(kinds, is_shared, NA), zero = vapply(kinds, function(x) !any(x > 0), NA),
       types = vapply(kinds, typeof, ""), filled = filled, sum = sum[c(1, 1e5)],
       small = is_shared(ring_alloc(comm, 10)), none = ring_alloc(comm, 0, "integer")
     )
   })
   for (result in results) {
+    expect_match(result$no_memory, "no memory for 36028797018963968 bytes")
     expect_true(all(result$shared))
     expect_true(all(result$zero))
     expect_identical(unname(result$types), c("integer", "logical", "raw"))
