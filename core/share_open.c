@@ -220,7 +220,6 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
     if (i != share->index)
       status = ring_peers_pipe(peers, share->ranks[i], share_pipe(share, share->index, i),
                                share_pipe(share, i, share->index));
-  ring_peers_answer(peers, &share->poller); /* so that no later call has to allocate */
   if (status == RING_NO_MEMORY) ring_error_set(error, status, peers->rank, 0, "out of memory");
   ring_peers_answer(peers, &share->poller); /* so that later waits allocate nothing */
   share->formed = status == RING_OK;
