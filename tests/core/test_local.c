@@ -425,6 +425,8 @@ static void try_many(ring_comm *comm, int begin, int end, bool starts) {
 static void try_all_sizes(ring_comm *comm, void *shared) {
   (void)shared;
   int size = ring_comm_size(comm);
+  /* On every other rank caches so small that results go past them. */
+  if (ring_comm_rank(comm) % 2 == 1) comm->share.cache = 1 << 20;
   try_many(comm, 0, size > 5 ? SIZES - 4 : SIZES, false);
 }
 

@@ -28,6 +28,13 @@ void *__wrap_realloc(void *memory, size_t size) {
   return __real_realloc(memory, size);
 }
 
+void *__real_aligned_alloc(size_t alignment, size_t size);
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size) {
+  __sync_fetch_and_add(&allocations, 1);
+  return __real_aligned_alloc(alignment, size);
+}
+
 enum { SIZE = 3, LONG = 100000 };
 
 /* One step of a loop: short and long calls, with counts and without, and a message around. */
@@ -73,6 +80,15 @@ static void train(ring_comm *comm, void *shared) {
   CHECK(before > 0);
   for (int i = 0; i < 100; i++) one_step(comm, x, y);
   CHECK_INT(allocations, before);
+  /* Buffers that all ranks can reach come from what was freed before. */
+  for (int i = 0; i < 100; i++) {
+    float *z;
+    CHECK_INT(ring_alloc(comm, LONG * sizeof *z, (void **)&z), RING_OK);
+    memcpy(z, x, LONG * sizeof *z);
+    one_step(comm, z, y);
+    ring_free(z);
+  }
+  CHECK_INT(allocations, before + (ranks_share ? 0 : 100));
   /* What a request has copied of its arguments stays with it, whichever call has it next: it takes a
    * few rounds until every one has had every call. */
   for (int i = 0; i < 36; i++) start_step(comm, x, y);

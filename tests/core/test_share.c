@@ -178,7 +178,7 @@ static void test_ranks_that_are_threads(void) {
 static void place_peers(ring_peers *peers, int rank, int size, uint8_t key) {
   CHECK_INT(ring_peers_init(peers, rank, size), RING_OK);
   for (int i = 0; i < size; i++) CHECK_INT(ring_peers_place(peers, i, "127.0.0.1", 1), RING_OK);
-  peers->epoch = 77;
+  peers->epoch = (uint64_t)getpid(); /* and so the name of the socket is that of no other test */
   memset(&peers->key, key, sizeof peers->key);
 }
 
@@ -256,11 +256,11 @@ static void test_strangers_get_nothing(void) {
   ring_share_invite(&share, &peers);
   CHECK(share.arena != NULL);
   read_name(&peers, name);
-  CHECK(is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 77}));
-  CHECK(!is_given_memory(&peers, name, 2, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 77}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, 78}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 0, 3, 77}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_LINK, 1, 3, 77}));
+  CHECK(is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch}));
+  CHECK(!is_given_memory(&peers, name, 2, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch + 1}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 0, 3, peers.epoch}));
+  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_LINK, 1, 3, peers.epoch}));
   int silent = ring_socket_dial_local(name), noisy = ring_socket_dial_local(name), got;
   char bytes[16];
   CHECK(silent >= 0 && noisy >= 0);
@@ -320,6 +320,39 @@ static void run_ahead(ring_comm *comm, void *shared) {
     if (rank == root) CHECK_INT(sum, (int64_t)size * i + size * (size - 1) / 2);
     if (i % 700 == rank * 3) usleep(2000);
   }
+}
+
+/* Rank 0 says four calls. Rank 1 has come to the first of them, but is still at it, and for as long rank
+ * 0 must not write over what it said there, whether it has seen rank 1 come or not. */
+static void read_slowly(ring_comm *comm, void *shared) {
+  atomic_int *finished = shared;
+  static const ring_call call = {.collective = RING_COLLECTIVE_BARRIER};
+  ring_wait wait;
+  ring_error error;
+  ring_share_call begun;
+  for (int round = 0; round < 2; round++) {
+    bool awaits = round == 1;
+    ring_wait_init(&wait, 10, NULL, NULL);
+    CHECK_INT(ring_barrier(comm), RING_OK);
+    for (int i = 0; i < RING_SLOTS + 1; i++) {
+      bool first = i == 0, last = i == RING_SLOTS;
+      if (ring_comm_rank(comm) == 1 && i == 1) {
+        usleep(60000);
+        atomic_store(finished, round + 1);
+      }
+      CHECK_INT(ring_share_begin(&comm->share, &call, &wait, &error, &begun), RING_OK);
+      if (ring_comm_rank(comm) == 0 && last) CHECK_INT(atomic_load(finished), round + 1);
+      ring_share_publish(&begun);
+      if (ring_comm_rank(comm) == 0 && first && awaits)
+        CHECK_INT(ring_share_await(&begun, 1), RING_OK);
+    }
+  }
+}
+
+static void test_slots_wait_for_slow_readers(void) {
+  atomic_int *finished = shared_alloc(64);
+  run_comms(2, read_slowly, finished);
+  shared_free(finished, 64);
 }
 
 /* The number of calls goes around after 2^32 of them. */
@@ -626,6 +659,43 @@ static void test_a_bad_buffer(void) {
   shared_free(f, sizeof *f);
 }
 
+/* The others have come to a long broadcast and are in the middle of it when the root gives up: it
+ * returns once they have left its buffer alone. */
+static void give_up_while_read(int rank, int size, void *shared) {
+  atomic_int *left = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = 0.3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 0) {
+    float *x = get_floats(comm, true);
+    CHECK_INT(ring_broadcast(comm, x, x, LONG, RING_FLOAT32, 0), RING_TIMEOUT);
+    CHECK_INT(atomic_load(left), 2);
+    ring_free(x);
+  } else {
+    ring_call call = {.collective = RING_COLLECTIVE_BROADCAST,
+                      .dtype = RING_FLOAT32,
+                      .count = LONG,
+                      .sequence = comm->sequence + 1};
+    ring_wait wait;
+    ring_error error;
+    ring_share_call begun;
+    ring_wait_init(&wait, 10, NULL, NULL);
+    CHECK_INT(ring_share_begin(&comm->share, &call, &wait, &error, &begun), RING_OK);
+    ring_share_publish(&begun);
+    usleep(700000);
+    atomic_fetch_add(left, 1);
+    ring_share_finish(&begun);
+  }
+  ring_comm_free(comm);
+}
+
+static void test_buffers_are_left_alone_after_a_failure(void) {
+  atomic_int *left = shared_alloc(64);
+  run_ranks(3, give_up_while_read, left);
+  shared_free(left, 64);
+}
+
 /* ---- Mismatches --------------------------------------------------------------------------- */
 
 static float mismatch_x[3 * LONG], mismatch_y[3 * LONG];
@@ -724,6 +794,7 @@ int main(void) {
   RUN(test_at_most_64_ranks_share);
   RUN(test_strangers_get_nothing);
   RUN(test_sleepers_are_woken);
+  RUN(test_slots_wait_for_slow_readers);
   RUN(test_ranks_run_ahead);
   RUN(test_killed_in_the_middle);
   RUN(test_killed_asleep);
@@ -732,6 +803,7 @@ int main(void) {
   RUN(test_deadlines);
   RUN(test_interrupts_and_aborts);
   RUN(test_a_bad_buffer);
+  RUN(test_buffers_are_left_alone_after_a_failure);
   RUN(test_mismatches);
   return 0;
 }
