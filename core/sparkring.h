@@ -173,7 +173,8 @@ typedef struct ring_options {
  * of a call are those of the larger of a rank's two buffers. The first rule that speaks of a call
  * counts.
  *   allreduce                 direct, doubling, halving (not for float16 and bfloat16, where the
- *                             rule is passed over), ring
+ *                             rule is passed over), ring, hierarchical (only for several hosts with
+ *                             several ranks on some of them; passed over elsewhere)
  *   reduce, broadcast         tree, chain
  *   reduce_scatter            direct, ring
  *   allgather, allgatherv     bruck, ring
@@ -321,7 +322,8 @@ RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, 
 /* Every rank gets op over all ranks' input, element by element. In place when output is input. All
  * to all, recursive doubling, recursive halving and doubling (Rabenseifner, 2004), or a ring
  * (Patarasuk and Yuan, 2009), where 2(size-1)/size of the data leave each rank ((3 size - 4)/size
- * for float16 and bfloat16). */
+ * for float16 and bfloat16). Where hosts have several ranks also in three parts: within each host,
+ * each rank's share across hosts, within each host. */
 RING_API ring_status ring_allreduce(ring_comm *comm, const void *input, void *output, size_t count,
                                     ring_dtype dtype, ring_op op);
 

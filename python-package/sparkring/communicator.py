@@ -88,9 +88,10 @@ def init(
         unless it is for every size, a range of bytes of the larger of a rank's two buffers. The
         first rule that speaks of a call counts; `Communicator.explain` tells what is used. By
         default ``SPARKRING_ALGORITHM``, if it is set. There are, for allreduce: direct, doubling,
-        halving (not for float16 and bfloat16, where the rule is passed over), ring; reduce and
-        broadcast: tree, chain; reduce_scatter: direct, ring; allgather and allgatherv: bruck, ring;
-        gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck, pairwise.
+        halving (not for float16 and bfloat16, where the rule is passed over), ring, hierarchical
+        (only for several hosts with several ranks on some of them; passed over elsewhere); reduce
+        and broadcast: tree, chain; reduce_scatter: direct, ring; allgather and allgatherv: bruck,
+        ring; gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck, pairwise.
     exchange : callable, optional
         Takes this rank's text and returns the texts of all ranks, in rank order, over a channel
         that is private to the job, as ``BarrierTaskContext.allGather`` does. What it raises, `init`
