@@ -392,8 +392,7 @@ static ring_status large_exchange(large_run *run, bool gathers) {
   size_t own, own_part = ring_local_part(job, job->rank, &own);
   bool pushes = true;
   run->streams = large_streams(run, 2 * (size_t)job->size, own_part);
-  if (own_part > 0)
-    large_copy(output + own, gathers ? input : input + own, own_part, run->streams);
+  if (own_part > 0) large_copy(output + own, gathers ? input : input + own, own_part, run->streams);
   ring_status status = large_meet_all(run);
   if (status != RING_OK) return status;
   for (int i = 0; i < job->size; i++) pushes = pushes && run->output_shared[i];

@@ -14,6 +14,8 @@
 #define SHARE_PAUSES 20
 #define SHARE_YIELDS 50
 #define SHARE_SPIN_NS UINT64_C(30000)
+#define SHARE_ALERT_NS UINT64_C(200000)
+#define SHARE_ALERT 4
 #define SHARE_QUIET_NS UINT64_C(1000000000)
 #define SHARE_ANSWER_NS UINT64_C(1000000) /* how often strangers are answered, at most */
 #define SHARE_GUEST_MS 2 /* between turns of a handshake with somebody at the listener */
@@ -265,20 +267,26 @@ static ring_status share_check(const ring_share_call *call, int index, ring_wait
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* Tries for as long as it pays; true when the flag has come. */
-static bool share_spin(const ring_share *share, const _Atomic uint64_t *flag, uint32_t sequence) {
+/* Tries for as long as it pays; true when the flag has come. Being woken takes longer than the usual
+ * trial, so two ranks of which one had to sleep would from then on put each other to sleep in turn:
+ * after a wait that trying ended, the next few sleeps come later. */
+static bool share_spin(ring_share *share, const _Atomic uint64_t *flag, uint32_t sequence) {
   bool own_core = share->cores == RING_CORES_SUFFICE;
   int yields = share->cores == RING_CORES_SHARED ? SHARE_YIELDS : 0;
   uint64_t begun = own_core ? ring_platform_now() : 0;
+  uint64_t limit = share->alert > 0 ? SHARE_ALERT_NS : SHARE_SPIN_NS;
   for (int tries = 0;; tries++) {
-    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) return true;
+    if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) {
+      share->alert = SHARE_ALERT;
+      return true;
+    }
     if (!own_core) {
       if (tries >= yields) return false;
       sched_yield();
       continue;
     }
     ring_platform_pause();
-    if (tries % 64 == 63 && ring_platform_now() - begun > SHARE_SPIN_NS) return false;
+    if (tries % 64 == 63 && ring_platform_now() - begun > limit) return false;
   }
 }
 
@@ -304,6 +312,7 @@ static ring_status share_wait_long(const ring_share_call *call, const _Atomic ui
   ring_wait wait = *call->wait;
   ring_status status = RING_OK;
   if (share_spin(share, flag, sequence)) return RING_OK;
+  if (share->alert > 0) share->alert--;
   ring_wait_begin(&wait);
   if (wait.begun - share->answered > SHARE_ANSWER_NS) {
     share->answered = wait.begun;

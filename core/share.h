@@ -84,6 +84,7 @@ typedef struct ring_share {
   bool fenced, attaches;
   ring_cores cores;
   size_t cache; /* of the host's last level */
+  int alert;    /* sleeps that are put off */
   bool exposed; /* others may be reading and writing this rank's buffers */
   uint64_t cookie;
   uint8_t *scratch;
