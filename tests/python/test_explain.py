@@ -17,7 +17,7 @@ def alone(**options):
 
 def explain_and_call(algorithm):
     x = np.ones(5000, "float32")
-    with open_comm(algorithms=f"allreduce:{algorithm}") as comm:
+    with open_comm(algorithms=f"allreduce:{algorithm}", shared_memory=False) as comm:
         said = comm.explain("allreduce", x.nbytes)
         before = comm.counters()
         comm.allreduce(x)
