@@ -327,6 +327,7 @@ static ring_status large_move(const large_run *run, const large_transfer *transf
   int rank = run->job->rank;
   const uint8_t *input = run->inputs[transfer->from].pointer;
   uint8_t *output = run->outputs[transfer->to].pointer;
+  if (bytes == 0) return RING_OK;
   if (rank == transfer->to)
     return large_pull(run, transfer->from, transfer->in_at + at, output + transfer->out_at + at,
                       bytes);
@@ -382,6 +383,13 @@ static ring_status large_between(large_run *run, bool to_root, bool all, size_t 
   return status == RING_OK ? large_finish(run, is_root || pair) : status;
 }
 
+/* Writes part of this rank's input to another one's output. */
+static ring_status large_give(const large_run *run, int other, size_t to, size_t from,
+                              size_t bytes) {
+  const uint8_t *input = run->job->task->input;
+  return bytes == 0 ? RING_OK : large_push(run, other, to, input + from, bytes);
+}
+
 /* Every rank has something for every other one: its whole input, or a part. Where all outputs can be
  * written each writes its own input, which its caches may still hold, else it reads those of the
  * others. Each begins with another one, so that they do not all go to the same. */
@@ -401,8 +409,8 @@ static ring_status large_exchange(large_run *run, bool gathers) {
     int other = (job->rank + turn) % job->size;
     size_t at, part = ring_local_part(job, other, &at);
     if (pushes)
-      status = large_push(run, other, own, gathers ? input : input + at, gathers ? own_part : part);
-    else
+      status = large_give(run, other, own, gathers ? 0 : at, gathers ? own_part : part);
+    else if (part > 0)
       status = large_pull(run, other, gathers ? 0 : own, output + at, part);
   }
   ring_platform_stream_end();
