@@ -38,9 +38,9 @@ const char *ring_algorithm_name(ring_algorithm algorithm);
 /* The algorithms of a collective are those that it has a schedule for. */
 bool ring_algorithm_serves(ring_algorithm algorithm, uint8_t collective);
 
-/* Whether it can serve this very call of ranks in this layout, too. Halving keeps partial results in
- * the output, where those of float16 and bfloat16 have no room; a hierarchy needs several hosts, and
- * several ranks on some of them. */
+/* Whether it can serve this very call of ranks in this layout, too. Halving keeps partial results
+ * in the output, where those of float16 and bfloat16 have no room; a hierarchy needs several
+ * hosts, and several ranks on some of them. */
 bool ring_algorithm_fits(ring_algorithm algorithm, const ring_call *call,
                          const ring_layout *layout);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The choice of an algorithm: the user's override or, without one, the least cost. It is a pure
- * function of what all ranks know alike: the call's signature, the number of ranks and which of them
- * are on one host, the slowest link between any two of them, and the overrides. When the communicator
- * opens, a digest of the last three and of the cost table is in the signature of its first barrier,
- * so that ranks which would choose differently get RING_MISMATCH there.
+ * function of what all ranks know alike: the call's signature, the number of ranks and which of
+ * them are on one host, the slowest link between any two of them, and the overrides. When the
+ * communicator opens, a digest of the last three and of the cost table is in the signature of its
+ * first barrier, so that ranks which would choose differently get RING_MISMATCH there.
  */
 #ifndef RING_CHOICE_H
 #define RING_CHOICE_H

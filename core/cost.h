@@ -29,8 +29,8 @@
  * results travel as float32, which is left out here.
  *
  * Hierarchical allreduce of h hosts, at most g ranks on each, with s shards that are moved in p
- * pieces (h where the hosts form a ring, else 1) does the following within a host; across hosts each
- * of the s shards is a ring, or doubling, of h ranks and K/s bytes.
+ * pieces (h where the hosts form a ring, else 1), does this within a host; across hosts each shard
+ * is a ring, or doubling, of h ranks and K/s bytes.
  *
  *              hierarch.  2        (s+g-2) p  2 s (g-1) p    (s+g-2)/s K             2 (g-1) K
  *
@@ -39,11 +39,13 @@
  * `reduce` for each byte that the busiest rank reduces. `busy` and `shared` are what the ranks of
  * one host take from each other, who share its processors and its memory; between hosts they are 0.
  * How far an algorithm is from that is a percentage of the first three products and one of the
- * others. Hierarchical allreduce moves bytes within and between hosts at the same time: the slower of
- * both counts, and one frame of the other, until it flows. The s drivers of a host share its way to
- * the others; so do the ranks of a host in other algorithms, of whose bytes as many leave it as in a
- * random order of ranks, but for rings and chains, which leave it where the next rank is elsewhere. Everything is an integer, so that all ranks find the same least cost, whatever their
+ * others. Everything is an integer, so that all ranks find the same least cost, whatever their
  * compilers do to floating point.
+ *
+ * Where hosts have several ranks, these share the memory and the way to other hosts. Hierarchical
+ * allreduce moves bytes within and between hosts at the same time: the slower of both counts, and
+ * one frame of the other, until it flows. Of the bytes of other algorithms as many leave a host as
+ * if ranks were anywhere, but for rings and chains, where those do whose next rank is elsewhere.
  */
 #ifndef RING_COST_H
 #define RING_COST_H
@@ -61,12 +63,12 @@ typedef struct ring_effort {
   uint64_t reduced;
 } ring_effort;
 
-/* For an algorithm that serves the collective, and 2 ranks or more; one rank has nothing to do. Not
- * for hierarchical, */
+/* For a flat algorithm that serves the collective, and 2 ranks or more; one rank has nothing to
+ * do. */
 ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int size, uint64_t bytes);
 
-/* whose effort on links within hosts and on links between them is this, in a layout that is nested.
- * Of the first, "all" are the ranks of the largest host. */
+/* Of hierarchical allreduce, in a layout that is nested, on links within hosts and on those between
+ * them. "All" are the ranks of the largest host, and all ranks. */
 typedef struct ring_nested_effort {
   int shards;
   ring_effort inside, across;
@@ -75,11 +77,13 @@ ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64
                                                uint64_t bytes);
 
 /* Picoseconds. One that does not fit is UINT64_MAX. */
-uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes);
-uint64_t ring_cost_over(const ring_layout *layout, ring_algorithm algorithm, uint8_t collective,
-                        uint64_t bytes); /* of another one, in a layout that is nested */
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes);
+
+/* The same in a layout that is nested: of a flat algorithm, and of hierarchical allreduce. */
+uint64_t ring_cost_over(const ring_layout *layout, ring_algorithm algorithm, uint8_t collective,
+                        uint64_t bytes);
+uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, uint64_t bytes);
 
 /* A digest of the table: ranks whose tables differ would choose differently. */
 uint64_t ring_cost_digest(void);

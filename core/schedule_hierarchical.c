@@ -24,7 +24,7 @@
 /* What a driver sends in the time that a message takes to the other host: 20 us of an eighth of an
  * interface of 100 Gbit/s, as float32. */
 #define HIERARCHICAL_LATENCY UINT64_C(8192)
-/* Longer vectors are as good as infinite; products of a vector, hosts and rounds stay in 64 bits. */
+/* Longer vectors are as good as infinite: their products with hosts and rounds fit 64 bits. */
 #define HIERARCHICAL_LONG (UINT64_C(1) << 36)
 
 /* Hosts are numbered in the order of their labels, places in the order of ranks. */
@@ -102,9 +102,9 @@ static int hierarchical_smallest(const hierarchical *h) {
   return smallest;
 }
 
-/* Whether a ring takes less time, with integers, so that all ranks find the same. Doubling's rounds, two more where hosts are folded, send all of a
+/* Whether a ring takes less time. Doubling's rounds, two more where hosts are folded, send all of a
  * shard one after the other; a ring's parts are under way while others wait, so that either its
- * rounds or its traffic tell. */
+ * rounds or its traffic tell. In integers, so that all ranks find the same. */
 static bool hierarchical_rings(uint64_t count, uint64_t shards, uint64_t hosts) {
   uint64_t folds = (hosts & (hosts - 1)) != 0 ? 1 : 0, rounds = 2 * (hosts - 1);
   uint64_t doubling = (uint64_t)schedule_rounds((int)hosts) + folds;

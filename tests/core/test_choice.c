@@ -192,8 +192,8 @@ static void check_half(const ring_layout *layout, uint64_t count, const ring_eff
   CHECK_INT(said->all_bytes, effort.all_bytes);
 }
 
-/* Counts of which all shards and parts are whole, so short that there is one shard, and so long that
- * there are all, across a ring. */
+/* Counts of which all shards and parts are whole, so short that there is one shard, and so long
+ * that there are all, across a ring. */
 static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
   static const uint64_t counts[] = {720, 7200, 720 * 50, 720 * 5000};
   int rings = 0, doublings = 0;
@@ -335,8 +335,8 @@ static void test_choices_over_a_network_make_sense(void) {
   CHECK(chosen(1024, RING_BFLOAT16, 25000) != RING_ALGORITHM_HALVING);
 }
 
-/* So do these, where hosts have several ranks: two rounds in memory instead of some over the network,
- * and less of a long vector over it. */
+/* So do these, where hosts have several ranks: two rounds in memory instead of some over the
+ * network, and less of a long vector over it. */
 static void test_choices_over_hosts_make_sense(void) {
   static const uint64_t counts[] = {1, 100000, 100000000};
   for (int i = 0; i < NESTED; i++) {
