@@ -9,8 +9,9 @@
  * from all inputs, in rank order, and writes it to all outputs. Nothing is copied on the way, and
  * there is one synchronisation before and one after.
  *
- * Reductions combine in rank order everywhere, so results are the same on all ranks, from run to
- * run, and wherever the buffers lie.
+ * Reductions combine in rank order, small and large, so results are the same on all ranks, from run
+ * to run, and wherever the buffers lie. (Where cross memory attach is forbidden, private buffers go
+ * over links, whose algorithms may add up in another order: the same on all ranks and in all runs.)
  */
 #ifndef RING_LOCAL_H
 #define RING_LOCAL_H
