@@ -14,8 +14,8 @@
 #' of a call counts. There are:
 #'
 #' * `allreduce`: `direct`, `doubling`, `halving` (not for float16 and bfloat16, where the rule is
-#'   passed over), `ring`, `hierarchical` (only for several hosts with several ranks on some of them;
-#'   passed over elsewhere)
+#'   passed over), `ring`, `hierarchical` (only for several hosts with several ranks on some of
+#'   them; passed over elsewhere)
 #' * `reduce`, `broadcast`: `tree`, `chain`
 #' * `reduce_scatter`: `direct`, `ring`
 #' * `allgather`, `allgatherv`: `bruck`, `ring`

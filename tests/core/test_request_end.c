@@ -33,7 +33,7 @@ static void be_killed(const ring_options *options, int *met, int size) {
   meet_ranks(met, size);
   start_barriers(comm, requests, QUEUED / 2);
   CHECK_INT(ring_request_wait(requests[QUEUED / 2 - 1]), RING_OK);
-  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* all have started all */
+  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* all have started all, and finished half */
   kill(getpid(), SIGKILL);
 }
 
@@ -54,8 +54,8 @@ static void kill_one(int rank, int size, void *shared) {
   meet_ranks(shared, size);
   double begun = seconds();
   start_barriers(comm, requests, QUEUED);
-  __sync_fetch_and_add((int *)shared + 1, 1);
   for (int i = 0; i < QUEUED / 2; i++) finish(requests[i]);
+  __sync_fetch_and_add((int *)shared + 1, 1);
   for (int i = QUEUED - 1; i >= QUEUED / 2; i--) {
     finish_badly(requests[i], RING_PEER_LOST, size - 1, "was lost during");
   }
