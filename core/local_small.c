@@ -82,23 +82,29 @@ static ring_status small_await_all(const ring_local_job *job) {
 
 /* Every rank has a part for every other one. Behind each other in its slot lie those of the ranks
  * that follow it. */
-static ring_status small_alltoall(const ring_local_job *job, size_t bytes) {
+static void small_deal(const ring_local_job *job, size_t bytes) {
   ring_slot *own = ring_share_slot(&job->call, job->rank);
   const uint8_t *input = job->task->input;
-  uint8_t *output = job->task->output;
   for (int i = 1; i < job->size; i++)
     small_write(own, (size_t)(i - 1) * bytes, input + (size_t)((job->rank + i) % job->size) * bytes,
                 bytes);
+}
+
+static ring_status small_alltoall(const ring_local_job *job, size_t bytes) {
+  const uint8_t *input = job->task->input;
+  uint8_t *output = job->task->output;
+  size_t own = (size_t)job->rank * bytes;
+  if (bytes > 0) small_deal(job, bytes);
   ring_share_publish(&job->call);
   small_prepare(job, bytes * (size_t)(job->size - 1));
-  if (bytes > 0)
-    small_copy(output + (size_t)job->rank * bytes, input + (size_t)job->rank * bytes, bytes);
+  if (bytes > 0) small_copy(output + own, input + own, bytes);
   for (int i = 1; i < job->size; i++) {
     int from = (job->rank + job->size - i) % job->size;
     ring_status status = ring_share_await(&job->call, from);
     if (status != RING_OK) return status;
-    small_read(ring_share_slot(&job->call, from), (size_t)(i - 1) * bytes,
-               output + (size_t)from * bytes, bytes);
+    if (bytes > 0)
+      small_read(ring_share_slot(&job->call, from), (size_t)(i - 1) * bytes,
+                 output + (size_t)from * bytes, bytes);
   }
   return RING_OK;
 }
