@@ -33,7 +33,7 @@ static void be_killed(const ring_options *options, int *met, int size) {
   meet_ranks(met, size);
   start_barriers(comm, requests, QUEUED / 2);
   CHECK_INT(ring_request_wait(requests[QUEUED / 2 - 1]), RING_OK);
-  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* all have started all, and finished half */
+  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* they have finished half */
   kill(getpid(), SIGKILL);
 }
 
