@@ -17,7 +17,9 @@ class Explanation:
     algorithm : str
         What would be used.
     reason : str
-        ``"override"``, ``"least cost"``, or ``"only one"`` where the collective has no other.
+        ``"override"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
+        ``"shared memory"``: then nothing goes over links, and the algorithm is ``"slots"`` for
+        short calls, else ``"arena"``.
     tier : str
         The slowest link between any two ranks: ``"shm"``, ``"loopback"`` or ``"network"``.
     bytes : int

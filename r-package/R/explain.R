@@ -33,7 +33,9 @@
 #'   `"uint8"` for raw vectors.
 #' @param root The root, where there is one.
 #' @returns A list of class `ring_explanation`, which prints as text: `collective`, `dtype`,
-#'   `algorithm`; `reason`, which is `"override"`, `"least cost"` or `"only one"`; `tier`, the
+#'   `algorithm`; `reason`, which is `"override"`, `"least cost"`, `"only one"` or
+#'   `"shared memory"` (nothing goes over links; the algorithm is `"slots"` for short calls, else
+#'   `"arena"`); `tier`, the
 #'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `bytes`; `count`, the
 #'   elements of the call; `steps` of this rank and its `links`; `messages_sent`,
 #'   `messages_received`, `bytes_sent` and `bytes_received`, which [ring_counters()] would count for

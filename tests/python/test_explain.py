@@ -44,6 +44,18 @@ def test_explain_tells_what_the_call_moves(algorithm):
         assert lines[1].startswith(f"rank {rank}: {said.steps} steps, {said.links} links; ")
 
 
+def explain_shared():
+    with open_comm() as comm:
+        return comm.explain("allreduce", 8), comm.explain("allreduce", 1 << 20)
+
+
+def test_nothing_moves_over_links_in_shared_memory():
+    short, long = run(2, explain_shared)[0]
+    assert (short.algorithm, long.algorithm) == ("slots", "arena")
+    assert short.reason == "shared memory"
+    assert (long.links, long.bytes_sent) == (0, 0)
+
+
 def test_ranges_and_defaults():
     with alone(algorithms="allreduce:doubling:-1KiB, allgather:ring:1025-") as comm:
         assert comm.explain("allreduce", 1024).algorithm == "doubling"

@@ -7,7 +7,7 @@ alone <- function(...) ring_init(rank = 0, addresses = "localhost", ...)
 test_that("explain tells what the call moves", {
   for (algorithm in c("direct", "doubling", "halving", "ring")) {
     results <- run_ranks(3, {
-      comm <- open(algorithms = paste0("allreduce:", algorithm))
+      comm <- open(algorithms = paste0("allreduce:", algorithm), shared_memory = FALSE)
       said <- ring_comm_explain(comm, "allreduce", 8 * 5000)
       before <- ring_counters(comm)
       ring_allreduce(comm, double(5000))
@@ -33,6 +33,18 @@ test_that("explain tells what the call moves", {
       ))
     }
   }
+})
+
+test_that("nothing moves over links in shared memory", {
+  said <- run_ranks(2, {
+    comm <- open()
+    said <- list(ring_comm_explain(comm, "allreduce", 8), ring_comm_explain(comm, "allreduce", 2^20))
+    ring_close(comm)
+    said
+  })[[1]]
+  expect_identical(vapply(said, `[[`, "", "algorithm"), c("slots", "arena"))
+  expect_identical(said[[1]]$reason, "shared memory")
+  expect_identical(c(said[[2]]$links, said[[2]]$bytes_sent), c(0, 0))
 })
 
 test_that("ranges and defaults", {
