@@ -38,7 +38,7 @@ test_that("explain tells what the call moves", {
 test_that("nothing moves over links in shared memory", {
   said <- run_ranks(2, {
     comm <- open()
-    said <- list(ring_comm_explain(comm, "allreduce", 8), ring_comm_explain(comm, "allreduce", 2^20))
+    said <- lapply(c(8, 2^20), ring_comm_explain, comm = comm, collective = "allreduce")
     ring_close(comm)
     said
   })[[1]]
