@@ -3,7 +3,7 @@
  * Large collectives. A rank's slot says where its input and its output lie: `posts`. What lies in
  * the arena, and a rank's own buffers, are reached by pointers; the rest by cross memory attach,
  * through scratch that stays in the second-level cache. Where the system forbids that, the call is
- * not supported here.
+ * not supported here. An allreduce, which would need it most, copies into the arena first.
  *
  * Results that the caches cannot hold anyway go past them (non-temporal stores), unless they
  * replace the input that was just read.
@@ -19,7 +19,8 @@
 #define LARGE_CHUNK ((size_t)128 * 1024)  /* that a rank claims at a time */
 #define LARGE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
 #define LARGE_SCRATCH ((size_t)1024 * 1024)
-#define LARGE_BLOCK ((size_t)8 * 1024)    /* of results that go past the caches, at a time */
+#define LARGE_BLOCK ((size_t)8 * 1024) /* of results that go past the caches, at a time */
+#define LARGE_STAGE ((size_t)32 * 1024 * 1024)
 #define LARGE_PIECE ((size_t)4096 * 1024) /* after which a copy looks for failures */
 
 typedef struct large_post {
@@ -44,17 +45,16 @@ typedef struct large_run {
 
 /* ---- Posts -------------------------------------------------------------------------------- */
 
-static void large_post_own(const ring_local_job *job) {
+static void large_post_own(const ring_local_job *job, const void *input, const void *output) {
   ring_share *share = job->call.share;
-  const ring_task *task = job->task;
-  large_post post = {(uintptr_t)task->input, (uintptr_t)task->output, 0, 0};
+  large_post post = {(uintptr_t)input, (uintptr_t)output, 0, 0};
   uint64_t at;
   /* A buffer that lies half inside the arena cannot exist, so its first byte tells. */
-  if (ring_arena_offset(share->arena, task->input, 1, &at)) {
+  if (ring_arena_offset(share->arena, input, 1, &at)) {
     post.input = at;
     post.input_shared = 1;
   }
-  if (ring_arena_offset(share->arena, task->output, 1, &at)) {
+  if (ring_arena_offset(share->arena, output, 1, &at)) {
     post.output = at;
     post.output_shared = 1;
   }
@@ -314,6 +314,44 @@ static ring_status large_reduce(large_run *run, uint8_t collective, size_t bytes
   return status == RING_OK ? large_finish(run, true) : status;
 }
 
+/* A buffer in the arena to work in, of this call; NULL where that is too much memory. */
+static void *large_stage(ring_share *share, size_t bytes) {
+  uint64_t at;
+  if (bytes > LARGE_STAGE) return NULL;
+  if (share->stage_room < bytes) {
+    ring_free(share->stage);
+    share->stage = ring_arena_alloc(share->arena, bytes);
+    share->stage_room = share->stage == NULL ? 0 : bytes;
+  }
+  return ring_arena_offset(share->arena, share->stage, bytes, &at) ? share->stage : NULL;
+}
+
+/* What lies outside the arena the kernel would copy, page by page, for every rank that needs it. To
+ * copy it into the arena first takes less time, and it serves where attaching is forbidden: input
+ * into output, if that lies there, else both into a stage. Only of two ranks, and beyond the caches,
+ * attaching is better. Each rank decides that for itself. */
+static ring_status large_allreduce(large_run *run, size_t bytes) {
+  const ring_local_job *job = run->job;
+  ring_share *share = job->call.share;
+  const void *input = job->task->input;
+  void *output = job->task->output;
+  uint64_t at;
+  bool input_lies = ring_arena_offset(share->arena, input, 1, &at);
+  bool output_lies = ring_arena_offset(share->arena, output, 1, &at);
+  bool attaches = share->attaches && job->size == 2 && bytes >= share->cache;
+  if (!attaches && !output_lies) output = large_stage(share, bytes);
+  if (output == NULL) output = job->task->output;
+  bool staged = output != job->task->output;
+  if (!attaches && !input_lies && (output_lies || staged)) {
+    if (input != output) memcpy(output, input, bytes);
+    input = output;
+  }
+  large_post_own(job, input, output);
+  ring_status status = large_reduce(run, RING_COLLECTIVE_ALLREDUCE, bytes);
+  if (status == RING_OK && staged) memcpy(job->task->output, output, bytes);
+  return status;
+}
+
 /* ---- Copying ------------------------------------------------------------------------------ */
 
 /* A copy from one rank's input to another one's output that either of them can make. */
@@ -421,7 +459,8 @@ ring_status ring_local_large(const ring_local_job *job) {
   large_run run = {.job = job};
   const ring_call *call = &job->outline->call;
   size_t bytes = (size_t)call->count * job->task->element_size;
-  large_post_own(job);
+  if (call->collective == RING_COLLECTIVE_ALLREDUCE) return large_allreduce(&run, bytes);
+  large_post_own(job, job->task->input, job->task->output);
   switch (call->collective) {
   case RING_COLLECTIVE_BROADCAST:
     return large_between(&run, false, true, bytes);

@@ -436,6 +436,7 @@ int ring_share_index(const ring_share *share, int rank) {
 
 void ring_share_fini(ring_share *share) {
   ring_socket_close(&share->lock);
+  ring_free(share->stage);
   ring_arena_release(share->arena);
   ring_poller_fini(&share->poller);
   free(share->scratch);

@@ -88,6 +88,8 @@ typedef struct ring_share {
   bool exposed; /* others may be reading and writing this rank's buffers */
   uint64_t cookie;
   uint8_t *scratch;
+  void *stage; /* in the arena; NULL until a call needs it */
+  size_t stage_room;
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
   uint64_t answered; /* when */
