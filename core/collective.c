@@ -60,17 +60,11 @@ ring_status ring_collective_check(ring_comm *comm, const collective_request *req
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-static bool collective_reduces(uint8_t collective) {
-  return collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_REDUCE ||
-         collective == RING_COLLECTIVE_REDUCE_SCATTER ||
-         collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
-}
-
 /* With one rank nothing is reduced, but a truth value still has to become 0 or 1. */
 static void collective_settle(const ring_comm *comm, const collective_request *request) {
   const ring_call *call = &request->outline.call;
   bool logical = call->op == RING_LAND || call->op == RING_LOR;
-  if (comm->peers.size > 1 || !logical || !collective_reduces(call->collective)) return;
+  if (comm->peers.size > 1 || !logical || !ring_collective_reduces(call->collective)) return;
   ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
   ring_reduction_apply(&reduction, request->output, request->output, request->input,
                        request->output_count);
@@ -108,7 +102,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   if (outline->call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
     return ring_group_run(comm, request, wait);
   ring_dtype dtype = (ring_dtype)outline->call.dtype;
-  bool reduces = collective_reduces(outline->call.collective);
+  bool reduces = ring_collective_reduces(outline->call.collective);
   outline->rank = comm->peers.rank;
   outline->size = comm->peers.size;
   outline->nodes = comm->layout.nodes;
@@ -134,7 +128,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
 ring_status ring_collective_admit(ring_comm *comm, collective_request *request) {
   ring_call *call = &request->outline.call;
   ring_status status = ring_collective_check(comm, request);
-  if (status == RING_OK && collective_reduces(call->collective))
+  if (status == RING_OK && ring_collective_reduces(call->collective))
     status = collective_check_op(comm, call);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {

@@ -17,20 +17,6 @@ typedef struct explain_widths {
 
 /* ---- What is asked ------------------------------------------------------------------------ */
 
-static bool explain_is_rooted(uint8_t collective) {
-  switch (collective) {
-  case RING_COLLECTIVE_REDUCE:
-  case RING_COLLECTIVE_BROADCAST:
-  case RING_COLLECTIVE_GATHER:
-  case RING_COLLECTIVE_GATHERV:
-  case RING_COLLECTIVE_SCATTER:
-  case RING_COLLECTIVE_SCATTERV:
-    return true;
-  default:
-    return false;
-  }
-}
-
 /* Whether the call's count is one rank's part of the bytes. Of those with counts it is the sum. */
 static bool explain_has_parts(uint8_t collective) {
   ring_call one = {.collective = collective, .dtype = RING_INT8, .count = 1};
@@ -65,7 +51,7 @@ static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, s
   bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
   ring_call call = {.collective = collective,
                     .dtype = (uint8_t)dtype,
-                    .root = explain_is_rooted(collective) ? root : 0,
+                    .root = ring_collective_has_root(collective) ? root : 0,
                     .count = elements};
   if (collective == RING_COLLECTIVE_BARRIER) call.count = call.dtype = 0;
   if (explain_has_parts(collective)) call.count = part;
@@ -184,9 +170,7 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
   ring_algorithm next;
   uint64_t next_cost;
   bool contested = ring_choose_next(chooser, call, outline->size, &choice, &next, &next_cost);
-  bool reduces = call->collective == RING_COLLECTIVE_ALLREDUCE ||
-                 call->collective == RING_COLLECTIVE_REDUCE ||
-                 call->collective == RING_COLLECTIVE_REDUCE_SCATTER;
+  bool reduces = ring_collective_reduces(call->collective);
   explain_widths widths = {.chunk = RING_CHUNK_BYTES / ring_dtype_size(dtype),
                            .element = ring_dtype_size(dtype),
                            .wide = reduces ? ring_dtype_wide_size(dtype) : ring_dtype_size(dtype)};

@@ -52,14 +52,13 @@ const char *ring_collective_name(uint8_t collective) {
   }
 }
 
-/* What a collective's signature has besides its dtype. */
-static bool frame_has_op(uint8_t collective) {
+bool ring_collective_reduces(uint8_t collective) {
   return collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_REDUCE ||
          collective == RING_COLLECTIVE_REDUCE_SCATTER ||
          collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
 }
 
-static bool frame_has_root(uint8_t collective) {
+bool ring_collective_has_root(uint8_t collective) {
   switch (collective) {
   case RING_COLLECTIVE_REDUCE:
   case RING_COLLECTIVE_BROADCAST:
@@ -98,9 +97,10 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
              count, dtype);
     return;
   }
-  if (frame_has_op(call->collective))
+  if (ring_collective_reduces(call->collective))
     snprintf(op, sizeof op, ", %s", ring_op_name((ring_op)call->op));
-  if (frame_has_root(call->collective)) snprintf(root, sizeof root, ", root %d", (int)call->root);
+  if (ring_collective_has_root(call->collective))
+    snprintf(root, sizeof root, ", root %d", (int)call->root);
   /* Counts are too many to show; four digits of their digest tell that they differ. */
   if (frame_has_counts(call->collective) && call->layout != 0)
     snprintf(counts, sizeof counts, " in parts #%04x", (unsigned)(call->layout & 0xffff));

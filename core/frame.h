@@ -52,6 +52,10 @@ static inline bool ring_collective_opens(uint8_t collective) {
   return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_TELL;
 }
 
+/* What a call has besides its dtype: an op, because it reduces; a root. */
+bool ring_collective_reduces(uint8_t collective);
+bool ring_collective_has_root(uint8_t collective);
+
 /* "allreduce"; "unknown" for a value that is no collective. Static storage. */
 const char *ring_collective_name(uint8_t collective);
 

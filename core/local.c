@@ -40,18 +40,18 @@ bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
   }
 }
 
-/* From scripts/bench on one machine of two processors: a flag that another processor sees, and a byte
- * that it reads. */
+/* From bench/results/2026-11-21.json (allreduce, two processors): a flag that another processor sees,
+ * a byte that it reads in a slot, and a byte of each rank in the arena, while caches hold them all. */
 #define LOCAL_FLAG_PS UINT64_C(150000)
-#define LOCAL_SLOT_BYTE_PS UINT64_C(100)
-#define LOCAL_ARENA_BYTE_PS UINT64_C(110)
+#define LOCAL_SLOT_BYTE_PS UINT64_C(200)
+#define LOCAL_ARENA_BYTE_PS UINT64_C(50)
 
 const char *ring_local_way(const ring_outline *outline, uint64_t *cost) {
   uint64_t said = local_said(outline), size = (uint64_t)outline->size;
   bool small = said <= RING_SLOT_BYTES;
-  /* In slots everybody reads what all others said; in the arena the work is shared. */
+  /* In slots everybody reads what all others said; in the arena the work is shared, the memory too. */
   *cost = small ? LOCAL_FLAG_PS * (size - 1) + LOCAL_SLOT_BYTE_PS * said * (size - 1)
-                : 4 * LOCAL_FLAG_PS * (size - 1) + LOCAL_ARENA_BYTE_PS * said;
+                : 4 * LOCAL_FLAG_PS * (size - 1) + LOCAL_ARENA_BYTE_PS * said * size;
   return small ? "slots" : "arena";
 }
 
