@@ -28,6 +28,7 @@
 #include "local_large.c"
 #include "local_reduce.c"
 #include "local_small.c"
+#include "options.c"
 #include "override.c"
 #include "peers.c"
 #include "plan.c"
