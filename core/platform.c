@@ -23,20 +23,62 @@
 #include <emmintrin.h>
 #endif
 
+#define PLATFORM_PATH 4096
+
 uint64_t ring_platform_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-int ring_platform_processors(void) {
+static int platform_group_quota(const char *root, const char *group, int most) {
+  char path[2 * PLATFORM_PATH];
+  long long quota = 0, period = 0;
+  snprintf(path, sizeof path, "%s%s/cpu.max", root, group);
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return most;
+  bool limited = fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+  fclose(file);
+  if (!limited || quota / period >= most) return most;
+  return (int)((quota + period - 1) / period);
+}
+
+int ring_platform_quota(const char *root, const char *group, int most) {
+  char path[PLATFORM_PATH];
+  snprintf(path, sizeof path, "%s", group);
+  for (;;) {
+    most = platform_group_quota(root, path, most);
+    char *last = strrchr(path, '/');
+    if (last == NULL) return most;
+    *last = '\0';
+  }
+}
+
 #ifdef __linux__
+
+int ring_platform_processors(void) {
+  char line[PLATFORM_PATH];
+  bool found = false;
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int most = online < 1 ? 1 : (int)online;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) most = CPU_COUNT(&set);
+  FILE *file = fopen("/proc/self/cgroup", "r");
+  if (file == NULL) return most;
+  while (!found && fgets(line, sizeof line, file) != NULL) found = strncmp(line, "0::", 3) == 0;
+  fclose(file);
+  line[strcspn(line, "\n")] = '\0';
+  return found ? ring_platform_quota("/sys/fs/cgroup", line + 3, most) : most;
+}
+
+#else
+
+int ring_platform_processors(void) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online < 1 ? 1 : (int)online;
 }
+
+#endif
 
 size_t ring_platform_cache(void) {
   long bytes = 0;

@@ -17,8 +17,13 @@
 /* Nanoseconds of a clock that never jumps. */
 uint64_t ring_platform_now(void);
 
-/* How many processors this process may run on: its affinity mask, at least 1. */
+/* How many processors this process may use: its affinity mask and, on Linux, the quota of its control
+ * group; at least 1. */
 int ring_platform_processors(void);
+
+/* The least of `most` and what the quotas of a control group, and of those that it lies within, come
+ * to in whole processors, rounded up (cpu.max of cgroup v2). `root` is where groups are mounted. */
+int ring_platform_quota(const char *root, const char *group, int most);
 
 /* Bytes of the last-level cache, or what is common where the system does not tell. */
 size_t ring_platform_cache(void);
