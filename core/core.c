@@ -46,6 +46,8 @@
 #include "schedule_direct.c"
 #include "schedule_doubling.c"
 #include "schedule_gather.c"
+#include "schedule_across_doubling.c"
+#include "schedule_across_ring.c"
 #include "schedule_hierarchical.c"
 #include "schedule_ring.c"
 #include "schedule_tree.c"

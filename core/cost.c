@@ -100,12 +100,13 @@ static uint64_t cost_pieces(uint64_t size) {
   return pieces;
 }
 
+/* floor(log2 size) */
+static uint64_t cost_floor(uint64_t size) {
+  return (size & (size - 1)) != 0 ? cost_rounds(size) - 1 : cost_rounds(size);
+}
+
 static ring_effort cost_doubling(uint64_t n, uint64_t bytes, bool halving) {
-  uint64_t p = 1, d = 0;
-  while (p <= n / 2) {
-    p *= 2;
-    d++;
-  }
+  uint64_t d = cost_floor(n), p = UINT64_C(1) << d;
   uint64_t q = n - p, f = q > 0 ? 1 : 0, fold = f * bytes;
   if (!halving)
     return (ring_effort){.rounds = d + 2 * f,
@@ -151,14 +152,21 @@ ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64
                                                uint64_t bytes) {
   ring_hierarchy shape = ring_hierarchy_choose(count, layout->hosts, layout->smallest);
   uint64_t shards = (uint64_t)shape.shards, hosts = (uint64_t)layout->hosts;
-  uint64_t pieces = shape.ring ? hosts : 1, others = (uint64_t)layout->largest - 1;
-  ring_algorithm algorithm = shape.ring ? RING_ALGORITHM_RING : RING_ALGORITHM_DOUBLING;
+  uint64_t others = (uint64_t)layout->largest - 1, given = 1, results = 1;
+  ring_algorithm algorithm = RING_ALGORITHM_DOUBLING;
+  if (shape.across == RING_ACROSS_RING) {
+    algorithm = RING_ALGORITHM_RING;
+    given = results = hosts;
+  } else if (shape.across == RING_ACROSS_HALVING) {
+    algorithm = RING_ALGORITHM_HALVING;
+    results = cost_floor(hosts) + 1;
+  }
   ring_effort across = cost_allreduce(algorithm, hosts, cost_share(bytes, 1, shards));
   across.all_messages *= shards;
   across.all_bytes = cost_times(across.all_bytes, shards);
   ring_effort inside = {.rounds = 2,
-                        .messages = (shards - 1 + others) * pieces,
-                        .all_messages = 2 * shards * others * pieces,
+                        .messages = (shards - 1) * given + others * results,
+                        .all_messages = shards * others * (given + results),
                         .bytes = cost_share(bytes, shards - 1 + others, shards),
                         .all_bytes = cost_times(bytes, 2 * others),
                         .reduced = cost_share(bytes, others, shards)};

@@ -100,9 +100,15 @@ ring_status ring_schedule_allreduce_halving(ring_schedule *schedule, int rank, i
 
 /* How a hierarchical allreduce is laid out, and the builder's own choice. `smallest` is the least
  * number of ranks on a host. */
+typedef enum ring_across_name {
+  RING_ACROSS_DOUBLING,
+  RING_ACROSS_HALVING,
+  RING_ACROSS_RING
+} ring_across_name;
+
 typedef struct ring_hierarchy {
   int shards; /* more than `smallest` are as many as that; 0: as chosen */
-  bool ring;  /* across hosts; else doubling */
+  ring_across_name across;
 } ring_hierarchy;
 
 ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest);

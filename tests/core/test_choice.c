@@ -91,12 +91,25 @@ static void test_efforts_are_those_of_the_schedules(void) {
 
 /* ---- Hierarchies -------------------------------------------------------------------------- */
 
-enum { HOSTS_MOST = 6, NESTED_MOST = 64 };
+enum { HOSTS_MOST = 16, NESTED_MOST = 64 };
 
 /* Ranks on each host; 0 ends the list. */
-static const int nested[][HOSTS_MOST] = {
-    {2, 2},       {2, 1},          {3, 5}, {8, 8},       {1, 7, 2},       {4, 4, 4},
-    {2, 2, 2, 2}, {5, 1, 1, 2, 3}, {9, 3}, {16, 16, 16}, {6, 6, 6, 6, 6}, {8, 8, 8, 8, 8, 8}};
+static const int nested[][HOSTS_MOST] = {{2, 2},
+                                         {2, 1},
+                                         {3, 5},
+                                         {8, 8},
+                                         {1, 7, 2},
+                                         {4, 4, 4},
+                                         {2, 2, 2, 2},
+                                         {5, 1, 1, 2, 3},
+                                         {9, 3},
+                                         {16, 16, 16},
+                                         {6, 6, 6, 6, 6},
+                                         {8, 8, 8, 8, 8, 8},
+                                         {2, 2, 2, 2, 2, 2, 2, 2},
+                                         {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+                                         {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2},
+                                         {4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}};
 enum { NESTED = sizeof nested / sizeof nested[0] };
 
 /* Ranks of hosts lie side by side, or, interleaved, as far apart as they can. */
@@ -193,26 +206,28 @@ static void check_half(const ring_layout *layout, uint64_t count, const ring_eff
 }
 
 /* Counts of which all shards and parts are whole, so short that there is one shard, and so long
- * that there are all, across a ring. */
+ * that there are all, across hosts by each algorithm. */
 static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
-  static const uint64_t counts[] = {720, 7200, 720 * 50, 720 * 5000};
-  int rings = 0, doublings = 0;
+  static const uint64_t counts[] = {720,       7200,      720 * 50,  720 * 100,
+                                    720 * 200, 720 * 300, 720 * 400, 720 * 5000};
+  int met[RING_ACROSS_RING + 1] = {0};
   for (int i = 0; i < 2 * NESTED; i++) {
     ring_layout layout = layout_of(nested[i / 2], i % 2);
-    for (int c = 0; c < 4; c++) {
+    for (int c = 0; c < 8; c++) {
       ring_hierarchy shape = ring_hierarchy_choose(counts[c], layout.hosts, layout.smallest);
-      uint64_t cut = (uint64_t)shape.shards * (shape.ring ? (uint64_t)layout.hosts : 1);
+      uint64_t cut = (uint64_t)shape.shards *
+                     (shape.across == RING_ACROSS_DOUBLING ? 1 : (uint64_t)layout.hosts);
       if (counts[c] % cut > 0) continue;
       ring_nested_effort said = ring_effort_of_hierarchical(&layout, counts[c], counts[c]);
       CHECK_INT(said.shards, shape.shards);
       CHECK_INT(said.inside.rounds, 2);
       check_half(&layout, counts[c], &said.inside, false);
       check_half(&layout, counts[c], &said.across, true);
-      *(shape.ring ? &rings : &doublings) += 1;
+      met[shape.across]++;
     }
     ring_layout_fini(&layout);
   }
-  CHECK(rings > 10 && doublings > 10);
+  for (int across = 0; across <= RING_ACROSS_RING; across++) CHECK(met[across] > 8);
 }
 
 /* Nothing gets cheaper because ranks share a host. */

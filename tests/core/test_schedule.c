@@ -500,15 +500,17 @@ static ring_status plan_hierarchical(ring_schedule *s, int rank, const plan_case
                                               c->shape);
 }
 
-/* A placement in one of 16 ways: in place or not, across hosts by a ring or by doubling, with
- * accumulators or without, with as many shards as there can be and with fewer. */
+/* A placement in one of WAYS ways: in place or not, with accumulators or without, with as many shards
+ * as there can be and with fewer, across hosts by each algorithm. */
+enum { WAYS = 24 };
+
 static void verify_placement(const int *node, int size, uint64_t count, unsigned order,
                              unsigned way) {
   plan_case c = {.size = size, .count = count, .node = node};
   c.in_place = way & 1;
-  c.shape.ring = way & 2;
-  c.widen = way & 4;
-  c.shape.shards = way & 8 ? 1 + (int)count % 2 : size;
+  c.widen = way & 2;
+  c.shape.shards = way & 4 ? 1 + (int)count % 2 : size;
+  c.shape.across = (ring_across_name)(way / 8);
   verify_order(&allreduce, plan_hierarchical, &c, order);
 }
 
@@ -529,8 +531,8 @@ static void verify_split(const int *node, int size) {
   bool all = size <= 6;
   for (unsigned i = 0; i < sizeof counts / sizeof counts[0]; i++)
     for (unsigned order = 0; order < ORDERS; order++)
-      for (unsigned way = 0; way < 16; way++)
-        if (all || (turns % 5 == i && turns % 3 == order && turns % 4 == way / 4))
+      for (unsigned way = 0; way < WAYS; way++)
+        if (all || (turns % 5 == i && turns % 3 == order && turns % 6 == way / 4))
           verify_placement(node, size, counts[i], order, way);
   turns++;
 }

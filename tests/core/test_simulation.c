@@ -28,12 +28,12 @@ static ring_status build_halving(ring_schedule *s, int rank, const workload *w) 
 
 static ring_status build_hierarchical(ring_schedule *s, int rank, const workload *w) {
   return ring_schedule_allreduce_hierarchical(s, rank, w->ranks, w->node, w->count, false,
-                                              (ring_hierarchy){w->ranks, false});
+                                              (ring_hierarchy){w->ranks, RING_ACROSS_DOUBLING});
 }
 
 static ring_status build_hierarchical_ring(ring_schedule *s, int rank, const workload *w) {
   return ring_schedule_allreduce_hierarchical(s, rank, w->ranks, w->node, w->count, false,
-                                              (ring_hierarchy){w->ranks, true});
+                                              (ring_hierarchy){w->ranks, RING_ACROSS_RING});
 }
 
 static ring_status build_chain(ring_schedule *s, int rank, const workload *w) {
