@@ -159,6 +159,7 @@ ring_nested_effort ring_effort_of_hierarchical(const ring_layout *layout, uint64
     given = results = hosts;
   } else if (shape.across == RING_ACROSS_HALVING) {
     algorithm = RING_ALGORITHM_HALVING;
+    given = 2;
     results = cost_floor(hosts) + 1;
   }
   ring_effort across = cost_allreduce(algorithm, hosts, cost_share(bytes, 1, shards));

@@ -26,14 +26,14 @@ static bool across_combined(const ring_across *a, int peer, int exchange) {
   return exchange == a->folds && peer + a->inside < a->hosts;
 }
 
-/* The combines' watermark when all ranks of this host are added up. */
-static uint64_t across_added(const ring_across *a) {
-  return (uint64_t)(a->places - 1) * (a->length + 1);
+/* The combines' watermark when all ranks of this host are added up, in so many pieces; and before the
+ * last rank is added to a first piece. */
+static uint64_t across_added(const ring_across *a, int pieces) {
+  return (uint64_t)(a->places - 1) * (a->length + (uint64_t)pieces);
 }
 
-/* Whose piece, sent as soon as this host's last rank is added to it, begins at an offset. */
-static uint64_t across_adding(const ring_across *a, uint64_t offset) {
-  return (uint64_t)(a->places - 2) * (a->length + 1) + offset;
+static uint64_t across_adding(const ring_across *a, uint64_t length) {
+  return (uint64_t)(a->places - 2) * (length + 1);
 }
 
 /* ---- A folded host ------------------------------------------------------------------------ */
@@ -47,7 +47,7 @@ static void across_folded_receive(ring_across *a) {
 
 static void across_folded_send(const ring_across *a) {
   ring_schedule_lane(a->schedule, RING_LANE_SEND, a->drivers[a->partner]);
-  ring_across_send_sum(a, 0, a->length, across_adding(a, 0));
+  ring_across_send_sum(a, 0, a->length, across_adding(a, a->length));
 }
 
 static void across_folded_send_result(const ring_across *a) {
@@ -96,7 +96,7 @@ static bool across_doubling_fences(const ring_across *a, int exchange) {
 }
 
 static uint64_t across_doubling_before(const ring_across *a, int exchange) {
-  return across_added(a) + (uint64_t)exchange * (a->length + 1) +
+  return across_added(a, 1) + (uint64_t)exchange * (a->length + 1) +
          (across_doubling_fences(a, exchange) ? 1 : 0);
 }
 
@@ -127,7 +127,7 @@ static void across_doubling_send(const ring_across *a) {
   for (int e = a->folds; e < across_exchanges(a); e++) {
     ring_schedule_lane(a->schedule, RING_LANE_SEND, a->drivers[across_doubling_peer(a, e)]);
     if (e == 0)
-      ring_across_send_sum(a, 0, a->length, across_adding(a, 0));
+      ring_across_send_sum(a, 0, a->length, across_adding(a, a->length));
     else
       ring_across_send(a, RING_SPACE_SCRATCH, across_doubling_place(a, e - 1), a->length, a->local,
                        across_doubling_before(a, e - 1));
@@ -174,6 +174,27 @@ static uint64_t across_halving_other(const ring_across *a, int round, uint64_t *
   return across_halving_block(a, a->length, round, across_halving_peer(a, round), length);
 }
 
+/* What round 0 sends is given and added up before what it keeps, unless a fold needs all first. */
+static int across_halving_given(const ring_across *a) {
+  return a->folds ? 1 : 2;
+}
+
+static uint64_t across_halving_given_piece(const ring_across *a, uint64_t shard, int piece,
+                                           uint64_t *length) {
+  if (a->folds) return ring_across_whole(a, shard, piece, length);
+  return across_halving_block(a, shard, 0, piece == 0 ? across_halving_peer(a, 0) : a->host,
+                              length);
+}
+
+static void across_halving_add_up(const ring_across *a) {
+  uint64_t mark = 0, length;
+  for (int piece = 0; piece < across_halving_given(a); piece++) {
+    uint64_t offset = across_halving_given_piece(a, a->length, piece, &length);
+    ring_across_add_up(a, offset, length, mark);
+    mark += length + 1;
+  }
+}
+
 /* The own share first, then what the rounds bring back, the last round first. */
 static int across_halving_results(const ring_across *a) {
   return a->rounds + 1;
@@ -207,7 +228,8 @@ static void across_halving_receive(ring_across *a) {
 
 /* The combines' watermark before that of a round; `rounds` of them is the end. */
 static uint64_t across_halving_mark(const ring_across *a, int round) {
-  uint64_t mark = across_added(a) + (uint64_t)a->folds * (a->length + 1), kept;
+  uint64_t mark = across_added(a, across_halving_given(a)), kept;
+  mark += (uint64_t)a->folds * (a->length + 1);
   for (int k = 0; k < round; k++) {
     across_halving_kept(a, k, &kept);
     mark += kept + 1;
@@ -232,7 +254,7 @@ static void across_halving_step(const ring_across *a, int exchange, int peer, ui
 /* Combines, and then a fence for every block that comes back: the marks that sends wait for. */
 static void across_halving_combine(const ring_across *a) {
   uint64_t with = a->came, kept, other;
-  across_add_up(a);
+  across_halving_add_up(a);
   if (a->folds) {
     across_halving_step(a, 0, a->partner, 0, a->length, with);
     with += a->length;
@@ -249,23 +271,24 @@ static void across_halving_combine(const ring_across *a) {
   }
 }
 
-/* The block that the other one keeps: of the sum of this host, or of what the combine before made. */
-static void across_halving_send_block(const ring_across *a, int round) {
-  uint64_t length, around, from = 0, begin = across_halving_other(a, round, &length);
-  if (round > 0) from = across_halving_kept(a, round - 1, &around);
-  if (round == 0 && !a->folds)
-    ring_across_send_sum(a, begin, length, across_adding(a, begin));
-  else
-    ring_across_send(a, RING_SPACE_SCRATCH, a->sum + begin, length, a->local,
-                     (round > 0 ? across_halving_mark(a, round - 1) : across_added(a)) + begin -
-                         from);
+/* Sends scratch or output that waits for the combines' mark as a whole. */
+static void across_halving_send_whole(const ring_across *a, ring_space space, uint64_t from,
+                                      uint64_t count, uint64_t mark) {
+  ring_across_send(a, space, from, count, a->local, mark);
+  a->schedule->steps[a->schedule->step_count - 1].flags |= RING_STEP_WHOLE;
 }
 
-/* Sends what is complete once a mark is reached. */
-static void across_halving_send_complete(const ring_across *a, uint64_t begin, uint64_t length,
-                                         uint64_t mark) {
-  ring_across_send(a, RING_SPACE_OUTPUT, a->begin + begin, length, a->local, mark);
-  a->schedule->steps[a->schedule->step_count - 1].flags |= RING_STEP_WHOLE;
+/* The block that the other host keeps. */
+static void across_halving_send_block(const ring_across *a, int round) {
+  uint64_t length, begin = across_halving_other(a, round, &length);
+  if (round > 0)
+    across_halving_send_whole(a, RING_SPACE_SCRATCH, a->sum + begin, length,
+                              across_halving_mark(a, round));
+  else if (a->folds)
+    ring_across_send(a, RING_SPACE_SCRATCH, a->sum + begin, length, a->local,
+                     across_added(a, 1) + begin);
+  else
+    ring_across_send_sum(a, begin, length, across_adding(a, length));
 }
 
 static void across_halving_send(const ring_across *a) {
@@ -274,11 +297,12 @@ static void across_halving_send(const ring_across *a) {
     ring_schedule_lane(a->schedule, RING_LANE_SEND, a->drivers[across_halving_peer(a, k)]);
     across_halving_send_block(a, k);
     uint64_t begin = across_halving_kept(a, k, &kept);
-    across_halving_send_complete(a, begin, kept, all + (uint64_t)(a->rounds - 1 - k));
+    across_halving_send_whole(a, RING_SPACE_OUTPUT, a->begin + begin, kept,
+                              all + (uint64_t)(a->rounds - 1 - k));
   }
   if (!a->folds) return;
   ring_schedule_lane(a->schedule, RING_LANE_SEND, a->drivers[a->partner]);
-  across_halving_send_complete(a, 0, a->length, all + (uint64_t)a->rounds);
+  across_halving_send_whole(a, RING_SPACE_OUTPUT, a->begin, a->length, all + (uint64_t)a->rounds);
 }
 
 static void across_halving_send_results(const ring_across *a) {
@@ -294,8 +318,8 @@ static void across_halving_send_results(const ring_across *a) {
   }
 }
 
-const ring_across_way ring_across_halving = {.given = ring_across_one,
-                                             .given_piece = ring_across_whole,
+const ring_across_way ring_across_halving = {.given = across_halving_given,
+                                             .given_piece = across_halving_given_piece,
                                              .results = across_halving_results,
                                              .result_piece = across_halving_result,
                                              .receive = across_halving_receive,

@@ -210,23 +210,31 @@ static void halving_combines(const doubling *d, uint64_t count) {
   }
 }
 
-/* `mark`: the local lane's watermark before the combine of the round before; `all`: after all
- * combines. */
+/* Adds a send of output that waits for the local lane's mark as a whole. */
+static void halving_send_whole(const doubling *d, uint64_t from, uint64_t count, uint64_t mark) {
+  doubling_send(d, RING_SPACE_OUTPUT, from, count, d->local, mark);
+  d->schedule->steps[d->schedule->step_count - 1].flags = RING_STEP_WHOLE;
+}
+
+/* A round's block could leave piece by piece while the one before is being combined. But where all
+ * ranks send at once, that takes from what the round before still has to send, and others wait for
+ * that: a quarter more time for long vectors. `all`: the local lane's watermark after all combines. */
 static void halving_sends(const doubling *d, uint64_t count, uint64_t all) {
-  uint64_t mark = 0, around = 0, kept, other;
+  bool folds = d->partner >= 0;
+  uint64_t mark = folds ? count + 1 : 0, kept, other;
   for (int k = 0; k < d->rounds; k++) {
     int peer = d->rank ^ halving_distance(d, k);
     uint64_t begin = halving_block(d, count, k, d->rank, &kept);
     uint64_t begin_other = halving_block(d, count, k, peer, &other);
-    bool untouched = k == 0 && d->partner < 0;
     ring_schedule_lane(d->schedule, RING_LANE_SEND, peer);
-    doubling_send(d, untouched ? RING_SPACE_INPUT : RING_SPACE_OUTPUT, begin_other, other,
-                  untouched ? RING_STEP_FREE : d->local,
-                  untouched ? 0 : mark + (begin_other - around));
-    doubling_send(d, RING_SPACE_OUTPUT, begin, kept, d->local, all + (uint64_t)(d->rounds - 1 - k));
-    d->schedule->steps[d->schedule->step_count - 1].flags = RING_STEP_WHOLE;
-    if (!untouched) mark += kept + other + 1; /* the block around both */
-    around = begin;
+    if (k > 0)
+      halving_send_whole(d, begin_other, other, mark);
+    else if (folds)
+      doubling_send(d, RING_SPACE_OUTPUT, begin_other, other, d->local, begin_other);
+    else
+      doubling_send(d, RING_SPACE_INPUT, begin_other, other, RING_STEP_FREE, 0);
+    halving_send_whole(d, begin, kept, all + (uint64_t)(d->rounds - 1 - k));
+    mark += kept + 1;
   }
 }
 
@@ -257,7 +265,6 @@ ring_status ring_schedule_allreduce_halving(ring_schedule *schedule, int rank, i
   halving_sends(&d, count, combined);
   if (!folds) return RING_OK;
   ring_schedule_lane(schedule, RING_LANE_SEND, d.partner);
-  doubling_send(&d, RING_SPACE_OUTPUT, 0, count, d.local, combined + (uint64_t)d.rounds);
-  schedule->steps[schedule->step_count - 1].flags = RING_STEP_WHOLE;
+  halving_send_whole(&d, 0, count, combined + (uint64_t)d.rounds);
   return RING_OK;
 }

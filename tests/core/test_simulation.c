@@ -36,6 +36,11 @@ static ring_status build_hierarchical_ring(ring_schedule *s, int rank, const wor
                                               (ring_hierarchy){w->ranks, RING_ACROSS_RING});
 }
 
+static ring_status build_hierarchical_halving(ring_schedule *s, int rank, const workload *w) {
+  return ring_schedule_allreduce_hierarchical(s, rank, w->ranks, w->node, w->count, false,
+                                              (ring_hierarchy){w->ranks, RING_ACROSS_HALVING});
+}
+
 static ring_status build_chain(ring_schedule *s, int rank, const workload *w) {
   return ring_schedule_broadcast_chain(s, rank, w->ranks, w->count, 0);
 }
@@ -150,13 +155,15 @@ static void test_one_host_stands_for_all(void) {
       if (!power) continue;
       symmetry flipped = hosts == 2 ? SYMMETRY_ROTATE : SYMMETRY_XOR;
       compare(build_doubling, ranks, per_host, 42001, flipped);
+      compare(build_halving, ranks, per_host, 4200 * (uint64_t)ranks, flipped);
+      compare(build_hierarchical_halving, ranks, per_host, 4200 * (uint64_t)ranks, flipped);
       compare(build_hierarchical, ranks, per_host, 42001 * (uint64_t)per_host, flipped);
     }
 }
 
-/* Halving sends halves in different orders, and uneven shares and hosts are not alike. */
+/* Uneven shares and hosts are not alike, nor are those that fold another one. */
 static void test_no_symmetry_is_assumed(void) {
-  CHECK_INT(run(build_halving, 8, 1, 8000, 0, WHOLE, false).symmetry, SYMMETRY_NONE);
+  CHECK_INT(run(build_halving, 8, 1, 8001, 0, WHOLE, false).symmetry, SYMMETRY_NONE);
   CHECK_INT(run(build_ring, 8, 1, 8001, 0, WHOLE, false).symmetry, SYMMETRY_NONE);
   CHECK_INT(run(build_ring, 10, 4, 8000, 0, WHOLE, false).symmetry, SYMMETRY_NONE);
   CHECK_INT(run(build_doubling, 6, 1, 8000, 0, WHOLE, false).symmetry, SYMMETRY_NONE);
