@@ -2,7 +2,7 @@
  *
  * Several hosts with several ranks, played on one: ranks whose address is 127.0.0.1, 127.0.0.2 and
  * so on are on different hosts for the core, which listen on these addresses only. A placement is a
- * text with a digit for each rank, its host. Hierarchical allreduce of everything, forced and
+ * text with a character for each rank, its host, from 0 on. Hierarchical allreduce of everything, forced and
  * chosen; what it says about itself; which links it uses; what ranks hear of a failure in it; and
  * all other collectives over such hosts.
  */
@@ -16,9 +16,10 @@
 #include "dtype.h"
 #include "ranks.h"
 #include "reduce.h"
+#include "schedule.h"
 #include "values.h"
 
-enum { SIZE_MOST = 9 };
+enum { SIZE_MOST = 17 };
 
 static const char *const placements[] = {"001",     "0011",     "0101",     "0110",
                                          "00112",   "01222",    "001122",   "0100110",
@@ -207,6 +208,34 @@ static void test_every_size(void) {
   for (int i = 0; i < 4; i++)
     run_place(reduce_all_sizes,
               (place){.nodes = chosen[i], .algorithms = "allreduce:hierarchical"});
+}
+
+/* The least count that goes by halving across hosts; with so few of them there are not many. */
+static size_t halved_count(int hosts, int smallest) {
+  size_t count = 1024;
+  while (ring_hierarchy_choose(count, hosts, smallest).across != RING_ACROSS_HALVING) {
+    count += 1 + count / 50;
+    CHECK(count < 10000000);
+  }
+  return count;
+}
+
+static void reduce_by_halving(int rank, int size, void *shared) {
+  const place *place = shared;
+  ring_comm *comm = open_at(rank, size, place);
+  reduce_thrice(comm, shared, RING_FLOAT32, RING_SUM, place->count, true);
+  reduce_thrice(comm, shared, RING_BFLOAT16, RING_AVG, place->count, true);
+  reduce_thrice(comm, shared, RING_INT64, RING_SUM, place->count, false);
+  close_at(comm);
+}
+
+static void test_halving_across_hosts(void) {
+  run_place(reduce_by_halving, (place){.nodes = "0011223344556677",
+                                       .algorithms = "allreduce:hierarchical",
+                                       .count = halved_count(8, 2)});
+  run_place(reduce_by_halving, (place){.nodes = "0123456789:;01234",
+                                       .algorithms = "allreduce:hierarchical",
+                                       .count = halved_count(12, 1)});
 }
 
 /* ---- Choosing ----------------------------------------------------------------------------- */
@@ -518,6 +547,7 @@ static void test_ranks_disagree(void) {
 int main(void) {
   RUN(test_every_kind);
   RUN(test_every_size);
+  RUN(test_halving_across_hosts);
   RUN(test_hierarchies_are_chosen);
   RUN(test_what_is_not_nested);
   RUN(test_everything_over_hosts);
