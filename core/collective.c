@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collective.h"
 
+#include "bytes.h"
 #include "dtype.h"
 #include "error.h"
 #include "group.h"
@@ -153,7 +154,8 @@ ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ri
   collective_request request = {.outline.call = {.collective = (uint8_t)collective}};
   if (collective == RING_COLLECTIVE_CLOSE) request.outline.call.sequence = ++comm->sequence;
   if (collective == RING_COLLECTIVE_OPEN)
-    request.outline.call.layout = ring_chooser_digest(&comm->plans.chooser);
+    request.outline.call.layout =
+        bytes_digest(ring_chooser_digest(&comm->plans.chooser), (uint64_t)comm->peers.lanes);
   return ring_collective_run(comm, &request, wait);
 }
 

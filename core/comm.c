@@ -137,12 +137,14 @@ static ring_status comm_first_meeting(ring_comm *comm, ring_wait *wait) {
   if (status != RING_MISMATCH) return status;
   ring_error *error = &comm->failure;
   size_t length = strlen(error->message);
-  snprintf(error->message + length, sizeof error->message - length,
-           ": give all ranks the same algorithm overrides and the same version of sparkring; "
-           "rank %d has %d override%s and takes the slowest link for %s",
-           comm->peers.rank, comm->plans.chooser.overrides.count,
-           comm->plans.chooser.overrides.count == 1 ? "" : "s",
-           ring_tier_name(comm->plans.chooser.tier));
+  snprintf(
+      error->message + length, sizeof error->message - length,
+      ": give all ranks the same algorithm overrides, the same lanes and the same version of "
+      "sparkring; rank %d has %d lane%s between hosts and %d override%s, and takes the slowest "
+      "link for %s",
+      comm->peers.rank, comm->peers.lanes, comm->peers.lanes == 1 ? "" : "s",
+      comm->plans.chooser.overrides.count, comm->plans.chooser.overrides.count == 1 ? "" : "s",
+      ring_tier_name(comm->plans.chooser.tier));
   return status;
 }
 
@@ -179,6 +181,8 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
   ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
   if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   comm->shares = options->shared_memory >= 0 && ring_environment_shares();
+  comm->peers.lanes = options->lanes != 0 ? options->lanes : ring_options_lanes();
+  comm->peers.inside_lanes = comm->shares || options->lanes == 0 ? 1 : options->lanes;
   comm->port_first = options->port_first;
   comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;

@@ -21,6 +21,7 @@
 #include "group.c"
 #include "handshake.c"
 #include "layout.c"
+#include "link_lanes.c"
 #include "link_shm.c"
 #include "link_tcp.c"
 #include "local.c"

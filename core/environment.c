@@ -351,3 +351,9 @@ bool ring_environment_shares(void) {
   const char *value = getenv("SPARKRING_SHARED_MEMORY");
   return value == NULL || strcmp(value, "0") != 0;
 }
+
+ring_status ring_environment_lanes(int *lanes, ring_error *error) {
+  const char *name = "SPARKRING_LANES";
+  *lanes = 0;
+  return getenv(name) == NULL ? RING_OK : environment_integer(name, lanes, error);
+}

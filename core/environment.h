@@ -3,9 +3,9 @@
  * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
  * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN, _JOB, _PORTS
- * and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM, which
- * says nothing of who the ranks are, counts also where that is not asked of the environment, so it
- * is read apart.
+ * and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
+ * _SHARED_MEMORY and _LANES, which say nothing of who the ranks are, count also where that is not
+ * asked of the environment, so they are read apart.
  */
 #ifndef RING_ENVIRONMENT_H
 #define RING_ENVIRONMENT_H
@@ -40,5 +40,8 @@ void ring_environment_free(ring_environment *environment);
 
 /* False when SPARKRING_SHARED_MEMORY is 0. */
 bool ring_environment_shares(void);
+
+/* The number in SPARKRING_LANES; 0 where it is unset. RING_INVALID for what is no whole number. */
+ring_status ring_environment_lanes(int *lanes, ring_error *error);
 
 #endif

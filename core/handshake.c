@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "bytes.h"
+#include "link.h"
 
 static const char handshake_magic[8] = {'s', 'p', 'a', 'r', 'k', 'r', 'n', 'g'};
 
@@ -74,6 +75,8 @@ static bool handshake_compose(ring_handshake *handshake) {
     to = bytes_put(to, (uint32_t)handshake->claim.rank, 4);
     to = bytes_put(to, (uint32_t)handshake->claim.size, 4);
     to = bytes_put(to, handshake->claim.epoch, 8);
+    to = bytes_put(to, (uint32_t)handshake->claim.lane, 1);
+    to = bytes_put(to, (uint32_t)handshake->claim.lanes, 1);
   } else {
     to = bytes_put(to, handshake->verdict, 4);
     to = bytes_put(to, (uint32_t)handshake->own_rank, 4);
@@ -104,13 +107,22 @@ static ring_handshake_state handshake_read_hello(ring_handshake *handshake, cons
   return RING_HANDSHAKE_WRITING;
 }
 
+/* Only links have lanes. */
+static bool handshake_lane_exists(const ring_claim *claim) {
+  if (claim->purpose != RING_PURPOSE_LINK) return claim->lane == 0 && claim->lanes == 0;
+  return claim->lane < claim->lanes && claim->lanes <= RING_LANES_MAX;
+}
+
 static ring_handshake_state handshake_read_claim(ring_handshake *handshake, const uint8_t *from) {
   if (!handshake_proof_is_right(handshake, TURN_CLAIM)) return RING_HANDSHAKE_STRANGER;
   uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
   if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
   handshake->claim.rank = handshake->peer_rank = (int)rank;
   handshake->claim.epoch = bytes_get(&from, 8);
-  return RING_HANDSHAKE_CLAIMED;
+  handshake->claim.lane = (int)bytes_get(&from, 1);
+  handshake->claim.lanes = (int)bytes_get(&from, 1);
+  return handshake_lane_exists(&handshake->claim) ? RING_HANDSHAKE_CLAIMED
+                                                  : RING_HANDSHAKE_STRANGER;
 }
 
 static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
@@ -185,6 +197,8 @@ const char *ring_verdict_text(ring_verdict verdict) {
     return "this process belongs to an earlier attempt of the job";
   case RING_VERDICT_TWICE:
     return "another process with this rank is connected already";
+  case RING_VERDICT_LANES:
+    return "the lanes of a link came out of order, or are more than it can serve";
   }
   return "refused";
 }

@@ -7,7 +7,8 @@
  *
  *   dialer → HELLO    magic, wire version, purpose, nonce                        44 bytes
  *          ← HELLO    magic, wire version, purpose, nonce                        44
- *          → CLAIM    rank, size, epoch, HMAC(key, "dialer", all before)         48
+ *          → CLAIM    rank, size, epoch, lane, lanes,
+ *                     HMAC(key, "dialer", all before)                            50
  *          ← VERDICT  verdict, rank, HMAC(key, "accepter", all before)           40
  *
  * A handshake owns no memory and only borrows its descriptor. It never blocks: ring_handshake_advance
@@ -19,7 +20,7 @@
 #include "secret.h"
 #include "sparkring.h"
 
-#define RING_WIRE_VERSION 2
+#define RING_WIRE_VERSION 3
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */
@@ -27,11 +28,13 @@ typedef enum ring_purpose {
   RING_PURPOSE_SHARE = 3 /* a rank fetches the memory of its host */
 } ring_purpose;
 
-/* Who the dialer says it is. epoch is 0 while it is not known. */
+/* Who the dialer says it is, and which of the connections of its link this one is to be. epoch is 0
+ * while it is not known; lane and lanes are, but for links. */
 typedef struct ring_claim {
   ring_purpose purpose;
   int rank, size;
   uint64_t epoch;
+  int lane, lanes; /* lane of lanes, 0 to lanes - 1 */
 } ring_claim;
 
 typedef enum ring_verdict {
@@ -39,6 +42,7 @@ typedef enum ring_verdict {
   RING_VERDICT_FORMED = 1, /* the job has met already */
   RING_VERDICT_STALE = 2,  /* another epoch */
   RING_VERDICT_TWICE = 3,  /* this rank has a link already, or is no rank of this job */
+  RING_VERDICT_LANES = 4,  /* its lanes come out of order, or are too many for this system */
 } ring_verdict;
 
 typedef enum ring_handshake_state {
@@ -52,7 +56,7 @@ typedef enum ring_handshake_state {
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;
 
-enum { RING_HELLO_BYTES = 44, RING_CLAIM_BYTES = 48, RING_VERDICT_BYTES = 40 };
+enum { RING_HELLO_BYTES = 44, RING_CLAIM_BYTES = 50, RING_VERDICT_BYTES = 40 };
 
 typedef struct ring_handshake {
   int fd;

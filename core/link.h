@@ -37,6 +37,13 @@ struct ring_link {
 /* A link over a connected socket, which it then owns. NULL when out of memory. */
 ring_link *ring_link_tcp(int fd);
 
+#define RING_LANES_MAX 16
+
+/* A link over several connected sockets, 2 to RING_LANES_MAX, in the same order at both ends, which it
+ * then owns. NULL when the system lacks memory or descriptors, or has no ring_platform_watcher; the
+ * sockets are the caller's then. */
+ring_link *ring_link_lanes(const int *fds, int count);
+
 /* Shared memory of one direction of a link: two frames of the engine, so that a rank can be a frame
  * ahead. 64 KiB to 1 MiB measured alike, except where ranks share processors: more is better there.
  */

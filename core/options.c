@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "error.h"
+#include "link.h"
+#include "platform.h"
 
 #define OPTIONS_TIMEOUT 300.0
 #define OPTIONS_CALL_TIMEOUT 600.0
+#define OPTIONS_LANES 4
 #define OPTIONS_RANKS_MAX (1 << 20)
 
 static ring_status options_invalid(ring_error *error, const char *text) {
@@ -86,6 +89,18 @@ static ring_status options_check_seconds(double seconds, const char *name, ring_
                         "%s is %g: it must be a positive number of seconds", name, seconds);
 }
 
+static ring_status options_check_lanes(const ring_options *options, ring_error *error) {
+  if (options->lanes < 0 || options->lanes > RING_LANES_MAX)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "lanes is %d: it must be from 1 to %d, or 0 for the usual number",
+                          options->lanes, RING_LANES_MAX);
+  if (options->lanes > 1 && !ring_platform_watches())
+    return ring_error_set(error, RING_UNSUPPORTED, -1, 0,
+                          "lanes is %d, but only Linux has links of several lanes: leave it at 1",
+                          options->lanes);
+  return RING_OK;
+}
+
 static ring_status options_check(ring_options *options, ring_error *error) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
@@ -95,6 +110,7 @@ static ring_status options_check(ring_options *options, ring_error *error) {
   if (status == RING_OK) status = options_check_seconds(options->timeout, "timeout", error);
   if (status == RING_OK)
     status = options_check_seconds(options->call_timeout, "call_timeout", error);
+  if (status == RING_OK) status = options_check_lanes(options, error);
   if (status != RING_OK) return status;
   if (options->port_last < options->port_first ||
       (options->port_first == 0) != (options->port_last == 0))
@@ -108,9 +124,15 @@ static ring_status options_check(ring_options *options, ring_error *error) {
   return RING_OK;
 }
 
+int ring_options_lanes(void) {
+  return ring_platform_watches() ? OPTIONS_LANES : 1;
+}
+
 ring_status ring_options_read(const ring_options *given, ring_options *options,
                               ring_environment *environment, ring_error *error) {
   ring_status status = options_copy(given, options, error);
   if (status == RING_OK && options->rank == -1) status = options_fill(options, environment, error);
+  if (status == RING_OK && options->lanes == 0)
+    status = ring_environment_lanes(&options->lanes, error);
   return status == RING_OK ? options_check(options, error) : status;
 }

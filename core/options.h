@@ -13,4 +13,7 @@
 ring_status ring_options_read(const ring_options *given, ring_options *options,
                               ring_environment *environment, ring_error *error);
 
+/* The lanes of a link between hosts, where the user does not say. */
+int ring_options_lanes(void);
+
 #endif

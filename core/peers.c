@@ -23,7 +23,12 @@ struct ring_dial {
 };
 
 ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
-  *peers = (ring_peers){.rank = rank, .size = size, .porch.listener = -1, .annex.listener = -1};
+  *peers = (ring_peers){.rank = rank,
+                        .size = size,
+                        .lanes = 1,
+                        .inside_lanes = 1,
+                        .porch.listener = -1,
+                        .annex.listener = -1};
   peers->peer = calloc((size_t)size, sizeof *peers->peer);
   peers->linked = calloc((size_t)size, sizeof *peers->linked);
   peers->dialed = calloc((size_t)size, sizeof *peers->dialed);
@@ -94,32 +99,53 @@ static void peers_hang_up(ring_peers *peers, int rank) {
   free(dial);
 }
 
-/* ---- Accepting ---------------------------------------------------------------------------- */
+/* ---- Linking ------------------------------------------------------------------------------ */
 
-static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
-  const ring_peers *peers = owner;
-  if (claim->purpose == RING_PURPOSE_MEET) return RING_VERDICT_FORMED;
-  if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK)
-    return RING_VERDICT_STALE;
-  const ring_peer *peer = &peers->peer[claim->rank];
-  bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
-  return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
+/* Closes the connections of a link that did not open. */
+static void peers_unravel(ring_peers *peers, int rank) {
+  ring_strand *strand = peers->peer[rank].strand;
+  while (strand->have > 0) ring_socket_close(&strand->fd[--strand->have]);
+  peers->peer[rank].strand = NULL;
+  peers->strands--;
+  free(strand);
 }
 
-static bool peers_link(ring_peers *peers, int rank, int fd) {
-  const ring_peer *peer = &peers->peer[rank];
-  ring_link *link = peer->out != NULL ? ring_link_shm(fd, peer->out, peer->in) : ring_link_tcp(fd);
-  if (link == NULL) return false;
-  __atomic_store_n(&peers->peer[rank].link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
-  peers->linked[peers->linked_count++] = rank;
-  return true;
+static ring_link *peers_tie(const ring_peer *peer) {
+  const ring_strand *strand = peer->strand;
+  if (strand->lanes > 1) return ring_link_lanes(strand->fd, strand->lanes);
+  if (peer->out != NULL) return ring_link_shm(strand->fd[0], peer->out, peer->in);
+  return ring_link_tcp(strand->fd[0]);
+}
+
+/* Takes a connection as the next lane of a link, which opens with the last one. Without memory it
+ * is closed, and so are those before it. */
+static bool peers_take(ring_peers *peers, int rank, int lanes, int fd) {
+  ring_peer *peer = &peers->peer[rank];
+  if (peer->strand == NULL) {
+    peer->strand = malloc(sizeof *peer->strand);
+    if (peer->strand == NULL) return ring_socket_close(&fd), false;
+    *peer->strand = (ring_strand){.lanes = lanes};
+    peers->strands++;
+  }
+  ring_strand *strand = peer->strand;
+  strand->fd[strand->have++] = fd;
+  if (strand->have < strand->lanes) return true;
+  ring_link *link = peers_tie(peer);
+  if (link != NULL) {
+    strand->have = 0; /* they are the link's */
+    peer->lanes = strand->lanes;
+    __atomic_store_n(&peer->link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
+    peers->linked[peers->linked_count++] = rank;
+  }
+  peers_unravel(peers, rank);
+  return link != NULL;
 }
 
 ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
   ring_peer *peer = &peers->peer[rank];
   peer->out = out;
   peer->in = in;
-  if (peer->link == NULL) return RING_OK;
+  if (peer->link == NULL || peer->lanes > 1) return RING_OK;
   ring_link *link = ring_link_shm(peer->link->fd, out, in);
   if (link == NULL) return RING_NO_MEMORY;
   peer->link->fd = -1; /* it has changed hands */
@@ -128,10 +154,35 @@ ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
   return RING_OK;
 }
 
+/* ---- Accepting ---------------------------------------------------------------------------- */
+
+/* Lanes come in order; the first says how many there will be. */
+static bool peers_is_next(const ring_strand *strand, const ring_claim *claim) {
+  if (strand == NULL) return claim->lane == 0;
+  return claim->lane == strand->have && claim->lanes == strand->lanes;
+}
+
+static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
+  const ring_peers *peers = owner;
+  if (claim->purpose == RING_PURPOSE_MEET) return RING_VERDICT_FORMED;
+  if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK)
+    return RING_VERDICT_STALE;
+  const ring_peer *peer = &peers->peer[claim->rank];
+  bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
+  if (!expected) return RING_VERDICT_TWICE;
+  bool served = claim->lanes == 1 || ring_platform_watches();
+  return served && peers_is_next(peer->strand, claim) ? RING_VERDICT_WELCOME : RING_VERDICT_LANES;
+}
+
 static void peers_admit(void *owner, const ring_claim *claim, int fd) {
   ring_peers *peers = owner;
-  if (!peers_link(peers, claim->rank, fd)) ring_socket_close(&fd);
-  if (peers->peer[claim->rank].dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
+  const ring_peer *peer = &peers->peer[claim->rank];
+  /* Another one with the same claim may have been faster since it was judged. */
+  if (peer->link == NULL && peers_is_next(peer->strand, claim))
+    peers_take(peers, claim->rank, claim->lanes, fd);
+  else
+    ring_socket_close(&fd);
+  if (peer->link != NULL && peer->dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
 }
 
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
@@ -158,18 +209,31 @@ static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring
                         peers->rank, rank, host, port);
 }
 
+/* Says of a connection that was begun who makes it and which lane it is to be. */
+static bool peers_claim(ring_peers *peers, int rank, int fd) {
+  ring_dial *dial = peers->peer[rank].dial;
+  const ring_strand *strand = peers->peer[rank].strand;
+  bool inside = ring_socket_is_inside(fd, &dial->resolved, dial->next - 1);
+  ring_claim claim = {.purpose = RING_PURPOSE_LINK,
+                      .rank = peers->rank,
+                      .size = peers->size,
+                      .epoch = peers->epoch,
+                      .lanes = inside ? peers->inside_lanes : peers->lanes};
+  if (strand != NULL) claim.lane = strand->have;
+  if (strand != NULL) claim.lanes = strand->lanes;
+  return ring_handshake_dial(&dial->handshake, fd, &peers->key, &claim, rank);
+}
+
 /* Tries the next address of the peer's host. `code` is why the last one failed. */
 static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
-  ring_claim claim = {RING_PURPOSE_LINK, peers->rank, peers->size, peers->epoch};
   ring_socket_close(&dial->handshake.fd);
   dial->again = 0;
   while (dial->next < dial->resolved.count) {
     int fd = ring_socket_dial(&dial->resolved, dial->next++);
     if (fd >= 0) {
       dial->handshake.fd = fd;
-      if (dial->probe) return RING_OK;
-      if (ring_handshake_dial(&dial->handshake, fd, &peers->key, &claim, rank)) return RING_OK;
+      if (dial->probe || peers_claim(peers, rank, fd)) return RING_OK;
       return ring_error_set(error, RING_SYSTEM, -1, 0, "OpenSSL gave no random numbers");
     }
     code = -fd;
@@ -228,16 +292,27 @@ static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) 
   return RING_OK;
 }
 
+/* A lane is open: the next one goes to the same address. */
+static ring_status peers_dialed(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  int fd = dial->handshake.fd;
+  dial->handshake.fd = -1;
+  if (!peers_take(peers, rank, dial->handshake.claim.lanes, fd))
+    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory or descriptors");
+  if (peers->peer[rank].link == NULL) {
+    dial->next--;
+    return peers_dial(peers, rank, EHOSTUNREACH, error);
+  }
+  peers_hang_up(peers, rank);
+  return RING_OK;
+}
+
 static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
   const char *host = ring_peers_host(peers, rank);
   switch (ring_handshake_advance(&dial->handshake)) {
   case RING_HANDSHAKE_DONE:
-    if (!peers_link(peers, rank, dial->handshake.fd))
-      return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
-    dial->handshake.fd = -1;
-    peers_hang_up(peers, rank);
-    return RING_OK;
+    return peers_dialed(peers, rank, error);
   case RING_HANDSHAKE_LOST:
     return peers_redial(peers, rank, error);
   case RING_HANDSHAKE_REFUSED:
@@ -302,6 +377,8 @@ void ring_peers_close(ring_peers *peers) {
   }
   peers->linked_count = 0;
   while (peers->dialing > 0) peers_hang_up(peers, peers->dialed[0]);
+  for (int rank = 0; peers->strands > 0; rank++)
+    if (peers->peer[rank].strand != NULL) peers_unravel(peers, rank);
   ring_porch_close(&peers->porch);
   ring_porch_close(&peers->annex);
 }

@@ -3,7 +3,8 @@
  * The other ranks: where each one is, and the links to them. A link opens when it is first asked
  * for, so a rank has as many as its algorithms use. Of two ranks the higher one dials and the lower
  * one accepts; both are inside the same collective call then, because every send in a schedule has
- * its receive. The listener stays open for the life of the communicator.
+ * its receive. A link is one connection or, between hosts, several (lanes), which the dialer opens
+ * one after the other. The listener stays open for the life of the communicator.
  */
 #ifndef RING_PEERS_H
 #define RING_PEERS_H
@@ -28,6 +29,12 @@ typedef enum ring_cores {
   RING_CORES_CROWDED /* so few that a rank is better not run at all while it waits */
 } ring_cores;
 
+/* The connections so far of a link that opens: lane after lane, the dialer says how many. */
+typedef struct ring_strand {
+  int lanes, have;
+  int fd[RING_LANES_MAX];
+} ring_strand;
+
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
@@ -37,8 +44,10 @@ typedef struct ring_peer {
   bool early;      /* it is ahead: its next bytes belong to a later step or call */
   ring_link *link; /* NULL until it is needed */
   ring_dial *dial; /* a connection under way */
-  size_t slot;     /* in the poller, while the engine sleeps */
-  void *out, *in;  /* pipes in memory that both have; NULL: there is none */
+  ring_strand *strand;
+  int lanes;      /* of the link */
+  size_t slot;    /* in the poller, while the engine sleeps */
+  void *out, *in; /* pipes in memory that both have; NULL: there is none */
   ring_messages messages;
   ring_counters counters;
 } ring_peer;
@@ -56,6 +65,8 @@ typedef struct ring_peers {
   int linked_count;
   int *dialed; /* ranks to which a connection is under way */
   int dialing;
+  int strands;             /* links that open now */
+  int lanes, inside_lanes; /* of links that this rank dials, to other hosts and within its own */
   ring_cores cores;
   ring_porch porch;
   ring_porch annex; /* while opening, on the rank that hands out the memory of its host */
@@ -64,7 +75,8 @@ typedef struct ring_peers {
 ring_status ring_peers_init(ring_peers *peers, int rank, int size);
 
 /* Says that a rank and this one have RING_PIPE_BYTES in memory for what each sends to the other. The
- * link that they may have goes through it from now on: nothing is under way on it. */
+ * link that they may have goes through it from now on, unless it is one of several lanes, which stays:
+ * nothing is under way on it. */
 ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in);
 
 /* Says where a rank is. */

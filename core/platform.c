@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #ifdef __linux__
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #endif
 
@@ -153,6 +155,52 @@ int ring_platform_pipe(int ends[2]) {
   return 0;
 #endif
 }
+
+#ifdef __linux__
+
+bool ring_platform_watches(void) {
+  return true;
+}
+
+int ring_platform_watcher(void) {
+  int watcher = epoll_create1(EPOLL_CLOEXEC);
+  return watcher < 0 ? -errno : watcher;
+}
+
+bool ring_platform_watch(int watcher, int fd) {
+  struct epoll_event event = {0};
+  return epoll_ctl(watcher, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void ring_platform_watch_for(int watcher, int fd, short events) {
+  struct epoll_event event = {.events = (events & POLLIN ? (uint32_t)EPOLLIN : 0) |
+                                        (events & POLLOUT ? (uint32_t)EPOLLOUT : 0)};
+  epoll_ctl(watcher, EPOLL_CTL_MOD, fd, &event);
+}
+
+#else
+
+bool ring_platform_watches(void) {
+  return false;
+}
+
+int ring_platform_watcher(void) {
+  return -ENOSYS;
+}
+
+bool ring_platform_watch(int watcher, int fd) {
+  (void)watcher;
+  (void)fd;
+  return false;
+}
+
+void ring_platform_watch_for(int watcher, int fd, short events) {
+  (void)watcher;
+  (void)fd;
+  (void)events;
+}
+
+#endif
 
 /* ---- Memory that processes share ---------------------------------------------------------- */
 

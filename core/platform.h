@@ -42,6 +42,17 @@ int ring_platform_thread(pthread_t *thread, void *(*function)(void *), void *arg
 /* A pipe whose ends close on exec: ends[0] is for reading. 0 or an errno. */
 int ring_platform_pipe(int ends[2]);
 
+/* A descriptor to sleep on in place of several: it turns readable while one that it watches is ready
+ * or broken. -ENOSYS where there is no such thing (`watches` is false): it is Linux's epoll. */
+bool ring_platform_watches(void);
+int ring_platform_watcher(void);
+
+/* Watches one more descriptor, for its breaking alone; false when the system lacks memory. */
+bool ring_platform_watch(int watcher, int fd);
+
+/* Watches it for POLLIN and POLLOUT, or what of them `events` has, from now on. */
+void ring_platform_watch_for(int watcher, int fd, short events);
+
 /* Gives the other hardware thread of a core a few nanoseconds. */
 static inline void ring_platform_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)

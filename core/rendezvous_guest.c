@@ -58,7 +58,8 @@ static void guest_set_port(ring_resolved *resolved, int index, uint16_t port) {
 /* Connects to a port, trying rank 0's addresses from the current one on. */
 static bool guest_connect(guest_walk *walk, int port) {
   guest_knock *knock = &walk->knocks[port];
-  ring_claim claim = {RING_PURPOSE_MEET, walk->meeting->rank, walk->meeting->size, 0};
+  ring_claim claim = {
+      .purpose = RING_PURPOSE_MEET, .rank = walk->meeting->rank, .size = walk->meeting->size};
   for (; knock->address < walk->resolved.count; knock->address++) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);

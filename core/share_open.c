@@ -144,7 +144,10 @@ static int share_receive(const ring_share *share, int fd, share_invitation *invi
   const ring_peers *peers = share->peers;
   uint64_t give_up = ring_platform_now() + SHARE_PATIENCE_NS;
   ring_handshake handshake;
-  ring_claim claim = {RING_PURPOSE_SHARE, peers->rank, peers->size, peers->epoch};
+  ring_claim claim = {.purpose = RING_PURPOSE_SHARE,
+                      .rank = peers->rank,
+                      .size = peers->size,
+                      .epoch = peers->epoch};
   int descriptor = -EAGAIN;
   bool proved = ring_handshake_dial(&handshake, fd, &peers->key, &claim, share->ranks[0]) &&
                 share_prove(&handshake, wait, give_up);

@@ -226,13 +226,27 @@ static int socket_family(const struct sockaddr_storage *address, const void **by
   return IN6_IS_ADDR_V4MAPPED(six) ? AF_INET : AF_INET6;
 }
 
+static bool socket_text(const struct sockaddr_storage *address, char *text, size_t size) {
+  const void *bytes;
+  int family = socket_family(address, &bytes);
+  return inet_ntop(family, bytes, text, (socklen_t)size) != NULL;
+}
+
 bool ring_socket_peer_host(int fd, char *text, size_t size) {
   struct sockaddr_storage address = {0};
   socklen_t length = sizeof address;
-  const void *bytes;
   if (getpeername(fd, (struct sockaddr *)&address, &length) != 0) return false;
-  int family = socket_family(&address, &bytes);
-  return inet_ntop(family, bytes, text, (socklen_t)size) != NULL;
+  return socket_text(&address, text, size);
+}
+
+bool ring_socket_is_inside(int fd, const ring_resolved *resolved, int index) {
+  struct sockaddr_storage address = {0};
+  socklen_t length = sizeof address;
+  char own[INET6_ADDRSTRLEN], other[INET6_ADDRSTRLEN];
+  if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) return false;
+  if (!socket_text(&address, own, sizeof own)) return false;
+  if (!socket_text(&resolved->items[index].address, other, sizeof other)) return false;
+  return ring_socket_is_loopback(own) || strcmp(own, other) == 0;
 }
 
 void ring_socket_tune(int fd) {

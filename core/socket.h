@@ -58,6 +58,9 @@ int ring_socket_failure(int fd);
 /* The peer's numeric address into text. */
 bool ring_socket_peer_host(int fd, char *text, size_t size);
 
+/* Whether a connection that was begun to an address leads to this machine itself. */
+bool ring_socket_is_inside(int fd, const ring_resolved *resolved, int index);
+
 /* Prepares a connection for links: no delays, dead hosts noticed, and a congestion control that
  * suits loopback where the peer is on it. */
 void ring_socket_tune(int fd);

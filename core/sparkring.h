@@ -163,7 +163,13 @@ typedef struct ring_options {
   int shared_memory;      /* between ranks of one host: 0 where it can be had (unless the variable
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
+  int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4 */
 } ring_options;
+
+/* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
+ * them, because one connection is often held to a part of what the network carries. All ranks must
+ * have the same; else ring_comm_open returns RING_MISMATCH. Within a host a link is one connection,
+ * unless lanes are given and shared memory is turned off. */
 
 /* Which algorithm a call uses is chosen by a table of costs (ring_comm_explain tells). `algorithms`
  * overrides it, as in
@@ -259,7 +265,8 @@ typedef struct ring_counters {
  * RING_INVALID for no such rank. */
 RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
 
-/* "tcp" for an open link, "" for a peer without one, "self" for the rank itself. */
+/* "tcp", "tcp x4" (of 4 lanes) or "shm" for an open link, "" for a peer without one, "self" for the
+ * rank itself. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 
 /* ---- Memory ------------------------------------------------------------------------------- */

@@ -153,6 +153,8 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   ring_wait wait;
   ring_wait_init(&wait, parent->call_timeout, parent->interrupt, parent->interrupt_arg);
   child->shares = parent->shares;
+  child->peers.lanes = parent->peers.lanes;
+  child->peers.inside_lanes = parent->peers.inside_lanes;
   child->plans.chooser = parent->plans.chooser;
   child->port_first = parent->port_first;
   child->port_last = parent->port_last;

@@ -102,14 +102,14 @@ static ring_link *spread_link(const ring_spread *spread, int rank) {
 void ring_spread_watch(const ring_spread *spread, ring_poller *poller) {
   ring_peers_watch(spread->peers, poller);
   if (!spread->informed) {
-    const ring_link *link = spread_link(spread, spread->parent);
-    if (link != NULL) ring_poller_add(poller, link->fd, POLLIN);
+    ring_link *link = spread_link(spread, spread->parent);
+    if (link != NULL) ring_poller_add(poller, link->fd, link->ops->arm(link, POLLIN));
     return;
   }
   for (int i = 0; i < spread->child_count; i++) {
-    const ring_link *link = spread_link(spread, spread->children[i]);
+    ring_link *link = spread_link(spread, spread->children[i]);
     if (link != NULL && spread->given[i] < spread->length)
-      ring_poller_add(poller, link->fd, POLLOUT);
+      ring_poller_add(poller, link->fd, link->ops->arm(link, POLLOUT));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -39,30 +40,43 @@ static uint8_t *pipe_alloc(void) {
   return memory + GUARD;
 }
 
+static bool has_pipes(transport kind) {
+  return kind == SHM || kind == SHM_OVER_TCP;
+}
+
+int pair_sockets(transport kind) {
+  return kind == LANES ? PAIR_LANES : 1;
+}
+
 pair pair_make(transport kind) {
   pair made = {.kind = kind};
-  if (kind == SHM)
-    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, made.fd), 0);
-  else
-    tcp_sockets(made.fd);
-  for (int side = 0; side < 2; side++) {
-    CHECK(made.fd[side] >= 0);
-    CHECK_INT(fcntl(made.fd[side], F_SETFL, O_NONBLOCK), 0);
-    if (kind != TCP) made.pipe[side] = pipe_alloc();
+  for (int lane = 0; lane < pair_sockets(kind); lane++) {
+    int fd[2];
+    if (kind == SHM)
+      CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    else
+      tcp_sockets(fd);
+    for (int side = 0; side < 2; side++) {
+      CHECK(fd[side] >= 0);
+      CHECK_INT(fcntl(fd[side], F_SETFL, O_NONBLOCK), 0);
+      made.fd[side][lane] = fd[side];
+    }
   }
+  for (int side = 0; side < 2 && has_pipes(kind); side++) made.pipe[side] = pipe_alloc();
   return made;
 }
 
 ring_link *pair_link(const pair *of, int side) {
-  ring_link *link = of->kind == TCP
-                        ? ring_link_tcp(of->fd[side])
-                        : ring_link_shm(of->fd[side], of->pipe[side], of->pipe[1 - side]);
+  const int *fd = of->fd[side];
+  ring_link *link = of->kind == TCP     ? ring_link_tcp(fd[0])
+                    : of->kind == LANES ? ring_link_lanes(fd, PAIR_LANES)
+                                        : ring_link_shm(fd[0], of->pipe[side], of->pipe[1 - side]);
   CHECK(link != NULL);
   return link;
 }
 
 void pair_free(pair *of) {
-  for (int side = 0; side < 2 && of->kind != TCP; side++)
+  for (int side = 0; side < 2 && has_pipes(of->kind); side++)
     shared_free(of->pipe[side] - GUARD, RING_PIPE_BYTES + 2 * GUARD);
 }
 
@@ -81,7 +95,7 @@ ring_link *pair_fork(pair *of, transport kind, void (*peer)(ring_link *), pid_t 
   fflush(NULL);
   *child = fork();
   CHECK(*child >= 0);
-  close(of->fd[*child == 0 ? 0 : 1]);
+  for (int lane = 0; lane < pair_sockets(kind); lane++) close(of->fd[*child == 0 ? 0 : 1][lane]);
   if (*child > 0) return pair_link(of, 0);
   alarm(120);
   ring_link *link = pair_link(of, 1);

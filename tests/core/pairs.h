@@ -9,17 +9,20 @@
 
 #define WAKE_MS 30000 /* a sleeper that nobody woke by then never would have been */
 
-typedef enum transport { TCP, SHM, SHM_OVER_TCP, TRANSPORTS } transport;
+typedef enum transport { TCP, SHM, SHM_OVER_TCP, LANES, TRANSPORTS } transport;
+
+#define PAIR_LANES 3 /* of a pair of that kind */
 
 typedef struct pair {
   transport kind;
-  int fd[2];
-  uint8_t *pipe[2]; /* [i] is written by side i */
+  int fd[2][PAIR_LANES]; /* one each, but for lanes */
+  uint8_t *pipe[2];      /* [i] is written by side i */
 } pair;
 
 pair pair_make(transport kind);
 ring_link *pair_link(const pair *of, int side);
 void pair_free(pair *of);
+int pair_sockets(transport kind);
 
 /* Both ends in this process. */
 void pair_open(pair *of, transport kind, ring_link *links[2]);

@@ -58,7 +58,10 @@ __attribute__((constructor)) static void ranks_read_environment(void) {
 }
 
 const char *ranks_link(void) {
-  return ranks_share ? "shm" : "tcp";
+  static char name[16];
+  const char *lanes = getenv("SPARKRING_LANES");
+  snprintf(name, sizeof name, lanes != NULL ? "tcp x%s" : "tcp", lanes);
+  return ranks_share ? "shm" : name;
 }
 
 ring_options rank_options(int rank, int size) {

@@ -32,7 +32,7 @@ void *shared_alloc(size_t length);
 void shared_free(void *memory, size_t length);
 
 /* Whether ranks share memory: true unless SPARKRING_SHARED_MEMORY is 0, with which every test of ranks
- * runs a second time. ranks_link is the name of their links. */
+ * runs a second time, and some a third time with lanes. ranks_link is the name of their links. */
 extern bool ranks_share;
 const char *ranks_link(void);
 

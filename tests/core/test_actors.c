@@ -75,7 +75,7 @@ static void wait_for_the_end(int fd) {
 
 /* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
 static int act_knock(const actor *self, int port) {
-  ring_claim claim = {RING_PURPOSE_MEET, self->meeting.rank, ACT_RANKS, 0};
+  ring_claim claim = {RING_PURPOSE_MEET, self->meeting.rank, ACT_RANKS, 0, 0, 0};
   ring_resolved resolved;
   ring_handshake handshake;
   const char *reason;

@@ -23,7 +23,7 @@ static ring_secret key_of(const char *token) {
 static pair make_pair(const char *dialer_token, const char *accepter_token) {
   pair p;
   int fds[2];
-  ring_claim claim = {RING_PURPOSE_MEET, 2, 4, 99};
+  ring_claim claim = {RING_PURPOSE_LINK, 2, 4, 99, 1, 3};
   ring_secret dialer_key = key_of(dialer_token), accepter_key = key_of(accepter_token);
   CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   for (int i = 0; i < 2; i++) CHECK_INT(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
@@ -60,7 +60,9 @@ static void test_both_prove_themselves(void) {
   CHECK_INT(p.accepter.claim.rank, 2);
   CHECK_INT(p.accepter.claim.size, 4);
   CHECK_INT(p.accepter.claim.epoch, 99);
-  CHECK_INT(p.accepter.claim.purpose, RING_PURPOSE_MEET);
+  CHECK_INT(p.accepter.claim.purpose, RING_PURPOSE_LINK);
+  CHECK_INT(p.accepter.claim.lane, 1);
+  CHECK_INT(p.accepter.claim.lanes, 3);
   end_pair(&p);
 }
 
@@ -129,11 +131,11 @@ static void test_every_byte_is_covered(void) {
     p.accepter.fd = right[1];
     for (int i = 0; i < 10; i++) {
       ring_handshake_advance(&p.dialer);
-      relay(left[1], right[0], 48, flip, &seen);
+      relay(left[1], right[0], RING_CLAIM_BYTES, flip, &seen);
       if (ring_handshake_advance(&p.accepter) == RING_HANDSHAKE_CLAIMED)
         ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
       ring_handshake_advance(&p.accepter);
-      relay(right[0], left[1], 48, flip, &seen);
+      relay(right[0], left[1], RING_CLAIM_BYTES, flip, &seen);
     }
     CHECK(p.dialer.state != RING_HANDSHAKE_DONE);
     p.dialer.fd = dialer_fd;
@@ -154,6 +156,28 @@ static void test_another_version_is_told(void) {
   CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_VERSION);
   CHECK_INT(p.dialer.peer_version, 7);
   end_pair(&p);
+}
+
+/* One that has the key, but asks for what there cannot be. */
+static void check_lanes(ring_purpose purpose, int lane, int lanes, ring_handshake_state state) {
+  pair p = make_pair("token", "token");
+  p.dialer.claim.purpose = p.dialer.transcript[10] = purpose;
+  p.dialer.claim.lane = lane;
+  p.dialer.claim.lanes = lanes;
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.accepter.state, state);
+  end_pair(&p);
+}
+
+static void test_lanes_that_cannot_be(void) {
+  check_lanes(RING_PURPOSE_LINK, 15, 16, RING_HANDSHAKE_DONE);
+  check_lanes(RING_PURPOSE_LINK, 16, 17, RING_HANDSHAKE_STRANGER);
+  check_lanes(RING_PURPOSE_LINK, 3, 3, RING_HANDSHAKE_STRANGER);
+  check_lanes(RING_PURPOSE_LINK, 0, 0, RING_HANDSHAKE_STRANGER);
+  check_lanes(RING_PURPOSE_LINK, 255, 255, RING_HANDSHAKE_STRANGER);
+  check_lanes(RING_PURPOSE_MEET, 0, 0, RING_HANDSHAKE_DONE);
+  check_lanes(RING_PURPOSE_MEET, 0, 1, RING_HANDSHAKE_STRANGER);
+  check_lanes(RING_PURPOSE_SHARE, 1, 0, RING_HANDSHAKE_STRANGER);
 }
 
 /* What a stranger hears before it has proved anything: one HELLO, whatever it says. */
@@ -178,6 +202,7 @@ int main(void) {
   RUN(test_the_wrong_rank_is_a_stranger);
   RUN(test_every_byte_is_covered);
   RUN(test_another_version_is_told);
+  RUN(test_lanes_that_cannot_be);
   RUN(test_a_stranger_learns_nothing);
   return 0;
 }

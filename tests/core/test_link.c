@@ -133,7 +133,7 @@ static void test_full(transport kind) {
   uint8_t *bytes = calloc(1, ROOM);
   pair_open(&of, kind, links);
   size_t sent = link_fill(links[0], bytes, ROOM);
-  if (kind != TCP) CHECK_INT(sent, RING_PIPE_BYTES - 4096);
+  if (of.pipe[0] != NULL) CHECK_INT(sent, RING_PIPE_BYTES - 4096);
   CHECK_INT(link_poll(links[0], POLLOUT, 0), 0);
   CHECK_INT(link_send(links[1], "ahead", 5), 5);
   link_sleep(links[0], POLLIN | POLLOUT);
@@ -368,7 +368,7 @@ static void test_kill_is_a_break(void) {
 /* ---- All of them -------------------------------------------------------------------------- */
 
 static void each(const char *name, void (*test)(transport)) {
-  static const char *const transports[TRANSPORTS] = {"TCP", "SHM", "SHM over TCP"};
+  static const char *const transports[TRANSPORTS] = {"TCP", "SHM", "SHM over TCP", "lanes"};
   for (transport kind = TCP; kind < TRANSPORTS; kind++) {
     printf("%s: %s\n", name, transports[kind]);
     fflush(stdout);

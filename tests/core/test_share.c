@@ -224,6 +224,11 @@ static void read_name(const ring_peers *peers, char *name) {
   CHECK_CONTAINS(name, "sparkring-");
 }
 
+static ring_claim claim_of(ring_purpose purpose, int rank, uint64_t epoch) {
+  int lanes = purpose == RING_PURPOSE_LINK ? 1 : 0;
+  return (ring_claim){purpose, rank, 3, epoch, 0, lanes};
+}
+
 /* A guest that says `claim` with `key`; true when it gets a descriptor. */
 static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, ring_claim claim) {
   char bytes[64];
@@ -256,11 +261,11 @@ static void test_strangers_get_nothing(void) {
   ring_share_invite(&share, &peers);
   CHECK(share.arena != NULL);
   read_name(&peers, name);
-  CHECK(is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch}));
-  CHECK(!is_given_memory(&peers, name, 2, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 1, 3, peers.epoch + 1}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_SHARE, 0, 3, peers.epoch}));
-  CHECK(!is_given_memory(&peers, name, 1, (ring_claim){RING_PURPOSE_LINK, 1, 3, peers.epoch}));
+  CHECK(is_given_memory(&peers, name, 1, claim_of(RING_PURPOSE_SHARE, 1, peers.epoch)));
+  CHECK(!is_given_memory(&peers, name, 2, claim_of(RING_PURPOSE_SHARE, 1, peers.epoch)));
+  CHECK(!is_given_memory(&peers, name, 1, claim_of(RING_PURPOSE_SHARE, 1, peers.epoch + 1)));
+  CHECK(!is_given_memory(&peers, name, 1, claim_of(RING_PURPOSE_SHARE, 0, peers.epoch)));
+  CHECK(!is_given_memory(&peers, name, 1, claim_of(RING_PURPOSE_LINK, 1, peers.epoch)));
   int silent = ring_socket_dial_local(name), noisy = ring_socket_dial_local(name), got;
   char bytes[16];
   CHECK(silent >= 0 && noisy >= 0);

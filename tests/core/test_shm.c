@@ -85,8 +85,8 @@ static void mesh_make(int size) {
 static void mesh_close_others(int rank, int size) {
   for (int low = 0; low < size; low++) {
     for (int high = low + 1; high < size; high++) {
-      if (rank != low) close(meshed[low][high].fd[0]);
-      if (rank != high) close(meshed[low][high].fd[1]);
+      if (rank != low) close(meshed[low][high].fd[0][0]);
+      if (rank != high) close(meshed[low][high].fd[1][0]);
     }
   }
 }
