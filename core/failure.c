@@ -113,6 +113,16 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
   return failure_adopt(run, rank, &frame, text, have);
 }
 
+/* ", of whose link 1 of the 3 lanes are open"; empty for a link that is whole or not begun. */
+static const char *failure_link_text(const ring_peer *peer, char *text, size_t size) {
+  const ring_strand *strand = peer->strand;
+  text[0] = '\0';
+  if (strand != NULL && strand->have > 0)
+    snprintf(text, size, ", of whose link %d of the %d lanes are open", strand->have,
+             strand->lanes);
+  return text;
+}
+
 /* "rank 1 (host), rank 3 (host)": whom the lanes are waiting for. Returns the first. */
 static int failure_waits_for(const ring_run *run, char *text, size_t size) {
   int first = -1;
@@ -122,9 +132,12 @@ static int failure_waits_for(const ring_run *run, char *text, size_t size) {
     const ring_lane *shape = run_lane(run, lane);
     bool blocked = run->engine->progress[lane].step < shape->count && shape->peer >= 0;
     if (!blocked || shape->kind != RING_LANE_RECV || length >= size) continue;
+    char link[64];
+    const ring_peers *peers = run->engine->peers;
     length +=
-        (size_t)snprintf(text + length, size - length, "%srank %d (%s)", first < 0 ? "" : ", ",
-                         shape->peer, ring_peers_host(run->engine->peers, shape->peer));
+        (size_t)snprintf(text + length, size - length, "%srank %d (%s%s)", first < 0 ? "" : ", ",
+                         shape->peer, ring_peers_host(peers, shape->peer),
+                         failure_link_text(&peers->peer[shape->peer], link, sizeof link));
     if (first < 0) first = shape->peer;
   }
   if (first < 0) snprintf(text, size, "a rank that takes what is sent");

@@ -33,6 +33,7 @@ def open(
     algorithms: str | None,
     exchange: Callable[[str], Sequence[str]] | None,
     shared_memory: bool,
+    lanes: int,
     /,
 ) -> Communicator: ...
 

@@ -46,6 +46,7 @@ def init(
     algorithms: str | None = None,
     exchange: Exchange | None = None,
     shared_memory: bool = True,
+    lanes: int | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
 
@@ -101,6 +102,11 @@ def init(
         results, too, so a child that this process forks shares them, also what it writes to them.
         ``False`` on one rank is enough to turn it off on its host; so is ``0`` in the variable
         ``SPARKRING_SHARED_MEMORY``.
+    lanes : int, optional
+        Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes go over
+        all of them, because one connection is often held to a part of what the network carries. By
+        default ``SPARKRING_LANES`` or, if that is not set, 4. Within a host a link is one
+        connection, unless lanes are given and shared memory is turned off.
 
     Returns
     -------
@@ -116,7 +122,7 @@ def init(
     AuthError
         When a rank has another token.
     MismatchError
-        When the ranks have different ``algorithms``.
+        When the ranks have different ``algorithms`` or ``lanes``.
     BusyError
         While another thread is in `init`.
 
@@ -154,6 +160,7 @@ def init(
         algorithms,
         exchange,
         shared_memory,
+        _check_lanes(lanes),
     )
     return _open(options, attempt)
 
@@ -184,6 +191,14 @@ def _make_room(attempt: int | None) -> None:
             " before the next init()"
         )
     communicator.abort("its Spark task ended without closing it")
+
+
+def _check_lanes(lanes: int | None) -> int:
+    if lanes is None:
+        return 0
+    if lanes < 1:
+        raise InvalidError(f"lanes is {lanes}: it must be 1 or more")
+    return lanes
 
 
 def _check_rank(rank: int | None) -> int:

@@ -39,6 +39,10 @@
 #' @param shared_memory `FALSE`: ranks of the same host do not share memory, in which large results
 #'   are otherwise, and send everything through sockets. So does the variable
 #'   `SPARKRING_SHARED_MEMORY=0`.
+#' @param lanes Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes
+#'   go over all of them, because one connection is often held to a part of what the network
+#'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4. Within a host a link
+#'   is one connection, unless lanes are given and shared memory is turned off.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
@@ -47,7 +51,7 @@
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
 #' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
 #' `ring_error_auth` when a rank has another token; `ring_error_mismatch` when the ranks have
-#' different `algorithms`. See [ring_error].
+#' different `algorithms` or `lanes`. See [ring_error].
 #'
 #' @inheritSection ring_alloc Forked processes
 #'
@@ -77,7 +81,8 @@
 #' @export
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
-                      timeout = NULL, call_timeout = 600, algorithms = NULL, shared_memory = TRUE) {
+                      timeout = NULL, call_timeout = 600, algorithms = NULL, shared_memory = TRUE,
+                      lanes = NULL) {
   if (...length() > 0L) {
     ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
   }
@@ -104,7 +109,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_seconds(timeout, "timeout"),
     check_seconds(call_timeout, "call_timeout"),
     check_string(algorithms, "algorithms"),
-    check_flag(shared_memory, "shared_memory")
+    check_flag(shared_memory, "shared_memory"),
+    check_whole(lanes, "lanes", least = 1, absent = 0L)
   )
 }
 

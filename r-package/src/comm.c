@@ -104,7 +104,8 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
 }
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
-               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory) {
+               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory,
+               SEXP lanes) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -118,6 +119,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.algorithms = comm_string(algorithms);
   handle->shares = Rf_asLogical(shared_memory) == TRUE;
   if (!handle->shares) options.shared_memory = -1;
+  options.lanes = Rf_asInteger(lanes);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

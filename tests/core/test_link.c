@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -365,6 +367,48 @@ static void test_kill_is_a_break(void) {
   pair_join(&of, link, child, SIGKILL);
 }
 
+/* ---- Lanes -------------------------------------------------------------------------------- */
+
+/* The connection of a lane breaks, and with it the link: whoever sleeps is woken, what had come
+ * before is still read. Bytes are on lane 0. */
+static void test_a_lane_breaks(void) {
+  for (int lane = 0; lane < PAIR_LANES; lane++) {
+    pair of;
+    ring_link *links[2];
+    char bytes[8];
+    struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    pair_open(&of, LANES, links);
+    CHECK_INT(link_send(links[1], "bytes", 5), 5);
+    link_sleep(links[0], POLLIN);
+    CHECK_INT(link_receive(links[0], bytes, 2), 2);
+    CHECK_INT(connect(of.fd[1][lane], &nowhere, sizeof nowhere), 0); /* resets it */
+    link_sleep(links[0], POLLIN);
+    CHECK_INT(link_receive(links[0], bytes, sizeof bytes), 3);
+    link_sleep(links[0], POLLIN);
+    CHECK_INT(link_receive(links[0], bytes, sizeof bytes), -ECONNRESET);
+    CHECK(link_receive(links[0], bytes, sizeof bytes) < 0);
+    if (lane != 0) CHECK_INT(link_send(links[0], "bytes", 5), -ECONNRESET);
+    pair_close(&of, links);
+  }
+}
+
+/* Too few descriptors for a link: the sockets stay the caller's. */
+static void test_no_descriptors_for_lanes(void) {
+  pair of = pair_make(LANES);
+  struct rlimit limit, none;
+  CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  none = limit;
+  none.rlim_cur = 0;
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+  CHECK(ring_link_lanes(of.fd[0], PAIR_LANES) == NULL);
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ring_link *links[2];
+  for (int side = 0; side < 2; side++) links[side] = pair_link(&of, side);
+  CHECK_INT(link_send(links[0], "bytes", 5), 5);
+  link_sleep(links[1], POLLIN);
+  pair_close(&of, links);
+}
+
 /* ---- All of them -------------------------------------------------------------------------- */
 
 static void each(const char *name, void (*test)(transport)) {
@@ -392,5 +436,7 @@ int main(void) {
   EACH(test_kill_while_this_side_waits);
   EACH(test_kill_while_it_sends);
   RUN(test_kill_is_a_break);
+  RUN(test_a_lane_breaks);
+  RUN(test_no_descriptors_for_lanes);
   return 0;
 }

@@ -10,6 +10,7 @@ import pickle
 import re
 import weakref
 
+import numpy as np
 import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
@@ -73,6 +74,30 @@ def test_second_init():
         with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$"):
             alone()
         assert comm.usable
+
+
+def use_lanes(lanes):
+    with open_comm(shared_memory=False, lanes=lanes) as comm:
+        total = comm.allreduce(np.arange(100_000) + comm.rank)
+        return comm.link(1 - comm.rank), bool((total == 2 * np.arange(100_000) + 1).all())
+
+
+@pytest.mark.parametrize(("lanes", "link"), [(None, "tcp"), (1, "tcp"), (3, "tcp x3")])
+def test_lanes_are_connections_of_a_link(lanes, link):
+    assert run(2, use_lanes, lanes) == [(link, True)] * 2
+
+
+def differ_in_lanes():
+    with pytest.raises(sparkring.MismatchError, match="the same lanes"):
+        open_comm(lanes=2 + int(os.environ["SPARKRING_RANK"]))
+
+
+def test_lanes_that_cannot_be_or_differ():
+    with pytest.raises(sparkring.InvalidError, match="lanes is 0: it must be 1 or more"):
+        sparkring.init(lanes=0)
+    with pytest.raises(sparkring.InvalidError, match="lanes is 17: it must be from 1 to 16"):
+        sparkring.init(lanes=17)
+    run(2, differ_in_lanes)
 
 
 def test_call_after_close():

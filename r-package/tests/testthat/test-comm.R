@@ -130,6 +130,38 @@ test_that("a forked child opens one of its own", {
   expect_null(ring_barrier(comm))
 })
 
+test_that("lanes are connections of a link", {
+  skip_if_not(dir.exists("/proc/self/fd"), "there is no directory of open files")
+  connections <- function(lanes) {
+    results <- run_ranks(2, lanes = lanes, {
+      sockets <- function() {
+        length(grep("socket", suppressWarnings(Sys.readlink(dir("/proc/self/fd", full.names = TRUE)))))
+      }
+      before <- sockets()
+      comm <- open(shared_memory = FALSE, lanes = lanes)
+      on.exit(ring_close(comm))
+      total <- ring_allreduce(comm, seq_len(1e5) + rank)
+      list(right = all(total == 2 * seq_len(1e5) + 1), sockets = sockets() - before)
+    })
+    for (result in results) expect_true(result$right)
+    results[[1]]$sockets
+  }
+  expect_identical(connections(3) - connections(1), 2L)
+})
+
+test_that("lanes that cannot be, or that differ, are errors", {
+  expect_error(ring_init(lanes = 0), "`lanes` is 0: it must be 1 or more",
+    class = "ring_error_invalid"
+  )
+  expect_error(ring_init(lanes = 17), "lanes is 17: it must be from 1 to 16",
+    class = "ring_error_invalid"
+  )
+  results <- run_ranks(2, {
+    tryCatch(open(lanes = 2 + rank), ring_error_mismatch = conditionMessage)
+  })
+  for (result in results) expect_match(result, "the same lanes")
+})
+
 test_that("counters count", {
   results <- run_ranks(2, {
     comm <- open(shared_memory = FALSE)
