@@ -135,7 +135,8 @@ test_that("lanes are connections of a link", {
   connections <- function(lanes) {
     results <- run_ranks(2, lanes = lanes, {
       sockets <- function() {
-        length(grep("socket", suppressWarnings(Sys.readlink(dir("/proc/self/fd", full.names = TRUE)))))
+        files <- Sys.readlink(dir("/proc/self/fd", full.names = TRUE))
+        length(grep("^socket", files))
       }
       before <- sockets()
       comm <- open(shared_memory = FALSE, lanes = lanes)
