@@ -123,7 +123,10 @@ static bool peers_take(ring_peers *peers, int rank, int lanes, int fd) {
   ring_peer *peer = &peers->peer[rank];
   if (peer->strand == NULL) {
     peer->strand = malloc(sizeof *peer->strand);
-    if (peer->strand == NULL) return ring_socket_close(&fd), false;
+    if (peer->strand == NULL) {
+      ring_socket_close(&fd);
+      return false;
+    }
     *peer->strand = (ring_strand){.lanes = lanes};
     peers->strands++;
   }
