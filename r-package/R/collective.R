@@ -86,7 +86,7 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
 #' ring_close(comm)
 #' @export
 ring_reduce <- function(comm, x, op = "sum", root = 0) {
-  .Call(C_collective_reduce, comm, x, op, check_whole(root, "root", least = 0), FALSE)
+  .Call(C_collective_reduce, comm, x, op, root, FALSE)
 }
 
 #' Reduce vectors over all ranks and give every rank its part
@@ -109,14 +109,14 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 #' ring_close(comm)
 #' @export
 ring_reduce_scatter <- function(comm, x, op = "sum") {
-  part <- .Call(C_collective_reduce_scatter, comm, x, op, FALSE)
-  .Call(C_parts_shape, part, part_shape(x, ring_rank(comm), ring_size(comm)))
+  .Call(C_collective_reduce_scatter, comm, x, op, FALSE)
 }
 
 #' Give every rank what one of them has
 #'
 #' Every rank passes a vector of the same type and length, and gets the values of the one that rank
-#' `root` passed. Missing values stay what they are.
+#' `root` passed. Missing values stay what they are. Nothing is copied on `root` if `x` has no
+#' attributes.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
@@ -131,9 +131,7 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 #' ring_broadcast(comm, weights)
 #' ring_close(comm)
 #' @export
-ring_broadcast <- function(comm, x, root = 0) {
-  .Call(C_collective_broadcast, comm, x, check_whole(root, "root", least = 0), FALSE)
-}
+ring_broadcast <- function(comm, x, root = 0) .Call(C_collective_broadcast, comm, x, root, FALSE)
 
 #' Wait for all ranks
 #'

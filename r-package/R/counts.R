@@ -25,18 +25,13 @@
 #' ring_close(comm)
 #' @export
 ring_allgatherv <- function(comm, x) {
-  counts <- .Call(C_parts_extents, comm, x, 0L)
-  gathered <- .Call(C_parts_allgatherv, comm, x, counts, FALSE)
-  .Call(C_parts_shape, gathered, resized_shape(x, sum(counts)))
+  .Call(C_parts_allgatherv, comm, x, .Call(C_parts_extents, comm, x, 0L), FALSE)
 }
 
 #' @rdname ring_allgatherv
 #' @export
 ring_gatherv <- function(comm, x, root = 0) {
-  root <- check_whole(root, "root", least = 0)
-  counts <- .Call(C_parts_extents, comm, x, root)
-  gathered <- .Call(C_parts_gatherv, comm, x, counts, root, FALSE)
-  .Call(C_parts_shape, gathered, resized_shape(x, sum(counts)))
+  .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, FALSE)
 }
 
 #' Cut the vector of one rank into parts of any length and give every rank one
@@ -61,9 +56,7 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' ring_close(comm)
 #' @export
 ring_scatterv <- function(comm, x, counts, root = 0) {
-  counts <- check_counts(counts)
-  part <- .Call(C_parts_scatterv, comm, x, counts, check_whole(root, "root", least = 0), FALSE)
-  .Call(C_parts_shape, part, resized_shape(x, counts[[ring_rank(comm) + 1L]]))
+  .Call(C_parts_scatterv, comm, x, check_counts(counts), root, FALSE)
 }
 
 #' Give every rank a part, of any length, of the vector of each
@@ -90,7 +83,5 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' @export
 ring_alltoallv <- function(comm, x, counts) {
   sends <- check_counts(counts)
-  receives <- .Call(C_parts_exchange, comm, x, sends)
-  received <- .Call(C_parts_alltoallv, comm, x, sends, receives, FALSE)
-  .Call(C_parts_shape, received, resized_shape(x, sum(receives)))
+  .Call(C_parts_alltoallv, comm, x, sends, .Call(C_parts_exchange, comm, x, sends), FALSE)
 }

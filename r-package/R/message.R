@@ -26,11 +26,11 @@
 #' ring_close(comm)
 #' @export
 ring_send <- function(comm, x, peer) {
-  invisible(.Call(C_message_send, comm, x, check_whole(peer, "peer", least = 0), FALSE))
+  invisible(.Call(C_message_send, comm, x, peer, FALSE))
 }
 
 #' @rdname ring_send
 #' @export
 ring_recv <- function(comm, x, peer) {
-  .Call(C_message_recv, comm, x, check_whole(peer, "peer", least = 0), FALSE)
+  .Call(C_message_recv, comm, x, peer, FALSE)
 }

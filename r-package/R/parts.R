@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Vectors are cut into parts, and parts put together, along the last dimension, where the elements
-# of a part are neighbours in memory. A shape is the attributes of a result, which C gives it, as R
-# would make a copy.
+# of a part are neighbours in memory. A shape is the attributes of a result, which C asks for and gives
+# it where x has any.
 
 extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
 
@@ -71,17 +71,11 @@ append_empty <- function(labels) {
 #' ring_gather(comm, matrix(1:4, nrow = 2), root = 0)
 #' ring_close(comm)
 #' @export
-ring_allgather <- function(comm, x) {
-  gathered <- .Call(C_parts_allgather, comm, x, FALSE)
-  .Call(C_parts_shape, gathered, gathered_shape(x, ring_size(comm)))
-}
+ring_allgather <- function(comm, x) .Call(C_parts_allgather, comm, x, FALSE)
 
 #' @rdname ring_allgather
 #' @export
-ring_gather <- function(comm, x, root = 0) {
-  gathered <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0), FALSE)
-  .Call(C_parts_shape, gathered, gathered_shape(x, ring_size(comm)))
-}
+ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, FALSE)
 
 #' Cut the vector of one rank into equal parts and give every rank one
 #'
@@ -103,10 +97,7 @@ ring_gather <- function(comm, x, root = 0) {
 #' ring_scatter(comm, matrix(1:6, nrow = 2))
 #' ring_close(comm)
 #' @export
-ring_scatter <- function(comm, x, root = 0) {
-  part <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0), FALSE)
-  .Call(C_parts_shape, part, part_shape(x, ring_rank(comm), ring_size(comm)))
-}
+ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root, FALSE)
 
 #' Give every rank a part of the vector of each
 #'

@@ -50,67 +50,53 @@ ring_allreduce_group_start <- function(comm, xs, op = "sum") {
 #' @rdname ring_start
 #' @export
 ring_reduce_start <- function(comm, x, op = "sum", root = 0) {
-  .Call(C_collective_reduce, comm, x, op, check_whole(root, "root", least = 0), TRUE)
+  .Call(C_collective_reduce, comm, x, op, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_reduce_scatter_start <- function(comm, x, op = "sum") {
-  request <- .Call(C_collective_reduce_scatter, comm, x, op, TRUE)
-  .Call(C_parts_shape, request, part_shape(x, ring_rank(comm), ring_size(comm)))
+  .Call(C_collective_reduce_scatter, comm, x, op, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_broadcast_start <- function(comm, x, root = 0) {
-  .Call(C_collective_broadcast, comm, x, check_whole(root, "root", least = 0), TRUE)
+  .Call(C_collective_broadcast, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_allgather_start <- function(comm, x) {
-  request <- .Call(C_parts_allgather, comm, x, TRUE)
-  .Call(C_parts_shape, request, gathered_shape(x, ring_size(comm)))
-}
+ring_allgather_start <- function(comm, x) .Call(C_parts_allgather, comm, x, TRUE)
 
 #' @rdname ring_start
 #' @export
 ring_allgatherv_start <- function(comm, x) {
-  counts <- .Call(C_parts_extents, comm, x, 0L)
-  request <- .Call(C_parts_allgatherv, comm, x, counts, TRUE)
-  .Call(C_parts_shape, request, resized_shape(x, sum(counts)))
+  .Call(C_parts_allgatherv, comm, x, .Call(C_parts_extents, comm, x, 0L), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_gather_start <- function(comm, x, root = 0) {
-  request <- .Call(C_parts_gather, comm, x, check_whole(root, "root", least = 0), TRUE)
-  .Call(C_parts_shape, request, gathered_shape(x, ring_size(comm)))
+  .Call(C_parts_gather, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_gatherv_start <- function(comm, x, root = 0) {
-  root <- check_whole(root, "root", least = 0)
-  counts <- .Call(C_parts_extents, comm, x, root)
-  request <- .Call(C_parts_gatherv, comm, x, counts, root, TRUE)
-  .Call(C_parts_shape, request, resized_shape(x, sum(counts)))
+  .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_scatter_start <- function(comm, x, root = 0) {
-  request <- .Call(C_parts_scatter, comm, x, check_whole(root, "root", least = 0), TRUE)
-  .Call(C_parts_shape, request, part_shape(x, ring_rank(comm), ring_size(comm)))
+  .Call(C_parts_scatter, comm, x, root, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_scatterv_start <- function(comm, x, counts, root = 0) {
-  counts <- check_counts(counts)
-  root <- check_whole(root, "root", least = 0)
-  request <- .Call(C_parts_scatterv, comm, x, counts, root, TRUE)
-  .Call(C_parts_shape, request, resized_shape(x, counts[[ring_rank(comm) + 1L]]))
+  .Call(C_parts_scatterv, comm, x, check_counts(counts), root, TRUE)
 }
 
 #' @rdname ring_start
@@ -121,9 +107,7 @@ ring_alltoall_start <- function(comm, x) .Call(C_parts_alltoall, comm, x, TRUE)
 #' @export
 ring_alltoallv_start <- function(comm, x, counts) {
   sends <- check_counts(counts)
-  receives <- .Call(C_parts_exchange, comm, x, sends)
-  request <- .Call(C_parts_alltoallv, comm, x, sends, receives, TRUE)
-  .Call(C_parts_shape, request, resized_shape(x, sum(receives)))
+  .Call(C_parts_alltoallv, comm, x, sends, .Call(C_parts_exchange, comm, x, sends), TRUE)
 }
 
 #' @rdname ring_start
@@ -133,11 +117,11 @@ ring_barrier_start <- function(comm) .Call(C_collective_barrier, comm, TRUE)
 #' @rdname ring_start
 #' @export
 ring_send_start <- function(comm, x, peer) {
-  .Call(C_message_send, comm, x, check_whole(peer, "peer", least = 0), TRUE)
+  .Call(C_message_send, comm, x, peer, TRUE)
 }
 
 #' @rdname ring_start
 #' @export
 ring_recv_start <- function(comm, x, peer) {
-  .Call(C_message_recv, comm, x, check_whole(peer, "peer", least = 0), TRUE)
+  .Call(C_message_recv, comm, x, peer, TRUE)
 }

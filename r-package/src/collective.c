@@ -113,8 +113,9 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
 
 /* ---- The others --------------------------------------------------------------------------- */
 
-SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root, SEXP start) {
+SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   ring_op op;
   SEXP input = PROTECT(collective_input(x, op_name, &op));
   view mine = view_of(input);
@@ -124,9 +125,8 @@ SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root, SEXP start) {
   PROTECT(output);
   if (output != R_NilValue) view_copy_shape(output, x);
   SEXP request = PROTECT(request_new(start, comm, input, output));
-  ring_status status =
-      REQUEST_CALL(request, ring_reduce, handle->comm, mine.data, view_output(output), mine.count,
-                   mine.dtype, op, Rf_asInteger(root));
+  ring_status status = REQUEST_CALL(request, ring_reduce, handle->comm, mine.data,
+                                    view_output(output), mine.count, mine.dtype, op, root);
   UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
@@ -138,6 +138,7 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   view mine = view_of(input);
   size_t count = parts_equal(handle, x);
   SEXP output = PROTECT(shared_vector(handle, collective_result_type(input, op), (R_xlen_t)count));
+  parts_shape_part(handle, output, x);
   SEXP request = PROTECT(request_new(start, comm, input, output));
   ring_status status = REQUEST_CALL(request, ring_reduce_scatter, handle->comm, mine.data,
                                     view_output(output), count, mine.dtype, op);
@@ -145,15 +146,20 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   return request_finish(request, handle, status, output);
 }
 
-SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root, SEXP start) {
+/* Root has the result: a vector that nobody modifies while two names stand for it. The core only
+ * reads it then. */
+SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   view mine = view_of(x);
-  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
-  view_copy_shape(output, x);
+  bool has_it = comm_is_rank(handle, root) && view_is_plain(x) && TYPEOF(x) != LGLSXP;
+  SEXP output = has_it ? x : shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x));
+  PROTECT(output);
+  if (!has_it) view_copy_shape(output, x);
+  void *memory = has_it ? (void *)mine.data : view_output(output);
   SEXP request = PROTECT(request_new(start, comm, x, output));
-  ring_status status =
-      REQUEST_CALL(request, ring_broadcast, handle->comm, mine.data, view_output(output),
-                   mine.count, mine.dtype, Rf_asInteger(root));
+  ring_status status = REQUEST_CALL(request, ring_broadcast, handle->comm, mine.data, memory,
+                                    mine.count, mine.dtype, root);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }

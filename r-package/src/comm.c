@@ -2,6 +2,8 @@
 #include "comm.h"
 
 #include <R_ext/Memory.h>
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -13,7 +15,9 @@ static int live_handles;     /* made and not yet finalised: what test-gc.R count
 static comm_handle *current; /* the last one that was opened, while it lives */
 
 static SEXP comm_tag(void) {
-  return Rf_install("ring_comm");
+  static SEXP tag; /* symbols are never collected */
+  if (tag == NULL) tag = Rf_install("ring_comm");
+  return tag;
 }
 
 comm_handle *comm_of(SEXP comm) {
@@ -26,8 +30,19 @@ comm_handle *comm_of(SEXP comm) {
   return handle;
 }
 
-bool comm_is_rank(const comm_handle *handle, SEXP rank) {
-  return ring_comm_rank(handle->comm) == Rf_asInteger(rank);
+int comm_read_rank(SEXP rank, const char *name) {
+  int type = TYPEOF(rank);
+  if ((type != INTSXP && type != REALSXP) || Rf_xlength(rank) != 1 || Rf_isFactor(rank))
+    error_number(rank, name);
+  double number = Rf_asReal(rank);
+  if (!(number >= -INT_MAX && number <= INT_MAX) || number != trunc(number))
+    error_number(rank, name);
+  if (number < 0) error_invalid("`%s` is %.0f: it must be 0 or more", name, number);
+  return (int)number;
+}
+
+bool comm_is_rank(const comm_handle *handle, int rank) {
+  return ring_comm_rank(handle->comm) == rank;
 }
 
 void comm_finish(comm_handle *handle, ring_status status) {

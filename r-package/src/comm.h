@@ -29,8 +29,12 @@ typedef struct comm_handle {
  * file. */
 comm_handle *comm_of(SEXP comm);
 
-/* Whether `rank` is this process's: such as the root, where the result is. */
-bool comm_is_rank(const comm_handle *handle, SEXP rank);
+/* A rank that the user has given as the argument of this name. Does not return when it cannot be one;
+ * whether there is such a rank is the core's to say. */
+int comm_read_rank(SEXP rank, const char *name);
+
+/* Whether it is this process's: such as the root, where the result is. */
+bool comm_is_rank(const comm_handle *handle, int rank);
 
 /* What follows every call of the core: a held back jump goes on, and a failure becomes a condition.
  * Returns after a success only. */

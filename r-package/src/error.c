@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "error.h"
 
-#include <Rinternals.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -28,4 +27,13 @@ _Noreturn void error_invalid(const char *format, ...) {
   vsnprintf(error.message, sizeof(error.message), format, arguments);
   va_end(arguments);
   error_raise(RING_INVALID, &error);
+}
+
+_Noreturn void error_number(SEXP x, const char *name) {
+  SEXP package = PROTECT(Rf_mkString("sparkring"));
+  SEXP namespace = PROTECT(R_FindNamespace(package));
+  SEXP call = PROTECT(Rf_lang2(Rf_install("describe"), x));
+  SEXP words = PROTECT(Rf_eval(call, namespace));
+  error_invalid("`%s` must be one whole number, not %s", name,
+                Rf_translateCharUTF8(STRING_ELT(words, 0)));
 }

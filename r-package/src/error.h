@@ -6,6 +6,8 @@
 #ifndef SPARKRING_ERROR_H
 #define SPARKRING_ERROR_H
 
+#include <Rinternals.h>
+
 #include "core/sparkring.h"
 
 /* `error` explains the status where it is about it; NULL is allowed. */
@@ -13,5 +15,8 @@ _Noreturn void error_raise(ring_status status, const ring_error *error);
 
 /* A bad argument that the core has not seen. */
 __attribute__((format(printf, 1, 2))) _Noreturn void error_invalid(const char *format, ...);
+
+/* An argument that is not one whole number. */
+_Noreturn void error_number(SEXP x, const char *name);
 
 #endif

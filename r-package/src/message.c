@@ -6,24 +6,26 @@
 #include "shared.h"
 #include "view.h"
 
-SEXP message_send(SEXP comm, SEXP x, SEXP peer, SEXP start) {
+SEXP message_send(SEXP comm, SEXP x, SEXP peer_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int peer = comm_read_rank(peer_given, "peer");
   view mine = view_of(x);
   SEXP request = PROTECT(request_new(start, comm, x, R_NilValue));
-  ring_status status = REQUEST_CALL(request, ring_send, handle->comm, mine.data, mine.count,
-                                    mine.dtype, Rf_asInteger(peer));
+  ring_status status =
+      REQUEST_CALL(request, ring_send, handle->comm, mine.data, mine.count, mine.dtype, peer);
   UNPROTECT(1);
   return request_finish(request, handle, status, R_NilValue);
 }
 
-SEXP message_recv(SEXP comm, SEXP x, SEXP peer, SEXP start) {
+SEXP message_recv(SEXP comm, SEXP x, SEXP peer_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int peer = comm_read_rank(peer_given, "peer");
   view like = view_of(x);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
   SEXP request = PROTECT(request_new(start, comm, R_NilValue, output));
   ring_status status = REQUEST_CALL(request, ring_recv, handle->comm, view_output(output),
-                                    like.count, like.dtype, Rf_asInteger(peer));
+                                    like.count, like.dtype, peer);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }

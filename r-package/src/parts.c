@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "parts.h"
 
+#include <limits.h>
+
 #include "error.h"
 #include "request.h"
 #include "shared.h"
@@ -19,15 +21,53 @@ size_t parts_equal(const comm_handle *handle, SEXP x) {
   return (size_t)(extent / size * view_stride(x));
 }
 
-SEXP parts_shape(SEXP result, SEXP shape) {
-  SEXP output = request_output(result);
+/* ---- Shapes ------------------------------------------------------------------------------- */
+
+/* Gives a new vector the attributes that R answers the call of one of its functions with. */
+static void parts_shape(SEXP output, SEXP call) {
+  PROTECT(call);
+  SEXP package = PROTECT(Rf_mkString("sparkring"));
+  SEXP namespace = PROTECT(R_FindNamespace(package));
+  SEXP shape = PROTECT(Rf_eval(call, namespace));
   SEXP names = PROTECT(Rf_getAttrib(shape, R_NamesSymbol));
-  for (R_xlen_t i = 0; output != R_NilValue && i < Rf_xlength(shape); i++) {
+  for (R_xlen_t i = 0; i < Rf_xlength(shape); i++) {
     SEXP value = VECTOR_ELT(shape, i);
     if (value != R_NilValue) Rf_setAttrib(output, Rf_installTrChar(STRING_ELT(names, i)), value);
   }
+  UNPROTECT(5);
+}
+
+void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x) {
+  if (view_is_plain(x)) return;
+  SEXP rank = PROTECT(Rf_ScalarInteger(ring_comm_rank(handle->comm)));
+  SEXP size = PROTECT(Rf_ScalarInteger(ring_comm_size(handle->comm)));
+  parts_shape(output, Rf_lang4(Rf_install("part_shape"), x, rank, size));
+  UNPROTECT(2);
+}
+
+/* Those of what has as much of the last dimension as this. */
+static void parts_shape_extent(SEXP output, SEXP x, double extent) {
+  if (view_is_plain(x)) return;
+  SEXP wanted = PROTECT(Rf_ScalarReal(extent));
+  parts_shape(output, Rf_lang3(Rf_install("resized_shape"), x, wanted));
   UNPROTECT(1);
-  return result;
+}
+
+/* Those of what all ranks bring: without names, R's answer is known. */
+static void parts_shape_gathered(const comm_handle *handle, SEXP output, SEXP x) {
+  int size = ring_comm_size(handle->comm);
+  R_xlen_t length = Rf_xlength(x);
+  if (!view_is_plain(x)) {
+    SEXP ranks = PROTECT(Rf_ScalarInteger(size));
+    parts_shape(output, Rf_lang3(Rf_install("gathered_shape"), x, ranks));
+    UNPROTECT(1);
+  } else if (length != 1 && length <= INT_MAX) {
+    SEXP dim = PROTECT(Rf_allocVector(INTSXP, 2));
+    INTEGER(dim)[0] = (int)length;
+    INTEGER(dim)[1] = size;
+    Rf_setAttrib(output, R_DimSymbol, dim);
+    UNPROTECT(1);
+  }
 }
 
 /* ---- Equal parts -------------------------------------------------------------------------- */
@@ -37,7 +77,10 @@ static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
   R_xlen_t size = ring_comm_size(handle->comm);
   if (Rf_xlength(x) > R_XLEN_T_MAX / size)
     error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);
-  return shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size);
+  SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size));
+  parts_shape_gathered(handle, output, x);
+  UNPROTECT(1);
+  return output;
 }
 
 SEXP parts_allgather(SEXP comm, SEXP x, SEXP start) {
@@ -51,26 +94,28 @@ SEXP parts_allgather(SEXP comm, SEXP x, SEXP start) {
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gather(SEXP comm, SEXP x, SEXP root, SEXP start) {
+SEXP parts_gather(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   view mine = view_of(x);
   SEXP output = PROTECT(comm_is_rank(handle, root) ? parts_gathered(handle, x) : R_NilValue);
   SEXP request = PROTECT(request_new(start, comm, x, output));
-  ring_status status =
-      REQUEST_CALL(request, ring_gather, handle->comm, mine.data, view_output(output), mine.count,
-                   mine.dtype, Rf_asInteger(root));
+  ring_status status = REQUEST_CALL(request, ring_gather, handle->comm, mine.data,
+                                    view_output(output), mine.count, mine.dtype, root);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_scatter(SEXP comm, SEXP x, SEXP root, SEXP start) {
+SEXP parts_scatter(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   view mine = view_of(x);
   size_t count = parts_equal(handle, x);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  parts_shape_part(handle, output, x);
   SEXP request = PROTECT(request_new(start, comm, x, output));
   ring_status status = REQUEST_CALL(request, ring_scatter, handle->comm, mine.data,
-                                    view_output(output), count, mine.dtype, Rf_asInteger(root));
+                                    view_output(output), count, mine.dtype, root);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }
@@ -145,16 +190,16 @@ static SEXP parts_doubles(const comm_handle *handle, const int64_t *counts) {
 }
 
 /* A bad root is the core's to refuse, but here the ranks would have told each other counts by then. */
-static void parts_check_root(const comm_handle *handle, SEXP root) {
-  int rank = Rf_asInteger(root), size = ring_comm_size(handle->comm);
-  if (rank < 0 || rank >= size)
-    error_invalid("gatherv: root %d is no rank: ranks go from 0 to %d", rank, size - 1);
+static void parts_check_root(const comm_handle *handle, int root) {
+  int size = ring_comm_size(handle->comm);
+  if (root >= size)
+    error_invalid("gatherv: root %d is no rank: ranks go from 0 to %d", root, size - 1);
 }
 
 SEXP parts_extents(SEXP comm, SEXP x, SEXP root) {
   comm_handle *handle = comm_of(comm);
   view_of(x);
-  parts_check_root(handle, root);
+  parts_check_root(handle, comm_read_rank(root, "root"));
   int64_t mine = view_extent(x), *all = parts_alloc(handle);
   comm_finish(handle, ring_allgather(handle->comm, &mine, all, 1, RING_INT64));
   return parts_doubles(handle, all);
@@ -165,6 +210,7 @@ SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts, SEXP start) {
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total));
+  parts_shape_extent(output, x, parts_sum(counts));
   SEXP request = PROTECT(request_new(start, comm, x, output));
   ring_status status = REQUEST_CALL(request, ring_allgatherv, handle->comm, mine.data,
                                     view_output(output), parts.counts, mine.dtype);
@@ -172,33 +218,35 @@ SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts, SEXP start) {
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root, SEXP start) {
+SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
   SEXP output = R_NilValue;
   if (comm_is_rank(handle, root))
     output = shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total);
   PROTECT(output);
+  if (output != R_NilValue) parts_shape_extent(output, x, parts_sum(counts));
   SEXP request = PROTECT(request_new(start, comm, x, output));
-  ring_status status =
-      REQUEST_CALL(request, ring_gatherv, handle->comm, mine.data, view_output(output),
-                   parts.counts, mine.dtype, Rf_asInteger(root));
+  ring_status status = REQUEST_CALL(request, ring_gatherv, handle->comm, mine.data,
+                                    view_output(output), parts.counts, mine.dtype, root);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root, SEXP start) {
+SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root"), rank = ring_comm_rank(handle->comm);
   view mine = view_of(x);
-  bool read = comm_is_rank(handle, root);
+  bool read = rank == root;
   parts parts = read ? parts_cut(handle, x, counts) : parts_of(handle, x, counts);
-  size_t count = parts.counts[ring_comm_rank(handle->comm)];
+  size_t count = parts.counts[rank];
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
+  parts_shape_extent(output, x, REAL_RO(counts)[rank]);
   SEXP request = PROTECT(request_new(start, comm, x, output));
-  ring_status status =
-      REQUEST_CALL(request, ring_scatterv, handle->comm, read ? mine.data : NULL,
-                   view_output(output), parts.counts, mine.dtype, Rf_asInteger(root));
+  ring_status status = REQUEST_CALL(request, ring_scatterv, handle->comm, read ? mine.data : NULL,
+                                    view_output(output), parts.counts, mine.dtype, root);
   UNPROTECT(2);
   return request_finish(request, handle, status, output);
 }
@@ -218,6 +266,7 @@ SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives, SEXP start) {
   view mine = view_of(x);
   parts out = parts_cut(handle, x, sends), in = parts_of(handle, x, receives);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
+  parts_shape_extent(output, x, parts_sum(receives));
   SEXP request = PROTECT(request_new(start, comm, x, output));
   ring_status status = REQUEST_CALL(request, ring_alltoallv, handle->comm, mine.data, out.counts,
                                     view_output(output), in.counts, mine.dtype);

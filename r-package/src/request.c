@@ -129,11 +129,6 @@ SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP 
   return output;
 }
 
-SEXP request_output(SEXP result) {
-  bool started = TYPEOF(result) == EXTPTRSXP;
-  return started ? request_kept(result, REQUEST_OUTPUT) : result;
-}
-
 /* ---- What R calls ------------------------------------------------------------------------- */
 
 /* A request that is done, with this status, needs its input no more. */

@@ -32,9 +32,6 @@ ring_request **request_slot(SEXP request, const char *function);
  * failure. */
 SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP output);
 
-/* The output, again, of what request_finish returned. */
-SEXP request_output(SEXP result);
-
 /* Frees the requests that this communicator has taken over and that are done. */
 void request_sweep(SEXP comm);
 

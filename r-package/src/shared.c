@@ -11,11 +11,18 @@
 /* From this size on a collective gains more than the vector costs. */
 #define SHARED_LEAST ((size_t)64 * 1024)
 
-/* What may be in use before the collector is called, at least. */
+/* What may be in use before R collects, at least. */
 #define SHARED_ALLOWANCE ((size_t)256 << 20)
+
+/* R collects what is young, which takes half a millisecond, whenever so much has been allocated in
+ * vectors of few pages: memory that is used again soon is mapped already. Of long vectors too many
+ * are referred to at that moment, and so stay until R collects everything. */
+#define SHARED_YOUNG ((size_t)32 << 20)
+#define SHARED_YOUNG_LENGTH ((size_t)4 << 20)
 
 static R_altrep_class_t shared_real, shared_integer, shared_logical, shared_raw;
 static size_t shared_bytes;                    /* in vectors that are not collected yet */
+static size_t shared_young;                    /* allocated since, in not so long ones */
 static size_t shared_limit = SHARED_ALLOWANCE; /* of shared_bytes */
 
 /* data1 is an external pointer to the elements, which protects their number, a double; data2 is
@@ -98,8 +105,21 @@ static void shared_finalise(SEXP pointer) {
   shared_bytes -= (size_t)REAL_RO(R_ExternalPtrTag(pointer))[0];
 }
 
+/* gc(full = FALSE) */
+static void shared_collect_young(void) {
+  SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
+  SEXP call = PROTECT(Rf_lang4(Rf_install("gc"), no, no, no));
+  Rf_eval(call, R_BaseEnv);
+  UNPROTECT(2);
+}
+
+/* Everything, which takes as long as R has much else, only where the young was not much of it. */
 static void shared_make_room(void) {
-  if (shared_bytes <= shared_limit) return;
+  bool full = shared_bytes > shared_limit;
+  if (!full && shared_young <= SHARED_YOUNG) return;
+  shared_young = 0;
+  shared_collect_young();
+  if (!full || shared_bytes <= shared_limit / 2) return;
   R_gc();
   size_t twice = 2 * shared_bytes;
   shared_limit = twice > SHARED_ALLOWANCE ? twice : SHARED_ALLOWANCE;
@@ -121,6 +141,7 @@ static SEXP shared_new(const comm_handle *handle, SEXPTYPE type, R_xlen_t length
   }
   R_SetExternalPtrAddr(pointer, memory);
   shared_bytes += bytes;
+  if (bytes <= SHARED_YOUNG_LENGTH) shared_young += bytes;
   SEXP x = R_new_altrep(shared_class(type), pointer, count);
   UNPROTECT(3);
   return x;

@@ -7,7 +7,7 @@
  *
  * To R they are vectors like any other: they are saved, copied and grown into ordinary ones. What
  * they hold is not R's memory, so it does not make the collector run: when much has been allocated
- * since, it is called here.
+ * since, it is called here, for the young vectors alone where that will do.
  */
 #ifndef SPARKRING_SHARED_H
 #define SPARKRING_SHARED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "view.h"
 
-#include <stdbool.h>
+#include <Rversion.h>
 
 #include "error.h"
 
@@ -31,9 +31,18 @@ static void view_refuse(SEXP x, const char *name) {
                 IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
 }
 
+bool view_is_plain(SEXP x) {
+#if R_VERSION >= R_Version(4, 5, 0)
+  return !ANY_ATTRIB(x);
+#else
+  return ATTRIB(x) == R_NilValue;
+#endif
+}
+
 static bool view_is_possible(SEXP x) {
   int type = TYPEOF(x);
   if (type != REALSXP && type != INTSXP && type != LGLSXP && type != RAWSXP) return false;
+  if (view_is_plain(x)) return true;
   return !IS_S4_OBJECT(x) && !Rf_isFactor(x) && !Rf_inherits(x, "integer64");
 }
 
@@ -119,6 +128,7 @@ static void view_copy_attribute(SEXP to, SEXP from, SEXP name) {
 }
 
 void view_copy_shape(SEXP to, SEXP from) {
+  if (view_is_plain(from)) return;
   view_copy_attribute(to, from, R_DimSymbol);
   view_copy_attribute(to, from, Rf_isArray(from) ? R_DimNamesSymbol : R_NamesSymbol);
 }

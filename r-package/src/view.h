@@ -9,6 +9,7 @@
 #define SPARKRING_VIEW_H
 
 #include <Rinternals.h>
+#include <stdbool.h>
 
 #include "core/sparkring.h"
 
@@ -38,6 +39,9 @@ void *view_output(SEXP x);
 
 /* To another rank a logical is an int32, which may hold any number: what is not 0 becomes TRUE. */
 void view_settle(SEXP x);
+
+/* Whether a vector has no attributes, and so a result made from it needs none. */
+bool view_is_plain(SEXP x);
 
 /* Gives `to` the dim and dimnames, or else the names, of `from`, which has the same length. */
 void view_copy_shape(SEXP to, SEXP from);

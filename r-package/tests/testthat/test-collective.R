@@ -67,6 +67,20 @@ test_that("broadcast gives every rank what root has", {
   for (result in results) expect_identical(result, expected)
 })
 
+test_that("what broadcast gives its root is a value of its own", {
+  results <- run_ring(2, {
+    x <- c(1, 2, 3)
+    y <- ring_broadcast(comm, x)
+    y[[1]] <- 7
+    z <- ring_wait(ring_broadcast_start(comm, x))
+    x[[2]] <- 8
+    classed <- ring_broadcast(comm, structure(1:2, class = "kind", names = c("a", "b")))
+    list(x, y, z, classed)
+  })
+  expected <- list(c(1, 8, 3), c(7, 2, 3), c(1, 2, 3), c(a = 1L, b = 2L))
+  for (result in results) expect_identical(result, expected)
+})
+
 test_that("allgather puts the ranks last", {
   results <- run_ring(3, {
     blocks <- matrix(1:6 + 10L * rank, 2, dimnames = list(row = c("u", "v"), NULL))

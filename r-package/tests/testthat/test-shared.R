@@ -124,6 +124,17 @@ test_that("memory that R has dropped is used again", {
     resident_kb() - before
   })
   for (grown in results) expect_lt(grown, 300e3) # of 1600 MB
+  results <- run_ring(2, {
+    resident_kb <- function() {
+      lines <- readLines("/proc/self/smaps_rollup")
+      as.double(sub("[^0-9]*([0-9]+).*", "\\1", grep("^Rss", lines, value = TRUE)))
+    }
+    x <- double(2^13)
+    before <- resident_kb()
+    for (i in 1:3000) ring_allreduce(comm, x)
+    resident_kb() - before
+  })
+  for (grown in results) expect_lt(grown, 120e3) # of 197 MB here, and as much of the other rank
 })
 
 test_that("what a forked child collects, its parent still has", {
