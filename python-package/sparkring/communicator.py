@@ -8,6 +8,7 @@ left open is aborted when the next task asks for its own.
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import weakref
@@ -236,7 +237,12 @@ def _check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
 def _check_ports(ports: tuple[int, int] | None) -> tuple[int, int]:
     if ports is None:
         return 0, 0
-    first, last = ports
+    try:
+        first, last = map(operator.index, ports)
+    except (TypeError, ValueError):
+        raise InvalidError(
+            f"ports is {ports!r}: give the first and the last port to listen on, as two numbers"
+        ) from None
     if not 1 <= first <= last <= 65535:
         raise InvalidError(
             f"the port range {first} to {last} is bad: give its first and its last port, from 1 to"

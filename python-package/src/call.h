@@ -7,6 +7,7 @@
 #ifndef SPARKRING_CALL_H
 #define SPARKRING_CALL_H
 
+#include "arguments.h"
 #include "comm.h"
 #include "operands.h"
 #include "request.h"
@@ -40,21 +41,22 @@ PyObject *call_leave(call *call, ring_status status);
     return call_leave(&call_, CALL_CORE(&call_, name, __VA_ARGS__));                               \
   } while (0)
 
-/* The format of PyArg_ParseTupleAndKeywords, with the name of the method. */
-#define CALL_FORMAT(start, format, name) ((start) ? format ":" name "_start" : format ":" name)
-
-/* The two methods <prefix>_<name> and <prefix>_<name>_start, of a static function <prefix>_<name>_call
- * that takes `start` as its last argument. */
+/* The two methods <prefix>_<name> and <prefix>_<name>_start, of a static function <name>_call. They
+ * are METH_FASTCALL | METH_KEYWORDS. */
 #define CALL_DECLARE(prefix, name)                                                                 \
-  PyObject *prefix##_##name(PyObject *self, PyObject *args, PyObject *kwargs);                     \
-  PyObject *prefix##_##name##_start(PyObject *self, PyObject *args, PyObject *kwargs);
+  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t positional,        \
+                            PyObject *names);                                                      \
+  PyObject *prefix##_##name##_start(PyObject *self, PyObject *const *values,                       \
+                                    Py_ssize_t positional, PyObject *names);
 
 #define CALL_DEFINE(prefix, name)                                                                  \
-  PyObject *prefix##_##name(PyObject *self, PyObject *args, PyObject *kwargs) {                    \
-    return name##_call((comm_object *)self, args, kwargs, false);                                  \
+  PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t positional,        \
+                            PyObject *names) {                                                     \
+    return name##_call((comm_object *)self, &(arguments_given){values, positional, names, false}); \
   }                                                                                                \
-  PyObject *prefix##_##name##_start(PyObject *self, PyObject *args, PyObject *kwargs) {            \
-    return name##_call((comm_object *)self, args, kwargs, true);                                   \
+  PyObject *prefix##_##name##_start(PyObject *self, PyObject *const *values,                       \
+                                    Py_ssize_t positional, PyObject *names) {                      \
+    return name##_call((comm_object *)self, &(arguments_given){values, positional, names, true});  \
   }
 
 #endif

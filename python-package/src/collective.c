@@ -38,124 +38,110 @@ static operands *open_reduction(comm_object *self, PyObject *x, const char *dtyp
   return NULL;
 }
 
-static PyObject *allreduce_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "op", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *op_name = "sum", *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|s$Oz", "allreduce");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &out, &dtype))
-    return NULL;
+static PyObject *allreduce_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "allreduce", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, start, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype, op);
 }
 
-static PyObject *reduce_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "op", "root", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *op_name = "sum", *dtype = NULL;
-  int root = 0;
-  const char *format = CALL_FORMAT(start, "O|si$Oz", "reduce");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &root, &out, &dtype))
-    return NULL;
-  bool is_root = ring_comm_rank(self->comm) == root;
+static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "reduce",
+      1,
+      3,
+      5,
+      {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  bool is_root = ring_comm_rank(self->comm) == a.root;
   ring_op op;
-  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
   if (o == NULL) return NULL;
-  if (is_root && operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, start, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count, o->in.dtype,
-              op, root);
+  if (is_root && operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype, op, a.root);
 }
 
-static PyObject *reduce_scatter_call(comm_object *self, PyObject *args, PyObject *kwargs,
-                                     bool start) {
-  static char *names[] = {"x", "op", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *op_name = "sum", *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|s$Oz", "reduce_scatter");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &op_name, &out, &dtype))
-    return NULL;
+static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "reduce_scatter", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, x, dtype, op_name, &op);
+  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_PART) < 0) return NULL;
-  CALL_RETURN(self, o, start, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf, o->out.count,
-              o->in.dtype, op);
+  if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf,
+              o->out.count, o->in.dtype, op);
 }
 
-static PyObject *broadcast_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "root", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *dtype = NULL;
-  int root = 0;
-  const char *format = CALL_FORMAT(start, "O|i$Oz", "broadcast");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
-    return NULL;
-  operands *o = operands_open(self, x, -1, dtype, ring_comm_rank(self->comm) == root);
+static PyObject *broadcast_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "broadcast", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_SAME) < 0) return NULL;
-  CALL_RETURN(self, o, start, broadcast, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
-              o->in.count, o->in.dtype, root);
+  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, broadcast, o->read ? o->in.buffer.buf : NULL,
+              o->out.buffer.buf, o->in.count, o->in.dtype, a.root);
 }
 
-static PyObject *allgather_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|$Oz", "allgather");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &out, &dtype)) return NULL;
-  operands *o = operands_open(self, x, -1, dtype, true);
+static PyObject *allgather_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "allgather", 1, 1, 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_ALL) < 0) return NULL;
-  CALL_RETURN(self, o, start, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+  if (operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, allgather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
               o->in.dtype);
 }
 
-static PyObject *gather_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "root", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *dtype = NULL;
-  int root = 0;
-  const char *format = CALL_FORMAT(start, "O|i$Oz", "gather");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
-    return NULL;
-  bool is_root = ring_comm_rank(self->comm) == root;
-  operands *o = operands_open(self, x, -1, dtype, true);
+static PyObject *gather_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "gather", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  bool is_root = ring_comm_rank(self->comm) == a.root;
+  operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
-  if (is_root && operands_result(o, self, out, OPERANDS_ALL) < 0) return NULL;
-  CALL_RETURN(self, o, start, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count, o->in.dtype,
-              root);
+  if (is_root && operands_result(o, self, a.out, OPERANDS_ALL) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, gather, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype, a.root);
 }
 
-static PyObject *scatter_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "root", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *dtype = NULL;
-  int root = 0;
-  const char *format = CALL_FORMAT(start, "O|i$Oz", "scatter");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &out, &dtype))
-    return NULL;
-  operands *o = operands_open(self, x, -1, dtype, ring_comm_rank(self->comm) == root);
+static PyObject *scatter_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "scatter", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  operands *o = operands_open(self, a.x, -1, a.dtype, ring_comm_rank(self->comm) == a.root);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_PART) < 0) return NULL;
-  CALL_RETURN(self, o, start, scatter, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
-              o->out.count, o->in.dtype, root);
+  if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, scatter, o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
+              o->out.count, o->in.dtype, a.root);
 }
 
-static PyObject *alltoall_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "out", "dtype", NULL};
-  PyObject *x, *out = Py_None;
-  const char *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|$Oz", "alltoall");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &out, &dtype)) return NULL;
-  operands *o = operands_open(self, x, -1, dtype, true);
+static PyObject *alltoall_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "alltoall", 1, 1, 3, {ARGUMENTS_X, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  operands *o = operands_open(self, a.x, -1, a.dtype, true);
   if (o == NULL) return NULL;
-  if (operands_result(o, self, out, OPERANDS_MIXED) < 0) return NULL;
+  if (operands_result(o, self, a.out, OPERANDS_MIXED) < 0) return NULL;
   size_t count = o->in.count / (size_t)ring_comm_size(self->comm);
-  CALL_RETURN(self, o, start, alltoall, o->in.buffer.buf, o->out.buffer.buf, count, o->in.dtype);
+  CALL_RETURN(self, o, given->start, alltoall, o->in.buffer.buf, o->out.buffer.buf, count,
+              o->in.dtype);
 }
 
 /* Nothing goes in and nothing comes out. */

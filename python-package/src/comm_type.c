@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 
+#include "arguments.h"
 #include "collective.h"
 #include "comm.h"
 #include "comm_doc.h"
@@ -89,8 +90,8 @@ static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs)
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:counters", names, &peer)) return NULL;
   int rank = -1;
   if (peer != Py_None) {
-    rank = (int)PyLong_AsLong(peer);
-    if (PyErr_Occurred() || check_peer(self, rank) < 0) return NULL;
+    if (arguments_read_rank(comm_state((comm_object *)self), peer, "peer", &rank) < 0) return NULL;
+    if (check_peer(self, rank) < 0) return NULL;
   }
   ring_counters counters;
   ring_status status = ring_comm_counters(inner(self), rank, &counters);
@@ -103,8 +104,10 @@ static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *comm_link(PyObject *self, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"peer", NULL};
+  PyObject *given;
   int peer;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i:link", names, &peer)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:link", names, &given)) return NULL;
+  if (arguments_read_rank(comm_state((comm_object *)self), given, "peer", &peer) < 0) return NULL;
   if (check_peer(self, peer) < 0) return NULL;
   return PyUnicode_FromString(ring_comm_link(inner(self), peer));
 }
@@ -176,11 +179,12 @@ static PyGetSetDef properties[] = {
 
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
 #define KEYWORDS (METH_VARARGS | METH_KEYWORDS)
+#define VECTORCALL (METH_FASTCALL | METH_KEYWORDS)
 
 /* A collective, and its start. */
 #define METHODS(prefix, name)                                                                      \
-  {#name, WITH_KEYWORDS(prefix##_##name), KEYWORDS, comm_##name##_doc}, {                          \
-    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), KEYWORDS, comm_##name##_start_doc      \
+  {#name, WITH_KEYWORDS(prefix##_##name), VECTORCALL, comm_##name##_doc}, {                        \
+    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), VECTORCALL, comm_##name##_start_doc    \
   }
 
 static PyMethodDef methods[] = {

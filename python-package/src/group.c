@@ -157,25 +157,23 @@ static PyObject *group_run(const group *group, comm_object *self, ring_op op, bo
   return result;
 }
 
-static PyObject *allreduce_group_call(comm_object *self, PyObject *args, PyObject *kwargs,
-                                      bool start) {
-  static char *names[] = {"xs", "op", "out", "dtype", NULL};
+static PyObject *allreduce_group_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "allreduce_group", 1, 2, 4, {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
   module_state *state = comm_state(self);
-  PyObject *xs, *out = Py_None, *outputs = NULL, *result = NULL;
-  const char *op_name = "sum", *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|s$Oz", "allreduce_group");
+  PyObject *outputs = NULL, *result = NULL;
   ring_op op;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &xs, &op_name, &out, &dtype) ||
-      collective_parse_op(state, op_name, &op) < 0)
+  if (arguments_read(&a, state, &form, given) < 0 || collective_parse_op(state, a.op, &op) < 0)
     return NULL;
   group group = {0};
-  PyObject *inputs = read_list(state, xs, "xs");
-  if (inputs) outputs = read_outputs(state, out, PyTuple_Size(inputs));
-  if (outputs == NULL || group_open(&group, self, inputs, outputs, dtype, op) < 0 ||
-      (out != Py_None && group_check_overlap(&group, state) < 0))
+  PyObject *inputs = read_list(state, a.xs, "xs");
+  if (inputs) outputs = read_outputs(state, a.out, PyTuple_Size(inputs));
+  if (outputs == NULL || group_open(&group, self, inputs, outputs, a.dtype, op) < 0 ||
+      (a.out != Py_None && group_check_overlap(&group, state) < 0))
     operands_finish_list(group.first, false);
   else
-    result = group_run(&group, self, op, start);
+    result = group_run(&group, self, op, given->start);
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
   return result;

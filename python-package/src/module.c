@@ -3,6 +3,7 @@
  * The extension module sparkring._core: the types, the exceptions and `open`. Multi-phase
  * initialisation and a state of its own for every interpreter. PyInit__core is all it exports.
  */
+#include "arguments.h"
 #include "comm.h"
 #include "error.h"
 #include "memory.h"
@@ -33,7 +34,7 @@ static int add_names(PyObject *module, module_state *state) {
 
 static int module_exec(PyObject *module) {
   module_state *state = PyModule_GetState(module);
-  if (error_add_classes(module, state) < 0) return -1;
+  if (error_add_classes(module, state) < 0 || arguments_intern(state) < 0) return -1;
   return add_names(module, state);
 }
 
@@ -47,6 +48,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->numpy_empty);
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->numpy_scalar);
+  for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_VISIT(state->names[name]);
   return 0;
 }
 
@@ -60,6 +62,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->numpy_empty);
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->numpy_scalar);
+  for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_CLEAR(state->names[name]);
   return 0;
 }
 

@@ -21,10 +21,11 @@ static void operands_free(operands *operands) {
 
 /* ---- Input -------------------------------------------------------------------------------- */
 
-/* True for Python's and NumPy's numbers, which NumPy turns into 0-d arrays; -1 with an exception. */
-static int is_scalar(module_state *state, PyObject *x) {
-  if (PyLong_Check(x) || PyFloat_Check(x)) return 1;
-  return PyObject_IsInstance(x, state->numpy_scalar);
+/* Whether it is one of Python's and NumPy's numbers, which NumPy turns into 0-d arrays. */
+static bool is_scalar(module_state *state, PyObject *x) {
+  if (Py_TYPE(x) == (PyTypeObject *)state->numpy_array) return false;
+  return PyLong_Check(x) || PyFloat_Check(x) ||
+         PyObject_TypeCheck(x, (PyTypeObject *)state->numpy_scalar);
 }
 
 /* What the core cannot read where it is, NumPy copies: contiguous in C order, and aligned. */
@@ -39,10 +40,8 @@ static int pack_input(operands *operands, module_state *state) {
 }
 
 static int open_input(operands *operands, module_state *state, PyObject *x) {
-  int scalar = is_scalar(state, x);
-  if (scalar < 0) return -1;
-  operands->scalar = scalar;
-  if (scalar)
+  operands->scalar = is_scalar(state, x);
+  if (operands->scalar)
     operands->input = PyObject_CallMethod(state->numpy, "asarray", "O", x);
   else
     Py_INCREF(operands->input = x);
@@ -85,12 +84,10 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
 static PyObject *make_output(operands *operands, comm_object *self, PyObject *shape) {
   module_state *state = comm_state(self);
   const view *in = &operands->in;
-  PyObject *dtype = NULL;
-  int is_array = PyObject_IsInstance(operands->input, state->numpy_array);
   const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : view_dtype_name(in);
-  if (is_array >= 0)
-    dtype = is_array ? PyObject_GetAttrString(operands->input, "dtype")
-                     : PyObject_CallMethod(state->numpy, "dtype", "s", name);
+  bool is_array = PyObject_TypeCheck(operands->input, (PyTypeObject *)state->numpy_array);
+  PyObject *dtype = is_array ? PyObject_GetAttr(operands->input, state->names[ARGUMENTS_DTYPE])
+                             : PyObject_CallMethod(state->numpy, "dtype", "s", name);
   return memory_make_result(self, shape, dtype, in->buffer.itemsize);
 }
 
@@ -196,6 +193,16 @@ PyObject *operands_finish(operands *operands, bool succeeded) {
   Py_XDECREF(nowhere);
   Py_DECREF(result);
   return number;
+}
+
+int operands_traverse(const operands *first, visitproc visit, void *arg) {
+  for (const operands *o = first; o; o = o->next) {
+    Py_VISIT(o->input);
+    Py_VISIT(o->output);
+    Py_VISIT(o->in.buffer.obj);
+    Py_VISIT(o->out.buffer.obj);
+  }
+  return 0;
 }
 
 PyObject *operands_finish_list(operands *first, bool succeeded) {

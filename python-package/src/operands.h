@@ -45,6 +45,9 @@ PyObject *operands_finish(operands *operands, bool succeeded);
 /* The same for all of a group, whose outputs make a list. NULL is an empty group. */
 PyObject *operands_finish_list(operands *first, bool succeeded);
 
+/* For the cycle collector: of one, or of all of a group. */
+int operands_traverse(const operands *first, visitproc visit, void *arg);
+
 typedef PyObject *(*operands_finish_fn)(operands *operands, bool succeeded);
 
 #endif

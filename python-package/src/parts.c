@@ -120,19 +120,18 @@ static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bo
 
 /* ---- The methods -------------------------------------------------------------------------- */
 
-static PyObject *allgatherv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "dtype", NULL};
-  PyObject *x, *result = NULL;
-  const char *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "O|$z", "allgatherv");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &dtype)) return NULL;
+static PyObject *allgatherv_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {"allgatherv", 1, 1, 2, {ARGUMENTS_X, ARGUMENTS_DTYPE}};
+  arguments a;
+  PyObject *result = NULL;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, x, dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true);
   if (o == NULL) return NULL;
   if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
   call call;
   if (operands_make_rows(o, self, parts.total) == 0 &&
-      call_enter(&call, self, o, operands_finish, "allgatherv", start) == 0)
+      call_enter(&call, self, o, operands_finish, "allgatherv", given->start) == 0)
     result = call_leave(&call, CALL_CORE(&call, allgatherv, o->in.buffer.buf, o->out.buffer.buf,
                                          parts.elements, o->in.dtype));
   parts_close(&parts);
@@ -148,66 +147,64 @@ static int check_root(comm_object *self, const char *call, int root) {
   return -1;
 }
 
-static PyObject *gatherv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "root", "dtype", NULL};
-  PyObject *x, *result = NULL;
-  const char *dtype = NULL;
-  int root = 0;
-  const char *format = CALL_FORMAT(start, "O|i$z", "gatherv");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &root, &dtype)) return NULL;
-  if (check_root(self, "gatherv", root) < 0) return NULL;
+static PyObject *gatherv_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "gatherv", 1, 2, 3, {ARGUMENTS_X, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
+  arguments a;
+  PyObject *result = NULL;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  if (check_root(self, "gatherv", a.root) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, x, dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true);
   if (o == NULL) return NULL;
   if (parts_allgather(&parts, self, &o->in) < 0) return operands_finish(o, false);
   call call;
-  bool is_root = ring_comm_rank(self->comm) == root;
+  bool is_root = ring_comm_rank(self->comm) == a.root;
   if ((!is_root || operands_make_rows(o, self, parts.total) == 0) &&
-      call_enter(&call, self, o, operands_finish, "gatherv", start) == 0)
+      call_enter(&call, self, o, operands_finish, "gatherv", given->start) == 0)
     result = call_leave(&call, CALL_CORE(&call, gatherv, o->in.buffer.buf, o->out.buffer.buf,
-                                         parts.elements, o->in.dtype, root));
+                                         parts.elements, o->in.dtype, a.root));
   parts_close(&parts);
   return result;
 }
 
-static PyObject *scatterv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "counts", "root", "dtype", NULL};
-  PyObject *x, *counts, *result = NULL;
-  const char *dtype = NULL;
-  int root = 0, rank = ring_comm_rank(self->comm);
-  const char *format = CALL_FORMAT(start, "OO|i$z", "scatterv");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &counts, &root, &dtype))
-    return NULL;
+static PyObject *scatterv_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "scatterv", 2, 3, 4, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_ROOT, ARGUMENTS_DTYPE}};
+  arguments a;
+  PyObject *result = NULL;
+  int rank = ring_comm_rank(self->comm);
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts parts = {0};
-  operands *o = open_rows(self, x, dtype, rank == root);
+  operands *o = open_rows(self, a.x, a.dtype, rank == a.root);
   if (o == NULL) return NULL;
-  if (parts_read(&parts, self, counts, &o->in) < 0) return operands_finish(o, false);
+  if (parts_read(&parts, self, a.counts, &o->in) < 0) return operands_finish(o, false);
   call call;
   if (o->read && parts_check_total(&parts, self, &o->in) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, (Py_ssize_t)parts.rows[rank]) == 0 &&
-           call_enter(&call, self, o, operands_finish, "scatterv", start) == 0)
+           call_enter(&call, self, o, operands_finish, "scatterv", given->start) == 0)
     result = call_leave(&call, CALL_CORE(&call, scatterv, o->read ? o->in.buffer.buf : NULL,
-                                         o->out.buffer.buf, parts.elements, o->in.dtype, root));
+                                         o->out.buffer.buf, parts.elements, o->in.dtype, a.root));
   parts_close(&parts);
   return result;
 }
 
-static PyObject *alltoallv_call(comm_object *self, PyObject *args, PyObject *kwargs, bool start) {
-  static char *names[] = {"x", "counts", "dtype", NULL};
-  PyObject *x, *counts, *result = NULL;
-  const char *dtype = NULL;
-  const char *format = CALL_FORMAT(start, "OO|$z", "alltoallv");
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &x, &counts, &dtype)) return NULL;
+static PyObject *alltoallv_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "alltoallv", 2, 2, 3, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_DTYPE}};
+  arguments a;
+  PyObject *result = NULL;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   parts sent = {0}, received = {0};
-  operands *o = open_rows(self, x, dtype, true);
+  operands *o = open_rows(self, a.x, a.dtype, true);
   if (o == NULL) return NULL;
   call call;
-  if (parts_read(&sent, self, counts, &o->in) < 0 || parts_check_total(&sent, self, &o->in) < 0 ||
+  if (parts_read(&sent, self, a.counts, &o->in) < 0 || parts_check_total(&sent, self, &o->in) < 0 ||
       parts_alltoall(&received, self, sent.rows, &o->in) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, received.total) == 0 &&
-           call_enter(&call, self, o, operands_finish, "alltoallv", start) == 0)
+           call_enter(&call, self, o, operands_finish, "alltoallv", given->start) == 0)
     result = call_leave(&call, CALL_CORE(&call, alltoallv, o->in.buffer.buf, sent.elements,
                                          o->out.buffer.buf, received.elements, o->in.dtype));
   parts_close(&sent);

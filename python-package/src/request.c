@@ -176,9 +176,28 @@ static void request_free_later(request_object *self) {
   self->finish = NULL;
 }
 
+/* An array may refer to its request. The communicator refers to nothing. */
+static int request_traverse(PyObject *object, visitproc visit, void *arg) {
+  request_object *self = (request_object *)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->result);
+  return self->finish ? operands_traverse(self->operands, visit, arg) : 0;
+}
+
+/* The core may be using the arrays of one that is not done: that is collected another time. */
+static int request_clear(PyObject *object) {
+  request_object *self = (request_object *)object;
+  ring_status status;
+  if (self->request && !request_is_done(self, &status)) return 0;
+  request_settle(self, false);
+  Py_CLEAR(self->result);
+  return 0;
+}
+
 static void request_dealloc(PyObject *object) {
   request_object *self = (request_object *)object;
   PyTypeObject *type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->request && gil_in_hook())
     request_free_later(self);
@@ -273,6 +292,8 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)request_doc},
     {Py_tp_new, request_new},
     {Py_tp_dealloc, request_dealloc},
+    {Py_tp_traverse, request_traverse},
+    {Py_tp_clear, request_clear},
     {Py_tp_repr, request_repr},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
@@ -282,6 +303,6 @@ static PyType_Slot slots[] = {
 PyType_Spec request_type_spec = {
     .name = "sparkring.Request",
     .basicsize = sizeof(request_object),
-    .flags = Py_TPFLAGS_DEFAULT,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .slots = slots,
 };

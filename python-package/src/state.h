@@ -14,15 +14,36 @@
 #define STATE_COUNT_STATUS(name, value, text) +1
 #define STATUS_COUNT (0 RING_STATUS_MAP(STATE_COUNT_STATUS))
 
+/* The names of arguments (arguments.h). */
+#define ARGUMENTS_MAP(ENTRY)                                                                       \
+  ENTRY(X, "x")                                                                                    \
+  ENTRY(XS, "xs")                                                                                  \
+  ENTRY(COUNTS, "counts")                                                                          \
+  ENTRY(OUT, "out")                                                                                \
+  ENTRY(OP, "op")                                                                                  \
+  ENTRY(DTYPE, "dtype")                                                                            \
+  ENTRY(ROOT, "root")                                                                              \
+  ENTRY(PEER, "peer")
+
+#define ARGUMENTS_MOST 5 /* of one method */
+
+typedef enum arguments_name {
+#define ARGUMENTS_ENUM(name, text) ARGUMENTS_##name,
+  ARGUMENTS_MAP(ARGUMENTS_ENUM)
+#undef ARGUMENTS_ENUM
+      ARGUMENTS_NAMES
+} arguments_name;
+
 typedef struct module_state {
   PyTypeObject *comm_type;
   PyTypeObject *request_type;
   PyTypeObject *memory_type;
   PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
   PyObject *numpy;
-  PyObject *numpy_empty;  /* numpy.empty */
-  PyObject *numpy_array;  /* numpy.ndarray */
-  PyObject *numpy_scalar; /* numpy.generic */
+  PyObject *numpy_empty;            /* numpy.empty */
+  PyObject *numpy_array;            /* numpy.ndarray */
+  PyObject *numpy_scalar;           /* numpy.generic */
+  PyObject *names[ARGUMENTS_NAMES]; /* interned */
 } module_state;
 
 #endif

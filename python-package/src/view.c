@@ -53,6 +53,18 @@ static PyObject *bfloat16_words(PyObject *object) {
   return words;
 }
 
+/* The buffer of a masked array is that of its data, and what is masked in it is any number. */
+static int refuse_mask(module_state *state, PyObject *object, const char *name) {
+  if (Py_TYPE(object) == (PyTypeObject *)state->numpy_array) return 0;
+  if (!PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array)) return 0;
+  if (!PyObject_HasAttrString(object, "mask")) return 0;
+  error_invalid(state,
+                "%s is a masked array, and its mask would be lost: pass %s.filled(0), or whatever"
+                " number does no harm",
+                name, name);
+  return -1;
+}
+
 /* Fills view->buffer. Sets *dtype to "bfloat16" when the object turns out to hold it. */
 static int acquire(view *view, module_state *state, PyObject *object, const char *name,
                    const char **dtype) {
@@ -166,6 +178,7 @@ int view_open(view *view, module_state *state, PyObject *object, const char *nam
   memset(view, 0, sizeof(*view));
   view->name = name;
   const char *held = dtype;
+  if (refuse_mask(state, object, name) < 0) return -1;
   if (acquire(view, state, object, name, &held) < 0) return -1;
   if (read_format(view, state, object, name, held) < 0) goto failed;
   if (dtype && check_named(view, state, name, dtype) < 0) goto failed;

@@ -53,6 +53,10 @@ def test_a_world_of_one(monkeypatch):
         assert comm.counters()["calls"] == 1
         assert comm.counters(0)["bytes_sent"] == 0
         assert comm.link(0) == "self"
+        for call in (comm.counters, comm.link):
+            for peer in (1, -1, 2**32, 2**32 + 1, -(2**32), 2**70):
+                with pytest.raises(sparkring.InvalidError, match=rf"^peer (is )?{peer}\b"):
+                    call(peer)
 
 
 def test_close_and_open_again():

@@ -82,6 +82,9 @@ def test_ports():
             addresses=HOSTS,
             ports=ports,
         )
+    for ports in [(1, 2, 3), 5000, ("a", "b"), ()]:
+        text = f"ports is {ports!r}: give the first and the last port to listen on, as two numbers"
+        refuses(text, rank=0, addresses=HOSTS, ports=ports)
 
 
 @pytest.mark.parametrize("name", ["timeout", "call_timeout"])

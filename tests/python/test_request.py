@@ -314,6 +314,23 @@ def test_references_are_balanced(comm):
         assert after == before
 
 
+class Holder(np.ndarray):
+    """An array that can refer to its request."""
+
+
+def test_cycles_are_collected(comm):
+    for wait in (False, True):
+        x = np.ones(3).view(Holder)
+        x.request = comm.allreduce_start(x)
+        if wait:
+            x.request.wait()
+        gone = weakref.ref(x.request)
+        comm.barrier()  # after the requests before it
+        del x
+        gc.collect()
+        assert gone() is None
+
+
 def test_it_keeps_the_communicator():
     request = sparkring.init(rank=0, addresses=["localhost"]).allreduce_start(np.ones(3))
     gc.collect()

@@ -83,6 +83,20 @@ def test_no_buffer(comm, x):
         refuses(text, call, x)
 
 
+def test_masked_arrays(comm):
+    masked = np.ma.masked_array([1.0, 2.0], [False, True])
+    for call in (comm.allreduce, comm.broadcast, comm.allgather_start):
+        refuses(
+            "x is a masked array, and its mask would be lost: pass x.filled(0), or whatever number"
+            " does no harm",
+            call,
+            masked,
+        )
+    with pytest.raises(sparkring.InvalidError, match=r"^out is a masked array"):
+        comm.allreduce(np.zeros(2), out=masked)
+    assert comm.allreduce(masked.filled(0)).tolist() == [1, 0]
+
+
 def test_named_dtype(comm):
     x = np.zeros(3, "float32")
     assert comm.allreduce(x, dtype="float32").dtype == "float32"
@@ -99,6 +113,28 @@ def test_named_dtype(comm):
         dtype="uint8",
     )
     refuses(f'unknown dtype "float8": one of {SUPPORTED}', comm.allgather, x, dtype="float8")
+
+
+def test_arguments_that_do_not_fit(comm):
+    x = np.zeros(3)
+    assert comm.reduce(x, "max", 0, out=x) is x
+    assert comm.reduce(root=0, dtype=None, op="max", x=x).tolist() == [0, 0, 0]
+    keyword = "".join(["o", "ut"])  # not the interned string
+    assert comm.allreduce(x, **{keyword: x}) is x
+    for text, call in [
+        (r"allreduce\(\) misses the argument 'x'", lambda: comm.allreduce(op="sum")),
+        (r"send_start\(\) misses the argument 'peer'", lambda: comm.send_start(x)),
+        (r"reduce\(\) got too many positional", lambda: comm.reduce(x, "sum", 0, x)),
+        (r"allgather\(\) got an unexpected argument 'op'", lambda: comm.allgather(x, op="sum")),
+        (r"broadcast\(\) got two values for argument 'root'", lambda: comm.broadcast(x, 0, root=0)),
+        ("op must be str, not int", lambda: comm.allreduce(x, 3)),
+        ("dtype must be str, not int", lambda: comm.allgather(x, dtype=3)),
+        ("float", lambda: comm.broadcast(x, 0.5)),
+    ]:
+        with pytest.raises(TypeError, match=text):
+            call()
+    for root in (2**31, 2**32, 2**64):
+        refuses(f"root is {root}, which is no rank", comm.broadcast, x, root)
 
 
 def test_number_too_large(comm):

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "arguments.h"
+
+#include <limits.h>
+
+#include "error.h"
+
+static const char *const texts[ARGUMENTS_NAMES] = {
+#define ARGUMENTS_TEXT(name, text) text,
+    ARGUMENTS_MAP(ARGUMENTS_TEXT)
+#undef ARGUMENTS_TEXT
+};
+
+int arguments_intern(module_state *state) {
+  for (int name = 0; name < ARGUMENTS_NAMES; name++) {
+    state->names[name] = PyUnicode_InternFromString(texts[name]);
+    if (state->names[name] == NULL) return -1;
+  }
+  return 0;
+}
+
+/* ---- One argument ------------------------------------------------------------------------- */
+
+int arguments_read_rank(module_state *state, PyObject *value, const char *name, int *rank) {
+  int overflow;
+  long number = PyLong_AsLongAndOverflow(value, &overflow);
+  if (number == -1 && PyErr_Occurred()) return -1;
+  *rank = (int)number;
+  if (overflow == 0 && number >= INT_MIN && number <= INT_MAX) return 0;
+  error_invalid(state, "%s is %S, which is no rank", name, value);
+  return -1;
+}
+
+static int read_text(PyObject *value, const char *name, const char **text) {
+  if (PyUnicode_Check(value)) {
+    *text = PyUnicode_AsUTF8AndSize(value, NULL);
+    return *text ? 0 : -1;
+  }
+  PyObject *type = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");
+  if (type) PyErr_Format(PyExc_TypeError, "%s must be str, not %U", name, type);
+  Py_XDECREF(type);
+  return -1;
+}
+
+static int read_one(arguments *arguments, module_state *state, arguments_name name,
+                    PyObject *value) {
+  switch (name) {
+  case ARGUMENTS_X:
+    arguments->x = value;
+    return 0;
+  case ARGUMENTS_XS:
+    arguments->xs = value;
+    return 0;
+  case ARGUMENTS_COUNTS:
+    arguments->counts = value;
+    return 0;
+  case ARGUMENTS_OUT:
+    arguments->out = value;
+    return 0;
+  case ARGUMENTS_OP:
+    return read_text(value, texts[name], &arguments->op);
+  case ARGUMENTS_DTYPE:
+    return value == Py_None ? 0 : read_text(value, texts[name], &arguments->dtype);
+  case ARGUMENTS_ROOT:
+    return arguments_read_rank(state, value, texts[name], &arguments->root);
+  case ARGUMENTS_PEER:
+    return arguments_read_rank(state, value, texts[name], &arguments->peer);
+  default:
+    return -1;
+  }
+}
+
+/* ---- All of them -------------------------------------------------------------------------- */
+
+/* Raises: how the call does not fit the method. */
+static int refuse(const arguments_form *form, const arguments_given *given, const char *format,
+                  PyObject *name) {
+  PyObject *why = PyUnicode_FromFormat(format, name);
+  if (why)
+    PyErr_Format(PyExc_TypeError, "%s%s() %U", form->method, given->start ? "_start" : "", why);
+  Py_XDECREF(why);
+  return -1;
+}
+
+/* The place in the form of an argument that was given by name; -1 for none of that name. */
+static int find_place(const arguments_form *form, const module_state *state, PyObject *name) {
+  for (int i = 0; i < form->count; i++)
+    if (state->names[form->names[i]] == name) return i;
+  for (int i = 0; i < form->count; i++)
+    if (PyUnicode_Compare(state->names[form->names[i]], name) == 0) return i;
+  return -1;
+}
+
+int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,
+                   const arguments_given *given) {
+  unsigned seen = 0;
+  *arguments = (struct arguments){.out = Py_None, .op = "sum"};
+  if (given->positional > form->positional)
+    return refuse(form, given, "got too many positional arguments", NULL);
+  for (int i = 0; i < given->positional; i++, seen = seen << 1 | 1)
+    if (read_one(arguments, state, form->names[i], given->values[i]) < 0) return -1;
+  Py_ssize_t named = given->names ? PyTuple_Size(given->names) : 0;
+  for (Py_ssize_t i = 0; i < named; i++) {
+    PyObject *name = PyTuple_GetItem(given->names, i);
+    int place = find_place(form, state, name);
+    if (place < 0) return refuse(form, given, "got an unexpected argument '%U'", name);
+    if (seen >> place & 1) return refuse(form, given, "got two values for argument '%U'", name);
+    seen |= 1u << place;
+    if (read_one(arguments, state, form->names[place], given->values[given->positional + i]) < 0)
+      return -1;
+  }
+  for (int i = 0; i < form->required; i++)
+    if (!(seen >> i & 1))
+      return refuse(form, given, "misses the argument '%U'", state->names[form->names[i]]);
+  return 0;
+}
