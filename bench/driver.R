@@ -11,17 +11,18 @@ most_samples <- 1000
 wrong_link <- 3
 
 open_sparkring <- function(link) {
-  comm <- sparkring::ring_init()
-  tier <- sparkring::ring_comm_explain(comm, "barrier", 0)$tier
+  library(sparkring)
+  comm <- ring_init()
+  tier <- ring_comm_explain(comm, "barrier", 0)$tier
   if ((tier == "shm") != (link == "shm")) quit(status = wrong_link)
   list(
-    rank = sparkring::ring_rank(comm), size = sparkring::ring_size(comm),
-    barrier = function() sparkring::ring_barrier(comm),
-    close = function() sparkring::ring_close(comm),
-    allreduce = function(x, total) sparkring::ring_allreduce(comm, x),
-    broadcast = function(x, total) sparkring::ring_broadcast(comm, x),
-    allgather = function(x, total) sparkring::ring_allgather(comm, x),
-    alltoall = function(x, total) sparkring::ring_alltoall(comm, x)
+    rank = ring_rank(comm), size = ring_size(comm),
+    barrier = function() ring_barrier(comm),
+    close = function() ring_close(comm),
+    allreduce = function(x, total) ring_allreduce(comm, x),
+    broadcast = function(x, total) ring_broadcast(comm, x),
+    allgather = function(x, total) ring_allgather(comm, x),
+    alltoall = function(x, total) ring_alltoall(comm, x)
   )
 }
 

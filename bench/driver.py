@@ -4,9 +4,9 @@
 driver.py LIBRARY FOLDER LINK SECONDS COLLECTIVE,... BYTES,...
 
 Each library has a class with the same few methods. A collective takes an input and an output, and
-returns the array that holds the result: torch.distributed reduces in place, all broadcast in place.
-Long results of ours in shared memory are those that it returns when nobody says where to: it
-allocates them in the memory that the ranks share.
+returns the array that holds the result: torch.distributed reduces in place, and at the root of a
+broadcast it is the input everywhere. Long results of ours in shared memory are those that it
+returns when nobody says where to: it allocates them in the memory that the ranks share.
 """
 
 import os
@@ -30,31 +30,28 @@ class Sparkring:
         self.rank, self.size = comm.rank, comm.size
         self.barrier, self.close = comm.barrier, comm.close
         self.array = np.asarray
-        self._shares = self.link() == "shm"
+        shares = self.link() == "shm"
+        self.output = lambda array: None if shares and array.nbytes > SHORT else array
 
     def link(self):
         """Name the way to the other ranks."""
         return self._comm.explain("barrier", 0).tier.replace("loopback", "tcp")
 
-    def _to(self, out):
-        return None if self._shares and out.nbytes > SHORT else out
-
     def allreduce(self, given, out):
         """Sum."""
-        return self._comm.allreduce(given, out=self._to(out))
+        return self._comm.allreduce(given, out=out)
 
     def broadcast(self, given, out):
         """Send from rank 0."""
-        buffer = given if self.rank == 0 else out
-        return self._comm.broadcast(buffer, out=self._to(buffer))
+        return self._comm.broadcast(given, out=given if self.rank == 0 else out)
 
     def allgather(self, given, out):
         """Gather everywhere."""
-        return self._comm.allgather(given, out=self._to(out))
+        return self._comm.allgather(given, out=out)
 
     def alltoall(self, given, out):
         """Exchange blocks."""
-        return self._comm.alltoall(given, out=self._to(out))
+        return self._comm.alltoall(given, out=out)
 
 
 class Mpi4py:
@@ -65,7 +62,7 @@ class Mpi4py:
 
         self._comm = comm = MPI.COMM_WORLD
         self.rank, self.size, self.barrier = comm.rank, comm.size, comm.Barrier
-        self.array = np.asarray
+        self.array = self.output = np.asarray
 
     def close(self):
         """Do nothing: mpi4py finalizes at exit."""
@@ -103,11 +100,8 @@ class TorchGloo:
         self.rank, self.size = (int(os.environ["SPARKRING_" + x]) for x in ("RANK", "SIZE"))
         store = f"file://{folder}/store"
         dist.init_process_group("gloo", store, rank=self.rank, world_size=self.size)
-        self.array, self.barrier, self.close = (
-            torch.from_numpy,
-            dist.barrier,
-            dist.destroy_process_group,
-        )
+        self.array = self.output = torch.from_numpy
+        self.barrier, self.close = dist.barrier, dist.destroy_process_group
 
     def allreduce(self, given, _out):
         """Sum, in place."""
@@ -149,7 +143,7 @@ class Test:
         calls = min(max(BATCH // size, 1), MOST_CALLS)
         self._given = np.zeros((calls, inputs), "float32")
         self._inputs = [library.array(row) for row in self._given]
-        self._out = library.array(np.zeros(outputs, "float32"))
+        self._out = library.output(np.zeros(outputs, "float32"))
 
     def sample(self):
         """Return the seconds of one call."""
