@@ -200,6 +200,25 @@ def test_uneven_parts(size):
     assert run(size, uneven_every_case) == [True] * size
 
 
+def count_calls():
+    with open_comm() as comm:
+        x, counts, calls = np.zeros(2), [1, 1], []
+        for call in (
+            lambda: comm.scatterv(x, counts),
+            lambda: comm.allgatherv(x),
+            lambda: comm.gatherv(x),
+            lambda: comm.alltoallv(x, counts),
+        ):
+            before = comm.counters()["calls"]
+            call()
+            calls.append(comm.counters()["calls"] - before)
+        return calls
+
+
+def test_counts_are_told_where_they_are_unknown():
+    assert run(2, count_calls) == [[1, 2, 2, 2]] * 2
+
+
 def exchange_uneven():
     with open_comm() as comm:
         ranks = range(comm.size)

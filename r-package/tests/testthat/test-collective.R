@@ -283,6 +283,22 @@ test_that("allgatherv, gatherv and scatterv take parts of any length", {
   }
 })
 
+test_that("counts are told where they are unknown", {
+  results <- run_ring(2, {
+    x <- double(2)
+    calls <- function(call) {
+      before <- ring_counters(comm)$calls
+      force(call)
+      ring_counters(comm)$calls - before
+    }
+    c(
+      calls(ring_scatterv(comm, x, c(1, 1))), calls(ring_allgatherv(comm, x)),
+      calls(ring_gatherv(comm, x)), calls(ring_alltoallv(comm, x, c(1, 1)))
+    )
+  })
+  expect_identical(results, list(c(1, 2, 2, 2), c(1, 2, 2, 2)))
+})
+
 test_that("alltoallv exchanges parts of any length", {
   for (size in 1:4) {
     agreed <- run_ring(size, {
