@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arguments of the methods that collectives are. CPython passes them as an array, those given by
- * name last (vectorcall), and they are read from there: a tuple and a dict for
+ * The arguments of the methods that collectives are. CPython passes them as an array, those given
+ * by name last (vectorcall), and they are read from there: a tuple and a dict for
  * PyArg_ParseTupleAndKeywords would take longer than a short call of the core. The names are known
  * to all methods, interned, so that one is usually recognised by its address.
  */

@@ -36,8 +36,8 @@ ring_gatherv <- function(comm, x, root = 0) {
 
 #' Cut the vector of one rank into parts of any length and give every rank one
 #'
-#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are. As every rank
-#' knows all counts, the ranks need not tell each other first, as they do in [ring_allgatherv()],
+#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are. Every rank
+#' knows all counts, so the ranks need not tell each other first, as they do in [ring_allgatherv()],
 #' [ring_gatherv()] and [ring_alltoallv()].
 #'
 #' @inheritParams ring_scatter

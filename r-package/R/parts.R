@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Vectors are cut into parts, and parts put together, along the last dimension, where the elements
-# of a part are neighbours in memory. A shape is the attributes of a result, which C asks for and gives
-# it where x has any.
+# of a part are neighbours in memory. A shape is the attributes of a result, which C asks for and
+# gives it where x has any.
 
 extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
 

@@ -9,10 +9,10 @@
 #'
 #' The results of collectives are in such memory without further ado, and so can be passed on to the
 #' next one on the same communicator (but for what [ring_broadcast()] returns on its root).
-#' `ring_alloc()` is for what a rank fills by itself, with `x[] <- values` or piece by piece, and pays
-#' where that is passed more than once, or made piece by piece. From 64 KiB on; what is shorter, or has
-#' no ranks to share it with, is an ordinary vector.
-#' So is what R makes of it: `x + 1`, or `x` when it is changed while another name stands for it.
+#' `ring_alloc()` is for what a rank fills by itself, with `x[] <- values` or piece by piece, and
+#' pays where that is passed more than once, or made piece by piece. From 64 KiB on; what is
+#' shorter, or has no ranks to share it with, is an ordinary vector. So is what R makes of it:
+#' `x + 1`, or `x` when it is changed while another name stands for it.
 #'
 #' @section Forked processes:
 #' A forked child, such as those of [parallel::mclapply()], has this memory in common with its

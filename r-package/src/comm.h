@@ -29,8 +29,8 @@ typedef struct comm_handle {
  * file. */
 comm_handle *comm_of(SEXP comm);
 
-/* A rank that the user has given as the argument of this name. Does not return when it cannot be one;
- * whether there is such a rank is the core's to say. */
+/* A rank that the user has given as the argument of this name. Does not return when it cannot be
+ * one; whether there is such a rank is the core's to say. */
 int comm_read_rank(SEXP rank, const char *name);
 
 /* Whether it is this process's: such as the root, where the result is. */
