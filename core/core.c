@@ -29,6 +29,7 @@
 #include "local_large.c"
 #include "local_reduce.c"
 #include "local_small.c"
+#include "local_staged.c"
 #include "options.c"
 #include "override.c"
 #include "peers.c"

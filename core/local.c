@@ -75,6 +75,7 @@ ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_
   if (status != RING_OK) return status;
   if (small) return ring_local_small(&job);
   share->exposed = true;
+  share->entered = share->sequence;
   status = ring_local_large(&job);
   share->exposed = status != RING_OK && status != RING_UNSUPPORTED;
   return status;

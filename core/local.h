@@ -4,14 +4,15 @@
  *
  * Small (local_small.c): what each rank has to say fits its slot; every rank reads the slots of the
  * others and combines them in rank order by itself. Large (local_large.c): ranks post where their
- * buffers are, and read and write those of each other: in the arena directly, elsewhere by cross
- * memory attach. Reductions are cut into chunks that the ranks claim; whoever has a chunk reads it
- * from all inputs, in rank order, and writes it to all outputs. Nothing is copied on the way, and
- * there is one synchronisation before and one after.
+ * buffers are. Those in the arena they read and write directly: reductions are cut into chunks that
+ * the ranks claim; whoever has a chunk reads it from all inputs, in rank order, and writes it to all
+ * outputs. Nothing is copied on the way, and there is one synchronisation before and one after. What
+ * lies elsewhere goes through stages in the arena, window by window (local_staged.c).
  *
  * Reductions combine in rank order, small and large, so results are the same on all ranks, from run
- * to run, and wherever the buffers lie. (Where cross memory attach is forbidden, private buffers go
- * over links, whose algorithms may add up in another order: the same on all ranks and in all runs.)
+ * to run, and wherever the buffers lie. (Where a rank's part of the arena is full, so that it has no
+ * stage, private buffers go over links, whose algorithms may add up in another order: the same on all
+ * ranks and in all runs.)
  */
 #ifndef RING_LOCAL_H
 #define RING_LOCAL_H
@@ -27,8 +28,8 @@ bool ring_local_serves(const ring_share *share, const ring_outline *outline);
  * picoseconds. */
 const char *ring_local_way(const ring_outline *outline, uint64_t *cost);
 
-/* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, nothing has happened, and
- * the call has to go over links. */
+/* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, and the call has to go
+ * over links; no input has changed. */
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
                            ring_error *error);
 

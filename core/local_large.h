@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Large collectives in shared memory: what their files have in common. A rank's slot says where its
- * input and its output lie: its post. What lies in the arena, and a rank's own buffers, are reached by
- * pointers; the rest by cross memory attach.
+ * input and its output lie: its post. What lies in the arena the others read and write directly
+ * (local_copy.c, local_reduce.c); what does not goes through stages (local_staged.c).
  */
 #ifndef RING_LOCAL_LARGE_H
 #define RING_LOCAL_LARGE_H
@@ -10,24 +10,31 @@
 #include "local.h"
 
 #define RING_LARGE_CHUNK ((size_t)128 * 1024) /* that a rank claims at a time */
+#define RING_STAGE ((size_t)1024 * 1024)      /* of a rank, in the arena */
 
-/* A buffer of some rank, as this rank reaches it. */
-typedef struct ring_large_side {
-  uint8_t *pointer; /* NULL: by cross memory attach */
-  uint64_t address;
-  pid_t process;
-} ring_large_side;
-
+/* The buffers of all ranks, as this one reaches them: NULL where it does not. */
 typedef struct ring_large_run {
   const ring_local_job *job;
-  ring_large_side inputs[RING_SHARE_RANKS], outputs[RING_SHARE_RANKS];
+  uint8_t *inputs[RING_SHARE_RANKS], *outputs[RING_SHARE_RANKS];
+  uint8_t *stages[RING_SHARE_RANKS]; /* NULL: the arena had no room for one */
   bool input_shared[RING_SHARE_RANKS], output_shared[RING_SHARE_RANKS];
   bool streams;  /* copies go past the caches */
   bool in_place; /* some rank's output replaces its input */
 } ring_large_run;
 
-/* Tells the others where this rank's buffers are. */
-void ring_large_post(const ring_local_job *job, const void *input, const void *output);
+/* Ranks [first, last). */
+typedef struct ring_large_range {
+  int first, last;
+} ring_large_range;
+
+/* What one rank has for another one in a collective that only copies: where it lies in the input of
+ * the one, where it goes in the output of the other. */
+typedef struct ring_large_transfer {
+  size_t in_at, out_at, bytes;
+  bool same; /* all others get the same */
+} ring_large_transfer;
+
+ring_large_transfer ring_large_transfer_of(const ring_local_job *job, int from, int to);
 
 /* Waits for the post of a rank, or of all. */
 ring_status ring_large_meet(ring_large_run *run, int index);
@@ -36,12 +43,11 @@ ring_status ring_large_meet_all(ring_large_run *run);
 /* This rank's own buffers, when it does not need the posts of all. */
 void ring_large_own_sides(ring_large_run *run);
 
-/* Whether all ranks can reach all inputs, and the outputs of the ranks [first, last). Judged from what
- * all of them know. */
-bool ring_large_reaches(const ring_large_run *run, int first, int last);
+/* Whether all ranks have a stage, once all have met. */
+bool ring_large_stages(const ring_large_run *run);
 
-/* Says that this rank is done, and may wait until all are. */
-ring_status ring_large_finish(const ring_large_run *run, bool awaits_all);
+/* Says that this rank is done with a call, and may wait until all are. */
+ring_status ring_large_finish(const ring_share_call *call, bool awaits_all);
 
 /* Whether another rank has failed meanwhile: its buffers may be gone. */
 bool ring_large_stops(const ring_large_run *run);
@@ -51,25 +57,38 @@ bool ring_large_streams(const ring_large_run *run, size_t bytes);
 
 void ring_large_copy(uint8_t *to, const uint8_t *from, size_t bytes, bool streams);
 
-/* Reads from a rank's input, and writes to a rank's output, straight to its place. */
-ring_status ring_large_pull(const ring_large_run *run, int index, size_t at, uint8_t *to,
+/* Copies a long piece, and looks for failures on the way. */
+ring_status ring_large_move(const ring_large_run *run, uint8_t *to, const uint8_t *from,
                             size_t bytes);
-ring_status ring_large_push(const ring_large_run *run, int index, size_t at, const uint8_t *from,
-                            size_t bytes);
+
+/* Folds what lies at `sources`, in rank order, into `number` results. A result may be a source. */
+void ring_large_fold(const ring_large_run *run, uint8_t *const *sources, uint8_t *const *results,
+                     int number, size_t bytes);
+
+/* The ranks whose outputs get the result of an allreduce or reduce. */
+ring_large_range ring_large_receivers(const ring_local_job *job);
 
 /* ---- The collectives ---------------------------------------------------------------------- */
 
-/* Allreduce, which posts what it works on by itself. */
-ring_status ring_large_allreduce(ring_large_run *run, size_t bytes);
+/* Allreduce, reduce and reduce_scatter; `bytes` of the result. */
+ring_status ring_large_reduce(ring_large_run *run, size_t bytes);
 
-/* Reduce and reduce_scatter; `bytes` of the result. */
-ring_status ring_large_reduce(ring_large_run *run, uint8_t collective, size_t bytes);
+/* One rank has for, or gets from, each of the others. */
+ring_status ring_large_between(ring_large_run *run, bool to_root);
 
-/* One rank has for, or gets from, each of the others. `all` of the input, or a part of it or of the
- * output. */
-ring_status ring_large_between(ring_large_run *run, bool to_root, bool all, size_t bytes);
+/* Every rank has something for every other one. */
+ring_status ring_large_exchange(ring_large_run *run);
 
-/* Every rank has something for every other one: its whole input, or a part. */
-ring_status ring_large_exchange(ring_large_run *run, bool gathers);
+/* ---- Through stages ----------------------------------------------------------------------- */
+
+/* Puts the first window of the input of an allreduce or reduce where the others will look for it, if
+ * they do not reach the input. Before the post. */
+void ring_staged_prepare(const ring_local_job *job, uint8_t *stage);
+
+ring_status ring_staged_reduce(const ring_large_run *run, size_t bytes);
+ring_status ring_staged_reduce_scatter(const ring_large_run *run, size_t bytes);
+
+/* All collectives that only copy. */
+ring_status ring_staged_copy(const ring_large_run *run);
 
 #endif

@@ -103,6 +103,14 @@ void ring_platform_barrier(void);
 bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes);
 bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes);
 
+/* Before this process writes memory that another one has filled: where a write makes the system map
+ * one page, a read makes it map those around, too. */
+static inline void ring_platform_touch(const void *memory, size_t bytes) {
+  const volatile uint8_t *from = memory;
+  for (size_t at = 0; at < bytes; at += 64 * 1024) (void)from[at];
+  if (bytes > 0) (void)from[bytes - 1];
+}
+
 /* memcpy past the caches, for what will not be read soon; ring_platform_stream_end makes it visible
  * to others before any later store. */
 void ring_platform_stream(void *to, const void *from, size_t bytes);

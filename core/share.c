@@ -118,9 +118,9 @@ void ring_share_finish(const ring_share_call *call) {
  * who comes after the barrier sees this one. */
 static void share_quiet(ring_share *share) {
   uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
-  uint32_t sequence = share->sequence;
+  uint32_t sequence = share->entered;
   ring_seat *own = ring_share_seat(share, share->index);
-  atomic_store_explicit(&own->done, (uint64_t)sequence << 32, memory_order_release);
+  atomic_store_explicit(&own->done, (uint64_t)share->sequence << 32, memory_order_release);
   if (!share->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
   for (int i = 0; i < share->size; i++) {
@@ -439,6 +439,5 @@ void ring_share_fini(ring_share *share) {
   ring_free(share->stage);
   ring_arena_release(share->arena);
   ring_poller_fini(&share->poller);
-  free(share->scratch);
   *share = (ring_share){.lock = -1};
 }

@@ -83,13 +83,12 @@ typedef struct ring_share {
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   bool fenced, attaches;
   ring_cores cores;
-  size_t cache; /* of the host's last level */
-  int alert;    /* sleeps that are put off */
-  bool exposed; /* others may be reading and writing this rank's buffers */
+  size_t cache;     /* of the host's last level */
+  int alert;        /* sleeps that are put off */
+  bool exposed;     /* others may be reading and writing this rank's buffers */
+  uint32_t entered; /* since this call; a large one may be several, up to `sequence` */
   uint64_t cookie;
-  uint8_t *scratch;
-  void *stage; /* in the arena; NULL until a call needs it */
-  size_t stage_room;
+  void *stage;       /* in the arena; NULL until a call needs it */
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
   uint64_t answered; /* when */

@@ -131,7 +131,7 @@ typedef struct thread_rank {
   double sum;
 } thread_rank;
 
-/* A rank that is a thread: its buffers are reached by cross memory attach to its own process. */
+/* A rank that is a thread. */
 static void *run_thread(void *arg) {
   enum { COUNT = 200000 };
   thread_rank *thread = arg;
@@ -643,27 +643,6 @@ static void test_interrupts_and_aborts(void) {
   shared_free(f, sizeof *f);
 }
 
-/* An address that no process has anything at: in memory of others it is their fault. */
-static void pass_a_bad_buffer(int rank, int size, void *shared) {
-  failing *f = shared;
-  ring_comm *comm = open_rank(rank, size);
-  float *x = get_floats(comm, false);
-  meet_ranks(&f->met, size);
-  void *gone = mmap(NULL, LONG * sizeof *x, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  munmap(gone, LONG * sizeof *x);
-  ring_status status =
-      ring_broadcast(comm, rank == 1 ? gone : x, rank == 1 ? gone : x, LONG, RING_FLOAT32, 1);
-  if (rank == 1 && status == RING_OK) status = ring_barrier(comm);
-  expect_end(comm, status, RING_INVALID, 1, "rank 1 passed an input buffer that cannot be reached");
-  free(x);
-}
-
-static void test_a_bad_buffer(void) {
-  failing *f = prepare(1, false, true);
-  run_ranks(3, pass_a_bad_buffer, f);
-  shared_free(f, sizeof *f);
-}
-
 /* The others have come to a long broadcast and are in the middle of it when the root gives up: it
  * returns once they have left its buffer alone. */
 static void give_up_while_read(int rank, int size, void *shared) {
@@ -807,7 +786,6 @@ int main(void) {
   RUN(test_stopped_in_the_middle);
   RUN(test_deadlines);
   RUN(test_interrupts_and_aborts);
-  RUN(test_a_bad_buffer);
   RUN(test_buffers_are_left_alone_after_a_failure);
   RUN(test_mismatches);
   return 0;
