@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "local.h"
 
+#include <assert.h>
+
 #include "dtype.h"
 #include "reduce.h"
+
+#define LOCAL_SMALL_PAIR (4 * 1024)
+#define LOCAL_SMALL (8 * 1024)
+static_assert(LOCAL_SMALL <= RING_SLOT_BYTES, "what is small fits a slot");
 
 /* The most bytes that any rank has to say. */
 static uint64_t local_said(const ring_outline *outline) {
@@ -27,6 +33,13 @@ static uint64_t local_said(const ring_outline *outline) {
   }
 }
 
+/* Whether a call goes through slots: where more is said, it takes less time to share the work, and, for
+ * the lines to move from cache to cache, to take them over (local_staged.c). Two ranks meet quickly;
+ * more often have to wait for a processor, which pays later. */
+static bool local_is_small(const ring_outline *outline) {
+  return local_said(outline) <= (outline->size == 2 ? LOCAL_SMALL_PAIR : LOCAL_SMALL);
+}
+
 bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
   if (!share->formed || share->size != outline->size) return false;
   switch (outline->call.collective) {
@@ -48,7 +61,7 @@ bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
 
 const char *ring_local_way(const ring_outline *outline, uint64_t *cost) {
   uint64_t said = local_said(outline), size = (uint64_t)outline->size;
-  bool small = said <= RING_SLOT_BYTES;
+  bool small = local_is_small(outline);
   /* In slots everybody reads what all others said; in the arena the work is shared, the memory too. */
   *cost = small ? LOCAL_FLAG_PS * (size - 1) + LOCAL_SLOT_BYTE_PS * said * (size - 1)
                 : 4 * LOCAL_FLAG_PS * (size - 1) + LOCAL_ARENA_BYTE_PS * said * size;
@@ -70,7 +83,7 @@ ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_
                         .rank = share->index,
                         .size = share->size,
                         .root = outline->call.root};
-  bool small = local_said(outline) <= RING_SLOT_BYTES;
+  bool small = local_is_small(outline);
   ring_status status = ring_share_begin(share, &task->call, task->wait, error, &job.call);
   if (status != RING_OK) return status;
   if (small) return ring_local_small(&job);

@@ -9,7 +9,7 @@
 #include "platform.h"
 
 #define REDUCE_STATIC ((size_t)512 * 1024) /* up to here every rank has one share */
-#define REDUCE_BLOCK ((size_t)8 * 1024)    /* folded, and copied from the first-level cache */
+#define REDUCE_PIECE ((size_t)8 * 1024)    /* folded, and copied from the first-level cache */
 
 /* How a reduction is cut and where its results go. */
 typedef struct reduce_plan {
@@ -26,11 +26,11 @@ ring_large_range ring_large_receivers(const ring_local_job *job) {
 
 void ring_large_fold(const ring_large_run *run, uint8_t *const *sources, uint8_t *const *results,
                      int number, size_t bytes) {
-  alignas(RING_LINE) uint8_t block[REDUCE_BLOCK];
+  alignas(RING_LINE) uint8_t block[REDUCE_PIECE];
   const void *pieces[RING_SHARE_RANKS];
   const ring_local_job *job = run->job;
   for (size_t done = 0, length; done < bytes; done += length) {
-    length = bytes - done < REDUCE_BLOCK ? bytes - done : REDUCE_BLOCK;
+    length = bytes - done < REDUCE_PIECE ? bytes - done : REDUCE_PIECE;
     for (int i = 0; i < job->size; i++) pieces[i] = sources[i] + done;
     uint8_t *first = run->streams ? block : results[0] + done;
     ring_local_fold(job, pieces, first, length / job->task->element_size);

@@ -19,14 +19,18 @@
 #include "local_large.h"
 #include "platform.h"
 
-#define STAGED_STEPS RING_SLOTS /* after which ring_share_begin lets a stage be written again */
-#define STAGED_STEP (RING_STAGE / STAGED_STEPS)
 #define STAGED_FLOW ((size_t)64 * 1024) /* from or to a root: the ranks work behind each other */
 #define STAGED_BLOCK ((size_t)4096)
+
+/* How many steps a stage holds. Where a rank waits for all others in every step, they have read the
+ * one before the last; else ring_share_begin sees to it that they have read the one RING_SLOTS
+ * before. */
+enum { STAGED_TIED = 2, STAGED_FREE = RING_SLOTS };
 
 typedef struct staged_run {
   const ring_large_run *run;
   ring_local_job step;
+  size_t steps;  /* that a stage holds */
   size_t window; /* bytes of a part in one step */
 } staged_run;
 
@@ -35,10 +39,10 @@ static ring_status staged_begin(staged_run *staged) {
   return ring_share_begin(call->share, call->call, call->wait, call->error, call);
 }
 
-/* What a rank stages in this step, where steps overlap. */
+/* What a rank stages in this step. */
 static uint8_t *staged_at(const staged_run *staged, int index) {
-  size_t step = staged->step.call.share->sequence % STAGED_STEPS;
-  return staged->run->stages[index] + step * STAGED_STEP;
+  size_t step = staged->step.call.share->sequence % staged->steps;
+  return staged->run->stages[index] + step * (RING_STAGE / staged->steps);
 }
 
 /* What is left of `bytes` from `at` on, `most` of it. */
@@ -86,8 +90,8 @@ static void staged_get(const staged_run *staged, int from, size_t at) {
   const ring_large_run *run = staged->run;
   ring_large_transfer transfer = ring_large_transfer_of(step, from, step->rank);
   size_t bytes = staged_left(transfer.bytes, at, staged->window);
-  uint8_t *to = run->outputs[step->rank] + transfer.out_at + at;
   if (bytes == 0) return;
+  uint8_t *to = run->outputs[step->rank] + transfer.out_at + at;
   if (run->inputs[from] != NULL) {
     ring_large_copy(to, run->inputs[from] + transfer.in_at + at, bytes, run->streams);
     return;
@@ -111,7 +115,8 @@ static ring_status staged_copy_step(staged_run *staged, size_t at, bool *gives) 
   staged_get(staged, step->rank, at);
   for (int turn = 1; turn < step->size && status == RING_OK; turn++) {
     int from = (step->rank + turn) % step->size;
-    if (ring_large_transfer_of(step, from, step->rank).bytes == 0) continue;
+    bool ties = staged->steps == STAGED_TIED;
+    if (!ties && ring_large_transfer_of(step, from, step->rank).bytes == 0) continue;
     status = ring_share_await(&step->call, from);
     if (status == RING_OK) staged_get(staged, from, at);
   }
@@ -119,22 +124,25 @@ static ring_status staged_copy_step(staged_run *staged, size_t at, bool *gives) 
   return status;
 }
 
+/* The windows of a call whose parts are all staged next to each other, or are the same. */
+static void staged_plan(staged_run *staged, bool tied, bool same) {
+  staged->steps = tied ? STAGED_TIED : STAGED_FREE;
+  staged->window = RING_STAGE / staged->steps;
+  if (!same) staged->window = staged->window / (size_t)staged->step.size / RING_LINE * RING_LINE;
+  if (!tied && staged->window > STAGED_FLOW) staged->window = STAGED_FLOW;
+}
+
 ring_status ring_staged_copy(const ring_large_run *run) {
   const ring_local_job *job = run->job;
-  staged_run staged = {.run = run, .step = *job, .window = STAGED_STEP};
-  uint8_t collective = job->outline->call.collective;
+  staged_run staged = {.run = run, .step = *job};
   size_t most = 0, offset;
-  bool gives = false;
+  bool gives = false, rooted = ring_collective_has_root(job->outline->call.collective);
   ring_status status = RING_OK;
+  staged_plan(&staged, !rooted, ring_large_transfer_of(job, job->root, job->root).same);
   for (int i = 0; i < job->size; i++) {
     size_t part = ring_local_part(job, i, &offset);
     most = part > most ? part : most;
   }
-  if (!ring_large_transfer_of(job, job->root, job->root).same)
-    staged.window = STAGED_STEP / (size_t)job->size / RING_LINE * RING_LINE;
-  if (collective != RING_COLLECTIVE_ALLGATHER && collective != RING_COLLECTIVE_ALLGATHERV &&
-      collective != RING_COLLECTIVE_ALLTOALL && staged.window > STAGED_FLOW)
-    staged.window = STAGED_FLOW;
   for (size_t at = 0; at < most && status == RING_OK; at += staged.window)
     status = staged_copy_step(&staged, at, &gives);
   if (run->streams) ring_platform_stream_end();
@@ -205,6 +213,11 @@ static ring_status staged_bring(staged_run *staged, size_t at, size_t bytes) {
   return staged_meet(staged);
 }
 
+static ring_status staged_meet_again(staged_run *staged) {
+  ring_status status = staged_begin(staged);
+  return status == RING_OK ? staged_meet(staged) : status;
+}
+
 ring_status ring_staged_reduce(const ring_large_run *run, size_t bytes) {
   const ring_local_job *job = run->job;
   staged_run staged = {.run = run, .step = *job};
@@ -216,15 +229,15 @@ ring_status ring_staged_reduce(const ring_large_run *run, size_t bytes) {
     status = staged_bring(&staged, at, length);
     if (status != RING_OK) return status;
     staged_reduce_share(&staged, at, length);
-    if (!again) continue;
-    status = staged_begin(&staged);
-    if (status == RING_OK) status = staged_meet(&staged);
+    if (at + length == bytes)
+      status = ring_large_finish(&staged.step.call, true);
+    else if (again)
+      status = staged_meet_again(&staged);
     if (status == RING_OK && returns)
       ring_large_copy(run->outputs[job->rank] + at, run->stages[job->rank], length, streams);
   }
   if (streams) ring_platform_stream_end();
-  /* Having met again, nobody needs this rank's memory any more. */
-  return status == RING_OK ? ring_large_finish(&staged.step.call, !again) : status;
+  return status;
 }
 
 /* Stages what this rank has for each of the others, and folds what it gets. */
@@ -254,7 +267,7 @@ ring_status ring_staged_reduce_scatter(const ring_large_run *run, size_t bytes) 
   const ring_local_job *job = run->job;
   staged_run staged = {.run = run, .step = *job};
   ring_status status = RING_OK;
-  staged.window = STAGED_STEP / (size_t)job->size / RING_LINE * RING_LINE;
+  staged_plan(&staged, true, false);
   for (size_t at = 0; at < bytes && status == RING_OK; at += staged.window)
     status = staged_scatter_step(&staged, at, bytes);
   return status == RING_OK ? ring_large_finish(&staged.step.call, true) : status;

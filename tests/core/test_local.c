@@ -393,9 +393,9 @@ static void try_one(ring_comm *comm, const trial *t) {
 /* ---- Which calls -------------------------------------------------------------------------- */
 
 /* Bytes that a rank says, around every threshold. */
-static const size_t sizes[] = {0,      8,       48,      56,      64,
-                               32760,  32768,   32776,   524280,  524288,
-                               524296, 1048568, 1048576, 1048584, 5 * 1048576 + 40};
+static const size_t sizes[] = {0,      8,      48,      56,      64,      4096,
+                               4104,   8192,   8200,    32768,   32776,   524280,
+                               524288, 524296, 1048568, 1048576, 1048584, 5 * 1048576 + 40};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static size_t count_for(kind kind, size_t bytes, size_t width, int size) {
@@ -485,14 +485,14 @@ static void try_requests_and_children(ring_comm *comm, void *shared) {
   ring_comm *child;
   (void)shared;
   int rank = ring_comm_rank(comm);
-  try_many(comm, 3, 9, true);
+  try_many(comm, 3, 13, true);
   CHECK_INT(ring_comm_split(comm, rank % 2, -rank, &child), RING_OK);
   CHECK(child->share.formed);
-  try_many(child, 0, 8, false);
-  try_many(child, 7, 8, true);
+  try_many(child, 0, 11, false);
+  try_many(child, 10, 11, true);
   CHECK_INT(ring_comm_close(child), RING_OK);
   ring_comm_free(child);
-  try_many(comm, 1, 8, false);
+  try_many(comm, 1, 11, false);
 }
 
 static void test_requests_and_children(void) {
