@@ -85,7 +85,7 @@ ring_status ring_large_exchange(ring_large_run *run);
  * they do not reach the input. Before the post. */
 void ring_staged_prepare(const ring_local_job *job, uint8_t *stage);
 
-ring_status ring_staged_reduce(const ring_large_run *run, size_t bytes);
+ring_status ring_staged_reduce(ring_large_run *run, size_t bytes);
 ring_status ring_staged_reduce_scatter(const ring_large_run *run, size_t bytes);
 
 /* All collectives that only copy. */

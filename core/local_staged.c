@@ -21,6 +21,7 @@
 
 #define STAGED_FLOW ((size_t)64 * 1024) /* from or to a root: the ranks work behind each other */
 #define STAGED_BLOCK ((size_t)4096)
+#define STAGED_PAST ((size_t)8 * 1024 * 1024) /* from here on results go past the caches */
 
 /* How many steps a stage holds. Where a rank waits for all others in every step, they have read the
  * one before the last; else ring_share_begin sees to it that they have read the one RING_SLOTS
@@ -171,7 +172,14 @@ void ring_staged_prepare(const ring_local_job *job, uint8_t *stage) {
   uint64_t at;
   if (staged_receives(job, job->rank) && ring_arena_offset(arena, output, 1, &at)) place = output;
   if (stage == NULL || ring_arena_offset(arena, input, 1, &at)) return;
-  memcpy(place, input, staged_left(bytes, 0, RING_STAGE));
+  if (bytes < STAGED_PAST) memcpy(place, input, staged_left(bytes, 0, RING_STAGE));
+}
+
+/* The bytes of a window that this rank reduces, and where they begin. */
+static size_t staged_share(const ring_local_job *job, size_t bytes, size_t *at) {
+  size_t share = (bytes / (size_t)job->size + RING_LINE) / RING_LINE * RING_LINE;
+  *at = (size_t)job->rank * share;
+  return staged_left(bytes, *at, share);
 }
 
 /* Reduces this rank's share of a window, for all that receive it, itself first. */
@@ -179,8 +187,7 @@ static void staged_reduce_share(const staged_run *staged, size_t at, size_t byte
   const ring_large_run *run = staged->run;
   int rank = staged->step.rank, size = staged->step.size, number = 0;
   uint8_t *sources[RING_SHARE_RANKS] = {NULL}, *results[RING_SHARE_RANKS] = {NULL};
-  size_t share = (bytes / (size_t)size + RING_LINE) / RING_LINE * RING_LINE;
-  size_t own = (size_t)rank * share, length = staged_left(bytes, own, share);
+  size_t own, length = staged_share(&staged->step, bytes, &own);
   if (length == 0) return;
   for (int turn = 0; turn < size; turn++) {
     int i = (rank + turn) % size;
@@ -202,11 +209,11 @@ static bool staged_meets_again(const ring_large_run *run) {
   return false;
 }
 
-/* Brings a window to where it is reduced. The first has been prepared. */
-static ring_status staged_bring(staged_run *staged, size_t at, size_t bytes) {
+/* Brings a window to where it is reduced, if it has not been prepared. */
+static ring_status staged_bring(staged_run *staged, size_t at, size_t bytes, size_t total) {
   const ring_large_run *run = staged->run;
   int rank = staged->step.rank;
-  if (at == 0) return RING_OK;
+  if (at == 0 && total < STAGED_PAST) return RING_OK;
   ring_status status = staged_begin(staged);
   if (status != RING_OK) return status;
   if (!run->input_shared[rank]) memcpy(staged_place(run, rank, at), run->inputs[rank] + at, bytes);
@@ -218,15 +225,60 @@ static ring_status staged_meet_again(staged_run *staged) {
   return status == RING_OK ? staged_meet(staged) : status;
 }
 
-ring_status ring_staged_reduce(const ring_large_run *run, size_t bytes) {
+static bool staged_reaches(const ring_large_run *run) {
+  for (int i = 0; i < run->job->size; i++)
+    if (staged_receives(run->job, i) && !run->output_shared[i]) return false;
+  return true;
+}
+
+/* Reduces a window from the stages straight into outputs that all lie in the arena. */
+static ring_status staged_stream_step(staged_run *staged, size_t at, size_t bytes) {
+  const ring_local_job *step = &staged->step;
+  const ring_large_run *run = staged->run;
+  uint8_t *sources[RING_SHARE_RANKS] = {NULL}, *results[RING_SHARE_RANKS] = {NULL};
+  size_t own, length = staged_share(step, bytes, &own);
+  int number = 0;
+  ring_status status = staged_begin(staged);
+  if (status != RING_OK) return status;
+  if (!run->input_shared[step->rank])
+    memcpy(staged_at(staged, step->rank), run->inputs[step->rank] + at, bytes);
+  status = staged_meet(staged);
+  if (status != RING_OK || length == 0) return status;
+  for (int turn = 0; turn < step->size; turn++) {
+    int i = (step->rank + turn) % step->size;
+    sources[i] = run->input_shared[i] ? run->inputs[i] + at + own : staged_at(staged, i) + own;
+    if (!staged_receives(step, i)) continue;
+    results[number] = run->outputs[i] + at + own;
+    if (turn > 0) ring_platform_touch(results[number], length);
+    number++;
+  }
+  ring_large_fold(run, sources, results, number, length);
+  for (int i = 0; i < step->size; i++)
+    if (!run->input_shared[i] && i != step->rank) staged_take_over(sources[i], length);
+  return RING_OK;
+}
+
+static ring_status staged_stream(ring_large_run *run, size_t bytes) {
+  staged_run staged = {.run = run, .step = *run->job};
+  ring_status status = RING_OK;
+  staged_plan(&staged, true, true);
+  run->streams = !run->in_place;
+  for (size_t at = 0; at < bytes && status == RING_OK; at += staged.window)
+    status = staged_stream_step(&staged, at, staged_left(bytes, at, staged.window));
+  ring_platform_stream_end();
+  return status == RING_OK ? ring_large_finish(&staged.step.call, true) : status;
+}
+
+ring_status ring_staged_reduce(ring_large_run *run, size_t bytes) {
   const ring_local_job *job = run->job;
   staged_run staged = {.run = run, .step = *job};
   bool again = staged_meets_again(run), streams = ring_large_streams(run, bytes);
   bool returns = staged_receives(job, job->rank) && !run->output_shared[job->rank];
   ring_status status = RING_OK;
+  if (bytes >= STAGED_PAST && staged_reaches(run)) return staged_stream(run, bytes);
   for (size_t at = 0, length; at < bytes && status == RING_OK; at += length) {
     length = staged_left(bytes, at, RING_STAGE);
-    status = staged_bring(&staged, at, length);
+    status = staged_bring(&staged, at, length, bytes);
     if (status != RING_OK) return status;
     staged_reduce_share(&staged, at, length);
     if (at + length == bytes)
