@@ -18,6 +18,10 @@
 #define ENGINE_SPIN_NS UINT64_C(30000)
 #define ENGINE_YIELDS 50
 
+/* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
+ * other's way, but it should stay in the caches. */
+#define ENGINE_BURST (1024 * 1024)
+
 void ring_engine_fini(ring_engine *engine) {
   free(engine->progress);
   free(engine->memory);
@@ -203,8 +207,8 @@ static ring_status engine_stuck(ring_run *run, const ring_lane *lane, int code) 
   return ring_failure_lost(run, lane->peer, code);
 }
 
-/* Moves one piece of the lane's frame over its link. */
-static ring_status engine_move(ring_run *run, size_t lane) {
+/* Moves one piece of the lane's frame over its link, and the lane on when that was the last one. */
+static ring_status engine_move(ring_run *run, size_t lane, size_t *bytes) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_lane *shape = run_lane(run, lane);
   ring_peer *peer = &run->engine->peers->peer[shape->peer];
@@ -225,11 +229,13 @@ static ring_status engine_move(ring_run *run, size_t lane) {
   if (!sends && !header_was_there && progress->moved >= RING_HEADER_BYTES &&
       memcmp(progress->header, progress->expected, RING_HEADER_BYTES) != 0)
     return ring_failure_unexpected(run, lane);
-  if (whole) engine_end_frame(run, lane);
+  if (!whole) return RING_OK;
+  *bytes = progress->frame_bytes;
+  engine_end_frame(run, lane);
   return RING_OK;
 }
 
-static void engine_local(ring_run *run, size_t lane) {
+static void engine_local(ring_run *run, size_t lane, size_t *frame) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = engine_step(run, lane);
   const uint8_t *from = engine_place(run, step->source, step->from + progress->elements);
@@ -239,24 +245,31 @@ static void engine_local(ring_run *run, size_t lane) {
   else if (bytes > 0 && progress->payload != from)
     memcpy(progress->payload, from, bytes);
   run->moved = true;
+  *frame = progress->frame_bytes;
   engine_end_frame(run, lane);
 }
 
+/* Moves frames of a lane as long as whole ones move, up to a burst. */
 static ring_status engine_advance(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
-  if (progress->step == run_lane(run, lane)->count) return RING_OK;
-  if (!progress->active && !engine_begin_frame(run, lane)) return RING_OK;
-  if (run_lane(run, lane)->kind == RING_LANE_LOCAL) {
-    engine_local(run, lane);
-    return RING_OK;
+  ring_status status = RING_OK;
+  for (size_t bytes = 0, frame = 1; frame > 0 && bytes < ENGINE_BURST; bytes += frame) {
+    frame = 0;
+    if (status != RING_OK || progress->step == run_lane(run, lane)->count) break;
+    if (!progress->active && !engine_begin_frame(run, lane)) break;
+    if (run_lane(run, lane)->kind == RING_LANE_LOCAL)
+      engine_local(run, lane, &frame);
+    else
+      status = engine_move(run, lane, &frame);
   }
-  return engine_move(run, lane);
+  return status;
 }
 
-/* Gives every lane one turn. */
+/* Gives every lane one turn: the last one first, because sends, which others wait for, follow what
+ * is received (schedule.h). */
 static ring_status engine_turn(ring_run *run) {
   run->moved = false;
-  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
+  for (size_t lane = run->task->schedule->lane_count; lane-- > 0;) {
     ring_status status = engine_advance(run, lane);
     if (status != RING_OK) return status;
   }
