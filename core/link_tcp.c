@@ -6,9 +6,14 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "link.h"
 #include "socket.h"
+
+/* Up to so many bytes a copy on the stack is cheaper than what a system call takes to go through a
+ * list of pieces. */
+#define TCP_SHORT 2048
 
 static ssize_t tcp_result(ssize_t moved) {
   if (moved > 0) return moved;
@@ -16,12 +21,46 @@ static ssize_t tcp_result(ssize_t moved) {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
 }
 
+/* Fills one buffer from short pieces, or pieces from one buffer, of which `length` bytes are there. */
+static size_t tcp_gather(uint8_t *whole, const struct iovec *pieces, int count) {
+  size_t length = 0;
+  for (int i = 0; i < count; length += pieces[i++].iov_len)
+    memcpy(whole + length, pieces[i].iov_base, pieces[i].iov_len);
+  return length;
+}
+
+static void tcp_scatter(const struct iovec *pieces, const uint8_t *whole, size_t length) {
+  for (size_t part; length > 0; whole += part, length -= part, pieces++) {
+    part = length < pieces->iov_len ? length : pieces->iov_len;
+    memcpy(pieces->iov_base, whole, part);
+  }
+}
+
+static size_t tcp_length(const struct iovec *pieces, int count) {
+  size_t length = 0;
+  for (int i = 0; i < count; i++) length += pieces[i].iov_len;
+  return length;
+}
+
 static ssize_t tcp_send(ring_link *link, const struct iovec *pieces, int count) {
+  uint8_t whole[TCP_SHORT];
+  if (count == 1)
+    return tcp_result(send(link->fd, pieces->iov_base, pieces->iov_len, MSG_NOSIGNAL));
+  if (tcp_length(pieces, count) <= sizeof whole)
+    return tcp_result(send(link->fd, whole, tcp_gather(whole, pieces, count), MSG_NOSIGNAL));
   struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
   return tcp_result(sendmsg(link->fd, &message, MSG_NOSIGNAL));
 }
 
 static ssize_t tcp_receive(ring_link *link, const struct iovec *pieces, int count) {
+  uint8_t whole[TCP_SHORT];
+  size_t length = tcp_length(pieces, count);
+  if (count == 1) return tcp_result(recv(link->fd, pieces->iov_base, pieces->iov_len, 0));
+  if (length <= sizeof whole) {
+    ssize_t moved = tcp_result(recv(link->fd, whole, length, 0));
+    if (moved > 0) tcp_scatter(pieces, whole, (size_t)moved);
+    return moved;
+  }
   struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
   return tcp_result(recvmsg(link->fd, &message, 0));
 }
