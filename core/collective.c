@@ -80,7 +80,6 @@ static ring_status collective_engage(ring_comm *comm, const ring_outline *outlin
   if (status != RING_OK)
     return ring_error_set(error, status, comm->peers.rank, 0,
                           "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
-  if (!opens) ring_wait_begin(task->wait);
   if (shares) ring_share_announce(&comm->share, &task->call);
   status = ring_engine_run(&comm->engine, task, error);
   if (status == RING_OK && shares) ring_share_retire(&comm->share);

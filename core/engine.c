@@ -18,6 +18,9 @@
 #define ENGINE_SPIN_NS UINT64_C(30000)
 #define ENGINE_YIELDS 50
 
+/* While spinning, one try in so many looks at the clock. */
+#define ENGINE_LOOK 8
+
 /* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
  * other's way, but it should stay in the caches. */
 #define ENGINE_BURST (1024 * 1024)
@@ -344,9 +347,19 @@ static ring_status engine_hear(ring_run *run) {
   return ring_peers_serve(peers, &run->engine->poller, run->error);
 }
 
+/* The clock costs a tenth of what a short call has to spare, so the deadline of a call begins when it
+ * first waits; that of open has begun before. */
+static uint64_t engine_clock(ring_run *run) {
+  if (run->timed) return ring_platform_now();
+  run->timed = true;
+  ring_wait_begin(run->task->wait);
+  return run->task->wait->begun;
+}
+
 /* The deadline is for silence: as long as bytes move, it moves, too. That of open is for all of it. */
 static ring_status engine_check(ring_run *run) {
   bool opening = ring_collective_opens(run->task->call.collective);
+  engine_clock(run);
   if (run->progressed && !opening) ring_wait_renew(run->task->wait);
   run->progressed = false;
   ring_status status = ring_wait_check(run->task->wait);
@@ -365,14 +378,14 @@ static ring_status engine_sleep(ring_run *run) {
 
 /* Nothing moved: tries on for a moment, then sleeps until something may move. */
 static ring_status engine_wait(ring_run *run) {
-  uint64_t begun = ring_platform_now();
+  uint64_t begun = engine_clock(run);
   ring_cores cores = run->engine->peers->cores;
   bool own_core = cores == RING_CORES_SUFFICE;
   int yields = cores == RING_CORES_SHARED ? ENGINE_YIELDS : 0;
   ring_status status = RING_OK;
   for (int tries = 0; status == RING_OK && !run->moved; tries++) {
-    bool spins = own_core ? ring_platform_now() - begun < ENGINE_SPIN_NS : tries < yields;
-    if (!spins) break;
+    bool look = own_core && tries % ENGINE_LOOK == ENGINE_LOOK - 1;
+    if (own_core ? look && ring_platform_now() - begun > ENGINE_SPIN_NS : tries >= yields) break;
     if (own_core)
       ring_platform_pause();
     else
@@ -391,6 +404,7 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
   ring_run run = {.engine = engine,
                   .task = task,
                   .chunk = RING_CHUNK_BYTES / task->element_size,
+                  .timed = ring_collective_opens(task->call.collective),
                   .error = error};
   ring_status status = engine_prepare(&run);
   for (unsigned turns = 1; status == RING_OK && run.lanes_left > 0; turns++) {

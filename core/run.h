@@ -15,6 +15,7 @@ typedef struct ring_run {
   size_t lanes_left;
   bool moved;      /* anything, since it was last cleared */
   bool progressed; /* the same, since the deadline was last looked at */
+  bool timed;      /* the deadline has begun */
   ring_error *error;
 } ring_run;
 
