@@ -18,6 +18,11 @@
 #define ENGINE_SPIN_NS UINT64_C(30000)
 #define ENGINE_YIELDS 50
 
+/* A core that is away for so long has gone to a stranger, not to a rank, and would again: the next
+ * waits sleep at once, which wakes in time. */
+#define ENGINE_STRANGER_NS UINT64_C(1000000)
+#define ENGINE_WARY 2048
+
 /* While spinning, one try in so many looks at the clock. */
 #define ENGINE_LOOK 8
 
@@ -376,22 +381,39 @@ static ring_status engine_sleep(ring_run *run) {
   return engine_check(run);
 }
 
+/* Tries on, on a core of its own. */
+static ring_status engine_spin(ring_run *run, uint64_t begun) {
+  ring_status status = RING_OK;
+  for (unsigned tries = 1; status == RING_OK && !run->moved; tries++) {
+    if (tries % ENGINE_LOOK == 0 && ring_platform_now() - begun > ENGINE_SPIN_NS) break;
+    ring_platform_pause();
+    status = engine_turn(run);
+  }
+  return status;
+}
+
+/* Tries on, and between tries gives the core to the rank that is waited for. */
+static ring_status engine_give_way(ring_run *run, uint64_t begun) {
+  ring_engine *engine = run->engine;
+  ring_status status = RING_OK;
+  if (engine->wary > 0) engine->wary--;
+  for (int i = 0; i < ENGINE_YIELDS && engine->wary == 0 && status == RING_OK && !run->moved; i++) {
+    sched_yield();
+    uint64_t now = ring_platform_now();
+    if (now - begun > ENGINE_STRANGER_NS) engine->wary = ENGINE_WARY;
+    begun = now;
+    status = engine_turn(run);
+  }
+  return status;
+}
+
 /* Nothing moved: tries on for a moment, then sleeps until something may move. */
 static ring_status engine_wait(ring_run *run) {
   uint64_t begun = engine_clock(run);
   ring_cores cores = run->engine->peers->cores;
-  bool own_core = cores == RING_CORES_SUFFICE;
-  int yields = cores == RING_CORES_SHARED ? ENGINE_YIELDS : 0;
   ring_status status = RING_OK;
-  for (int tries = 0; status == RING_OK && !run->moved; tries++) {
-    bool look = own_core && tries % ENGINE_LOOK == ENGINE_LOOK - 1;
-    if (own_core ? look && ring_platform_now() - begun > ENGINE_SPIN_NS : tries >= yields) break;
-    if (own_core)
-      ring_platform_pause();
-    else
-      sched_yield();
-    status = engine_turn(run);
-  }
+  if (cores == RING_CORES_SUFFICE) status = engine_spin(run, begun);
+  if (cores == RING_CORES_SHARED) status = engine_give_way(run, begun);
   if (status == RING_OK && !run->moved && run->lanes_left > 0) {
     engine_watch(run);
     status = engine_sleep(run);

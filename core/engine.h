@@ -49,6 +49,7 @@ typedef struct ring_engine {
   uint8_t *memory; /* scratch and staging */
   size_t memory_room;
   uint64_t wait_ns;
+  int wary; /* so many waits do not yield */
   int bell; /* turns readable when another thread ends the run's wait; -1: none */
 } ring_engine;
 
