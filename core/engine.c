@@ -29,6 +29,7 @@
 /* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
  * other's way, but it should stay in the caches. */
 #define ENGINE_BURST (1024 * 1024)
+#define ENGINE_FRAMES (ENGINE_BURST / RING_CHUNK_BYTES)
 
 void ring_engine_fini(ring_engine *engine) {
   free(engine->progress);
@@ -188,14 +189,10 @@ static void engine_end_frame(ring_run *run, size_t lane) {
 
 /* ---- Lanes -------------------------------------------------------------------------------- */
 
-static void engine_count(ring_peer *peer, bool sent, size_t bytes, bool frame) {
-  if (sent) {
-    engine_counter_add(&peer->counters.bytes_sent, bytes);
-    engine_counter_add(&peer->counters.messages_sent, frame ? 1 : 0);
-  } else {
-    engine_counter_add(&peer->counters.bytes_received, bytes);
-    engine_counter_add(&peer->counters.messages_received, frame ? 1 : 0);
-  }
+static void engine_count(ring_peer *peer, bool sent, size_t bytes, size_t frames) {
+  ring_counters *counters = &peer->counters;
+  engine_counter_add(sent ? &counters->bytes_sent : &counters->bytes_received, bytes);
+  engine_counter_add(sent ? &counters->messages_sent : &counters->messages_received, frames);
 }
 
 /* A link failed. When it takes no more, what the peer said before, and so why, can still be read. */
@@ -215,31 +212,68 @@ static ring_status engine_stuck(ring_run *run, const ring_lane *lane, int code) 
   return ring_failure_lost(run, lane->peer, code);
 }
 
-/* Moves one piece of the lane's frame over its link, and the lane on when that was the last one. */
-static ring_status engine_move(ring_run *run, size_t lane, size_t *bytes) {
+/* What is left of the lane's frame. Of those that are sent also the next ones, if they are as long
+ * and may move: their headers are the same, too. Few long system calls disturb the other end less
+ * than many. */
+static int engine_pieces(ring_run *run, size_t lane, struct iovec pieces[2 * ENGINE_FRAMES]) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_step *step = engine_step(run, lane);
+  bool sends = step->op == RING_STEP_SEND;
+  int count = run_pieces(progress, sends ? progress->expected : progress->header, pieces);
+  uint64_t end = progress->elements + progress->frame_elements;
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  for (size_t next = 1; sends && payload > 0 && next < ENGINE_FRAMES; next++) {
+    end += progress->frame_elements;
+    if (end > step->count || !engine_may_move(run, step, end)) break;
+    pieces[count++] = (struct iovec){progress->expected, RING_HEADER_BYTES};
+    pieces[count++] = (struct iovec){progress->payload + next * payload, payload};
+  }
+  return count;
+}
+
+/* Notes that bytes of the lane's frame have moved, and of those behind it. Returns how many frames
+ * that completed. */
+static size_t engine_note(ring_run *run, size_t lane, size_t bytes) {
+  ring_progress *progress = &run->engine->progress[lane];
+  size_t frames = 0;
+  progress->moved += bytes;
+  while (progress->moved >= progress->frame_bytes) {
+    size_t behind = progress->moved - progress->frame_bytes;
+    engine_end_frame(run, lane);
+    frames++;
+    if (behind == 0) break;
+    engine_begin_frame(run, lane);
+    progress->moved = behind;
+  }
+  return frames;
+}
+
+/* Moves a piece of the lane's frame, or several frames, over its link. *whole: the bytes, if no piece
+ * of a frame is left. */
+static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_lane *shape = run_lane(run, lane);
   ring_peer *peer = &run->engine->peers->peer[shape->peer];
   bool sends = shape->kind == RING_LANE_SEND;
   if (peer->link == NULL) return ring_peers_want(run->engine->peers, shape->peer, run->error);
   if (sends && peer->hung_up) return RING_OK;
-  struct iovec pieces[2];
-  int count = run_pieces(progress, sends ? progress->expected : progress->header, pieces);
+  struct iovec pieces[2 * ENGINE_FRAMES];
+  int count = engine_pieces(run, lane, pieces);
   ssize_t moved = sends ? peer->link->ops->send(peer->link, pieces, count)
                         : peer->link->ops->receive(peer->link, pieces, count);
   if (moved == 0) return RING_OK;
   if (moved < 0) return engine_stuck(run, shape, (int)-moved);
   bool header_was_there = progress->moved >= RING_HEADER_BYTES;
   run->moved = true;
-  progress->moved += (size_t)moved;
-  bool whole = progress->moved == progress->frame_bytes;
-  engine_count(peer, sends, (size_t)moved, whole);
-  if (!sends && !header_was_there && progress->moved >= RING_HEADER_BYTES &&
-      memcmp(progress->header, progress->expected, RING_HEADER_BYTES) != 0)
+  if (!sends && !header_was_there && progress->moved + (size_t)moved >= RING_HEADER_BYTES &&
+      memcmp(progress->header, progress->expected, RING_HEADER_BYTES) != 0) {
+    progress->moved += (size_t)moved;
+    engine_count(peer, false, (size_t)moved, progress->moved == progress->frame_bytes);
     return ring_failure_unexpected(run, lane);
-  if (!whole) return RING_OK;
-  *bytes = progress->frame_bytes;
-  engine_end_frame(run, lane);
+  }
+  size_t frames = engine_note(run, lane, (size_t)moved);
+  engine_count(peer, sends, (size_t)moved, frames);
+  if (!progress->active) *whole = (size_t)moved;
   return RING_OK;
 }
 
