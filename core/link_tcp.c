@@ -2,6 +2,10 @@
  *
  * The TCP transport: header and payload leave in one system call and arrive in one, straight to and
  * from the caller's buffers. Socket buffers are left to the kernel, which sizes them best.
+ *
+ * Short frames are copied on the way: a list of pieces costs a system call more than the copy. Who
+ * asks for one is given all that is there, which is kept for the next calls: a rank that is behind
+ * catches up without a system call a frame.
  */
 #include <errno.h>
 #include <poll.h>
@@ -11,9 +15,14 @@
 #include "link.h"
 #include "socket.h"
 
-/* Up to so many bytes a copy on the stack is cheaper than what a system call takes to go through a
- * list of pieces. */
 #define TCP_SHORT 2048
+#define TCP_AHEAD (16 * 1024)
+
+typedef struct tcp_link {
+  ring_link base;
+  size_t from, to; /* of what was read ahead */
+  uint8_t ahead[TCP_AHEAD];
+} tcp_link;
 
 static ssize_t tcp_result(ssize_t moved) {
   if (moved > 0) return moved;
@@ -21,7 +30,6 @@ static ssize_t tcp_result(ssize_t moved) {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -errno;
 }
 
-/* Fills one buffer from short pieces, or pieces from one buffer, of which `length` bytes are there. */
 static size_t tcp_gather(uint8_t *whole, const struct iovec *pieces, int count) {
   size_t length = 0;
   for (int i = 0; i < count; length += pieces[i++].iov_len)
@@ -29,11 +37,16 @@ static size_t tcp_gather(uint8_t *whole, const struct iovec *pieces, int count) 
   return length;
 }
 
-static void tcp_scatter(const struct iovec *pieces, const uint8_t *whole, size_t length) {
-  for (size_t part; length > 0; whole += part, length -= part, pieces++) {
-    part = length < pieces->iov_len ? length : pieces->iov_len;
-    memcpy(pieces->iov_base, whole, part);
+/* Hands out what was read ahead. */
+static ssize_t tcp_scatter(tcp_link *link, const struct iovec *pieces, int count) {
+  size_t begun = link->from;
+  for (int i = 0; i < count && link->from < link->to; i++) {
+    size_t there = link->to - link->from;
+    size_t part = there < pieces[i].iov_len ? there : pieces[i].iov_len;
+    memcpy(pieces[i].iov_base, link->ahead + link->from, part);
+    link->from += part;
   }
+  return (ssize_t)(link->from - begun);
 }
 
 static size_t tcp_length(const struct iovec *pieces, int count) {
@@ -52,26 +65,33 @@ static ssize_t tcp_send(ring_link *link, const struct iovec *pieces, int count) 
   return tcp_result(sendmsg(link->fd, &message, MSG_NOSIGNAL));
 }
 
-static ssize_t tcp_receive(ring_link *link, const struct iovec *pieces, int count) {
-  uint8_t whole[TCP_SHORT];
-  size_t length = tcp_length(pieces, count);
-  if (count == 1) return tcp_result(recv(link->fd, pieces->iov_base, pieces->iov_len, 0));
-  if (length <= sizeof whole) {
-    ssize_t moved = tcp_result(recv(link->fd, whole, length, 0));
-    if (moved > 0) tcp_scatter(pieces, whole, (size_t)moved);
-    return moved;
-  }
+static ssize_t tcp_receive(ring_link *base, const struct iovec *pieces, int count) {
+  tcp_link *link = (tcp_link *)base;
   struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
-  return tcp_result(recvmsg(link->fd, &message, 0));
+  if (link->from < link->to) return tcp_scatter(link, pieces, count);
+  if (tcp_length(pieces, count) > TCP_SHORT) return tcp_result(recvmsg(base->fd, &message, 0));
+  ssize_t got = tcp_result(recv(base->fd, link->ahead, sizeof link->ahead, 0));
+  if (got <= 0) return got;
+  link->from = 0;
+  link->to = (size_t)got;
+  return tcp_scatter(link, pieces, count);
 }
 
-static ssize_t tcp_peek(ring_link *link, void *bytes, size_t length) {
-  return tcp_result(recv(link->fd, bytes, length, MSG_PEEK));
+static ssize_t tcp_peek(ring_link *base, void *bytes, size_t length) {
+  const tcp_link *link = (const tcp_link *)base;
+  size_t there = link->to - link->from;
+  if (there > length) there = length;
+  memcpy(bytes, link->ahead + link->from, there);
+  if (there == length) return (ssize_t)there;
+  ssize_t got = tcp_result(recv(base->fd, (uint8_t *)bytes + there, length - there, MSG_PEEK));
+  return got <= 0 && there > 0 ? (ssize_t)there : (got < 0 ? got : got + (ssize_t)there);
 }
 
-/* Errors wake every sleeper: to ask for them only keeps the link in the poll. */
-static short tcp_arm(ring_link *link, short events) {
-  (void)link;
+/* Errors wake every sleeper: to ask for them only keeps the link in the poll. What was read ahead is
+ * there at once: then a sleep ends because the socket takes more. */
+static short tcp_arm(ring_link *base, short events) {
+  const tcp_link *link = (const tcp_link *)base;
+  if ((events & POLLIN) && link->from < link->to) return POLLIN | POLLOUT;
   return events != 0 ? events : POLLERR;
 }
 
@@ -88,9 +108,10 @@ static const ring_link_ops tcp_ops = {"tcp",   tcp_send,   tcp_receive, tcp_peek
                                       tcp_arm, tcp_finish, tcp_close};
 
 ring_link *ring_link_tcp(int fd) {
-  ring_link *link = malloc(sizeof *link);
+  tcp_link *link = malloc(sizeof *link);
   if (link == NULL) return NULL;
-  *link = (ring_link){.ops = &tcp_ops, .fd = fd};
+  link->base = (ring_link){.ops = &tcp_ops, .fd = fd};
+  link->from = link->to = 0;
   ring_socket_tune(fd);
-  return link;
+  return &link->base;
 }
