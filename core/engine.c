@@ -248,8 +248,8 @@ static size_t engine_note(ring_run *run, size_t lane, size_t bytes) {
   return frames;
 }
 
-/* Moves a piece of the lane's frame, or several frames, over its link. *whole: the bytes, if no piece
- * of a frame is left. */
+/* Moves a piece of the lane's frame, or several frames, over its link. *whole: the bytes, if no
+ * piece of a frame is left. */
 static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_lane *shape = run_lane(run, lane);
@@ -386,8 +386,8 @@ static ring_status engine_hear(ring_run *run) {
   return ring_peers_serve(peers, &run->engine->poller, run->error);
 }
 
-/* The clock costs a tenth of what a short call has to spare, so the deadline of a call begins when it
- * first waits; that of open has begun before. */
+/* A look at the clock is not free for a short call, so the deadline of a call begins when it first
+ * waits; that of open has begun before. */
 static uint64_t engine_clock(ring_run *run) {
   if (run->timed) return ring_platform_now();
   run->timed = true;

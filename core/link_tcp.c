@@ -87,8 +87,8 @@ static ssize_t tcp_peek(ring_link *base, void *bytes, size_t length) {
   return got <= 0 && there > 0 ? (ssize_t)there : (got < 0 ? got : got + (ssize_t)there);
 }
 
-/* Errors wake every sleeper: to ask for them only keeps the link in the poll. What was read ahead is
- * there at once: then a sleep ends because the socket takes more. */
+/* Errors wake every sleeper: to ask for them only keeps the link in the poll. What was read ahead
+ * is there at once: then a sleep ends because the socket takes more. */
 static short tcp_arm(ring_link *base, short events) {
   const tcp_link *link = (const tcp_link *)base;
   if ((events & POLLIN) && link->from < link->to) return POLLIN | POLLOUT;
