@@ -53,6 +53,7 @@ static short lanes_arm(ring_link *base, short events) {
   if (events == 0) return 0;
   for (int i = 0; i < link->count; i++) {
     short wanted = (short)((i == in ? events & POLLIN : 0) | (i == out ? events & POLLOUT : 0));
+    if (wanted != 0) wanted = link->lanes[i]->ops->arm(link->lanes[i], wanted);
     if (wanted == link->watched[i]) continue;
     ring_platform_watch_for(base->fd, link->lanes[i]->fd, wanted);
     link->watched[i] = wanted;
