@@ -8,6 +8,8 @@
 #include "local.h"
 #include "reduce.h"
 
+#define COLLECTIVE_MOST ((uint64_t)PTRDIFF_MAX - 2 * RING_CHUNK_BYTES) /* bytes of a buffer */
+
 /* ---- Checking ----------------------------------------------------------------------------- */
 
 ring_status ring_collective_invalid(ring_comm *comm, uint8_t collective, const char *problem) {
@@ -45,8 +47,8 @@ ring_status ring_collective_check(ring_comm *comm, const collective_request *req
                           ring_collective_name(call->collective), (int)call->dtype);
   uint64_t most =
       request->input_count > request->output_count ? request->input_count : request->output_count;
-  uint64_t widest = ring_dtype_wide_size((ring_dtype)call->dtype);
-  if (most > ((uint64_t)PTRDIFF_MAX - 2 * RING_CHUNK_BYTES) / widest)
+  if (most > COLLECTIVE_MOST / sizeof(double) &&
+      most > COLLECTIVE_MOST / ring_dtype_wide_size((ring_dtype)call->dtype))
     return ring_collective_invalid(comm, call->collective,
                                    "the buffers would be larger than memory");
   if (request->input == NULL && request->input_count > 0)
@@ -72,8 +74,10 @@ static void collective_settle(const ring_comm *comm, const collective_request *r
 }
 
 /* Plans a call and runs it over links. */
-static ring_status collective_engage(ring_comm *comm, const ring_outline *outline, ring_task *task,
+static ring_status collective_engage(ring_comm *comm, const ring_outline *outline,
+                                     const ring_call *signature, ring_task *task,
                                      ring_error *error) {
+  task->call = *signature;
   bool opens = ring_collective_opens(task->call.collective);
   bool shares = comm->share.arena != NULL && !opens;
   ring_status status = ring_plan_find(&comm->plans, outline, &task->schedule);
@@ -106,18 +110,21 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   outline->rank = comm->peers.rank;
   outline->size = comm->peers.size;
   outline->nodes = comm->layout.nodes;
-  ring_task task = {.call = request->signature != NULL ? *request->signature : outline->call,
-                    .input = request->input,
-                    .output = request->output,
-                    .element_size = ring_dtype_size(dtype),
-                    .wide_size = reduces ? ring_dtype_wide_size(dtype) : ring_dtype_size(dtype),
-                    .divide = reduces && outline->call.op == RING_AVG,
-                    .wait = wait};
+  const ring_call *signature = request->signature != NULL ? request->signature : &outline->call;
+  ring_task task; /* its call is set where it is needed: to copy it takes nanoseconds */
+  task.schedule = NULL;
+  task.input = request->input;
+  task.output = request->output;
+  task.element_size = ring_dtype_size(dtype);
+  task.wide_size = reduces ? ring_dtype_wide_size(dtype) : task.element_size;
+  task.divide = reduces && outline->call.op == RING_AVG;
+  task.wait = wait;
   ring_error error;
   ring_status status = RING_UNSUPPORTED;
   if (ring_collective_is_local(comm, outline))
-    status = ring_local_run(&comm->share, &task, outline, &error);
-  if (status == RING_UNSUPPORTED) status = collective_engage(comm, outline, &task, &error);
+    status = ring_local_run(&comm->share, &task, outline, signature, &error);
+  if (status == RING_UNSUPPORTED)
+    status = collective_engage(comm, outline, signature, &task, &error);
   if (status == RING_OK)
     collective_settle(comm, request);
   else

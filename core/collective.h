@@ -16,9 +16,9 @@ typedef struct collective_request {
   ring_outline outline;
   const ring_call *signature; /* what its frames say; NULL: outline.call */
   const void *input;
+  uint64_t input_count, in_at; /* counts: elements that are read and written on this rank */
   void *output;
-  uint64_t input_count, output_count; /* elements that are read and written on this rank */
-  uint64_t in_at, out_at;
+  uint64_t output_count, out_at;
   bool in_place;
   ring_store *store;   /* where its counts and buffers were copied to */
   size_t buffer_count; /* of an allreduce_group */

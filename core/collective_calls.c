@@ -40,6 +40,24 @@ static uint8_t calls_code(int value) {
   return value < 0 || value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
 }
 
+/* Field by field: to clear the struct first would take as long as a short call's other work. Rank,
+ * size and nodes follow when it runs; the store stays. */
+static inline void calls_begin(collective_request *asked, ring_collective collective,
+                               const void *input, void *output, size_t count, ring_dtype dtype) {
+  asked->outline.call = (ring_call){
+      .collective = (uint8_t)collective, .dtype = calls_code((int)dtype), .count = count};
+  asked->outline.peer = 0;
+  asked->outline.parts = (ring_parts){NULL, 0};
+  asked->outline.came = (ring_parts){NULL, 0};
+  asked->signature = NULL;
+  asked->input = input;
+  asked->output = output;
+  asked->input_count = asked->output_count = count;
+  asked->in_at = asked->out_at = 0;
+  asked->in_place = true;
+  asked->buffer_count = 0;
+}
+
 static uint64_t calls_times(uint64_t count, int size) {
   return count > UINT64_MAX / (uint64_t)size ? UINT64_MAX : count * (uint64_t)size;
 }
@@ -58,16 +76,8 @@ static ring_status calls_check_rank(ring_comm *comm, ring_collective collective,
 static void calls_reduction(collective_request *asked, ring_collective collective,
                             const void *input, void *output, size_t count, ring_dtype dtype,
                             ring_op op) {
-  *asked = (collective_request){.outline.call = {.collective = (uint8_t)collective,
-                                                 .op = calls_code((int)op),
-                                                 .dtype = calls_code((int)dtype),
-                                                 .count = count},
-                                .input = input,
-                                .output = output,
-                                .input_count = count,
-                                .output_count = count,
-                                .in_place = true,
-                                .store = asked->store};
+  calls_begin(asked, collective, input, output, count, dtype);
+  asked->outline.call.op = calls_code((int)op);
 }
 
 static ring_status calls_allreduce(collective_request *asked, const void *input, void *output,
@@ -107,38 +117,25 @@ CALLS_DEFINE(reduce_scatter, calls_reduce_scatter(comm, asked, input, output, co
 
 static ring_status calls_broadcast(ring_comm *comm, collective_request *asked, const void *input,
                                    void *output, size_t count, ring_dtype dtype, int root) {
-  *asked = (collective_request){.outline.call = {.collective = RING_COLLECTIVE_BROADCAST,
-                                                 .dtype = calls_code((int)dtype),
-                                                 .root = root,
-                                                 .count = count},
-                                .input = input,
-                                .output = output,
-                                .input_count = comm->peers.rank == root ? count : 0,
-                                .output_count = count,
-                                .in_place = true,
-                                .store = asked->store};
+  calls_begin(asked, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
+  asked->outline.call.root = root;
+  if (comm->peers.rank != root) asked->input_count = 0;
   return calls_check_rank(comm, RING_COLLECTIVE_BROADCAST, "root", root);
 }
 
 static ring_status calls_barrier(collective_request *asked) {
-  *asked = (collective_request){.outline.call = {.collective = RING_COLLECTIVE_BARRIER},
-                                .store = asked->store};
+  calls_begin(asked, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
   return RING_OK;
 }
 
 static ring_status calls_message(ring_comm *comm, collective_request *asked, const void *input,
                                  void *output, size_t count, ring_dtype dtype, int peer,
                                  bool sends) {
-  *asked = (collective_request){.outline = {.call = {.collective = RING_COLLECTIVE_MESSAGE,
-                                                     .dtype = calls_code((int)dtype),
-                                                     .root = sends ? comm->peers.rank : peer,
-                                                     .count = count},
-                                            .peer = peer},
-                                .input = input,
-                                .output = output,
-                                .input_count = sends ? count : 0,
-                                .output_count = sends ? 0 : count,
-                                .store = asked->store};
+  calls_begin(asked, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
+  asked->outline.call.root = sends ? comm->peers.rank : peer;
+  asked->outline.peer = peer;
+  *(sends ? &asked->output_count : &asked->input_count) = 0;
+  asked->in_place = false;
   ring_status status = calls_check_rank(comm, RING_COLLECTIVE_MESSAGE, "peer", peer);
   if (status != RING_OK || peer != comm->peers.rank) return status;
   return ring_collective_invalid(comm, RING_COLLECTIVE_MESSAGE,
@@ -217,14 +214,8 @@ static ring_status calls_parts(ring_comm *comm, collective_request *asked,
   bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
   bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
   bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
-  *asked = (collective_request){.outline.call = {.collective = (uint8_t)collective,
-                                                 .dtype = calls_code((int)dtype),
-                                                 .root = root,
-                                                 .count = count},
-                                .input = input,
-                                .output = output,
-                                .in_place = true,
-                                .store = asked->store};
+  calls_begin(asked, collective, input, output, count, dtype);
+  asked->outline.call.root = root;
   ring_status status = calls_check_rank(comm, collective, "root", root);
   if (status == RING_OK) status = calls_set_parts(comm, asked, counts, counted);
   if (status != RING_OK) return status;
@@ -275,14 +266,9 @@ CALLS_DEFINE(scatterv,
 static ring_status calls_alltoall(ring_comm *comm, collective_request *asked, const void *input,
                                   void *output, size_t count, ring_dtype dtype) {
   uint64_t all = calls_times(count, comm->peers.size);
-  *asked = (collective_request){.outline.call = {.collective = RING_COLLECTIVE_ALLTOALL,
-                                                 .dtype = calls_code((int)dtype),
-                                                 .count = count},
-                                .input = input,
-                                .output = output,
-                                .input_count = all,
-                                .output_count = all,
-                                .store = asked->store};
+  calls_begin(asked, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
+  asked->input_count = asked->output_count = all;
+  asked->in_place = false;
   return calls_set_parts(comm, asked, NULL, false);
 }
 
@@ -291,11 +277,8 @@ static ring_status calls_alltoallv(ring_comm *comm, collective_request *asked, c
                                    const size_t *sends, void *output, const size_t *receives,
                                    ring_dtype dtype) {
   int rank = comm->peers.rank, size = comm->peers.size;
-  *asked = (collective_request){
-      .outline.call = {.collective = RING_COLLECTIVE_ALLTOALLV, .dtype = calls_code((int)dtype)},
-      .input = input,
-      .output = output,
-      .store = asked->store};
+  calls_begin(asked, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
+  asked->in_place = false;
   ring_outline *outline = &asked->outline;
   uint64_t layout;
   ring_status status = calls_read_counts(comm, asked->store, 0, sends, &outline->parts, &layout);

@@ -58,8 +58,8 @@ typedef struct ring_task {
   const ring_schedule *schedule;
   ring_call call;
   const void *input;
-  void *output;
   size_t element_size; /* of input and output; 1 where there are no elements */
+  void *output;
   size_t wide_size;    /* of accumulators */
   bool divide;         /* an average: the last reduction divides by the size */
   ring_wait *wait;

@@ -8,7 +8,7 @@
 
 #define LOCAL_SMALL_PAIR (4 * 1024)
 #define LOCAL_SMALL (8 * 1024)
-static_assert(LOCAL_SMALL <= RING_SLOT_BYTES, "what is small fits a slot");
+static_assert(LOCAL_SMALL <= RING_ROOM_BYTES, "what is small fits a room");
 
 /* The most bytes that any rank has to say. */
 static uint64_t local_said(const ring_outline *outline) {
@@ -77,14 +77,17 @@ void ring_local_fold(const ring_local_job *job, const void *const *sources, void
 }
 
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
-                           ring_error *error) {
+                           const ring_call *signature, ring_error *error) {
   ring_local_job job = {.task = task,
                         .outline = outline,
                         .rank = share->index,
                         .size = share->size,
                         .root = outline->call.root};
   bool small = local_is_small(outline);
-  ring_status status = ring_share_begin(share, &task->call, task->wait, error, &job.call);
+  job.brief = local_said(outline) <= RING_SLOT_BYTES;
+  ring_status status =
+      ring_share_begin(share, signature, small && !job.brief ? RING_ROOMS : RING_SLOTS, task->wait,
+                       error, &job.call);
   if (status != RING_OK) return status;
   if (small) return ring_local_small(&job);
   share->exposed = true;

@@ -31,7 +31,7 @@ const char *ring_local_way(const ring_outline *outline, uint64_t *cost);
 /* Runs it. RING_UNSUPPORTED, on all ranks: their buffers cannot be reached, and the call has to go
  * over links; no input has changed. */
 ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_outline *outline,
-                           ring_error *error);
+                           const ring_call *signature, ring_error *error);
 
 /* ---- Between its files -------------------------------------------------------------------- */
 
@@ -41,6 +41,7 @@ typedef struct ring_local_job {
   const ring_task *task;
   const ring_outline *outline;
   int rank, size, root;
+  bool brief; /* slots hold all that has to be said */
 } ring_local_job;
 
 /* The bytes of a part, and where it begins. */

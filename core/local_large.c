@@ -38,7 +38,7 @@ static void large_post_buffers(const ring_local_job *job, const uint8_t *stage) 
     post.output_shared = 1;
   }
   if (stage != NULL && ring_arena_offset(share->arena, stage, RING_STAGE, &at)) post.stage = at;
-  memcpy(ring_share_slot(&job->call, job->rank)->first, &post, sizeof post);
+  memcpy(ring_share_slot(&job->call, job->rank)->bytes, &post, sizeof post);
   if (job->rank == 0)
     atomic_store_explicit(&share->board->claims[share->sequence % RING_SLOTS].next, 0,
                           memory_order_relaxed);
@@ -52,7 +52,7 @@ ring_status ring_large_meet(ring_large_run *run, int index) {
   ring_status status = RING_OK;
   if (index != job->rank) status = ring_share_await(&job->call, index);
   if (status != RING_OK) return status;
-  memcpy(&post, ring_share_slot(&job->call, index)->first, sizeof post);
+  memcpy(&post, ring_share_slot(&job->call, index)->bytes, sizeof post);
   if (index == job->rank) ring_large_own_sides(run);
   if (post.input_shared) run->inputs[index] = ring_arena_at(arena, post.input);
   if (post.output_shared) run->outputs[index] = ring_arena_at(arena, post.output);

@@ -2,75 +2,83 @@
  *
  * Small collectives. A rank that others read from publishes before it reads; one that nobody reads
  * from publishes after, which says that it has read.
+ *
+ * What a rank has said it does not read again, its input holds the same: by then the lines are on
+ * their way to the others, and to fetch them back takes as long as the whole exchange. Nor does a
+ * rank that waits fetch what it will write next: that would delay the lines it waits for.
  */
 #include <string.h>
 
 #include "local.h"
 #include "platform.h"
 
-#define SMALL_PREFETCH 8 /* lines */
+#define SMALL_PREFETCH 512 /* bytes */
 
-/* The bytes of a slot from `at` on that lie together. */
-static const uint8_t *small_piece(const ring_slot *slot, size_t at, size_t *bytes) {
-  if (at >= RING_SLOT_FIRST) return slot->rest + (at - RING_SLOT_FIRST);
-  if (*bytes > RING_SLOT_FIRST - at) *bytes = RING_SLOT_FIRST - at;
-  return slot->first + at;
+/* What a rank says lies in its slot if all ranks' does, else in its room. */
+static inline uint8_t *small_place(const ring_local_job *job, int index) {
+  return job->brief ? ring_share_slot(&job->call, index)->bytes
+                    : ring_share_room(&job->call, index);
 }
 
-/* A call of memcpy takes longer than copying a number or two. */
+/* A call of memcpy takes longer than copying what fits a slot. */
 static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
-  if (bytes == 8)
+  if (bytes == 8) {
     memcpy(to, from, 8);
-  else if (bytes == 4)
+  } else if (bytes == 4) {
     memcpy(to, from, 4);
-  else
+  } else if (bytes >= 16 && bytes <= RING_SLOT_BYTES) {
+    for (size_t at = 0; at < bytes - 16; at += 16) memcpy(to + at, from + at, 16);
+    memcpy(to + bytes - 16, from + bytes - 16, 16);
+  } else if (bytes > 0) {
     memcpy(to, from, bytes);
-}
-
-static void small_write(ring_slot *slot, size_t at, const uint8_t *from, size_t bytes) {
-  for (size_t done = 0, length; done < bytes; done += length) {
-    length = bytes - done;
-    uint8_t *piece = (uint8_t *)small_piece(slot, at + done, &length);
-    small_copy(piece, from + done, length);
   }
 }
 
-static void small_read(const ring_slot *slot, size_t at, uint8_t *to, size_t bytes) {
-  for (size_t done = 0, length; done < bytes; done += length) {
-    length = bytes - done;
-    const uint8_t *piece = small_piece(slot, at + done, &length);
-    small_copy(to + done, piece, length);
-  }
+/* This rank's own part, which lies where it belongs if the call is in place. */
+static inline void small_keep(uint8_t *to, const uint8_t *from, size_t bytes) {
+  if (to != from) small_copy(to, from, bytes);
 }
 
-/* The fold of all slots from `at` on. */
+/* The fold of what all ranks said from `at` on. */
 static void small_fold(const ring_local_job *job, size_t at, size_t bytes) {
   const void *sources[RING_SHARE_RANKS];
-  uint8_t *to = job->task->output;
-  for (size_t done = 0, length = 0; done < bytes; done += length) {
-    for (int i = 0; i < job->size; i++) {
-      length = bytes - done;
-      sources[i] = small_piece(ring_share_slot(&job->call, i), at + done, &length);
-    }
-    ring_local_fold(job, sources, to + done, length / job->task->element_size);
-  }
+  if (bytes == 0) return;
+  for (int i = 0; i < job->size; i++) sources[i] = small_place(job, i) + at;
+  sources[job->rank] = (const uint8_t *)job->task->input + at;
+  ring_local_fold(job, sources, job->task->output, bytes / job->task->element_size);
 }
 
-/* The next slot is in the caches of those that read it: taking it back overlaps with the wait. */
-static void small_prepare(const ring_local_job *job, size_t bytes) {
-  ring_share *share = job->call.share;
-  ring_seat *seat = ring_share_seat(share, share->index);
-  const uint8_t *next = (const uint8_t *)&seat->slots[(share->sequence + 1) % RING_SLOTS];
-  size_t lines = (bytes + sizeof(uint64_t) + RING_LINE - 1) / RING_LINE;
-  for (size_t i = 0; i < lines && i < SMALL_PREFETCH; i++)
-    ring_platform_prefetch(next + i * RING_LINE);
+/* What all ranks said, behind each other. */
+static void small_gather(const ring_local_job *job) {
+  uint8_t *output = job->task->output;
+  for (int i = 0; i < job->size; i++) {
+    size_t to, length = ring_local_part(job, i, &to);
+    if (length == 0) continue;
+    if (i == job->rank)
+      small_keep(output + to, job->task->input, length);
+    else
+      small_copy(output + to, small_place(job, i), length);
+  }
 }
 
 /* Publishes the first `bytes` of the input. */
 static void small_say(const ring_local_job *job, size_t bytes) {
-  small_write(ring_share_slot(&job->call, job->rank), 0, job->task->input, bytes);
+  small_copy(small_place(job, job->rank), job->task->input, bytes);
   ring_share_publish(&job->call);
-  small_prepare(job, bytes);
+}
+
+/* The same on a rank that reads nothing, and so is soon at the next call: fetches where it will write
+ * then, which is in the caches of those that read it. */
+static void small_tell(const ring_local_job *job, size_t bytes) {
+  const ring_share *share = job->call.share;
+  uint32_t next = share->sequence + 1;
+  const uint8_t *place =
+      (const uint8_t *)&ring_share_seat(share, job->rank)->slots[next % RING_SLOTS];
+  small_say(job, bytes);
+  ring_platform_prefetch(place);
+  if (!job->brief) place = ring_share_room_of(share, next, job->rank);
+  if (bytes > SMALL_PREFETCH) bytes = SMALL_PREFETCH;
+  for (size_t at = 0; at < bytes; at += RING_LINE) ring_platform_prefetch(place + at);
 }
 
 static ring_status small_await_all(const ring_local_job *job) {
@@ -83,11 +91,12 @@ static ring_status small_await_all(const ring_local_job *job) {
 /* Every rank has a part for every other one. Behind each other in its slot lie those of the ranks
  * that follow it. */
 static void small_deal(const ring_local_job *job, size_t bytes) {
-  ring_slot *own = ring_share_slot(&job->call, job->rank);
+  uint8_t *own = small_place(job, job->rank);
   const uint8_t *input = job->task->input;
-  for (int i = 1; i < job->size; i++)
-    small_write(own, (size_t)(i - 1) * bytes, input + (size_t)((job->rank + i) % job->size) * bytes,
-                bytes);
+  for (int i = 1; i < job->size; i++) {
+    int to = job->rank + i < job->size ? job->rank + i : job->rank + i - job->size;
+    small_copy(own + (size_t)(i - 1) * bytes, input + (size_t)to * bytes, bytes);
+  }
 }
 
 static ring_status small_alltoall(const ring_local_job *job, size_t bytes) {
@@ -96,22 +105,20 @@ static ring_status small_alltoall(const ring_local_job *job, size_t bytes) {
   size_t own = (size_t)job->rank * bytes;
   if (bytes > 0) small_deal(job, bytes);
   ring_share_publish(&job->call);
-  small_prepare(job, bytes * (size_t)(job->size - 1));
   if (bytes > 0) small_copy(output + own, input + own, bytes);
   for (int i = 1; i < job->size; i++) {
-    int from = (job->rank + job->size - i) % job->size;
+    int from = job->rank >= i ? job->rank - i : job->rank - i + job->size;
     ring_status status = ring_share_await(&job->call, from);
     if (status != RING_OK) return status;
     if (bytes > 0)
-      small_read(ring_share_slot(&job->call, from), (size_t)(i - 1) * bytes,
-                 output + (size_t)from * bytes, bytes);
+      small_copy(output + (size_t)from * bytes, small_place(job, from) + (size_t)(i - 1) * bytes,
+                 bytes);
   }
   return RING_OK;
 }
 
 /* Every rank reads from every other one. */
 static ring_status small_exchange(const ring_local_job *job, uint8_t collective, size_t bytes) {
-  uint8_t *output = job->task->output;
   size_t at = 0, part = bytes;
   bool whole = collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_BARRIER;
   bool gathers =
@@ -124,11 +131,7 @@ static ring_status small_exchange(const ring_local_job *job, uint8_t collective,
     small_fold(job, at, part);
     return RING_OK;
   }
-  for (int i = 0; i < job->size; i++) {
-    size_t to, length = ring_local_part(job, i, &to);
-    if (length == 0) continue;
-    small_read(ring_share_slot(&job->call, i), 0, output + to, length);
-  }
+  small_gather(job);
   return RING_OK;
 }
 
@@ -142,13 +145,13 @@ static ring_status small_spread(const ring_local_job *job, bool parts, size_t by
     all = bytes;
   }
   if (job->rank == job->root) {
-    small_say(job, all);
-    small_read(ring_share_slot(&job->call, job->rank), at, job->task->output, part);
+    small_tell(job, all);
+    if (part > 0) small_keep(job->task->output, (const uint8_t *)job->task->input + at, part);
     return RING_OK;
   }
   ring_status status = ring_share_await(&job->call, job->root);
   if (status != RING_OK) return status;
-  small_read(ring_share_slot(&job->call, job->root), at, job->task->output, part);
+  small_copy(job->task->output, small_place(job, job->root) + at, part);
   ring_share_publish(&job->call);
   return RING_OK;
 }
@@ -158,19 +161,13 @@ static ring_status small_collect(const ring_local_job *job, bool reduces, size_t
   size_t to, part = bytes;
   if (!reduces) part = ring_local_part(job, job->rank, &to);
   if (job->rank != job->root) {
-    small_say(job, part);
+    small_tell(job, part);
     return RING_OK;
   }
-  ring_slot *own = ring_share_slot(&job->call, job->rank);
-  small_write(own, 0, job->task->input, part);
   ring_status status = small_await_all(job);
   if (status != RING_OK) return status;
   if (reduces) small_fold(job, 0, bytes);
-  for (int i = 0; i < job->size && !reduces; i++) {
-    size_t length = ring_local_part(job, i, &to);
-    if (length == 0) continue;
-    small_read(ring_share_slot(&job->call, i), 0, (uint8_t *)job->task->output + to, length);
-  }
+  if (!reduces) small_gather(job);
   ring_share_publish(&job->call);
   return RING_OK;
 }

@@ -24,9 +24,9 @@
 #define STAGED_PAST ((size_t)8 * 1024 * 1024) /* from here on results go past the caches */
 
 /* How many steps a stage holds. Where a rank waits for all others in every step, they have read the
- * one before the last; else ring_share_begin sees to it that they have read the one RING_SLOTS
+ * one before the last; else ring_share_begin sees to it that they have read the one RING_ROOMS
  * before. */
-enum { STAGED_TIED = 2, STAGED_FREE = RING_SLOTS };
+enum { STAGED_TIED = 2, STAGED_FREE = RING_ROOMS };
 
 typedef struct staged_run {
   const ring_large_run *run;
@@ -37,7 +37,7 @@ typedef struct staged_run {
 
 static ring_status staged_begin(staged_run *staged) {
   ring_share_call *call = &staged->step.call;
-  return ring_share_begin(call->share, call->call, call->wait, call->error, call);
+  return ring_share_begin(call->share, call->call, RING_ROOMS, call->wait, call->error, call);
 }
 
 /* What a rank stages in this step. */

@@ -91,7 +91,7 @@ size_t ring_platform_cache(void) {
 }
 
 static pthread_once_t platform_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned platform_generation = 1;
+static _Atomic unsigned platform_generation; /* 0: forks are not watched yet */
 
 static void platform_forked(void) {
   atomic_fetch_add_explicit(&platform_generation, 1, memory_order_relaxed);
@@ -99,11 +99,14 @@ static void platform_forked(void) {
 
 static void platform_watch_forks(void) {
   pthread_atfork(NULL, NULL, platform_forked);
+  platform_forked();
 }
 
 unsigned ring_platform_process(void) {
+  unsigned generation = atomic_load_explicit(&platform_generation, memory_order_acquire);
+  if (generation != 0) return generation;
   pthread_once(&platform_once, platform_watch_forks);
-  return atomic_load_explicit(&platform_generation, memory_order_relaxed);
+  return atomic_load_explicit(&platform_generation, memory_order_acquire);
 }
 
 /* macOS cannot choose the clock of a condition; a clock that jumps delays one wait there. */

@@ -144,16 +144,11 @@ void ring_reduction_apply(const ring_reduction *reduction, void *destination, co
 }
 
 /* Blocks keep the partial results in the first-level cache. */
-void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
-                         int number, void *destination, size_t count) {
+static void reduce_many(const ring_reduction *reduction, int divisor, const void *const *sources,
+                        int number, void *destination, size_t count) {
   _Alignas(64) uint8_t partial[REDUCE_BLOCK * sizeof(double)];
   size_t width = ring_dtype_size(reduction->dtype);
   bool half = ring_dtype_is_half(reduction->dtype);
-  if (number == 2) {
-    ring_reduction both = {.dtype = reduction->dtype, .op = reduction->op, .divisor = divisor};
-    ring_reduction_apply(&both, destination, sources[0], sources[1], count);
-    return;
-  }
   for (size_t done = 0, length; done < count; done += length) {
     length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
     const void *left = (const uint8_t *)sources[0] + done * width;
@@ -169,4 +164,14 @@ void ring_reduction_fold(const ring_reduction *reduction, int divisor, const voi
       left = partial;
     }
   }
+}
+
+void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
+                         int number, void *destination, size_t count) {
+  if (number != 2) {
+    reduce_many(reduction, divisor, sources, number, destination, count);
+    return;
+  }
+  ring_reduction both = {.dtype = reduction->dtype, .op = reduction->op, .divisor = divisor};
+  ring_reduction_apply(&both, destination, sources[0], sources[1], count);
 }

@@ -11,7 +11,6 @@
 #include "platform.h"
 #include "socket.h"
 
-#define SHARE_PAUSES 20
 #define SHARE_YIELDS 50
 #define SHARE_SPIN_NS UINT64_C(30000)
 #define SHARE_ALERT_NS UINT64_C(200000)
@@ -83,13 +82,7 @@ static bool share_heard(const ring_share *share, int index, ring_call *call) {
          atomic_load_explicit(&seat->announced, memory_order_relaxed) == version;
 }
 
-/* Wakes the ranks that sleep until this one publishes. */
-static void share_wake(const ring_share *share) {
-  if (share->fenced)
-    atomic_thread_fence(memory_order_seq_cst);
-  else
-    atomic_signal_fence(memory_order_seq_cst);
-  uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_relaxed);
+void ring_share_wake(const ring_share *share, uint64_t sleeping) {
   while (sleeping != 0) {
     int index = __builtin_ctzll(sleeping);
     ring_seat *seat = ring_share_seat(share, index);
@@ -98,18 +91,6 @@ static void share_wake(const ring_share *share) {
     atomic_fetch_add_explicit(&seat->wake, 1, memory_order_release);
     ring_platform_wake(&seat->wake);
   }
-}
-
-void ring_share_publish(const ring_share_call *call) {
-  atomic_store_explicit(&ring_share_slot(call, call->share->index)->flag, call->flag,
-                        memory_order_release);
-  share_wake(call->share);
-}
-
-void ring_share_finish(const ring_share_call *call) {
-  atomic_store_explicit(&ring_share_seat(call->share, call->share->index)->done, call->flag,
-                        memory_order_release);
-  share_wake(call->share);
 }
 
 /* ---- Failing ------------------------------------------------------------------------------ */
@@ -336,7 +317,7 @@ static ring_status share_wait_long(const ring_share_call *call, const _Atomic ui
 
 static inline ring_status share_wait(const ring_share_call *call, const _Atomic uint64_t *flag,
                                      uint32_t sequence, int index) {
-  for (int tries = 0; tries < SHARE_PAUSES; tries++) {
+  for (int tries = 0; tries < RING_SHARE_TRIES; tries++) {
     if (ring_share_reached(atomic_load_explicit(flag, memory_order_acquire), sequence))
       return RING_OK;
     ring_platform_pause();
@@ -363,11 +344,14 @@ static ring_status share_differs(const ring_share_call *call, int index) {
                         (unsigned)call->call->sequence);
 }
 
-ring_status ring_share_await(const ring_share_call *call, int index) {
+ring_status ring_share_await_slowly(const ring_share_call *call, int index) {
   const ring_slot *slot = ring_share_slot(call, index);
-  ring_status status = share_wait(call, &slot->flag, call->share->sequence, index);
+  uint32_t sequence = call->share->sequence;
+  ring_status status = RING_OK;
+  if (!ring_share_reached(atomic_load_explicit(&slot->flag, memory_order_acquire), sequence))
+    status = share_wait_long(call, &slot->flag, sequence, index);
   if (status != RING_OK) return status;
-  call->share->seen[index] = call->share->sequence - 1;
+  call->share->seen[index] = sequence - 1;
   if (atomic_load_explicit(&slot->flag, memory_order_relaxed) == call->flag) return RING_OK;
   return share_differs(call, index);
 }
@@ -391,24 +375,40 @@ static uint64_t share_digest(uint64_t before, const uint64_t words[RING_CALL_WOR
   return digest ^ digest >> 32;
 }
 
-/* Waits until a rank has finished the call that this rank's next slot held. Who has published a
- * call has finished the one before. */
-static ring_status share_wait_free(const ring_share_call *call, int index) {
+/* Waits until a rank has finished the call of `depth` calls ago. Who has published a call has
+ * finished the one before. A rank that is behind is waited for until it has come a quarter of the way,
+ * which it can without this one: to look or to sleep every time would slow both down. */
+static ring_status share_wait_free(const ring_share_call *call, uint32_t depth, int index) {
   ring_share *share = call->share;
   const ring_slot *slots = ring_share_seat(share, index)->slots;
-  uint32_t last = share->sequence - 1, freed = share->sequence - RING_SLOTS;
+  uint32_t last = share->sequence - 1, nearer = share->sequence - depth + depth / 4;
   uint64_t flag = atomic_load_explicit(&slots[last % RING_SLOTS].flag, memory_order_acquire);
   if (ring_share_reached(flag, last)) {
     share->seen[index] = last - 1;
     return RING_OK;
   }
-  ring_status status = share_wait(call, &slots[(freed + 1) % RING_SLOTS].flag, freed + 1, index);
-  if (status == RING_OK) share->seen[index] = freed;
+  ring_status status = share_wait(call, &slots[nearer % RING_SLOTS].flag, nearer, index);
+  if (status == RING_OK) share->seen[index] = nearer - 1;
   return status;
 }
 
-ring_status ring_share_begin(ring_share *share, const ring_call *call, const ring_wait *wait,
-                             ring_error *error, ring_share_call *begun) {
+/* Waits until all ranks have finished the call of `depth` calls ago. */
+static ring_status share_settle(const ring_share_call *call, uint32_t depth) {
+  ring_share *share = call->share;
+  uint32_t freed = share->sequence - depth, least = share->sequence - 1;
+  for (int i = 0; i < share->size; i++) {
+    if (i == share->index) continue;
+    ring_status status = RING_OK;
+    if ((int32_t)(share->seen[i] - freed) < 0) status = share_wait_free(call, depth, i);
+    if (status != RING_OK) return status;
+    if ((int32_t)(share->seen[i] - least) < 0) least = share->seen[i];
+  }
+  share->settled = least;
+  return RING_OK;
+}
+
+ring_status ring_share_begin(ring_share *share, const ring_call *call, uint32_t depth,
+                             const ring_wait *wait, ring_error *error, ring_share_call *begun) {
   ring_status status = RING_OK;
   uint32_t sequence = ++share->sequence;
   uint64_t words[RING_CALL_WORDS];
@@ -418,10 +418,7 @@ ring_status ring_share_begin(ring_share *share, const ring_call *call, const rin
   *begun = (ring_share_call){share, call, wait, flag, error};
   share_say(share, words);
   if (ring_share_failed(share, error)) return error->status;
-  for (int i = 0; i < share->size && status == RING_OK; i++) {
-    bool free = (int32_t)(share->seen[i] - (sequence - RING_SLOTS)) >= 0;
-    if (i != share->index && !free) status = share_wait_free(begun, i);
-  }
+  if ((int32_t)(share->settled - (sequence - depth)) < 0) status = share_settle(begun, depth);
   share_store(ring_share_seat(share, share->index)->said[sequence % RING_SLOTS], words);
   return status;
 }

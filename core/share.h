@@ -6,10 +6,10 @@
  *
  * A call in shared memory is a number and a digest of its signature and of those of all calls before
  * it: where nobody waits for a rank (a root that sends), a difference shows in the next call. A rank
- * publishes its call by storing both as the flag of one of its slots, after what it has to say: the
- * first 56 bytes travel in the flag's own line, the rest in the lines behind it. The others wait for
- * the number and compare the digest. A slot is used again RING_SLOTS calls later, when every rank is
- * known to have finished the call that it held.
+ * publishes its call by storing both as the flag of one of its slots, after what it has to say: a few
+ * bytes travel behind the flag, more in one of its rooms. The others wait for the number and compare
+ * the digest. A slot is used again RING_SLOTS calls later, a room RING_ROOMS calls later, when every
+ * rank is known to have finished the call that it held: a root that says little runs far ahead.
  *
  * Waiting (Karlin et al., 1991: spin for as long as a sleep would cost): with a processor for every
  * rank a waiter spins, then sleeps; with fewer it yields early, then sleeps. A sleeper says so on
@@ -29,20 +29,26 @@
 #include "arena.h"
 #include "frame.h"
 #include "peers.h"
+#include "platform.h"
 #include "wait.h"
 
 #define RING_SHARE_RANKS 64
 #define RING_LINE 64
-#define RING_SLOTS 4
-#define RING_SLOT_BYTES (32 * 1024) /* that a rank can say in one call */
-#define RING_SLOT_FIRST 56          /* of them in the flag's line */
-#define RING_CALL_WORDS 4           /* that a signature packs into */
+#define RING_SLOTS 64
+#define RING_SLOT_BYTES 120 /* that a rank can say in one; processors often fetch lines in pairs */
+#define RING_ROOMS 4
+#define RING_ROOM_BYTES (32 * 1024)
+#define RING_CALL_WORDS 4   /* that a signature packs into */
+#define RING_SHARE_TRIES 20 /* after which a waiter asks how long to go on */
 
 typedef struct ring_slot {
-  alignas(RING_LINE) _Atomic uint64_t flag; /* number of the call << 32 | digest */
-  uint8_t first[RING_SLOT_FIRST];
-  uint8_t rest[RING_SLOT_BYTES];
+  alignas(2 * RING_LINE) _Atomic uint64_t flag; /* number of the call << 32 | digest */
+  uint8_t bytes[RING_SLOT_BYTES];
 } ring_slot;
+
+typedef struct ring_room {
+  alignas(RING_LINE) uint8_t bytes[RING_ROOM_BYTES];
+} ring_room;
 
 /* What one rank tells the others. */
 typedef struct ring_seat {
@@ -57,6 +63,7 @@ typedef struct ring_seat {
   alignas(RING_LINE) pid_t process;                                  /* for cross memory attach, */
   uint64_t cookie, cookie_at; /* and the proof that it is this process */
   ring_slot slots[RING_SLOTS];
+  ring_room rooms[RING_ROOMS];
 } ring_seat;
 
 typedef struct ring_board {
@@ -81,6 +88,7 @@ typedef struct ring_share {
   uint32_t sequence;               /* of calls in shared memory */
   uint64_t digest;                 /* of all of them */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
+  uint32_t settled;                /* the last one that all were known to have finished */
   bool fenced, attaches;
   ring_cores cores;
   size_t cache;     /* of the host's last level */
@@ -112,6 +120,17 @@ static inline ring_slot *ring_share_slot(const ring_share_call *call, int index)
   return &ring_share_seat(call->share, index)->slots[call->share->sequence % RING_SLOTS];
 }
 
+/* Ranks take turns in the rooms: who has read what another one said there has its lines, and so
+ * writes there next time without fetching them back. */
+static inline uint8_t *ring_share_room_of(const ring_share *share, uint32_t sequence, int index) {
+  int seat = (int)(((uint32_t)index + sequence / RING_ROOMS) % (uint32_t)share->size);
+  return ring_share_seat(share, seat)->rooms[sequence % RING_ROOMS].bytes;
+}
+
+static inline uint8_t *ring_share_room(const ring_share_call *call, int index) {
+  return ring_share_room_of(call->share, call->share->sequence, index);
+}
+
 /* Whether a flag has come as far as call `sequence`. */
 static inline bool ring_share_reached(uint64_t flag, uint32_t sequence) {
   return (int32_t)((uint32_t)(flag >> 32) - sequence) >= 0;
@@ -122,17 +141,50 @@ static inline bool ring_share_reached(uint64_t flag, uint32_t sequence) {
 void ring_share_announce(ring_share *share, const ring_call *call);
 void ring_share_retire(ring_share *share);
 
-/* Begins a call, for which this rank's slot must be free. */
-ring_status ring_share_begin(ring_share *share, const ring_call *call, const ring_wait *wait,
-                             ring_error *error, ring_share_call *begun);
+/* Begins a call, once all ranks have finished the one `depth` calls before: RING_SLOTS, so that this
+ * rank's slot is free, or RING_ROOMS, and its room is, too. */
+ring_status ring_share_begin(ring_share *share, const ring_call *call, uint32_t depth,
+                             const ring_wait *wait, ring_error *error, ring_share_call *begun);
+
+/* Wakes those of the ranks that sleep which wait for this one. */
+void ring_share_wake(const ring_share *share, uint64_t sleeping);
+
+/* Stores the flag of a call where others look for it. */
+static inline void ring_share_store(const ring_share_call *call, _Atomic uint64_t *where) {
+  const ring_share *share = call->share;
+  atomic_store_explicit(where, call->flag, memory_order_release);
+  if (share->fenced)
+    atomic_thread_fence(memory_order_seq_cst);
+  else
+    atomic_signal_fence(memory_order_seq_cst);
+  uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_relaxed);
+  if (sleeping != 0) ring_share_wake(share, sleeping);
+}
 
 /* Publishes this rank's slot of the call; or that it needs nothing more of it. */
-void ring_share_publish(const ring_share_call *call);
-void ring_share_finish(const ring_share_call *call);
+static inline void ring_share_publish(const ring_share_call *call) {
+  ring_share_store(call, &ring_share_slot(call, call->share->index)->flag);
+}
+
+static inline void ring_share_finish(const ring_share_call *call) {
+  ring_share_store(call, &ring_share_seat(call->share, call->share->index)->done);
+}
 
 /* Waits for another rank's slot of the call; or until it needs nothing more of the call. */
-ring_status ring_share_await(const ring_share_call *call, int index);
+ring_status ring_share_await_slowly(const ring_share_call *call, int index);
 ring_status ring_share_await_finish(const ring_share_call *call, int index);
+
+static inline ring_status ring_share_await(const ring_share_call *call, int index) {
+  const ring_slot *slot = ring_share_slot(call, index);
+  for (int tries = 0; tries < RING_SHARE_TRIES; tries++) {
+    if (atomic_load_explicit(&slot->flag, memory_order_acquire) == call->flag) {
+      call->share->seen[index] = call->share->sequence - 1;
+      return RING_OK;
+    }
+    ring_platform_pause();
+  }
+  return ring_share_await_slowly(call, index);
+}
 
 /* Writes down why this rank fails, unless another one did before, and wakes all. Then waits, a second
  * at most, until no other rank reads or writes this one's buffers any more. */

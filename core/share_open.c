@@ -214,7 +214,7 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
   share->cache = ring_platform_cache();
   share->fenced = atomic_load(&share->board->fenced) != 0;
   if (!share_attaches(share)) atomic_store(&share->board->detached, 1);
-  ring_status status = ring_share_begin(share, &open, wait, error, &call);
+  ring_status status = ring_share_begin(share, &open, RING_SLOTS, wait, error, &call);
   if (status == RING_OK) ring_share_publish(&call);
   for (int i = 0; i < share->size && status == RING_OK; i++)
     if (i != share->index) status = ring_share_await(&call, i);

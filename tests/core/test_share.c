@@ -327,25 +327,28 @@ static void run_ahead(ring_comm *comm, void *shared) {
   }
 }
 
-/* Rank 0 says four calls. Rank 1 has come to the first of them, but is still at it, and for as long rank
- * 0 must not write over what it said there, whether it has seen rank 1 come or not. */
+/* Rank 0 says as many calls as it has slots, or rooms. Rank 1 has come to the first of them, but is
+ * still at it, and for as long rank 0 must not write over what it said there, whether it has seen rank
+ * 1 come or not. */
 static void read_slowly(ring_comm *comm, void *shared) {
   atomic_int *finished = shared;
   static const ring_call call = {.collective = RING_COLLECTIVE_BARRIER};
   ring_wait wait;
   ring_error error;
   ring_share_call begun;
-  for (int round = 0; round < 2; round++) {
-    bool awaits = round == 1;
+  for (int round = 0; round < 4; round++) {
+    bool awaits = round % 2 == 1;
+    int depth = round < 2 ? RING_SLOTS : RING_ROOMS;
     ring_wait_init(&wait, 10, NULL, NULL);
     CHECK_INT(ring_barrier(comm), RING_OK);
-    for (int i = 0; i < RING_SLOTS + 1; i++) {
-      bool first = i == 0, last = i == RING_SLOTS;
+    for (int i = 0; i < depth + 1; i++) {
+      bool first = i == 0, last = i == depth;
       if (ring_comm_rank(comm) == 1 && i == 1) {
         usleep(60000);
         atomic_store(finished, round + 1);
       }
-      CHECK_INT(ring_share_begin(&comm->share, &call, &wait, &error, &begun), RING_OK);
+      CHECK_INT(ring_share_begin(&comm->share, &call, (uint32_t)depth, &wait, &error, &begun),
+                RING_OK);
       if (ring_comm_rank(comm) == 0 && last) CHECK_INT(atomic_load(finished), round + 1);
       ring_share_publish(&begun);
       if (ring_comm_rank(comm) == 0 && first && awaits)
@@ -372,6 +375,7 @@ static void go_around(ring_comm *comm, void *shared) {
   atomic_fetch_add(&seat->done, (uint64_t)jump << 32);
   share->sequence += jump;
   for (int i = 0; i < share->size; i++) share->seen[i] += jump;
+  share->settled += jump;
   meet_ranks((int *)shared + 1, ring_comm_size(comm));
   run_ahead(comm, NULL);
   CHECK(share->sequence < 10000);
@@ -665,7 +669,7 @@ static void give_up_while_read(int rank, int size, void *shared) {
     ring_error error;
     ring_share_call begun;
     ring_wait_init(&wait, 10, NULL, NULL);
-    CHECK_INT(ring_share_begin(&comm->share, &call, &wait, &error, &begun), RING_OK);
+    CHECK_INT(ring_share_begin(&comm->share, &call, RING_SLOTS, &wait, &error, &begun), RING_OK);
     ring_share_publish(&begun);
     usleep(700000);
     atomic_fetch_add(left, 1);
