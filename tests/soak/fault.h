@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong in a world: how the victim does it, and what the others must be told. A fault on a
+ * communicator breaks that one only, a death breaks all that the victim belongs to. Every rank of it
+ * has to get an error that names the victim, in time; nobody may get one before it has happened, or
+ * on a communicator that it does not concern.
+ */
+#ifndef SOAK_FAULT_H
+#define SOAK_FAULT_H
+
+#include "board.h"
+
+/* Why a call failed, as far as the judgement depends on it. */
+typedef enum fault_phase { FAULT_OPENING, FAULT_SPLITTING, FAULT_CALLING } fault_phase;
+
+typedef struct fault_case {
+  const plan_world *world;
+  board *board;
+  fault_phase phase;
+  bool doomed;    /* the fault breaks this communicator */
+  int victim;     /* the victim's rank in it */
+  uint64_t begun; /* when this rank began to wait */
+  double patience;
+} fault_case;
+
+/* Whether the fault of the world breaks the communicator of that many ranks, in which the victim has
+ * rank `victim`, or -1. */
+bool fault_dooms(const plan_world *world, bool child, int victim, int size);
+
+/* Marks the fault as happened, from now on or at the moment that a timer goes off. */
+void fault_mark(board *board, int delay_us);
+
+/* The victim dies now, or after its delay. */
+void fault_die(board *board);
+void fault_die_later(board *board, int delay_us);
+
+/* Whether `error` is what this rank must get. If not, why. *ns becomes the time that it took. */
+bool fault_judge(const fault_case *of, const ring_error *error, uint64_t *ns, char *why,
+                 size_t size);
+
+/* Seconds that opening may take in this world. */
+double fault_open_timeout(const plan_world *world);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the soak says every minute and at its end, and whether memory has grown: that of the elders,
+ * who live through all worlds. It has where even the least of the last quarter of the time is more
+ * than the most of the beginning, which is the first two minutes, or half the time when that is less.
+ */
+#ifndef SOAK_REPORT_H
+#define SOAK_REPORT_H
+
+#include "board.h"
+
+/* Bytes of one elder's resident memory or heap. */
+typedef struct report_memory {
+  uint64_t early_most, late_least;
+} report_memory;
+
+typedef struct report {
+  const board *board;
+  double seconds; /* that the soak is to last */
+  uint64_t begun, said;
+  uint64_t worlds, repeated, faults[PLAN_FAULTS];
+  report_memory resident[PLAN_ELDERS], heap[PLAN_ELDERS];
+} report;
+
+void report_begin(report *of, const board *board, double seconds);
+
+double report_elapsed(const report *of);
+
+/* After every world; says something about once a minute. */
+void report_add(report *of, const plan_world *world);
+
+/* The last words. False when memory has grown. */
+bool report_end(report *of);
+
+#endif

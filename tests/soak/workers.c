@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "workers.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "player.h"
+
+/* A call that hangs ends after 20 s and says why, so who takes longer does not come back. */
+enum { WORKERS_WORLD_MS = 90000, WORKERS_LAST_WORDS_MS = 3000 };
+
+typedef struct workers_order {
+  uint64_t world;
+  int rank;
+} workers_order;
+
+/* ---- In a worker -------------------------------------------------------------------------- */
+
+static bool worker_is_clean(int index, const board_holdings *before, board_worker *tally) {
+  board_holdings now = board_count_holdings();
+  tally->descriptors = now.descriptors;
+  tally->resident = board_resident();
+  tally->heap = board_heap();
+  if (memcmp(&now, before, sizeof now) == 0) return true;
+  fprintf(stderr,
+          "soak: worker %d held %d descriptors, %d threads, %d shared maps before the world and "
+          "%d, %d, %d after it\n",
+          index, before->descriptors, before->threads, before->maps, now.descriptors, now.threads,
+          now.maps);
+  return false;
+}
+
+static bool worker_play(const workers *of, int index, const workers_order *order,
+                        const board_holdings *before) {
+  static plan_world world;
+  board_worker *tally = &of->board->workers[index];
+  plan_make(&world, &of->bounds, order->world);
+  player_setting setting = {.world = &world,
+                            .board = of->board,
+                            .rank = order->rank,
+                            .token = of->token,
+                            .patience = of->patience};
+  return player_play(&setting) && worker_is_clean(index, before, tally);
+}
+
+/* Leaves by exit, so that a sanitizer looks for leaks. */
+static void worker_live(const workers *of, int index, int line) {
+  board_holdings before = board_count_holdings();
+  workers_order order;
+  char answer = 'y';
+  while (answer == 'y' && read(line, &order, sizeof order) == (ssize_t)sizeof order) {
+    answer = worker_play(of, index, &order, &before) ? 'y' : 'n';
+    if (write(line, &answer, 1) != 1) break;
+  }
+  exit(answer == 'y' ? 0 : 1);
+}
+
+/* ---- In the parent ------------------------------------------------------------------------ */
+
+static bool workers_start_one(workers *of, int index) {
+  int ends[2];
+  pid_t parent = getpid();
+  fflush(NULL);
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return false;
+  pid_t process = fork();
+  if (process == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    close(ends[0]);
+    for (int i = 0; i < PLAN_RANKS; i++)
+      if (of->all[i].line >= 0) close(of->all[i].line);
+    worker_live(of, index, ends[1]);
+  }
+  close(ends[1]);
+  of->all[index] = (worker){process, ends[0], -1};
+  return process > 0;
+}
+
+bool workers_start(workers *of) {
+  for (int i = 0; i < PLAN_RANKS; i++) of->all[i] = (worker){-1, -1, -1};
+  for (int i = 0; i < PLAN_RANKS; i++)
+    if (!workers_start_one(of, i)) return false;
+  return true;
+}
+
+static bool workers_order_all(workers *of, const plan_world *world) {
+  board_wipe(of->board);
+  for (int rank = 0; rank < world->size; rank++) {
+    worker *one = &of->all[world->worker[rank]];
+    workers_order order = {world->number, rank};
+    one->rank = rank;
+    if (send(one->line, &order, sizeof order, MSG_NOSIGNAL) != (ssize_t)sizeof order) return false;
+  }
+  return true;
+}
+
+/* Who has ended must be the victim of a fault that kills. */
+static bool workers_replace(workers *of, int index, const plan_world *world) {
+  worker *one = &of->all[index];
+  int status = 0;
+  waitpid(one->process, &status, 0);
+  close(one->line);
+  one->line = -1;
+  one->process = -1;
+  bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (killed && plan_fault_kills(world->fault.kind) && one->rank == world->fault.rank)
+    return workers_start_one(of, index);
+  fprintf(stderr, "soak: rank %d of world %llu ended with status %#x\n", one->rank,
+          (unsigned long long)world->number, (unsigned)status);
+  return false;
+}
+
+/* Takes the answer of one, or its end. */
+static bool workers_hear(workers *of, int index, const plan_world *world) {
+  char answer = 'n';
+  ssize_t got = read(of->all[index].line, &answer, 1);
+  if (got < 0 && errno == EINTR) return true;
+  if (got < 1) return workers_replace(of, index, world);
+  of->all[index].rank = -1;
+  return answer == 'y';
+}
+
+static int workers_playing(const workers *of) {
+  int playing = 0;
+  for (int i = 0; i < PLAN_RANKS; i++) playing += of->all[i].rank >= 0;
+  return playing;
+}
+
+static void workers_report_hang(const workers *of, const plan_world *world) {
+  for (int i = 0; i < PLAN_RANKS; i++)
+    if (of->all[i].rank >= 0)
+      fprintf(stderr, "soak: rank %d of world %llu (process %d) has not finished\n",
+              of->all[i].rank, (unsigned long long)world->number, (int)of->all[i].process);
+}
+
+/* After a failure the others get a moment for what they have to say. */
+bool workers_play(workers *of, const plan_world *world) {
+  bool good = workers_order_all(of, world);
+  uint64_t give_up = board_now() + WORKERS_WORLD_MS * UINT64_C(1000000);
+  while (workers_playing(of) > 0 && board_now() < give_up) {
+    struct pollfd entries[PLAN_RANKS];
+    for (int i = 0; i < PLAN_RANKS; i++)
+      entries[i] = (struct pollfd){of->all[i].rank >= 0 ? of->all[i].line : -1, POLLIN, 0};
+    if (poll(entries, PLAN_RANKS, good ? 1000 : 100) < 0) continue;
+    for (int i = 0; i < PLAN_RANKS; i++) {
+      if (entries[i].revents == 0 || workers_hear(of, i, world)) continue;
+      of->all[i].rank = -1;
+      if (good) give_up = board_now() + WORKERS_LAST_WORDS_MS * UINT64_C(1000000);
+      good = false;
+    }
+  }
+  if (workers_playing(of) > 0 && good) workers_report_hang(of, world);
+  return good && workers_playing(of) == 0;
+}
+
+void workers_end(workers *of) {
+  for (int i = 0; i < PLAN_RANKS; i++) {
+    worker *one = &of->all[i];
+    if (one->process > 0 && one->rank >= 0) kill(one->process, SIGKILL);
+    if (one->line >= 0) close(one->line);
+    if (one->process > 0) waitpid(one->process, NULL, 0);
+    *one = (worker){-1, -1, -1};
+  }
+}
