@@ -356,11 +356,17 @@ ring_status ring_share_await_slowly(const ring_share_call *call, int index) {
   return share_differs(call, index);
 }
 
+/* Who has failed needs nothing more of the call either, but has not done its part of it. */
 ring_status ring_share_await_finish(const ring_share_call *call, int index) {
-  ring_status status =
-      share_wait(call, &ring_share_seat(call->share, index)->done, call->share->sequence, index);
-  if (status == RING_OK) call->share->seen[index] = call->share->sequence;
-  return status;
+  ring_share *share = call->share;
+  const _Atomic uint64_t *done = &ring_share_seat(share, index)->done;
+  ring_status status = share_wait(call, done, share->sequence, index);
+  if (status != RING_OK) return status;
+  uint64_t flag = atomic_load_explicit(done, memory_order_acquire);
+  bool finished = flag == call->flag || (uint32_t)(flag >> 32) != share->sequence;
+  if (!finished && ring_share_failed(share, call->error)) return call->error->status;
+  share->seen[index] = share->sequence;
+  return RING_OK;
 }
 
 /* ---- Calls -------------------------------------------------------------------------------- */
