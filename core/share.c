@@ -95,24 +95,44 @@ void ring_share_wake(const ring_share *share, uint64_t sleeping) {
 
 /* ---- Failing ------------------------------------------------------------------------------ */
 
-/* Waits until the ranks that came to this call have left it. They look for failures, piece by piece:
- * who comes after the barrier sees this one. */
+/* Whether a rank has come to the very call that this one is in. Of one that is several calls of the
+ * share, ranks are no more than RING_ROOMS apart. */
+static bool share_is_here(const ring_share *share, const ring_seat *seat) {
+  const ring_seat *own = ring_share_seat(share, share->index);
+  uint32_t behind = share->sequence - share->entered;
+  for (uint32_t back = 0; back <= behind && back <= RING_ROOMS; back++) {
+    uint32_t sequence = share->sequence - back, slot = sequence % RING_SLOTS;
+    uint64_t flag = atomic_load_explicit(&own->slots[slot].flag, memory_order_relaxed);
+    if ((uint32_t)(flag >> 32) == sequence &&
+        atomic_load_explicit(&seat->slots[slot].flag, memory_order_acquire) == flag)
+      return true;
+  }
+  return false;
+}
+
+/* Waits until the ranks that came to this very call have left it. They look for failures, piece by
+ * piece: who comes after the barrier sees this one. Who came to another call in its place never
+ * touches this rank's buffers, and may be gone for long. */
 static void share_quiet(ring_share *share) {
   uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
-  uint32_t sequence = share->entered;
-  ring_seat *own = ring_share_seat(share, share->index);
-  atomic_store_explicit(&own->done, (uint64_t)share->sequence << 32, memory_order_release);
+  share->exposed = false;
   if (!share->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
   for (int i = 0; i < share->size; i++) {
     const ring_seat *seat = ring_share_seat(share, i);
-    const _Atomic uint64_t *came = &seat->slots[sequence % RING_SLOTS].flag;
-    while (ring_share_reached(atomic_load_explicit(came, memory_order_acquire), sequence) &&
-           !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire), sequence) &&
+    while (i != share->index && share_is_here(share, seat) &&
+           !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire),
+                               share->entered) &&
            ring_platform_held(share->lock, i) && ring_platform_now() < give_up)
       sched_yield();
   }
-  share->exposed = false;
+}
+
+/* A call that this rank has not finished needs nothing more of it: it has failed. */
+static void share_leave(const ring_share *share) {
+  _Atomic uint64_t *done = &ring_share_seat(share, share->index)->done;
+  if (!ring_share_reached(atomic_load_explicit(done, memory_order_relaxed), share->sequence))
+    atomic_store_explicit(done, (uint64_t)share->sequence << 32, memory_order_release);
 }
 
 void ring_share_fail(ring_share *share, const ring_error *error) {
@@ -122,6 +142,7 @@ void ring_share_fail(ring_share *share, const ring_error *error) {
     share->board->failure = *error;
     atomic_store_explicit(&share->board->failed, 2, memory_order_release);
   }
+  share_leave(share);
   for (int i = 0; i < share->size; i++) {
     atomic_fetch_add_explicit(&ring_share_seat(share, i)->wake, 1, memory_order_release);
     ring_platform_wake(&ring_share_seat(share, i)->wake);
