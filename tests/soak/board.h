@@ -13,8 +13,9 @@
 
 /* After a world, when all that belongs to it has been freed. */
 typedef struct board_worker {
-  uint64_t calls, bytes, failures; /* of this worker and those that had its place before */
-  uint64_t resident, heap;         /* bytes */
+  uint64_t calls, bytes, failures,
+      timeouts;            /* of this worker and those that had its place before */
+  uint64_t resident, heap; /* bytes */
   int descriptors;
   uint64_t worst_ns; /* from a fault, or the call that met it, to its error */
 } board_worker;

@@ -9,6 +9,8 @@
 
 /* Who dies before it has met anybody is missed when time runs out. */
 #define FAULT_OPEN_SECONDS 3.0
+#define FAULT_DISAGREEING_SECONDS 3.0
+#define FAULT_SECONDS 20.0
 
 bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   const plan_fault *fault = &world->fault;
@@ -36,7 +38,15 @@ void fault_die_later(board *board, int delay_us) {
 }
 
 double fault_open_timeout(const plan_world *world) {
-  return world->fault.kind == PLAN_FAULT_DIES_OPENING ? FAULT_OPEN_SECONDS : 60;
+  return world->fault.kind == PLAN_FAULT_DIES_OPENING ? FAULT_OPEN_SECONDS : FAULT_SECONDS;
+}
+
+static bool fault_is_disagreement(plan_fault_kind kind) {
+  return kind == PLAN_FAULT_DIFFERS || kind == PLAN_FAULT_SKIPS || kind == PLAN_FAULT_LEAVES;
+}
+
+double fault_call_timeout(const plan_world *world) {
+  return fault_is_disagreement(world->fault.kind) ? FAULT_DISAGREEING_SECONDS : FAULT_SECONDS;
 }
 
 /* ---- Judging ------------------------------------------------------------------------------ */
@@ -62,7 +72,7 @@ static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   case PLAN_FAULT_DROPS:
     return error->status == RING_ABORTED && error->rank == of->victim;
   default:
-    return error->status == RING_MISMATCH && named;
+    return error->status == RING_TIMEOUT || (error->status == RING_MISMATCH && named);
   }
 }
 
@@ -72,20 +82,25 @@ static bool fault_refuse(const ring_error *error, const char *because, char *why
   return false;
 }
 
-bool fault_judge(const fault_case *of, const ring_error *error, uint64_t *ns, char *why,
+/* Seconds that may pass before the error. */
+static double fault_limit(const fault_case *of, bool by_timeout) {
+  if (!by_timeout) return of->patience;
+  bool opening = of->phase == FAULT_OPENING;
+  return of->patience + (opening ? fault_open_timeout(of->world) : fault_call_timeout(of->world));
+}
+
+bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *finding, char *why,
                  size_t size) {
   uint64_t struck = atomic_load(&of->board->struck), now = board_now();
   uint64_t since = struck > of->begun ? struck : of->begun;
-  uint64_t took = now > since ? now - since : 0;
-  bool missed = of->phase == FAULT_OPENING && error->status == RING_TIMEOUT;
-  double limit = of->patience + (missed ? fault_open_timeout(of->world) : 0);
-  *ns = missed ? 0 : took;
+  char late[64];
+  finding->ns = now > since ? now - since : 0;
+  finding->by_timeout = error->status == RING_TIMEOUT;
   if (!of->doomed) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);
-  if ((double)took <= limit * 1e9) return true;
-  char late[64];
-  snprintf(late, sizeof late, "failed only after %.3f s", (double)took * 1e-9);
+  if ((double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
+  snprintf(late, sizeof late, "failed only after %.3f s", (double)finding->ns * 1e-9);
   return fault_refuse(error, late, why, size);
 }

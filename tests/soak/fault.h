@@ -4,6 +4,9 @@
  * communicator breaks that one only, a death breaks all that the victim belongs to. Every rank of it
  * has to get an error that names the victim, in time; nobody may get one before it has happened, or
  * on a communicator that it does not concern.
+ *
+ * Two things are only found when time is over: a death before the others have met the victim, and
+ * calls that differ where nobody has sent anything to who could compare it. The latter are counted.
  */
 #ifndef SOAK_FAULT_H
 #define SOAK_FAULT_H
@@ -34,11 +37,19 @@ void fault_mark(board *board, int delay_us);
 void fault_die(board *board);
 void fault_die_later(board *board, int delay_us);
 
-/* Whether `error` is what this rank must get. If not, why. *ns becomes the time that it took. */
-bool fault_judge(const fault_case *of, const ring_error *error, uint64_t *ns, char *why,
+/* How a fault was found: at once, after so many nanoseconds; or only when the time was over that the
+ * ranks have for opening or for a call. */
+typedef struct fault_finding {
+  bool by_timeout;
+  uint64_t ns;
+} fault_finding;
+
+/* Whether `error` is what this rank must get. If not, why. */
+bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *finding, char *why,
                  size_t size);
 
-/* Seconds that opening may take in this world. */
+/* Seconds that opening and calls may take in this world. */
 double fault_open_timeout(const plan_world *world);
+double fault_call_timeout(const plan_world *world);
 
 #endif

@@ -9,13 +9,7 @@
 #include "call.h"
 #include "fault.h"
 
-enum {
-  PLAYER_PURPOSE = 2,
-  PLAYER_ENDING_PURPOSE = 3,
-  PLAYER_DEPTH = 8,
-  PLAYER_TEXT = 1600,
-  PLAYER_CALL_SECONDS = 20
-};
+enum { PLAYER_PURPOSE = 2, PLAYER_ENDING_PURPOSE = 3, PLAYER_DEPTH = 8, PLAYER_TEXT = 1600 };
 
 /* One of the two communicators. */
 typedef struct player_comm {
@@ -81,12 +75,14 @@ static void player_judge(player *of, player_comm *comm, fault_phase phase, const
   board_worker *worker = &of->setting->board->workers[of->world->worker[of->rank]];
   fault_case judged = player_case(of, phase, comm, begun);
   char why[PLAYER_TEXT - 256];
-  uint64_t ns;
+  fault_finding finding;
   bool first = !comm->lost;
   comm->lost = true;
-  if (!fault_judge(&judged, error, &ns, why, sizeof why)) player_blame(of, "%s %s", call, why);
-  if (first) worker->failures++;
-  if (first && ns > worker->worst_ns) worker->worst_ns = ns;
+  if (!fault_judge(&judged, error, &finding, why, sizeof why)) player_blame(of, "%s %s", call, why);
+  if (!first) return;
+  worker->failures++;
+  worker->timeouts += finding.by_timeout;
+  if (!finding.by_timeout && finding.ns > worker->worst_ns) worker->worst_ns = finding.ns;
 }
 
 static void player_judge_call(player *of, const call_live *live, const ring_error *error,
@@ -269,7 +265,7 @@ static ring_options player_options(const player *of, char hosts[][24], const cha
   options.token = of->setting->token;
   options.token_length = strlen(options.token);
   options.timeout = fault_open_timeout(of->world);
-  options.call_timeout = PLAYER_CALL_SECONDS;
+  options.call_timeout = fault_call_timeout(of->world);
   options.shared_memory = of->world->shares ? 0 : -1;
   options.algorithms = of->world->algorithms;
   return options;

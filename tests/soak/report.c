@@ -40,25 +40,29 @@ static bool report_is_flat(const report_memory *memory, uint64_t slack, int elde
 /* ---- Words -------------------------------------------------------------------------------- */
 
 static void report_say(const report *of) {
-  uint64_t calls = 0, bytes = 0, failures = 0, worst = 0, resident = 0, heap = 0, faults = 0;
+  uint64_t calls = 0, bytes = 0, failures = 0, timeouts = 0, worst = 0, resident = 0, heap = 0,
+           faults = 0;
   int descriptors = 0;
   for (int i = 0; i < PLAN_RANKS; i++) {
     const board_worker *worker = &of->board->workers[i];
     calls += worker->calls;
     bytes += worker->bytes;
     failures += worker->failures;
+    timeouts += worker->timeouts;
     if (worker->worst_ns > worst) worst = worker->worst_ns;
     if (i < PLAN_ELDERS) resident += worker->resident;
     if (i < PLAN_ELDERS) heap += worker->heap;
     if (i < PLAN_ELDERS) descriptors += worker->descriptors;
   }
   for (int i = 1; i < PLAN_FAULTS; i++) faults += of->faults[i];
-  printf(
-      "%6.0f s: %llu worlds, %llu faults, %llu calls, %.1f GB, %llu errors that had to be, the "
-      "slowest after %.3f s; %d workers hold %.1f MB resident, %.1f kB of heap, %d descriptors\n",
-      report_elapsed(of), (unsigned long long)of->worlds, (unsigned long long)faults,
-      (unsigned long long)calls, (double)bytes * 1e-9, (unsigned long long)failures,
-      (double)worst * 1e-9, PLAN_ELDERS, (double)resident * 1e-6, (double)heap * 1e-3, descriptors);
+  printf("%6.0f s: %llu worlds, %llu faults, %llu calls, %.1f GB, %llu errors that had to be (%llu "
+         "by timeout), the "
+         "slowest other after %.3f s; %d workers hold %.1f MB resident, %.1f kB of heap, %d "
+         "descriptors\n",
+         report_elapsed(of), (unsigned long long)of->worlds, (unsigned long long)faults,
+         (unsigned long long)calls, (double)bytes * 1e-9, (unsigned long long)failures,
+         (unsigned long long)timeouts, (double)worst * 1e-9, PLAN_ELDERS, (double)resident * 1e-6,
+         (double)heap * 1e-3, descriptors);
   fflush(stdout);
 }
 
