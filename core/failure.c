@@ -48,6 +48,36 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
 }
 
+/* progress: of the lane that read the frame, or NULL. */
+static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame,
+                                    const ring_progress *progress) {
+  char theirs[RING_CALL_TEXT], ours[RING_CALL_TEXT];
+  int own_rank = run->engine->peers->rank;
+  ring_call_describe(&frame->call, theirs, sizeof theirs);
+  ring_call_describe(&run->task->call, ours, sizeof ours);
+  if (progress != NULL &&
+      strcmp(theirs, ours) == 0) /* what each rank sends to each is part of no signature */
+    return ring_error_set(
+        run->error, RING_MISMATCH, rank, 0,
+        "the ranks disagree on counts: in %s rank %d sends %u bytes where rank %d "
+        "expects %zu",
+        ours, rank, (unsigned)frame->length, own_rank, progress->frame_bytes - RING_HEADER_BYTES);
+  return ring_error_set(run->error, RING_MISMATCH, rank, 0,
+                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        rank, theirs, own_rank, ours);
+}
+
+/* Whether a frame that nobody has read shows that its sender is in another call than this rank. That
+ * of a later call may wait; one of an earlier call would have been read there. Messages and the calls
+ * of open are not numbered with the others. */
+static bool failure_contradicts(const ring_call *theirs, const ring_call *own) {
+  int32_t ahead = (int32_t)(theirs->sequence - own->sequence);
+  if (ring_collective_opens(theirs->collective) || ring_collective_opens(own->collective) ||
+      theirs->collective == RING_COLLECTIVE_MESSAGE || own->collective == RING_COLLECTIVE_MESSAGE)
+    return false;
+  return ahead < 0 || (ahead == 0 && !ring_call_is_same(theirs, own));
+}
+
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   uint8_t header[RING_HEADER_BYTES];
@@ -55,7 +85,12 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   ring_frame frame;
   if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header)
     return false;
-  if (!ring_frame_unpack(header, &frame) || frame.kind != RING_FRAME_FAIL) return false;
+  if (!ring_frame_unpack(header, &frame)) return false;
+  if (frame.kind == RING_FRAME_DATA) {
+    if (!failure_contradicts(&frame.call, &run->task->call)) return false;
+    *status = failure_mismatch(run, rank, &frame, NULL);
+    return true;
+  }
   struct iovec piece = {header, sizeof header};
   if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) return false;
   *status = failure_adopt(run, rank, &frame, text, 0);
@@ -78,23 +113,6 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
                         "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),
                         call, code == EPIPE ? ": it ended the connection" : "");
-}
-
-static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *frame,
-                                    const ring_progress *progress) {
-  char theirs[RING_CALL_TEXT], ours[RING_CALL_TEXT];
-  int own_rank = run->engine->peers->rank;
-  ring_call_describe(&frame->call, theirs, sizeof theirs);
-  ring_call_describe(&run->task->call, ours, sizeof ours);
-  if (strcmp(theirs, ours) == 0) /* what each rank sends to each is part of no signature */
-    return ring_error_set(
-        run->error, RING_MISMATCH, rank, 0,
-        "the ranks disagree on counts: in %s rank %d sends %u bytes where rank %d "
-        "expects %zu",
-        ours, rank, (unsigned)frame->length, own_rank, progress->frame_bytes - RING_HEADER_BYTES);
-  return ring_error_set(run->error, RING_MISMATCH, rank, 0,
-                        "the ranks called different things: rank %d called %s, rank %d called %s",
-                        rank, theirs, own_rank, ours);
 }
 
 ring_status ring_failure_unexpected(ring_run *run, size_t lane) {

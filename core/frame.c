@@ -77,6 +77,12 @@ static bool frame_has_counts(uint8_t collective) {
          collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
 }
 
+bool ring_call_is_same(const ring_call *one, const ring_call *other) {
+  return one->collective == other->collective && one->op == other->op &&
+         one->dtype == other->dtype && one->root == other->root && one->count == other->count &&
+         one->layout == other->layout && one->sequence == other->sequence;
+}
+
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
   const char *name = ring_collective_name(call->collective);
   const char *dtype = ring_dtype_name((ring_dtype)call->dtype);

@@ -71,6 +71,8 @@ typedef struct ring_call {
   uint64_t layout; /* a digest of the counts where these are given; of open's chooser (choice.h) */
 } ring_call;
 
+bool ring_call_is_same(const ring_call *one, const ring_call *other);
+
 /* A digest (FNV-1a) of counts, for the layout of a call: begin with EMPTY and add each. */
 #define RING_LAYOUT_EMPTY UINT64_C(14695981039346656037)
 uint64_t ring_layout_add(uint64_t layout, uint64_t count);

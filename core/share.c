@@ -202,12 +202,6 @@ static ring_status share_impatient(const ring_share_call *call, int index, ring_
                         own_rank, ring_wait_seconds(wait), text, rank, share_host(share, rank));
 }
 
-static bool share_alike(const ring_call *one, const ring_call *other) {
-  return one->collective == other->collective && one->op == other->op &&
-         one->dtype == other->dtype && one->root == other->root && one->count == other->count &&
-         one->layout == other->layout && one->sequence == other->sequence;
-}
-
 /* Whether a rank waits for a message that this one has not begun to send. */
 static bool share_expects(const ring_share *share, int index, const ring_call *theirs) {
   const ring_messages *messages = &share->peers->peer[share->ranks[index]].messages;
@@ -224,10 +218,11 @@ static bool share_elsewhere(const ring_share_call *call, int index, ring_call *t
   if (!share_heard(share, index, theirs)) return false;
   if (theirs->collective == 0) return false;
   if (theirs->collective == RING_COLLECTIVE_MESSAGE) return share_expects(share, index, theirs);
-  if ((int32_t)(theirs->sequence - own->sequence) >= 0) return !share_alike(theirs, own);
+  if ((int32_t)(theirs->sequence - own->sequence) >= 0) return !ring_call_is_same(theirs, own);
   for (int i = 0; i < RING_SLOTS; i++) {
     *own = share_load(ring_share_seat(share, share->index)->said[i]);
-    if (own->collective != 0 && own->sequence == theirs->sequence) return !share_alike(theirs, own);
+    if (own->collective != 0 && own->sequence == theirs->sequence)
+      return !ring_call_is_same(theirs, own);
   }
   return false;
 }
@@ -355,7 +350,7 @@ static ring_status share_differs(const ring_share_call *call, int index) {
     uint64_t flag = atomic_load_explicit(&seat->slots[slot].flag, memory_order_acquire);
     ring_call theirs = share_load(seat->said[slot]);
     ring_call own = share_load(ring_share_seat(share, share->index)->said[slot]);
-    if ((uint32_t)(flag >> 32) == share->sequence - back && !share_alike(&theirs, &own))
+    if ((uint32_t)(flag >> 32) == share->sequence - back && !ring_call_is_same(&theirs, &own))
       return share_mismatch(call, index, &theirs, &own);
   }
   return ring_error_set(call->error, RING_MISMATCH, share->ranks[index], 0,
