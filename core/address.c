@@ -63,7 +63,8 @@ static ring_status address_host6(const char *text, const char *start, size_t len
   struct in6_addr ignored;
   char *zone = strchr(host, '%');
   if (zone != NULL) *zone = '\0';
-  int valid = inet_pton(AF_INET6, host, &ignored) == 1 && (zone == NULL || zone[1] != '\0');
+  int named = zone == NULL || (zone[1] != '\0' && strpbrk(zone + 1, "[]") == NULL);
+  int valid = named && inet_pton(AF_INET6, host, &ignored) == 1;
   if (zone != NULL) *zone = '%';
   if (!valid)
     return address_bad(error, text, "is not host, host:port, [IPv6]:port or an IPv6 address");
