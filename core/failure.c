@@ -45,6 +45,9 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
     return ring_failure_impatient(run, RING_TIMEOUT);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
+  if (text[0] == '\0')
+    return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and did not say why",
+                          rank, ring_peers_host(run->engine->peers, rank));
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
 }
 
