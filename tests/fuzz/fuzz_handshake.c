@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Both sides of the handshake. The input says which one, whether the peer has the key (then the
+ * proofs in what it says are made right, so that what lies behind them is reached), and what the
+ * peer says. Who has not the key is never believed.
+ */
+#include "bytes.h"
+#include "socket.h"
+#include "world.h"
+
+enum { SIDE_ACCEPTS = 1, PEER_KNOWS = 2, TRANSCRIPT = RING_HELLO_BYTES + RING_HELLO_BYTES };
+
+typedef struct case_of {
+  bool accepts, knows;
+  int rank, size;
+  ring_secret key;
+  uint8_t says[RING_HELLO_BYTES + RING_CLAIM_BYTES];
+  size_t length;
+} case_of;
+
+/* What this side says first: its random numbers are not random here. */
+static void put_own_hello(uint8_t *to, ring_purpose purpose) {
+  memcpy(to, "sparkrng", 8);
+  to = bytes_put(to + 8, RING_WIRE_VERSION, 2);
+  to = bytes_put(to, purpose, 1);
+  to = bytes_put(to, 0, 1);
+  memset(to, 0x11, 32);
+}
+
+static void prove(const case_of *of, const char *who, const uint8_t *transcript, size_t length,
+                  uint8_t *to) {
+  uint8_t said[16 + TRANSCRIPT + RING_CLAIM_BYTES + RING_VERDICT_BYTES] = {0};
+  ring_secret proof;
+  strcpy((char *)said, who);
+  memcpy(said + 16, transcript, length);
+  FUZZ_PROMISE(ring_secret_mac(&of->key, said, 16 + length, &proof));
+  memcpy(to, proof.bytes, RING_SECRET_BYTES);
+}
+
+/* The peer dials: HELLO, then CLAIM, whose proof is over both hellos and what it claims. */
+static void prove_claim(case_of *of) {
+  uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES];
+  if (of->length < sizeof of->says) return;
+  memcpy(transcript, of->says, RING_HELLO_BYTES);
+  put_own_hello(transcript + RING_HELLO_BYTES, 0);
+  memcpy(transcript + TRANSCRIPT, of->says + RING_HELLO_BYTES, RING_CLAIM_BYTES);
+  size_t before = RING_CLAIM_BYTES - RING_SECRET_BYTES;
+  prove(of, "dialer", transcript, TRANSCRIPT + before, of->says + RING_HELLO_BYTES + before);
+}
+
+/* The peer accepts: HELLO, then VERDICT, whose proof is over this side's claim, too. */
+static void prove_verdict(case_of *of, const ring_claim *claim) {
+  uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES + RING_VERDICT_BYTES], *to = transcript;
+  size_t before = RING_VERDICT_BYTES - RING_SECRET_BYTES;
+  if (of->length < RING_HELLO_BYTES + RING_VERDICT_BYTES) return;
+  put_own_hello(to, claim->purpose);
+  memcpy(to + RING_HELLO_BYTES, of->says, RING_HELLO_BYTES);
+  to = bytes_put(transcript + TRANSCRIPT, (uint32_t)claim->rank, 4);
+  to = bytes_put(to, (uint32_t)claim->size, 4);
+  to = bytes_put(to, claim->epoch, 8);
+  prove(of, "dialer", transcript, (size_t)(to - transcript), to);
+  memcpy(to + RING_SECRET_BYTES, of->says + RING_HELLO_BYTES, before);
+  prove(of, "accepter", transcript, TRANSCRIPT + RING_CLAIM_BYTES + before,
+        of->says + RING_HELLO_BYTES + before);
+}
+
+static ring_handshake_state shake(const case_of *of, ring_handshake *handshake) {
+  ring_handshake_state state = ring_handshake_advance(handshake);
+  if (state == RING_HANDSHAKE_CLAIMED) {
+    FUZZ_PROMISE(of->knows && handshake->claim.rank >= 0 && handshake->claim.rank < of->size);
+    ring_handshake_answer(handshake, (ring_verdict)(of->rank % 4));
+    state = ring_handshake_advance(handshake);
+  }
+  return state;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  input from = {bytes, length};
+  unsigned flags = input_byte(&from);
+  case_of of = {.accepts = flags & SIDE_ACCEPTS,
+                .knows = flags & PEER_KNOWS,
+                .rank = (int)input_byte(&from) % 8,
+                .size = 8};
+  ring_claim claim = {(ring_purpose)(1 + flags / 4 % 3), of.rank, of.size, 7};
+  ring_handshake handshake;
+  world_shakes_hands(true);
+  memset(of.key.bytes, 0x22, sizeof of.key.bytes);
+  input says = input_cut(&from, sizeof of.says);
+  memcpy(of.says, says.at, of.length = says.left);
+  if (of.knows && of.accepts) prove_claim(&of);
+  if (of.knows && !of.accepts) prove_verdict(&of, &claim);
+  int fd = world_connection((input){of.says, of.length}, (input){0});
+  bool begun = of.accepts ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size)
+                          : ring_handshake_dial(&handshake, fd, &of.key, &claim, 3);
+  FUZZ_PROMISE(begun);
+  ring_handshake_state state = shake(&of, &handshake);
+  FUZZ_PROMISE(state != RING_HANDSHAKE_DONE || of.knows);
+  FUZZ_PROMISE(handshake.turn <= 4 && ring_verdict_text(handshake.verdict) != NULL);
+  ring_handshake_fini(&handshake);
+  ring_socket_close(&fd);
+  world_end();
+  return 0;
+}

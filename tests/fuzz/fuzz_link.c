@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What comes over links during a call: frames, failure notes, nonsense. The input is the call, the
+ * size and what each other rank says. This rank calls twice, fails or not, and closes; an error names
+ * a rank that exists, or none.
+ */
+#include "comm.h"
+#include "world.h"
+
+enum { SIZE_MOST = 4, COUNT = 40, BYTES = COUNT * SIZE_MOST * 8 };
+
+static ring_comm *make_comm(int rank, int size) {
+  ring_comm *comm = ring_comm_alloc(rank, size, 2);
+  FUZZ_PROMISE(comm != NULL && ring_layout_init(&comm->layout, size) == RING_OK);
+  for (int i = 0; i < size; i++) {
+    FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
+    comm->layout.nodes[i] = 0;
+  }
+  ring_layout_survey(&comm->layout);
+  comm->plans.chooser.layout = &comm->layout;
+  comm->plans.chooser.tier = RING_TIER_LOOPBACK;
+  comm->peers.cores = RING_CORES_CROWDED; /* does not spin */
+  return comm;
+}
+
+static void add_link(ring_comm *comm, int rank, input says) {
+  ring_peers *peers = &comm->peers;
+  peers->peer[rank].link = ring_link_tcp(world_connection(says, (input){0}));
+  FUZZ_PROMISE(peers->peer[rank].link != NULL);
+  peers->linked[peers->linked_count++] = rank;
+}
+
+static ring_status make_call(ring_comm *comm, unsigned which, const void *input, void *output) {
+  int root = (int)(which / 16) % comm->peers.size;
+  ring_dtype dtype = (ring_dtype)(which / 8 % 8);
+  switch (which % 8) {
+  case 0:
+    return ring_allreduce(comm, input, output, COUNT, dtype, RING_SUM);
+  case 1:
+    return ring_broadcast(comm, input, output, COUNT, dtype, root);
+  case 2:
+    return ring_allgather(comm, input, output, COUNT, dtype);
+  case 3:
+    return ring_alltoall(comm, input, output, COUNT, dtype);
+  case 4:
+    return ring_gather(comm, input, output, COUNT, dtype, root);
+  case 5:
+    return ring_reduce(comm, input, output, COUNT, dtype, RING_MAX, root);
+  case 6:
+    return ring_recv(comm, output, COUNT, dtype, (comm->peers.rank + 1) % comm->peers.size);
+  default:
+    return ring_barrier(comm);
+  }
+}
+
+static void check_error(const ring_comm *comm, ring_status status) {
+  const ring_error *error = ring_comm_error(comm);
+  FUZZ_PROMISE(error->status == status && error->message[0] != '\0');
+  FUZZ_PROMISE(error->rank >= -1 && error->rank < comm->peers.size);
+  FUZZ_PROMISE(strlen(error->message) < sizeof error->message);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  static uint8_t in[BYTES], out[BYTES];
+  input from = {bytes, length};
+  unsigned which = input_byte(&from), second = input_byte(&from), shape = input_byte(&from);
+  int size = 2 + (int)(shape % (SIZE_MOST - 1)), rank = (int)(shape / 8) % size;
+  ring_comm *comm = make_comm(rank, size);
+  for (int i = 0; i < size; i++)
+    if (i != rank) add_link(comm, i, input_piece(&from));
+  ring_status status = make_call(comm, which, in, out);
+  if (status == RING_OK) status = make_call(comm, second, in, out);
+  if (status == RING_OK) status = ring_comm_close(comm);
+  if (status != RING_OK) check_error(comm, status);
+  ring_comm_free(comm);
+  world_end();
+  return 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes the seed corpus: for every target some inputs that are right, from which the fuzzer finds its
+ * way to those that are almost right. Made with the core's own packers, so they stay right when a
+ * format changes.
+ *   fuzz_seeds FOLDER    makes FOLDER/<target>/<name>
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "address.h"
+#include "bytes.h"
+#include "frame.h"
+#include "handshake.h"
+#include "rendezvous.h"
+
+enum { ROOM = 4096 };
+
+typedef struct seed {
+  uint8_t bytes[ROOM];
+  size_t length;
+} seed;
+
+static const char *folder;
+
+static void fail(const char *path) {
+  perror(path);
+  exit(1);
+}
+
+static void save(const char *target, const char *name, const void *bytes, size_t length) {
+  char path[1024];
+  snprintf(path, sizeof path, "%s/%s", folder, target);
+  mkdir(path, 0777);
+  snprintf(path, sizeof path, "%s/%s/%s", folder, target, name);
+  FILE *file = fopen(path, "wb");
+  if (file == NULL || fwrite(bytes, 1, length, file) != length || fclose(file) != 0) fail(path);
+}
+
+static void save_text(const char *target, const char *name, const char *text) {
+  save(target, name, text, strlen(text));
+}
+
+static void add(seed *to, const void *bytes, size_t length) {
+  memcpy(to->bytes + to->length, bytes, length);
+  to->length += length;
+}
+
+static void add_byte(seed *to, unsigned byte) {
+  to->bytes[to->length++] = (uint8_t)byte;
+}
+
+static void add_number(seed *to, uint64_t number, int width) {
+  bytes_put(to->bytes + to->length, number, width);
+  to->length += (size_t)width;
+}
+
+/* As input_piece reads it. */
+static void add_piece(seed *to, const seed *piece) {
+  add_number(to, piece->length, 2);
+  add(to, piece->bytes, piece->length);
+}
+
+/* ---- Texts -------------------------------------------------------------------------------- */
+
+static void save_texts(void) {
+  static const char *const addresses[] = {"worker-1.example:7077", "[fe80::1%eth0]:9", "::1",
+                                          "10.0.0.1"};
+  static const char *const overrides[] = {"allreduce:ring:64KiB-,broadcast:tree:-1MiB",
+                                          "alltoall:bruck:1-2GiB, gatherv:direct"};
+  static const char *const environments[] = {
+      "SPARKRING_RANK=1\nSPARKRING_SIZE=2\nSPARKRING_ADDRESSES=a:1,[::1]:2\n"
+      "SPARKRING_TOKEN=\x01\x02token\nSPARKRING_JOB=j\nSPARKRING_PORTS=1-9\nSPARKRING_TIMEOUT=2.5",
+      "SLURM_STEP_ID=0\nSLURM_PROCID=1\nSLURM_NTASKS=4\nSLURM_JOB_ID=7\n"
+      "SLURM_STEP_NODELIST=gpu[003-010,12],cpu1",
+      "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=3\nOMPI_COMM_WORLD_LOCAL_SIZE=3\n"
+      "PMIX_NAMESPACE=n",
+      "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=h\nMASTER_PORT=1\nTORCHELASTIC_RUN_ID=r",
+      "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALNRANKS=1\nSPARKRING_ROOT_ADDRESS=h:5"};
+  char name[2] = "a";
+  for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++, name[0]++)
+    save_text("fuzz_address", name, addresses[i]);
+  for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++, name[0]++)
+    save_text("fuzz_override", name, overrides[i]);
+  for (size_t i = 0; i < sizeof environments / sizeof *environments; i++, name[0]++)
+    save_text("fuzz_environment", name, environments[i]);
+  uint8_t wire[64], *end = ring_address_pack(ring_address_pack(wire, "host-a"), "::1");
+  save("fuzz_address", "wire", wire, (size_t)(end - wire));
+}
+
+/* ---- Frames ------------------------------------------------------------------------------- */
+
+static void add_frame(seed *to, uint8_t kind, uint32_t length, ring_call call) {
+  ring_frame frame = {.kind = kind, .length = length, .call = call};
+  ring_frame_pack(&frame, to->bytes + to->length);
+  to->length += RING_HEADER_BYTES;
+}
+
+/* A broadcast of 40 int8 from rank 0 to rank 1, and the same with a failure in its place. */
+static void save_frames(void) {
+  static const char why[] = "rank 0 (a) aborted the communicator";
+  ring_call call = {.collective = RING_COLLECTIVE_BROADCAST, .sequence = 1, .count = 40};
+  seed good = {.length = 0}, bad = {.length = 0}, data = {.length = 0}, fail_note = {.length = 0};
+  add_frame(&data, RING_FRAME_DATA, 40, call);
+  save("fuzz_frame", "data", data.bytes, data.length);
+  data.length += 40;
+  add_frame(&fail_note, RING_FRAME_FAIL, sizeof why - 1,
+            (ring_call){.op = RING_ABORTED, .root = 0});
+  save("fuzz_frame", "fail", fail_note.bytes, fail_note.length);
+  add(&fail_note, why, sizeof why - 1);
+  add_number(&good, 0x080101, 3); /* twice a broadcast; rank 1 of 2 */
+  add_piece(&good, &data);
+  save("fuzz_link", "broadcast", good.bytes, good.length);
+  add_number(&bad, 0x080101, 3);
+  add_piece(&bad, &fail_note);
+  save("fuzz_link", "failure", bad.bytes, bad.length);
+}
+
+/* ---- Meetings ----------------------------------------------------------------------------- */
+
+static void add_note(seed *to, ring_status status, const void *body, size_t length) {
+  add_number(to, RING_NOTE_HEAD_BYTES - 4 + length, 4);
+  add_number(to, (uint64_t)status, 1);
+  add_number(to, UINT32_MAX, 4); /* no rank is at fault */
+  add(to, body, length);
+}
+
+static void add_welcome(seed *to) {
+  uint8_t body[64], *end = bytes_put(body, 7, 8);
+  end = ring_address_pack(bytes_put(end, 4242, 2), "host-a");
+  add_note(to, RING_OK, body, (size_t)(end - body));
+}
+
+/* Places of `size` ranks on two hosts, without the length. */
+static void add_table(seed *to, int size) {
+  add_number(to, 2, 4);
+  to->length = (size_t)(ring_address_pack(to->bytes + to->length, "host-a") - to->bytes);
+  to->length = (size_t)(ring_address_pack(to->bytes + to->length, "host-b") - to->bytes);
+  for (int rank = 0; rank < size; rank++) {
+    add_number(to, (uint64_t)rank % 2, 1);
+    add_number(to, (uint64_t)rank + 1000, 2);
+  }
+}
+
+static void save_joining(void) {
+  seed made = {.length = 0}, root = {.length = 0}, verdict = {.length = 0}, table = {.length = 0};
+  add_welcome(&root);
+  add_note(&verdict, RING_OK, "", 0);
+  add_table(&table, 4);
+  add_byte(&made, 2); /* size 4 */
+  add_byte(&made, 1); /* rank 2 */
+  add_piece(&made, &root);
+  add_piece(&made, &verdict);
+  add_piece(&made, &table);
+  add_number(&made, table.length, 4);
+  add(&made, table.bytes, table.length);
+  save("fuzz_join", "joined", made.bytes, made.length);
+  made.length = root.length = 0;
+  add_note(&root, RING_TIMEOUT, "missing", 7);
+  add_number(&made, 0, 2);
+  add_piece(&made, &root);
+  save("fuzz_join", "sent-away", made.bytes, made.length);
+}
+
+static void save_meeting(void) {
+  seed made = {.length = 0}, join = {.length = 0}, report = {.length = 0}, none = {.length = 0};
+  add_number(&join, 4000, 2);
+  add_number(&join, 60000, 4);
+  add_note(&report, RING_OK, "", 0);
+  add_byte(&made, 0x81); /* size 3, with hosts */
+  for (unsigned rank = 1; rank < 3; rank++) {
+    add_byte(&made, rank);
+    add_piece(&made, &join);
+    add_piece(&made, &report);
+  }
+  add_byte(&made, 0x81); /* and rank 1 opens its link */
+  add_piece(&made, &none);
+  add_piece(&made, &none);
+  save("fuzz_root", "met", made.bytes, made.length);
+}
+
+static void save_exchange(void) {
+  static const char *const texts[] = {
+      "sparkring/1 4000 0123456789abcdef "
+      "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+      "sparkring/1 4001"};
+  seed made = {.length = 0};
+  add_number(&made, 0x0100, 2); /* size 2, rank 1 */
+  for (unsigned rank = 0; rank < 2; rank++) {
+    add_byte(&made, rank);
+    add_byte(&made, (unsigned)strlen(texts[rank]));
+    add(&made, texts[rank], strlen(texts[rank]));
+  }
+  save("fuzz_exchange", "both", made.bytes, made.length);
+}
+
+/* A dialer with the key, and an accepter with it: the target makes the proofs right. */
+static void save_handshakes(void) {
+  seed made = {.length = 0};
+  add_byte(&made, 3);
+  add_byte(&made, 0);
+  add(&made, "sparkrng", 8);
+  add_number(&made, RING_WIRE_VERSION, 2);
+  add_number(&made, RING_PURPOSE_LINK, 2);
+  made.length += 32;
+  add_number(&made, 5, 4); /* rank */
+  add_number(&made, 8, 4); /* size */
+  add_number(&made, 7, 8); /* epoch */
+  made.length += RING_SECRET_BYTES;
+  save("fuzz_handshake", "dialer", made.bytes, made.length);
+  made.bytes[0] = 2;
+  made.length = 2 + RING_HELLO_BYTES;
+  add_number(&made, RING_VERDICT_WELCOME, 4);
+  add_number(&made, 3, 4);
+  made.length += RING_SECRET_BYTES;
+  save("fuzz_handshake", "accepter", made.bytes, made.length);
+}
+
+int main(int count, char **arguments) {
+  if (count != 2) {
+    fprintf(stderr, "usage: fuzz_seeds FOLDER\n");
+    return 2;
+  }
+  folder = arguments[1];
+  mkdir(folder, 0777);
+  save_texts();
+  save_frames();
+  save_joining();
+  save_meeting();
+  save_exchange();
+  save_handshakes();
+  return 0;
+}
