@@ -61,6 +61,20 @@ board_holdings board_count_holdings(void) {
                           .maps = board_maps()};
 }
 
+/* Sanitizers have an allocator of their own, which keeps what is freed for a while, and look for leaks
+ * themselves. */
+#ifdef BOARD_SANITIZED
+
+uint64_t board_resident(void) {
+  return 0;
+}
+
+uint64_t board_heap(void) {
+  return 0;
+}
+
+#else
+
 uint64_t board_resident(void) {
   unsigned long total = 0, resident = 0;
   malloc_trim(0);
@@ -71,15 +85,12 @@ uint64_t board_resident(void) {
   return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Sanitizers have an allocator of their own, and look for leaks themselves. */
 uint64_t board_heap(void) {
-#ifdef BOARD_SANITIZED
-  return 0;
-#else
   struct mallinfo2 of = mallinfo2();
   return of.uordblks + of.hblkhd;
-#endif
 }
+
+#endif
 
 uint64_t board_now(void) {
   struct timespec time;

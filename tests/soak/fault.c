@@ -96,7 +96,8 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   char late[64];
   finding->ns = now > since ? now - since : 0;
   finding->by_timeout = error->status == RING_TIMEOUT;
-  if (!of->doomed) return fault_refuse(error, "failed without a reason", why, size);
+  bool dragged = finding->by_timeout && fault_is_disagreement(of->world->fault.kind);
+  if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);

@@ -6,7 +6,8 @@
  * on a communicator that it does not concern.
  *
  * Two things are only found when time is over: a death before the others have met the victim, and
- * calls that differ where nobody has sent anything to who could compare it. The latter are counted.
+ * calls that differ where nobody has sent anything to who could compare it. The latter are counted;
+ * who waits in them until then can make ranks that wait for it on the other communicator wait too long.
  */
 #ifndef SOAK_FAULT_H
 #define SOAK_FAULT_H
