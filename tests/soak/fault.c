@@ -10,7 +10,7 @@
 /* Who dies before it has met anybody is missed when time runs out. */
 #define FAULT_OPEN_SECONDS 3.0
 #define FAULT_DISAGREEING_SECONDS 3.0
-#define FAULT_SECONDS 20.0
+#define FAULT_SECONDS 60.0
 
 bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   const plan_fault *fault = &world->fault;

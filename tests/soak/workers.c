@@ -14,8 +14,8 @@
 
 #include "player.h"
 
-/* A call that hangs ends after 20 s and says why, so who takes longer does not come back. */
-enum { WORKERS_WORLD_MS = 90000, WORKERS_LAST_WORDS_MS = 3000 };
+/* A call that hangs ends after a minute and says why, so who takes longer does not come back. */
+enum { WORKERS_WORLD_MS = 200000, WORKERS_LAST_WORDS_MS = 3000 };
 
 typedef struct workers_order {
   uint64_t world;
