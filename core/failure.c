@@ -70,9 +70,9 @@ static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *f
                         rank, theirs, own_rank, ours);
 }
 
-/* Whether a frame that nobody has read shows that its sender is in another call than this rank. That
- * of a later call may wait; one of an earlier call would have been read there. Messages and the calls
- * of open are not numbered with the others. */
+/* Whether a frame that nobody has read shows that its sender is in another call than this rank.
+ * That of a later call may wait; one of an earlier call would have been read there. Messages and
+ * the calls of open are not numbered with the others. */
 static bool failure_contradicts(const ring_call *theirs, const ring_call *own) {
   int32_t ahead = (int32_t)(theirs->sequence - own->sequence);
   if (ring_collective_opens(theirs->collective) || ring_collective_opens(own->collective) ||

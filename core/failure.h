@@ -13,8 +13,8 @@
  * the others are given a moment to say so. */
 ring_status ring_failure_lost(ring_run *run, int rank, int code);
 
-/* Whether what comes next from a rank, and no lane reads, is a FAIL frame, which is taken and adopted,
- * or shows that it called something different. */
+/* Whether what comes next from a rank, and no lane reads, is a FAIL frame, which is taken and
+ * adopted, or shows that the rank called something different. */
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status);
 
 /* A lane read a header that differs from the expected one: a failure, another call, or nonsense. */

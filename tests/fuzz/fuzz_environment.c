@@ -60,7 +60,8 @@ static void check_read(const ring_environment *read) {
   FUZZ_PROMISE(read->timeout >= 0 && read->timeout < 1e9);
 }
 
-/* A token that another variable holds, too, or that words of a message are made of, proves nothing. */
+/* A token that another variable holds, too, or that words of a message are made of, proves
+ * nothing. */
 static bool is_telltale(const char *token) {
   if (strlen(token) < TOKEN_TELLTALE || strncmp(token, "\x01\x02", 2) != 0) return false;
   for (int i = 0; i < NAMES; i++) {

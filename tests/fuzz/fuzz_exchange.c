@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The texts of an exchange: the input is this rank, the size, and texts with the ranks that they are
- * said to be of. What was accepted gives every rank a place.
+ * The texts of an exchange: the input is this rank, the size, and texts with the ranks that they
+ * are said to be of. What was accepted gives every rank a place.
  */
 #include "rendezvous.h"
 #include "world.h"

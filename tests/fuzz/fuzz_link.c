@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What comes over links during a call: frames, failure notes, nonsense. The input is the call, the
- * size and what each other rank says. This rank calls twice, fails or not, and closes; an error names
- * a rank that exists, or none.
+ * size and what each other rank says. This rank calls twice, fails or not, and closes; an error
+ * names a rank that exists, or none.
  */
 #include "comm.h"
 #include "world.h"

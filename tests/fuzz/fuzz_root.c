@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rank 0 of a meeting by addresses: the input is the size, and guests with what they claim and say
- * (JOIN and REPORT). It ends when all have joined and know the places, or at the deadline; then every
- * rank has a place, or the error tells what is missing.
+ * (JOIN and REPORT). It ends when all have joined and know the places, or at the deadline; then
+ * every rank has a place, or the error tells what is missing.
  */
 #include "rendezvous.h"
 #include "world.h"

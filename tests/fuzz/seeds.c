@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes the seed corpus: for every target some inputs that are right, from which the fuzzer finds its
- * way to those that are almost right. Made with the core's own packers, so they stay right when a
- * format changes.
+ * Writes the seed corpus: for every target some inputs that are right, from which the fuzzer finds
+ * its way to those that are almost right. Made with the core's own packers, so they stay right when
+ * a format changes.
  *   fuzz_seeds FOLDER    makes FOLDER/<target>/<name>
  */
 #include <stdio.h>

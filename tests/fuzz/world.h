@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The world around a target: connections that hold bytes of the input and then end, and no other;
- * and a clock that only goes on while somebody waits, so that deadlines take no time. No target opens
- * a port, looks up a name or sleeps. The functions that it replaces are listed in CMakeLists.txt, with
- * --wrap.
+ * and a clock that only goes on while somebody waits, so that deadlines take no time. No target
+ * opens a port, looks up a name or sleeps. The functions that it replaces are listed in
+ * CMakeLists.txt, with --wrap.
  */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
@@ -11,8 +11,9 @@
 #include "handshake.h"
 #include "input.h"
 
-/* A connection whose peer has said these bytes, says `later` when everybody waits, and then no more. A
- * descriptor, which the target owns; its other end takes what it is sent, until world_end. */
+/* A connection whose peer has said these bytes, says `later` when everybody waits, and then no
+ * more. A descriptor, which the target owns; its other end takes what it is sent, until
+ * world_end. */
 int world_connection(input says, input later);
 
 /* Connections that will be accepted, and be made by dialing, in the order in which they are given.

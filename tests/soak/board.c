@@ -61,8 +61,8 @@ board_holdings board_count_holdings(void) {
                           .maps = board_maps()};
 }
 
-/* Sanitizers have an allocator of their own, which keeps what is freed for a while, and look for leaks
- * themselves. */
+/* Sanitizers have an allocator of their own, which keeps what is freed for a while, and look for
+ * leaks themselves. */
 #ifdef BOARD_SANITIZED
 
 uint64_t board_resident(void) {

@@ -38,8 +38,8 @@ typedef struct board_holdings {
 } board_holdings;
 board_holdings board_count_holdings(void);
 
-/* Bytes that are resident after free memory has been given back, and that are allocated from the heap;
- * 0 where that says nothing. */
+/* Bytes that are resident after free memory has been given back, and that are allocated from the
+ * heap; 0 where that says nothing. */
 uint64_t board_resident(void);
 uint64_t board_heap(void);
 

@@ -38,11 +38,12 @@ static void call_divide(call_live *live) {
   }
 }
 
-/* Elements of the rank's buffers, and where they lie in each other when in place; whether they may. */
+/* Elements of the rank's buffers, and where they lie in each other when in place; whether they
+ * may. */
 static bool call_shape(const call_live *live, call_pair *pair) {
-  size_t count = live->plan->count, total = call_before(live->parts, live->size);
-  size_t mine = live->parts[live->rank], at = call_before(live->parts, live->rank);
-  bool root = live->rank == live->root;
+  const size_t count = live->plan->count, total = call_before(live->parts, live->size);
+  const size_t mine = live->parts[live->rank], at = call_before(live->parts, live->rank);
+  const bool root = live->rank == live->root;
   switch (live->plan->kind) {
   case PLAN_allreduce:
   case PLAN_allreduce_group:

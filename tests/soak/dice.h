@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random numbers of which every one follows from the seed: whoever throws the same dice gets the same
- * numbers, whichever process it is. SplitMix64 (Steele, Lea and Flood, 2014).
+ * Random numbers of which every one follows from the seed: whoever throws the same dice gets the
+ * same numbers, whichever process it is. SplitMix64 (Steele, Lea and Flood, 2014).
  */
 #ifndef SOAK_DICE_H
 #define SOAK_DICE_H

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong in a world: how the victim does it, and what the others must be told. A fault on a
- * communicator breaks that one only, a death breaks all that the victim belongs to. Every rank of it
- * has to get an error that names the victim, in time; nobody may get one before it has happened, or
- * on a communicator that it does not concern.
+ * What goes wrong in a world: how the victim does it, and what the others must be told. A fault on
+ * a communicator breaks that one only, a death breaks all that the victim belongs to. Every rank of
+ * it has to get an error that names the victim, in time; nobody may get one before it has happened,
+ * or on a communicator that it does not concern.
  *
  * Two things are only found when time is over: a death before the others have met the victim, and
  * calls that differ where nobody has sent anything to who could compare it. The latter are counted;
- * who waits in them until then can make ranks that wait for it on the other communicator wait too long.
+ * who waits in them until then can make ranks that wait for it on the other communicator wait too
+ * long.
  */
 #ifndef SOAK_FAULT_H
 #define SOAK_FAULT_H
@@ -27,8 +28,8 @@ typedef struct fault_case {
   double patience;
 } fault_case;
 
-/* Whether the fault of the world breaks the communicator of that many ranks, in which the victim has
- * rank `victim`, or -1. */
+/* Whether the fault of the world breaks the communicator of that many ranks, in which the victim
+ * has rank `victim`, or -1. */
 bool fault_dooms(const plan_world *world, bool child, int victim, int size);
 
 /* Marks the fault as happened, from now on or at the moment that a timer goes off. */
@@ -38,8 +39,8 @@ void fault_mark(board *board, int delay_us);
 void fault_die(board *board);
 void fault_die_later(board *board, int delay_us);
 
-/* How a fault was found: at once, after so many nanoseconds; or only when the time was over that the
- * ranks have for opening or for a call. */
+/* How a fault was found: at once, after so many nanoseconds; or only when the time was over that
+ * the ranks have for opening or for a call. */
 typedef struct fault_finding {
   bool by_timeout;
   uint64_t ns;

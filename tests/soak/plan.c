@@ -195,7 +195,7 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
   const plan_fault *planned = &world->fault;
   for (int i = 0; i < world->size; i++) hosts[i] = (char)('0' + world->host[i]);
   if (planned->kind != PLAN_FAULT_NONE)
-    snprintf(fault, sizeof fault, "rank %d is %s in round %d", planned->rank,
+    snprintf(fault, sizeof fault, "rank %d: %s in round %d", planned->rank,
              plan_fault_name(planned->kind), planned->round);
   snprintf(text, size, "world %llu: %d ranks on hosts %s, %s%s, %d rounds, algorithms \"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",

@@ -2,7 +2,8 @@
  *
  * What the soak says every minute and at its end, and whether memory has grown: that of the elders,
  * who live through all worlds. It has where even the least of the last quarter of the time is more
- * than the most of the beginning, which is the first two minutes, or half the time when that is less.
+ * than the most of the beginning, which is the first two minutes, or half the time when that is
+ * less.
  */
 #ifndef SOAK_REPORT_H
 #define SOAK_REPORT_H

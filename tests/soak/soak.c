@@ -127,9 +127,9 @@ static bool soak_run(const soak_options *options, workers *workers) {
   return report_end(&report);
 }
 
-/* What threads keep for their next allocation counts as allocated, and long buffers that come to lie
- * in their heaps stay resident; both would hide a leak. Begins again without that. Where the C library
- * knows no such settings, that changes nothing. */
+/* What threads keep for their next allocation counts as allocated, and long buffers that come to
+ * lie in their heaps stay resident; both would hide a leak. Begins again without that. Where the
+ * C library knows no such settings, that changes nothing. */
 static void soak_restart(char **arguments) {
   if (getenv("GLIBC_TUNABLES") != NULL) return;
   setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.mmap_threshold=131072", 1);

@@ -2,8 +2,9 @@
  *
  * The workers: processes that the parent holds and that play ranks, world after world. Each has a
  * line to the parent, on which it gets its rank in the next world and answers whether all was well;
- * the line ends when it dies, and then it is replaced. The parent itself never opens a communicator.
- * Between worlds a worker must hold what it held at its beginning: descriptors, threads, memory maps.
+ * the line ends when it dies, and then it is replaced. The parent itself never opens a
+ * communicator. Between worlds a worker must hold what it held at its beginning: descriptors,
+ * threads, memory maps.
  */
 #ifndef SOAK_WORKERS_H
 #define SOAK_WORKERS_H
