@@ -49,6 +49,7 @@ static void test_nothing(void) {
   check_fails("", "an address is empty");
   check_fails(":80", "the address \":80\" has no host");
   check_fails("[]:80", "the address \"[]:80\" has no host");
+  check_fails("[::1%a[b]", "is not host, host:port, [IPv6]:port or an IPv6 address");
 }
 
 static void test_bad_ports(void) {

@@ -383,6 +383,29 @@ static void test_mismatch_on_every_rank(void) {
   shared_free(shared, sizeof *shared);
 }
 
+/* Of six ranks that double, those that have a partner wait for it alone. The frame that shows that
+ * rank 5 has gone another way lies on a link that nobody reads. */
+static void close_while_others_double(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  float x = 1;
+  options.algorithms = "allreduce:doubling";
+  options.call_timeout = 10;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(shared, size);
+  ring_status status =
+      rank == 5 ? ring_comm_close(comm) : ring_allreduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM);
+  CHECK_INT(status, RING_MISMATCH);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 5 called close() as call 1");
+  ring_comm_free(comm);
+}
+
+static void test_mismatch_on_an_idle_link(void) {
+  int *met = shared_alloc(sizeof *met);
+  run_ranks(6, close_while_others_double, met);
+  shared_free(met, sizeof *met);
+}
+
 static void bad_arguments(ring_comm *comm, void *shared) {
   (void)shared;
   float x[4] = {0};
@@ -428,6 +451,7 @@ int main(void) {
   RUN(test_barrier);
   RUN(test_traffic_of_a_ring);
   RUN(test_mismatch_on_every_rank);
+  RUN(test_mismatch_on_an_idle_link);
   RUN(test_bad_arguments);
   return 0;
 }
