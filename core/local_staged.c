@@ -106,22 +106,22 @@ static void staged_get(const staged_run *staged, int from, size_t at) {
   }
 }
 
-/* A rank that has nothing for others publishes when it has read. */
+/* A rank that has nothing for others publishes when it has read, unless all wait for it. */
 static ring_status staged_copy_step(staged_run *staged, size_t at, bool *gives) {
   const ring_local_job *step = &staged->step;
+  bool ties = staged->steps == STAGED_TIED;
   ring_status status = staged_begin(staged);
   if (status != RING_OK) return status;
   *gives = staged_put(staged, at);
-  if (*gives) ring_share_publish(&step->call);
+  if (*gives || ties) ring_share_publish(&step->call);
   staged_get(staged, step->rank, at);
   for (int turn = 1; turn < step->size && status == RING_OK; turn++) {
     int from = (step->rank + turn) % step->size;
-    bool ties = staged->steps == STAGED_TIED;
     if (!ties && ring_large_transfer_of(step, from, step->rank).bytes == 0) continue;
     status = ring_share_await(&step->call, from);
     if (status == RING_OK) staged_get(staged, from, at);
   }
-  if (status == RING_OK && !*gives) ring_share_publish(&step->call);
+  if (status == RING_OK && !*gives && !ties) ring_share_publish(&step->call);
   return status;
 }
 
