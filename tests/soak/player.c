@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "call.h"
 #include "fault.h"
@@ -343,6 +344,13 @@ static void player_end(player *of) {
   ring_free(of->kept);
 }
 
+/* A death that was to come at any moment must not come in another world. */
+static void player_await_death(const player *of) {
+  bool dies =
+      player_is_victim(of, PLAN_FAULT_DIES_LATER) || player_is_victim(of, PLAN_FAULT_DIES_OPENING);
+  while (dies) pause();
+}
+
 bool player_play(const player_setting *setting) {
   player of = {.setting = setting,
                .world = setting->world,
@@ -357,5 +365,6 @@ bool player_play(const player_setting *setting) {
   for (of.round = 0; of.round < of.world->rounds && !of.failed; of.round++) player_round(&of);
   if (of.failed) return false; /* the others may be waiting for what does not come any more */
   player_end(&of);
+  player_await_death(&of);
   return !of.failed;
 }
