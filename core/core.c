@@ -24,6 +24,7 @@
 #include "link_lanes.c"
 #include "link_shm.c"
 #include "link_tcp.c"
+#include "link_tls.c"
 #include "local.c"
 #include "local_copy.c"
 #include "local_large.c"

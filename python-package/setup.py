@@ -30,11 +30,11 @@ def version() -> str:
 
 
 def crypto(what: str, default: "list[str]") -> "list[str]":
-    """Ask pkg-config, where there is one, how to build with OpenSSL's libcrypto."""
+    """Ask pkg-config, where there is one, how to build with OpenSSL's libraries."""
     if shutil.which("pkg-config") is None:
         return default
     asked = subprocess.run(
-        ["pkg-config", what, "libcrypto"], capture_output=True, text=True, check=False
+        ["pkg-config", what, "libssl", "libcrypto"], capture_output=True, text=True, check=False
     )
     return asked.stdout.split() if asked.returncode == 0 else default
 
@@ -58,7 +58,7 @@ setup(
                 "-pthread",
                 *crypto("--cflags", []),
             ],
-            extra_link_args=["-pthread", *crypto("--libs", ["-lcrypto"])],
+            extra_link_args=["-pthread", *crypto("--libs", ["-lssl", "-lcrypto"])],
             py_limited_api=LIMITED_API,
         )
     ],

@@ -44,8 +44,16 @@ static bool has_pipes(transport kind) {
   return kind == SHM || kind == SHM_OVER_TCP;
 }
 
+static bool has_lanes(transport kind) {
+  return kind == LANES || kind == TLS_OVER_LANES;
+}
+
+bool pair_encrypts(transport kind) {
+  return kind == TLS || kind == TLS_OVER_LANES;
+}
+
 int pair_sockets(transport kind) {
-  return kind == LANES ? PAIR_LANES : 1;
+  return has_lanes(kind) ? PAIR_LANES : 1;
 }
 
 pair pair_make(transport kind) {
@@ -67,10 +75,15 @@ pair pair_make(transport kind) {
 }
 
 ring_link *pair_link(const pair *of, int side) {
+  static const ring_secret key = {{1, 2, 3}};
   const int *fd = of->fd[side];
-  ring_link *link = of->kind == TCP     ? ring_link_tcp(fd[0])
-                    : of->kind == LANES ? ring_link_lanes(fd, PAIR_LANES)
-                                        : ring_link_shm(fd[0], of->pipe[side], of->pipe[1 - side]);
+  ring_link *link;
+  if (has_pipes(of->kind))
+    link = ring_link_shm(fd[0], of->pipe[side], of->pipe[1 - side]);
+  else
+    link = has_lanes(of->kind) ? ring_link_lanes(fd, PAIR_LANES) : ring_link_tcp(fd[0]);
+  CHECK(link != NULL);
+  if (pair_encrypts(of->kind)) link = ring_link_tls(link, side == 0, &key);
   CHECK(link != NULL);
   return link;
 }
@@ -80,9 +93,19 @@ void pair_free(pair *of) {
     shared_free(of->pipe[side] - GUARD, RING_PIPE_BYTES + 2 * GUARD);
 }
 
+/* Three flights, and some time for each of them to arrive. */
+static void pair_shake_hands(ring_link *links[2]) {
+  char none;
+  for (int turn = 0; turn < 8; turn++) {
+    CHECK_INT(links[turn % 2]->ops->peek(links[turn % 2], &none, 1), 0);
+    usleep(2000);
+  }
+}
+
 void pair_open(pair *of, transport kind, ring_link *links[2]) {
   *of = pair_make(kind);
   for (int side = 0; side < 2; side++) links[side] = pair_link(of, side);
+  if (pair_encrypts(kind)) pair_shake_hands(links);
 }
 
 void pair_close(pair *of, ring_link *links[2]) {

@@ -5,13 +5,15 @@
 #ifndef RING_PAIRS_H
 #define RING_PAIRS_H
 
+#include <stdbool.h>
+
 #include "link.h"
 
 #define WAKE_MS 30000 /* a sleeper that nobody woke by then never would have been */
 
-typedef enum transport { TCP, SHM, SHM_OVER_TCP, LANES, TRANSPORTS } transport;
+typedef enum transport { TCP, LANES, TLS, TLS_OVER_LANES, SHM, SHM_OVER_TCP, TRANSPORTS } transport;
 
-#define PAIR_LANES 3 /* of a pair of that kind */
+#define PAIR_LANES 3 /* of a pair with lanes */
 
 typedef struct pair {
   transport kind;
@@ -22,6 +24,8 @@ typedef struct pair {
 pair pair_make(transport kind);
 ring_link *pair_link(const pair *of, int side);
 void pair_free(pair *of);
+/* Whether a record of TLS can be half sent; how many sockets a side has. */
+bool pair_encrypts(transport kind);
 int pair_sockets(transport kind);
 
 /* Both ends in this process. */

@@ -141,8 +141,10 @@ static void test_full(transport kind) {
   link_sleep(links[0], POLLIN | POLLOUT);
   CHECK_INT(link_receive(links[0], bytes, ROOM), 5);
   CHECK_INT(link_poll(links[0], POLLOUT, 0), 0);
-  size_t received = 0;
-  while (received < sent) {
+  size_t received = 0,
+         last = pair_encrypts(kind) ? sent + 1 : sent; /* of a record that is half sent */
+  while (received < last) {
+    if (sent < last) sent += (size_t)link_send(links[0], bytes, 1);
     link_sleep(links[1], POLLIN);
     ssize_t got = link_receive(links[1], bytes, ROOM);
     CHECK(got >= 0);
@@ -266,7 +268,9 @@ static void hand_over(ring_link *link, int side) {
     if (turn % 2 == side) {
       linger(next_random(&random) % MOMENT_NS);
       memset(message, turn, length);
-      CHECK_INT(link_send(link, message, length), length);
+      ssize_t sent;
+      while ((sent = link_send(link, message, length)) == 0) link_sleep(link, POLLOUT);
+      CHECK_INT(sent, length);
       continue;
     }
     uint32_t moment = next_random(&random) % MOMENT_NS;
@@ -298,8 +302,9 @@ static void test_handovers(transport kind) {
 
 static void expect_end(ring_link *link) {
   char byte;
-  link_sleep(link, POLLIN);
-  CHECK_INT(link_receive(link, &byte, 1), -EPIPE);
+  ssize_t got;
+  while ((got = link_receive(link, &byte, 1)) == 0) link_sleep(link, POLLIN);
+  CHECK(got == -EPIPE || got == -ECONNRESET);
 }
 
 static void test_close_while_the_peer_sleeps(transport kind) {
@@ -347,7 +352,7 @@ static void test_kill_while_it_sends(transport kind) {
   pid_t child;
   uint8_t *bytes = malloc(ROOM);
   ring_link *link = pair_fork(&of, kind, stream_for_ever, &child);
-  link_sleep(link, POLLIN);
+  while (link->ops->peek(link, bytes, 1) == 0) link_sleep(link, POLLIN);
   usleep(10000);
   kill(child, SIGKILL);
   size_t received = link_drain(link, bytes, ROOM);
@@ -412,7 +417,8 @@ static void test_no_descriptors_for_lanes(void) {
 /* ---- All of them -------------------------------------------------------------------------- */
 
 static void each(const char *name, void (*test)(transport)) {
-  static const char *const transports[TRANSPORTS] = {"TCP", "SHM", "SHM over TCP", "lanes"};
+  static const char *const transports[TRANSPORTS] = {"TCP", "lanes",       "TLS", "TLS over lanes",
+                                                     "SHM", "SHM over TCP"};
   for (transport kind = TCP; kind < TRANSPORTS; kind++) {
     printf("%s: %s\n", name, transports[kind]);
     fflush(stdout);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The encrypted transport beyond what every link promises (test_link.c): nothing that is sent can be
+ * read on the way, whoever lacks the key or changes a bit ends the link, and a network may cut the
+ * stream as it likes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "pairs.h"
+
+enum { LENGTH = 200000, SEEN = 1 << 20 };
+
+/* Two links with somebody between them, who moves what both send, and sees it. */
+typedef struct between {
+  ring_link *links[2];
+  int fd[2];      /* towards each of them */
+  size_t most;    /* bytes that are moved at a time */
+  size_t seen;    /* bytes so far, from side 0 */
+  size_t flipped; /* of these, that a bit of which is changed */
+  uint8_t bytes[SEEN];
+} between;
+
+static between *between_open(const char *key, const char *other_key) {
+  between *of = calloc(1, sizeof *of);
+  const char *keys[2] = {key, other_key};
+  of->most = 65536;
+  of->flipped = SIZE_MAX;
+  for (int side = 0; side < 2; side++) {
+    int fd[2];
+    ring_secret secret = {{0}};
+    memcpy(secret.bytes, keys[side], strlen(keys[side]));
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    CHECK_INT(fcntl(fd[0], F_SETFL, O_NONBLOCK), 0);
+    CHECK_INT(fcntl(fd[1], F_SETFL, O_NONBLOCK), 0);
+    of->links[side] = ring_link_tls(ring_link_tcp(fd[0]), side == 0, &secret);
+    CHECK(of->links[side] != NULL);
+    of->fd[side] = fd[1];
+  }
+  return of;
+}
+
+static void between_close(between *of) {
+  for (int side = 0; side < 2; side++) {
+    of->links[side]->ops->close(of->links[side]);
+    close(of->fd[side]);
+  }
+  free(of);
+}
+
+/* Moves what came from a side. */
+static void between_move(between *of, int side) {
+  uint8_t bytes[65536];
+  ssize_t got = recv(of->fd[side], bytes, of->most, 0);
+  if (got <= 0) return;
+  if (side == 0) {
+    if (of->flipped >= of->seen && of->flipped < of->seen + (size_t)got)
+      bytes[of->flipped - of->seen] ^= 16;
+    CHECK(of->seen + (size_t)got <= SEEN);
+    memcpy(of->bytes + of->seen, bytes, (size_t)got);
+    of->seen += (size_t)got;
+  }
+  for (ssize_t sent = 0, part; sent < got; sent += part) {
+    part = send(of->fd[1 - side], bytes + sent, (size_t)(got - sent), 0);
+    CHECK(part > 0);
+  }
+}
+
+/* Sends from side 0 to side 1 until all has come, or an error is met, which is returned. */
+static ssize_t between_run(between *of, const uint8_t *out, uint8_t *in, size_t length) {
+  size_t sent = 0, received = 0;
+  for (int turns = 0; received < length; turns++) {
+    CHECK(turns < 10000000);
+    ssize_t moved = 0;
+    if (sent < length) moved = link_send(of->links[0], out + sent, length - sent);
+    if (moved < 0) return moved;
+    sent += (size_t)moved;
+    between_move(of, 0);
+    moved = link_receive(of->links[1], in + received, length - received);
+    if (moved < 0) return moved;
+    received += (size_t)moved;
+    between_move(of, 1);
+  }
+  return 0;
+}
+
+static uint8_t *text_of(const char *words, size_t length) {
+  uint8_t *text = malloc(length);
+  for (size_t i = 0; i < length; i++) text[i] = (uint8_t)words[i % strlen(words)];
+  return text;
+}
+
+static void test_nothing_can_be_read_on_the_way(void) {
+  between *of = between_open("key", "key");
+  uint8_t *out = text_of("a gradient nobody else may see ", LENGTH), *in = calloc(1, LENGTH);
+  CHECK_INT(between_run(of, out, in, LENGTH), 0);
+  CHECK_INT(memcmp(out, in, LENGTH), 0);
+  CHECK(of->seen > LENGTH);
+  CHECK(memmem(of->bytes, of->seen, "gradient", 8) == NULL);
+  CHECK(memmem(of->bytes, of->seen, "key", 4) == NULL);
+  between_close(of);
+  free(out);
+  free(in);
+}
+
+static void test_streams_cut_into_single_bytes(void) {
+  between *of = between_open("key", "key");
+  uint8_t *out = text_of("one by one ", 40000), *in = calloc(1, 40000);
+  of->most = 1;
+  CHECK_INT(between_run(of, out, in, 40000), 0);
+  CHECK_INT(memcmp(out, in, 40000), 0);
+  between_close(of);
+  free(out);
+  free(in);
+}
+
+static void test_another_key_is_refused(void) {
+  between *of = between_open("key", "another key");
+  uint8_t *out = text_of("secret ", 1000), *in = calloc(1, 1000);
+  CHECK_INT(between_run(of, out, in, 1000), -EPROTO);
+  CHECK(memmem(of->bytes, of->seen, "secret", 6) == NULL);
+  between_close(of);
+  free(out);
+  free(in);
+}
+
+/* Wherever a bit is changed, in the TLS handshake or behind it, nothing wrong is received. */
+static void test_a_changed_bit_is_an_error(void) {
+  uint8_t *out = text_of("exact ", 3000), *in = malloc(3000);
+  size_t all = 3000;
+  for (size_t at = 0; at < all; at += at < 600 ? 7 : 101) {
+    between *of = between_open("key", "key");
+    of->flipped = at;
+    memset(in, 0, 3000);
+    ssize_t result = 0;
+    size_t sent = 0, received = 0;
+    for (int turns = 0; turns < 50 && result >= 0 && received < 3000; turns++) {
+      if (sent < 3000) result = link_send(of->links[0], out + sent, 3000 - sent);
+      if (result > 0) sent += (size_t)result;
+      between_move(of, 0);
+      if (result >= 0) result = link_receive(of->links[1], in + received, 3000 - received);
+      if (result > 0) received += (size_t)result;
+      between_move(of, 1);
+    }
+    CHECK(received < 3000 || of->flipped >= of->seen);
+    CHECK_INT(memcmp(in, out, received), 0);
+    between_close(of);
+  }
+  free(out);
+  free(in);
+}
+
+/* Who does not speak TLS at all. */
+static void test_plain_bytes_are_refused(void) {
+  between *of = between_open("key", "key");
+  char byte;
+  CHECK_INT(send(of->fd[1], "GET / HTTP/1.1\r\n\r\n", 18, 0), 18);
+  CHECK_INT(link_receive(of->links[1], &byte, 1), -EPROTO);
+  between_close(of);
+}
+
+int main(void) {
+  RUN(test_nothing_can_be_read_on_the_way);
+  RUN(test_streams_cut_into_single_bytes);
+  RUN(test_another_key_is_refused);
+  RUN(test_a_changed_bit_is_an_error);
+  RUN(test_plain_bytes_are_refused);
+  return 0;
+}
