@@ -67,6 +67,7 @@ static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_
                           .token_length = options->token_length,
                           .port_first = options->port_first,
                           .port_last = options->port_last,
+                          .encrypted = options->encryption > 0,
                           .exchange = options->exchange,
                           .exchange_arg = options->exchange_arg,
                           .wait = wait};
@@ -341,6 +342,10 @@ uint64_t ring_comm_epoch(const ring_comm *comm) {
 
 int ring_comm_authenticated(const ring_comm *comm) {
   return comm->peers.authenticated;
+}
+
+int ring_comm_encrypted(const ring_comm *comm) {
+  return comm->peers.encrypted;
 }
 
 int ring_comm_usable(const ring_comm *comm) {

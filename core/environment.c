@@ -352,6 +352,16 @@ bool ring_environment_shares(void) {
   return value == NULL || strcmp(value, "0") != 0;
 }
 
+ring_status ring_environment_encryption(int *encryption, ring_error *error) {
+  const char *name = "SPARKRING_ENCRYPTION", *value = getenv(name);
+  *encryption = 0;
+  if (value == NULL) return RING_OK;
+  if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+    return environment_bad(error, name, "which is neither 1 nor 0: correct or unset it");
+  *encryption = value[0] == '1' ? 1 : -1;
+  return RING_OK;
+}
+
 ring_status ring_environment_lanes(int *lanes, ring_error *error) {
   const char *name = "SPARKRING_LANES";
   *lanes = 0;

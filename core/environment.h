@@ -44,4 +44,7 @@ bool ring_environment_shares(void);
 /* The number in SPARKRING_LANES; 0 where it is unset. RING_INVALID for what is no whole number. */
 ring_status ring_environment_lanes(int *lanes, ring_error *error);
 
+/* 1 or -1 where SPARKRING_ENCRYPTION is 1 or 0, 0 where it is unset. RING_INVALID for what is neither. */
+ring_status ring_environment_encryption(int *encryption, ring_error *error);
+
 #endif

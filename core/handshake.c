@@ -34,7 +34,7 @@ static bool handshake_begin(ring_handshake *handshake, int fd, const ring_secret
   memcpy(to, handshake_magic, 8);
   to = bytes_put(to + 8, RING_WIRE_VERSION, 2);
   to = bytes_put(to, claim.purpose, 1);
-  to = bytes_put(to, 0, 1);
+  to = bytes_put(to, claim.encrypted, 1);
   return ring_secret_random(to, 32);
 }
 
@@ -46,8 +46,9 @@ bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *k
 }
 
 bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
-                           int size) {
-  bool ready = handshake_begin(handshake, fd, key, (ring_claim){.size = size});
+                           int size, bool encrypted) {
+  ring_claim claim = {.size = size, .encrypted = encrypted};
+  bool ready = handshake_begin(handshake, fd, key, claim);
   memcpy(handshake_message(handshake, TURN_ACCEPTER_HELLO), handshake->transcript,
          RING_HELLO_BYTES);
   handshake->accepting = true;
@@ -95,13 +96,19 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn) {
          ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
 }
 
+/* One who does not fit is told HELLO all the same, so that it sees why. */
 static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
   if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
   from += 8;
   handshake->peer_version = (int)bytes_get(&from, 2);
   int purpose = (int)bytes_get(&from, 1);
-  if (handshake->peer_version != RING_WIRE_VERSION) return RING_HANDSHAKE_VERSION;
-  if (!handshake->accepting) return RING_HANDSHAKE_WRITING;
+  bool encrypted = bytes_get(&from, 1) != 0;
+  if (handshake->peer_version != RING_WIRE_VERSION)
+    handshake->unfit = RING_HANDSHAKE_VERSION;
+  else if (encrypted != handshake->claim.encrypted)
+    handshake->unfit = RING_HANDSHAKE_UNLIKE;
+  if (!handshake->accepting)
+    return handshake->unfit != 0 ? handshake->unfit : RING_HANDSHAKE_WRITING;
   if (purpose < RING_PURPOSE_MEET || purpose > RING_PURPOSE_SHARE) return RING_HANDSHAKE_STRANGER;
   handshake->claim.purpose = (ring_purpose)purpose;
   return RING_HANDSHAKE_WRITING;
@@ -139,7 +146,8 @@ static ring_handshake_state handshake_finish_turn(ring_handshake *handshake) {
   bool wrote = handshake_writes(handshake);
   int turn = handshake->turn++;
   handshake->moved = 0;
-  if (wrote && turn != TURN_VERDICT) return RING_HANDSHAKE_READING;
+  if (wrote && turn != TURN_VERDICT)
+    return handshake->unfit != 0 ? handshake->unfit : RING_HANDSHAKE_READING;
   if (wrote)
     return handshake->verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE
                                                       : RING_HANDSHAKE_REFUSED;
@@ -201,6 +209,14 @@ const char *ring_verdict_text(ring_verdict verdict) {
     return "the lanes of a link came out of order, or are more than it can serve";
   }
   return "refused";
+}
+
+bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key) {
+  static const char label[] = "sparkring link 1";
+  uint8_t said[sizeof label + sizeof handshake->transcript];
+  memcpy(said, label, sizeof label);
+  memcpy(said + sizeof label, handshake->transcript, sizeof handshake->transcript);
+  return ring_secret_mac(&handshake->key, said, sizeof said, key);
 }
 
 void ring_handshake_fini(ring_handshake *handshake) {

@@ -5,11 +5,14 @@
  * a random number, and one who is dialed learns a rank. Each proof covers everything said before it,
  * so neither side can be fed another connection's answers.
  *
- *   dialer → HELLO    magic, wire version, purpose, nonce                        44 bytes
- *          ← HELLO    magic, wire version, purpose, nonce                        44
+ *   dialer → HELLO    magic, wire version, purpose, encrypted, nonce             44 bytes
+ *          ← HELLO    magic, wire version, purpose, encrypted, nonce             44
  *          → CLAIM    rank, size, epoch, lane, lanes,
  *                     HMAC(key, "dialer", all before)                            50
  *          ← VERDICT  verdict, rank, HMAC(key, "accepter", all before)           40
+ *
+ * Both sides must want the connection encrypted, or neither; what is said afterwards is then, with a
+ * key that comes from the job's and from all of the above (ring_handshake_derive).
  *
  * A handshake owns no memory and only borrows its descriptor. It never blocks: ring_handshake_advance
  * moves what can be moved and says what it needs next.
@@ -35,6 +38,7 @@ typedef struct ring_claim {
   int rank, size;
   uint64_t epoch;
   int lane, lanes; /* lane of lanes, 0 to lanes - 1 */
+  bool encrypted;
 } ring_claim;
 
 typedef enum ring_verdict {
@@ -53,6 +57,7 @@ typedef enum ring_handshake_state {
   RING_HANDSHAKE_REFUSED,  /* the verdict is another one */
   RING_HANDSHAKE_STRANGER, /* the other side does not speak this protocol or lacks the key */
   RING_HANDSHAKE_VERSION,  /* the other side speaks another version of it */
+  RING_HANDSHAKE_UNLIKE,   /* one of the two sides wants encryption, the other does not */
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;
 
@@ -62,7 +67,8 @@ typedef struct ring_handshake {
   int fd;
   bool accepting;
   ring_handshake_state state;
-  int turn; /* which of the four messages is under way */
+  ring_handshake_state unfit; /* accepter: how it will end once it has said HELLO, or 0 */
+  int turn;                   /* which of the four messages is under way */
   ring_claim claim;
   ring_verdict verdict;
   int own_rank;     /* accepter's rank, told in the verdict */
@@ -78,14 +84,17 @@ typedef struct ring_handshake {
 bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *key,
                          const ring_claim *claim, int peer_rank);
 
-/* Begins as the one that accepted. */
+/* Begins as the one that accepted, as rank `rank` of `size`. */
 bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
-                           int size);
+                           int size, bool encrypted);
 
 ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
 
 /* After CLAIMED: decides; then advance until DONE or REFUSED. */
 void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
+
+/* After DONE: a key that only both ends of this connection have. */
+bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key);
 
 /* "the job has already formed ..." */
 const char *ring_verdict_text(ring_verdict verdict);

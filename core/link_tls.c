@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,8 @@
 
 typedef struct tls_link {
   ring_link base;
+  ring_link_ops ops;
+  char name[16]; /* that of the link below, with "tls" instead of "tcp" */
   ring_link *under;
   int code; /* why `under` moved nothing: 0 or an errno */
   SSL *ssl;
@@ -261,12 +264,10 @@ static void tls_free(tls_link *link) {
 
 static void tls_close(ring_link *base) {
   tls_link *link = (tls_link *)base;
+  link->under->fd = base->fd; /* -1: it has changed hands */
   link->under->ops->close(link->under);
   tls_free(link);
 }
-
-static const ring_link_ops tls_ops = {"tls",   tls_send,   tls_receive, tls_peek,
-                                      tls_arm, tls_finish, tls_close};
 
 ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) {
   tls_link *link = calloc(1, sizeof *link);
@@ -275,7 +276,10 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     SSL_CTX_free(context);
     return NULL;
   }
-  link->base = (ring_link){.ops = &tls_ops, .fd = under->fd};
+  snprintf(link->name, sizeof link->name, "tls%s", under->ops->name + strlen("tcp"));
+  link->ops =
+      (ring_link_ops){link->name, tls_send, tls_receive, tls_peek, tls_arm, tls_finish, tls_close};
+  link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;
   link->ssl = context != NULL ? SSL_new(context) : NULL; /* holds on to the context */

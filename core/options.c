@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -101,6 +102,18 @@ static ring_status options_check_lanes(const ring_options *options, ring_error *
   return RING_OK;
 }
 
+static ring_status options_check_encryption(const ring_options *options, ring_error *error) {
+  if (options->encryption < -1 || options->encryption > 1)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "encryption is %d: it must be 1 (yes), -1 (no) or 0",
+                          options->encryption);
+  bool secret = options->token != NULL || options->exchange != NULL;
+  if (options->encryption > 0 && !secret && options->size > 1)
+    return options_invalid(error, "encryption needs a token: give all ranks the same 16 or more "
+                                  "random bytes");
+  return RING_OK;
+}
+
 static ring_status options_check(ring_options *options, ring_error *error) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
@@ -121,7 +134,7 @@ static ring_status options_check(ring_options *options, ring_error *error) {
     return options_invalid(error, "token is NULL, but token_length is not 0");
   if (options->token != NULL && options->token_length == 0)
     return options_invalid(error, "the token is empty: give at least 16 random bytes, or none");
-  return RING_OK;
+  return options_check_encryption(options, error);
 }
 
 int ring_options_lanes(void) {
@@ -134,5 +147,7 @@ ring_status ring_options_read(const ring_options *given, ring_options *options,
   if (status == RING_OK && options->rank == -1) status = options_fill(options, environment, error);
   if (status == RING_OK && options->lanes == 0)
     status = ring_environment_lanes(&options->lanes, error);
+  if (status == RING_OK && options->encryption == 0)
+    status = ring_environment_encryption(&options->encryption, error);
   return status == RING_OK ? options_check(options, error) : status;
 }

@@ -107,20 +107,34 @@ static void peers_unravel(ring_peers *peers, int rank) {
   while (strand->have > 0) ring_socket_close(&strand->fd[--strand->have]);
   peers->peer[rank].strand = NULL;
   peers->strands--;
+  ring_secret_wipe(strand, sizeof *strand);
   free(strand);
 }
 
-static ring_link *peers_tie(const ring_peer *peer) {
-  const ring_strand *strand = peer->strand;
-  if (strand->lanes > 1) return ring_link_lanes(strand->fd, strand->lanes);
-  if (peer->out != NULL) return ring_link_shm(strand->fd[0], peer->out, peer->in);
-  return ring_link_tcp(strand->fd[0]);
+/* Makes a link of all its connections, which it then owns. */
+static ring_link *peers_tie(const ring_peers *peers, int rank) {
+  const ring_peer *peer = &peers->peer[rank];
+  ring_strand *strand = peer->strand;
+  ring_link *link;
+  if (peer->out != NULL && strand->lanes == 1)
+    return ring_link_shm(strand->fd[0], peer->out, peer->in);
+  if (strand->lanes > 1)
+    link = ring_link_lanes(strand->fd, strand->lanes);
+  else
+    link = ring_link_tcp(strand->fd[0]);
+  if (link == NULL || !peers->encrypted) return link;
+  ring_link *over = ring_link_tls(link, peers->rank > rank, &strand->key);
+  if (over != NULL) return over;
+  link->ops->close(link);
+  strand->have = 0;
+  return NULL;
 }
 
 /* Takes a connection as the next lane of a link, which opens with the last one. Without memory it
  * is closed, and so are those before it. */
-static bool peers_take(ring_peers *peers, int rank, int lanes, int fd) {
+static bool peers_take(ring_peers *peers, int rank, const ring_handshake *proven) {
   ring_peer *peer = &peers->peer[rank];
+  int lanes = proven->claim.lanes, fd = proven->fd;
   if (peer->strand == NULL) {
     peer->strand = malloc(sizeof *peer->strand);
     if (peer->strand == NULL) {
@@ -129,11 +143,16 @@ static bool peers_take(ring_peers *peers, int rank, int lanes, int fd) {
     }
     *peer->strand = (ring_strand){.lanes = lanes};
     peers->strands++;
+    if (peers->encrypted && !ring_handshake_derive(proven, &peer->strand->key)) {
+      ring_socket_close(&fd);
+      peers_unravel(peers, rank);
+      return false;
+    }
   }
   ring_strand *strand = peer->strand;
   strand->fd[strand->have++] = fd;
   if (strand->have < strand->lanes) return true;
-  ring_link *link = peers_tie(peer);
+  ring_link *link = peers_tie(peers, rank);
   if (link != NULL) {
     strand->have = 0; /* they are the link's */
     peer->lanes = strand->lanes;
@@ -177,12 +196,14 @@ static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
   return served && peers_is_next(peer->strand, claim) ? RING_VERDICT_WELCOME : RING_VERDICT_LANES;
 }
 
-static void peers_admit(void *owner, const ring_claim *claim, int fd) {
+static void peers_admit(void *owner, const ring_handshake *proven) {
   ring_peers *peers = owner;
+  const ring_claim *claim = &proven->claim;
+  int fd = proven->fd;
   const ring_peer *peer = &peers->peer[claim->rank];
   /* Another one with the same claim may have been faster since it was judged. */
   if (peer->link == NULL && peers_is_next(peer->strand, claim))
-    peers_take(peers, claim->rank, claim->lanes, fd);
+    peers_take(peers, claim->rank, proven);
   else
     ring_socket_close(&fd);
   if (peer->link != NULL && peer->dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
@@ -191,6 +212,7 @@ static void peers_admit(void *owner, const ring_claim *claim, int fd) {
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
   ring_status status =
       ring_porch_open(&peers->porch, listener, peers->rank, peers->size, &peers->key);
+  peers->porch.encrypted = peers->encrypted;
   peers->porch.judge = peers_judge;
   peers->porch.admit = peers_admit;
   peers->porch.owner = peers;
@@ -221,6 +243,7 @@ static bool peers_claim(ring_peers *peers, int rank, int fd) {
                       .rank = peers->rank,
                       .size = peers->size,
                       .epoch = peers->epoch,
+                      .encrypted = peers->encrypted,
                       .lanes = inside ? peers->inside_lanes : peers->lanes};
   if (strand != NULL) claim.lane = strand->have;
   if (strand != NULL) claim.lanes = strand->lanes;
@@ -298,10 +321,9 @@ static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) 
 /* A lane is open: the next one goes to the same address. */
 static ring_status peers_dialed(ring_peers *peers, int rank, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
-  int fd = dial->handshake.fd;
+  bool taken = peers_take(peers, rank, &dial->handshake);
   dial->handshake.fd = -1;
-  if (!peers_take(peers, rank, dial->handshake.claim.lanes, fd))
-    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory or descriptors");
+  if (!taken) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory or descriptors");
   if (peers->peer[rank].link == NULL) {
     dial->next--;
     return peers_dial(peers, rank, EHOSTUNREACH, error);
@@ -321,6 +343,12 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
   case RING_HANDSHAKE_REFUSED:
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
                           host, ring_verdict_text(dial->handshake.verdict));
+  case RING_HANDSHAKE_UNLIKE:
+    return ring_error_set(error, RING_MISMATCH, rank, 0,
+                          "rank %d wants encryption and rank %d (%s) does not: pass the same on "
+                          "all ranks",
+                          peers->encrypted ? peers->rank : rank,
+                          peers->encrypted ? rank : peers->rank, host);
   case RING_HANDSHAKE_STRANGER:
   case RING_HANDSHAKE_VERSION:
     return ring_error_set(error, RING_AUTH, rank, 0,

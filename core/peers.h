@@ -33,6 +33,7 @@ typedef enum ring_cores {
 typedef struct ring_strand {
   int lanes, have;
   int fd[RING_LANES_MAX];
+  ring_secret key; /* of an encrypted link: that of its first lane */
 } ring_strand;
 
 typedef struct ring_peer {
@@ -56,6 +57,7 @@ typedef struct ring_peers {
   int rank, size;
   uint64_t epoch;
   bool authenticated;
+  bool encrypted; /* what is said between them, but for what lies in memory of both */
   ring_secret key;
   char **hosts; /* the different hosts, in order of their first rank */
   int host_count;

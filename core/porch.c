@@ -66,7 +66,7 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
     state = ring_handshake_advance(handshake);
   }
   if (state == RING_HANDSHAKE_DONE) {
-    porch->admit(porch->owner, &handshake->claim, handshake->fd);
+    porch->admit(porch->owner, handshake);
     handshake->fd = -1;
     return false;
   }
@@ -83,7 +83,8 @@ static void porch_let_in(ring_porch *porch) {
     ring_guest *guest = &porch->guests[porch->guest_count];
     *guest = (ring_guest){.came = ring_platform_now()};
     porch->guest_count++;
-    bool ready = ring_handshake_accept(&guest->handshake, fd, porch->key, porch->rank, porch->size);
+    bool ready = ring_handshake_accept(&guest->handshake, fd, porch->key, porch->rank, porch->size,
+                                       porch->encrypted);
     if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
   }
 }

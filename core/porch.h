@@ -4,7 +4,7 @@
  * and in time, so strangers cost a descriptor each for a few seconds and nothing else: when it is
  * full, others wait in the listener's queue until the guest that came first goes. What a proven
  * guest may have is its owner's decision: `judge` gives the verdict, `admit` takes the descriptor
- * of a welcome one.
+ * of a welcome one, who has proved the claim of its handshake.
  */
 #ifndef RING_PORCH_H
 #define RING_PORCH_H
@@ -24,8 +24,9 @@ typedef struct ring_porch {
   int listener; /* -1: closed */
   int rank, size;
   const ring_secret *key;
+  bool encrypted; /* what is said behind it */
   ring_verdict (*judge)(void *owner, const ring_claim *claim);
-  void (*admit)(void *owner, const ring_claim *claim, int fd);
+  void (*admit)(void *owner, const ring_handshake *proven);
   void *owner;
   size_t slot;
   int exhausted; /* errno, when the system has no descriptors or memory for more guests */

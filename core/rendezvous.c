@@ -273,6 +273,7 @@ static ring_status rendezvous_alone(ring_meeting *meeting, ring_peers *peers, ri
 
 ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
   peers->authenticated = meeting->token_length > 0;
+  peers->encrypted = meeting->encrypted;
   if (meeting->size == 1) return rendezvous_alone(meeting, peers, error);
   ring_status status = RING_OK;
   if (!ring_rendezvous_begin(meeting))

@@ -48,6 +48,7 @@ typedef struct ring_meeting {
   const void *token;
   size_t token_length;
   uint16_t port_first, port_last; /* 0: not restricted */
+  bool encrypted;
   ring_exchange_fn exchange;
   void *exchange_arg;
   ring_wait *wait;

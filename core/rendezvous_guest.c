@@ -38,7 +38,7 @@ typedef struct guest_walk {
   int further;         /* the port to try beyond one that refuses */
   bool refused;        /* a port, during this walk */
   uint64_t pause, resume;
-  bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
+  bool met_foreign, met_formed, met_unlike, lost_root; /* what to tell at the deadline */
   int version;
   uint16_t root_port; /* where rank 0 was last found */
 } guest_walk;
@@ -58,8 +58,10 @@ static void guest_set_port(ring_resolved *resolved, int index, uint16_t port) {
 /* Connects to a port, trying rank 0's addresses from the current one on. */
 static bool guest_connect(guest_walk *walk, int port) {
   guest_knock *knock = &walk->knocks[port];
-  ring_claim claim = {
-      .purpose = RING_PURPOSE_MEET, .rank = walk->meeting->rank, .size = walk->meeting->size};
+  ring_claim claim = {.purpose = RING_PURPOSE_MEET,
+                      .rank = walk->meeting->rank,
+                      .size = walk->meeting->size,
+                      .encrypted = walk->meeting->encrypted};
   for (; knock->address < walk->resolved.count; knock->address++) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);
@@ -92,6 +94,9 @@ static bool guest_hear(guest_walk *walk, int port) {
     break;
   case RING_HANDSHAKE_VERSION:
     walk->version = knock->handshake.peer_version;
+    break;
+  case RING_HANDSHAKE_UNLIKE:
+    walk->met_unlike = true;
     break;
   case RING_HANDSHAKE_LOST:
     /* One that hangs up on the claim speaks the protocol but has another key. */
@@ -202,6 +207,12 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
                           "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "
                           "install the same version everywhere",
                           meeting->rank, meeting->root_host, walk->version, RING_WIRE_VERSION);
+  if (walk->met_unlike)
+    return ring_error_set(error, RING_MISMATCH, 0, 0,
+                          "rank %d wants %s, and what answers on %s wants %s: pass the same on all "
+                          "ranks",
+                          meeting->rank, meeting->encrypted ? "encryption" : "no encryption",
+                          meeting->root_host, meeting->encrypted ? "none" : "it");
   if (walk->root_port != 0 && !walk->lost_root)
     return ring_error_set(error, RING_TIMEOUT, -1, 0,
                           "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "

@@ -70,11 +70,12 @@ static ring_verdict root_judge(void *owner, const ring_claim *claim) {
   return claim->rank > 0 ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
 }
 
-static void root_admit(void *owner, const ring_claim *claim, int fd) {
+static void root_admit(void *owner, const ring_handshake *proven) {
   root_meeting *root = owner;
-  root_depart(root, claim->rank);
-  root->arrivals[claim->rank].fd = fd;
-  root_advance(root, claim->rank);
+  int rank = proven->claim.rank;
+  root_depart(root, rank);
+  root->arrivals[rank].fd = proven->fd;
+  root_advance(root, rank);
 }
 
 /* Reads the JOIN of a rank, or sees that it has gone. */
@@ -342,6 +343,7 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
   if (listener < 0) return RING_SYSTEM;
   root.arrivals = calloc((size_t)meeting->size, sizeof *root.arrivals);
   ring_status status = ring_porch_open(&root.porch, listener, 0, meeting->size, &meeting->key);
+  root.porch.encrypted = meeting->encrypted;
   root.porch.judge = root_judge;
   root.porch.admit = root_admit;
   root.porch.owner = &root;

@@ -88,10 +88,10 @@ static ring_verdict share_judge(void *owner, const ring_claim *claim) {
   return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
 }
 
-static void share_admit(void *owner, const ring_claim *claim, int fd) {
+static void share_admit(void *owner, const ring_handshake *proven) {
   const ring_share *share = owner;
+  int fd = proven->fd;
   share_invitation invitation = {share_front(share->size), ring_arena_region(share->arena)};
-  (void)claim;
   ring_socket_pass(fd, ring_arena_descriptor(share->arena), &invitation, sizeof invitation);
   ring_socket_close(&fd);
 }

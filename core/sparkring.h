@@ -164,7 +164,15 @@ typedef struct ring_options {
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
   int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4 */
+  int encryption; /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0), or no */
 } ring_options;
+
+/* With `encryption` whatever ranks say to each other over the network after they have met is TLS 1.3
+ * (RFC 8446), whose pre-shared key comes from the token and is another one for each link: who lacks
+ * the token can neither read nor change it. Memory that the ranks of a host share is not the network.
+ * It needs a token, or an exchange, and all ranks must want it; else ring_comm_open returns
+ * RING_INVALID or RING_MISMATCH. How the ranks meet is authenticated in any case, but their addresses
+ * and ports are no secret. */
 
 /* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
  * them, because one connection is often held to a part of what the network carries. All ranks must
@@ -244,6 +252,9 @@ RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
 /* 1 when the ranks proved that they know the job's token, 0 when there was none. */
 RING_API int ring_comm_authenticated(const ring_comm *comm);
 
+/* 1 when what ranks say over the network is encrypted. */
+RING_API int ring_comm_encrypted(const ring_comm *comm);
+
 /* 1 until close, abort or a failure; then 0, as in a forked child. */
 RING_API int ring_comm_usable(const ring_comm *comm);
 
@@ -265,8 +276,8 @@ typedef struct ring_counters {
  * RING_INVALID for no such rank. */
 RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
 
-/* "tcp", "tcp x4" (of 4 lanes) or "shm" for an open link, "" for a peer without one, "self" for the
- * rank itself. */
+/* "tcp", "tcp x4" (of 4 lanes), the same with "tls" where it is encrypted, or "shm" for an open link,
+ * "" for a peer without one, "self" for the rank itself. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 
 /* ---- Memory ------------------------------------------------------------------------------- */

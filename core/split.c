@@ -120,6 +120,7 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
   bytes_put(to, (uint32_t)run->color, 4);
   peers->key = parent->key;
   peers->authenticated = parent->authenticated;
+  peers->encrypted = parent->encrypted;
   if (!ring_secret_bind(&peers->key, facts, sizeof facts)) return false;
   if (!ring_secret_mac(&peers->key, "epoch", 5, &epoch)) return false;
   const uint8_t *from = epoch.bytes;

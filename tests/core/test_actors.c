@@ -75,7 +75,8 @@ static void wait_for_the_end(int fd) {
 
 /* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
 static int act_knock(const actor *self, int port) {
-  ring_claim claim = {RING_PURPOSE_MEET, self->meeting.rank, ACT_RANKS, 0, 0, 0};
+  ring_claim claim = {
+      .purpose = RING_PURPOSE_MEET, .rank = self->meeting.rank, .size = ACT_RANKS};
   ring_resolved resolved;
   ring_handshake handshake;
   const char *reason;
@@ -114,7 +115,7 @@ static int act_accept(const actor *self, int rank, ring_claim *claim) {
   ring_handshake handshake;
   CHECK_INT(poll(&entry, 1, 10000), 1);
   int fd = ring_socket_accept(self->listener);
-  CHECK(ring_handshake_accept(&handshake, fd, &self->meeting.key, rank, ACT_RANKS));
+  CHECK(ring_handshake_accept(&handshake, fd, &self->meeting.key, rank, ACT_RANKS, false));
   CHECK(shake_hands(&handshake));
   *claim = handshake.claim;
   return fd;

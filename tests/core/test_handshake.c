@@ -23,12 +23,12 @@ static ring_secret key_of(const char *token) {
 static pair make_pair(const char *dialer_token, const char *accepter_token) {
   pair p;
   int fds[2];
-  ring_claim claim = {RING_PURPOSE_LINK, 2, 4, 99, 1, 3};
+  ring_claim claim = {RING_PURPOSE_LINK, 2, 4, 99, 1, 3, false};
   ring_secret dialer_key = key_of(dialer_token), accepter_key = key_of(accepter_token);
   CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   for (int i = 0; i < 2; i++) CHECK_INT(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
   CHECK(ring_handshake_dial(&p.dialer, fds[0], &dialer_key, &claim, 0));
-  CHECK(ring_handshake_accept(&p.accepter, fds[1], &accepter_key, 0, 4));
+  CHECK(ring_handshake_accept(&p.accepter, fds[1], &accepter_key, 0, 4, false));
   return p;
 }
 

@@ -131,7 +131,7 @@ static int begin_host(ring_peers *host) {
 
 /* Rank 1 comes with a lane. The connection, which has been judged. */
 static int bring_lane(ring_peers *host, int port, int lane, int lanes, ring_verdict verdict) {
-  ring_claim claim = {RING_PURPOSE_LINK, 1, 2, host->epoch, lane, lanes};
+  ring_claim claim = {RING_PURPOSE_LINK, 1, 2, host->epoch, lane, lanes, false};
   ring_resolved resolved;
   const char *reason;
   ring_handshake handshake;
@@ -194,7 +194,7 @@ static void bring_too_few(const ring_options *options, int *done) {
   meeting.wait = &wait;
   CHECK_INT(ring_peers_init(&peers, options->rank, options->size), RING_OK);
   CHECK_INT(ring_rendezvous(&meeting, &peers, &error), RING_OK);
-  ring_claim claim = {RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES};
+  ring_claim claim = {RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES, false};
   ring_resolved resolved;
   const char *reason;
   ring_handshake handshake;

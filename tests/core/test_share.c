@@ -226,7 +226,7 @@ static void read_name(const ring_peers *peers, char *name) {
 
 static ring_claim claim_of(ring_purpose purpose, int rank, uint64_t epoch) {
   int lanes = purpose == RING_PURPOSE_LINK ? 1 : 0;
-  return (ring_claim){purpose, rank, 3, epoch, 0, lanes};
+  return (ring_claim){purpose, rank, 3, epoch, 0, lanes, false};
 }
 
 /* A guest that says `claim` with `key`; true when it gets a descriptor. */

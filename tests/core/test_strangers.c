@@ -222,7 +222,7 @@ static bool welcome_falsely(int listener, const ring_secret *key, char name) {
   if (poll(&entry, 1, 1000) != 1) return false;
   ring_handshake handshake;
   entry.fd = ring_socket_accept(listener);
-  CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2));
+  CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2, false));
   if (!shake_hands(&handshake)) return true; /* it went away */
   uint8_t message[64], join[RING_JOIN_BYTES];
   uint8_t *to = bytes_put(message + RING_NOTE_HEAD_BYTES, 1, 8);
