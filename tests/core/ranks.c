@@ -57,11 +57,17 @@ __attribute__((constructor)) static void ranks_read_environment(void) {
   ranks_share = value == NULL || strcmp(value, "0") != 0;
 }
 
-const char *ranks_link(void) {
+const char *ranks_network(void) {
   static char name[16];
-  const char *lanes = getenv("SPARKRING_LANES");
-  snprintf(name, sizeof name, lanes != NULL ? "tcp x%s" : "tcp", lanes);
-  return ranks_share ? "shm" : name;
+  const char *lanes = getenv("SPARKRING_LANES"), *encryption = getenv("SPARKRING_ENCRYPTION");
+  bool encrypted = encryption != NULL && strcmp(encryption, "1") == 0;
+  snprintf(name, sizeof name, "%s%s%s", encrypted ? "tls" : "tcp", lanes != NULL ? " x" : "",
+           lanes != NULL ? lanes : "");
+  return name;
+}
+
+const char *ranks_link(void) {
+  return ranks_share ? "shm" : ranks_network();
 }
 
 ring_options rank_options(int rank, int size) {

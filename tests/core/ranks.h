@@ -32,9 +32,11 @@ void *shared_alloc(size_t length);
 void shared_free(void *memory, size_t length);
 
 /* Whether ranks share memory: true unless SPARKRING_SHARED_MEMORY is 0, with which every test of ranks
- * runs a second time, and some a third time with lanes. ranks_link is the name of their links. */
+ * runs a second time, and some again with lanes and with encryption. ranks_link is the name of their
+ * links, ranks_network that of links which are not in memory. */
 extern bool ranks_share;
 const char *ranks_link(void);
+const char *ranks_network(void);
 
 /* Options for rank of size on 127.0.0.1, with a token of this test program's own. */
 ring_options rank_options(int rank, int size);

@@ -75,8 +75,7 @@ static void wait_for_the_end(int fd) {
 
 /* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
 static int act_knock(const actor *self, int port) {
-  ring_claim claim = {
-      .purpose = RING_PURPOSE_MEET, .rank = self->meeting.rank, .size = ACT_RANKS};
+  ring_claim claim = {.purpose = RING_PURPOSE_MEET, .rank = self->meeting.rank, .size = ACT_RANKS};
   ring_resolved resolved;
   ring_handshake handshake;
   const char *reason;

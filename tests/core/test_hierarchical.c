@@ -260,7 +260,7 @@ static void check_links(ring_comm *comm, const place *place) {
     const char *link = ring_comm_link(comm, other);
     if (other == rank || *link == '\0') continue;
     bool same = place->nodes[other] == place->nodes[rank];
-    CHECK(strcmp(link, same ? ranks_link() : "tcp") == 0);
+    CHECK(strcmp(link, same ? ranks_link() : ranks_network()) == 0);
     *(same ? &inside : &across) += 1;
   }
   CHECK_INT(inside, local_ranks(place->nodes, rank) - 1);

@@ -194,7 +194,8 @@ static void bring_too_few(const ring_options *options, int *done) {
   meeting.wait = &wait;
   CHECK_INT(ring_peers_init(&peers, options->rank, options->size), RING_OK);
   CHECK_INT(ring_rendezvous(&meeting, &peers, &error), RING_OK);
-  ring_claim claim = {RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES, false};
+  ring_claim claim = {
+      RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES, false};
   ring_resolved resolved;
   const char *reason;
   ring_handshake handshake;
