@@ -34,6 +34,7 @@ def open(
     exchange: Callable[[str], Sequence[str]] | None,
     shared_memory: bool,
     lanes: int,
+    encryption: int,
     /,
 ) -> Communicator: ...
 
@@ -88,6 +89,8 @@ class Communicator:
     def epoch(self) -> int: ...
     @property
     def authenticated(self) -> bool: ...
+    @property
+    def encrypted(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
     @property

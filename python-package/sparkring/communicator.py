@@ -48,6 +48,7 @@ def init(
     exchange: Exchange | None = None,
     shared_memory: bool = True,
     lanes: int | None = None,
+    encryption: bool | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
 
@@ -108,6 +109,10 @@ def init(
         all of them, because one connection is often held to a part of what the network carries. By
         default ``SPARKRING_LANES`` or, if that is not set, 4. Within a host a link is one
         connection, unless lanes are given and shared memory is turned off.
+    encryption : bool, optional
+        Whether what ranks say to each other over the network is encrypted, the same on every rank:
+        TLS 1.3 with a key that comes from the token. Needs ``token``, which a barrier task has, or
+        ``exchange``. By default as the variable ``SPARKRING_ENCRYPTION`` says, 1 or 0, or not.
 
     Returns
     -------
@@ -123,7 +128,7 @@ def init(
     AuthError
         When a rank has another token.
     MismatchError
-        When the ranks have different ``algorithms`` or ``lanes``.
+        When the ranks have different ``algorithms``, ``lanes`` or ``encryption``.
     BusyError
         While another thread is in `init`.
 
@@ -162,6 +167,7 @@ def init(
         exchange,
         shared_memory,
         _check_lanes(lanes),
+        0 if encryption is None else 1 if encryption else -1,
     )
     return _open(options, attempt)
 

@@ -82,7 +82,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="sparkring-run",
         description="Start the ranks of a sparkring job on this machine.",
-        usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--] command ...",
+        usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]"
+        " command ...",
         epilog="Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails,"
         " the others are ended, and its exit code (128 + number for a signal) is returned. Rank 0"
         " has the standard input. Signals are passed on to all ranks.",
@@ -90,6 +91,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("-n", "--size", type=positive, required=True, help="number of ranks")
     parser.add_argument("--timeout", metavar="SECONDS", help="time for all ranks to meet")
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
+    parser.add_argument(
+        "--encryption", action="store_true", help="encrypt what ranks say over sockets"
+    )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     options = parser.parse_args(arguments)
     if options.command[:1] == ["--"]:
@@ -118,6 +122,8 @@ def environments(options: argparse.Namespace) -> Iterator[dict[str, str]]:
         shared["SPARKRING_TIMEOUT"] = options.timeout
     if options.ports:
         shared["SPARKRING_PORTS"] = options.ports
+    if options.encryption:
+        shared["SPARKRING_ENCRYPTION"] = "1"
     for rank in range(options.size):
         yield {**shared, "SPARKRING_RANK": str(rank)}
 

@@ -91,10 +91,10 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   int port_first, port_last, shared;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzOpi:open", &options.rank, &options.size, &addresses,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzOpii:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
                         &options.timeout, &options.call_timeout, &options.algorithms, &exchange,
-                        &shared, &options.lanes))
+                        &shared, &options.lanes, &options.encryption))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);

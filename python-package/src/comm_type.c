@@ -67,6 +67,11 @@ static PyObject *get_authenticated(PyObject *self, void *unused) {
   return PyBool_FromLong(ring_comm_authenticated(inner(self)));
 }
 
+static PyObject *get_encrypted(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(ring_comm_encrypted(inner(self)));
+}
+
 static PyObject *get_closed(PyObject *self, void *unused) {
   (void)unused;
   return PyBool_FromLong(((comm_object *)self)->closed);
@@ -118,10 +123,11 @@ static PyObject *comm_repr(PyObject *self) {
                      : ring_comm_usable(comm)      ? "open"
                                                    : "broken";
   return PyUnicode_FromFormat(
-      "<sparkring.Communicator rank %d of %d on %s, local rank %d of %d, %s, %s>",
+      "<sparkring.Communicator rank %d of %d on %s, local rank %d of %d, %s%s, %s>",
       ring_comm_rank(comm), ring_comm_size(comm), ring_comm_host(comm, ring_comm_rank(comm)),
       ring_comm_local_rank(comm), ring_comm_local_size(comm),
-      ring_comm_authenticated(comm) ? "authenticated" : "not authenticated", life);
+      ring_comm_authenticated(comm) ? "authenticated" : "not authenticated",
+      ring_comm_encrypted(comm) ? ", encrypted" : "", life);
 }
 
 /* ---- Its life ----------------------------------------------------------------------------- */
@@ -172,6 +178,8 @@ static PyGetSetDef properties[] = {
     {"epoch", get_epoch, NULL, "int: the number of this meeting, the same on every rank.", NULL},
     {"authenticated", get_authenticated, NULL,
      "bool: whether the ranks proved to each other that they know the job's token.", NULL},
+    {"encrypted", get_encrypted, NULL,
+     "bool: whether what ranks say to each other over the network is encrypted.", NULL},
     {"closed", get_closed, NULL, "bool: whether it was closed or aborted here.", NULL},
     {"usable", get_usable, NULL, "bool: true until it is closed, aborted or broken.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

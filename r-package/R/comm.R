@@ -87,6 +87,7 @@ format.ring_comm <- function(x, ...) {
   rank <- ring_rank(x)
   size <- ring_size(x)
   secured <- if (.Call(C_comm_authenticated, x)) "authenticated" else "NOT authenticated (no token)"
+  if (.Call(C_comm_encrypted, x)) secured <- c(secured, "encrypted")
   state <- c(if (size > 1L) secured, .Call(C_comm_state, x))
   host <- ring_hosts(x)[[rank + 1L]]
   sprintf("<ring_comm> rank %d of %d on %s, %s", rank, size, host, paste(state, collapse = ", "))

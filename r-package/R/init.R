@@ -43,6 +43,9 @@
 #'   go over all of them, because one connection is often held to a part of what the network
 #'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4. Within a host a link
 #'   is one connection, unless lanes are given and shared memory is turned off.
+#' @param encryption `TRUE`: what ranks say to each other over the network is encrypted, by TLS 1.3
+#'   with a key that comes from `token`, which it needs. The same on every rank. `NULL`: as the
+#'   variable `SPARKRING_ENCRYPTION` says, 1 or 0, or not.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
@@ -51,7 +54,7 @@
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
 #' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
 #' `ring_error_auth` when a rank has another token; `ring_error_mismatch` when the ranks have
-#' different `algorithms` or `lanes`. See [ring_error].
+#' different `algorithms`, `lanes` or `encryption`. See [ring_error].
 #'
 #' @inheritSection ring_alloc Forked processes
 #'
@@ -82,7 +85,7 @@
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
                       timeout = NULL, call_timeout = 600, algorithms = NULL, shared_memory = TRUE,
-                      lanes = NULL) {
+                      lanes = NULL, encryption = NULL) {
   if (...length() > 0L) {
     ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
   }
@@ -110,7 +113,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_seconds(call_timeout, "call_timeout"),
     check_string(algorithms, "algorithms"),
     check_flag(shared_memory, "shared_memory"),
-    check_whole(lanes, "lanes", least = 1, absent = 0L)
+    check_whole(lanes, "lanes", least = 1, absent = 0L),
+    if (is.null(encryption)) 0L else if (check_flag(encryption, "encryption")) 1L else -1L
   )
 }
 

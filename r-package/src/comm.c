@@ -120,7 +120,7 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory,
-               SEXP lanes) {
+               SEXP lanes, SEXP encryption) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -135,6 +135,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   handle->shares = Rf_asLogical(shared_memory) == TRUE;
   if (!handle->shares) options.shared_memory = -1;
   options.lanes = Rf_asInteger(lanes);
+  options.encryption = Rf_asInteger(encryption);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;
@@ -200,6 +201,10 @@ SEXP comm_hosts(SEXP comm) {
     SET_STRING_ELT(hosts, rank, Rf_mkCharCE(ring_comm_host(ring, rank), CE_UTF8));
   UNPROTECT(1);
   return hosts;
+}
+
+SEXP comm_encrypted(SEXP comm) {
+  return Rf_ScalarLogical(ring_comm_encrypted(comm_of(comm)->comm));
 }
 
 SEXP comm_authenticated(SEXP comm) {

@@ -43,7 +43,7 @@ void comm_finish(comm_handle *handle, ring_status status);
 /* The entry points; R/comm.R and R/init.R say what they mean, and check what they pass. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory,
-               SEXP lanes);
+               SEXP lanes, SEXP encryption);
 SEXP comm_split(SEXP comm, SEXP color, SEXP key);
 SEXP comm_close(SEXP comm);
 SEXP comm_abort(SEXP comm, SEXP reason);
@@ -53,6 +53,7 @@ SEXP comm_local_rank(SEXP comm);
 SEXP comm_local_size(SEXP comm);
 SEXP comm_hosts(SEXP comm);
 SEXP comm_authenticated(SEXP comm);
+SEXP comm_encrypted(SEXP comm);
 SEXP comm_state(SEXP comm);
 SEXP comm_counters(SEXP comm, SEXP peer);
 SEXP comm_live(void);

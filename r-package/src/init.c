@@ -17,7 +17,7 @@
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
-static const R_CallMethodDef entries[] = {ENTRY(comm_open, 12),
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 13),
                                           ENTRY(comm_split, 3),
                                           ENTRY(comm_close, 1),
                                           ENTRY(comm_abort, 2),
@@ -27,6 +27,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 12),
                                           ENTRY(comm_local_size, 1),
                                           ENTRY(comm_hosts, 1),
                                           ENTRY(comm_authenticated, 1),
+                                          ENTRY(comm_encrypted, 1),
                                           ENTRY(comm_state, 1),
                                           ENTRY(comm_counters, 2),
                                           ENTRY(comm_live, 0),

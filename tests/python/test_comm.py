@@ -104,6 +104,25 @@ def test_lanes_that_cannot_be_or_differ():
     run(2, differ_in_lanes)
 
 
+def encrypted(encryption):
+    with open_comm(shared_memory=False, encryption=encryption) as comm:
+        total = comm.allreduce(np.arange(100_000) + comm.rank)
+        assert (total == 2 * np.arange(100_000) + 1).all()
+        return comm.link(1 - comm.rank), comm.encrypted, ", encrypted, open>" in repr(comm)
+
+
+@pytest.mark.parametrize(
+    ("encryption", "seen"), [(True, ("tls", True, True)), (False, ("tcp", False, False))]
+)
+def test_encryption(encryption, seen):
+    assert run(2, encrypted, encryption) == [seen] * 2
+
+
+def test_encryption_needs_a_token():
+    with pytest.raises(sparkring.InvalidError, match="encryption needs a token"):
+        sparkring.init(rank=0, addresses=["127.0.0.1"] * 2, encryption=True)
+
+
 def test_call_after_close():
     comm = alone()
     comm.close()

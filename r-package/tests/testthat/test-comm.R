@@ -163,6 +163,31 @@ test_that("lanes that cannot be, or that differ, are errors", {
   for (result in results) expect_match(result, "the same lanes")
 })
 
+test_that("encryption", {
+  for (encryption in c(TRUE, FALSE)) {
+    results <- run_ranks(2, encryption = encryption, {
+      comm <- open(shared_memory = FALSE, encryption = encryption)
+      on.exit(ring_close(comm))
+      total <- ring_allreduce(comm, seq_len(1e5) + rank)
+      list(right = all(total == 2 * seq_len(1e5) + 1), shown = format(comm))
+    })
+    for (result in results) {
+      expect_true(result$right)
+      expect_identical(grepl(", encrypted, open$", sub(">$", "", result$shown)), encryption)
+    }
+  }
+})
+
+test_that("encryption needs a token", {
+  expect_error(ring_init(rank = 0, addresses = rep("127.0.0.1", 2), encryption = TRUE),
+    "encryption needs a token",
+    class = "ring_error_invalid"
+  )
+  expect_error(ring_init(encryption = "yes"), "`encryption` must be TRUE or FALSE",
+    class = "ring_error_invalid"
+  )
+})
+
 test_that("counters count", {
   results <- run_ranks(2, {
     comm <- open(shared_memory = FALSE)
