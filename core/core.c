@@ -6,6 +6,7 @@
 #include "address.c"
 #include "algorithm.c"
 #include "arena.c"
+#include "checksum.c"
 #include "choice.c"
 #include "collective.c"
 #include "collective_calls.c"
