@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checksum.h"
 #include "error.h"
 #include "failure.h"
 #include "platform.h"
@@ -28,8 +29,7 @@
 
 /* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
  * other's way, but it should stay in the caches. */
-#define ENGINE_BURST (1024 * 1024)
-#define ENGINE_FRAMES (ENGINE_BURST / RING_CHUNK_BYTES)
+#define ENGINE_BURST (RING_BURST_FRAMES * RING_CHUNK_BYTES)
 
 void ring_engine_fini(ring_engine *engine) {
   free(engine->progress);
@@ -127,8 +127,8 @@ static bool engine_begin_frame(ring_run *run, size_t lane) {
   uint64_t elements = left < run->chunk ? left : run->chunk;
   if (!engine_may_move(run, step, progress->elements + elements)) return false;
   size_t bytes = (size_t)elements * engine_wire_width(run, step);
-  if (run_lane(run, lane)->kind != RING_LANE_LOCAL) {
-    ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call};
+  if (run_lane(run, lane)->kind == RING_LANE_RECV) {
+    ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call, 0};
     ring_frame_pack(&frame, progress->expected);
   }
   progress->active = true;
@@ -181,6 +181,8 @@ static void engine_end_frame(ring_run *run, size_t lane) {
   progress->elements += progress->frame_elements;
   progress->watermark += progress->frame_elements;
   progress->active = false;
+  progress->frame++;
+  if (progress->sealed > 0) progress->sealed--;
   if (progress->elements < step->count) return;
   progress->watermark++;
   progress->elements = 0;
@@ -212,21 +214,37 @@ static ring_status engine_stuck(ring_run *run, const ring_lane *lane, int code) 
   return ring_failure_lost(run, lane->peer, code);
 }
 
+/* The header of the frame `ahead` of the one that is sent, as long as that one. */
+static uint8_t *engine_seal(ring_run *run, size_t lane, const ring_link *link, int ahead) {
+  ring_progress *progress = &run->engine->progress[lane];
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  uint8_t *header = run_header(progress, ahead);
+  if (ahead < progress->sealed) return header;
+  ring_frame frame = {RING_FRAME_DATA, (uint32_t)payload, run->task->call, 0};
+  if (link->ops->unchecked && payload > 0)
+    frame.check = ring_checksum(progress->payload + (size_t)ahead * payload, payload);
+  ring_frame_pack(&frame, header);
+  progress->sealed = ahead + 1;
+  return header;
+}
+
 /* What is left of the lane's frame. Of those that are sent also the next ones, if they are as long
- * and may move: their headers are the same, too. Few long system calls disturb the other end less
- * than many. */
-static int engine_pieces(ring_run *run, size_t lane, struct iovec pieces[2 * ENGINE_FRAMES]) {
+ * and may move. Few long system calls disturb the other end less than many. */
+static int engine_pieces(ring_run *run, size_t lane, const ring_link *link,
+                         struct iovec pieces[2 * RING_BURST_FRAMES]) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = engine_step(run, lane);
   bool sends = step->op == RING_STEP_SEND;
-  int count = run_pieces(progress, sends ? progress->expected : progress->header, pieces);
+  int count =
+      run_pieces(progress, sends ? engine_seal(run, lane, link, 0) : progress->header, pieces);
   uint64_t end = progress->elements + progress->frame_elements;
   size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
-  for (size_t next = 1; sends && payload > 0 && next < ENGINE_FRAMES; next++) {
+  for (int next = 1; sends && payload > 0 && next < RING_BURST_FRAMES; next++) {
     end += progress->frame_elements;
     if (end > step->count || !engine_may_move(run, step, end)) break;
-    pieces[count++] = (struct iovec){progress->expected, RING_HEADER_BYTES};
-    pieces[count++] = (struct iovec){progress->payload + next * payload, payload};
+    uint8_t *header = engine_seal(run, lane, link, next);
+    pieces[count++] = (struct iovec){header, RING_HEADER_BYTES};
+    pieces[count++] = (struct iovec){progress->payload + (size_t)next * payload, payload};
   }
   return count;
 }
@@ -248,6 +266,21 @@ static size_t engine_note(ring_run *run, size_t lane, size_t bytes) {
   return frames;
 }
 
+/* Whether the header that comes is the expected one, if these bytes complete it. */
+static bool engine_expected(const ring_progress *progress, size_t moved) {
+  if (progress->moved >= RING_HEADER_BYTES || progress->moved + moved < RING_HEADER_BYTES)
+    return true;
+  return memcmp(progress->header, progress->expected, RING_FRAME_KNOWN_BYTES) == 0 &&
+         ring_frame_is_whole(progress->header);
+}
+
+/* Whether the payload is what was sent, if these bytes complete it. */
+static bool engine_intact(const ring_progress *progress, size_t moved) {
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  if (progress->moved + moved < progress->frame_bytes || payload == 0) return true;
+  return ring_checksum(progress->payload, payload) == ring_frame_check(progress->header);
+}
+
 /* Moves a piece of the lane's frame, or several frames, over its link. *whole: the bytes, if no
  * piece of a frame is left. */
 static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
@@ -257,20 +290,20 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   bool sends = shape->kind == RING_LANE_SEND;
   if (peer->link == NULL) return ring_peers_want(run->engine->peers, shape->peer, run->error);
   if (sends && peer->hung_up) return RING_OK;
-  struct iovec pieces[2 * ENGINE_FRAMES];
-  int count = engine_pieces(run, lane, pieces);
+  struct iovec pieces[2 * RING_BURST_FRAMES];
+  int count = engine_pieces(run, lane, peer->link, pieces);
   ssize_t moved = sends ? peer->link->ops->send(peer->link, pieces, count)
                         : peer->link->ops->receive(peer->link, pieces, count);
   if (moved == 0) return RING_OK;
   if (moved < 0) return engine_stuck(run, shape, (int)-moved);
-  bool header_was_there = progress->moved >= RING_HEADER_BYTES;
   run->moved = true;
-  if (!sends && !header_was_there && progress->moved + (size_t)moved >= RING_HEADER_BYTES &&
-      memcmp(progress->header, progress->expected, RING_HEADER_BYTES) != 0) {
+  if (!sends && !engine_expected(progress, (size_t)moved)) {
     progress->moved += (size_t)moved;
     engine_count(peer, false, (size_t)moved, progress->moved == progress->frame_bytes);
     return ring_failure_unexpected(run, lane);
   }
+  if (!sends && peer->link->ops->unchecked && !engine_intact(progress, (size_t)moved))
+    return ring_failure_damaged(run, shape->peer);
   size_t frames = engine_note(run, lane, (size_t)moved);
   engine_count(peer, sends, (size_t)moved, frames);
   if (!progress->active) *whole = (size_t)moved;

@@ -20,6 +20,7 @@
 #include "wait.h"
 
 #define RING_CHUNK_BYTES (256 * 1024)
+#define RING_BURST_FRAMES 4 /* that leave in one system call, at most */
 
 /* Adds to a counter that another thread may be reading. Only one thread at a time adds. */
 static inline void engine_counter_add(uint64_t *counter, uint64_t more) {
@@ -35,9 +36,12 @@ typedef struct ring_progress {
   uint64_t frame_elements;
   size_t frame_bytes, moved; /* header and payload */
   uint8_t *payload;
-  uint8_t expected[RING_HEADER_BYTES]; /* what is sent, or has to come */
+  uint8_t expected[RING_HEADER_BYTES]; /* of what has to come */
   uint8_t header[RING_HEADER_BYTES];   /* what came */
-  uint8_t *staging;                    /* of a lane that reduces: one frame */
+  uint32_t frame;                      /* that is sent, counted */
+  int sealed;                          /* headers that are ready, from that of this frame on */
+  uint8_t headers[RING_BURST_FRAMES][RING_HEADER_BYTES]; /* by frame, in turn */
+  uint8_t *staging;                                      /* of a lane that reduces: one frame */
 } ring_progress;
 
 typedef struct ring_engine {
@@ -60,8 +64,8 @@ typedef struct ring_task {
   const void *input;
   size_t element_size; /* of input and output; 1 where there are no elements */
   void *output;
-  size_t wide_size;    /* of accumulators */
-  bool divide;         /* an average: the last reduction divides by the size */
+  size_t wide_size; /* of accumulators */
+  bool divide;      /* an average: the last reduction divides by the size */
   ring_wait *wait;
 } ring_task;
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checksum.h"
 #include "error.h"
 #include "platform.h"
 
@@ -35,7 +36,8 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
     have += (size_t)got;
     if (got == 0) failure_poll(link, POLLIN);
   }
-  text[have < length ? have : length] = '\0';
+  bool intact = have >= length && ring_checksum(text, length) == fail->check;
+  text[intact ? length : 0] = '\0';
   run->engine->peers->peer[rank].ended = true;
   bool known = fail->call.op != RING_OK &&
                strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
@@ -118,16 +120,22 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
                         call, code == EPIPE ? ": it ended the connection" : "");
 }
 
+ring_status ring_failure_damaged(ring_run *run, int rank) {
+  char call[RING_CALL_TEXT];
+  ring_call_describe(&run->task->call, call, sizeof call);
+  return ring_error_set(run->error, RING_PEER_LOST, rank, 0,
+                        "what rank %d (%s) sent in %s arrived damaged: a network card, a cable, a "
+                        "router or memory between the two is faulty",
+                        rank, ring_peers_host(run->engine->peers, rank), call);
+}
+
 ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
   int rank = run_lane(run, lane)->peer;
   char text[sizeof run->error->message];
   size_t have = progress->moved - RING_HEADER_BYTES;
   ring_frame frame;
-  if (!ring_frame_unpack(progress->header, &frame))
-    return ring_error_set(run->error, RING_PEER_LOST, rank, 0,
-                          "rank %d (%s) sent bytes that are no frame", rank,
-                          ring_peers_host(run->engine->peers, rank));
+  if (!ring_frame_unpack(progress->header, &frame)) return ring_failure_damaged(run, rank);
   if (frame.kind != RING_FRAME_FAIL) return failure_mismatch(run, rank, &frame, progress);
   if (have >= sizeof text) have = sizeof text - 1;
   if (have > 0) memcpy(text, progress->payload, have);
@@ -204,7 +212,7 @@ static void failure_finish_frame(ring_engine *engine, const ring_task *task, siz
   if (shape->kind != RING_LANE_SEND || !progress->active || progress->moved == 0) return;
   ring_peer *peer = &engine->peers->peer[shape->peer];
   struct iovec pieces[2];
-  int count = run_pieces(progress, progress->expected, pieces);
+  int count = run_pieces(progress, run_header(progress, 0), pieces);
   for (int i = 0; i < count && !peer->ended; i++)
     peer->ended = !failure_send_out(peer->link, pieces[i].iov_base, pieces[i].iov_len, give_up);
 }
@@ -215,7 +223,8 @@ static void failure_say(ring_peers *peers, const ring_error *error, uint64_t giv
   size_t length = strlen(error->message);
   ring_frame fail = {.kind = RING_FRAME_FAIL,
                      .length = (uint32_t)length,
-                     .call = {.op = (uint8_t)error->status, .root = error->rank}};
+                     .call = {.op = (uint8_t)error->status, .root = error->rank},
+                     .check = ring_checksum(error->message, length)};
   ring_frame_pack(&fail, message);
   memcpy(message + RING_HEADER_BYTES, error->message, length);
   for (int i = 0; i < peers->linked_count; i++) {

@@ -20,6 +20,9 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status);
 /* A lane read a header that differs from the expected one: a failure, another call, or nonsense. */
 ring_status ring_failure_unexpected(ring_run *run, size_t lane);
 
+/* What a rank sent fails its check. */
+ring_status ring_failure_damaged(ring_run *run, int rank);
+
 /* The wait ended: RING_TIMEOUT or RING_ABORTED. */
 ring_status ring_failure_impatient(ring_run *run, ring_status why);
 

@@ -9,6 +9,7 @@
 #ifndef RING_LINK_H
 #define RING_LINK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -28,6 +29,7 @@ typedef struct ring_link_ops {
   short (*arm)(ring_link *link, short events);
   void (*finish)(ring_link *link); /* tells the peer that nothing more will be sent */
   void (*close)(ring_link *link);  /* and frees it */
+  bool unchecked; /* damage on the way may go unnoticed: frames need a check of their own */
 } ring_link_ops;
 
 struct ring_link {

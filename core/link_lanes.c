@@ -185,7 +185,7 @@ ring_link *ring_link_lanes(const int *fds, int count) {
   lanes_link *link = calloc(1, sizeof *link);
   if (link == NULL) return NULL;
   link->ops = (ring_link_ops){lanes_names[count], lanes_send,   lanes_receive, lanes_peek,
-                              lanes_arm,          lanes_finish, lanes_close};
+                              lanes_arm,          lanes_finish, lanes_close,   true};
   link->base.ops = &link->ops;
   if (lanes_join(link, fds, count)) return &link->base;
   for (int i = 0; i < link->count; i++) link->lanes[i]->fd = -1; /* the caller's */

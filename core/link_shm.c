@@ -207,7 +207,7 @@ static void shm_close(ring_link *base) {
 }
 
 static const ring_link_ops shm_ops = {"shm",   shm_send,   shm_receive, shm_peek,
-                                      shm_arm, shm_finish, shm_close};
+                                      shm_arm, shm_finish, shm_close,   false};
 
 ring_link *ring_link_shm(int fd, void *out, void *in) {
   shm_pipe *outward = out, *inward = in;

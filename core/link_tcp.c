@@ -105,7 +105,7 @@ static void tcp_close(ring_link *link) {
 }
 
 static const ring_link_ops tcp_ops = {"tcp",   tcp_send,   tcp_receive, tcp_peek,
-                                      tcp_arm, tcp_finish, tcp_close};
+                                      tcp_arm, tcp_finish, tcp_close,   true};
 
 ring_link *ring_link_tcp(int fd) {
   tcp_link *link = malloc(sizeof *link);

@@ -277,8 +277,8 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     return NULL;
   }
   snprintf(link->name, sizeof link->name, "tls%s", under->ops->name + strlen("tcp"));
-  link->ops =
-      (ring_link_ops){link->name, tls_send, tls_receive, tls_peek, tls_arm, tls_finish, tls_close};
+  link->ops = (ring_link_ops){link->name, tls_send,   tls_receive, tls_peek,
+                              tls_arm,    tls_finish, tls_close,   false};
   link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;

@@ -33,6 +33,11 @@ static inline bool run_listens(const ring_run *run, int rank) {
   return false;
 }
 
+/* Where the header of the frame `ahead` of the one that is sent is kept. */
+static inline uint8_t *run_header(ring_progress *progress, int ahead) {
+  return progress->headers[(progress->frame + (uint32_t)ahead) % RING_BURST_FRAMES];
+}
+
 /* The part of a frame that has not moved yet, as pieces for a link. */
 static inline int run_pieces(ring_progress *progress, uint8_t *header, struct iovec pieces[2]) {
   int count = 0;

@@ -259,7 +259,7 @@ RING_API int ring_comm_encrypted(const ring_comm *comm);
 RING_API int ring_comm_usable(const ring_comm *comm);
 
 /* Every message on a link is a header of this many bytes and a payload. */
-#define RING_HEADER_BYTES 32
+#define RING_HEADER_BYTES 40
 
 /* Bytes count headers and payload, without the handshakes that open links. wait_ns is the time
  * spent with nothing to do but wait for other ranks. */

@@ -268,7 +268,7 @@ static void explain_things(int rank, int size, void *arg) {
   CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over loopback: "
                          "halving (override), about ");
   CHECK_CONTAINS(e.text, "; next would be ");
-  CHECK_CONTAINS(e.text, "2 links; sends 4 messages, 6128 bytes; receives 4 messages, 6128 bytes");
+  CHECK_CONTAINS(e.text, "2 links; sends 4 messages, 6160 bytes; receives 4 messages, 6160 bytes");
   CHECK_INT(e.links, 2);
   CHECK_INT(e.steps, 10); /* 4 sends, 4 receives, 2 reductions */
   CHECK(e.seconds > 0 && e.runner_up_seconds > 0 && e.runner_up[0] != '\0');

@@ -28,8 +28,14 @@ static void test_the_bytes_are_those_of_the_protocol(void) {
       4, 3, 2, 1, 1, 4, 0, 6, 17,   0,    0,    0,    2,    0,    0,    0,
       0, 0, 0, 0, 0, 1, 0, 0, 0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe};
   uint8_t header[RING_HEADER_BYTES];
-  ring_frame_pack(&sample, header);
-  CHECK(memcmp(header, expected, sizeof header) == 0);
+  ring_frame frame = sample;
+  ring_frame_pack(&frame, header);
+  CHECK(memcmp(header, expected, RING_FRAME_KNOWN_BYTES + 4) == 0);
+  frame.check = 0x04030201;
+  ring_frame_pack(&frame, header);
+  CHECK(memcmp(header, expected, RING_FRAME_KNOWN_BYTES) == 0);
+  CHECK_INT(ring_frame_check(header), 0x04030201);
+  CHECK(memcmp(header + RING_FRAME_KNOWN_BYTES, "\1\2\3\4", 4) == 0);
 }
 
 static void test_a_negative_rank_survives(void) {
@@ -43,10 +49,22 @@ static void test_a_negative_rank_survives(void) {
 
 static void test_nonsense_is_refused(void) {
   uint8_t header[RING_HEADER_BYTES];
+  ring_frame frame = sample;
+  frame.kind = 9;
+  ring_frame_pack(&frame, header);
+  CHECK(ring_frame_is_whole(header) && !ring_frame_unpack(header, &frame));
+}
+
+static void test_a_changed_bit_is_seen(void) {
+  uint8_t header[RING_HEADER_BYTES];
   ring_frame frame;
   ring_frame_pack(&sample, header);
-  header[4] = 9;
-  CHECK(!ring_frame_unpack(header, &frame));
+  for (int bit = 0; bit < 8 * RING_HEADER_BYTES; bit++) {
+    header[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    CHECK(!ring_frame_is_whole(header) && !ring_frame_unpack(header, &frame));
+    header[bit / 8] ^= (uint8_t)(1 << bit % 8);
+  }
+  CHECK(ring_frame_unpack(header, &frame));
 }
 
 static void test_calls_are_described(void) {
@@ -77,6 +95,7 @@ int main(void) {
   RUN(test_the_bytes_are_those_of_the_protocol);
   RUN(test_a_negative_rank_survives);
   RUN(test_nonsense_is_refused);
+  RUN(test_a_changed_bit_is_seen);
   RUN(test_calls_are_described);
   return 0;
 }

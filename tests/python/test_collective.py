@@ -532,7 +532,7 @@ def measure_traffic():
 
 def test_ring_traffic():
     for rank, (moved, links, size_of_x) in enumerate(run(4, measure_traffic)):
-        payload = moved["bytes_sent"] - 32 * moved["messages_sent"]
+        payload = moved["bytes_sent"] - 40 * moved["messages_sent"]
         assert payload == 2 * 3 * size_of_x // 4
         assert moved["calls"] == 1
         assert links[rank] == "self"
