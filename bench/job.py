@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job: the processes of one library, from their start to their samples.
 
-Every job has a deadline. However it ends, nothing of it runs on: each process leads a session of
-its own, which is ended by its number, and what mpirun may have left is found in the job's network.
+Every job has a deadline. However it ends, nothing of it runs on: each process leads a group of its
+own, which is ended by its number, and what mpirun may have left is found in the job's network. All
+ranks of a library are in one session, as those of mpirun are: between sessions Linux shares the
+processors out (autogroups), so that a rank which yields does not hand its processor to another one.
 """
 
 import contextlib
@@ -72,7 +74,7 @@ def run_job(library, link, network, options, folder):
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    start_new_session=True,
+                    process_group=0,
                 )
                 processes.append(process)
             status = wait(processes, deadline)

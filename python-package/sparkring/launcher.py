@@ -3,7 +3,9 @@
 
 Two processes take care of a job. The launcher proper waits, passes signals on and returns the exit
 code. Its child, the supervisor, starts the ranks and prints what they say. The supervisor is in a
-session of its own, and each rank in another, so that a signal from the terminal reaches them once.
+session of its own, and each rank in a process group there, so that a signal from the terminal
+reaches them once. Not in sessions of their own: between these Linux shares the processors out
+(autogroups), and ranks that share one hand it to each other.
 
 No process survives a job. On Linux both adopt their orphaned descendants (PR_SET_CHILD_SUBREAPER),
 so whatever the ranks have started ends up as a child of the supervisor, which kills it at the end.
@@ -184,10 +186,11 @@ class Supervisor:
             self.kill()
 
     def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
-        """Start one rank, in a session of its own. It dies with the supervisor."""
+        """Start one rank, in a process group of its own. It dies with the supervisor."""
         supervisor = os.getpid()
 
         def prepare() -> None:
+            os.setpgid(0, 0)
             control(PR_SET_PDEATHSIG, signal.SIGKILL)
             signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
             if os.getppid() != supervisor:
@@ -200,7 +203,6 @@ class Supervisor:
             stdin=None if rank == 0 else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
             preexec_fn=prepare,
         )
         process.returncode = 0  # waiting is the business of reap()
