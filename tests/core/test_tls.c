@@ -6,6 +6,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -164,11 +167,50 @@ static void test_plain_bytes_are_refused(void) {
   between_close(of);
 }
 
+/* A TLS server with a certificate that it made itself, as anybody can who stands between. */
+static SSL *impostor_make(int fd) {
+  EVP_PKEY_CTX *maker = EVP_PKEY_CTX_new_id(EVP_PKEY_ED25519, NULL);
+  EVP_PKEY *key = NULL;
+  CHECK(EVP_PKEY_keygen_init(maker) == 1 && EVP_PKEY_keygen(maker, &key) == 1);
+  EVP_PKEY_CTX_free(maker);
+  X509 *certificate = X509_new();
+  X509_gmtime_adj(X509_getm_notBefore(certificate), 0);
+  X509_gmtime_adj(X509_getm_notAfter(certificate), 3600);
+  CHECK(X509_set_pubkey(certificate, key) == 1 && X509_sign(certificate, key, NULL) > 0);
+  SSL_CTX *context = SSL_CTX_new(TLS_method());
+  CHECK(SSL_CTX_use_certificate(context, certificate) == 1);
+  CHECK(SSL_CTX_use_PrivateKey(context, key) == 1);
+  SSL *ssl = SSL_new(context);
+  CHECK(SSL_set_fd(ssl, fd) == 1);
+  SSL_set_accept_state(ssl);
+  SSL_CTX_free(context);
+  X509_free(certificate);
+  EVP_PKEY_free(key);
+  return ssl;
+}
+
+/* The key is what proves: a server that passes it over for a certificate is refused. */
+static void test_a_certificate_is_no_key(void) {
+  between *of = between_open("key", "key");
+  SSL *impostor = impostor_make(of->fd[0]);
+  char bytes[64];
+  ssize_t sent = 0;
+  for (int turns = 0; turns < 20 && sent == 0; turns++) {
+    CHECK(SSL_read(impostor, bytes, sizeof bytes) <= 0);
+    sent = link_send(of->links[0], "gradient", 8);
+  }
+  CHECK_INT(sent, -EPROTO);
+  CHECK(SSL_read(impostor, bytes, sizeof bytes) <= 0);
+  SSL_free(impostor);
+  between_close(of);
+}
+
 int main(void) {
   RUN(test_nothing_can_be_read_on_the_way);
   RUN(test_streams_cut_into_single_bytes);
   RUN(test_another_key_is_refused);
   RUN(test_a_changed_bit_is_an_error);
   RUN(test_plain_bytes_are_refused);
+  RUN(test_a_certificate_is_no_key);
   return 0;
 }
