@@ -197,15 +197,16 @@ static const void *tls_gather(tls_link *link, const struct iovec *pieces, int co
   return link->record;
 }
 
-/* Sends one record; what begins a record that stays half sent is owed (see above). */
+/* Sends one record; what begins a record that stays half sent is owed (see above). None is begun
+ * before the handshake, or the answer to a peer that changes its keys, is out. */
 static ssize_t tls_send_record(tls_link *link, const void *bytes, size_t length) {
   size_t written = 0;
-  bool early = !SSL_is_init_finished(link->ssl), begun = link->owed > 0;
+  bool begun = link->owed > 0;
   ERR_clear_error();
   int done = SSL_write_ex(link->ssl, bytes, begun ? link->owed : length, &written);
   ssize_t result = tls_result(link, done, begun ? 1 : written);
   if (result > 0) link->owed = 0;
-  if (result != 0 || begun || (early && !SSL_is_init_finished(link->ssl))) return result;
+  if (result != 0 || begun || !SSL_is_init_finished(link->ssl)) return result;
   link->owed = length;
   return (ssize_t)length - 1;
 }

@@ -205,6 +205,86 @@ static void test_a_certificate_is_no_key(void) {
   between_close(of);
 }
 
+/* A link that takes only so many bytes. */
+typedef struct narrow {
+  ring_link base;
+  ring_link *under;
+  size_t room;
+} narrow;
+
+static ssize_t narrow_send(ring_link *base, const struct iovec *pieces, int count) {
+  narrow *link = (narrow *)base;
+  struct iovec piece = {pieces->iov_base, pieces->iov_len};
+  CHECK_INT(count, 1);
+  if (piece.iov_len > link->room) piece.iov_len = link->room;
+  if (piece.iov_len == 0) return 0;
+  ssize_t sent = link->under->ops->send(link->under, &piece, 1);
+  if (sent > 0) link->room -= (size_t)sent;
+  return sent;
+}
+
+static ssize_t narrow_receive(ring_link *base, const struct iovec *pieces, int count) {
+  ring_link *under = ((narrow *)base)->under;
+  return under->ops->receive(under, pieces, count);
+}
+
+static void narrow_close(ring_link *base) {
+  ring_link *under = ((narrow *)base)->under;
+  under->ops->close(under);
+}
+
+static const ring_link_ops narrow_ops = {
+    .name = "tcp", .send = narrow_send, .receive = narrow_receive, .close = narrow_close};
+
+static int given_key(SSL *ssl, const unsigned char *identity, size_t length,
+                     SSL_SESSION **session) {
+  static const unsigned char suite[] = {0x13, 0x01}, key[32] = "key";
+  (void)identity, (void)length;
+  *session = SSL_SESSION_new();
+  CHECK(SSL_SESSION_set1_master_key(*session, key, sizeof key) == 1);
+  CHECK(SSL_SESSION_set_cipher(*session, SSL_CIPHER_find(ssl, suite)) == 1);
+  CHECK(SSL_SESSION_set_protocol_version(*session, TLS1_3_VERSION) == 1);
+  return 1;
+}
+
+/* A peer that has the key and asks for new keys while a record is half sent: the answer goes before
+ * the next record, of which nothing is sent until then. */
+static void test_new_keys_come_before_the_next_record(void) {
+  int fd[2];
+  uint8_t *out = text_of("a tensor ", 2000), in[2048];
+  ring_secret key = {.bytes = "key"};
+  CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+  for (int side = 0; side < 2; side++) CHECK_INT(fcntl(fd[side], F_SETFL, O_NONBLOCK), 0);
+  narrow under = {{&narrow_ops, fd[0]}, ring_link_tcp(fd[0]), SIZE_MAX};
+  ring_link *link = ring_link_tls(&under.base, true, &key);
+  SSL_CTX *context = SSL_CTX_new(TLS_method());
+  SSL_CTX_set_psk_find_session_callback(context, given_key);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL *peer = SSL_new(context);
+  SSL_CTX_free(context);
+  CHECK(SSL_set_fd(peer, fd[1]) == 1);
+  SSL_set_accept_state(peer);
+  for (int turns = 0; turns < 4; turns++) {
+    CHECK(SSL_do_handshake(peer) == 1 || turns < 2);
+    CHECK_INT(link_receive(link, in, 1), 0);
+  }
+  under.room = 100;
+  CHECK_INT(link_send(link, out, 1000), 999);
+  CHECK(SSL_key_update(peer, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(peer) == 1);
+  CHECK_INT(link_receive(link, in, 1), 0);
+  under.room = 1000 + 22 - 100;
+  CHECK_INT(link_send(link, out + 999, 1001), 1);
+  under.room = SIZE_MAX;
+  CHECK_INT(link_send(link, out + 1000, 1000), 1000);
+  CHECK_INT(SSL_read(peer, in, sizeof in), 1000);
+  CHECK_INT(SSL_read(peer, in + 1000, 1048), 1000);
+  CHECK_INT(memcmp(in, out, 2000), 0);
+  SSL_free(peer);
+  link->ops->close(link);
+  close(fd[1]);
+  free(out);
+}
+
 int main(void) {
   RUN(test_nothing_can_be_read_on_the_way);
   RUN(test_streams_cut_into_single_bytes);
@@ -212,5 +292,6 @@ int main(void) {
   RUN(test_a_changed_bit_is_an_error);
   RUN(test_plain_bytes_are_refused);
   RUN(test_a_certificate_is_no_key);
+  RUN(test_new_keys_come_before_the_next_record);
   return 0;
 }
