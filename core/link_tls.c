@@ -153,7 +153,8 @@ static bool tls_connect(tls_link *link) {
 
 /* ---- Moving ------------------------------------------------------------------------------- */
 
-/* What an operation of OpenSSL came to, as links say it. */
+/* What an operation of OpenSSL came to, as links say it. Its queue of errors is the thread's: what
+ * stayed there others who use OpenSSL would take for theirs. */
 static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   if (!link->settled && SSL_is_init_finished(link->ssl)) {
     ring_secret_wipe(&link->key, sizeof link->key);
@@ -161,7 +162,9 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   }
   link->wants = 0;
   if (done == 1) return (ssize_t)moved;
-  switch (SSL_get_error(link->ssl, done)) {
+  int reason = SSL_get_error(link->ssl, done);
+  ERR_clear_error();
+  switch (reason) {
   case SSL_ERROR_WANT_READ:
     link->wants = POLLIN;
     return 0;
@@ -261,6 +264,7 @@ static void tls_finish(ring_link *base) {
   tls_link *link = (tls_link *)base;
   ERR_clear_error();
   if (SSL_is_init_finished(link->ssl)) SSL_shutdown(link->ssl);
+  ERR_clear_error();
   link->under->ops->finish(link->under);
 }
 
