@@ -27,6 +27,7 @@
 #define TLS_RECORD ((size_t)SSL3_RT_MAX_PLAIN_LENGTH)
 #define TLS_IDENTITY "sparkring"
 #define TLS_CIPHER "TLS_AES_128_GCM_SHA256"
+#define TLS_RECORDS (1 << 16) /* under one key: far fewer than its limit (RFC 8446, 5.5) */
 
 typedef struct tls_link {
   ring_link base;
@@ -36,9 +37,12 @@ typedef struct tls_link {
   int code; /* why `under` moved nothing: 0 or an errno */
   SSL *ssl;
   ring_secret key;
-  size_t owed;  /* length of the record that the socket has taken only in part, or 0 */
-  short wants;  /* what OpenSSL last waited for, besides what it was asked to do */
-  bool settled; /* the key is not needed any more */
+  unsigned records; /* sent under this key */
+  size_t owed;      /* length of the record that the socket has taken only in part, or 0 */
+  short wants;      /* what OpenSSL last waited for, besides what it was asked to do */
+  bool settled;     /* the key is not needed any more */
+  size_t kept;      /* bytes of `turn` that the socket has not taken yet */
+  uint8_t turn[64]; /* a message about new keys */
   uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH]; /* where several pieces become one */
 } tls_link;
 
@@ -112,10 +116,33 @@ static int tls_moved(BIO *bio, ssize_t moved, int retry) {
   return -1;
 }
 
+/* Sends what was kept; more than 0 once nothing is. */
+static ssize_t tls_send_kept(tls_link *link) {
+  while (link->kept > 0) {
+    struct iovec piece = {link->turn, link->kept};
+    ssize_t moved = link->under->ops->send(link->under, &piece, 1);
+    if (moved <= 0) return moved;
+    link->kept -= (size_t)moved;
+    memmove(link->turn, link->turn + moved, link->kept);
+  }
+  return 1;
+}
+
+/* OpenSSL reads nothing while it sends a message about new keys: two ends whose sockets are full
+ * would wait for each other. It is kept, and goes before the next record. */
 static int tls_bio_write(BIO *bio, const char *bytes, int length) {
   tls_link *link = BIO_get_data(bio);
   struct iovec piece = {(void *)(uintptr_t)bytes, (size_t)length};
-  return tls_moved(bio, link->under->ops->send(link->under, &piece, 1), BIO_FLAGS_WRITE);
+  ssize_t moved = tls_send_kept(link);
+  if (moved > 0) moved = link->under->ops->send(link->under, &piece, 1);
+  size_t left = moved > 0 ? (size_t)(length - moved) : (size_t)length;
+  bool turns = link->settled && !SSL_is_init_finished(link->ssl);
+  if (turns && moved >= 0 && left > 0 && link->kept == 0 && left <= sizeof link->turn) {
+    memcpy(link->turn, bytes + (length - (int)left), left);
+    link->kept = left;
+    moved = length;
+  }
+  return tls_moved(bio, moved, BIO_FLAGS_WRITE);
 }
 
 static int tls_bio_read(BIO *bio, char *bytes, int length) {
@@ -206,9 +233,15 @@ static ssize_t tls_send_record(tls_link *link, const void *bytes, size_t length)
   size_t written = 0;
   bool begun = link->owed > 0;
   ERR_clear_error();
+  if (!begun && link->records >= TLS_RECORDS &&
+      SSL_key_update(link->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1)
+    link->records = 0;
   int done = SSL_write_ex(link->ssl, bytes, begun ? link->owed : length, &written);
   ssize_t result = tls_result(link, done, begun ? 1 : written);
-  if (result > 0) link->owed = 0;
+  if (result > 0) {
+    link->owed = 0;
+    link->records++;
+  }
   if (result != 0 || begun || !SSL_is_init_finished(link->ssl)) return result;
   link->owed = length;
   return (ssize_t)length - 1;

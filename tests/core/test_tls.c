@@ -249,8 +249,25 @@ static int given_key(SSL *ssl, const unsigned char *identity, size_t length,
   return 1;
 }
 
+/* A server of OpenSSL's own that has the key, once the TLS handshake with a link is over. */
+static SSL *keyed_peer(ring_link *link, int fd) {
+  uint8_t in;
+  SSL_CTX *context = SSL_CTX_new(TLS_method());
+  SSL_CTX_set_psk_find_session_callback(context, given_key);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL *peer = SSL_new(context);
+  SSL_CTX_free(context);
+  CHECK(SSL_set_fd(peer, fd) == 1);
+  SSL_set_accept_state(peer);
+  for (int turns = 0; turns < 4; turns++) {
+    CHECK(SSL_do_handshake(peer) == 1 || turns < 2);
+    CHECK_INT(link_receive(link, &in, 1), 0);
+  }
+  return peer;
+}
+
 /* A peer that has the key and asks for new keys while a record is half sent: the answer goes before
- * the next record, of which nothing is sent until then. */
+ * the next record, and what the peer says is read, although the network takes neither now. */
 static void test_new_keys_come_before_the_next_record(void) {
   int fd[2];
   uint8_t *out = text_of("a tensor ", 2000), in[2048];
@@ -259,25 +276,17 @@ static void test_new_keys_come_before_the_next_record(void) {
   for (int side = 0; side < 2; side++) CHECK_INT(fcntl(fd[side], F_SETFL, O_NONBLOCK), 0);
   narrow under = {{&narrow_ops, fd[0]}, ring_link_tcp(fd[0]), SIZE_MAX};
   ring_link *link = ring_link_tls(&under.base, true, &key);
-  SSL_CTX *context = SSL_CTX_new(TLS_method());
-  SSL_CTX_set_psk_find_session_callback(context, given_key);
-  SSL_CTX_set_num_tickets(context, 0);
-  SSL *peer = SSL_new(context);
-  SSL_CTX_free(context);
-  CHECK(SSL_set_fd(peer, fd[1]) == 1);
-  SSL_set_accept_state(peer);
-  for (int turns = 0; turns < 4; turns++) {
-    CHECK(SSL_do_handshake(peer) == 1 || turns < 2);
-    CHECK_INT(link_receive(link, in, 1), 0);
-  }
+  SSL *peer = keyed_peer(link, fd[1]);
   under.room = 100;
   CHECK_INT(link_send(link, out, 1000), 999);
   CHECK(SSL_key_update(peer, SSL_KEY_UPDATE_REQUESTED) == 1 && SSL_do_handshake(peer) == 1);
   CHECK_INT(link_receive(link, in, 1), 0);
-  under.room = 1000 + 22 - 100;
-  CHECK_INT(link_send(link, out + 999, 1001), 1);
+  under.room = 1000 + 22 - 100 + 1;
+  CHECK_INT(link_send(link, out + 999, 1001), 1000);
+  CHECK_INT(SSL_write(peer, "both ways", 9), 9);
+  CHECK_INT(link_receive(link, in, 9), 9);
   under.room = SIZE_MAX;
-  CHECK_INT(link_send(link, out + 1000, 1000), 1000);
+  CHECK_INT(link_send(link, out + 1999, 1), 1);
   CHECK_INT(SSL_read(peer, in, sizeof in), 1000);
   CHECK_INT(SSL_read(peer, in + 1000, 1048), 1000);
   CHECK_INT(memcmp(in, out, 2000), 0);
@@ -285,6 +294,35 @@ static void test_new_keys_come_before_the_next_record(void) {
   link->ops->close(link);
   close(fd[1]);
   free(out);
+}
+
+static void count_key_updates(int sent, int version, int kind, const void *bytes, size_t length,
+                              SSL *ssl, void *updates) {
+  (void)sent, (void)version, (void)ssl;
+  if (kind == SSL3_RT_HANDSHAKE && length > 0 && *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE)
+    ++*(int *)updates;
+}
+
+/* A key of AES-GCM is good for so many records (RFC 8446, 5.5), and jobs send more. */
+static void test_keys_change_in_time(void) {
+  int fd[2], updates = 0;
+  ring_secret key = {.bytes = "key"};
+  CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+  for (int side = 0; side < 2; side++) CHECK_INT(fcntl(fd[side], F_SETFL, O_NONBLOCK), 0);
+  ring_link *link = ring_link_tls(ring_link_tcp(fd[0]), true, &key);
+  SSL *peer = keyed_peer(link, fd[1]);
+  SSL_set_msg_callback(peer, count_key_updates);
+  SSL_set_msg_callback_arg(peer, &updates);
+  for (int i = 0; i < 200000; i++) {
+    uint8_t out = (uint8_t)(i * 7), in = 0;
+    CHECK_INT(link_send(link, &out, 1), 1);
+    CHECK_INT(SSL_read(peer, &in, 1), 1);
+    CHECK_INT(in, out);
+  }
+  CHECK_INT(updates, 3);
+  SSL_free(peer);
+  link->ops->close(link);
+  close(fd[1]);
 }
 
 int main(void) {
@@ -295,5 +333,6 @@ int main(void) {
   RUN(test_plain_bytes_are_refused);
   RUN(test_a_certificate_is_no_key);
   RUN(test_new_keys_come_before_the_next_record);
+  RUN(test_keys_change_in_time);
   return 0;
 }
