@@ -43,8 +43,8 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
                strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
   ring_status status = known ? (ring_status)fail->call.op : RING_ABORTED;
   int fault = fail->call.root;
-  /* The blame goes on to whom this rank is waiting for in turn. */
-  if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
+  /* The blame goes on to whom this rank is waiting for in turn, if it has had to wait. */
+  if (status == RING_TIMEOUT && fault == run->engine->peers->rank && run->timed)
     return ring_failure_impatient(run, RING_TIMEOUT);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')

@@ -294,6 +294,28 @@ static void test_a_rank_that_stays_away(void) {
   shared_free(left, 64);
 }
 
+/* Who comes when the others have given up has not waited itself, and says what they said. */
+static void come_late(int rank, int size, void *shared) {
+  volatile int *gone = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  ring_status status = RING_OK;
+  options.call_timeout = 0.3;
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  while (rank == 1 && !gone[0]) usleep(1000);
+  for (int i = 0; i < 2 && status == RING_OK; i++) status = ring_barrier(comm);
+  gone[rank] = 1;
+  while (rank == 0 && !gone[1]) usleep(1000);
+  check_failure(comm, status, RING_TIMEOUT, 1, "rank 0 waited 0.");
+}
+
+static void test_a_rank_that_comes_late(void) {
+  int *gone = shared_alloc(64);
+  run_ranks(2, come_late, gone);
+  shared_free(gone, 64);
+}
+
 static void *call_meanwhile(void *arg) {
   (void)arg;
   return (void *)(intptr_t)ring_barrier(hooked);
@@ -366,6 +388,7 @@ int main(void) {
   RUN(test_interrupt);
   RUN(test_abort_under_load);
   RUN(test_a_rank_that_stays_away);
+  RUN(test_a_rank_that_comes_late);
   RUN(test_two_threads);
   RUN(test_a_fork_may_only_free);
   RUN(test_statuses_have_names);
