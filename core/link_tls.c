@@ -84,11 +84,13 @@ static int tls_refuse_certificate(X509_STORE_CTX *certificate, void *unused) {
   return 0;
 }
 
-/* Only what both ends of ours speak; a session is never resumed. */
+/* Only what both ends of ours speak, whatever the system's openssl.cnf would have; a session is never
+ * resumed. */
 static SSL_CTX *tls_context(void) {
   SSL_CTX *context = SSL_CTX_new(TLS_method());
   if (context == NULL) return NULL;
   if (SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+      SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
       SSL_CTX_set_ciphersuites(context, TLS_CIPHER) != 1 ||
       SSL_CTX_set_num_tickets(context, 0) != 1) {
     SSL_CTX_free(context);
@@ -97,6 +99,7 @@ static SSL_CTX *tls_context(void) {
   SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
                                 SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
+  SSL_CTX_clear_options(context, SSL_OP_ALLOW_NO_DHE_KEX);
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_psk_use_session_callback(context, tls_use_key);
   SSL_CTX_set_psk_find_session_callback(context, tls_find_key);
@@ -334,11 +337,10 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     return NULL;
   }
   SSL_set_app_data(link->ssl, link);
-  if (dialer) {
-    SSL_set_verify(link->ssl, SSL_VERIFY_PEER, NULL);
+  SSL_set_verify(link->ssl, dialer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+  if (dialer)
     SSL_connect(link->ssl); /* says hello, so that the other side wakes up */
-  } else {
+  else
     SSL_set_accept_state(link->ssl);
-  }
   return &link->base;
 }
