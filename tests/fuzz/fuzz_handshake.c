@@ -58,6 +58,8 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
   to = bytes_put(transcript + TRANSCRIPT, (uint32_t)claim->rank, 4);
   to = bytes_put(to, (uint32_t)claim->size, 4);
   to = bytes_put(to, claim->epoch, 8);
+  to = bytes_put(to, (uint32_t)claim->lane, 1);
+  to = bytes_put(to, (uint32_t)claim->lanes, 1);
   prove(of, "dialer", transcript, (size_t)(to - transcript), to);
   memcpy(to + RING_SECRET_BYTES, of->says + RING_HELLO_BYTES, before);
   prove(of, "accepter", transcript, TRANSCRIPT + RING_CLAIM_BYTES + before,
@@ -81,7 +83,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                 .knows = flags & PEER_KNOWS,
                 .rank = (int)input_byte(&from) % 8,
                 .size = 8};
-  ring_claim claim = {(ring_purpose)(1 + flags / 4 % 3), of.rank, of.size, 7};
+  ring_purpose purpose = (ring_purpose)(1 + flags / 4 % 3);
+  ring_claim claim = {.purpose = purpose,
+                      .rank = of.rank,
+                      .size = of.size,
+                      .epoch = 7,
+                      .lanes = purpose == RING_PURPOSE_LINK};
   ring_handshake handshake;
   world_shakes_hands(true);
   memset(of.key.bytes, 0x22, sizeof of.key.bytes);
@@ -90,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (of.knows && of.accepts) prove_claim(&of);
   if (of.knows && !of.accepts) prove_verdict(&of, &claim);
   int fd = world_connection((input){of.says, of.length}, (input){0});
-  bool begun = of.accepts ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size)
+  bool begun = of.accepts ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size, false)
                           : ring_handshake_dial(&handshake, fd, &of.key, &claim, 3);
   FUZZ_PROMISE(begun);
   ring_handshake_state state = shake(&of, &handshake);

@@ -48,8 +48,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   FUZZ_PROMISE(ring_peers_init(&peers, rank, size) == RING_OK);
   world_dials(world_connection(parent, none));
   for (int child = 1; rank + child < size; child *= 2)
-    world_accepts(world_connection(none, none),
-                  (ring_claim){RING_PURPOSE_LINK, rank + child, size, 0x1111111111111111});
+    world_accepts(world_connection(none, none), (ring_claim){.purpose = RING_PURPOSE_LINK,
+                                                             .rank = rank + child,
+                                                             .size = size,
+                                                             .epoch = 0x1111111111111111,
+                                                             .lanes = 1});
   int fd = world_connection(welcome, verdict);
   ring_status status = ring_rendezvous_join(&meeting, &peers, fd, &error);
   if (status == RING_OK) check_places(&peers);
