@@ -109,8 +109,8 @@ static ring_status options_check_encryption(const ring_options *options, ring_er
                           options->encryption);
   bool secret = options->token != NULL || options->exchange != NULL;
   if (options->encryption > 0 && !secret && options->size > 1)
-    return options_invalid(error, "encryption needs a token: give all ranks the same 16 or more "
-                                  "random bytes");
+    return options_invalid(error, "encryption needs a token: give all ranks the same one, of at "
+                                  "least 16 random bytes");
   return RING_OK;
 }
 

@@ -111,8 +111,9 @@ def init(
         connection, unless lanes are given and shared memory is turned off.
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
-        TLS 1.3 with a key that comes from the token. Needs ``token``, which a barrier task has, or
-        ``exchange``. By default as the variable ``SPARKRING_ENCRYPTION`` says, 1 or 0, or not.
+        TLS 1.3 with a key that comes from the token, so it needs ``token`` or ``exchange``; a
+        barrier task has one. Memory that ranks of one host share is not the network. By default
+        ``SPARKRING_ENCRYPTION``, 1 or 0, or, if that is not set, not.
 
     Returns
     -------
@@ -167,7 +168,7 @@ def init(
         exchange,
         shared_memory,
         _check_lanes(lanes),
-        0 if encryption is None else 1 if encryption else -1,
+        _check_encryption(encryption),
     )
     return _open(options, attempt)
 
@@ -206,6 +207,14 @@ def _check_lanes(lanes: int | None) -> int:
     if lanes < 1:
         raise InvalidError(f"lanes is {lanes}: it must be 1 or more")
     return lanes
+
+
+def _check_encryption(encryption: bool | None) -> int:
+    if encryption is None:
+        return 0
+    if isinstance(encryption, (str, bytes)):
+        raise InvalidError(f"encryption must be True or False, not {encryption!r}")
+    return 1 if encryption else -1
 
 
 def _check_rank(rank: int | None) -> int:

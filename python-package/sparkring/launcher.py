@@ -94,7 +94,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", metavar="SECONDS", help="time for all ranks to meet")
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
     parser.add_argument(
-        "--encryption", action="store_true", help="encrypt what ranks say over sockets"
+        "--encryption", action="store_true", help="encrypt what the ranks send through sockets"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
     options = parser.parse_args(arguments)

@@ -652,26 +652,26 @@ PyDoc_STRVAR(comm_counters_doc,
              "InvalidError\n"
              "    For a peer that does not exist.\n");
 
-PyDoc_STRVAR(
-    comm_link_doc,
-    "link($self, peer)\n--\n\n"
-    "Tell how a peer is connected.\n"
-    "\n"
-    "Parameters\n"
-    "----------\n"
-    "peer : int\n"
-    "    A rank.\n"
-    "\n"
-    "Returns\n"
-    "-------\n"
-    "str\n"
-    "    ``'tcp'``, ``'tcp x4'`` (of 4 lanes) or ``'shm'``; ``''`` while there is no link;\n"
-    "    ``'self'`` for this rank.\n"
-    "\n"
-    "Raises\n"
-    "------\n"
-    "InvalidError\n"
-    "    For a peer that does not exist.\n");
+PyDoc_STRVAR(comm_link_doc,
+             "link($self, peer)\n--\n\n"
+             "Tell how a peer is connected.\n"
+             "\n"
+             "Parameters\n"
+             "----------\n"
+             "peer : int\n"
+             "    A rank.\n"
+             "\n"
+             "Returns\n"
+             "-------\n"
+             "str\n"
+             "    ``'tcp'`` or, encrypted, ``'tls'``; ``'tcp x4'`` or ``'tls x4'`` with 4\n"
+             "    lanes; ``'shm'``, the memory of a host; ``''`` while there is no link;\n"
+             "    ``'self'`` for this rank.\n"
+             "\n"
+             "Raises\n"
+             "------\n"
+             "InvalidError\n"
+             "    For a peer that does not exist.\n");
 
 PyDoc_STRVAR(comm_explain_doc,
              "explain($self, collective, nbytes, dtype='float32', root=0)\n--\n\n"

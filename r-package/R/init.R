@@ -19,6 +19,10 @@
 #' says so when it is printed, and sends no objects ([ring_broadcast_object()]). Draw the token
 #' once for each job, such as with `openssl::rand_bytes(32)`, and let the closure capture it.
 #'
+#' A token keeps strangers out, but whoever can listen on the network reads the data. With
+#' `encryption = TRUE` they cannot: links between hosts are then TLS, and printing the communicator
+#' shows `encrypted`. Who talks to whom, when and how much is no secret in either case.
+#'
 #' @param barrier A list of `address`, a character vector or list of strings with the address of
 #'   every task in order of their partitions, and `partition`, the number of this one, from 0.
 #' @param ... Must be empty: what follows is given by name.
@@ -43,9 +47,10 @@
 #'   go over all of them, because one connection is often held to a part of what the network
 #'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4. Within a host a link
 #'   is one connection, unless lanes are given and shared memory is turned off.
-#' @param encryption `TRUE`: what ranks say to each other over the network is encrypted, by TLS 1.3
-#'   with a key that comes from `token`, which it needs. The same on every rank. `NULL`: as the
-#'   variable `SPARKRING_ENCRYPTION` says, 1 or 0, or not.
+#' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
+#'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of one
+#'   host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if that
+#'   is not set, not.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.

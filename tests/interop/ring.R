@@ -50,4 +50,5 @@ for (name in names(inputs)) {
   ring_barrier(comm)
 }
 say("hosts", paste(ring_hosts(comm), collapse = " "))
+say(if (grepl("encrypted", format(comm))) "encrypted" else "plain")
 ring_close(comm)

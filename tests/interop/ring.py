@@ -32,3 +32,4 @@ with sparkring.init(timeout=60, call_timeout=60) as comm:
         print(name, "allgather", digest(comm.allgather(x)))
         comm.barrier()
     print("hosts", *comm.hosts)
+    print("encrypted" if comm.encrypted else "plain")

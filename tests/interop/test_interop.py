@@ -31,10 +31,10 @@ def r_is_ready():
 pytestmark = pytest.mark.skipif(not r_is_ready(), reason="R or its package sparkring is missing")
 
 
-def launch(r, python):
+def launch(r, python, *options):
     """Run four ranks: R on the even ones, Python on the odd ones. Return the lines of each."""
     choose = 'if [ $((SPARKRING_RANK % 2)) = 0 ]; then exec Rscript "$1"; else exec "$0" "$2"; fi'
-    launcher = [sys.executable, "-m", "sparkring.launcher", "-n", "4"]
+    launcher = [sys.executable, "-m", "sparkring.launcher", "-n", "4", *options]
     job = subprocess.run(
         [*launcher, "sh", "-c", choose, sys.executable, r, python],
         timeout=DEADLINE,
@@ -47,18 +47,21 @@ def launch(r, python):
     return [[line[4:] for line in lines if line.startswith(f"[{rank}] ")] for rank in range(4)]
 
 
-def test_the_same_bytes():
-    first, *others = launch(HERE / "ring.R", HERE / "ring.py")
+@pytest.mark.parametrize(("options", "links"), [([], "plain"), (["--encryption"], "encrypted")])
+def test_the_same_bytes(options, links, monkeypatch):
+    if options:
+        monkeypatch.setenv("SPARKRING_SHARED_MEMORY", "0")  # so that all goes through links
+    first, *others = launch(HERE / "ring.R", HERE / "ring.py", *options)
     assert others == [first] * 3
-    said = {tuple(line.split()[:-1]): line.split()[-1] for line in first[:-1]}
-    assert len(said) == len(first) - 1 == 26 + 6 * (4 + 1)
+    said = {tuple(line.split()[:-1]): line.split()[-1] for line in first[:-2]}
+    assert len(said) == len(first) - 2 == 26 + 6 * (4 + 1)
     inputs = [(np.arange(30) * 7 + rank * 3) % 5 - 2 for rank in range(4)]
     assert said["int32", "sum"] == digest(sum(inputs).astype("int32"))
     assert said["uint8", "max"] == digest(np.max(np.abs(inputs), axis=0).astype("uint8"))
     assert said["logical", "land"] == digest(np.min(inputs, axis=0).clip(0, 1).astype("int32"))
     assert said["float64", "broadcast", "2"] == digest(inputs[2] / 3)
     assert said["float64", "allgather"] == digest(np.stack(inputs) / 3)
-    assert first[-1] == "hosts" + " 127.0.0.1" * 4
+    assert first[-2:] == ["hosts" + " 127.0.0.1" * 4, links]
 
 
 def expected_parts(rank, to_type):

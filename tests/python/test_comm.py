@@ -108,19 +108,59 @@ def encrypted(encryption):
     with open_comm(shared_memory=False, encryption=encryption) as comm:
         total = comm.allreduce(np.arange(100_000) + comm.rank)
         assert (total == 2 * np.arange(100_000) + 1).all()
-        return comm.link(1 - comm.rank), comm.encrypted, ", encrypted, open>" in repr(comm)
+        with comm.split(0) as child:
+            child.barrier()
+            links = comm.link(1 - comm.rank), child.link(1 - comm.rank)
+            return links, (comm.encrypted, child.encrypted), repr(comm).split(", ")[2:]
+
+
+PLAIN = (("tcp", "tcp"), (False, False), ["authenticated", "open>"])
+ENCRYPTED = (("tls", "tls"), (True, True), ["authenticated", "encrypted", "open>"])
 
 
 @pytest.mark.parametrize(
-    ("encryption", "seen"), [(True, ("tls", True, True)), (False, ("tcp", False, False))]
+    ("encryption", "variable", "seen"),
+    [
+        (True, None, ENCRYPTED),
+        (None, None, PLAIN),
+        (None, "1", ENCRYPTED),
+        (None, "0", PLAIN),
+        (False, "1", PLAIN),
+    ],
 )
-def test_encryption(encryption, seen):
+def test_encryption(encryption, variable, seen, monkeypatch):
+    if variable is not None:
+        monkeypatch.setenv("SPARKRING_ENCRYPTION", variable)
     assert run(2, encrypted, encryption) == [seen] * 2
 
 
-def test_encryption_needs_a_token():
-    with pytest.raises(sparkring.InvalidError, match="encryption needs a token"):
-        sparkring.init(rank=0, addresses=["127.0.0.1"] * 2, encryption=True)
+def test_encryption_that_cannot_be(monkeypatch):
+    two = {"rank": 0, "addresses": ["127.0.0.1"] * 2}
+    needs = "encryption needs a token: give all ranks the same one, of at least 16 random bytes"
+    with pytest.raises(sparkring.InvalidError, match=needs):
+        sparkring.init(**two, encryption=True)
+    with pytest.raises(sparkring.InvalidError, match="encryption must be True or False, not 'no'"):
+        sparkring.init(**two, encryption="no")
+    monkeypatch.setenv("SPARKRING_ENCRYPTION", "1")
+    with pytest.raises(sparkring.InvalidError, match=needs):
+        sparkring.init(**two)
+    monkeypatch.setenv("SPARKRING_ENCRYPTION", "yes")
+    with pytest.raises(sparkring.InvalidError, match='is "yes", which is neither 1 nor 0'):
+        sparkring.init(**two)
+
+
+def differ_in_encryption():
+    rank = int(os.environ["SPARKRING_RANK"])
+    with pytest.raises(sparkring.RingError) as caught:
+        open_comm(encryption=rank == 1, timeout=2)
+    return caught.value.status, str(caught.value)
+
+
+def test_encryption_that_differs():
+    (waited, missing), (refused, text) = run(2, differ_in_encryption)
+    assert (waited, refused) == ("TIMEOUT", "MISMATCH")
+    assert "rank 1" in missing
+    assert text.startswith("rank 1 wants encryption, and what answers on 127.0.0.1 wants none")
 
 
 def test_call_after_close():

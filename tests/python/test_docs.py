@@ -39,7 +39,7 @@ def test_properties_are_documented():
         for name, member in vars(sparkring.Communicator).items()
         if inspect.isgetsetdescriptor(member)
     }
-    assert len(properties) == 9
+    assert len(properties) == 10
     for name, member in properties.items():
         assert member.__doc__ and member.__doc__.endswith("."), name
 

@@ -95,11 +95,12 @@ def test_environment(monkeypatch):
     code = """
 import os
 print(*(os.environ.get("SPARKRING_" + name) for name in
-    "RANK SIZE ADDRESSES ROOT_ADDRESS JOB PORTS TIMEOUT".split()))
+    "RANK SIZE ADDRESSES ROOT_ADDRESS JOB PORTS TIMEOUT ENCRYPTION".split()))
 print(len(bytes.fromhex(os.environ["SPARKRING_TOKEN"])), "bytes")
 """
-    job = launch(2, "--timeout", "9", "--ports", "5000-5009", "--", sys.executable, "-c", code)
-    shared = "2 127.0.0.1,127.0.0.1 None mine 5000-5009 9"
+    options = ["--timeout", "9", "--ports", "5000-5009", "--encryption"]
+    job = launch(2, *options, "--", sys.executable, "-c", code)
+    shared = "2 127.0.0.1,127.0.0.1 None mine 5000-5009 9 1"
     assert lines(job.stdout) == [
         f"[0] 0 {shared}",
         "[0] 32 bytes",
@@ -119,7 +120,8 @@ def test_tokens_are_fresh():
 
 def test_help():
     job = subprocess.run([*LAUNCHER, "--help"], capture_output=True, check=True)
-    for text in (b"sparkring-run -n SIZE", b"--timeout", b"--ports", b"128 + number"):
+    options = (b"--timeout", b"--ports", b"--encryption")
+    for text in (b"sparkring-run -n SIZE", *options, b"128 + number"):
         assert text in job.stdout
 
 

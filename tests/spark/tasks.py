@@ -43,6 +43,12 @@ def collectives(rows):
         yield collect(comm)
 
 
+def encrypted(rows):
+    """Over links that are encrypted with the token that rank 0 has minted."""
+    with sparkring.init(encryption=True, shared_memory=False) as comm:
+        yield collect(comm), comm.encrypted, comm.link(comm.rank ^ 1)
+
+
 def twice(rows):
     """A second ring in the same task, after the first was closed."""
     for _ in range(2):

@@ -33,6 +33,10 @@ def test_collectives_in_rdd_barrier(four):
     assert four(tasks.collectives) == [expected(rank) for rank in range(4)]
 
 
+def test_encryption(four):
+    assert four(tasks.encrypted) == [(expected(rank), True, "tls") for rank in range(4)]
+
+
 def test_map_in_pandas(spark):
     frame = spark.range(1000).repartition(4)
     rows = frame.mapInPandas(

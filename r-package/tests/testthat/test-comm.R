@@ -164,27 +164,54 @@ test_that("lanes that cannot be, or that differ, are errors", {
 })
 
 test_that("encryption", {
-  for (encryption in c(TRUE, FALSE)) {
-    results <- run_ranks(2, encryption = encryption, {
+  shown <- function(encryption, variable = NA) {
+    results <- run_ranks(2, encryption = encryption, variable = variable, {
+      if (!is.na(variable)) Sys.setenv(SPARKRING_ENCRYPTION = variable)
       comm <- open(shared_memory = FALSE, encryption = encryption)
       on.exit(ring_close(comm))
       total <- ring_allreduce(comm, seq_len(1e5) + rank)
-      list(right = all(total == 2 * seq_len(1e5) + 1), shown = format(comm))
+      child <- ring_comm_split(comm, 0)
+      shown <- c(format(comm), format(child))
+      ring_close(child)
+      list(right = all(total == 2 * seq_len(1e5) + 1), shown = shown)
     })
-    for (result in results) {
-      expect_true(result$right)
-      expect_identical(grepl(", encrypted, open$", sub(">$", "", result$shown)), encryption)
-    }
+    for (result in results) expect_true(result$right)
+    unique(sub(".* on 127.0.0.1, ", "", unlist(lapply(results, `[[`, "shown"))))
   }
+  expect_identical(shown(TRUE), "authenticated, encrypted, open")
+  expect_identical(shown(NULL), "authenticated, open")
+  expect_identical(shown(NULL, "1"), "authenticated, encrypted, open")
+  expect_identical(shown(NULL, "0"), "authenticated, open")
+  expect_identical(shown(FALSE, "1"), "authenticated, open")
 })
 
-test_that("encryption needs a token", {
-  expect_error(ring_init(rank = 0, addresses = rep("127.0.0.1", 2), encryption = TRUE),
-    "encryption needs a token",
-    class = "ring_error_invalid"
-  )
-  expect_error(ring_init(encryption = "yes"), "`encryption` must be TRUE or FALSE",
-    class = "ring_error_invalid"
+test_that("encryption that cannot be is an error", {
+  expect_refused <- function(text, ...) {
+    expect_error(ring_init(rank = 0, addresses = rep("127.0.0.1", 2), ...), text,
+      class = "ring_error_invalid"
+    )
+  }
+  on.exit(Sys.unsetenv("SPARKRING_ENCRYPTION"))
+  needs <- "encryption needs a token: give all ranks the same one, of at least 16 random bytes"
+  expect_refused(needs, encryption = TRUE)
+  expect_refused("`encryption` must be TRUE or FALSE, not \"no\"", encryption = "no")
+  Sys.setenv(SPARKRING_ENCRYPTION = 1)
+  expect_refused(needs)
+  Sys.setenv(SPARKRING_ENCRYPTION = "yes")
+  expect_refused("is \"yes\", which is neither 1 nor 0")
+})
+
+test_that("encryption that differs is an error", {
+  results <- run_ranks(2, {
+    tryCatch(open(encryption = rank == 1, timeout = 2), ring_error = function(error) {
+      c(class(error)[[1]], conditionMessage(error))
+    })
+  })
+  expect_identical(results[[1]][[1]], "ring_error_timeout")
+  expect_match(results[[1]][[2]], "rank 1")
+  expect_identical(results[[2]][[1]], "ring_error_mismatch")
+  expect_match(
+    results[[2]][[2]], "^rank 1 wants encryption, and what answers on 127.0.0.1 wants none"
   )
 })
 
