@@ -276,7 +276,7 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
       error, RING_TIMEOUT, first, 0,
       "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
       "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
-      "range and pass it on all ranks), or a token, job or address list that differs",
+      "range and pass it on all ranks), or a token, job, address list or encryption that differs",
       root->there + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
 }
 

@@ -159,7 +159,7 @@ def differ_in_encryption():
 def test_encryption_that_differs():
     (waited, missing), (refused, text) = run(2, differ_in_encryption)
     assert (waited, refused) == ("TIMEOUT", "MISMATCH")
-    assert "rank 1" in missing
+    assert "missing: rank 1" in missing and "encryption that differs" in missing
     assert text.startswith("rank 1 wants encryption, and what answers on 127.0.0.1 wants none")
 
 

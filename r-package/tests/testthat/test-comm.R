@@ -208,7 +208,7 @@ test_that("encryption that differs is an error", {
     })
   })
   expect_identical(results[[1]][[1]], "ring_error_timeout")
-  expect_match(results[[1]][[2]], "rank 1")
+  expect_match(results[[1]][[2]], "missing: rank 1 .* encryption that differs")
   expect_identical(results[[2]][[1]], "ring_error_mismatch")
   expect_match(
     results[[2]][[2]], "^rank 1 wants encryption, and what answers on 127.0.0.1 wants none"
