@@ -48,9 +48,9 @@
 #'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4. Within a host a link
 #'   is one connection, unless lanes are given and shared memory is turned off.
 #' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
-#'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of one
-#'   host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if that
-#'   is not set, not.
+#'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of
+#'   one host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if
+#'   that is not set, not.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.

@@ -17,7 +17,7 @@ spark_ring <- function(sc, ...) {
         shown = shown, stringsAsFactors = FALSE
       )
     },
-    context = list(token = fresh_token(), ...), barrier = TRUE, packages = FALSE,
+    context = list(...), barrier = TRUE, packages = FALSE,
     columns = c(total = "double", rank = "integer", ranks = "character", shown = "character")
   )
   as.data.frame(sparklyr::collect(ring))
@@ -37,7 +37,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
     expect_identical(unique(ring$ranks), "0 1 2")
     expect_match(ring$shown, paste0("rank [0-2] of 3 on .*, ", secured, ", open$"))
   }
-  expect_ring(spark_ring(sc), "authenticated")
-  encrypted <- spark_ring(sc, encryption = TRUE, shared_memory = FALSE)
-  expect_ring(encrypted, "authenticated, encrypted")
+  expect_ring(spark_ring(sc, token = fresh_token()), "authenticated")
+  ring <- spark_ring(sc, token = fresh_token(), encryption = TRUE, shared_memory = FALSE)
+  expect_ring(ring, "authenticated, encrypted")
 })
