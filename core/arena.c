@@ -6,7 +6,8 @@
  * A forked child has the same memory and a copy of the lists. What is free there may be in use in the
  * parent, and what lies before a buffer may be something else by now; so a child takes no memory from
  * its parent's arenas, and gives none back. It knows a buffer of theirs by its address, as what
- * surrounds that is the parent's.
+ * surrounds that is the parent's. A place is a lock that ends with its last descriptor, so a child
+ * closes those that it inherits: its parent's death shows at once.
  */
 #include "arena.h"
 
@@ -37,6 +38,7 @@ struct ring_arena {
   pthread_mutex_t lock;
   atomic_int owners; /* the communicator and its buffers */
   int fd;
+  int place; /* descriptor of the lock on this rank's place, or -1 */
   uint8_t *base;
   size_t front, region, total;
   arena_extent *free;
@@ -58,8 +60,14 @@ static void arenas_drop(void) {
   pthread_mutex_unlock(&arenas_lock);
 }
 
+static void arenas_forked(void) {
+  for (ring_arena *arena = arenas; arena != NULL; arena = arena->next)
+    ring_socket_close(&arena->place);
+  arenas_drop();
+}
+
 static void arenas_watch_forks(void) {
-  pthread_atfork(arenas_hold, arenas_drop, arenas_drop);
+  pthread_atfork(arenas_hold, arenas_drop, arenas_forked);
 }
 
 static void arenas_add(ring_arena *arena) {
@@ -109,6 +117,7 @@ ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
   pthread_mutex_init(&arena->lock, NULL);
   atomic_init(&arena->owners, 1);
   arena->fd = fd;
+  arena->place = -1;
   arena->base = base;
   arena->front = front;
   arena->region = region;
@@ -138,13 +147,23 @@ ring_arena *ring_arena_create(size_t front, int ranks) {
   return NULL;
 }
 
-void ring_arena_take(ring_arena *arena, int index) {
+bool ring_arena_take(ring_arena *arena, int index) {
+  arenas_hold(); /* so that no child has a copy of the lock that it does not know of */
+  arena->place = ring_platform_memory_again(arena->fd);
+  bool taken = arena->place >= 0 && ring_platform_hold(arena->place, index);
+  arenas_drop();
+  if (!taken) return false;
   arena->free = malloc(16 * sizeof *arena->free);
-  if (arena->free == NULL) return; /* every allocation is ordinary memory then */
+  if (arena->free == NULL) return true; /* every allocation is ordinary memory then */
   arena->free_room = 16;
   arena->free_count = 1;
   arena->free[0] =
       (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
+  return true;
+}
+
+bool ring_arena_taken(const ring_arena *arena, int index) {
+  return ring_platform_held(arena->place, index);
 }
 
 /* In a forked child the lock is as it was at the fork, perhaps held: it is left alone. */
@@ -159,7 +178,9 @@ static void arena_leave(ring_arena *arena) {
 }
 
 void ring_arena_release(ring_arena *arena) {
-  if (arena != NULL) arena_leave(arena);
+  if (arena == NULL) return;
+  ring_socket_close(&arena->place);
+  arena_leave(arena);
 }
 
 int ring_arena_descriptor(const ring_arena *arena) {

@@ -10,7 +10,8 @@
  * that a training loop touches the same pages again; beyond it pages go back to the system.
  *
  * Allocating and freeing may happen on any thread. A forked child shares the pages with its parent but
- * not the knowledge of what is free: it allocates ordinary memory, and what it frees stays.
+ * not the knowledge of what is free: it allocates ordinary memory, and what it frees stays. Nor does it
+ * keep its parent's place taken.
  */
 #ifndef RING_ARENA_H
 #define RING_ARENA_H
@@ -28,8 +29,12 @@ ring_arena *ring_arena_create(size_t front, int ranks);
 /* Maps what another rank created, from the descriptor that it passed, which the arena then owns. */
 ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region);
 
-/* Says which region this rank allocates from. */
-void ring_arena_take(ring_arena *arena, int index);
+/* Takes the place of this rank, and with it the region that it allocates from, until it lets go of
+ * the arena or its process ends; false where the system cannot tell others of that. */
+bool ring_arena_take(ring_arena *arena, int index);
+
+/* Whether another rank has taken its place, and lives. */
+bool ring_arena_taken(const ring_arena *arena, int index);
 
 int ring_arena_descriptor(const ring_arena *arena);
 size_t ring_arena_region(const ring_arena *arena);

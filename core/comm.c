@@ -82,7 +82,6 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   comm->call_timeout = call_timeout;
   comm->engine.peers = &comm->peers;
   comm->engine.bell = -1;
-  comm->share.lock = -1;
   if (ring_peers_init(&comm->peers, rank, size) == RING_OK) return comm;
   comm->state = RING_COMM_BROKEN;
   ring_comm_free(comm);

@@ -57,6 +57,7 @@
 #include "schedule_tree.c"
 #include "secret.c"
 #include "share.c"
+#include "share_failure.c"
 #include "share_open.c"
 #include "socket.c"
 #include "split.c"

@@ -2,8 +2,8 @@
  *
  * Large collectives of buffers that lie outside of the arena. They go through stages, a window at a
  * time: every rank has a stage in the arena, small enough to stay in its second-level cache. Whoever
- * lies in the arena is read or written there. The system could copy from process to process (cross
- * memory attach): that is slower, page by page, and often forbidden.
+ * lies in the arena is read or written there. To let the system copy from process to process instead
+ * would be slower, page by page, and is often forbidden.
  *
  * Such a call is a row of steps, each of them a call of the share: write to the own stage, publish,
  * await the others, read theirs. How many steps there are follows from what all ranks know.

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -265,22 +264,6 @@ void ring_platform_barrier(void) {
   syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
 }
 
-/* The system stops at the first page that cannot be reached. */
-static bool platform_all(ssize_t moved, size_t bytes) {
-  if (moved >= 0 && (size_t)moved < bytes) errno = EFAULT;
-  return moved >= 0 && (size_t)moved == bytes;
-}
-
-bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes) {
-  struct iovec local = {to, bytes}, remote = {(void *)(uintptr_t)from, bytes};
-  return platform_all(process_vm_readv(process, &local, 1, &remote, 1, 0), bytes);
-}
-
-bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes) {
-  struct iovec local = {(void *)(uintptr_t)from, bytes}, remote = {(void *)(uintptr_t)to, bytes};
-  return platform_all(process_vm_writev(process, &local, 1, &remote, 1, 0), bytes);
-}
-
 #else
 
 int ring_platform_memory(size_t bytes) {
@@ -322,16 +305,6 @@ bool ring_platform_register_barrier(void) {
 
 void ring_platform_barrier(void) {
   atomic_thread_fence(memory_order_seq_cst);
-}
-
-bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes) {
-  (void)process, (void)from, (void)to, (void)bytes;
-  return false;
-}
-
-bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes) {
-  (void)process, (void)to, (void)from, (void)bytes;
-  return false;
 }
 
 #endif

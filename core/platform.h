@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 /* Nanoseconds of a clock that never jumps. */
 uint64_t ring_platform_now(void);
@@ -97,11 +96,6 @@ void ring_platform_wake(_Atomic uint32_t *word);
  * as if each of the others had issued a full fence at that moment (membarrier, global expedited). */
 bool ring_platform_register_barrier(void);
 void ring_platform_barrier(void);
-
-/* Moves bytes between this process and another one, which the system may forbid (cross memory
- * attach): false, with errno, when it did not move all of them; ESRCH: the process has ended. */
-bool ring_platform_fetch(pid_t process, uint64_t from, void *to, size_t bytes);
-bool ring_platform_store(pid_t process, uint64_t to, const void *from, size_t bytes);
 
 /* Before this process writes memory that another one has filled: where a write makes the system map
  * one page, a read makes it map those around, too. */

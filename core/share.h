@@ -15,8 +15,8 @@
  * rank a waiter spins, then sleeps; with fewer it yields early, then sleeps. A sleeper says so on
  * the board and whom it waits for, orders that before its last look (membarrier), and is woken by
  * whoever publishes; so publishing needs no fence. Sleepers wake every 100 ms to ask the interrupt
- * hook, and to see whether a rank that they wait for has died (the lock it held is gone) or failed
- * (it says so on the board).
+ * hook, and to see whether a rank that they wait for has died (its place in the arena is free) or
+ * failed (it says so on the board).
  *
  * Not safe for two threads of one rank; the communicator sees to that.
  */
@@ -60,8 +60,6 @@ typedef struct ring_seat {
   _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
   alignas(
       RING_LINE) _Atomic uint64_t said[RING_SLOTS][RING_CALL_WORDS]; /* the calls in its slots */
-  alignas(RING_LINE) pid_t process;                                  /* for cross memory attach, */
-  uint64_t cookie, cookie_at; /* and the proof that it is this process */
   ring_slot slots[RING_SLOTS];
   ring_room rooms[RING_ROOMS];
 } ring_seat;
@@ -69,7 +67,6 @@ typedef struct ring_seat {
 typedef struct ring_board {
   alignas(RING_LINE) _Atomic uint64_t sleeping; /* bit r: rank r of the share */
   alignas(RING_LINE) _Atomic uint32_t fenced;   /* a rank has no membarrier: publishing fences */
-  _Atomic uint32_t detached;                    /* a rank has no cross memory attach */
   alignas(RING_LINE) _Atomic uint32_t failed;   /* 1: being written, 2: `failure` can be read */
   ring_error failure;
   struct {
@@ -82,20 +79,18 @@ typedef struct ring_share {
   ring_arena *arena; /* NULL: this rank shares with nobody */
   bool formed;       /* and all ranks know that they do */
   ring_board *board;
-  int lock; /* descriptor of the lock of this rank's seat */
   int index, size;
   int ranks[RING_SHARE_RANKS];     /* of the communicator, in order */
   uint32_t sequence;               /* of calls in shared memory */
   uint64_t digest;                 /* of all of them */
   uint32_t seen[RING_SHARE_RANKS]; /* the last call known to be finished, by index */
   uint32_t settled;                /* the last one that all were known to have finished */
-  bool fenced, attaches;
+  bool fenced;                     /* as on the board */
   ring_cores cores;
-  size_t cache;     /* of the host's last level */
-  int alert;        /* sleeps that are put off */
-  bool exposed;     /* others may be reading and writing this rank's buffers */
-  uint32_t entered; /* since this call; a large one may be several, up to `sequence` */
-  uint64_t cookie;
+  size_t cache;      /* of the host's last level */
+  int alert;         /* sleeps that are put off */
+  bool exposed;      /* others may be reading and writing this rank's buffers */
+  uint32_t entered;  /* since this call; a large one may be several, up to `sequence` */
   void *stage;       /* in the arena; NULL until a call needs it */
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
@@ -190,9 +185,6 @@ static inline ring_status ring_share_await(const ring_share_call *call, int inde
  * at most, until no other rank reads or writes this one's buffers any more. */
 void ring_share_fail(ring_share *share, const ring_error *error);
 
-/* The failure of a call because the process of a rank has ended. */
-ring_status ring_share_lost(const ring_share_call *call, int index);
-
 /* Whether a rank has failed; then why. */
 bool ring_share_failed(const ring_share *share, ring_error *error);
 
@@ -214,5 +206,19 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
 
 /* Leaves: the others then see an empty seat. */
 void ring_share_fini(ring_share *share);
+
+/* ---- Between its files -------------------------------------------------------------------- */
+
+/* What a rank announced last; false if that is just changing. */
+bool ring_share_heard(const ring_share *share, int index, ring_call *call);
+
+/* The last call that a rank had in the slot of call `sequence`. */
+ring_call ring_share_said(const ring_share *share, int index, uint32_t sequence);
+
+/* Why there may be nothing to wait for; for a rank that has slept while it waited for `index`. */
+ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait);
+
+/* The failure of a call whose flag is another one on rank `index`. */
+ring_status ring_share_differs(const ring_share_call *call, int index);
 
 #endif

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bytes.h"
 #include "error.h"
@@ -67,14 +66,7 @@ static bool share_name(const ring_share *share, char *name, size_t size) {
 /* Takes this rank's seat; false when the system lacks what that needs. */
 static bool share_sit(ring_share *share) {
   share->board = ring_arena_front(share->arena);
-  ring_seat *seat = ring_share_seat(share, share->index);
-  share->lock = ring_platform_memory_again(ring_arena_descriptor(share->arena));
-  if (share->lock < 0 || !ring_platform_hold(share->lock, share->index)) return false;
-  if (!ring_secret_random(&share->cookie, sizeof share->cookie)) return false;
-  ring_arena_take(share->arena, share->index);
-  seat->process = getpid();
-  seat->cookie = share->cookie;
-  seat->cookie_at = (uintptr_t)&share->cookie;
+  if (!ring_arena_take(share->arena, share->index)) return false;
   if (!ring_platform_register_barrier()) atomic_store(&share->board->fenced, 1);
   return true;
 }
@@ -184,21 +176,6 @@ bool ring_share_fetch(ring_share *share, ring_peers *peers, ring_wait *wait) {
 
 /* ---- All ---------------------------------------------------------------------------------- */
 
-/* Whether every other rank's memory can be read and written, and is that of the rank and not of a
- * process that has the same number in another container. */
-static bool share_attaches(const ring_share *share) {
-  for (int i = 0; i < share->size; i++) {
-    const ring_seat *seat = ring_share_seat(share, i);
-    uint64_t cookie = 0;
-    if (i == share->index) continue;
-    if (!ring_platform_fetch(seat->process, seat->cookie_at, &cookie, sizeof cookie) ||
-        cookie != seat->cookie ||
-        !ring_platform_store(seat->process, seat->cookie_at, &cookie, sizeof cookie))
-      return false;
-  }
-  return true;
-}
-
 ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
                               const ring_wait *wait, ring_error *error) {
   static const ring_call open = {.collective = RING_COLLECTIVE_OPEN};
@@ -213,12 +190,10 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
   share->cores = peers->cores;
   share->cache = ring_platform_cache();
   share->fenced = atomic_load(&share->board->fenced) != 0;
-  if (!share_attaches(share)) atomic_store(&share->board->detached, 1);
   ring_status status = ring_share_begin(share, &open, RING_SLOTS, wait, error, &call);
   if (status == RING_OK) ring_share_publish(&call);
   for (int i = 0; i < share->size && status == RING_OK; i++)
     if (i != share->index) status = ring_share_await(&call, i);
-  share->attaches = atomic_load(&share->board->detached) == 0;
   for (int i = 0; i < share->size && status == RING_OK; i++)
     if (i != share->index)
       status = ring_peers_pipe(peers, share->ranks[i], share_pipe(share, share->index, i),

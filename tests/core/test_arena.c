@@ -22,7 +22,7 @@ static ring_arena *small_arena(size_t region) {
   CHECK(fd >= 0);
   ring_arena *arena = ring_arena_map(fd, FRONT, 3, region);
   CHECK(arena != NULL);
-  ring_arena_take(arena, 1);
+  CHECK(ring_arena_take(arena, 1));
   return arena;
 }
 

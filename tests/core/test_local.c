@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Collectives in shared memory: every one, with every dtype, op and root, at the sizes where the way
- * changes, with buffers in the arena and outside of it, in place, misaligned, where the system forbids
- * cross memory attach, and where the arena is full. Results must be those of a fold in rank order of
- * values for which the order matters, to the bit, except where calls go over links because buffers
- * cannot be reached: then the bits of all ranks must be the same.
+ * changes, with buffers in the arena and outside of it, in place, misaligned, and where the arena is
+ * full. Results must be those of a fold in rank order of values for which the order matters, to the
+ * bit, except where calls go over links because buffers cannot be reached: then the bits of all ranks
+ * must be the same.
  */
-#include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <math.h>
 #include <sched.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "check.h"
 #include "comm.h"
@@ -544,59 +537,6 @@ static void test_nans(void) {
   }
 }
 
-/* ---- Without cross memory attach ---------------------------------------------------------- */
-
-/* Lets the system refuse to read or to write the memory of other processes from now on. */
-static void forbid(bool reads, bool writes) {
-  struct sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, reads ? SYS_process_vm_readv : 0xffffff, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, writes ? SYS_process_vm_writev : 0xffffff, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-  struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
-  CHECK_INT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-  CHECK_INT(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
-}
-
-static void try_unreachable(ring_comm *comm) {
-  CHECK(comm->share.formed && !comm->share.attaches);
-  for (int k = 0; k < KINDS; k++)
-    for (int places = 0; places < 6; places++)
-      for (int in_place = 0; in_place < 2; in_place++) {
-        trial t = {.kind = (kind)k,
-                   .dtype = RING_FLOAT32,
-                   .op = (ring_op)(places % 5),
-                   .root = (k + places) % ring_comm_size(comm),
-                   .count = 70001,
-                   .places = places,
-                   .in_place = in_place == 1};
-        try_one(comm, &t);
-        t.count = 10;
-        try_one(comm, &t);
-      }
-}
-
-static void without_attach(int rank, int size, void *shared) {
-  const int *who = shared;
-  bool all = who[0] < 0;
-  if (all || rank == who[0]) forbid(who[1] != 0, who[2] != 0);
-  ring_comm *comm = open_rank(rank, size);
-  try_unreachable(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
-}
-
-static void test_without_cross_memory_attach(void) {
-  int *who = shared_alloc(64);
-  static const int cases[][3] = {{-1, 1, 1}, {0, 1, 1}, {2, 1, 0}, {1, 0, 1}};
-  for (int i = 0; i < 4; i++) {
-    memcpy(who, cases[i], sizeof cases[i]);
-    run_ranks(3, without_attach, who);
-  }
-  shared_free(who, 64);
-}
-
 /* ---- Without room ------------------------------------------------------------------------- */
 
 /* One rank's part of the arena is taken, so it gets no stage: calls go over links. Integers, as sums
@@ -633,7 +573,6 @@ int main(void) {
   RUN(test_every_place);
   RUN(test_requests_and_children);
   RUN(test_nans);
-  RUN(test_without_cross_memory_attach);
   RUN(test_without_room);
   return 0;
 }

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a share fails. Who fails first writes down why on the board and wakes all; everybody else looks
+ * there before each call, between the pieces of a long one, and after every sleep, and fails for the
+ * same reason. A rank returns from the call only when nobody can touch its buffers any more.
+ *
+ * Nobody may be left to write anything down: a rank may have died, or be in another call. Who has
+ * waited for long looks for that: whether the places of the others are still taken, and what they
+ * announced.
+ */
+#include <sched.h>
+#include <string.h>
+
+#include "error.h"
+#include "platform.h"
+#include "share.h"
+
+#define SHARE_QUIET_NS UINT64_C(1000000000)
+
+/* ---- Of this rank ------------------------------------------------------------------------- */
+
+/* Whether a rank has come to the very call that this one is in. Of one that is several calls of the
+ * share, ranks are no more than RING_ROOMS apart. */
+static bool share_is_here(const ring_share *share, const ring_seat *seat) {
+  const ring_seat *own = ring_share_seat(share, share->index);
+  uint32_t behind = share->sequence - share->entered;
+  for (uint32_t back = 0; back <= behind && back <= RING_ROOMS; back++) {
+    uint32_t sequence = share->sequence - back, slot = sequence % RING_SLOTS;
+    uint64_t flag = atomic_load_explicit(&own->slots[slot].flag, memory_order_relaxed);
+    if ((uint32_t)(flag >> 32) == sequence &&
+        atomic_load_explicit(&seat->slots[slot].flag, memory_order_acquire) == flag)
+      return true;
+  }
+  return false;
+}
+
+/* Waits until the ranks that came to this very call have left it. They look for failures, piece by
+ * piece: who comes after the barrier sees this one. Who came to another call in its place never
+ * touches this rank's buffers, and may be gone for long. */
+static void share_quiet(ring_share *share) {
+  uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
+  share->exposed = false;
+  if (!share->fenced) ring_platform_barrier();
+  atomic_thread_fence(memory_order_seq_cst);
+  for (int i = 0; i < share->size; i++) {
+    const ring_seat *seat = ring_share_seat(share, i);
+    while (i != share->index && share_is_here(share, seat) &&
+           !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire),
+                               share->entered) &&
+           ring_arena_taken(share->arena, i) && ring_platform_now() < give_up)
+      sched_yield();
+  }
+}
+
+/* A call that this rank has not finished needs nothing more of it: it has failed. */
+static void share_leave(const ring_share *share) {
+  _Atomic uint64_t *done = &ring_share_seat(share, share->index)->done;
+  if (!ring_share_reached(atomic_load_explicit(done, memory_order_relaxed), share->sequence))
+    atomic_store_explicit(done, (uint64_t)share->sequence << 32, memory_order_release);
+}
+
+void ring_share_fail(ring_share *share, const ring_error *error) {
+  uint32_t nobody = 0;
+  if (share->arena == NULL) return;
+  if (atomic_compare_exchange_strong(&share->board->failed, &nobody, 1)) {
+    share->board->failure = *error;
+    atomic_store_explicit(&share->board->failed, 2, memory_order_release);
+  }
+  share_leave(share);
+  for (int i = 0; i < share->size; i++) {
+    atomic_fetch_add_explicit(&ring_share_seat(share, i)->wake, 1, memory_order_release);
+    ring_platform_wake(&ring_share_seat(share, i)->wake);
+  }
+  if (share->exposed) share_quiet(share);
+}
+
+bool ring_share_failed(const ring_share *share, ring_error *error) {
+  if (share->arena == NULL) return false;
+  if (atomic_load_explicit(&share->board->failed, memory_order_acquire) != 2) return false;
+  *error = share->board->failure;
+  error->message[sizeof error->message - 1] = '\0';
+  return true;
+}
+
+/* ---- Its words ---------------------------------------------------------------------------- */
+
+static const char *share_host(const ring_share *share, int rank) {
+  return ring_peers_host(share->peers, rank);
+}
+
+static ring_status share_mismatch(const ring_share_call *call, int index, const ring_call *theirs,
+                                  const ring_call *own) {
+  char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
+  const ring_share *share = call->share;
+  int rank = share->ranks[index], own_rank = share->ranks[share->index];
+  ring_call_describe(theirs, their_text, sizeof their_text);
+  ring_call_describe(own, own_text, sizeof own_text);
+  if (strcmp(their_text, own_text) == 0)
+    return ring_error_set(call->error, RING_MISMATCH, rank, 0,
+                          "the ranks disagree on counts: rank %d passed others to %s than rank %d",
+                          rank, own_text, own_rank);
+  return ring_error_set(call->error, RING_MISMATCH, rank, 0,
+                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        rank, their_text, own_rank, own_text);
+}
+
+/* The failure of a call because the process of a rank has ended. */
+static ring_status share_lost(const ring_share_call *call, int index) {
+  char text[RING_CALL_TEXT];
+  int rank = call->share->ranks[index];
+  ring_call_describe(call->call, text, sizeof text);
+  return ring_error_set(call->error, RING_PEER_LOST, rank, 0,
+                        "rank %d (%s) was lost during %s: its process has ended", rank,
+                        share_host(call->share, rank), text);
+}
+
+static ring_status share_impatient(const ring_share_call *call, int index, ring_status why,
+                                   const ring_wait *wait) {
+  char text[RING_CALL_TEXT];
+  const ring_share *share = call->share;
+  int rank = share->ranks[index], own_rank = share->ranks[share->index];
+  ring_call_describe(call->call, text, sizeof text);
+  if (why == RING_ABORTED)
+    return ring_error_set(call->error, RING_ABORTED, own_rank, 0,
+                          "rank %d was interrupted during %s", own_rank, text);
+  return ring_error_set(call->error, RING_TIMEOUT, rank, 0,
+                        "rank %d waited %.1f s in %s for rank %d (%s): it, or a rank that it waits "
+                        "for in turn, has not made the same call",
+                        own_rank, ring_wait_seconds(wait), text, rank, share_host(share, rank));
+}
+
+/* ---- Of another rank ---------------------------------------------------------------------- */
+
+/* This call or one before it is not the same on both ranks. The one before may be gone. */
+ring_status ring_share_differs(const ring_share_call *call, int index) {
+  const ring_share *share = call->share;
+  const ring_seat *seat = ring_share_seat(share, index);
+  for (uint32_t back = RING_SLOTS; back-- > 0;) {
+    uint32_t slot = (share->sequence - back) % RING_SLOTS;
+    uint64_t flag = atomic_load_explicit(&seat->slots[slot].flag, memory_order_acquire);
+    ring_call theirs = ring_share_said(share, index, slot);
+    ring_call own = ring_share_said(share, share->index, slot);
+    if ((uint32_t)(flag >> 32) == share->sequence - back && !ring_call_is_same(&theirs, &own))
+      return share_mismatch(call, index, &theirs, &own);
+  }
+  return ring_error_set(call->error, RING_MISMATCH, share->ranks[index], 0,
+                        "the ranks called different things: rank %d and rank %d differ in a call "
+                        "before call %u",
+                        share->ranks[index], share->ranks[share->index],
+                        (unsigned)call->call->sequence);
+}
+
+/* Whether a rank waits for a message that this one has not begun to send. */
+static bool share_expects(const ring_share *share, int index, const ring_call *theirs) {
+  const ring_messages *messages = &share->peers->peer[share->ranks[index]].messages;
+  return theirs->root == share->ranks[share->index] &&
+         (int32_t)(theirs->sequence - messages->sent) > 0;
+}
+
+/* Whether the rank that is waited for is in a call that shows that it will not come. *own becomes what
+ * this rank called instead: now, or before, without waiting for anybody. */
+static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs,
+                            ring_call *own) {
+  const ring_share *share = call->share;
+  *own = *call->call;
+  if (!ring_share_heard(share, index, theirs)) return false;
+  if (theirs->collective == 0) return false;
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return share_expects(share, index, theirs);
+  if ((int32_t)(theirs->sequence - own->sequence) >= 0) return !ring_call_is_same(theirs, own);
+  for (uint32_t i = 0; i < RING_SLOTS; i++) {
+    *own = ring_share_said(share, share->index, i);
+    if (own->collective != 0 && own->sequence == theirs->sequence)
+      return !ring_call_is_same(theirs, own);
+  }
+  return false;
+}
+
+/* Looks for a rank that will not come to the call, or not finish it if it is the one waited for. */
+static ring_status share_check_lives(const ring_share_call *call, int index) {
+  const ring_share *share = call->share;
+  for (int i = 0; i < share->size; i++) {
+    const ring_slot *slot = ring_share_slot(call, i);
+    if (i == share->index || ring_arena_taken(share->arena, i)) continue;
+    uint64_t flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
+    if (i == index || !ring_share_reached(flag, share->sequence)) return share_lost(call, i);
+  }
+  return RING_OK;
+}
+
+/* After a sleep: why there may be nothing to wait for. */
+ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait) {
+  ring_call theirs, own;
+  ring_peers_answer(call->share->peers, &call->share->poller);
+  if (ring_share_failed(call->share, call->error)) return call->error->status;
+  ring_status status = ring_wait_check(wait);
+  if (status != RING_OK) return share_impatient(call, index, status, wait);
+  if (share_elsewhere(call, index, &theirs, &own))
+    return share_mismatch(call, index, &theirs, &own);
+  return share_check_lives(call, index);
+}
