@@ -209,11 +209,13 @@ static bool staged_meets_again(const ring_large_run *run) {
   return false;
 }
 
-/* Brings a window to where it is reduced, if it has not been prepared. */
+/* Brings a window to where it is reduced, if it has not been prepared. In both cases this rank looks
+ * for failures once more: who failed before this one came has its buffers back. */
 static ring_status staged_bring(staged_run *staged, size_t at, size_t bytes, size_t total) {
   const ring_large_run *run = staged->run;
   int rank = staged->step.rank;
-  if (at == 0 && total < STAGED_PAST) return RING_OK;
+  bool prepared = at == 0 && total < STAGED_PAST;
+  if (prepared) return ring_large_stops(run) ? staged->step.call.error->status : RING_OK;
   ring_status status = staged_begin(staged);
   if (status != RING_OK) return status;
   if (!run->input_shared[rank]) memcpy(staged_place(run, rank, at), run->inputs[rank] + at, bytes);

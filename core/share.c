@@ -15,6 +15,7 @@
 #define SHARE_SPIN_NS UINT64_C(30000)
 #define SHARE_ALERT_NS UINT64_C(200000)
 #define SHARE_ALERT 4
+#define SHARE_REFRESH (UINT32_C(1) << 24) /* calls */
 #define SHARE_ANSWER_NS UINT64_C(1000000) /* how often strangers are answered, at most */
 #define SHARE_GUEST_MS 2 /* between turns of a handshake with somebody at the listener */
 
@@ -243,11 +244,19 @@ static ring_status share_settle(const ring_share_call *call, uint32_t depth) {
   return RING_OK;
 }
 
+/* Only long calls say that they are finished. Where there are none for so many calls that their
+ * numbers go around, the last word of a rank would look as if it were of a call to come. */
+static void share_refresh(const ring_share *share) {
+  uint64_t last = (uint64_t)(share->sequence - 1) << 32 | (uint32_t)share->digest;
+  atomic_store_explicit(&ring_share_seat(share, share->index)->done, last, memory_order_release);
+}
+
 ring_status ring_share_begin(ring_share *share, const ring_call *call, uint32_t depth,
                              const ring_wait *wait, ring_error *error, ring_share_call *begun) {
   ring_status status = RING_OK;
   uint32_t sequence = ++share->sequence;
   uint64_t words[RING_CALL_WORDS];
+  if (sequence % SHARE_REFRESH == 0) share_refresh(share);
   share_pack(call, words);
   share->digest = share_digest(share->digest, words);
   uint64_t flag = (uint64_t)sequence << 32 | (uint32_t)share->digest;

@@ -108,3 +108,13 @@ int count_descriptors(void) {
   for (int fd = 0; fd < 4096; fd++) count += fcntl(fd, F_GETFD) >= 0;
   return count;
 }
+
+bool arena_is_mapped(void) {
+  char line[512];
+  bool found = false;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  CHECK(maps != NULL);
+  while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, "memfd:sparkring") != NULL;
+  fclose(maps);
+  return found;
+}

@@ -50,4 +50,7 @@ table make_table(int size, int hosts, int width);
 /* Open descriptors of this process, of those below 4,096. */
 int count_descriptors(void);
 
+/* Whether this process has mapped the memory of a host. */
+bool arena_is_mapped(void);
+
 #endif
