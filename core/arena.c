@@ -3,11 +3,11 @@
  * Free memory is a sorted list of extents, joined with their neighbours; the first that fits is
  * taken. In the line before a buffer is the length of both.
  *
- * A forked child has the same memory and a copy of the lists. What is free there may be in use in the
- * parent, and what lies before a buffer may be something else by now; so a child takes no memory from
- * its parent's arenas, and gives none back. It knows a buffer of theirs by its address, as what
- * surrounds that is the parent's. A place is a lock that ends with its last descriptor, so a child
- * closes those that it inherits: its parent's death shows at once.
+ * A forked child has the same memory and a copy of the lists. What is free there may be in use in
+ * the parent, and what lies before a buffer may be something else by now; so a child takes no
+ * memory from its parent's arenas, and gives none back. It knows a buffer of theirs by its address,
+ * as what surrounds that is the parent's. A place is a lock that ends with its last descriptor, so
+ * a child closes those that it inherits: its parent's death shows at once.
  */
 #include "arena.h"
 

@@ -5,13 +5,13 @@
  * ring_alloc hands out buffers that the others can read and write without copies.
  *
  * The memory is a descriptor without a name, so nothing is left behind, and takes space only where
- * it is written. The communicator and every buffer own the arena together: buffers stay valid
- * after the communicator is gone. What is free is kept for the next allocation up to a limit, so
- * that a training loop touches the same pages again; beyond it pages go back to the system.
+ * it is written. The communicator and every buffer own the arena together: buffers stay valid after
+ * the communicator is gone. What is free is kept for the next allocation up to a limit, so that a
+ * training loop touches the same pages again; beyond it pages go back to the system.
  *
- * Allocating and freeing may happen on any thread. A forked child shares the pages with its parent but
- * not the knowledge of what is free: it allocates ordinary memory, and what it frees stays. Nor does it
- * keep its parent's place taken.
+ * Allocating and freeing may happen on any thread. A forked child shares the pages with its parent
+ * but not the knowledge of what is free: it allocates ordinary memory, and what it frees stays. Nor
+ * does it keep its parent's place taken.
  */
 #ifndef RING_ARENA_H
 #define RING_ARENA_H

@@ -8,9 +8,8 @@
 #define LARGE_PIECE ((size_t)4096 * 1024) /* after which a copy looks for failures */
 
 typedef struct large_post {
-  uint64_t input, output; /* offset in the arena, or address in its process */
-  uint64_t stage;         /* offset in the arena; 0: none */
-  uint32_t input_shared, output_shared;
+  uint64_t input, output, stage; /* offsets in the arena; 0: outside of it, or none */
+  uint32_t in_place;
 } large_post;
 
 /* ---- Posts -------------------------------------------------------------------------------- */
@@ -26,17 +25,11 @@ static uint8_t *large_stage(ring_share *share) {
 static void large_post_buffers(const ring_local_job *job, const uint8_t *stage) {
   ring_share *share = job->call.share;
   const void *input = job->task->input, *output = job->task->output;
-  large_post post = {(uintptr_t)input, (uintptr_t)output, 0, 0, 0};
+  large_post post = {.in_place = input == output && input != NULL};
   uint64_t at;
   /* A buffer that lies half inside the arena cannot exist, so its first byte tells. */
-  if (ring_arena_offset(share->arena, input, 1, &at)) {
-    post.input = at;
-    post.input_shared = 1;
-  }
-  if (ring_arena_offset(share->arena, output, 1, &at)) {
-    post.output = at;
-    post.output_shared = 1;
-  }
+  if (ring_arena_offset(share->arena, input, 1, &at)) post.input = at;
+  if (ring_arena_offset(share->arena, output, 1, &at)) post.output = at;
   if (stage != NULL && ring_arena_offset(share->arena, stage, RING_STAGE, &at)) post.stage = at;
   memcpy(ring_share_slot(&job->call, job->rank)->bytes, &post, sizeof post);
   if (job->rank == 0)
@@ -54,13 +47,12 @@ ring_status ring_large_meet(ring_large_run *run, int index) {
   if (status != RING_OK) return status;
   memcpy(&post, ring_share_slot(&job->call, index)->bytes, sizeof post);
   if (index == job->rank) ring_large_own_sides(run);
-  if (post.input_shared) run->inputs[index] = ring_arena_at(arena, post.input);
-  if (post.output_shared) run->outputs[index] = ring_arena_at(arena, post.output);
+  if (post.input != 0) run->inputs[index] = ring_arena_at(arena, post.input);
+  if (post.output != 0) run->outputs[index] = ring_arena_at(arena, post.output);
   if (post.stage != 0) run->stages[index] = ring_arena_at(arena, post.stage);
-  run->input_shared[index] = post.input_shared != 0;
-  run->output_shared[index] = post.output_shared != 0;
-  run->in_place = run->in_place || (post.input == post.output && post.input != 0 &&
-                                    post.input_shared == post.output_shared);
+  run->input_shared[index] = post.input != 0;
+  run->output_shared[index] = post.output != 0;
+  run->in_place = run->in_place || post.in_place != 0;
   return RING_OK;
 }
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Large collectives of buffers that lie outside of the arena. They go through stages, a window at a
- * time: every rank has a stage in the arena, small enough to stay in its second-level cache. Whoever
- * lies in the arena is read or written there. To let the system copy from process to process instead
- * would be slower, page by page, and is often forbidden.
+ * time: every rank has a stage in the arena, small enough to stay in its second-level cache.
+ * Whoever lies in the arena is read or written there. To let the system copy from process to
+ * process instead would be slower, page by page, and is often forbidden.
  *
  * Such a call is a row of steps, each of them a call of the share: write to the own stage, publish,
  * await the others, read theirs. How many steps there are follows from what all ranks know.
  *
- * A line that its owner writes and another processor only reads is slow: both caches hold it, and to
- * write it again the owner has to ask everybody. A line that the reader writes, too, moves from cache
- * to cache instead. (64 KiB that two ranks exchange, on two AMD cores: 3.7 instead of 9.5 us, 9
- * instead of 35 when the cores are far apart.) So whoever reads a stage takes its lines over, by
+ * A line that its owner writes and another processor only reads is slow: both caches hold it, and
+ * to write it again the owner has to ask everybody. A line that the reader writes, too, moves from
+ * cache to cache instead. (64 KiB that two ranks exchange, on two AMD cores: 3.7 instead of 9.5 us,
+ * 9 instead of 35 when the cores are far apart.) So whoever reads a stage takes its lines over, by
  * storing what is there; readers of the same line store the same.
  */
 #include <string.h>
@@ -157,8 +157,8 @@ static bool staged_receives(const ring_local_job *job, int index) {
   return index >= receivers.first && index < receivers.last;
 }
 
-/* Where the window of a rank is reduced, in place: at its output, if that lies in the arena, else in
- * its stage. Of those that get no result the others only read it. */
+/* Where the window of a rank is reduced, in place: at its output, if that lies in the arena, else
+ * in its stage. Of those that get no result the others only read it. */
 static uint8_t *staged_place(const ring_large_run *run, int index, size_t at) {
   bool at_output = run->output_shared[index] && staged_receives(run->job, index);
   return at_output ? run->outputs[index] + at : run->stages[index];
@@ -201,16 +201,16 @@ static void staged_reduce_share(const staged_run *staged, size_t at, size_t byte
       staged_take_over(sources[i], length);
 }
 
-/* Whether ranks meet again when a window is reduced: before its results are copied out of a stage, or
- * the next one is copied into it. */
+/* Whether ranks meet again when a window is reduced: before its results are copied out of a stage,
+ * or the next one is copied into it. */
 static bool staged_meets_again(const ring_large_run *run) {
   for (int i = 0; i < run->job->size; i++)
     if (staged_receives(run->job, i) ? !run->output_shared[i] : !run->input_shared[i]) return true;
   return false;
 }
 
-/* Brings a window to where it is reduced, if it has not been prepared. In both cases this rank looks
- * for failures once more: who failed before this one came has its buffers back. */
+/* Brings a window to where it is reduced, if it has not been prepared. In both cases this rank
+ * looks for failures once more: who failed before this one came has its buffers back. */
 static ring_status staged_bring(staged_run *staged, size_t at, size_t bytes, size_t total) {
   const ring_large_run *run = staged->run;
   int rank = staged->step.rank;

@@ -70,8 +70,8 @@ typedef struct ring_board {
   alignas(RING_LINE) _Atomic uint32_t failed;   /* 1: being written, 2: `failure` can be read */
   ring_error failure;
   struct {
-    alignas(RING_LINE) _Atomic uint64_t next;
-  } claims[RING_SLOTS]; /* of the call in the slots of this index */
+    alignas(RING_LINE) _Atomic uint64_t next; /* bytes that some rank has claimed, from the first */
+  } claims[RING_SLOTS];                       /* of the long call in the slots of this index */
   ring_seat seats[];
 } ring_board;
 
@@ -90,7 +90,7 @@ typedef struct ring_share {
   size_t cache;      /* of the host's last level */
   int alert;         /* sleeps that are put off */
   bool exposed;      /* others may be reading and writing this rank's buffers */
-  uint32_t entered;  /* since this call; a large one may be several, up to `sequence` */
+  uint32_t entered;  /* the first call of the long one, which goes on up to `sequence` */
   void *stage;       /* in the arena; NULL until a call needs it */
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;

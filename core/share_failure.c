@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a share fails. Who fails first writes down why on the board and wakes all; everybody else looks
- * there before each call, between the pieces of a long one, and after every sleep, and fails for the
- * same reason. A rank returns from the call only when nobody can touch its buffers any more.
+ * How a share fails. Who fails first writes down why on the board and wakes all; everybody else
+ * looks there before each call, between the pieces of a long one, and after every sleep, and fails
+ * for the same reason. A rank returns from the call only when nobody can touch its buffers any
+ * more.
  *
  * Nobody may be left to write anything down: a rank may have died, or be in another call. Who has
  * waited for long looks for that: whether the places of the others are still taken, and what they
@@ -157,8 +158,8 @@ static bool share_expects(const ring_share *share, int index, const ring_call *t
          (int32_t)(theirs->sequence - messages->sent) > 0;
 }
 
-/* Whether the rank that is waited for is in a call that shows that it will not come. *own becomes what
- * this rank called instead: now, or before, without waiting for anybody. */
+/* Whether the rank that is waited for is in a call that shows that it will not come. *own becomes
+ * what this rank called instead: now, or before, without waiting for anybody. */
 static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs,
                             ring_call *own) {
   const ring_share *share = call->share;

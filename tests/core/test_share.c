@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How ranks come to share memory and wait in it: who shares, that nothing is left behind, that
- * sleepers are woken, and that calls that differ are told to all with the name of the rank at fault.
+ * sleepers are woken, and that calls that differ are told to all with the name of the rank at
+ * fault.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -313,8 +314,8 @@ static void run_ahead(ring_comm *comm, void *shared) {
 }
 
 /* Rank 0 says as many calls as it has slots, or rooms. Rank 1 has come to the first of them, but is
- * still at it, and for as long rank 0 must not write over what it said there, whether it has seen rank
- * 1 come or not. */
+ * still at it, and for as long rank 0 must not write over what it said there, whether it has seen
+ * rank 1 come or not. */
 static void read_slowly(ring_comm *comm, void *shared) {
   atomic_int *finished = shared;
   static const ring_call call = {.collective = RING_COLLECTIVE_BARRIER};

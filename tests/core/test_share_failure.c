@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks fail in shared memory: a rank that dies, stops, is late, is interrupted or gives up, asleep
- * or in the middle of a call, of several windows, too. All others fail within a second or so with the
- * name of the rank at fault, and a rank returns from a call that failed when nobody reads or writes
- * its buffers any more.
+ * How ranks fail in shared memory: a rank that dies, stops, is late, is interrupted or gives up,
+ * asleep or in the middle of a call, of several windows, too. All others fail within a second or so
+ * with the name of the rank at fault, and a rank returns from a call that failed when nobody reads
+ * or writes its buffers any more.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -324,8 +324,8 @@ static void test_buffers_are_left_alone_after_a_failure(void) {
 
 /* ---- In calls of several windows ---------------------------------------------------------- */
 
-/* Where the ranks are when rank 0 gives up: how many windows it has published, by how many rank 1 is
- * behind and rank 2 ahead of it, and whether it waits in the next one. */
+/* Where the ranks are when rank 0 gives up: how many windows it has published, by how many rank 1
+ * is behind and rank 2 ahead of it, and whether it waits in the next one. */
 typedef struct stand {
   int met;
   uint32_t windows, behind, ahead;
@@ -333,8 +333,8 @@ typedef struct stand {
   atomic_int left;
 } stand;
 
-/* Goes into a long call and through `windows` of it; publishes the last one, or only begins it, which
- * it may wait for in vain. */
+/* Goes into a long call and through `windows` of it; publishes the last one, or only begins it,
+ * which it may wait for in vain. */
 static ring_share_call go_into(ring_comm *comm, uint32_t windows, bool publishes) {
   static const ring_call call = {.collective = RING_COLLECTIVE_BROADCAST, .count = LONG};
   static ring_wait wait;
@@ -379,8 +379,8 @@ static void give_up_between_windows(int rank, int size, void *shared) {
   ring_comm_free(comm);
 }
 
-/* However many windows the others are ahead or behind, they are seen to be in the call. (An abort would
- * wait for links, too.) */
+/* However many windows the others are ahead or behind, they are seen to be in the call. (An abort
+ * would wait for links, too.) */
 static void test_giving_up_between_windows(void) {
   static const uint32_t places[][4] = {{0, 0, 0, 0}, {0, 0, 3, 0}, {0, 0, 0, 1}, {1, 1, 1, 0},
                                        {1, 1, 2, 1}, {6, 0, 0, 0}, {6, 1, 0, 1}, {6, 2, 1, 1},
@@ -471,8 +471,8 @@ static void check_untouched(const float *x, float value) {
   for (int i = 0; i < LONG; i++) CHECK(x[i] == value);
 }
 
-/* Rank 0 loses its patience while rank 1, stopped, is anywhere in the call, and uses its buffers for
- * something else once the call has returned. */
+/* Rank 0 loses its patience while rank 1, stopped, is anywhere in the call, and uses its buffers
+ * for something else once the call has returned. */
 static void be_impatient(int rank, int size, void *shared) {
   windowed *w = shared;
   failing *f = &w->failing;

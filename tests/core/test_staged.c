@@ -2,8 +2,9 @@
  *
  * Long calls in shared memory whose parts differ: ranks with nothing to give or to get in every
  * combination, buffers in the arena on some ranks and not on others, parts of one window and of
- * many, short calls before and behind. What counts is that nobody waits for a rank that waits in turn,
- * so ranks come late at random. Element i of what rank `from` has for rank `to` tells all three.
+ * many, short calls before and behind. What counts is that nobody waits for a rank that waits in
+ * turn, so ranks come late at random. Element i of what rank `from` has for rank `to` tells all
+ * three.
  */
 #include <unistd.h>
 
