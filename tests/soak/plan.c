@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PLAN_PURPOSE_WORLD = 1, PLAN_BYTES_OF_ROUNDS = 24 << 20, PLAN_ROUND_BYTES_MOST = 6 << 20 };
+/* Purposes of dice; 2 and 3 are the player's, plus 16 for each rank. */
+enum { PLAN_PURPOSE_WORLD = 1, PLAN_PURPOSE_LINKS = 4 };
+enum { PLAN_BYTES_OF_ROUNDS = 24 << 20, PLAN_ROUND_BYTES_MOST = 6 << 20 };
 
 const char *plan_kind_name(plan_kind kind) {
   static const char *const names[] = {
@@ -60,13 +62,21 @@ static void plan_cast(plan_world *world, dice *from) {
 static void plan_place(plan_world *world, const plan_bounds *bounds, dice *from) {
   bool shares = dice_chance(from, 0.6);
   int hosts = dice_chance(from, 0.3) ? 2 + (int)dice_below(from, 2) : 1;
-  world->shares = bounds->link < 0 ? shares : bounds->link == 1;
+  world->shares = bounds->link == PLAN_LINK_ANY ? shares : bounds->link == PLAN_LINK_SHM;
   world->splits = dice_chance(from, 0.5);
   for (int i = 0; i < PLAN_RANKS; i++) {
     world->host[i] = (int)dice_below(from, (uint64_t)hosts);
     world->color[i] = (int)dice_below(from, PLAN_COLORS);
     world->key[i] = (int)dice_below(from, 4);
   }
+}
+
+/* With dice of its own, so that the rest of a world does not depend on it. */
+static void plan_connect(plan_world *world, const plan_bounds *bounds) {
+  dice from = dice_of(bounds->seed, PLAN_PURPOSE_LINKS, world->number);
+  world->lanes = 1 + (int)dice_below(&from, PLAN_LANES);
+  bool encrypts = dice_chance(&from, 0.4), may = bounds->link != PLAN_LINK_TCP;
+  world->encrypts = bounds->link == PLAN_LINK_TLS || (may && encrypts);
 }
 
 int plan_child_rank(const plan_world *world, int rank) {
@@ -183,6 +193,7 @@ void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number) {
   world->size = bounds->ranks_from + (int)dice_below(&from, sizes);
   world->depth = (int)dice_below(&from, 9);
   plan_place(world, bounds, &from);
+  plan_connect(world, bounds);
   plan_force(world, &from);
   plan_throw_calls(world, &from);
   if (dice_chance(&from, bounds->faults)) plan_strike(world, &from);
@@ -197,7 +208,9 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
   if (planned->kind != PLAN_FAULT_NONE)
     snprintf(fault, sizeof fault, "rank %d: %s in round %d", planned->rank,
              plan_fault_name(planned->kind), planned->round);
-  snprintf(text, size, "world %llu: %d ranks on hosts %s, %s%s, %d rounds, algorithms \"%s\", %s",
+  snprintf(text, size,
+           "world %llu: %d ranks on hosts %s, %s, lanes %d%s%s, %d rounds, algorithms \"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",
-           world->splits ? ", split" : "", world->rounds, world->algorithms, fault);
+           world->lanes, world->encrypts ? ", encrypted" : "", world->splits ? ", split" : "",
+           world->rounds, world->algorithms, fault);
 }

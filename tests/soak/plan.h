@@ -21,7 +21,8 @@ enum {
   PLAN_ELDERS = PLAN_RANKS / 2,
   PLAN_ROUNDS = 96,
   PLAN_BUFFERS = 6,
-  PLAN_COLORS = 2
+  PLAN_COLORS = 2,
+  PLAN_LANES = 3
 };
 
 /* X(name, whether it reduces) */
@@ -105,6 +106,8 @@ typedef struct plan_world {
   int size;
   int worker[PLAN_RANKS]; /* that plays the rank */
   bool shares;            /* memory, where ranks have the same host */
+  int lanes;              /* of links between hosts, and of all where no memory is shared */
+  bool encrypts;
   int host[PLAN_RANKS];
   char algorithms[256];
   bool splits;
@@ -116,12 +119,16 @@ typedef struct plan_world {
   bool twice; /* a second time, which has to give the same bits */
 } plan_world;
 
+/* What links may be: TCP, the same encrypted, shared memory where ranks have the same host, or, world
+ * by world, any of them. */
+typedef enum plan_link { PLAN_LINK_ANY, PLAN_LINK_TCP, PLAN_LINK_TLS, PLAN_LINK_SHM } plan_link;
+
 /* What the user has fixed. */
 typedef struct plan_bounds {
   uint64_t seed;
   int ranks_from, ranks_to;
   double faults; /* the share of worlds that have one */
-  int link;      /* 0: TCP, 1: shared memory, -1: both in turn */
+  plan_link link;
 } plan_bounds;
 
 void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number);

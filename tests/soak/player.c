@@ -278,6 +278,8 @@ static ring_options player_options(const player *of, char hosts[][24], const cha
   options.call_timeout = fault_call_timeout(of->world);
   options.shared_memory = of->world->shares ? 0 : -1;
   options.algorithms = of->world->algorithms;
+  options.lanes = of->world->lanes;
+  options.encryption = of->world->encrypts ? 1 : -1;
   return options;
 }
 

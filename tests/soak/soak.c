@@ -29,7 +29,7 @@ typedef struct soak_options {
 
 static void soak_usage(void) {
   fprintf(stderr, "usage: soak [--seed N] [--seconds S] [--ranks FROM-TO] [--faults SHARE]\n"
-                  "            [--link shm|tcp|both] [--patience S] [--world N]\n");
+                  "            [--link any|tcp|tls|shm] [--patience S] [--world N]\n");
   exit(2);
 }
 
@@ -38,6 +38,17 @@ static double soak_number(const char *text, double least, double most) {
   double number = strtod(text, &end);
   if (end == text || *end != '\0' || !(number >= least && number <= most)) soak_usage();
   return number;
+}
+
+static plan_link soak_link(const char *text) {
+  static const char *const names[] = {[PLAN_LINK_ANY] = "any",
+                                      [PLAN_LINK_TCP] = "tcp",
+                                      [PLAN_LINK_TLS] = "tls",
+                                      [PLAN_LINK_SHM] = "shm"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(text, names[i]) == 0) return (plan_link)i;
+  soak_usage();
+  return PLAN_LINK_ANY;
 }
 
 static void soak_read_option(soak_options *options, const char *name, const char *value) {
@@ -52,10 +63,8 @@ static void soak_read_option(soak_options *options, const char *name, const char
     options->patience = soak_number(value, 0, 1e4);
   else if (strcmp(name, "--world") == 0)
     options->world = (long long)soak_number(value, 0, 0x1p53);
-  else if (strcmp(name, "--link") == 0 && strcmp(value, "both") == 0)
-    bounds->link = -1;
-  else if (strcmp(name, "--link") == 0 && (strcmp(value, "shm") == 0 || strcmp(value, "tcp") == 0))
-    bounds->link = value[0] == 's';
+  else if (strcmp(name, "--link") == 0)
+    bounds->link = soak_link(value);
   else if (strcmp(name, "--ranks") != 0 ||
            sscanf(value, "%d-%d", &bounds->ranks_from, &bounds->ranks_to) != 2 ||
            bounds->ranks_from < 2 || bounds->ranks_to < bounds->ranks_from ||
@@ -140,8 +149,7 @@ int main(int count, char **arguments) {
   soak_options options = {.bounds = {.seed = (uint64_t)time(NULL),
                                      .ranks_from = 2,
                                      .ranks_to = PLAN_RANKS,
-                                     .faults = 0.2,
-                                     .link = -1},
+                                     .faults = 0.2},
                           .seconds = 60,
                           .patience = 1,
                           .world = -1};
