@@ -8,10 +8,12 @@
 #include "socket.h"
 #include "world.h"
 
-enum { SIDE_ACCEPTS = 1, PEER_KNOWS = 2, TRANSCRIPT = RING_HELLO_BYTES + RING_HELLO_BYTES };
+enum { SIDE_ACCEPTS = 1, PEER_KNOWS = 2 }; /* of the first byte */
+enum { SIDE_ENCRYPTS = 0x80 };             /* of the second */
+enum { SAYS_VERSION = 8, SAYS_ENCRYPTED = 11, TRANSCRIPT = RING_HELLO_BYTES + RING_HELLO_BYTES };
 
 typedef struct case_of {
-  bool accepts, knows;
+  bool accepts, knows, encrypts;
   int rank, size;
   ring_secret key;
   uint8_t says[RING_HELLO_BYTES + RING_CLAIM_BYTES];
@@ -19,11 +21,11 @@ typedef struct case_of {
 } case_of;
 
 /* What this side says first: its random numbers are not random here. */
-static void put_own_hello(uint8_t *to, ring_purpose purpose) {
+static void put_own_hello(const case_of *of, ring_purpose purpose, uint8_t *to) {
   memcpy(to, "sparkrng", 8);
   to = bytes_put(to + 8, RING_WIRE_VERSION, 2);
   to = bytes_put(to, purpose, 1);
-  to = bytes_put(to, 0, 1);
+  to = bytes_put(to, of->encrypts, 1);
   memset(to, 0x11, 32);
 }
 
@@ -42,7 +44,7 @@ static void prove_claim(case_of *of) {
   uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES];
   if (of->length < sizeof of->says) return;
   memcpy(transcript, of->says, RING_HELLO_BYTES);
-  put_own_hello(transcript + RING_HELLO_BYTES, 0);
+  put_own_hello(of, 0, transcript + RING_HELLO_BYTES);
   memcpy(transcript + TRANSCRIPT, of->says + RING_HELLO_BYTES, RING_CLAIM_BYTES);
   size_t before = RING_CLAIM_BYTES - RING_SECRET_BYTES;
   prove(of, "dialer", transcript, TRANSCRIPT + before, of->says + RING_HELLO_BYTES + before);
@@ -53,7 +55,7 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
   uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES + RING_VERDICT_BYTES], *to = transcript;
   size_t before = RING_VERDICT_BYTES - RING_SECRET_BYTES;
   if (of->length < RING_HELLO_BYTES + RING_VERDICT_BYTES) return;
-  put_own_hello(to, claim->purpose);
+  put_own_hello(of, claim->purpose, to);
   memcpy(to + RING_HELLO_BYTES, of->says, RING_HELLO_BYTES);
   to = bytes_put(transcript + TRANSCRIPT, (uint32_t)claim->rank, 4);
   to = bytes_put(to, (uint32_t)claim->size, 4);
@@ -66,29 +68,54 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
         of->says + RING_HELLO_BYTES + before);
 }
 
-static ring_handshake_state shake(const case_of *of, ring_handshake *handshake) {
-  ring_handshake_state state = ring_handshake_advance(handshake);
-  if (state == RING_HANDSHAKE_CLAIMED) {
+static void shake(const case_of *of, ring_handshake *handshake) {
+  if (ring_handshake_advance(handshake) == RING_HANDSHAKE_CLAIMED) {
     FUZZ_PROMISE(of->knows && handshake->claim.rank >= 0 && handshake->claim.rank < of->size);
-    ring_handshake_answer(handshake, (ring_verdict)(of->rank % 4));
-    state = ring_handshake_advance(handshake);
+    ring_handshake_answer(handshake, (ring_verdict)(of->rank % (RING_VERDICT_LANES + 1)));
+    ring_handshake_advance(handshake);
   }
-  return state;
+}
+
+static ring_claim claim_of(const case_of *of, ring_purpose purpose) {
+  return (ring_claim){.purpose = purpose,
+                      .rank = of->rank,
+                      .size = of->size,
+                      .epoch = 7,
+                      .lanes = purpose == RING_PURPOSE_LINK ? 2 : 0,
+                      .encrypted = of->encrypts};
+}
+
+/* Only who has the key and wants the same is believed; who does not fit is told so. */
+static void check_end(const case_of *of, const ring_handshake *handshake) {
+  bool like = (of->says[SAYS_ENCRYPTED] != 0) == of->encrypts;
+  const uint8_t *version = of->says + SAYS_VERSION;
+  bool current = bytes_get(&version, 2) == RING_WIRE_VERSION;
+  ring_secret key;
+  FUZZ_PROMISE(handshake->turn <= 4 && ring_verdict_text(handshake->verdict) != NULL);
+  switch (handshake->state) {
+  case RING_HANDSHAKE_DONE:
+    FUZZ_PROMISE(of->knows && like && current && ring_handshake_derive(handshake, &key));
+    return;
+  case RING_HANDSHAKE_UNLIKE:
+    FUZZ_PROMISE(!like && current && handshake->turn == 2);
+    return;
+  case RING_HANDSHAKE_VERSION:
+    FUZZ_PROMISE(!current && handshake->turn == 2);
+    return;
+  default:
+    return;
+  }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   input from = {bytes, length};
-  unsigned flags = input_byte(&from);
+  unsigned flags = input_byte(&from), second = input_byte(&from);
   case_of of = {.accepts = flags & SIDE_ACCEPTS,
                 .knows = flags & PEER_KNOWS,
-                .rank = (int)input_byte(&from) % 8,
+                .encrypts = second & SIDE_ENCRYPTS,
+                .rank = (int)second % 8,
                 .size = 8};
-  ring_purpose purpose = (ring_purpose)(1 + flags / 4 % 3);
-  ring_claim claim = {.purpose = purpose,
-                      .rank = of.rank,
-                      .size = of.size,
-                      .epoch = 7,
-                      .lanes = purpose == RING_PURPOSE_LINK};
+  ring_claim claim = claim_of(&of, (ring_purpose)(1 + flags / 4 % 3));
   ring_handshake handshake;
   world_shakes_hands(true);
   memset(of.key.bytes, 0x22, sizeof of.key.bytes);
@@ -97,12 +124,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (of.knows && of.accepts) prove_claim(&of);
   if (of.knows && !of.accepts) prove_verdict(&of, &claim);
   int fd = world_connection((input){of.says, of.length}, (input){0});
-  bool begun = of.accepts ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size, false)
-                          : ring_handshake_dial(&handshake, fd, &of.key, &claim, 3);
+  bool begun = of.accepts
+                   ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size, of.encrypts)
+                   : ring_handshake_dial(&handshake, fd, &of.key, &claim, 3);
   FUZZ_PROMISE(begun);
-  ring_handshake_state state = shake(&of, &handshake);
-  FUZZ_PROMISE(state != RING_HANDSHAKE_DONE || of.knows);
-  FUZZ_PROMISE(handshake.turn <= 4 && ring_verdict_text(handshake.verdict) != NULL);
+  shake(&of, &handshake);
+  check_end(&of, &handshake);
   ring_handshake_fini(&handshake);
   ring_socket_close(&fd);
   world_end();

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What comes over links during a call: frames, failure notes, nonsense. The input is the call, the
- * size and what each other rank says. This rank calls twice, fails or not, and closes; an error
- * names a rank that exists, or none.
+ * size, what links are made of (one connection or two, TLS over them or not) and what each other rank
+ * says over each of its connections; nobody has the key of TLS. This rank calls twice, fails or not,
+ * and closes; an error names a rank that exists, or none.
  */
 #include "comm.h"
 #include "world.h"
 
 enum { SIZE_MOST = 4, COUNT = 40, BYTES = COUNT * SIZE_MOST * 8 };
+enum { SHAPE_LANES = 0x40, SHAPE_TLS = 0x80 };
 
 static ring_comm *make_comm(int rank, int size) {
   ring_comm *comm = ring_comm_alloc(rank, size, 2);
@@ -23,10 +25,19 @@ static ring_comm *make_comm(int rank, int size) {
   return comm;
 }
 
-static void add_link(ring_comm *comm, int rank, input says) {
+static ring_link *make_link(bool dialer, unsigned shape, input *from) {
+  const ring_secret key = {{0x33}};
+  int lanes = shape & SHAPE_LANES ? 2 : 1, fds[2];
+  for (int i = 0; i < lanes; i++) fds[i] = world_connection(input_piece(from), (input){0});
+  ring_link *link = lanes > 1 ? ring_link_lanes(fds, lanes) : ring_link_tcp(fds[0]);
+  FUZZ_PROMISE(link != NULL);
+  return shape & SHAPE_TLS ? ring_link_tls(link, dialer, &key) : link;
+}
+
+static void add_link(ring_comm *comm, int rank, ring_link *link) {
   ring_peers *peers = &comm->peers;
-  peers->peer[rank].link = ring_link_tcp(world_connection(says, (input){0}));
-  FUZZ_PROMISE(peers->peer[rank].link != NULL);
+  FUZZ_PROMISE(link != NULL);
+  peers->peer[rank].link = link;
   peers->linked[peers->linked_count++] = rank;
 }
 
@@ -67,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   int size = 2 + (int)(shape % (SIZE_MOST - 1)), rank = (int)(shape / 8) % size;
   ring_comm *comm = make_comm(rank, size);
   for (int i = 0; i < size; i++)
-    if (i != rank) add_link(comm, i, input_piece(&from));
+    if (i != rank) add_link(comm, i, make_link(rank > i, shape, &from));
   ring_status status = make_call(comm, which, in, out);
   if (status == RING_OK) status = make_call(comm, second, in, out);
   if (status == RING_OK) status = ring_comm_close(comm);

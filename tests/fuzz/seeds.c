@@ -113,6 +113,10 @@ static void save_frames(void) {
   add_number(&good, 0x080101, 3); /* twice a broadcast; rank 1 of 2 */
   add_piece(&good, &data);
   save("fuzz_link", "broadcast", good.bytes, good.length);
+  good.bytes[2] = 0x48; /* over two lanes, the second one silent; over TLS, where it is nonsense */
+  save("fuzz_link", "lanes", good.bytes, good.length);
+  good.bytes[2] = 0x88;
+  save("fuzz_link", "tls", good.bytes, good.length);
   add_number(&bad, 0x080101, 3);
   add_piece(&bad, &fail_note);
   save("fuzz_link", "failure", bad.bytes, bad.length);
@@ -200,17 +204,22 @@ static void save_exchange(void) {
 static void save_handshakes(void) {
   seed made = {.length = 0};
   add_byte(&made, 3);
-  add_byte(&made, 0);
+  add_byte(&made, 0x80);
   add(&made, "sparkrng", 8);
   add_number(&made, RING_WIRE_VERSION, 2);
-  add_number(&made, RING_PURPOSE_LINK, 2);
+  add_number(&made, RING_PURPOSE_LINK, 1);
+  add_number(&made, 1, 1); /* encrypted */
   made.length += 32;
-  add_number(&made, 5, 4); /* rank */
-  add_number(&made, 8, 4); /* size */
-  add_number(&made, 7, 8); /* epoch */
+  add_number(&made, 5, 4);      /* rank */
+  add_number(&made, 8, 4);      /* size */
+  add_number(&made, 7, 8);      /* epoch */
+  add_number(&made, 0x0100, 2); /* lane 0 of 1 */
   made.length += RING_SECRET_BYTES;
   save("fuzz_handshake", "dialer", made.bytes, made.length);
+  made.bytes[1] = 0; /* who does not want that */
+  save("fuzz_handshake", "unlike", made.bytes, made.length);
   made.bytes[0] = 2;
+  made.bytes[1] = 0x83;
   made.length = 2 + RING_HELLO_BYTES;
   add_number(&made, RING_VERDICT_WELCOME, 4);
   add_number(&made, 3, 4);
