@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +52,19 @@ static bool worker_play(const workers *of, int index, const workers_order *order
   return player_play(&setting) && worker_is_clean(index, before, tally);
 }
 
+static void *worker_do_nothing(void *arg) {
+  return arg;
+}
+
+/* With a process's first thread the thread sanitizer starts one of its own, which stays. */
+static void worker_warm_up(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, worker_do_nothing, NULL) == 0) pthread_join(thread, NULL);
+}
+
 /* Leaves by exit, so that a sanitizer looks for leaks. */
 static void worker_live(const workers *of, int index, int line) {
+  worker_warm_up();
   board_holdings before = board_count_holdings();
   workers_order order;
   char answer = 'y';
