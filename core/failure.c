@@ -22,6 +22,13 @@ static void failure_poll(ring_link *link, short events) {
   poll(&entry, 1, 10);
 }
 
+/* Whether this rank has waited for others as long as others for it, about. If not, it came late, or
+ * was slow, and is itself what they waited for. */
+static bool failure_waits_in_turn(const ring_run *run) {
+  const ring_wait *wait = run->task->wait;
+  return run->timed && ring_wait_seconds(wait) * 1e9 >= (double)(wait->patience / 2);
+}
+
 /* Reads the rest of a FAIL frame, of which `have` bytes lie in text, and adopts its failure. */
 static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail, char *text,
                                  size_t have) {
@@ -43,8 +50,8 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
                strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
   ring_status status = known ? (ring_status)fail->call.op : RING_ABORTED;
   int fault = fail->call.root;
-  /* The blame goes on to whom this rank is waiting for in turn, if it has had to wait. */
-  if (status == RING_TIMEOUT && fault == run->engine->peers->rank && run->timed)
+  /* The blame goes on to whom this rank is waiting for in turn. */
+  if (status == RING_TIMEOUT && fault == run->engine->peers->rank && failure_waits_in_turn(run))
     return ring_failure_impatient(run, RING_TIMEOUT);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')

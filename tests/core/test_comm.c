@@ -271,51 +271,6 @@ static void test_abort_under_load(void) {
   for (int size = 2; size <= 4; size++) run_ranks(size, abort_under_load, NULL);
 }
 
-static void stay_away(int rank, int size, void *shared) {
-  volatile int *left = shared;
-  ring_options options = rank_options(rank, size);
-  ring_comm *comm;
-  options.call_timeout = 0.3;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  if (rank == 1) {
-    while (*left < size - 1) usleep(1000);
-    ring_comm_free(comm);
-    exit(0);
-  }
-  ring_status status = ring_barrier(comm);
-  __sync_fetch_and_add(left, 1);
-  check_failure(comm, status, RING_TIMEOUT, 1,
-                "rank 1 (127.0.0.1): it, or a rank that it waits for");
-}
-
-static void test_a_rank_that_stays_away(void) {
-  int *left = shared_alloc(64);
-  run_ranks(2, stay_away, left);
-  shared_free(left, 64);
-}
-
-/* Who comes when the others have given up has not waited itself, and says what they said. */
-static void come_late(int rank, int size, void *shared) {
-  volatile int *gone = shared;
-  ring_options options = rank_options(rank, size);
-  ring_comm *comm;
-  ring_status status = RING_OK;
-  options.call_timeout = 0.3;
-  options.shared_memory = -1;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  while (rank == 1 && !gone[0]) usleep(1000);
-  for (int i = 0; i < 2 && status == RING_OK; i++) status = ring_barrier(comm);
-  gone[rank] = 1;
-  while (rank == 0 && !gone[1]) usleep(1000);
-  check_failure(comm, status, RING_TIMEOUT, 1, "rank 0 waited 0.");
-}
-
-static void test_a_rank_that_comes_late(void) {
-  int *gone = shared_alloc(64);
-  run_ranks(2, come_late, gone);
-  shared_free(gone, 64);
-}
-
 static void *call_meanwhile(void *arg) {
   (void)arg;
   return (void *)(intptr_t)ring_barrier(hooked);
@@ -387,8 +342,6 @@ int main(void) {
   RUN(test_free_without_close);
   RUN(test_interrupt);
   RUN(test_abort_under_load);
-  RUN(test_a_rank_that_stays_away);
-  RUN(test_a_rank_that_comes_late);
   RUN(test_two_threads);
   RUN(test_a_fork_may_only_free);
   RUN(test_statuses_have_names);

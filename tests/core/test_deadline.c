@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Deadlines of calls: who is said to be at fault where a rank stays away, comes too late, or waits for
+ * another one itself.
+ */
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ranks.h"
+
+static void expect_timeout(ring_comm *comm, ring_status status, int fault, const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  CHECK_INT(status, RING_TIMEOUT);
+  CHECK_INT(error->status, RING_TIMEOUT);
+  CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+  CHECK(strstr(error->message, "waited 0.0 s") == NULL);
+  CHECK_INT(ring_comm_usable(comm), 0);
+  CHECK_INT(ring_barrier(comm), RING_TIMEOUT);
+  CHECK_INT(ring_comm_close(comm), RING_TIMEOUT);
+}
+
+static ring_comm *open_with(int rank, int size, double call_timeout, bool shares) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = call_timeout;
+  if (!shares) options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  return comm;
+}
+
+static void stay_away(int rank, int size, void *shared) {
+  ring_comm *comm = open_with(rank, size, 0.3, true);
+  ring_status status = rank == 1 ? RING_OK : ring_barrier(comm);
+  meet_ranks(shared, size);
+  if (rank != 1)
+    expect_timeout(comm, status, 1, "rank 1 (127.0.0.1): it, or a rank that it waits for");
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_that_stays_away(void) {
+  int *met = shared_alloc(64);
+  run_ranks(2, stay_away, met);
+  shared_free(met, 64);
+}
+
+/* Rank 1 comes when the others have given it up, who have said so, and for how long they waited. */
+static void come_late(int rank, int size, void *shared) {
+  ring_comm *comm = open_with(rank, size, 0.4, true);
+  if (rank == 1) meet_ranks(shared, size);
+  ring_status status = ring_barrier(comm);
+  if (rank != 1) meet_ranks(shared, size);
+  expect_timeout(comm, status, 1, "rank 1 (127.0.0.1): it, or a rank that it waits for");
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_that_comes_late(void) {
+  int *met = shared_alloc(64);
+  run_ranks(3, come_late, met);
+  shared_free(met, 64);
+}
+
+/* Rank 0 waits for rank 1, which has waited for rank 2 as long, and passes the blame on. */
+static void wait_in_turn(int rank, int size, void *shared) {
+  ring_comm *comm = open_with(rank, size, rank == 0 ? 1 : 1.2, false);
+  float x = 0;
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  ring_status status = rank < 2 ? ring_recv(comm, &x, 1, RING_FLOAT32, rank + 1) : RING_OK;
+  meet_ranks(shared, size);
+  if (rank == 0) expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1): it, or a rank that");
+  if (rank == 1) expect_timeout(comm, status, 2, "for rank 2 (127.0.0.1): it, or a rank that");
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_that_waits_in_turn(void) {
+  int *met = shared_alloc(64);
+  run_ranks(3, wait_in_turn, met);
+  shared_free(met, 64);
+}
+
+int main(void) {
+  RUN(test_a_rank_that_stays_away);
+  RUN(test_a_rank_that_comes_late);
+  RUN(test_a_rank_that_waits_in_turn);
+  return 0;
+}
