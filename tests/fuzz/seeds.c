@@ -200,6 +200,20 @@ static void save_exchange(void) {
   save("fuzz_exchange", "both", made.bytes, made.length);
 }
 
+/* Both send and receive, in every kind of link. */
+static void save_streams(void) {
+  static const uint8_t acts[] = {0,  20, 0, 1,  90, 0, 28, 90, 0, 13, 20, 0,
+                                 16, 90, 0, 14, 0,  8, 5,  90, 0, 28, 90, 0};
+  char name[2] = "0";
+  for (unsigned shape = 0; shape < 6; shape++, name[0]++) {
+    seed made = {.length = 0};
+    add_byte(&made, shape);
+    add_byte(&made, shape * 8);
+    add(&made, acts, sizeof acts);
+    save("fuzz_stream", name, made.bytes, made.length);
+  }
+}
+
 /* A dialer with the key, and an accepter with it: the target makes the proofs right. */
 static void save_handshakes(void) {
   seed made = {.length = 0};
@@ -240,5 +254,6 @@ int main(int count, char **arguments) {
   save_meeting();
   save_exchange();
   save_handshakes();
+  save_streams();
   return 0;
 }
