@@ -300,7 +300,18 @@ static void player_open(player *of) {
     player_judge(of, comm, FAULT_OPENING, &error, begun, "open");
 }
 
-/* The child exists where the split succeeded, and a death may keep it from that. */
+/* A rank that is slow to open the child may hear there already of the victim's fault on it; then the
+ * parent is as good as ever. */
+static void player_judge_split(player *of, uint64_t begun) {
+  player_comm *parent = &of->comms[0], *child = &of->comms[1];
+  const ring_error *error = ring_comm_error(parent->comm);
+  bool only_child = child->doomed && !parent->doomed;
+  if (only_child && !ring_comm_usable(parent->comm))
+    player_blame(of, "split: a fault on the child broke its parent");
+  player_judge(of, only_child ? child : parent, FAULT_SPLITTING, error, begun, "split");
+}
+
+/* The child exists where the split succeeded, and a fault may keep it from that. */
 static void player_split(player *of) {
   const plan_world *world = of->world;
   player_comm *parent = &of->comms[0], *child = &of->comms[1];
@@ -312,7 +323,7 @@ static void player_split(player *of) {
   if (!world->splits || parent->lost) return;
   uint64_t begun = board_now();
   if (ring_comm_split(parent->comm, color, world->key[of->rank], &child->comm) != RING_OK) {
-    player_judge(of, parent, FAULT_SPLITTING, ring_comm_error(parent->comm), begun, "split");
+    player_judge_split(of, begun);
     return;
   }
   if (ring_comm_rank(child->comm) != plan_child_rank(world, of->rank) ||
