@@ -41,12 +41,13 @@ double fault_open_timeout(const plan_world *world) {
   return world->fault.kind == PLAN_FAULT_DIES_OPENING ? FAULT_OPEN_SECONDS : FAULT_SECONDS;
 }
 
-static bool fault_is_disagreement(plan_fault_kind kind) {
+bool fault_drags(const plan_world *world) {
+  plan_fault_kind kind = world->fault.kind;
   return kind == PLAN_FAULT_DIFFERS || kind == PLAN_FAULT_SKIPS || kind == PLAN_FAULT_LEAVES;
 }
 
 double fault_call_timeout(const plan_world *world) {
-  return fault_is_disagreement(world->fault.kind) ? FAULT_DISAGREEING_SECONDS : FAULT_SECONDS;
+  return fault_drags(world) ? FAULT_DISAGREEING_SECONDS : FAULT_SECONDS;
 }
 
 /* ---- Judging ------------------------------------------------------------------------------ */
@@ -96,7 +97,7 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   char late[64];
   finding->ns = now > since ? now - since : 0;
   finding->by_timeout = error->status == RING_TIMEOUT;
-  bool dragged = finding->by_timeout && fault_is_disagreement(of->world->fault.kind);
+  bool dragged = finding->by_timeout && fault_drags(of->world);
   if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))

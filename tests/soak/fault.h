@@ -32,6 +32,9 @@ typedef struct fault_case {
  * has rank `victim`, or -1. */
 bool fault_dooms(const plan_world *world, bool child, int victim, int size);
 
+/* Whether ranks of a communicator that the fault does not break may wait too long, too (see above). */
+bool fault_drags(const plan_world *world);
+
 /* Marks the fault as happened, from now on or at the moment that a timer goes off. */
 void fault_mark(board *board, int delay_us);
 

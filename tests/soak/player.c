@@ -253,7 +253,8 @@ static void player_round(player *of) {
   if (strikes && fault->kind == PLAN_FAULT_DIES_LATER)
     fault_die_later(of->setting->board, fault->delay_us);
   if (comm->comm == NULL || comm->lost) return;
-  if (!comm->doomed && dice_chance(&of->dice, 0.03)) player_pester(of, comm);
+  bool sound = !comm->doomed && !fault_drags(of->world);
+  if (sound && dice_chance(&of->dice, 0.03)) player_pester(of, comm);
   if (strikes)
     player_strike(of, call);
   else if (call_concerns(call, ring_comm_rank(comm->comm), ring_comm_size(comm->comm)))
