@@ -14,7 +14,9 @@
 
 bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   const plan_fault *fault = &world->fault;
-  if (fault->kind == PLAN_FAULT_NONE || victim < 0 || size < 2) return false;
+  bool ends = fault->kind == PLAN_FAULT_ABORTS || fault->kind == PLAN_FAULT_DROPS;
+  if (fault->kind == PLAN_FAULT_NONE || victim < 0) return false;
+  if (size < 2 && !ends) return false; /* nobody is there to notice */
   return plan_fault_kills(fault->kind) || world->calls[fault->round].child == child;
 }
 
