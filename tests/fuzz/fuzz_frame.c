@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Frame headers: what was read is written as it was, and every call can be put into words.
+ * Frame headers: what was read is written as it was, with the check that it should have had, and every
+ * call can be put into words.
  */
 #include "frame.h"
 #include "input.h"
@@ -13,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   bool known = ring_frame_unpack(header, &frame);
   FUZZ_PROMISE(known == (frame.kind == RING_FRAME_DATA || frame.kind == RING_FRAME_FAIL));
   ring_frame_pack(&frame, again);
-  FUZZ_PROMISE(memcmp(header, again, sizeof header) == 0);
+  FUZZ_PROMISE(memcmp(header, again, sizeof header - 4) == 0);
   ring_call_describe(&frame.call, text, sizeof text);
   FUZZ_PROMISE(strlen(text) + 1 < sizeof text); /* nothing was cut off */
   return 0;

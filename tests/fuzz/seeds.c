@@ -12,6 +12,7 @@
 
 #include "address.h"
 #include "bytes.h"
+#include "checksum.h"
 #include "frame.h"
 #include "handshake.h"
 #include "rendezvous.h"
@@ -92,8 +93,10 @@ static void save_texts(void) {
 
 /* ---- Frames ------------------------------------------------------------------------------- */
 
-static void add_frame(seed *to, uint8_t kind, uint32_t length, ring_call call) {
-  ring_frame frame = {.kind = kind, .length = length, .call = call};
+static void add_frame(seed *to, uint8_t kind, const void *payload, uint32_t length,
+                      ring_call call) {
+  ring_frame frame = {
+      .kind = kind, .length = length, .call = call, .check = ring_checksum(payload, length)};
   ring_frame_pack(&frame, to->bytes + to->length);
   to->length += RING_HEADER_BYTES;
 }
@@ -101,12 +104,13 @@ static void add_frame(seed *to, uint8_t kind, uint32_t length, ring_call call) {
 /* A broadcast of 40 int8 from rank 0 to rank 1, and the same with a failure in its place. */
 static void save_frames(void) {
   static const char why[] = "rank 0 (a) aborted the communicator";
+  static const uint8_t zeros[40];
   ring_call call = {.collective = RING_COLLECTIVE_BROADCAST, .sequence = 1, .count = 40};
   seed good = {.length = 0}, bad = {.length = 0}, data = {.length = 0}, fail_note = {.length = 0};
-  add_frame(&data, RING_FRAME_DATA, 40, call);
+  add_frame(&data, RING_FRAME_DATA, zeros, sizeof zeros, call);
   save("fuzz_frame", "data", data.bytes, data.length);
-  data.length += 40;
-  add_frame(&fail_note, RING_FRAME_FAIL, sizeof why - 1,
+  add(&data, zeros, sizeof zeros);
+  add_frame(&fail_note, RING_FRAME_FAIL, why, sizeof why - 1,
             (ring_call){.op = RING_ABORTED, .root = 0});
   save("fuzz_frame", "fail", fail_note.bytes, fail_note.length);
   add(&fail_note, why, sizeof why - 1);
