@@ -31,6 +31,10 @@
  * other's way, but it should stay in the caches. */
 #define ENGINE_BURST (RING_BURST_FRAMES * RING_CHUNK_BYTES)
 
+/* What link_tls.c counts of a record that is half sent leaves out its last byte, which must not be the
+ * first one of a frame. */
+_Static_assert(RING_HEADER_BYTES % 2 == 0 && RING_CHUNK_BYTES % 2 == 0, "records begin frames");
+
 void ring_engine_fini(ring_engine *engine) {
   free(engine->progress);
   free(engine->memory);
