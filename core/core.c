@@ -14,6 +14,7 @@
 #include "cost.c"
 #include "dtype.c"
 #include "engine.c"
+#include "engine_wait.c"
 #include "environment.c"
 #include "error.c"
 #include "explain.c"

@@ -2,7 +2,6 @@
 #include "engine.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +11,6 @@
 #include "failure.h"
 #include "platform.h"
 #include "reduce.h"
-
-/* With a core for every local rank, a moment of spinning saves a wake-up; with fewer, the core is
- * better given to the rank that is waited for; with far fewer, yielding only gives it to others
- * that wait, too. The moment is ten times what a wake-up takes: ranks that put each other to sleep
- * are woken on the same core, as if there were no other one, and stay there as long as they never
- * run at the same time (2 MiB between two ranks: 400 instead of 1,000 to 1,400 us). */
-#define ENGINE_SPIN_NS UINT64_C(300000)
-#define ENGINE_YIELDS 50
-
-/* A core that is away for so long has gone to a stranger, not to a rank, and would again: the next
- * waits sleep at once, which wakes in time. */
-#define ENGINE_STRANGER_NS UINT64_C(1000000)
-#define ENGINE_WARY 2048
-
-/* While spinning, one try in so many looks at the clock. */
-#define ENGINE_LOOK 8
 
 /* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
  * other's way, but it should stay in the caches. */
@@ -346,9 +329,7 @@ static ring_status engine_advance(ring_run *run, size_t lane) {
   return status;
 }
 
-/* Gives every lane one turn: the last one first, because sends, which others wait for, follow what
- * is received (schedule.h). */
-static ring_status engine_turn(ring_run *run) {
+ring_status ring_engine_turn(ring_run *run) {
   run->moved = false;
   for (size_t lane = run->task->schedule->lane_count; lane-- > 0;) {
     ring_status status = engine_advance(run, lane);
@@ -356,143 +337,6 @@ static ring_status engine_turn(ring_run *run) {
   }
   run->progressed = run->progressed || run->moved;
   return RING_OK;
-}
-
-/* ---- Waiting ------------------------------------------------------------------------------ */
-
-/* What each link is to be polled for: lanes that are blocked on it, and news on all others. */
-static void engine_watch(ring_run *run) {
-  ring_engine *engine = run->engine;
-  ring_peers *peers = engine->peers;
-  ring_poller_reset(&engine->poller);
-  for (int i = 0; i < peers->linked_count; i++) {
-    ring_peer *peer = &peers->peer[peers->linked[i]];
-    short events = peer->early || peer->ended ? 0 : POLLIN;
-    peer->slot = SIZE_MAX;
-    if (!peer->ended) peer->slot = ring_poller_add(&engine->poller, peer->link->fd, events);
-  }
-  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
-    const ring_lane *shape = run_lane(run, lane);
-    if (!engine->progress[lane].active || shape->kind == RING_LANE_LOCAL) continue;
-    const ring_peer *peer = &peers->peer[shape->peer];
-    if (peer->link == NULL || peer->slot >= engine->poller.count) continue;
-    engine->poller.entries[peer->slot].events |=
-        (short)(shape->kind == RING_LANE_SEND ? POLLOUT : POLLIN);
-  }
-  if (engine->bell >= 0) ring_poller_add(&engine->poller, engine->bell, POLLIN);
-  for (int i = 0; i < peers->linked_count; i++) {
-    const ring_peer *peer = &peers->peer[peers->linked[i]];
-    if (peer->slot >= engine->poller.count) continue;
-    struct pollfd *entry = &engine->poller.entries[peer->slot];
-    entry->events = peer->link->ops->arm(peer->link, entry->events);
-    if (entry->events == 0) entry->fd = -1;
-  }
-  ring_peers_watch(peers, &engine->poller);
-}
-
-/* Looks at what came on a link that no lane is reading: a failure, an end, or bytes of later. */
-static ring_status engine_news(ring_run *run, int rank) {
-  ring_peer *peer = &run->engine->peers->peer[rank];
-  ring_status status;
-  char first;
-  if (ring_failure_fails(run, rank, &status)) return status;
-  ssize_t got = peer->link->ops->peek(peer->link, &first, 1);
-  peer->early = got > 0;
-  if (got >= 0) return RING_OK;
-  /* A rank that has finished closing may go; whoever still needs it reads from it. */
-  peer->ended = true;
-  bool closing = run->task->call.collective == RING_COLLECTIVE_CLOSE;
-  return closing ? RING_OK : ring_failure_lost(run, rank, (int)-got);
-}
-
-/* A link that breaks although there is nothing to arm it for has not ended in order. */
-static bool engine_broke(const ring_run *run, const ring_peer *peer) {
-  bool broke = (run->engine->poller.entries[peer->slot].revents & (POLLERR | POLLHUP)) != 0;
-  return broke && peer->link->ops->arm(peer->link, 0) != 0;
-}
-
-static ring_status engine_hear(ring_run *run) {
-  ring_peers *peers = run->engine->peers;
-  for (int i = 0; i < peers->linked_count; i++) {
-    int rank = peers->linked[i];
-    const ring_peer *peer = &peers->peer[rank];
-    if (peer->ended || !ring_poller_ready(&run->engine->poller, peer->slot)) continue;
-    if (run_listens(run, rank)) continue;
-    if (peer->early && !engine_broke(run, peer)) continue;
-    ring_status status = peer->early ? ring_failure_lost(run, rank, EPIPE) : engine_news(run, rank);
-    if (status != RING_OK) return status;
-  }
-  return ring_peers_serve(peers, &run->engine->poller, run->error);
-}
-
-/* A look at the clock is not free for a short call, so the deadline of a call begins when it first
- * waits; that of open has begun before. */
-static uint64_t engine_clock(ring_run *run) {
-  if (run->timed) return ring_platform_now();
-  run->timed = true;
-  ring_wait_begin(run->task->wait);
-  return run->task->wait->begun;
-}
-
-/* The deadline is for silence: as long as bytes move, it moves, too. That of open is for all of it. */
-static ring_status engine_check(ring_run *run) {
-  bool opening = ring_collective_opens(run->task->call.collective);
-  engine_clock(run);
-  if (run->progressed && !opening) ring_wait_renew(run->task->wait);
-  run->progressed = false;
-  ring_status status = ring_wait_check(run->task->wait);
-  return status == RING_OK ? RING_OK : ring_failure_impatient(run, status);
-}
-
-static ring_status engine_sleep(ring_run *run) {
-  ring_status status = ring_poller_sleep(&run->engine->poller, ring_wait_slice(run->task->wait));
-  if (status != RING_OK)
-    return ring_error_set(run->error, status, run->engine->peers->rank, errno,
-                          "rank %d cannot wait for the others", run->engine->peers->rank);
-  status = engine_hear(run);
-  if (status != RING_OK) return status;
-  return engine_check(run);
-}
-
-/* Tries on, on a core of its own. */
-static ring_status engine_spin(ring_run *run, uint64_t begun) {
-  ring_status status = RING_OK;
-  for (unsigned tries = 1; status == RING_OK && !run->moved; tries++) {
-    if (tries % ENGINE_LOOK == 0 && ring_platform_now() - begun > ENGINE_SPIN_NS) break;
-    ring_platform_pause();
-    status = engine_turn(run);
-  }
-  return status;
-}
-
-/* Tries on, and between tries gives the core to the rank that is waited for. */
-static ring_status engine_give_way(ring_run *run, uint64_t begun) {
-  ring_engine *engine = run->engine;
-  ring_status status = RING_OK;
-  if (engine->wary > 0) engine->wary--;
-  for (int i = 0; i < ENGINE_YIELDS && engine->wary == 0 && status == RING_OK && !run->moved; i++) {
-    sched_yield();
-    uint64_t now = ring_platform_now();
-    if (now - begun > ENGINE_STRANGER_NS) engine->wary = ENGINE_WARY;
-    begun = now;
-    status = engine_turn(run);
-  }
-  return status;
-}
-
-/* Nothing moved: tries on for a moment, then sleeps until something may move. */
-static ring_status engine_wait(ring_run *run) {
-  uint64_t begun = engine_clock(run);
-  ring_cores cores = run->engine->peers->cores;
-  ring_status status = RING_OK;
-  if (cores == RING_CORES_SUFFICE) status = engine_spin(run, begun);
-  if (cores == RING_CORES_SHARED) status = engine_give_way(run, begun);
-  if (status == RING_OK && !run->moved && run->lanes_left > 0) {
-    engine_watch(run);
-    status = engine_sleep(run);
-  }
-  engine_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
-  return status;
 }
 
 ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_error *error) {
@@ -503,10 +347,10 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
                   .error = error};
   ring_status status = engine_prepare(&run);
   for (unsigned turns = 1; status == RING_OK && run.lanes_left > 0; turns++) {
-    status = engine_turn(&run);
-    if (status == RING_OK && !run.moved && run.lanes_left > 0) status = engine_wait(&run);
+    status = ring_engine_turn(&run);
+    if (status == RING_OK && !run.moved && run.lanes_left > 0) status = ring_engine_wait(&run);
     /* A call that never has to wait still has a deadline and can be interrupted. */
-    if (status == RING_OK && turns % 256 == 0) status = engine_check(&run);
+    if (status == RING_OK && turns % 256 == 0) status = ring_engine_check(&run);
   }
   return status;
 }

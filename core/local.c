@@ -56,7 +56,7 @@ bool ring_local_serves(const ring_share *share, const ring_outline *outline) {
 /* From bench/results/2026-11-21.json (allreduce, two processors): a flag that another processor sees,
  * a byte that it reads in a slot, and a byte of each rank in the arena, while caches hold them all. */
 #define LOCAL_FLAG_PS UINT64_C(150000)
-#define LOCAL_SLOT_BYTE_PS UINT64_C(200)
+#define LOCAL_SLOT_BYTE_PS UINT64_C(75)
 #define LOCAL_ARENA_BYTE_PS UINT64_C(50)
 
 const char *ring_local_way(const ring_outline *outline, uint64_t *cost) {

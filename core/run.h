@@ -19,6 +19,16 @@ typedef struct ring_run {
   ring_error *error;
 } ring_run;
 
+/* Gives every lane one turn: the last one first, because sends, which others wait for, follow what is
+ * received (schedule.h). */
+ring_status ring_engine_turn(ring_run *run);
+
+/* Nothing moved: tries on for a moment, then sleeps until something may move (engine_wait.c). */
+ring_status ring_engine_wait(ring_run *run);
+
+/* The deadline is for silence: as long as bytes move, it moves, too. That of open is for all of it. */
+ring_status ring_engine_check(ring_run *run);
+
 static inline const ring_lane *run_lane(const ring_run *run, size_t lane) {
   return &run->task->schedule->lanes[lane];
 }

@@ -11,6 +11,7 @@
 
 #include "arena.h"
 #include "check.h"
+#include "meetings.h"
 #include "platform.h"
 #include "ranks.h"
 
@@ -41,16 +42,6 @@ static size_t stored(const ring_arena *arena) {
   return (size_t)status.st_blocks * 512;
 }
 
-static bool is_mapped(void) {
-  char line[512];
-  bool found = false;
-  FILE *maps = fopen("/proc/self/maps", "r");
-  CHECK(maps != NULL);
-  while (fgets(line, sizeof line, maps) != NULL) found |= strstr(line, "memfd:sparkring") != NULL;
-  fclose(maps);
-  return found;
-}
-
 static void check_bytes(const uint8_t *buffer, size_t bytes, uint8_t value) {
   for (size_t i = 0; i < bytes; i++) CHECK_INT(buffer[i], value);
 }
@@ -70,7 +61,7 @@ static void test_buffers_are_aligned_and_apart(void) {
   for (int i = 0; i < COUNT; i++) ring_free(buffers[i]);
   ring_free(NULL);
   ring_arena_release(arena);
-  CHECK(!is_mapped());
+  CHECK(!arena_is_mapped());
 }
 
 static uint32_t draw(uint32_t *state) {
@@ -146,13 +137,13 @@ static void test_buffers_outlive_the_arena(void) {
   ring_arena *arena = small_arena(REGION);
   uint8_t *one = ring_arena_alloc(arena, 5000), *other = ring_arena_alloc(arena, 100);
   ring_arena_release(arena);
-  CHECK(is_mapped());
+  CHECK(arena_is_mapped());
   memset(one, 1, 5000);
   ring_free(one);
   memset(other, 2, 100);
-  CHECK(is_mapped());
+  CHECK(arena_is_mapped());
   ring_free(other);
-  CHECK(!is_mapped());
+  CHECK(!arena_is_mapped());
 }
 
 enum { MANY = 320 << 20 };
@@ -197,7 +188,7 @@ static void test_a_forked_child_leaves_the_arena_alone(void) {
     ring_free(own);
     ring_free(kept);
     ring_arena_release(arena);
-    CHECK(!is_mapped());
+    CHECK(!arena_is_mapped());
     _exit(0);
   }
   int status;
@@ -239,7 +230,7 @@ static void test_threads(void) {
   CHECK(lies_within(arena, all, REGION - 64));
   ring_arena_release(arena);
   ring_free(all);
-  CHECK(!is_mapped());
+  CHECK(!arena_is_mapped());
 }
 
 /* Buffers of a communicator, each rank's in its own region, freed after it. */
@@ -259,10 +250,10 @@ static void keep_buffers(int rank, int size, void *shared) {
   ring_comm_free(comm);
   CHECK_INT(*x, size * (size - 1) / 2);
   check_bytes(one, 1 << 20, (uint8_t)rank);
-  CHECK(is_mapped());
+  CHECK(arena_is_mapped());
   ring_free(one);
   ring_free(x);
-  CHECK(!is_mapped());
+  CHECK(!arena_is_mapped());
 }
 
 static void test_buffers_outlive_the_communicator(void) {

@@ -5,41 +5,11 @@
  */
 #include "check.h"
 #include "environment.h"
-
-static const char *const variables[] = {
-    "SPARKRING_RANK",
-    "SPARKRING_SIZE",
-    "SPARKRING_ADDRESSES",
-    "SPARKRING_ROOT_ADDRESS",
-    "SPARKRING_TOKEN",
-    "SPARKRING_JOB",
-    "SPARKRING_PORTS",
-    "SPARKRING_TIMEOUT",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "OMPI_MCA_ess_base_jobid",
-    "PMIX_NAMESPACE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MPI_LOCALNRANKS",
-    "RANK",
-    "WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-    "SLURM_STEP_ID",
-    "SLURM_JOB_ID",
-    "SLURM_STEP_NODELIST",
-    "SLURM_JOB_NODELIST",
-};
+#include "variables.h"
 
 /* Sets exactly these variables: name, value, name, value, ..., NULL. */
 static void set_only(const char *const *pairs) {
-  for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
+  for (size_t i = 0; i < VARIABLES; i++) unsetenv(variables[i]);
   for (; *pairs != NULL; pairs += 2) CHECK(setenv(pairs[0], pairs[1], 1) == 0);
 }
 

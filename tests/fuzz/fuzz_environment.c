@@ -3,47 +3,19 @@
  * Environment variables: the input is a list of lines NAME=VALUE, of names that are read. What was
  * accepted makes sense, what was refused names a variable, and the token is in no message.
  */
+#include "../core/variables.h"
 #include "address.h"
 #include "environment.h"
 #include "input.h"
 
-static const char *const names[] = {"SPARKRING_RANK",
-                                    "SPARKRING_SIZE",
-                                    "SPARKRING_ADDRESSES",
-                                    "SPARKRING_TOKEN",
-                                    "SPARKRING_JOB",
-                                    "SPARKRING_PORTS",
-                                    "SPARKRING_TIMEOUT",
-                                    "SPARKRING_ROOT_ADDRESS",
-                                    "SPARKRING_SHARED_MEMORY",
-                                    "OMPI_COMM_WORLD_RANK",
-                                    "OMPI_COMM_WORLD_SIZE",
-                                    "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                    "PMI_RANK",
-                                    "PMI_SIZE",
-                                    "MPI_LOCALNRANKS",
-                                    "RANK",
-                                    "WORLD_SIZE",
-                                    "MASTER_ADDR",
-                                    "MASTER_PORT",
-                                    "SLURM_PROCID",
-                                    "SLURM_NTASKS",
-                                    "SLURM_STEP_ID",
-                                    "SLURM_JOB_ID",
-                                    "SLURM_STEP_NODELIST",
-                                    "SLURM_JOB_NODELIST",
-                                    "TORCHELASTIC_RUN_ID",
-                                    "TORCHELASTIC_RESTART_COUNT",
-                                    "PMIX_NAMESPACE",
-                                    "OMPI_MCA_ess_base_jobid"};
-enum { NAMES = sizeof names / sizeof *names, TOKEN_TELLTALE = 6 };
+enum { TOKEN_TELLTALE = 6 };
 
 static void set_line(char *line) {
   char *equals = strchr(line, '=');
   if (equals == NULL) return;
   *equals = '\0';
-  for (int i = 0; i < NAMES; i++)
-    if (strcmp(line, names[i]) == 0) setenv(line, equals + 1, 1);
+  for (int i = 0; i < VARIABLES; i++)
+    if (strcmp(line, variables[i]) == 0) setenv(line, equals + 1, 1);
 }
 
 static void check_read(const ring_environment *read) {
@@ -64,11 +36,20 @@ static void check_read(const ring_environment *read) {
  * nothing. */
 static bool is_telltale(const char *token) {
   if (strlen(token) < TOKEN_TELLTALE || strncmp(token, "\x01\x02", 2) != 0) return false;
-  for (int i = 0; i < NAMES; i++) {
-    const char *value = getenv(names[i]);
+  for (int i = 0; i < VARIABLES; i++) {
+    const char *value = getenv(variables[i]);
     if (value != NULL && value != token && strstr(value, token) != NULL) return false;
   }
   return true;
+}
+
+static void check_numbers(void) {
+  ring_error error = {.status = RING_OK};
+  int lanes = -1, encryption = -2;
+  ring_status status = ring_environment_lanes(&lanes, &error);
+  FUZZ_PROMISE(status == RING_OK ? lanes >= 0 : error.message[0] != '\0');
+  status = ring_environment_encryption(&encryption, &error);
+  FUZZ_PROMISE(status == RING_OK ? encryption >= -1 && encryption <= 1 : error.message[0] != '\0');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
@@ -76,10 +57,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_environment read;
   ring_error error;
   char *text = input_text(&from), *next = text;
-  for (int i = 0; i < NAMES; i++) unsetenv(names[i]);
+  for (int i = 0; i < VARIABLES; i++) unsetenv(variables[i]);
   while (next != NULL) set_line(strsep(&next, "\n"));
   free(text);
   ring_environment_shares();
+  check_numbers();
   if (ring_environment_read(&read, &error) == RING_OK) {
     check_read(&read);
   } else {
