@@ -63,4 +63,5 @@
 #include "socket.c"
 #include "split.c"
 #include "spread.c"
+#include "token.c"
 #include "wait.c"

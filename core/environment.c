@@ -10,7 +10,6 @@
 #include "environment.h"
 
 #include <limits.h>
-#include <openssl/crypto.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 
 #include "address.h"
 #include "error.h"
+#include "token.h"
 
 /* X(id, name, rank, size, ranks on this host or NULL where nothing tells). */
 #define ENVIRONMENT_SOURCE_MAP(X)                                                                  \
@@ -264,20 +264,6 @@ static ring_status environment_read_job(ring_environment *environment, ring_erro
 
 /* ---- What counts with every source -------------------------------------------------------- */
 
-static ring_status environment_read_token(ring_environment *environment, ring_error *error) {
-  const char *token = getenv("SPARKRING_TOKEN");
-  if (token == NULL) return RING_OK;
-  if (*token == '\0')
-    return ring_error_set(
-        error, RING_INVALID, -1, 0,
-        "SPARKRING_TOKEN is empty: give it at least 16 random bytes, or unset it");
-  environment->token = strdup(token);
-  if (environment->token == NULL)
-    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "no memory for the token");
-  environment->token_length = strlen(token);
-  return RING_OK;
-}
-
 static ring_status environment_read_ports(ring_environment *environment, ring_error *error) {
   const char *name = "SPARKRING_PORTS", *text = getenv(name);
   if (text == NULL) return RING_OK;
@@ -334,7 +320,8 @@ ring_status ring_environment_read(ring_environment *environment, ring_error *err
   if (status == RING_OK) status = environment_read_job(environment, error);
   if (status == RING_OK) status = environment_read_ports(environment, error);
   if (status == RING_OK) status = environment_read_timeout(environment, error);
-  if (status == RING_OK) status = environment_read_token(environment, error);
+  if (status == RING_OK)
+    status = ring_token_read(&environment->token, &environment->token_length, error);
   if (status != RING_OK) ring_environment_free(environment);
   return status;
 }
@@ -342,8 +329,7 @@ ring_status ring_environment_read(ring_environment *environment, ring_error *err
 void ring_environment_free(ring_environment *environment) {
   for (int i = 0; i < environment->address_count; i++) free(environment->addresses[i]);
   free(environment->addresses);
-  if (environment->token != NULL) OPENSSL_cleanse(environment->token, environment->token_length);
-  free(environment->token);
+  ring_token_free(environment->token, environment->token_length);
   *environment = (ring_environment){0};
 }
 

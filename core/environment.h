@@ -2,8 +2,8 @@
  *
  * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
- * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN, _JOB, _PORTS
- * and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
+ * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
+ * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
  * _SHARED_MEMORY and _LANES, which say nothing of who the ranks are, count also where that is not
  * asked of the environment, so they are read apart.
  */
@@ -23,7 +23,7 @@ typedef struct ring_environment {
   char **addresses; /* one a rank, checked by ring_address_parse, or NULL */
   int address_count;
   char root_address[256]; /* rank 0's host without a port; "" only where addresses are known */
-  char *token;            /* the bytes of SPARKRING_TOKEN, or NULL */
+  char *token;            /* see token.h */
   size_t token_length;
   char job[128]; /* tells this job from others; "" where nothing does */
   int port_first, port_last;

@@ -309,6 +309,31 @@ void ring_platform_barrier(void) {
 
 #endif
 
+/* ---- Memory for secrets ------------------------------------------------------------------- */
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+/* MADV_WIPEONFORK is of Linux 4.14; an older one refuses it. */
+void *ring_platform_pages(size_t bytes) {
+  void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return NULL;
+#ifdef MADV_DONTDUMP
+  madvise(pages, bytes, MADV_DONTDUMP);
+#endif
+#ifdef MADV_WIPEONFORK
+  madvise(pages, bytes, MADV_WIPEONFORK);
+#endif
+  return pages;
+}
+
+void ring_platform_pages_free(void *pages, size_t bytes) {
+  munmap(pages, bytes);
+}
+
+/* ---- Stores past the caches --------------------------------------------------------------- */
+
 #ifdef __SSE2__
 
 void ring_platform_stream(void *to, const void *from, size_t bytes) {

@@ -105,6 +105,11 @@ static inline void ring_platform_touch(const void *memory, size_t bytes) {
   if (bytes > 0) (void)from[bytes - 1];
 }
 
+/* Pages of zeroed memory for secrets, NULL when there are none: no core file has them and, where the
+ * system can do that, a forked child finds zeros there. */
+void *ring_platform_pages(size_t bytes);
+void ring_platform_pages_free(void *pages, size_t bytes);
+
 /* memcpy past the caches, for what will not be read soon; ring_platform_stream_end makes it visible
  * to others before any later store. */
 void ring_platform_stream(void *to, const void *from, size_t bytes);

@@ -7,6 +7,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
+#include "platform.h"
+
 bool ring_secret_random(void *bytes, size_t length) {
   return length <= INT_MAX && RAND_bytes(bytes, (int)length) == 1;
 }
@@ -42,4 +44,14 @@ bool ring_secret_equal(const void *one, const void *other, size_t length) {
 
 void ring_secret_wipe(void *bytes, size_t length) {
   OPENSSL_cleanse(bytes, length);
+}
+
+void *ring_secret_alloc(size_t bytes) {
+  return ring_platform_pages(bytes);
+}
+
+void ring_secret_free(void *memory, size_t bytes) {
+  if (memory == NULL) return;
+  ring_secret_wipe(memory, bytes);
+  ring_platform_pages_free(memory, bytes);
 }

@@ -35,4 +35,9 @@ bool ring_secret_equal(const void *one, const void *other, size_t length);
 
 void ring_secret_wipe(void *bytes, size_t length);
 
+/* Zeroed memory that no core file has (ring_platform_pages), in whole pages. NULL without memory.
+ * free wipes it; NULL is allowed. */
+void *ring_secret_alloc(size_t bytes);
+void ring_secret_free(void *memory, size_t bytes);
+
 #endif

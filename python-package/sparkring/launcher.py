@@ -26,6 +26,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
@@ -112,14 +113,15 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def environments(options: argparse.Namespace) -> Iterator[dict[str, str]]:
+def environments(options: argparse.Namespace, token_file: str) -> Iterator[dict[str, str]]:
     """Make the environment of each rank."""
     shared = dict(os.environ)
     shared.pop("SPARKRING_ROOT_ADDRESS", None)
+    shared.pop("SPARKRING_TOKEN", None)
     shared.setdefault("PYTHONUNBUFFERED", "1")  # lines come when they are printed
     shared["SPARKRING_SIZE"] = str(options.size)
     shared["SPARKRING_ADDRESSES"] = ",".join(["127.0.0.1"] * options.size)
-    shared["SPARKRING_TOKEN"] = secrets.token_hex(32)
+    shared["SPARKRING_TOKEN_FILE"] = token_file
     if options.timeout:
         shared["SPARKRING_TIMEOUT"] = options.timeout
     if options.ports:
@@ -128,6 +130,32 @@ def environments(options: argparse.Namespace) -> Iterator[dict[str, str]]:
         shared["SPARKRING_ENCRYPTION"] = "1"
     for rank in range(options.size):
         yield {**shared, "SPARKRING_RANK": str(rank)}
+
+
+# ---- The token -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def token_file() -> Iterator[str]:
+    """Draw the job's token; the value names a file with it, while the job runs.
+
+    The variables of a process can be read in /proc and in core files, and all its children have
+    them. On Linux the file has no name of its own: ranks open it through this process, which is
+    possible for their user alone, as often as they need it, and whatever started them in between.
+    """
+    with nameless_file() if LINUX else tempfile.NamedTemporaryFile() as file:
+        os.fchmod(file.fileno(), 0o400)
+        file.write(secrets.token_hex(32).encode())
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if LINUX else file.name
+
+
+def nameless_file() -> IO[bytes]:
+    """Open a file in memory or, where that is forbidden, one without a name on disk."""
+    try:
+        return open(os.memfd_create("sparkring token"), "w+b")
+    except OSError:
+        return tempfile.TemporaryFile()
 
 
 # ---- The supervisor ------------------------------------------------------------------------------
@@ -166,19 +194,20 @@ class Supervisor:
     def run(self, options: argparse.Namespace) -> int:
         """Run the job to its end; the return value is the exit code."""
         self.watch_signals()
-        self.start_all(options)
-        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-        while self.ranks:
-            self.step(None)
-        self.sweep()
+        with token_file() as path:
+            self.start_all(options, path)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+            while self.ranks:
+                self.step(None)
+            self.sweep()
         for lines in self.lines:
             lines.drain()
         return self.failure
 
-    def start_all(self, options: argparse.Namespace) -> None:
+    def start_all(self, options: argparse.Namespace, token_file: str) -> None:
         """Start the ranks; when the command cannot be run, none stays."""
         try:
-            for rank, environment in enumerate(environments(options)):
+            for rank, environment in enumerate(environments(options, token_file)):
                 self.start(rank, options.command, environment)
         except OSError as error:
             self.failure = 127 if isinstance(error, FileNotFoundError) else 126

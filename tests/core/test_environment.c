@@ -3,8 +3,13 @@
  * What each starter's variables mean, and the text of every complaint. Each test begins with none
  * of the variables set.
  */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "check.h"
 #include "environment.h"
+#include "token.h"
 #include "variables.h"
 
 /* Sets exactly these variables: name, value, name, value, ..., NULL. */
@@ -311,7 +316,67 @@ static void test_the_token_stays_out_of_errors(void) {
   CHECK(strstr(error.message, "hush") == NULL);
 }
 
+/* ---- A token in a file -------------------------------------------------------------------- */
+
+static void write_token(const char *path, const char *bytes, size_t length, mode_t mode) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  CHECK(fd >= 0);
+  CHECK_INT(write(fd, bytes, length), length);
+  CHECK_INT(fchmod(fd, mode), 0);
+  CHECK_INT(close(fd), 0);
+}
+
+static void check_token(const char *bytes, size_t length) {
+  ring_environment environment = read_whole();
+  CHECK_INT(environment.token_length, length);
+  CHECK(memcmp(environment.token, bytes, length) == 0);
+  ring_environment_free(&environment);
+}
+
+static void test_a_token_in_a_file(void) {
+  char path[] = "/tmp/sparkring-token-XXXXXX", large[RING_TOKEN_FILE_BYTES + 2];
+  int fd = mkstemp(path);
+  CHECK(fd >= 0 && close(fd) == 0);
+  SET("SPARKRING_TOKEN_FILE", path);
+  check_fails("which is empty: write at least 16 random bytes to it");
+  write_token(path, "one line\n", 9, 0600);
+  check_token("one line", 8);
+  write_token(path, "\0\1two\n\r\n", 8, 0440);
+  check_token("\0\1two\n", 6);
+  memset(large, 'x', sizeof large);
+  write_token(path, large, RING_TOKEN_FILE_BYTES, 0600);
+  check_token(large, RING_TOKEN_FILE_BYTES);
+  write_token(path, large, RING_TOKEN_FILE_BYTES + 1, 0600);
+  check_fails("which has more than 4096 bytes: it is not a token");
+  CHECK_INT(unlink(path), 0);
+  check_fails("which cannot be opened: No such file");
+}
+
+static void test_a_file_that_is_no_secret(void) {
+  static const mode_t modes[] = {0604, 0602, 0620, 0777};
+  char path[] = "/tmp/sparkring-token-XXXXXX";
+  int fd = mkstemp(path);
+  CHECK(fd >= 0 && close(fd) == 0);
+  SET("SPARKRING_TOKEN_FILE", path);
+  for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+    write_token(path, "hush", 4, modes[i]);
+    check_fails("which others may read or change: chmod 600 it, and draw a new token");
+  }
+  if (geteuid() == 0) { /* only root can give a file away */
+    write_token(path, "hush", 4, 0600);
+    CHECK_INT(chown(path, 1, 1), 0);
+    check_fails("which belongs to another user");
+  }
+  SET("SPARKRING_TOKEN_FILE", "/tmp");
+  check_fails("SPARKRING_TOKEN_FILE is \"/tmp\", which is not a regular file");
+  SET("SPARKRING_TOKEN_FILE", path, "SPARKRING_TOKEN", "x");
+  check_fails("SPARKRING_TOKEN and SPARKRING_TOKEN_FILE are both set: unset one of them");
+  CHECK_INT(unlink(path), 0);
+}
+
 int main(void) {
+  RUN(test_a_token_in_a_file);
+  RUN(test_a_file_that_is_no_secret);
   RUN(test_nothing_is_a_world_of_one);
   RUN(test_launcher);
   RUN(test_launcher_with_root_address);

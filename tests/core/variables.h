@@ -11,6 +11,7 @@ static const char *const variables[] = {
     "SPARKRING_ADDRESSES",
     "SPARKRING_ROOT_ADDRESS",
     "SPARKRING_TOKEN",
+    "SPARKRING_TOKEN_FILE",
     "SPARKRING_JOB",
     "SPARKRING_PORTS",
     "SPARKRING_TIMEOUT",

@@ -96,7 +96,7 @@ def test_environment(monkeypatch):
 import os
 print(*(os.environ.get("SPARKRING_" + name) for name in
     "RANK SIZE ADDRESSES ROOT_ADDRESS JOB PORTS TIMEOUT ENCRYPTION".split()))
-print(len(bytes.fromhex(os.environ["SPARKRING_TOKEN"])), "bytes")
+print(len(bytes.fromhex(open(os.environ["SPARKRING_TOKEN_FILE"]).read())), "bytes")
 """
     options = ["--timeout", "9", "--ports", "5000-5009", "--encryption"]
     job = launch(2, *options, "--", sys.executable, "-c", code)
@@ -110,9 +110,35 @@ print(len(bytes.fromhex(os.environ["SPARKRING_TOKEN"])), "bytes")
 
 
 def test_tokens_are_fresh():
-    code = "import os; print(os.environ['SPARKRING_TOKEN'])"
+    code = "import os; print(open(os.environ['SPARKRING_TOKEN_FILE']).read())"
     tokens = [line[4:] for _ in range(2) for line in lines(python(2, code).stdout)]
     assert tokens[0] == tokens[1] != tokens[2] == tokens[3]
+
+
+def test_the_token_is_in_no_environment(monkeypatch):
+    """Not in that of a rank nor of the launcher; and what the file held goes with the job."""
+    monkeypatch.setenv("SPARKRING_TOKEN", "that of another job")
+    code = """
+import os, pathlib
+path = os.environ["SPARKRING_TOKEN_FILE"]
+token, mode = open(path, "rb").read(), os.stat(path).st_mode & 0o777
+for process in ("self", os.getppid()):
+    everything = pathlib.Path(f"/proc/{process}/environ").read_bytes()
+    assert token not in everything, process
+print(path, oct(mode), "SPARKRING_TOKEN" in os.environ)
+"""
+    path, *rest = lines(python(1, code).stdout)[0].split()[1:]
+    assert rest == ["0o400", "False"]
+    assert not Path(path).exists()
+
+
+def test_what_stands_between_may_close_descriptors():
+    """As Python's subprocess does; and a program may form a ring again."""
+    inner = (
+        "import sparkring\nfor _ in range(2):\n  with sparkring.init() as c: print(c.authenticated)"
+    )
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}], check=True)"
+    assert sorted(lines(python(2, code).stdout)) == ["[0] True"] * 2 + ["[1] True"] * 2
 
 
 # ---- The command line
