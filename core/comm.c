@@ -81,6 +81,7 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   comm->process = ring_platform_process();
   comm->call_timeout = call_timeout;
   comm->engine.peers = &comm->peers;
+  comm->engine.share = &comm->share;
   comm->engine.bell = -1;
   if (ring_peers_init(&comm->peers, rank, size) == RING_OK) return comm;
   comm->state = RING_COMM_BROKEN;
@@ -162,6 +163,7 @@ static ring_status comm_connect(ring_comm *comm, const ring_options *options, ri
   ring_wait wait;
   const char **hosts = NULL;
   ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
+  wait.alarm = &comm->alarm;
   ring_status status = comm_parse_hosts(options, &hosts, error);
   if (status == RING_OK) status = comm_meet(comm, options, &wait, hosts, error);
   free(hosts);
@@ -187,6 +189,10 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
   comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;
   comm->interrupt_arg = options->interrupt_arg;
+  comm->alarm =
+      (ring_alarm){.after = options->warn_after < 0 ? 0 : (uint64_t)(options->warn_after * 1e9),
+                   .log = options->log,
+                   .log_arg = options->log_arg};
   ring_status status = comm_read_algorithms(comm, options, error);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
@@ -259,6 +265,7 @@ ring_status ring_comm_close(ring_comm *comm) {
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
   ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
+  wait.alarm = &comm->alarm;
   status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK)
     comm->state = RING_COMM_CLOSED;

@@ -50,6 +50,7 @@ struct ring_comm {
   double call_timeout;
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
+  ring_alarm alarm;
 };
 
 /* A communicator without peers, or NULL. */

@@ -63,5 +63,6 @@
 #include "socket.c"
 #include "split.c"
 #include "spread.c"
+#include "stall.c"
 #include "token.c"
 #include "wait.c"

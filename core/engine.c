@@ -286,6 +286,7 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   if (moved == 0) return RING_OK;
   if (moved < 0) return engine_stuck(run, shape, (int)-moved);
   run->moved = true;
+  if (!sends) peer->heard = run->engine->runs;
   if (!sends && !engine_expected(progress, (size_t)moved)) {
     progress->moved += (size_t)moved;
     engine_count(peer, false, (size_t)moved, progress->moved == progress->frame_bytes);
@@ -345,6 +346,7 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
                   .chunk = RING_CHUNK_BYTES / task->element_size,
                   .timed = ring_collective_opens(task->call.collective),
                   .error = error};
+  engine->calls[++engine->runs % RING_ENGINE_RUNS] = task->call;
   ring_status status = engine_prepare(&run);
   for (unsigned turns = 1; status == RING_OK && run.lanes_left > 0; turns++) {
     status = ring_engine_turn(&run);

@@ -44,8 +44,13 @@ typedef struct ring_progress {
   uint8_t *staging;                                      /* of a lane that reduces: one frame */
 } ring_progress;
 
+#define RING_ENGINE_RUNS 16 /* the last ones, whose calls are known */
+
 typedef struct ring_engine {
   ring_peers *peers;
+  const struct ring_share *share;    /* memory with the ranks of this host, if there is any */
+  uint32_t runs;                     /* so far */
+  ring_call calls[RING_ENGINE_RUNS]; /* of the last ones, by number */
   ring_poller poller;
   ring_progress *progress; /* by lane */
   size_t lanes;            /* of the last run, 0 until it was prepared */

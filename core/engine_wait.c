@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "platform.h"
 #include "run.h"
+#include "stall.h"
 
 /* With a core for every local rank, a moment of spinning saves a wake-up; with fewer, the core is
  * better given to the rank that is waited for; with far fewer, yielding only gives it to others
@@ -107,6 +108,7 @@ ring_status ring_engine_check(ring_run *run) {
   if (run->progressed && !opening) ring_wait_renew(run->task->wait);
   run->progressed = false;
   ring_status status = ring_wait_check(run->task->wait);
+  if (status == RING_OK && ring_wait_lasts(run->task->wait)) ring_stall_warn(run);
   return status == RING_OK ? RING_OK : ring_failure_impatient(run, status);
 }
 

@@ -283,9 +283,8 @@ static ring_status environment_read_ports(ring_environment *environment, ring_er
 }
 
 /* Seconds, as in "90" or "2.5". strtod would heed the locale's decimal comma. */
-static ring_status environment_read_timeout(ring_environment *environment, ring_error *error) {
-  const char *name = "SPARKRING_TIMEOUT", *next = getenv(name);
-  if (next == NULL) return RING_OK;
+/* Digits with at most one point; false for anything else. */
+static bool environment_seconds(const char *next, double *seconds) {
   double value = 0, unit = 1;
   bool digits = false, fraction = false, valid = true;
   for (; *next != '\0' && valid; next++) {
@@ -296,12 +295,19 @@ static ring_status environment_read_timeout(ring_environment *environment, ring_
     if (digit) value = value * 10 + (*next - '0');
     if (digit && fraction) unit *= 10;
   }
-  value /= unit;
-  if (!valid || !digits || !(value > 0 && value < 1e9))
+  *seconds = value / unit;
+  return valid && digits && *seconds < 1e9;
+}
+
+static ring_status environment_read_timeout(ring_environment *environment, ring_error *error) {
+  const char *name = "SPARKRING_TIMEOUT", *value = getenv(name);
+  double seconds;
+  if (value == NULL) return RING_OK;
+  if (!environment_seconds(value, &seconds) || !(seconds > 0))
     return environment_bad(error, name,
                            "which is not a number of seconds, more than 0 and less than 1e9: write "
                            "it as in 90 or 2.5");
-  environment->timeout = value;
+  environment->timeout = seconds;
   return RING_OK;
 }
 
@@ -352,4 +358,16 @@ ring_status ring_environment_lanes(int *lanes, ring_error *error) {
   const char *name = "SPARKRING_LANES";
   *lanes = 0;
   return getenv(name) == NULL ? RING_OK : environment_integer(name, lanes, error);
+}
+
+ring_status ring_environment_warn_after(double *seconds, ring_error *error) {
+  const char *name = "SPARKRING_WARN_AFTER", *value = getenv(name);
+  *seconds = 0;
+  if (value == NULL) return RING_OK;
+  if (!environment_seconds(value, seconds))
+    return environment_bad(error, name,
+                           "which is not a number of seconds, less than 1e9: write it as in 90 or "
+                           "2.5, or 0 for no warnings");
+  if (*seconds == 0) *seconds = -1;
+  return RING_OK;
 }

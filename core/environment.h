@@ -4,8 +4,8 @@
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
  * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
  * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
- * _SHARED_MEMORY and _LANES, which say nothing of who the ranks are, count also where that is not
- * asked of the environment, so they are read apart.
+ * _SHARED_MEMORY, _LANES and _WARN_AFTER, which say nothing of who the ranks are, count also where that
+ * is not asked of the environment, so they are read apart.
  */
 #ifndef RING_ENVIRONMENT_H
 #define RING_ENVIRONMENT_H
@@ -46,5 +46,8 @@ ring_status ring_environment_lanes(int *lanes, ring_error *error);
 
 /* 1 or -1 where SPARKRING_ENCRYPTION is 1 or 0, 0 where it is unset. RING_INVALID for what is neither. */
 ring_status ring_environment_encryption(int *encryption, ring_error *error);
+
+/* The seconds in SPARKRING_WARN_AFTER; -1 where they are 0, and 0 where it is unset. */
+ring_status ring_environment_warn_after(double *seconds, ring_error *error);
 
 #endif

@@ -8,6 +8,7 @@
 #include "checksum.h"
 #include "error.h"
 #include "platform.h"
+#include "stall.h"
 
 /* How long a broken link waits for another rank to say why. */
 #define FAILURE_GRACE_MS 20
@@ -149,47 +150,16 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
   return failure_adopt(run, rank, &frame, text, have);
 }
 
-/* ", of whose link 1 of the 3 lanes are open"; empty for a link that is whole or not begun. */
-static const char *failure_link_text(const ring_peer *peer, char *text, size_t size) {
-  const ring_strand *strand = peer->strand;
-  text[0] = '\0';
-  if (strand != NULL && strand->have > 0)
-    snprintf(text, size, ", of whose link %d of the %d lanes are open", strand->have,
-             strand->lanes);
-  return text;
-}
-
-/* "rank 1 (host), rank 3 (host)": whom the lanes are waiting for. Returns the first. */
-static int failure_waits_for(const ring_run *run, char *text, size_t size) {
-  int first = -1;
-  size_t length = 0;
-  text[0] = '\0';
-  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
-    const ring_lane *shape = run_lane(run, lane);
-    bool blocked = run->engine->progress[lane].step < shape->count && shape->peer >= 0;
-    if (!blocked || shape->kind != RING_LANE_RECV || length >= size) continue;
-    char link[64];
-    const ring_peers *peers = run->engine->peers;
-    length +=
-        (size_t)snprintf(text + length, size - length, "%srank %d (%s%s)", first < 0 ? "" : ", ",
-                         shape->peer, ring_peers_host(peers, shape->peer),
-                         failure_link_text(&peers->peer[shape->peer], link, sizeof link));
-    if (first < 0) first = shape->peer;
-  }
-  if (first < 0) snprintf(text, size, "a rank that takes what is sent");
-  return first;
-}
-
 ring_status ring_failure_impatient(ring_run *run, ring_status why) {
   char call[RING_CALL_TEXT], whom[512];
   ring_call_describe(&run->task->call, call, sizeof call);
-  int rank = failure_waits_for(run, whom, sizeof whom);
+  int rank = ring_stall_whom(run, whom, sizeof whom);
   if (why == RING_ABORTED)
     return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
                           "rank %d was interrupted during %s", run->engine->peers->rank, call);
   return ring_error_set(run->error, RING_TIMEOUT, rank, 0,
                         "rank %d waited %.1f s in %s for %s: it, or a rank that it waits for in "
-                        "turn, has not made the same call",
+                        "turn, is not in the same call",
                         run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
 }
 

@@ -12,6 +12,7 @@
 
 #define OPTIONS_TIMEOUT 300.0
 #define OPTIONS_CALL_TIMEOUT 600.0
+#define OPTIONS_WARN_AFTER 60.0
 #define OPTIONS_LANES 4
 #define OPTIONS_RANKS_MAX (1 << 20)
 
@@ -90,6 +91,13 @@ static ring_status options_check_seconds(double seconds, const char *name, ring_
                         "%s is %g: it must be a positive number of seconds", name, seconds);
 }
 
+static ring_status options_check_warn_after(const ring_options *options, ring_error *error) {
+  if (options->warn_after < 1e9) return RING_OK;
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "warn_after is %g: it must be a number of seconds, or negative for never",
+                        options->warn_after);
+}
+
 static ring_status options_check_lanes(const ring_options *options, ring_error *error) {
   if (options->lanes < 0 || options->lanes > RING_LANES_MAX)
     return ring_error_set(error, RING_INVALID, -1, 0,
@@ -118,11 +126,13 @@ static ring_status options_check(ring_options *options, ring_error *error) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
   if (options->call_timeout == 0) options->call_timeout = OPTIONS_CALL_TIMEOUT;
+  if (options->warn_after == 0) options->warn_after = OPTIONS_WARN_AFTER;
   if (options->job == NULL) options->job = "";
   ring_status status = options_check_ranks(options, error);
   if (status == RING_OK) status = options_check_seconds(options->timeout, "timeout", error);
   if (status == RING_OK)
     status = options_check_seconds(options->call_timeout, "call_timeout", error);
+  if (status == RING_OK) status = options_check_warn_after(options, error);
   if (status == RING_OK) status = options_check_lanes(options, error);
   if (status != RING_OK) return status;
   if (options->port_last < options->port_first ||
@@ -149,5 +159,7 @@ ring_status ring_options_read(const ring_options *given, ring_options *options,
     status = ring_environment_lanes(&options->lanes, error);
   if (status == RING_OK && options->encryption == 0)
     status = ring_environment_encryption(&options->encryption, error);
+  if (status == RING_OK && options->warn_after == 0)
+    status = ring_environment_warn_after(&options->warn_after, error);
   return status == RING_OK ? options_check(options, error) : status;
 }

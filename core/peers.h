@@ -50,6 +50,7 @@ typedef struct ring_peer {
   size_t slot;    /* in the poller, while the engine sleeps */
   void *out, *in; /* pipes in memory that both have; NULL: there is none */
   ring_messages messages;
+  uint32_t heard; /* number of the engine's run in which it last sent something; 0: never */
   ring_counters counters;
 } ring_peer;
 

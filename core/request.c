@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -30,6 +32,10 @@ typedef struct ring_queue {
   ring_error cause;   /* why it was stopped */
   ring_error failure; /* of all requests that fail */
   int bell[2];        /* a pipe that wakes the thread that drives */
+  ring_alarm alarm;   /* the communicator's */
+  ring_alarm keeper;  /* of what the helper runs: keeps the text for a thread that waits */
+  atomic_bool kept;
+  char text[sizeof(((ring_error *)0)->message)];
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
 } ring_queue;
@@ -57,6 +63,25 @@ static bool request_is_done(const ring_request *request) {
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
+/* The log of what the helper runs. A newer text is truer than one that nobody has asked for. */
+static void queue_keep(void *arg, const char *message) {
+  ring_queue *queue = arg;
+  pthread_mutex_lock(&queue->mutex);
+  snprintf(queue->text, sizeof queue->text, "%s", message);
+  atomic_store(&queue->kept, true);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Tells, on the thread that asks, what was kept. Called with the mutex, which is free meanwhile. */
+static void queue_tell(ring_queue *queue) {
+  if (!atomic_exchange(&queue->kept, false)) return;
+  char text[sizeof queue->text];
+  memcpy(text, queue->text, sizeof text);
+  pthread_mutex_unlock(&queue->mutex);
+  queue->alarm.log(queue->alarm.log_arg, text);
+  pthread_mutex_lock(&queue->mutex);
+}
+
 static ring_status queue_create(ring_comm *comm) {
   ring_queue *queue = calloc(1, sizeof *queue);
   int code = ENOMEM;
@@ -75,6 +100,10 @@ static ring_status queue_create(ring_comm *comm) {
   queue->references = 1;
   queue->interrupt = comm->interrupt;
   queue->interrupt_arg = comm->interrupt_arg;
+  queue->alarm = comm->alarm;
+  queue->keeper = (ring_alarm){.after = comm->alarm.log == NULL ? 0 : comm->alarm.after,
+                               .log = queue_keep,
+                               .log_arg = queue};
   comm->engine.bell = queue->bell[0];
   comm->queue = queue;
   return RING_OK;
@@ -145,7 +174,7 @@ static void queue_fail(ring_queue *queue) {
 }
 
 /* Runs the first request. Called with the mutex, which is free meanwhile. */
-static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt) {
+static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ring_alarm *alarm) {
   ring_comm *comm = queue->comm;
   ring_request *request = queue->first;
   ring_wait wait;
@@ -154,6 +183,7 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt) {
   pthread_mutex_unlock(&queue->mutex);
   ring_wait_init(&wait, comm->call_timeout, interrupt, queue->interrupt_arg);
   wait.stop = &queue->stop;
+  wait.alarm = alarm;
   ring_status status = ring_collective_run(comm, &request->asked, &wait);
   pthread_mutex_lock(&queue->mutex);
   queue->running = NULL;
@@ -170,7 +200,7 @@ static void *queue_help(void *arg) {
     if (queue->running != NULL || queue->stop)
       pthread_cond_wait(&queue->changed, &queue->mutex);
     else
-      queue_drive(queue, NULL);
+      queue_drive(queue, NULL, &queue->keeper);
   }
   queue->helper = QUEUE_HELPER_ENDED;
   pthread_cond_broadcast(&queue->changed);
@@ -257,11 +287,12 @@ static void queue_wait(ring_queue *queue, const ring_request *request) {
   uint64_t asked = ring_platform_now();
   while (!queue_came(queue, request)) {
     if (queue->running == NULL && !queue->stop) {
-      queue_drive(queue, queue->interrupt);
+      queue_drive(queue, queue->interrupt, &queue->alarm);
       asked = ring_platform_now();
       continue;
     }
     ring_platform_condition_wait(&queue->changed, &queue->mutex, QUEUE_SLICE_MS);
+    queue_tell(queue);
     bool due = ring_platform_now() - asked >= QUEUE_SLICE_NS && !queue_came(queue, request);
     if (!due || queue->interrupt == NULL) continue;
     queue_ask(queue, request);
@@ -356,9 +387,19 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
+/* Tells what was kept, also of a request that is done by now. */
+static void request_tell(const ring_request *request) {
+  ring_queue *queue = request->queue;
+  if (!atomic_load_explicit(&queue->kept, memory_order_relaxed) || !queue_is_mine(queue)) return;
+  pthread_mutex_lock(&queue->mutex);
+  queue_tell(queue);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
 ring_status ring_request_test(ring_request *request, int *done) {
   if (done != NULL) *done = 0;
   if (request == NULL || done == NULL) return RING_INVALID;
+  request_tell(request);
   if (!request_is_done(request)) return queue_is_mine(request->queue) ? RING_OK : RING_INVALID;
   *done = 1;
   return request->status;
@@ -367,6 +408,7 @@ ring_status ring_request_test(ring_request *request, int *done) {
 ring_status ring_request_wait(ring_request *request) {
   if (request == NULL) return RING_INVALID;
   ring_queue *queue = request->queue;
+  request_tell(request);
   if (!request_is_done(request)) {
     if (!queue_is_mine(queue)) return RING_INVALID;
     pthread_mutex_lock(&queue->mutex);

@@ -10,6 +10,7 @@
  * announced.
  */
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "error.h"
@@ -17,6 +18,7 @@
 #include "share.h"
 
 #define SHARE_QUIET_NS UINT64_C(1000000000)
+#define SHARE_LISTED 4 /* ranks that a text names */
 
 /* ---- Of this rank ------------------------------------------------------------------------- */
 
@@ -115,19 +117,63 @@ static ring_status share_lost(const ring_share_call *call, int index) {
                         share_host(call->share, rank), text);
 }
 
+/* Whether a rank has come as far as the call: it has said its part, or what it announced last is the
+ * call itself. */
+static bool share_came(const ring_share_call *call, int index) {
+  ring_call theirs;
+  uint64_t flag = atomic_load_explicit(&ring_share_slot(call, index)->flag, memory_order_acquire);
+  if (index == call->share->index || ring_share_reached(flag, call->share->sequence)) return true;
+  return ring_share_heard(call->share, index, &theirs) && ring_call_is_same(&theirs, call->call);
+}
+
+/* "rank 1 (host; last in barrier() as call 16), ...": who has not come to the call, or else `index`,
+ * which is waited for. Returns the rank at fault. */
+static int share_list_missing(const ring_share_call *call, int index, char *text, size_t size) {
+  const ring_share *share = call->share;
+  int missing = 0, fault = -1;
+  size_t length = 0;
+  for (int i = 0; i < share->size; i++) missing += !share_came(call, i);
+  text[0] = '\0';
+  for (int i = 0, listed = 0; i < share->size && length < size; i++) {
+    bool absent = missing > 0 ? !share_came(call, i) : i == index;
+    if (!absent) continue;
+    if (fault < 0 || i == index) fault = share->ranks[i];
+    if (++listed > SHARE_LISTED) continue;
+    ring_call last;
+    char name[RING_CALL_TEXT];
+    bool known = ring_share_heard(share, i, &last) && last.collective != 0;
+    if (known) ring_call_describe(&last, name, sizeof name);
+    length += (size_t)snprintf(
+        text + length, size - length, "%srank %d (%s%s%s)", listed > 1 ? ", " : "", share->ranks[i],
+        share_host(share, share->ranks[i]), known ? "; last in " : "", known ? name : "");
+  }
+  if (missing > SHARE_LISTED && length < size)
+    snprintf(text + length, size - length, " and %d more", missing - SHARE_LISTED);
+  return fault;
+}
+
 static ring_status share_impatient(const ring_share_call *call, int index, ring_status why,
                                    const ring_wait *wait) {
-  char text[RING_CALL_TEXT];
+  char text[RING_CALL_TEXT], whom[640];
   const ring_share *share = call->share;
-  int rank = share->ranks[index], own_rank = share->ranks[share->index];
+  int own_rank = share->ranks[share->index];
   ring_call_describe(call->call, text, sizeof text);
   if (why == RING_ABORTED)
     return ring_error_set(call->error, RING_ABORTED, own_rank, 0,
                           "rank %d was interrupted during %s", own_rank, text);
-  return ring_error_set(call->error, RING_TIMEOUT, rank, 0,
-                        "rank %d waited %.1f s in %s for rank %d (%s): it, or a rank that it waits "
-                        "for in turn, has not made the same call",
-                        own_rank, ring_wait_seconds(wait), text, rank, share_host(share, rank));
+  int fault = share_list_missing(call, index, whom, sizeof whom);
+  return ring_error_set(call->error, RING_TIMEOUT, fault, 0,
+                        "rank %d waited %.1f s in %s for %s: not in the same call", own_rank,
+                        ring_wait_seconds(wait), text, whom);
+}
+
+static void share_warn(const ring_share_call *call, int index, const ring_wait *wait) {
+  char text[RING_CALL_TEXT], whom[640], message[sizeof call->error->message];
+  ring_call_describe(call->call, text, sizeof text);
+  share_list_missing(call, index, whom, sizeof whom);
+  snprintf(message, sizeof message, "rank %d has waited %.0f s in %s for: %s",
+           call->share->ranks[call->share->index], ring_wait_seconds(wait), text, whom);
+  ring_wait_tell(wait, message);
 }
 
 /* ---- Of another rank ---------------------------------------------------------------------- */
@@ -195,6 +241,7 @@ ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *
   if (ring_share_failed(call->share, call->error)) return call->error->status;
   ring_status status = ring_wait_check(wait);
   if (status != RING_OK) return share_impatient(call, index, status, wait);
+  if (ring_wait_lasts(wait)) share_warn(call, index, wait);
   if (share_elsewhere(call, index, &theirs, &own))
     return share_mismatch(call, index, &theirs, &own);
   return share_check_lives(call, index);

@@ -127,6 +127,10 @@ typedef struct ring_comm ring_comm;
  * returns RING_ABORTED and the communicator is broken. */
 typedef int (*ring_interrupt_fn)(void *arg);
 
+/* Told, on the calling thread, what the user should know although nothing has failed yet: that a call
+ * waits, where, for how long and for whom. It may not use the communicator. */
+typedef void (*ring_log_fn)(void *arg, const char *message);
+
 /* Hands rank `rank`'s text to the core, which copies it. */
 typedef void (*ring_exchange_put_fn)(void *sink, int rank, const char *text);
 
@@ -164,7 +168,12 @@ typedef struct ring_options {
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
   int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4 */
-  int encryption; /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0), or no */
+  int encryption;    /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0), or no */
+  double warn_after; /* seconds that a call waits with nothing moving before `log` is told, and told
+                        again after twice as long, and so on; 0: those of SPARKRING_WARN_AFTER or, if
+                        that is unset, 60; negative: never */
+  ring_log_fn log;   /* used by every later call, too; NULL: nobody is told */
+  void *log_arg;
 } ring_options;
 
 /* With `encryption` whatever ranks say to each other over the network after they have met is TLS 1.3
@@ -209,7 +218,7 @@ RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **com
  * equal, by their rank in `comm`. With a negative color a rank gets none: *child is NULL. Collective
  * over all ranks of `comm`. The child has links, a listener (in the port range of `comm`) and an
  * epoch of its own; both can be used at the same time and end independently of each other: only the
- * death of a rank breaks both. It takes over the call timeout and the interrupt hook. On failure
+ * death of a rank breaks both. It takes over the call timeout and the hooks. On failure
  * *child is NULL and the text is that of ring_comm_error(comm), which stays usable unless it failed
  * itself. */
 RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child);
@@ -428,7 +437,8 @@ RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring
  * with the same status.
  *
  * test, wait, error and free may be called from any thread, also beside calls on the communicator;
- * one request is for one thread at a time. */
+ * one request is for one thread at a time. What the log should be told while a request runs, it is
+ * told from test, wait or another call that waits. */
 typedef struct ring_request ring_request;
 
 /* *done becomes 1 when the request is done, else 0, without waiting. Returns the status of the

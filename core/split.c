@@ -153,6 +153,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   if (child == NULL) return split_no_memory(parent);
   ring_wait wait;
   ring_wait_init(&wait, parent->call_timeout, parent->interrupt, parent->interrupt_arg);
+  wait.alarm = &parent->alarm;
   child->shares = parent->shares;
   child->peers.lanes = parent->peers.lanes;
   child->peers.inside_lanes = parent->peers.inside_lanes;
@@ -161,6 +162,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   child->port_last = parent->port_last;
   child->interrupt = parent->interrupt;
   child->interrupt_arg = parent->interrupt_arg;
+  child->alarm = parent->alarm;
   ring_status status = split_place(run, child);
   if (status == RING_OK) status = ring_comm_gather_up(child, &wait, &parent->error);
   if (status == RING_OK) {

@@ -22,6 +22,7 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 }
 
 void ring_wait_renew(ring_wait *wait) {
+  wait->told = 0;
   wait->begun = ring_platform_now();
   wait->deadline = wait->begun + wait->patience;
 }
@@ -47,6 +48,21 @@ ring_status ring_wait_check(ring_wait *wait) {
     if (wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;
   }
   return now >= wait->deadline ? RING_TIMEOUT : RING_OK;
+}
+
+bool ring_wait_lasts(ring_wait *wait) {
+  const ring_alarm *alarm = wait->alarm;
+  if (alarm == NULL || alarm->log == NULL || alarm->after == 0) return false;
+  uint64_t lasted = ring_platform_now() - wait->begun;
+  uint64_t due = wait->told > 0 ? 2 * wait->told : alarm->after;
+  if (lasted < due) return false;
+  while (2 * due <= lasted) due *= 2; /* nobody looked for long */
+  wait->told = due;
+  return true;
+}
+
+void ring_wait_tell(const ring_wait *wait, const char *message) {
+  wait->alarm->log(wait->alarm->log_arg, message);
 }
 
 double ring_wait_seconds(const ring_wait *wait) {

@@ -12,6 +12,13 @@
 
 #include "sparkring.h"
 
+/* Who is told of a wait that lasts, and when. */
+typedef struct ring_alarm {
+  uint64_t after;  /* nanoseconds; 0: never */
+  ring_log_fn log; /* NULL: nobody */
+  void *log_arg;
+} ring_alarm;
+
 typedef struct ring_wait {
   uint64_t begun;
   uint64_t patience;
@@ -20,6 +27,8 @@ typedef struct ring_wait {
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
   const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
+  const ring_alarm *alarm; /* NULL: nobody is told */
+  uint64_t told;           /* for how long it had lasted when that was last told */
 } ring_wait;
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
@@ -40,6 +49,11 @@ int ring_wait_slice(const ring_wait *wait);
 
 /* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread says so. */
 ring_status ring_wait_check(ring_wait *wait);
+
+/* Whether somebody is to be told now that the wait lasts, which it then is with ring_wait_tell: after
+ * the time of the alarm, and each time when it has lasted twice as long. */
+bool ring_wait_lasts(ring_wait *wait);
+void ring_wait_tell(const ring_wait *wait, const char *message);
 
 /* Seconds since ring_wait_init or the last ring_wait_renew. */
 double ring_wait_seconds(const ring_wait *wait);

@@ -36,7 +36,7 @@ static void stay_away(int rank, int size, void *shared) {
   ring_status status = rank == 1 ? RING_OK : ring_barrier(comm);
   meet_ranks(shared, size);
   if (rank != 1)
-    expect_timeout(comm, status, 1, "rank 1 (127.0.0.1): it, or a rank that it waits for");
+    expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 
@@ -52,7 +52,7 @@ static void come_late(int rank, int size, void *shared) {
   if (rank == 1) meet_ranks(shared, size);
   ring_status status = ring_barrier(comm);
   if (rank != 1) meet_ranks(shared, size);
-  expect_timeout(comm, status, 1, "rank 1 (127.0.0.1): it, or a rank that it waits for");
+  expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 
@@ -69,8 +69,8 @@ static void wait_in_turn(int rank, int size, void *shared) {
   CHECK_INT(ring_barrier(comm), RING_OK);
   ring_status status = rank < 2 ? ring_recv(comm, &x, 1, RING_FLOAT32, rank + 1) : RING_OK;
   meet_ranks(shared, size);
-  if (rank == 0) expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1): it, or a rank that");
-  if (rank == 1) expect_timeout(comm, status, 2, "for rank 2 (127.0.0.1): it, or a rank that");
+  if (rank == 0) expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
+  if (rank == 1) expect_timeout(comm, status, 2, "for rank 2 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 

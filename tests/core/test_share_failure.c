@@ -190,7 +190,7 @@ static void be_stopped(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&f->met, size);
   if (rank != f->victim) {
-    loop_until_it_fails(comm, f, RING_TIMEOUT, "has not made the same call");
+    loop_until_it_fails(comm, f, RING_TIMEOUT, "not in the same call");
     return;
   }
   pid_t waker = fork();
@@ -223,7 +223,7 @@ static void miss_the_deadline(int rank, int size, void *shared) {
   float *x = get_floats(comm, f->arena);
   ring_status status = ring_broadcast(comm, x, x, f->large ? LONG : 10, RING_FLOAT32, 2);
   CHECK(seconds() - begun < 5);
-  expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1)");
+  expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1; last in");
   put_floats(x, f->arena);
 }
 

@@ -39,6 +39,7 @@ static const char *const variables[] = {
     "SPARKRING_LANES",
     "SPARKRING_ENCRYPTION",
     "SPARKRING_ALGORITHM",
+    "SPARKRING_WARN_AFTER",
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
