@@ -3,7 +3,8 @@
 
 Ours and Gloo are started as one process a rank, with the variables of sparkring-run; what is built
 on MPI by mpirun. `ours` names the library of ours that a peer is compared with: the one of the same
-language. `memcpy` is no library but the floor of an allreduce in shared memory.
+language. `memcpy` is no library but the floor of an allreduce in shared memory. `encrypted` and
+`unchecked` are ours once more, with TLS and without the check of every frame: for what each costs.
 """
 
 import os
@@ -42,6 +43,7 @@ class Library:
     collectives: tuple = COLLECTIVES
     ranks: tuple = ()  # any number unless named
     least: int = 0  # bytes from which on it is measured
+    variables: tuple = ()  # (name, value) pairs
 
     def missing(self):
         """Say in a line what is missing, or return None."""
@@ -72,6 +74,7 @@ class Library:
             "SPARKRING_TOKEN": secrets.token_hex(16),
             "SPARKRING_SHARED_MEMORY": "1" if link == "shm" else "0",
             "GLOO_SOCKET_IFNAME": "eth0" if network.rate else "lo",
+            **dict(self.variables),
         }
         return [
             ([*network.enter(rank), *driver], {**shared, "SPARKRING_RANK": str(rank)})
@@ -107,8 +110,8 @@ class Library:
         return [*words, "--mca", "mpi_yield_when_idle", "1"] if crowded else words
 
 
-def _compiled(name, hint, **more):
-    program = str(BUILD / "drivers" / name)
+def _compiled(name, hint, driver=None, **more):
+    program = str(BUILD / "drivers" / (driver or name))
     return Library(name, "sparkring", (program,), ("test", "-x", program), hint, **more)
 
 
@@ -127,11 +130,15 @@ def _find(package):
     return f"quit(status = !nzchar(system.file(package = '{package}')))"
 
 
+OVER_TCP = {"links": ("tcp", *SHAPED)}
+TLS = {"variables": (("SPARKRING_ENCRYPTION", "1"),)}
 FLOOR = {"links": ("shm",), "collectives": ("allreduce",), "ranks": (2,), "least": 1 << 20}
 LIBRARIES = (
     _compiled("sparkring", "scripts/bench builds it"),
+    _compiled("encrypted", "scripts/bench builds it", driver="sparkring", **OVER_TCP, **TLS),
+    _compiled("unchecked", "scripts/bench builds it", **OVER_TCP),
     _compiled("openmpi", "apt-get install libopenmpi-dev openmpi-bin", mpi=True),
-    _compiled("gloo", "apt-get install libgloo-dev", links=("tcp", *SHAPED)),
+    _compiled("gloo", "apt-get install libgloo-dev", **OVER_TCP),
     _compiled("memcpy", "scripts/bench builds it", **FLOOR),
     _python("sparkring-python", OUR_PYTHON, "sparkring", "scripts/setup", links=("tcp", "shm")),
     _python("mpi4py", PEER_PYTHON, "mpi4py.MPI", "pip install mpi4py", mpi=True),
@@ -139,7 +146,7 @@ LIBRARIES = (
     _r("sparkring-r", "sparkring", "scripts/setup", links=("tcp", "shm")),
     _r("rmpi", "Rmpi", "apt-get install r-cran-rmpi", mpi=True),
 )
-COMPILED = ("sparkring", "openmpi", "gloo", "memcpy")
+COMPILED = ("sparkring", "encrypted", "openmpi", "gloo", "memcpy")
 
 
 def environment():

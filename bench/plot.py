@@ -26,6 +26,7 @@ import results
 STYLES = {
     "sparkring": ("C3", "-"),
     "sparkring, shared buffers": ("C1", "-"),
+    "encrypted": ("C4", "-"),
     "openmpi": ("C0", "-"),
     "gloo": ("C2", "-"),
     "sparkring-python": ("C3", "--"),
