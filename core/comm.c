@@ -54,7 +54,7 @@ static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_
   int port;
   ring_status status = RING_OK;
   if (hosts != NULL)
-    strcpy(root, hosts[0]);
+    strcpy(root, hosts[0]); /* NOLINT(clang-analyzer-core.CallAndMessage): all hosts were parsed */
   else if (options->root_address != NULL)
     status = ring_address_parse(options->root_address, root, sizeof root, &port, error);
   if (status != RING_OK) return status;

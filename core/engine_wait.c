@@ -44,8 +44,8 @@ static void engine_watch(ring_run *run) {
     if (!engine->progress[lane].active || shape->kind == RING_LANE_LOCAL) continue;
     const ring_peer *peer = &peers->peer[shape->peer];
     if (peer->link == NULL || peer->slot >= engine->poller.count) continue;
-    engine->poller.entries[peer->slot].events |=
-        (short)(shape->kind == RING_LANE_SEND ? POLLOUT : POLLIN);
+    short *events = &engine->poller.entries[peer->slot].events;
+    *events = (short)(*events | (shape->kind == RING_LANE_SEND ? POLLOUT : POLLIN));
   }
   if (engine->bell >= 0) ring_poller_add(&engine->poller, engine->bell, POLLIN);
   for (int i = 0; i < peers->linked_count; i++) {

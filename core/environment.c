@@ -121,9 +121,10 @@ static bool environment_first_node(const char *list, char *node, size_t node_siz
 static ring_status environment_slurm_root(ring_environment *environment, ring_error *error) {
   const char *name = "SLURM_STEP_NODELIST";
   if (getenv(name) == NULL) name = "SLURM_JOB_NODELIST";
-  if (getenv(name) == NULL) return RING_OK;
+  const char *list = getenv(name);
+  if (list == NULL) return RING_OK;
   char node[sizeof environment->root_address];
-  if (!environment_first_node(getenv(name), node, sizeof node))
+  if (!environment_first_node(list, node, sizeof node))
     return environment_bad(error, name,
                            "which is no list of nodes: set SPARKRING_ROOT_ADDRESS to the host of "
                            "rank 0");
@@ -272,7 +273,8 @@ static ring_status environment_read_ports(ring_environment *environment, ring_er
   long long first, last;
   if (dash != NULL && dash - text < (ptrdiff_t)sizeof first_text)
     memcpy(first_text, text, (size_t)(dash - text));
-  if (!environment_number(first_text, &first) || !environment_number(dash + 1, &last))
+  if (dash == NULL || !environment_number(first_text, &first) ||
+      !environment_number(dash + 1, &last))
     return environment_bad(error, name,
                            "which is not a range: write first-last, as in 21000-21999");
   if (first < 1 || last > 65535 || first > last)

@@ -27,7 +27,7 @@ static void failure_poll(ring_link *link, short events) {
  * was slow, and is itself what they waited for. */
 static bool failure_waits_in_turn(const ring_run *run) {
   const ring_wait *wait = run->task->wait;
-  return run->timed && ring_wait_seconds(wait) * 1e9 >= (double)(wait->patience / 2);
+  return run->timed && ring_wait_seconds(wait) * 1e9 >= (double)wait->patience / 2;
 }
 
 /* Reads the rest of a FAIL frame, of which `have` bytes lie in text, and adopts its failure. */

@@ -32,6 +32,7 @@ void ring_large_fold(const ring_large_run *run, uint8_t *const *sources, uint8_t
   for (size_t done = 0, length; done < bytes; done += length) {
     length = bytes - done < REDUCE_PIECE ? bytes - done : REDUCE_PIECE;
     for (int i = 0; i < job->size; i++) pieces[i] = sources[i] + done;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): number is at least 1 */
     uint8_t *first = run->streams ? block : results[0] + done;
     ring_local_fold(job, pieces, first, length / job->task->element_size);
     for (int i = run->streams ? 0 : 1; i < number; i++)

@@ -58,7 +58,7 @@ int ring_platform_quota(const char *root, const char *group, int most) {
 #ifdef __linux__
 
 int ring_platform_processors(void) {
-  char line[PLATFORM_PATH];
+  char line[PLATFORM_PATH] = "";
   bool found = false;
   cpu_set_t set;
   long online = sysconf(_SC_NPROCESSORS_ONLN);

@@ -84,7 +84,7 @@ ring_status ring_schedule_recv(ring_schedule *schedule, int peer, uint64_t count
 /* The local lane counts the rounds of which this and all earlier ones were heard. */
 ring_status ring_schedule_barrier(ring_schedule *schedule, int rank, int size) {
   int rounds = schedule_rounds(size);
-  size_t lanes = (size_t)(2 * rounds + 1);
+  size_t lanes = 2 * (size_t)rounds + 1;
   ring_status status = ring_schedule_reserve(schedule, lanes, lanes + (size_t)rounds);
   if (status != RING_OK || rounds == 0) return status;
   for (int k = 0; k < rounds; k++) {

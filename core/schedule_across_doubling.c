@@ -151,6 +151,7 @@ const ring_across_way ring_across_doubling = {.given = ring_across_one,
 /* Partial sums stay at `sum`. A block is what round `round` exchanges; here the one that holds share
  * `share` of a shard. */
 static int across_halving_distance(const ring_across *a, int round) {
+  /* NOLINTNEXTLINE(clang-analyzer-core.BitwiseShift): rounds count from 0 */
   return a->inside >> (round + 1);
 }
 

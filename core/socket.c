@@ -222,6 +222,7 @@ static int socket_family(const struct sockaddr_storage *address, const void **by
     return AF_INET;
   }
   const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+  /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): callers have filled it */
   *bytes = IN6_IS_ADDR_V4MAPPED(six) ? (const void *)&six->s6_addr[12] : (const void *)six;
   return IN6_IS_ADDR_V4MAPPED(six) ? AF_INET : AF_INET6;
 }

@@ -176,7 +176,7 @@ int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
 /* To another rank a bool is a uint8, which may hold any number: what is not 0 becomes True. */
 static void settle(const view *out) {
   char *byte = out->buffer.buf;
-  for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = byte[i] != 0;
+  for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = (char)(byte[i] != 0);
 }
 
 PyObject *operands_finish(operands *operands, bool succeeded) {

@@ -96,7 +96,7 @@ table make_table(int size, int hosts, int width) {
   }
   for (int rank = 0; rank < size; rank++) {
     to = bytes_put(to, (uint64_t)(rank % hosts), width);
-    to = bytes_put(to, (uint64_t)(1000 + rank), 2);
+    to = bytes_put(to, 1000 + (uint64_t)rank, 2);
   }
   made.length = (size_t)(to - made.bytes);
   CHECK(made.length <= TABLE_ROOM);

@@ -189,7 +189,7 @@ static void plan_strike(plan_world *world, dice *from) {
 void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number) {
   dice from = dice_of(bounds->seed, PLAN_PURPOSE_WORLD, number);
   *world = (plan_world){.seed = bounds->seed, .number = number};
-  uint64_t sizes = (uint64_t)(bounds->ranks_to - bounds->ranks_from + 1);
+  uint64_t sizes = (uint64_t)bounds->ranks_to - (uint64_t)bounds->ranks_from + 1;
   world->size = bounds->ranks_from + (int)dice_below(&from, sizes);
   world->depth = (int)dice_below(&from, 9);
   plan_place(world, bounds, &from);

@@ -362,7 +362,7 @@ static void player_end(player *of) {
 static void player_await_death(const player *of) {
   bool dies =
       player_is_victim(of, PLAN_FAULT_DIES_LATER) || player_is_victim(of, PLAN_FAULT_DIES_OPENING);
-  while (dies) pause();
+  while (dies) pause(); /* NOLINT(bugprone-infinite-loop): until the signal */
 }
 
 bool player_play(const player_setting *setting) {
