@@ -68,15 +68,20 @@ static ring_status token_take(int fd, char **token, size_t *length, ring_error *
     status = token_bad_file(error, 0, "which is empty: write at least 16 random bytes to it");
   if (status == RING_OK && *length > RING_TOKEN_FILE_BYTES)
     status = token_bad_file(error, 0, "which has more than 4096 bytes: it is not a token");
-  if (status == RING_OK && (*token = ring_secret_alloc(*length)) == NULL)
-    status = token_no_memory(error);
-  if (status == RING_OK) memcpy(*token, text, *length);
+  if (status == RING_OK) {
+    *token = ring_secret_alloc(*length);
+    if (*token != NULL)
+      memcpy(*token, text, *length);
+    else
+      status = token_no_memory(error);
+  }
   ring_secret_free(text, RING_TOKEN_FILE_BYTES + 3);
   return status;
 }
 
-static ring_status token_read_file(char **token, size_t *length, ring_error *error) {
-  int fd = open(getenv(TOKEN_FILE), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+static ring_status token_read_file(const char *path, char **token, size_t *length,
+                                   ring_error *error) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return token_bad_file(error, errno, "which cannot be opened");
   ring_status status = token_check_file(fd, error);
   if (status == RING_OK) status = token_take(fd, token, length, error);
@@ -85,14 +90,13 @@ static ring_status token_read_file(char **token, size_t *length, ring_error *err
 }
 
 ring_status ring_token_read(char **token, size_t *length, ring_error *error) {
-  const char *text = getenv("SPARKRING_TOKEN");
+  const char *text = getenv("SPARKRING_TOKEN"), *path = getenv(TOKEN_FILE);
   *token = NULL;
   *length = 0;
-  if (text != NULL && getenv(TOKEN_FILE) != NULL)
+  if (text != NULL && path != NULL)
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "SPARKRING_TOKEN and " TOKEN_FILE " are both set: unset one of them");
-  if (text == NULL)
-    return getenv(TOKEN_FILE) == NULL ? RING_OK : token_read_file(token, length, error);
+  if (text == NULL) return path == NULL ? RING_OK : token_read_file(path, token, length, error);
   if (*text == '\0')
     return ring_error_set(
         error, RING_INVALID, -1, 0,
