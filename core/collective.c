@@ -166,6 +166,16 @@ ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ri
   return ring_collective_run(comm, &request, wait);
 }
 
+ring_status ring_collective_compare(ring_comm *comm, ring_wait *wait) {
+  ring_call close = {.collective = RING_COLLECTIVE_CLOSE};
+  collective_request request = {
+      .outline = {.call.collective = RING_COLLECTIVE_BARRIER, .size = comm->peers.size},
+      .signature = &close};
+  if (!ring_local_serves(&comm->share, &request.outline)) return RING_OK;
+  close.sequence = ++comm->sequence;
+  return ring_collective_run(comm, &request, wait);
+}
+
 ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
   static const ring_call tell = {
       .collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1};

@@ -47,6 +47,10 @@ ring_status ring_collective_run_here(ring_comm *comm, collective_request *reques
 /* Runs the barrier inside open or close, on a communicator that has been entered. */
 ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ring_wait *wait);
 
+/* Where calls run in the memory of the host, which compares each with those before it: runs one more
+ * there, so that all are compared. */
+ring_status ring_collective_compare(ring_comm *comm, ring_wait *wait);
+
 /* Tells all ranks a byte of each while the communicator is being opened: bytes[rank]. */
 ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait);
 

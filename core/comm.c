@@ -260,13 +260,18 @@ void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *e
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
+/* Two barriers over links, and one in shared memory before them. Who passes those that compare knows
+ * that all ranks have called close, and of no call of its own that differs; who passes the last, that
+ * this holds for all ranks: none that closes well leaves one behind that does not. */
 ring_status ring_comm_close(ring_comm *comm) {
   ring_wait wait;
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
   ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
   wait.alarm = &comm->alarm;
-  status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  status = ring_collective_compare(comm, &wait);
+  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK)
     comm->state = RING_COMM_CLOSED;
   else

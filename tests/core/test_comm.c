@@ -197,6 +197,39 @@ static void test_abort(void) {
   shared_free(opened, 64);
 }
 
+/* Rank 1 sends what rank 2 never receives. That is found when they close, and by rank 2 alone; but no
+ * other has closed then. */
+static void send_in_vain(int rank, int size, void *shared) {
+  int x = 0;
+  ring_comm *comm = open_rank(rank, size);
+  meet_ranks(shared, size);
+  if (rank == 1) CHECK_INT(ring_send(comm, &x, 1, RING_INT32, 2), RING_OK);
+  CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "message 1 from rank 1 (count 1, int32)");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 called close()");
+  ring_comm_free(comm);
+}
+
+/* Each rank takes itself for the root, which waits for nobody. */
+static void all_be_root(int rank, int size, void *shared) {
+  int x = 0, *met = shared;
+  ring_comm *comm = open_rank(rank, size);
+  meet_ranks(&met[0], size);
+  CHECK_INT(ring_broadcast(comm, &x, &x, 1, RING_INT32, rank), RING_OK);
+  meet_ranks(&met[1], size);
+  CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "called broadcast(count 1, int32, root ");
+  ring_comm_free(comm);
+}
+
+static void test_close_finds_what_differs(void) {
+  int *met = shared_alloc(64);
+  run_ranks(4, send_in_vain, met);
+  *met = 0;
+  run_ranks(4, all_be_root, met);
+  shared_free(met, 64);
+}
+
 static void drop_or_wait(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   meet_ranks(shared, size);
@@ -339,6 +372,7 @@ int main(void) {
   RUN(test_local_ranks);
   RUN(test_a_rank_that_dies);
   RUN(test_abort);
+  RUN(test_close_finds_what_differs);
   RUN(test_free_without_close);
   RUN(test_interrupt);
   RUN(test_abort_under_load);
