@@ -8,6 +8,7 @@
  *
  *   what a rank tells   color i32, key i32, port u16, failed u8
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,6 +148,26 @@ static ring_status split_place(split_run *run, ring_comm *child) {
   return status == RING_OK ? RING_OK : split_no_memory(parent);
 }
 
+/* Why the child could not be opened, which is told in the child's ranks. Who was lost there is lost
+ * to the parent, too, and whose ranks may be waiting for this one, which may now end. */
+static ring_status split_explain(const split_run *run, const ring_error *why) {
+  ring_comm *parent = run->parent;
+  bool known = why->rank >= 0 && why->rank < run->member_count;
+  int rank = known ? run->members[why->rank].rank : -1;
+  char who[320] = "";
+  ring_error error;
+  if (known)
+    snprintf(who, sizeof who, " (rank %d of it is rank %d, %s, here)", why->rank, rank,
+             ring_peers_host(&parent->peers, rank));
+  ring_error_set(&error, why->status, rank, 0,
+                 "split() as call %u could not open the new communicator%s: %.600s",
+                 (unsigned)parent->sequence, who, why->message);
+  error.system_errno = why->system_errno;
+  if (why->status == RING_PEER_LOST) ring_comm_break(parent, NULL, &error);
+  parent->error = why->status == RING_PEER_LOST ? parent->failure : error;
+  return parent->error.status;
+}
+
 static ring_status split_open(split_run *run, ring_comm **out) {
   ring_comm *parent = run->parent;
   ring_comm *child = ring_comm_alloc(run->own, run->member_count, parent->call_timeout);
@@ -163,11 +184,13 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   child->interrupt = parent->interrupt;
   child->interrupt_arg = parent->interrupt_arg;
   child->alarm = parent->alarm;
+  ring_error why;
   ring_status status = split_place(run, child);
-  if (status == RING_OK) status = ring_comm_gather_up(child, &wait, &parent->error);
   if (status == RING_OK) {
-    *out = child;
-    return RING_OK;
+    status = ring_comm_gather_up(child, &wait, &why);
+    *out = status == RING_OK ? child : NULL;
+    if (status == RING_OK) return RING_OK;
+    status = split_explain(run, &why);
   }
   child->state = RING_COMM_BROKEN;
   ring_comm_free(child);

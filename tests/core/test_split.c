@@ -3,15 +3,20 @@
  * Splitting: who is with whom and in which order, children beside their parent, and what the end of
  * one means for the other.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bytes.h"
 #include "check.h"
+#include "collective.h"
 #include "meetings.h"
 #include "ranks.h"
+#include "socket.h"
 
 static ring_comm *split(ring_comm *comm, int color, int key) {
   ring_comm *child = comm;
@@ -307,6 +312,73 @@ static void test_death_in_a_child(void) {
   run_ranks(4, die_in_a_child, NULL);
 }
 
+/* What split does until all ranks know where each one listens, and no more. Returns the listener. */
+static int begin_to_split(ring_comm *comm, int color, int key) {
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), bytes = 11;
+  int listener = ring_socket_listen("127.0.0.1", 0);
+  uint8_t told[4 * 11] = {0}, *mine = told + rank * bytes, *to = mine;
+  ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++comm->sequence};
+  collective_request request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
+                                                     .dtype = RING_UINT8,
+                                                     .count = (uint64_t)bytes},
+                                            .parts = {NULL, (uint64_t)bytes}},
+                                .signature = &signature,
+                                .input = mine,
+                                .output = told,
+                                .input_count = (uint64_t)bytes,
+                                .output_count = (uint64_t)(size * bytes),
+                                .out_at = (uint64_t)(rank * bytes),
+                                .in_place = true};
+  to = bytes_put(to, (uint32_t)color, 4);
+  to = bytes_put(to, (uint32_t)key, 4);
+  bytes_put(to, (uint64_t)ring_socket_port(listener), 2);
+  CHECK_INT(ring_collective_run_here(comm, &request), RING_OK);
+  return listener;
+}
+
+/* When both other ranks of the child, as whose first rank it is called, have called. */
+static void be_killed_while_splitting(const ring_options *options) {
+  ring_comm *comm;
+  CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
+  struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
+  for (int i = 0; i < 2; i++) {
+    CHECK_INT(poll(&entry, 1, -1), 1);
+    CHECK(accept(entry.fd, NULL, NULL) >= 0);
+  }
+  kill(getpid(), SIGKILL);
+}
+
+/* Rank 3 is killed when the others know it as one of the child: these hear it from split, as ranks of
+ * the parent, which is broken, too; and rank 1, which has no part in the child, on the parent. */
+static void die_while_splitting(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  int status;
+  if (rank == 3) {
+    pid_t process = fork();
+    CHECK(process >= 0);
+    if (process == 0) be_killed_while_splitting(&options);
+    CHECK_INT(waitpid(process, &status, 0), process);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    return;
+  }
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child),
+            rank == 1 ? RING_OK : RING_PEER_LOST);
+  CHECK(child == NULL);
+  CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
+  CHECK_INT(ring_comm_error(comm)->rank, 3);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3");
+  if (rank != 1)
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "(rank 0 of it is rank 3, 127.0.0.1, here)");
+  ring_comm_free(comm);
+}
+
+static void test_death_while_splitting(void) {
+  run_ranks(4, die_while_splitting, NULL);
+}
+
 static int end_it(void *arg) {
   (void)arg;
   return *(volatile int *)arg;
@@ -352,6 +424,7 @@ int main(void) {
   RUN(test_requests_of_all);
   RUN(test_ends_are_apart);
   RUN(test_death_in_a_child);
+  RUN(test_death_while_splitting);
   RUN(test_the_hook_is_inherited);
   return 0;
 }
