@@ -26,6 +26,9 @@ board *board_make(void) {
 
 void board_wipe(board *of) {
   atomic_store(&of->struck, 0);
+  atomic_store(&of->doing, BOARD_STARTING);
+  atomic_store(&of->over, false);
+  memset(of->outcomes, 0, sizeof of->outcomes);
   memset(of->arrived, 0, sizeof of->arrived);
   memset(of->digests, 0, sizeof of->digests);
 }

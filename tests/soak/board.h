@@ -20,9 +20,37 @@ typedef struct board_worker {
   uint64_t worst_ns; /* from a fault, or the call that met it, to its error */
 } board_worker;
 
+/* What the victim is doing, so that the moment of a fault that came at any moment is known. */
+#define BOARD_DOING_MAP(X)                                                                         \
+  X(STARTING, "before opening")                                                                    \
+  X(OPENING, "opening")                                                                            \
+  X(OPENED, "just opened")                                                                         \
+  X(SPLITTING, "splitting")                                                                        \
+  X(BETWEEN, "between calls")                                                                      \
+  X(REQUESTING, "requests under way")                                                              \
+  X(CALLING, "calling")                                                                            \
+  X(CLOSING, "closing")                                                                            \
+  X(CLOSED, "closed")
+
+typedef enum board_doing {
+#define BOARD_DOING_ENUM(name, text) BOARD_##name,
+  BOARD_DOING_MAP(BOARD_DOING_ENUM)
+#undef BOARD_DOING_ENUM
+} board_doing;
+
+/* How a rank heard of the fault, on one communicator. */
+typedef struct board_outcome {
+  int status;  /* RING_OK: not at all */
+  bool named;  /* the victim is */
+  uint64_t ns; /* from the fault, or the call that met it, to the error */
+} board_outcome;
+
 typedef struct board {
   board_worker workers[PLAN_RANKS];
   _Atomic uint64_t struck;                          /* when the fault happened, or 0 */
+  atomic_int doing, calling;                        /* of the victim: a plan_kind, when it calls */
+  atomic_bool over;                                 /* it goes on after the fault */
+  board_outcome outcomes[PLAN_RANKS][2];            /* of a rank, on the world and on its child */
   atomic_int arrived[PLAN_ROUNDS][1 + PLAN_COLORS]; /* ranks at a barrier */
   uint64_t digests[PLAN_ROUNDS][PLAN_RANKS];        /* of results, 0 where there is none */
 } board;

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 /* Who dies before it has met anybody is missed when time runs out. */
-#define FAULT_OPEN_SECONDS 3.0
+#define FAULT_OPEN_SECONDS 2.5
+#define FAULT_STOPPED_SECONDS 2.0
 #define FAULT_DISAGREEING_SECONDS 3.0
 #define FAULT_SECONDS 60.0
 
@@ -17,7 +18,9 @@ bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   bool ends = fault->kind == PLAN_FAULT_ABORTS || fault->kind == PLAN_FAULT_DROPS;
   if (fault->kind == PLAN_FAULT_NONE || victim < 0) return false;
   if (size < 2 && !ends) return false; /* nobody is there to notice */
-  return plan_fault_kills(fault->kind) || world->calls[fault->round].child == child;
+  plan_family family = plan_fault_family(fault->kind);
+  if (family == PLAN_FAMILY_KILLED || family == PLAN_FAMILY_STOPPED) return true;
+  return world->calls[fault->round].child == child;
 }
 
 void fault_mark(board *board, int delay_us) {
@@ -29,27 +32,57 @@ void fault_die(board *board) {
   kill(getpid(), SIGKILL);
 }
 
-void fault_die_later(board *board, int delay_us) {
-  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-  struct itimerspec when = {.it_value = {delay_us / 1000000, delay_us % 1000000 * 1000 + 1}};
-  timer_t timer;
-  fault_mark(board, delay_us);
-  if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 ||
-      timer_settime(timer, 0, &when, NULL) != 0)
+static atomic_bool fault_goes_on;
+
+static void fault_continued(int signal) {
+  (void)signal;
+  atomic_store(&fault_goes_on, true);
+}
+
+/* A timer of the process's own, and not of a child that watches it: its moment is exact to the
+ * microsecond. It is gone with the process, or when it has gone off and fault_await deletes it. */
+static timer_t fault_timer;
+
+void fault_strike_later(const plan_fault *fault, board *board) {
+  bool stops = plan_fault_family(fault->kind) == PLAN_FAMILY_STOPPED;
+  int us = fault->delay_us;
+  struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = stops ? SIGSTOP : SIGKILL};
+  struct itimerspec when = {.it_value = {us / 1000000, us % 1000000 * 1000 + 1}};
+  struct sigaction action = {.sa_handler = fault_continued};
+  atomic_store(&fault_goes_on, false);
+  sigaction(SIGCONT, &action, NULL);
+  fault_mark(board, us);
+  if (timer_create(CLOCK_MONOTONIC, &event, &fault_timer) != 0 ||
+      timer_settime(fault_timer, 0, &when, NULL) != 0)
     fault_die(board);
 }
 
+void fault_await(const plan_fault *fault) {
+  const struct timespec moment = {.tv_nsec = 1000000};
+  bool stops = plan_fault_family(fault->kind) == PLAN_FAMILY_STOPPED;
+  while (!stops || !atomic_load(&fault_goes_on)) nanosleep(&moment, NULL);
+  timer_delete(fault_timer);
+}
+
 double fault_open_timeout(const plan_world *world) {
-  return world->fault.kind == PLAN_FAULT_DIES_OPENING ? FAULT_OPEN_SECONDS : FAULT_SECONDS;
+  bool opening = plan_fault_moment(world->fault.kind) == PLAN_MOMENT_OPENING;
+  return opening ? FAULT_OPEN_SECONDS : FAULT_SECONDS;
 }
 
 bool fault_drags(const plan_world *world) {
-  plan_fault_kind kind = world->fault.kind;
-  return kind == PLAN_FAULT_DIFFERS || kind == PLAN_FAULT_SKIPS || kind == PLAN_FAULT_LEAVES;
+  plan_family family = plan_fault_family(world->fault.kind);
+  return family == PLAN_FAMILY_DISAGREES || family == PLAN_FAMILY_STOPPED;
 }
 
 double fault_call_timeout(const plan_world *world) {
-  return fault_drags(world) ? FAULT_DISAGREEING_SECONDS : FAULT_SECONDS;
+  switch (plan_fault_family(world->fault.kind)) {
+  case PLAN_FAMILY_STOPPED:
+    return FAULT_STOPPED_SECONDS;
+  case PLAN_FAMILY_DISAGREES:
+    return FAULT_DISAGREEING_SECONDS;
+  default:
+    return FAULT_SECONDS;
+  }
 }
 
 /* ---- Judging ------------------------------------------------------------------------------ */
@@ -63,19 +96,30 @@ static bool fault_names(const char *text, int rank) {
   return false;
 }
 
+/* The victim's rank and, where it was lost, its host and what the others were calling. */
+static bool fault_tells_all(const fault_case *of, const ring_error *error) {
+  char host[24];
+  const char *text = error->message;
+  bool calls = strstr(text, " as call ") != NULL || strstr(text, "message ") != NULL;
+  snprintf(host, sizeof host, "127.0.0.%d", 1 + of->world->host[of->world->fault.rank]);
+  if (!fault_names(text, of->victim)) return false;
+  if (error->status != RING_PEER_LOST) return true;
+  return strstr(text, host) != NULL && (calls || of->phase == FAULT_OPENING);
+}
+
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   bool named = error->rank == of->victim || fault_names(error->message, of->victim);
-  switch (of->world->fault.kind) {
-  case PLAN_FAULT_DIES:
-  case PLAN_FAULT_DIES_LATER:
-  case PLAN_FAULT_DIES_OPENING:
-    if (of->phase == FAULT_OPENING && error->status == RING_TIMEOUT) return named;
-    return error->status == RING_PEER_LOST && (named || of->phase == FAULT_SPLITTING);
-  case PLAN_FAULT_ABORTS:
-  case PLAN_FAULT_DROPS:
+  bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
+  switch (plan_fault_family(of->world->fault.kind)) {
+  case PLAN_FAMILY_KILLED:
+    if (of->phase == FAULT_OPENING && waited) return named;
+    return lost && (named || of->phase == FAULT_SPLITTING);
+  case PLAN_FAMILY_STOPPED:
+    return waited || lost || (of->own && error->status == RING_ABORTED);
+  case PLAN_FAMILY_ENDED:
     return error->status == RING_ABORTED && error->rank == of->victim;
   default:
-    return error->status == RING_TIMEOUT || (error->status == RING_MISMATCH && named);
+    return waited || (error->status == RING_MISMATCH && named);
   }
 }
 
@@ -87,7 +131,8 @@ static bool fault_refuse(const ring_error *error, const char *because, char *why
 
 /* Seconds that may pass before the error. */
 static double fault_limit(const fault_case *of, bool by_timeout) {
-  if (!by_timeout) return of->patience;
+  bool stopped = plan_fault_family(of->world->fault.kind) == PLAN_FAMILY_STOPPED;
+  if (!by_timeout && !stopped) return of->patience;
   bool opening = of->phase == FAULT_OPENING;
   return of->patience + (opening ? fault_open_timeout(of->world) : fault_call_timeout(of->world));
 }
@@ -99,12 +144,14 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   char late[64];
   finding->ns = now > since ? now - since : 0;
   finding->by_timeout = error->status == RING_TIMEOUT;
+  finding->named = fault_tells_all(of, error);
   bool dragged = finding->by_timeout && fault_drags(of->world);
   if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);
-  if ((double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
+  bool stopped = of->own && plan_fault_family(of->world->fault.kind) == PLAN_FAMILY_STOPPED;
+  if (stopped || (double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
   snprintf(late, sizeof late, "failed only after %.3f s", (double)finding->ns * 1e-9);
   return fault_refuse(error, late, why, size);
 }

@@ -5,10 +5,10 @@
  * it has to get an error that names the victim, in time; nobody may get one before it has happened,
  * or on a communicator that it does not concern.
  *
- * Two things are only found when time is over: a death before the others have met the victim, and
- * calls that differ where nobody has sent anything to who could compare it. The latter are counted;
- * who waits in them until then can make ranks that wait for it on the other communicator wait too
- * long.
+ * Three things are only found when time is over: a death before the others have met the victim, a
+ * victim that is stopped, and calls that differ where nobody has sent anything to who could compare
+ * it. Who waits in the latter two until then can make ranks that wait for it on the other
+ * communicator wait too long.
  */
 #ifndef SOAK_FAULT_H
 #define SOAK_FAULT_H
@@ -24,6 +24,7 @@ typedef struct fault_case {
   fault_phase phase;
   bool doomed;    /* the fault breaks this communicator */
   int victim;     /* the victim's rank in it */
+  bool own;       /* this rank is the victim */
   uint64_t begun; /* when this rank began to wait */
   double patience;
 } fault_case;
@@ -38,14 +39,19 @@ bool fault_drags(const plan_world *world);
 /* Marks the fault as happened, from now on or at the moment that a timer goes off. */
 void fault_mark(board *board, int delay_us);
 
-/* The victim dies now, or after its delay. */
+/* The victim dies now, or is killed or stopped after its delay, whatever it is doing then. */
 void fault_die(board *board);
-void fault_die_later(board *board, int delay_us);
+void fault_strike_later(const plan_fault *fault, board *board);
+
+/* Returns when the victim was stopped and goes on, and never if it is to be killed: what is to come
+ * at any moment must not come in another world. */
+void fault_await(const plan_fault *fault);
 
 /* How a fault was found: at once, after so many nanoseconds; or only when the time was over that
  * the ranks have for opening or for a call. */
 typedef struct fault_finding {
   bool by_timeout;
+  bool named; /* the victim: its rank, its host if it was lost, and the call, but for opening */
   uint64_t ns;
 } fault_finding;
 

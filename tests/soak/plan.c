@@ -28,16 +28,34 @@ bool plan_kind_reduces(plan_kind kind) {
 
 const char *plan_fault_name(plan_fault_kind kind) {
   static const char *const names[] = {
-#define PLAN_FAULT_NAME(name, text) text,
+#define PLAN_FAULT_NAME(name, family, moment, text) text,
       PLAN_FAULT_MAP(PLAN_FAULT_NAME)
 #undef PLAN_FAULT_NAME
   };
   return names[kind];
 }
 
-bool plan_fault_kills(plan_fault_kind kind) {
-  return kind == PLAN_FAULT_DIES || kind == PLAN_FAULT_DIES_LATER ||
-         kind == PLAN_FAULT_DIES_OPENING;
+plan_family plan_fault_family(plan_fault_kind kind) {
+  static const plan_family families[] = {
+#define PLAN_FAULT_FAMILY(name, family, moment, text) PLAN_FAMILY_##family,
+      PLAN_FAULT_MAP(PLAN_FAULT_FAMILY)
+#undef PLAN_FAULT_FAMILY
+  };
+  return families[kind];
+}
+
+plan_moment plan_fault_moment(plan_fault_kind kind) {
+  static const plan_moment moments[] = {
+#define PLAN_FAULT_MOMENT(name, family, moment, text) PLAN_MOMENT_##moment,
+      PLAN_FAULT_MAP(PLAN_FAULT_MOMENT)
+#undef PLAN_FAULT_MOMENT
+  };
+  return moments[kind];
+}
+
+const char *plan_family_name(plan_family family) {
+  static const char *const names[] = {"any", "killed", "stopped", "ended", "disagreed"};
+  return names[family];
 }
 
 /* ---- The ranks ---------------------------------------------------------------------------- */
@@ -55,7 +73,8 @@ static void plan_cast(plan_world *world, dice *from) {
   for (int i = PLAN_RANKS - 1; i > 0; i--)
     plan_swap(&worker[i], &worker[dice_below(from, (uint64_t)i + 1)]);
   int *victim = &worker[world->fault.rank];
-  for (int i = 0; *victim < PLAN_ELDERS && plan_fault_kills(world->fault.kind); i++)
+  bool dies = plan_fault_family(world->fault.kind) == PLAN_FAMILY_KILLED;
+  for (int i = 0; *victim < PLAN_ELDERS && dies; i++)
     if (worker[i] >= PLAN_ELDERS) plan_swap(&worker[i], victim);
 }
 
@@ -175,10 +194,18 @@ static void plan_throw_calls(plan_world *world, dice *from) {
 
 /* ---- The fault ---------------------------------------------------------------------------- */
 
+static plan_fault_kind plan_throw_fault(plan_family only, dice *from) {
+  for (;;) {
+    plan_fault_kind kind = (plan_fault_kind)(1 + dice_below(from, PLAN_FAULTS - 1));
+    if (only == PLAN_FAMILY_NONE || plan_fault_family(kind) == only) return kind;
+  }
+}
+
 /* A message concerns two ranks only, so it is not where all of them could notice. */
-static void plan_strike(plan_world *world, dice *from) {
+static void plan_strike(plan_world *world, plan_family only, dice *from) {
   plan_fault *fault = &world->fault;
-  fault->kind = (plan_fault_kind)(1 + dice_below(from, PLAN_FAULTS - 1));
+  fault->kind = plan_throw_fault(only, from);
+  world->splits = world->splits || plan_fault_moment(fault->kind) == PLAN_MOMENT_SPLITTING;
   fault->rank = (int)dice_below(from, (uint64_t)world->size);
   fault->round = (int)dice_below(from, (uint64_t)world->rounds);
   fault->delay_us = (int)dice_below(from, 1u << dice_below(from, 16));
@@ -196,9 +223,19 @@ void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number) {
   plan_connect(world, bounds);
   plan_force(world, &from);
   plan_throw_calls(world, &from);
-  if (dice_chance(&from, bounds->faults)) plan_strike(world, &from);
+  if (dice_chance(&from, bounds->faults)) plan_strike(world, bounds->only, &from);
   world->twice = world->fault.kind == PLAN_FAULT_NONE && dice_chance(&from, 0.2);
   plan_cast(world, &from);
+}
+
+const char *plan_link_name(const plan_world *world) {
+  static const char *const names[2][2][2] = {
+      {{"tcp", "tcp, lanes"}, {"tls", "tls, lanes"}},
+      {{"shm and tcp", "shm and tcp, lanes"}, {"shm and tls", "shm and tls, lanes"}}};
+  bool hosts = false;
+  for (int i = 1; i < world->size; i++) hosts = hosts || world->host[i] != world->host[0];
+  if (world->shares && !hosts) return "shm";
+  return names[world->shares][world->encrypts][world->lanes > 1];
 }
 
 void plan_describe(const plan_world *world, char *text, size_t size) {
@@ -206,8 +243,8 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
   const plan_fault *planned = &world->fault;
   for (int i = 0; i < world->size; i++) hosts[i] = (char)('0' + world->host[i]);
   if (planned->kind != PLAN_FAULT_NONE)
-    snprintf(fault, sizeof fault, "rank %d: %s in round %d", planned->rank,
-             plan_fault_name(planned->kind), planned->round);
+    snprintf(fault, sizeof fault, "rank %d: %s in round %d, %d us", planned->rank,
+             plan_fault_name(planned->kind), planned->round, planned->delay_us);
   snprintf(text, size,
            "world %llu: %d ranks on hosts %s, %s, lanes %d%s%s, %d rounds, algorithms \"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",

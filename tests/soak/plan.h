@@ -69,36 +69,65 @@ typedef struct plan_call {
   int buffers; /* of a group */
 } plan_call;
 
-/* X(name, "what it is called in reports") */
+/* What happens to the victim, and from when on. What has a delay comes from outside, at any moment:
+ * so long after the victim has begun to open, to split, its round, or to close. */
+typedef enum plan_family {
+  PLAN_FAMILY_NONE,
+  PLAN_FAMILY_KILLED,
+  PLAN_FAMILY_STOPPED, /* and continued when the others have given it up */
+  PLAN_FAMILY_ENDED,
+  PLAN_FAMILY_DISAGREES,
+  PLAN_FAMILIES
+} plan_family;
+
+typedef enum plan_moment {
+  PLAN_MOMENT_NONE,
+  PLAN_MOMENT_OPENING,
+  PLAN_MOMENT_SPLITTING,
+  PLAN_MOMENT_ROUND,
+  PLAN_MOMENT_CLOSING
+} plan_moment;
+
+/* X(name, family, the moment from which its delay counts, "what it is called in reports") */
 #define PLAN_FAULT_MAP(X)                                                                          \
-  X(NONE, "none")                                                                                  \
-  X(DIES, "killed between calls")                                                                  \
-  X(DIES_LATER, "killed at any moment")                                                            \
-  X(DIES_OPENING, "killed while opening")                                                          \
-  X(ABORTS, "aborted")                                                                             \
-  X(DROPS, "freed without closing")                                                                \
-  X(DIFFERS, "called something different")                                                         \
-  X(SKIPS, "left out a call")                                                                      \
-  X(LEAVES, "closed early")
+  X(NONE, NONE, NONE, "none")                                                                      \
+  X(DIES, KILLED, NONE, "killed between calls")                                                    \
+  X(DIES_LATER, KILLED, ROUND, "killed at any moment")                                             \
+  X(DIES_OPENING, KILLED, OPENING, "killed while opening")                                         \
+  X(DIES_SPLITTING, KILLED, SPLITTING, "killed while splitting")                                   \
+  X(DIES_CLOSING, KILLED, CLOSING, "killed while closing")                                         \
+  X(STOPS, STOPPED, ROUND, "stopped at any moment")                                                \
+  X(STOPS_OPENING, STOPPED, OPENING, "stopped while opening")                                      \
+  X(STOPS_SPLITTING, STOPPED, SPLITTING, "stopped while splitting")                                \
+  X(STOPS_CLOSING, STOPPED, CLOSING, "stopped while closing")                                      \
+  X(ABORTS, ENDED, NONE, "aborted")                                                                \
+  X(DROPS, ENDED, NONE, "freed without closing")                                                   \
+  X(DIFFERS, DISAGREES, NONE, "called something different")                                        \
+  X(SKIPS, DISAGREES, NONE, "left out a call")                                                     \
+  X(LEAVES, DISAGREES, NONE, "closed early")
 
 typedef enum plan_fault_kind {
-#define PLAN_FAULT_ENUM(name, text) PLAN_FAULT_##name,
+#define PLAN_FAULT_ENUM(name, family, moment, text) PLAN_FAULT_##name,
   PLAN_FAULT_MAP(PLAN_FAULT_ENUM)
 #undef PLAN_FAULT_ENUM
-#define PLAN_FAULT_COUNT(name, text) +1
+#define PLAN_FAULT_COUNT(name, family, moment, text) +1
       PLAN_FAULTS = 0 PLAN_FAULT_MAP(PLAN_FAULT_COUNT)
 #undef PLAN_FAULT_COUNT
 } plan_fault_kind;
 
 const char *plan_fault_name(plan_fault_kind kind);
-bool plan_fault_kills(plan_fault_kind kind);
+plan_family plan_fault_family(plan_fault_kind kind);
+plan_moment plan_fault_moment(plan_fault_kind kind);
+
+/* "killed", "stopped", "ended", "disagreed" */
+const char *plan_family_name(plan_family family);
 
 /* One rank, the victim, does it at the beginning of a round, on the communicator of that round. */
 typedef struct plan_fault {
   plan_fault_kind kind;
   int rank;
   int round;
-  int delay_us; /* of a death at any moment */
+  int delay_us; /* of what comes at any moment */
 } plan_fault;
 
 typedef struct plan_world {
@@ -127,7 +156,8 @@ typedef enum plan_link { PLAN_LINK_ANY, PLAN_LINK_TCP, PLAN_LINK_TLS, PLAN_LINK_
 typedef struct plan_bounds {
   uint64_t seed;
   int ranks_from, ranks_to;
-  double faults; /* the share of worlds that have one */
+  double faults;    /* the share of worlds that have one */
+  plan_family only; /* NONE: faults of any family */
   plan_link link;
 } plan_bounds;
 
@@ -136,6 +166,9 @@ void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number);
 /* The rank that a rank of the world has in its child, the child's size, and back. */
 int plan_child_rank(const plan_world *world, int rank);
 int plan_child_size(const plan_world *world, int rank);
+
+/* "shm", "tcp", "tls, lanes", "shm and tcp" */
+const char *plan_link_name(const plan_world *world);
 
 /* "world 17: 5 ranks on 2 hosts, shm, ..." */
 void plan_describe(const plan_world *world, char *text, size_t size);

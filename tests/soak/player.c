@@ -53,8 +53,26 @@ __attribute__((format(printf, 2, 3))) static void player_blame(player *of, const
   of->failed = true;
 }
 
-static bool player_is_victim(const player *of, plan_fault_kind kind) {
-  return of->world->fault.kind == kind && of->world->fault.rank == of->rank;
+static bool player_is_victim(const player *of) {
+  return of->world->fault.kind != PLAN_FAULT_NONE && of->world->fault.rank == of->rank;
+}
+
+/* The victim writes down what it does. */
+static void player_does(const player *of, board_doing doing, int calling) {
+  if (!player_is_victim(of) || atomic_load(&of->setting->board->over)) return;
+  atomic_store(&of->setting->board->calling, calling);
+  atomic_store(&of->setting->board->doing, doing);
+}
+
+static void player_does_nothing(const player *of) {
+  player_does(of, of->outstanding > 0 ? BOARD_REQUESTING : BOARD_BETWEEN, 0);
+}
+
+/* From this moment on the fault may come. */
+static void player_expose(const player *of, plan_moment moment) {
+  const plan_fault *fault = &of->world->fault;
+  if (player_is_victim(of) && plan_fault_moment(fault->kind) == moment)
+    fault_strike_later(fault, of->setting->board);
 }
 
 /* ---- Failing ------------------------------------------------------------------------------ */
@@ -66,6 +84,7 @@ static fault_case player_case(const player *of, fault_phase phase, const player_
                       .phase = phase,
                       .doomed = comm->doomed,
                       .victim = comm->victim,
+                      .own = player_is_victim(of),
                       .begun = begun,
                       .patience = of->setting->patience};
 }
@@ -80,10 +99,16 @@ static void player_judge(player *of, player_comm *comm, fault_phase phase, const
   bool first = !comm->lost;
   comm->lost = true;
   if (!fault_judge(&judged, error, &finding, why, sizeof why)) player_blame(of, "%s %s", call, why);
+  if (of->setting->tells && first)
+    printf("rank %d, %s after %.3f s: %s: %s\n", of->rank, call, (double)finding.ns * 1e-9,
+           ring_status_name(error->status), error->message);
   if (!first) return;
+  of->setting->board->outcomes[of->rank][comm == &of->comms[1]] =
+      (board_outcome){error->status, finding.named, finding.ns};
   worker->failures++;
   worker->timeouts += finding.by_timeout;
-  if (!finding.by_timeout && finding.ns > worker->worst_ns) worker->worst_ns = finding.ns;
+  if (!finding.by_timeout && !judged.own && finding.ns > worker->worst_ns)
+    worker->worst_ns = finding.ns;
 }
 
 static void player_judge_call(player *of, const call_live *live, const ring_error *error,
@@ -135,6 +160,7 @@ static void player_finish_one(player *of) {
   int chosen = (int)dice_below(&of->dice, (uint64_t)of->outstanding);
   player_request *request = &of->requests[chosen];
   uint64_t begun = board_now();
+  player_does(of, BOARD_CALLING, request->live.plan->kind);
   if (player_await(of, request->live.request) == RING_OK)
     player_check(of, &request->live, request->round);
   else
@@ -142,6 +168,7 @@ static void player_finish_one(player *of) {
   ring_request_free(request->live.request);
   call_end(&request->live);
   *request = of->requests[--of->outstanding];
+  player_does_nothing(of);
 }
 
 static void player_finish_all(player *of) {
@@ -165,11 +192,11 @@ static void player_make(player *of, const plan_call *plan) {
   for (int i = 0; i < live->pair_count; i++)
     worker->bytes += (live->pairs[i].input + live->pairs[i].output) * ring_dtype_size(plan->dtype);
   uint64_t begun = board_now();
+  if (!starts) player_does(of, BOARD_CALLING, plan->kind);
   ring_status status = call_run(live, starts);
-  if (status == RING_OK && starts) {
-    of->outstanding++;
-    return;
-  }
+  of->outstanding += status == RING_OK && starts;
+  player_does_nothing(of);
+  if (status == RING_OK && starts) return;
   if (status == RING_OK)
     player_check(of, live, of->round);
   else
@@ -248,10 +275,8 @@ static void player_round(player *of) {
   const plan_call *call = &of->world->calls[of->round];
   const plan_fault *fault = &of->world->fault;
   const player_comm *comm = &of->comms[call->child];
-  bool strikes = fault->kind != PLAN_FAULT_NONE && fault->kind != PLAN_FAULT_DIES_OPENING &&
-                 fault->round == of->round && fault->rank == of->rank;
-  if (strikes && fault->kind == PLAN_FAULT_DIES_LATER)
-    fault_die_later(of->setting->board, fault->delay_us);
+  bool strikes = player_is_victim(of) && fault->round == of->round;
+  if (strikes) player_expose(of, PLAN_MOMENT_ROUND);
   if (comm->comm == NULL || comm->lost) return;
   bool sound = !comm->doomed && !fault_drags(of->world);
   if (sound && dice_chance(&of->dice, 0.03)) player_pester(of, comm);
@@ -294,11 +319,12 @@ static void player_open(player *of) {
   ring_error error;
   comm->victim = fails ? of->world->fault.rank : -1;
   comm->doomed = fault_dooms(of->world, false, comm->victim, size);
-  if (player_is_victim(of, PLAN_FAULT_DIES_OPENING))
-    fault_die_later(of->setting->board, of->world->fault.delay_us);
+  player_expose(of, PLAN_MOMENT_OPENING);
   uint64_t begun = board_now();
+  player_does(of, BOARD_OPENING, 0);
   if (ring_comm_open(&options, &comm->comm, &error) != RING_OK)
     player_judge(of, comm, FAULT_OPENING, &error, begun, "open");
+  player_does(of, BOARD_OPENED, 0);
 }
 
 /* A rank that is slow to open the child may hear there already of the victim's fault on it; then the
@@ -321,9 +347,13 @@ static void player_split(player *of) {
   child->victim = fails ? plan_child_rank(world, fault) : -1;
   child->doomed = fault_dooms(world, true, child->victim, plan_child_size(world, of->rank));
   child->barrier = 1 + color;
+  player_expose(of, PLAN_MOMENT_SPLITTING);
   if (!world->splits || parent->lost) return;
   uint64_t begun = board_now();
-  if (ring_comm_split(parent->comm, color, world->key[of->rank], &child->comm) != RING_OK) {
+  player_does(of, BOARD_SPLITTING, 0);
+  ring_status status = ring_comm_split(parent->comm, color, world->key[of->rank], &child->comm);
+  player_does(of, BOARD_BETWEEN, 0);
+  if (status != RING_OK) {
     player_judge_split(of, begun);
     return;
   }
@@ -333,10 +363,9 @@ static void player_split(player *of) {
                  ring_comm_size(child->comm));
 }
 
-/* A death at any moment may come when the others have finished. */
+/* What comes at any moment may come when the others have finished. */
 static void player_close(player *of, player_comm *comm) {
-  plan_fault_kind kind = of->world->fault.kind;
-  bool late = kind == PLAN_FAULT_DIES_LATER || kind == PLAN_FAULT_DIES_OPENING;
+  bool late = plan_fault_moment(of->world->fault.kind) != PLAN_MOMENT_NONE;
   if (comm->comm == NULL || comm->lost) return;
   uint64_t begun = board_now();
   if (ring_comm_close(comm->comm) != RING_OK)
@@ -350,19 +379,15 @@ static void player_end(player *of) {
   dice shared = dice_of(of->world->seed, PLAYER_ENDING_PURPOSE, of->world->number);
   int first = (int)dice_below(&shared, 2);
   if (dice_chance(&shared, 0.5)) player_finish_all(of); /* else close waits for them */
+  player_expose(of, PLAN_MOMENT_CLOSING);
+  player_does(of, BOARD_CLOSING, 0);
   player_close(of, &of->comms[first]);
   player_close(of, &of->comms[!first]);
   player_finish_all(of);
+  player_does(of, BOARD_CLOSED, 0);
   ring_comm_free(of->comms[!first].comm);
   ring_comm_free(of->comms[first].comm);
   ring_free(of->kept);
-}
-
-/* A death that was to come at any moment must not come in another world. */
-static void player_await_death(const player *of) {
-  bool dies =
-      player_is_victim(of, PLAN_FAULT_DIES_LATER) || player_is_victim(of, PLAN_FAULT_DIES_OPENING);
-  while (dies) pause(); /* NOLINT(bugprone-infinite-loop): until the signal */
 }
 
 bool player_play(const player_setting *setting) {
@@ -379,6 +404,7 @@ bool player_play(const player_setting *setting) {
   for (of.round = 0; of.round < of.world->rounds && !of.failed; of.round++) player_round(&of);
   if (of.failed) return false; /* the others may be waiting for what does not come any more */
   player_end(&of);
-  player_await_death(&of);
+  if (player_is_victim(&of) && plan_fault_moment(of.world->fault.kind) != PLAN_MOMENT_NONE)
+    fault_await(&of.world->fault);
   return !of.failed;
 }

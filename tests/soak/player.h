@@ -15,6 +15,7 @@ typedef struct player_setting {
   int rank;
   const char *token;
   double patience; /* seconds from a fault to its error */
+  bool tells;      /* every error */
 } player_setting;
 
 /* Plays the world. False when something was not as it should be, which it has said on stderr. */

@@ -78,6 +78,7 @@ void report_add(report *of, const plan_world *world) {
   of->worlds++;
   of->repeated += world->twice;
   of->faults[world->fault.kind]++;
+  tally_add(&of->tally, world, of->board);
   for (int i = 0; i < PLAN_ELDERS; i++) {
     report_sample(of, &of->resident[i], of->board->workers[i].resident);
     report_sample(of, &of->heap[i], of->board->workers[i].heap);
@@ -92,6 +93,7 @@ bool report_end(report *of) {
   uint64_t heap_slack =
       of->seconds < REPORT_SHORT_SECONDS ? REPORT_SHORT_HEAP_SLACK : REPORT_HEAP_SLACK;
   report_say(of);
+  tally_print(&of->tally);
   for (int i = 1; i < PLAN_FAULTS; i++)
     printf("         %6llu x %s\n", (unsigned long long)of->faults[i],
            plan_fault_name((plan_fault_kind)i));

@@ -8,7 +8,7 @@
 #ifndef SOAK_REPORT_H
 #define SOAK_REPORT_H
 
-#include "board.h"
+#include "tally.h"
 
 /* Bytes of one elder's resident memory or heap. */
 typedef struct report_memory {
@@ -21,6 +21,7 @@ typedef struct report {
   uint64_t begun, said;
   uint64_t worlds, repeated, faults[PLAN_FAULTS];
   report_memory resident[PLAN_ELDERS], heap[PLAN_ELDERS];
+  tally tally;
 } report;
 
 void report_begin(report *of, const board *board, double seconds);

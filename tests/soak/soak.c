@@ -4,10 +4,14 @@
  * in random ways, is checked against a plain reference, and closes, or breaks as it should.
  *
  *   soak --seed 7 --seconds 1800 --faults 0.3
- *   soak --seed 7 --faults 0.3 --world 123    only that one, again
+ *   soak --seed 7 --faults 0.3 --world 123         only that one, again, with every error
+ *   soak --faults 1 --only killed --worlds 500     a storm of kills
  *
- * All that is decided follows from the seed and the options but --seconds, --world and --patience.
- * Who wins a race does not.
+ * All that is decided follows from the seed and the options but --seconds, --worlds, --world and
+ * --patience. Who wins a race does not.
+ *
+ * After every world all that it has made must be gone: what a worker holds (workers.h), and what is
+ * in the house (house.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,17 +22,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "house.h"
 #include "report.h"
 #include "workers.h"
 
 typedef struct soak_options {
   plan_bounds bounds;
   double seconds, patience;
-  long long world; /* -1: all */
+  long long world;  /* -1: all */
+  long long worlds; /* how many at most; 0: as many as there is time for */
 } soak_options;
 
 static void soak_usage(void) {
   fprintf(stderr, "usage: soak [--seed N] [--seconds S] [--ranks FROM-TO] [--faults SHARE]\n"
+                  "            [--only any|killed|stopped|ended|disagreed] [--worlds N]\n"
                   "            [--link any|tcp|tls|shm] [--patience S] [--world N]\n");
   exit(2);
 }
@@ -51,6 +58,13 @@ static plan_link soak_link(const char *text) {
   return PLAN_LINK_ANY;
 }
 
+static plan_family soak_family(const char *text) {
+  for (int i = 0; i < PLAN_FAMILIES; i++)
+    if (strcmp(text, plan_family_name((plan_family)i)) == 0) return (plan_family)i;
+  soak_usage();
+  return PLAN_FAMILY_NONE;
+}
+
 static void soak_read_option(soak_options *options, const char *name, const char *value) {
   plan_bounds *bounds = &options->bounds;
   if (strcmp(name, "--seed") == 0)
@@ -63,6 +77,10 @@ static void soak_read_option(soak_options *options, const char *name, const char
     options->patience = soak_number(value, 0, 1e4);
   else if (strcmp(name, "--world") == 0)
     options->world = (long long)soak_number(value, 0, 0x1p53);
+  else if (strcmp(name, "--worlds") == 0)
+    options->worlds = (long long)soak_number(value, 1, 0x1p53);
+  else if (strcmp(name, "--only") == 0)
+    bounds->only = soak_family(value);
   else if (strcmp(name, "--link") == 0)
     bounds->link = soak_link(value);
   else if (strcmp(name, "--ranks") != 0 ||
@@ -105,26 +123,33 @@ static bool soak_play(workers *workers, const plan_world *world) {
   return false;
 }
 
-/* Nothing is left of the workers. */
+/* Nothing is left of the workers in the parent. */
 static bool soak_left_nothing(const board_holdings *before) {
   board_holdings now = board_count_holdings();
-  bool childless = waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD;
-  if (childless && memcmp(&now, before, sizeof now) == 0) return true;
-  fprintf(stderr, "soak: %s, and %d descriptors where there were %d\n",
-          childless ? "no child is left" : "a child is left", now.descriptors, before->descriptors);
+  if (memcmp(&now, before, sizeof now) == 0) return true;
+  fprintf(stderr, "soak: %d descriptors, %d threads and %d maps where there were %d, %d and %d\n",
+          now.descriptors, now.threads, now.maps, before->descriptors, before->threads,
+          before->maps);
   return false;
 }
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-static bool soak_run(const soak_options *options, workers *workers) {
+static bool soak_goes_on(const soak_options *options, const report *report) {
+  if (options->world >= 0) return false;
+  if (options->worlds > 0) return report->worlds < (uint64_t)options->worlds;
+  return report_elapsed(report) < options->seconds;
+}
+
+static bool soak_run(const soak_options *options, workers *workers, const house *house) {
   static plan_world world;
-  report report;
+  static report report;
+  house_things before = house_count(house);
   uint64_t number = options->world < 0 ? 0 : (uint64_t)options->world;
   report_begin(&report, workers->board, options->seconds);
   do {
     plan_make(&world, &options->bounds, number++);
-    if (!soak_play(workers, &world)) {
+    if (!soak_play(workers, &world) || !house_is_clean(house, &before)) {
       char text[640];
       plan_describe(&world, text, sizeof text);
       fprintf(stderr, "soak: failed in %s\nAgain: --world %llu and the options that were given\n",
@@ -132,7 +157,7 @@ static bool soak_run(const soak_options *options, workers *workers) {
       return false;
     }
     report_add(&report, &world);
-  } while (options->world < 0 && report_elapsed(&report) < options->seconds);
+  } while (soak_goes_on(options, &report));
   return report_end(&report);
 }
 
@@ -155,16 +180,21 @@ int main(int count, char **arguments) {
                           .world = -1};
   if (count % 2 == 0) soak_usage();
   for (int i = 1; i < count; i += 2) soak_read_option(&options, arguments[i], arguments[i + 1]);
-  workers workers = {.bounds = options.bounds, .patience = options.patience};
+  workers workers = {
+      .bounds = options.bounds, .patience = options.patience, .tells = options.world >= 0};
   soak_restart(arguments);
   board_holdings before = board_count_holdings();
+  house house = {0};
   workers.board = board_make();
-  if (workers.board == NULL) return 1;
+  if (workers.board == NULL || !house_enter(&house)) return 1;
+  house_things empty = house_count(&house);
   snprintf(workers.token, sizeof workers.token, "soak of process %d", (int)getpid());
   printf("soak: seed %llu\n", (unsigned long long)options.bounds.seed);
-  bool good = workers_start(&workers) && soak_run(&options, &workers);
+  bool good = workers_start(&workers) && soak_run(&options, &workers, &house);
   workers_end(&workers);
   board_free(workers.board);
+  good = house_is_clean(&house, &empty) && good;
+  good = house_leave(&house) && good;
   good = soak_left_nothing(&before) && good;
   printf("%s\n", good ? "all was well" : "FAILED");
   return good ? 0 : 1;

@@ -48,7 +48,8 @@ static bool worker_play(const workers *of, int index, const workers_order *order
                             .board = of->board,
                             .rank = order->rank,
                             .token = of->token,
-                            .patience = of->patience};
+                            .patience = of->patience,
+                            .tells = of->tells};
   return player_play(&setting) && worker_is_clean(index, before, tally);
 }
 
@@ -123,8 +124,8 @@ static bool workers_replace(workers *of, int index, const plan_world *world) {
   one->line = -1;
   one->process = -1;
   bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (killed && plan_fault_kills(world->fault.kind) && one->rank == world->fault.rank)
-    return workers_start_one(of, index);
+  bool doomed = plan_fault_family(world->fault.kind) == PLAN_FAMILY_KILLED;
+  if (killed && doomed && one->rank == world->fault.rank) return workers_start_one(of, index);
   fprintf(stderr, "soak: rank %d of world %llu ended with status %#x\n", one->rank,
           (unsigned long long)world->number, (unsigned)status);
   return false;
@@ -146,6 +147,18 @@ static int workers_playing(const workers *of) {
   return playing;
 }
 
+/* The victim goes on when it has been stopped and the others have finished without it. */
+static void workers_continue(const workers *of, const plan_world *world) {
+  const worker *victim = &of->all[world->worker[world->fault.rank]];
+  siginfo_t stopped = {0};
+  bool stops = plan_fault_family(world->fault.kind) == PLAN_FAMILY_STOPPED;
+  if (!stops || workers_playing(of) > 1 || victim->rank < 0) return;
+  waitid(P_PID, (id_t)victim->process, &stopped, WSTOPPED | WNOHANG);
+  if (stopped.si_pid != victim->process) return;
+  atomic_store(&of->board->over, true);
+  kill(victim->process, SIGCONT);
+}
+
 static void workers_report_hang(const workers *of, const plan_world *world) {
   for (int i = 0; i < PLAN_RANKS; i++)
     if (of->all[i].rank >= 0)
@@ -161,7 +174,8 @@ bool workers_play(workers *of, const plan_world *world) {
     struct pollfd entries[PLAN_RANKS];
     for (int i = 0; i < PLAN_RANKS; i++)
       entries[i] = (struct pollfd){of->all[i].rank >= 0 ? of->all[i].line : -1, POLLIN, 0};
-    if (poll(entries, PLAN_RANKS, good ? 1000 : 100) < 0) continue;
+    workers_continue(of, world);
+    if (poll(entries, PLAN_RANKS, workers_playing(of) > 1 && good ? 1000 : 20) < 0) continue;
     for (int i = 0; i < PLAN_RANKS; i++) {
       if (entries[i].revents == 0 || workers_hear(of, i, world)) continue;
       of->all[i].rank = -1;

@@ -24,6 +24,7 @@ typedef struct workers {
   board *board;
   plan_bounds bounds;
   double patience;
+  bool tells; /* ranks print every error */
   char token[64];
 } workers;
 

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tally: what came of the faults, by what the victim was doing and over which links, and, of
+ * calls, by which collective. A rank that closed without an error did not need the victim any more.
+ */
+#ifndef SOAK_TALLY_H
+#define SOAK_TALLY_H
+
+#include "board.h"
+
+enum { TALLY_ROWS = 256 };
+
+/* Worlds, and what ranks of theirs were told; named: how many of these said all
+ * that has to be said (fault.h). */
+typedef struct tally_row {
+  char name[64];
+  uint64_t worlds, lost, timeouts, others, named, nothing;
+  uint64_t lost_ns, timeout_ns;                   /* the slowest */
+  uint64_t stopped, aborted, differently, unhurt; /* what the victim was told when it went on */
+} tally_row;
+
+typedef struct tally {
+  tally_row rows[TALLY_ROWS];
+  int count;
+} tally;
+
+/* After a world with a fault. */
+void tally_add(tally *of, const plan_world *world, const board *board);
+
+void tally_print(const tally *of);
+
+#endif
