@@ -256,6 +256,7 @@ void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *e
   ring_share_fail(&comm->share, &comm->failure);
   ring_failure_tell(&comm->engine, task, &comm->failure);
   ring_porch_close(&comm->peers.porch);
+  ring_keys_wipe(&comm->peers.keys); /* no link opens any more */
 }
 
 /* ---- Ending ------------------------------------------------------------------------------- */
@@ -277,6 +278,7 @@ ring_status ring_comm_close(ring_comm *comm) {
   else
     comm->error = comm->failure;
   ring_peers_close(&comm->peers);
+  ring_keys_wipe(&comm->peers.keys);
   ring_comm_leave(comm);
   return status;
 }

@@ -26,9 +26,9 @@ static bool handshake_writes(const ring_handshake *handshake) {
   return dialers_turn != handshake->accepting;
 }
 
-static bool handshake_begin(ring_handshake *handshake, int fd, const ring_secret *key,
+static bool handshake_begin(ring_handshake *handshake, int fd, const ring_keys *keys,
                             ring_claim claim) {
-  *handshake = (ring_handshake){.fd = fd, .claim = claim, .key = *key};
+  *handshake = (ring_handshake){.fd = fd, .claim = claim, .keys = keys};
   int turn = TURN_DIALER_HELLO;
   uint8_t *to = handshake_message(handshake, turn);
   memcpy(to, handshake_magic, 8);
@@ -38,17 +38,17 @@ static bool handshake_begin(ring_handshake *handshake, int fd, const ring_secret
   return ring_secret_random(to, 32);
 }
 
-bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *key,
+bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_keys *keys,
                          const ring_claim *claim, int peer_rank) {
-  bool ready = handshake_begin(handshake, fd, key, *claim);
+  bool ready = handshake_begin(handshake, fd, keys, *claim);
   handshake->peer_rank = peer_rank;
   return ready;
 }
 
-bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
+bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *keys, int rank,
                            int size, bool encrypted) {
   ring_claim claim = {.size = size, .encrypted = encrypted};
-  bool ready = handshake_begin(handshake, fd, key, claim);
+  bool ready = handshake_begin(handshake, fd, keys, claim);
   memcpy(handshake_message(handshake, TURN_ACCEPTER_HELLO), handshake->transcript,
          RING_HELLO_BYTES);
   handshake->accepting = true;
@@ -57,14 +57,16 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret 
   return ready;
 }
 
-/* The proof that ends a message: an HMAC over who speaks and all bytes before the proof. */
-static bool handshake_prove(ring_handshake *handshake, int turn, ring_secret *proof) {
+/* The proof that ends a message: an HMAC, with the key that this side and `rank` share, over who
+ * speaks and all bytes before the proof. */
+static bool handshake_prove(ring_handshake *handshake, int turn, int rank, ring_secret *proof) {
   uint8_t said[16 + sizeof handshake->transcript] = {0};
   uint8_t *end = handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
   size_t length = (size_t)(end - handshake->transcript);
+  const ring_secret *key = ring_keys_pair(handshake->keys, rank);
   strcpy((char *)said, turn == TURN_CLAIM ? "dialer" : "accepter");
   memcpy(said + 16, handshake->transcript, length);
-  return ring_secret_mac(&handshake->key, said, 16 + length, proof);
+  return key != NULL && ring_secret_mac(key, said, 16 + length, proof);
 }
 
 /* Completes the message that this side is about to send. */
@@ -83,16 +85,16 @@ static bool handshake_compose(ring_handshake *handshake) {
     to = bytes_put(to, (uint32_t)handshake->own_rank, 4);
   }
   ring_secret proof;
-  if (!handshake_prove(handshake, turn, &proof)) return false;
+  if (!handshake_prove(handshake, turn, handshake->peer_rank, &proof)) return false;
   memcpy(to, proof.bytes, RING_SECRET_BYTES);
   return true;
 }
 
-static bool handshake_proof_is_right(ring_handshake *handshake, int turn) {
+static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int rank) {
   ring_secret proof;
   const uint8_t *given =
       handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
-  return handshake_prove(handshake, turn, &proof) &&
+  return handshake_prove(handshake, turn, rank, &proof) &&
          ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
 }
 
@@ -121,9 +123,9 @@ static bool handshake_lane_exists(const ring_claim *claim) {
 }
 
 static ring_handshake_state handshake_read_claim(ring_handshake *handshake, const uint8_t *from) {
-  if (!handshake_proof_is_right(handshake, TURN_CLAIM)) return RING_HANDSHAKE_STRANGER;
   uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
   if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
+  if (!handshake_proof_is_right(handshake, TURN_CLAIM, (int)rank)) return RING_HANDSHAKE_STRANGER;
   handshake->claim.rank = handshake->peer_rank = (int)rank;
   handshake->claim.epoch = bytes_get(&from, 8);
   handshake->claim.lane = (int)bytes_get(&from, 1);
@@ -133,7 +135,8 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
 }
 
 static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
-  if (!handshake_proof_is_right(handshake, TURN_VERDICT)) return RING_HANDSHAKE_STRANGER;
+  if (!handshake_proof_is_right(handshake, TURN_VERDICT, handshake->peer_rank))
+    return RING_HANDSHAKE_STRANGER;
   handshake->verdict = (ring_verdict)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
@@ -214,11 +217,8 @@ const char *ring_verdict_text(ring_verdict verdict) {
 bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key) {
   static const char label[] = "sparkring link 1";
   uint8_t said[sizeof label + sizeof handshake->transcript];
+  const ring_secret *pair = ring_keys_pair(handshake->keys, handshake->peer_rank);
   memcpy(said, label, sizeof label);
   memcpy(said + sizeof label, handshake->transcript, sizeof handshake->transcript);
-  return ring_secret_mac(&handshake->key, said, sizeof said, key);
-}
-
-void ring_handshake_fini(ring_handshake *handshake) {
-  ring_secret_wipe(&handshake->key, sizeof handshake->key);
+  return pair != NULL && ring_secret_mac(pair, said, sizeof said, key);
 }

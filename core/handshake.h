@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The handshake that begins every connection: a mutual challenge and response keyed by the job's
- * key (HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns nothing but
+ * The handshake that begins every connection: a mutual challenge and response keyed by what the two
+ * ranks share (keys.h; HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns nothing but
  * a random number, and one who is dialed learns a rank. Each proof covers everything said before it,
  * so neither side can be fed another connection's answers.
  *
@@ -14,16 +14,16 @@
  * Both sides must want the connection encrypted, or neither; what is said afterwards is then, with a
  * key that comes from the job's and from all of the above (ring_handshake_derive).
  *
- * A handshake owns no memory and only borrows its descriptor. It never blocks: ring_handshake_advance
+ * A handshake owns no memory and only borrows its descriptor and the keys. It never blocks: ring_handshake_advance
  * moves what can be moved and says what it needs next.
  */
 #ifndef RING_HANDSHAKE_H
 #define RING_HANDSHAKE_H
 
-#include "secret.h"
+#include "keys.h"
 #include "sparkring.h"
 
-#define RING_WIRE_VERSION 3
+#define RING_WIRE_VERSION 4
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */
@@ -75,17 +75,17 @@ typedef struct ring_handshake {
   int peer_rank;    /* dialer: whom it wants to reach; accepter: who has claimed to be there */
   int peer_version; /* what the other side speaks */
   int system_errno;
-  size_t moved;    /* bytes of the current message */
-  ring_secret key; /* wiped by ring_handshake_fini */
+  size_t moved; /* bytes of the current message */
+  const ring_keys *keys;
   uint8_t transcript[2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES];
 } ring_handshake;
 
 /* Begins as the one that connected; peer_rank is the rank it expects. */
-bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_secret *key,
+bool ring_handshake_dial(ring_handshake *handshake, int fd, const ring_keys *keys,
                          const ring_claim *claim, int peer_rank);
 
 /* Begins as the one that accepted, as rank `rank` of `size`. */
-bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_secret *key, int rank,
+bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *keys, int rank,
                            int size, bool encrypted);
 
 ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
@@ -98,7 +98,5 @@ bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key);
 
 /* "the job has already formed ..." */
 const char *ring_verdict_text(ring_verdict verdict);
-
-void ring_handshake_fini(ring_handshake *handshake);
 
 #endif

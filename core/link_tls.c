@@ -183,13 +183,19 @@ static bool tls_connect(tls_link *link) {
 
 /* ---- Moving ------------------------------------------------------------------------------- */
 
+/* Both ends have proved that they have the key; OpenSSL's copy of it goes, too. */
+static void tls_forget_key(tls_link *link) {
+  static const unsigned char nothing[RING_SECRET_BYTES];
+  SSL_SESSION *session = SSL_get_session(link->ssl);
+  if (session != NULL) SSL_SESSION_set1_master_key(session, nothing, sizeof nothing);
+  ring_secret_wipe(&link->key, sizeof link->key);
+  link->settled = true;
+}
+
 /* What an operation of OpenSSL came to, as links say it. Its queue of errors is the thread's: what
  * stayed there others who use OpenSSL would take for theirs. */
 static ssize_t tls_result(tls_link *link, int done, size_t moved) {
-  if (!link->settled && SSL_is_init_finished(link->ssl)) {
-    ring_secret_wipe(&link->key, sizeof link->key);
-    link->settled = true;
-  }
+  if (!link->settled && SSL_is_init_finished(link->ssl)) tls_forget_key(link);
   link->wants = 0;
   if (done == 1) return (ssize_t)moved;
   int reason = SSL_get_error(link->ssl, done);

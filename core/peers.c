@@ -33,8 +33,8 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
   peers->linked = calloc((size_t)size, sizeof *peers->linked);
   peers->dialed = calloc((size_t)size, sizeof *peers->dialed);
   peers->hosts = calloc((size_t)size, sizeof *peers->hosts);
-  bool complete =
-      peers->peer != NULL && peers->linked != NULL && peers->dialed != NULL && peers->hosts != NULL;
+  bool complete = ring_keys_init(&peers->keys, rank, size) && peers->peer != NULL &&
+                  peers->linked != NULL && peers->dialed != NULL && peers->hosts != NULL;
   return complete ? RING_OK : RING_NO_MEMORY;
 }
 
@@ -90,7 +90,6 @@ const char *ring_peers_host(const ring_peers *peers, int rank) {
 static void peers_hang_up(ring_peers *peers, int rank) {
   ring_dial *dial = peers->peer[rank].dial;
   ring_socket_close(&dial->handshake.fd);
-  ring_handshake_fini(&dial->handshake);
   int place = 0;
   while (peers->dialed[place] != rank) place++;
   /* Off the list first: a fork may come between. */
@@ -211,7 +210,7 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
 
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
   ring_status status =
-      ring_porch_open(&peers->porch, listener, peers->rank, peers->size, &peers->key);
+      ring_porch_open(&peers->porch, listener, peers->rank, peers->size, &peers->keys);
   peers->porch.encrypted = peers->encrypted;
   peers->porch.judge = peers_judge;
   peers->porch.admit = peers_admit;
@@ -247,7 +246,7 @@ static bool peers_claim(ring_peers *peers, int rank, int fd) {
                       .lanes = inside ? peers->inside_lanes : peers->lanes};
   if (strand != NULL) claim.lane = strand->have;
   if (strand != NULL) claim.lanes = strand->lanes;
-  return ring_handshake_dial(&dial->handshake, fd, &peers->key, &claim, rank);
+  return ring_handshake_dial(&dial->handshake, fd, &peers->keys, &claim, rank);
 }
 
 /* Tries the next address of the peer's host. `code` is why the last one failed. */
@@ -421,6 +420,6 @@ void ring_peers_fini(ring_peers *peers) {
   free(peers->peer);
   free(peers->linked);
   free(peers->dialed);
-  ring_secret_wipe(&peers->key, sizeof peers->key);
+  ring_keys_wipe(&peers->keys);
   *peers = (ring_peers){.porch.listener = -1, .annex.listener = -1};
 }

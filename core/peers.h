@@ -59,7 +59,7 @@ typedef struct ring_peers {
   uint64_t epoch;
   bool authenticated;
   bool encrypted; /* what is said between them, but for what lies in memory of both */
-  ring_secret key;
+  ring_keys keys;
   char **hosts; /* the different hosts, in order of their first rank */
   int host_count;
   ring_peer *peer; /* by rank */

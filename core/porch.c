@@ -11,8 +11,8 @@
 #define PORCH_COURTESY_NS UINT64_C(200000000)  /* the same, when others wait for the place */
 
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
-                            const ring_secret *key) {
-  *porch = (ring_porch){.listener = listener, .rank = rank, .size = size, .key = key};
+                            const ring_keys *keys) {
+  *porch = (ring_porch){.listener = listener, .rank = rank, .size = size, .keys = keys};
   porch->guests = calloc(RING_PORCH_GUESTS, sizeof *porch->guests);
   return porch->guests == NULL ? RING_NO_MEMORY : RING_OK;
 }
@@ -21,15 +21,12 @@ ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
 static void porch_remove(ring_porch *porch, int index) {
   ring_handshake *handshake = &porch->guests[index].handshake;
   ring_socket_close(&handshake->fd);
-  ring_handshake_fini(handshake);
   porch->guests[index] = porch->guests[--porch->guest_count];
 }
 
 void ring_porch_close(ring_porch *porch) {
   while (porch->guest_count > 0) porch_remove(porch, 0);
   ring_socket_close(&porch->listener);
-  if (porch->guests != NULL)
-    ring_secret_wipe(porch->guests, RING_PORCH_GUESTS * sizeof *porch->guests);
   free(porch->guests);
   porch->guests = NULL;
 }
@@ -83,7 +80,7 @@ static void porch_let_in(ring_porch *porch) {
     ring_guest *guest = &porch->guests[porch->guest_count];
     *guest = (ring_guest){.came = ring_platform_now()};
     porch->guest_count++;
-    bool ready = ring_handshake_accept(&guest->handshake, fd, porch->key, porch->rank, porch->size,
+    bool ready = ring_handshake_accept(&guest->handshake, fd, porch->keys, porch->rank, porch->size,
                                        porch->encrypted);
     if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
   }

@@ -23,7 +23,7 @@ typedef struct ring_guest {
 typedef struct ring_porch {
   int listener; /* -1: closed */
   int rank, size;
-  const ring_secret *key;
+  const ring_keys *keys;
   bool encrypted; /* what is said behind it */
   ring_verdict (*judge)(void *owner, const ring_claim *claim);
   void (*admit)(void *owner, const ring_handshake *proven);
@@ -36,7 +36,7 @@ typedef struct ring_porch {
 
 /* Opens the porch before a listener, which it then owns. */
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
-                            const ring_secret *key);
+                            const ring_keys *keys);
 
 /* Sends every guest away and closes the listener. */
 void ring_porch_close(ring_porch *porch);

@@ -18,9 +18,17 @@ ring_status ring_rendezvous_interrupted(ring_error *error) {
                         "interrupted while waiting for the other ranks");
 }
 
+ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error) {
+  return ring_error_set(error, RING_AUTH, rank, 0,
+                        "what came over the connection to rank %d (%s) is not what it has sent: "
+                        "something between changes it",
+                        rank, host);
+}
+
 static ring_status rendezvous_no_crypto(ring_error *error) {
   return ring_error_set(error, RING_SYSTEM, -1, 0,
-                        "OpenSSL refused to compute HMAC-SHA256 or to give random numbers");
+                        "OpenSSL refused to compute HMAC-SHA256 or X25519, or to give random "
+                        "numbers");
 }
 
 /* ---- Key and ports ------------------------------------------------------------------------ */
@@ -57,7 +65,7 @@ static bool rendezvous_port_used(const ring_meeting *meeting, uint16_t port) {
 }
 
 /* Draws different ports from the range, in an order that only the key determines. */
-static bool rendezvous_draw_ports(ring_meeting *meeting) {
+static bool rendezvous_draw_ports(ring_meeting *meeting, const ring_keys *keys) {
   uint32_t first = meeting->port_first == 0 ? MEETING_PORT_FIRST : meeting->port_first;
   uint32_t last = meeting->port_first == 0 ? MEETING_PORT_LAST : meeting->port_last;
   uint32_t range = last - first + 1;
@@ -65,7 +73,7 @@ static bool rendezvous_draw_ports(ring_meeting *meeting) {
   for (meeting->port_count = 0; meeting->port_count < wanted; meeting->port_count++) {
     uint8_t index = (uint8_t)meeting->port_count;
     ring_secret draw;
-    if (!ring_secret_mac(&meeting->key, &index, 1, &draw)) return false;
+    if (!ring_keys_mac(keys, &index, 1, &draw)) return false;
     uint32_t offset =
         ((uint32_t)draw.bytes[0] | (uint32_t)draw.bytes[1] << 8 | (uint32_t)draw.bytes[2] << 16) %
         range;
@@ -75,8 +83,8 @@ static bool rendezvous_draw_ports(ring_meeting *meeting) {
   return true;
 }
 
-bool ring_rendezvous_begin(ring_meeting *meeting) {
-  return rendezvous_derive(meeting, &meeting->key) && rendezvous_draw_ports(meeting);
+bool ring_rendezvous_begin(ring_meeting *meeting, ring_keys *keys) {
+  return rendezvous_derive(meeting, &keys->vault->job) && rendezvous_draw_ports(meeting, keys);
 }
 
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size) {
@@ -136,31 +144,48 @@ ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *polle
 }
 
 ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *poller, int fd,
-                                 const ring_note *note) {
-  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES];
-  uint8_t *to = bytes_put(message, RING_NOTE_HEAD_BYTES - 4 + note->length, 4);
-  to = bytes_put(to, note->status, 1);
+                                 ring_seal *seal, const ring_note *note) {
+  uint8_t message[RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES +
+                  RING_SEAL_BYTES];
+  size_t length = RING_NOTE_HEAD_BYTES + note->length;
+  uint8_t *sealed = bytes_put(message, length + RING_SEAL_BYTES, RING_NOTE_LENGTH_BYTES);
+  uint8_t *to = bytes_put(sealed, note->status, 1);
   to = bytes_put(to, (uint32_t)note->fault, 4);
   memcpy(to, note->body, note->length);
+  if (!ring_seal_close(seal, message, RING_NOTE_LENGTH_BYTES, sealed, length))
+    return RING_NO_MEMORY;
   return ring_rendezvous_move(meeting, poller, fd, true, message,
-                              RING_NOTE_HEAD_BYTES + note->length);
+                              RING_NOTE_LENGTH_BYTES + length + RING_SEAL_BYTES);
+}
+
+/* Reads what is in a note that was opened. */
+static ring_status rendezvous_read_note(const ring_meeting *meeting, const uint8_t *from,
+                                        size_t length, ring_note *note) {
+  note->status = (ring_status)bytes_get(&from, 1);
+  note->fault = (int)(int32_t)(uint32_t)bytes_get(&from, 4);
+  note->length = length - RING_NOTE_HEAD_BYTES;
+  bool known = strcmp(ring_status_name(note->status), "UNKNOWN") != 0;
+  if (!known || note->fault < -1 || note->fault >= meeting->size) return RING_PEER_LOST;
+  memcpy(note->body, from, note->length);
+  note->body[note->length] = '\0';
+  return RING_OK;
 }
 
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
-                                 ring_note *note) {
-  uint8_t head[RING_NOTE_HEAD_BYTES];
+                                 ring_seal *seal, ring_note *note) {
+  uint8_t head[RING_NOTE_LENGTH_BYTES];
+  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES - 1 + RING_SEAL_BYTES];
   const uint8_t *from = head;
   ring_status status = ring_rendezvous_move(meeting, poller, fd, false, head, sizeof head);
   if (status != RING_OK) return status;
-  size_t length = (size_t)bytes_get(&from, 4) - (RING_NOTE_HEAD_BYTES - 4);
-  note->length = length;
-  note->status = (ring_status)bytes_get(&from, 1);
-  note->fault = (int)(int32_t)(uint32_t)bytes_get(&from, 4);
-  bool known = strcmp(ring_status_name(note->status), "UNKNOWN") != 0;
-  if (length >= sizeof note->body || !known) return RING_PEER_LOST;
-  if (note->fault < -1 || note->fault >= meeting->size) return RING_PEER_LOST;
-  note->body[length] = '\0';
-  return ring_rendezvous_move(meeting, poller, fd, false, note->body, length);
+  size_t length = (size_t)bytes_get(&from, RING_NOTE_LENGTH_BYTES);
+  if (length < RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES || length > sizeof message)
+    return RING_PEER_LOST;
+  status = ring_rendezvous_move(meeting, poller, fd, false, message, length);
+  if (status != RING_OK) return status;
+  length -= RING_SEAL_BYTES;
+  if (!ring_seal_open(seal, head, sizeof head, message, length)) return RING_AUTH;
+  return rendezvous_read_note(meeting, message, length, note);
 }
 
 /* ---- Exchange ----------------------------------------------------------------------------- */
@@ -171,7 +196,7 @@ typedef struct exchange_entry {
   bool present, valid;
   unsigned port;
   uint64_t epoch;
-  char token[2 * RING_SECRET_BYTES + 1];
+  uint8_t public[RING_PUBLIC_BYTES];
 } exchange_entry;
 
 typedef struct exchange_sink {
@@ -179,18 +204,29 @@ typedef struct exchange_sink {
   exchange_entry *entries;
 } exchange_sink;
 
-/* "sparkring/1 PORT", and from rank 0 " EPOCH TOKEN", both in hexadecimal. */
+/* Hexadecimal digits, all of them. */
+static bool exchange_read_public(const char *text, uint8_t public[RING_PUBLIC_BYTES]) {
+  for (int i = 0; i < RING_PUBLIC_BYTES; i++) {
+    unsigned byte;
+    if (sscanf(text + (size_t)2 * (size_t)i, "%2x", &byte) != 1) return false;
+    public[i] = (uint8_t)byte;
+  }
+  return true;
+}
+
+/* "sparkring/2 PORT PUBLIC", and from rank 0 " EPOCH", both in hexadecimal. */
 static void exchange_put(void *arg, int rank, const char *text) {
   exchange_sink *sink = arg;
+  char public[2 * RING_PUBLIC_BYTES + 1] = "";
   if (rank < 0 || rank >= sink->size || text == NULL) return;
   exchange_entry *entry = &sink->entries[rank];
   int end = 0;
   entry->present = true;
-  int fields = sscanf(text, "sparkring/1 %5u%n %16" SCNx64 " %64[0-9a-f]%n", &entry->port, &end,
-                      &entry->epoch, entry->token, &end);
-  bool root = fields == 3 && strlen(entry->token) == 2 * RING_SECRET_BYTES;
-  entry->valid = (rank == 0 ? root : fields == 1) && text[end] == '\0' && entry->port > 0 &&
-                 entry->port <= UINT16_MAX;
+  int fields = sscanf(text, "sparkring/2 %5u %64[0-9a-f]%n %16" SCNx64 "%n", &entry->port, public,
+                      &end, &entry->epoch, &end);
+  entry->valid = fields == (rank == 0 ? 3 : 2) && text[end] == '\0' && entry->port > 0 &&
+                 entry->port <= UINT16_MAX && strlen(public) == 2 * RING_PUBLIC_BYTES &&
+                 exchange_read_public(public, entry->public);
 }
 
 static ring_status exchange_check(const exchange_sink *sink, ring_error *error) {
@@ -211,39 +247,46 @@ static ring_status exchange_check(const exchange_sink *sink, ring_error *error) 
   return RING_OK;
 }
 
-static bool exchange_compose(int rank, int port, char *text) {
-  uint8_t fresh[8 + RING_SECRET_BYTES];
-  int length = snprintf(text, EXCHANGE_TEXT, "sparkring/1 %d", port);
-  if (rank != 0) return true;
-  if (!ring_secret_random(fresh, sizeof fresh)) return false;
-  for (size_t i = 0; i < sizeof fresh; i++)
-    length += snprintf(text + length, EXCHANGE_TEXT - (size_t)length, "%s%02x",
-                       i == 0 || i == 8 ? " " : "", fresh[i]);
-  ring_secret_wipe(fresh, sizeof fresh);
+/* What this rank tells; nothing of it is secret. */
+static bool exchange_compose(ring_keys *keys, int port, char *text) {
+  uint8_t public[RING_PUBLIC_BYTES];
+  uint64_t epoch;
+  if (!ring_keys_offer(keys, public) || !ring_secret_random(&epoch, sizeof epoch)) return false;
+  int length = snprintf(text, EXCHANGE_TEXT, "sparkring/2 %d ", port);
+  for (size_t i = 0; i < sizeof public; i++)
+    length += snprintf(text + length, EXCHANGE_TEXT - (size_t)length, "%02x", public[i]);
+  if (keys->rank == 0)
+    snprintf(text + length, EXCHANGE_TEXT - (size_t)length, " %016" PRIx64, epoch);
   return true;
+}
+
+/* Believes the texts: where the others are, and who they are. */
+static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peers,
+                                   const exchange_sink *sink, ring_error *error) {
+  uint8_t epoch[8];
+  peers->epoch = sink->entries[0].epoch;
+  peers->authenticated = true;
+  bytes_put(epoch, peers->epoch, 8);
+  if (!ring_secret_bind(&peers->keys.vault->job, epoch, sizeof epoch))
+    return rendezvous_no_crypto(error);
+  for (int rank = 0; rank < meeting->size; rank++) {
+    const exchange_entry *entry = &sink->entries[rank];
+    ring_keys_take(&peers->keys, rank, entry->public);
+    if (ring_peers_place(peers, rank, meeting->hosts[rank], (uint16_t)entry->port) != RING_OK)
+      return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  }
+  return RING_OK;
 }
 
 static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int listener,
                                 exchange_sink *sink, ring_error *error) {
   char mine[EXCHANGE_TEXT];
-  if (!exchange_compose(meeting->rank, ring_socket_port(listener), mine))
+  if (!exchange_compose(&peers->keys, ring_socket_port(listener), mine))
     return rendezvous_no_crypto(error);
-  int failure = meeting->exchange(meeting->exchange_arg, mine, exchange_put, sink);
-  ring_secret_wipe(mine, sizeof mine);
-  if (failure != 0)
+  if (meeting->exchange(meeting->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
   ring_status status = exchange_check(sink, error);
-  if (status != RING_OK) return status;
-  const exchange_entry *root = &sink->entries[0];
-  if (!ring_secret_bind(&meeting->key, root->token, strlen(root->token)))
-    return rendezvous_no_crypto(error);
-  peers->epoch = root->epoch;
-  peers->authenticated = true;
-  for (int rank = 0; status == RING_OK && rank < meeting->size; rank++)
-    status =
-        ring_peers_place(peers, rank, meeting->hosts[rank], (uint16_t)sink->entries[rank].port);
-  if (status != RING_OK) return ring_error_set(error, status, -1, 0, "out of memory");
-  return RING_OK;
+  return status == RING_OK ? exchange_settle(meeting, peers, sink, error) : status;
 }
 
 static ring_status rendezvous_exchange(ring_meeting *meeting, ring_peers *peers,
@@ -253,14 +296,10 @@ static ring_status rendezvous_exchange(ring_meeting *meeting, ring_peers *peers,
   int listener = ring_rendezvous_listen(meeting, error);
   ring_status status = RING_SYSTEM;
   if (listener >= 0) status = exchange_run(meeting, peers, listener, &sink, error);
-  ring_secret_wipe(sink.entries, (size_t)meeting->size * sizeof *sink.entries);
   free(sink.entries);
-  if (status != RING_OK) {
-    ring_socket_close(&listener);
-    return status;
-  }
-  peers->key = meeting->key;
-  return ring_peers_listen(peers, listener);
+  if (status == RING_OK) return ring_peers_listen(peers, listener);
+  ring_socket_close(&listener);
+  return status;
 }
 
 /* ---- All modes ---------------------------------------------------------------------------- */
@@ -277,7 +316,7 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
   peers->encrypted = meeting->encrypted;
   if (meeting->size == 1) return rendezvous_alone(meeting, peers, error);
   ring_status status = RING_OK;
-  if (!ring_rendezvous_begin(meeting))
+  if (!ring_rendezvous_begin(meeting, &peers->keys))
     status = rendezvous_no_crypto(error);
   else if (meeting->exchange != NULL)
     status = rendezvous_exchange(meeting, peers, error);
@@ -285,7 +324,6 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
     status = ring_rendezvous_root(meeting, peers, error);
   else
     status = ring_rendezvous_guest(meeting, peers, error);
-  ring_secret_wipe(&meeting->key, sizeof meeting->key);
   if (status == RING_NO_MEMORY && error != NULL && error->rank < 0)
     ring_error_set(error, status, meeting->rank, 0, "rank %d is out of memory", meeting->rank);
   return status;

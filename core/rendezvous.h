@@ -2,8 +2,8 @@
  *
  * Rendezvous: from addresses to peers that are known to belong to the job.
  *
- * With an exchange, every rank listens first, tells its port through the exchange, and rank 0 adds
- * the epoch and a fresh token. Without one, rank 0 binds the first free port of a sequence derived
+ * With an exchange, every rank listens first, tells its port and its public key (keys.h) through the
+ * exchange, and rank 0 adds the epoch. Without one, rank 0 binds the first free port of a sequence derived
  * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
  * be theirs, and tell it their own port (JOIN). When all have, each is told the epoch and where its
  * parent in the binomial tree of ranks is (WELCOME); the table of all places then travels down the
@@ -12,9 +12,9 @@
  * a few bytes for each rank and the table log2(size) times. Other links are opened later, when they
  * are first used.
  *
- *   JOIN      port u16, milliseconds left u32
- *   note      length u32 of what follows, status u8, rank at fault i32; then an explanation when
- *             the status is not RING_OK, else what is said below
+ *   JOIN      port u16, milliseconds left u32; sealed (seal.h)
+ *   note      length u32 of what follows, which is sealed: status u8, rank at fault i32; then an
+ *             explanation when the status is not RING_OK, else what is said below
  *   WELCOME   a note: epoch u64, parent's port u16, parent's host: length u8, text
  *   REPORT    a note: nothing
  *   VERDICT   a note: nothing
@@ -28,6 +28,7 @@
 
 #include "address.h"
 #include "peers.h"
+#include "seal.h"
 #include "wait.h"
 
 /* Ports tried for rank 0, at most. */
@@ -35,7 +36,8 @@
 
 enum {
   RING_JOIN_BYTES = 6,
-  RING_NOTE_HEAD_BYTES = 9,
+  RING_NOTE_LENGTH_BYTES = 4,
+  RING_NOTE_HEAD_BYTES = 5, /* status and rank at fault */
   RING_NOTE_TEXT_BYTES = sizeof(((ring_error *)0)->message)
 };
 
@@ -52,8 +54,7 @@ typedef struct ring_meeting {
   ring_exchange_fn exchange;
   void *exchange_arg;
   ring_wait *wait;
-  ring_secret key; /* this and the rest: see ring_rendezvous_begin */
-  uint16_t ports[RING_MEETING_PORTS];
+  uint16_t ports[RING_MEETING_PORTS]; /* see ring_rendezvous_begin */
   int port_count;
 } ring_meeting;
 
@@ -66,9 +67,9 @@ typedef struct ring_note {
 } ring_note;
 
 /* What all ranks of a job derive from what they know before: its key, and the ports for rank 0. */
-bool ring_rendezvous_begin(ring_meeting *meeting);
+bool ring_rendezvous_begin(ring_meeting *meeting, ring_keys *keys);
 
-/* Meets the others: fills the places, key and epoch of `peers` and opens its listener. */
+/* Meets the others: fills the places, keys and epoch of `peers` and opens its listener. */
 ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error *error);
 
 /* The two sides of the meeting by addresses. */
@@ -78,7 +79,7 @@ ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring
 /* The other ranks' side from the moment on when rank 0 has opened at the other end of fd. With
  * error->status RING_OK a failure means that rank 0 went away before it said anything. */
 ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,
-                                 ring_error *error);
+                                 ring_seal *seal, ring_error *error);
 
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
@@ -88,16 +89,19 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
 ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  bool sending, void *bytes, size_t length);
 
-/* The same with a note. RING_PEER_LOST for one that cannot be read, too. */
+/* The same with a note. RING_PEER_LOST for one that cannot be read, too, and RING_AUTH for one that
+ * is not what the other end has sent. */
 ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *poller, int fd,
-                                 const ring_note *note);
+                                 ring_seal *seal, const ring_note *note);
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
-                                 ring_note *note);
+                                 ring_seal *seal, ring_note *note);
 
 /* "21345, 30112, 25001": the ports of the sequence, for messages. */
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size);
 
-/* The errors of a wait that ended: RING_ABORTED for an interrupt. */
+/* The errors of a wait that ended: RING_ABORTED for an interrupt, RING_AUTH for what was changed on
+ * its way from a rank. */
 ring_status ring_rendezvous_interrupted(ring_error *error);
+ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error);
 
 #endif

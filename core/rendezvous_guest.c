@@ -45,7 +45,6 @@ typedef struct guest_walk {
 
 static void guest_hang_up(guest_knock *knock) {
   ring_socket_close(&knock->handshake.fd);
-  ring_handshake_fini(&knock->handshake);
 }
 
 static void guest_set_port(ring_resolved *resolved, int index, uint16_t port) {
@@ -66,7 +65,7 @@ static bool guest_connect(guest_walk *walk, int port) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);
     if (fd < 0) continue;
-    return ring_handshake_dial(&knock->handshake, fd, &walk->meeting->key, &claim, 0);
+    return ring_handshake_dial(&knock->handshake, fd, &walk->peers->keys, &claim, 0);
   }
   walk->refused = true;
   return false;
@@ -159,8 +158,8 @@ static int guest_slice(const guest_walk *walk) {
   return pause < slice ? pause : slice;
 }
 
-/* Walks until rank 0 has opened. *fd is then the connection to it. */
-static ring_status guest_find_root(guest_walk *walk, int *fd) {
+/* Walks until rank 0 has opened. *fd is then the connection to it, and *seal its seal. */
+static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
   const int ports = walk->meeting->port_count;
   for (;;) {
     guest_step(walk);
@@ -182,7 +181,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd) {
         *fd = knock->handshake.fd;
         knock->handshake.fd = -1;
         walk->root_port = walk->meeting->ports[i];
-        return RING_OK;
+        return ring_seal_begin(seal, &knock->handshake) ? RING_OK : RING_NO_MEMORY;
       }
       if (knock->handshake.fd >= 0 && now > knock->begun + GUEST_PATIENCE_NS) guest_hang_up(knock);
     }
@@ -237,13 +236,18 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
 static ring_status guest_run(guest_walk *walk, ring_error *error) {
   for (;;) {
     int fd = -1;
-    ring_status status = guest_find_root(walk, &fd);
-    if (status != RING_OK) return guest_explain(walk, status, error);
+    ring_seal seal;
+    ring_status status = guest_find_root(walk, &fd, &seal);
+    if (status != RING_OK) {
+      ring_socket_close(&fd);
+      return guest_explain(walk, status, error);
+    }
     for (int i = 0; i < walk->meeting->port_count; i++) guest_hang_up(&walk->knocks[i]);
     walk->lost_root = false;
     error->status = RING_OK;
-    status = ring_rendezvous_join(walk->meeting, walk->peers, fd, error);
+    status = ring_rendezvous_join(walk->meeting, walk->peers, fd, &seal, error);
     ring_socket_close(&fd);
+    ring_seal_wipe(&seal);
     if (status == RING_OK || error->status != RING_OK) return status;
     ring_peers_close(walk->peers);
     if (status != RING_PEER_LOST) return guest_explain(walk, status, error);

@@ -20,6 +20,7 @@ typedef struct join_side {
   const ring_meeting *meeting;
   ring_peers *peers;
   int fd; /* to rank 0 */
+  ring_seal *seal;
   bool reported;
   bool judged; /* rank 0 has given its verdict, or gone */
   ring_poller poller;
@@ -28,14 +29,15 @@ typedef struct join_side {
 
 /* Listens only now, so that ranks which have not met yet leave the job's ports to rank 0. */
 static ring_status join_introduce(join_side *side, ring_error *error) {
-  uint8_t join[RING_JOIN_BYTES];
+  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   int listener = ring_rendezvous_listen(side->meeting, error);
   if (listener < 0) return RING_SYSTEM;
-  side->peers->key = side->meeting->key;
   ring_status status = ring_peers_listen(side->peers, listener);
   if (status != RING_OK) return ring_error_set(error, status, -1, 0, "out of memory");
   uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(listener), 2);
   bytes_put(to, ring_wait_left(side->meeting->wait), 4);
+  if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
+    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
   return ring_rendezvous_move(side->meeting, &side->poller, side->fd, true, join, sizeof join);
 }
 
@@ -61,7 +63,9 @@ static ring_status join_read_welcome(join_side *side, const ring_note *note, rin
 
 static ring_status join_hear_welcome(join_side *side, ring_error *error) {
   ring_note note;
-  ring_status status = ring_rendezvous_hear(side->meeting, &side->poller, side->fd, &note);
+  ring_status status =
+      ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
+  if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
   if (status != RING_OK) return status;
   if (note.status != RING_OK) return join_sent_away(&note, error);
   return join_read_welcome(side, &note, error);
@@ -70,8 +74,10 @@ static ring_status join_hear_welcome(join_side *side, ring_error *error) {
 static ring_status join_hear_verdict(join_side *side, ring_error *error) {
   ring_note note;
   side->judged = true;
-  ring_status status = ring_rendezvous_hear(side->meeting, &side->poller, side->fd, &note);
+  ring_status status =
+      ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
   if (status == RING_OK && note.status != RING_OK) return join_sent_away(&note, error);
   if (status == RING_OK && side->spread.informed) return RING_OK;
   return ring_error_set(error, RING_PEER_LOST, 0, 0,
@@ -88,7 +94,7 @@ static ring_status join_report(join_side *side, const ring_error *error) {
     note.length = strlen(error->message);
     memcpy(note.body, error->message, note.length);
   }
-  return ring_rendezvous_tell(side->meeting, &side->poller, side->fd, &note);
+  return ring_rendezvous_tell(side->meeting, &side->poller, side->fd, side->seal, &note);
 }
 
 /* Learns where all ranks are, tells the children, and waits for the verdict. */
@@ -147,8 +153,8 @@ static ring_status join_fail(join_side *side, ring_status status, ring_error *er
 }
 
 ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,
-                                 ring_error *error) {
-  join_side side = {.meeting = meeting, .peers = peers, .fd = fd};
+                                 ring_seal *seal, ring_error *error) {
+  join_side side = {.meeting = meeting, .peers = peers, .fd = fd, .seal = seal};
   ring_status status = join_introduce(&side, error);
   if (status == RING_OK) status = join_hear_welcome(&side, error);
   if (status == RING_OK) {

@@ -32,7 +32,8 @@ typedef struct root_arrival {
   int fd; /* -1: not there */
   root_stage stage;
   size_t have; /* bytes of its JOIN */
-  uint8_t join[RING_JOIN_BYTES];
+  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
+  ring_seal seal;
   uint64_t leaves; /* when it gives up */
   size_t slot;
 } root_arrival;
@@ -54,6 +55,7 @@ static void root_depart(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
   root->there -= arrival->stage >= root->goal ? 1 : 0;
   ring_socket_close(&arrival->fd);
+  ring_seal_wipe(&arrival->seal);
   *arrival = (root_arrival){.fd = -1};
 }
 
@@ -75,7 +77,19 @@ static void root_admit(void *owner, const ring_handshake *proven) {
   int rank = proven->claim.rank;
   root_depart(root, rank);
   root->arrivals[rank].fd = proven->fd;
-  root_advance(root, rank);
+  if (ring_seal_begin(&root->arrivals[rank].seal, proven))
+    root_advance(root, rank);
+  else
+    root_depart(root, rank);
+}
+
+/* Reads a JOIN that is whole; false for one that no rank has sent. */
+static bool root_read_join(root_arrival *arrival) {
+  const uint8_t *from = arrival->join;
+  if (!ring_seal_open(&arrival->seal, NULL, 0, arrival->join, RING_JOIN_BYTES)) return false;
+  if (bytes_get(&from, 2) == 0) return false; /* no port */
+  arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
+  return true;
 }
 
 /* Reads the JOIN of a rank, or sees that it has gone. */
@@ -84,7 +98,7 @@ static void root_hear_join(root_meeting *root, int rank) {
   bool joined = arrival->stage == ROOT_JOINED;
   uint8_t extra;
   void *to = joined ? &extra : arrival->join + arrival->have;
-  size_t room = joined ? 1 : RING_JOIN_BYTES - arrival->have;
+  size_t room = joined ? 1 : sizeof arrival->join - arrival->have;
   ssize_t got = recv(arrival->fd, to, room, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
   if (got <= 0 || joined) {
@@ -92,29 +106,28 @@ static void root_hear_join(root_meeting *root, int rank) {
     return;
   }
   arrival->have += (size_t)got;
-  if (arrival->have < RING_JOIN_BYTES) return;
-  const uint8_t *from = arrival->join;
-  if (bytes_get(&from, 2) == 0) { /* no port */
+  if (arrival->have < sizeof arrival->join) return;
+  if (root_read_join(arrival))
+    root_advance(root, rank);
+  else
     root_depart(root, rank);
-    return;
-  }
-  arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
-  root_advance(root, rank);
 }
 
 /* Reads the REPORT of a rank that joined; a failure there is one of all. */
 static ring_status root_hear_report(root_meeting *root, int rank, ring_error *error) {
   const char *host = ring_peers_host(root->peers, rank);
+  root_arrival *arrival = &root->arrivals[rank];
   ring_note note;
   ring_status status =
-      ring_rendezvous_hear(root->meeting, &root->mover, root->arrivals[rank].fd, &note);
+      ring_rendezvous_hear(root->meeting, &root->mover, arrival->fd, &arrival->seal, &note);
   if (status == RING_OK && note.status != RING_OK)
     return ring_error_set(error, note.status, note.fault < 0 ? rank : note.fault, 0,
                           "rank %d reports: %.800s", rank, (const char *)note.body);
-  if (status == RING_OK && root->arrivals[rank].stage == ROOT_JOINED) {
+  if (status == RING_OK && arrival->stage == ROOT_JOINED) {
     root_advance(root, rank);
     return RING_OK;
   }
+  if (status == RING_AUTH) return ring_rendezvous_altered(rank, host, error);
   if (status != RING_OK && status != RING_PEER_LOST) return status;
   root_depart(root, rank);
   return ring_error_set(error, RING_PEER_LOST, rank, 0,
@@ -189,8 +202,9 @@ static ring_status root_await(root_meeting *root, root_stage goal, ring_error *e
 
 /* Sends a note to a rank. One that cannot take it has died, which is found by other ways. */
 static void root_tell(root_meeting *root, int rank, const ring_note *note) {
-  int fd = root->arrivals[rank].fd;
-  if (fd >= 0) ring_rendezvous_tell(root->meeting, &root->mover, fd, note);
+  root_arrival *arrival = &root->arrivals[rank];
+  if (arrival->fd >= 0)
+    ring_rendezvous_tell(root->meeting, &root->mover, arrival->fd, &arrival->seal, note);
 }
 
 static void root_tell_all(root_meeting *root, const ring_note *note) {
@@ -312,7 +326,6 @@ static ring_status root_settle(root_meeting *root, ring_error *error) {
   for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++)
     status = root_place(root, rank);
   if (status != RING_OK) return status;
-  peers->key = root->meeting->key;
   root->porch.listener = -1;
   ring_porch_close(&root->porch);
   status = ring_peers_listen(peers, listener);
@@ -341,8 +354,9 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
   root_meeting root = {.meeting = meeting, .peers = peers, .porch.listener = -1};
   int listener = root_listen(meeting, error);
   if (listener < 0) return RING_SYSTEM;
-  root.arrivals = calloc((size_t)meeting->size, sizeof *root.arrivals);
-  ring_status status = ring_porch_open(&root.porch, listener, 0, meeting->size, &meeting->key);
+  size_t arrivals = (size_t)meeting->size * sizeof *root.arrivals;
+  root.arrivals = ring_secret_alloc(arrivals);
+  ring_status status = ring_porch_open(&root.porch, listener, 0, meeting->size, &peers->keys);
   root.porch.encrypted = meeting->encrypted;
   root.porch.judge = root_judge;
   root.porch.admit = root_admit;
@@ -354,7 +368,7 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
     status = root_run(&root, error);
     for (int rank = 1; rank < meeting->size; rank++) root_depart(&root, rank);
   }
-  free(root.arrivals);
+  ring_secret_free(root.arrivals, arrivals);
   ring_spread_free(&root.spread);
   ring_poller_fini(&root.poller);
   ring_poller_fini(&root.mover);

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
@@ -36,6 +37,35 @@ bool ring_secret_bind(ring_secret *key, const void *data, size_t length) {
 bool ring_secret_begin(ring_secret *key, const void *token, size_t length) {
   static const char label[] = "sparkring job key 1";
   return secret_hmac(length > 0 ? token : "", length, label, sizeof label, key);
+}
+
+static EVP_PKEY *secret_private(const ring_secret *own) {
+  return EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, NULL, own->bytes, sizeof own->bytes);
+}
+
+bool ring_secret_public(const ring_secret *own, uint8_t public[RING_PUBLIC_BYTES]) {
+  size_t length = RING_PUBLIC_BYTES;
+  EVP_PKEY *key = secret_private(own);
+  bool got = key != NULL && EVP_PKEY_get_raw_public_key(key, public, &length) == 1;
+  EVP_PKEY_free(key);
+  ERR_clear_error();
+  return got && length == RING_PUBLIC_BYTES;
+}
+
+bool ring_secret_agree(const ring_secret *own, const uint8_t public[RING_PUBLIC_BYTES],
+                       ring_secret *shared) {
+  size_t length = sizeof shared->bytes;
+  EVP_PKEY *key = secret_private(own);
+  EVP_PKEY *peer = EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, NULL, public, RING_PUBLIC_BYTES);
+  EVP_PKEY_CTX *context = key != NULL ? EVP_PKEY_CTX_new(key, NULL) : NULL;
+  bool agreed = context != NULL && peer != NULL && EVP_PKEY_derive_init(context) == 1 &&
+                EVP_PKEY_derive_set_peer(context, peer) == 1 &&
+                EVP_PKEY_derive(context, shared->bytes, &length) == 1;
+  EVP_PKEY_CTX_free(context);
+  EVP_PKEY_free(peer);
+  EVP_PKEY_free(key);
+  ERR_clear_error();
+  return agreed && length == sizeof shared->bytes;
 }
 
 bool ring_secret_equal(const void *one, const void *other, size_t length) {

@@ -50,13 +50,13 @@ static void *share_pipe(const ring_share *share, int from, int to) {
          index * RING_PIPE_BYTES;
 }
 
-/* Unguessable where the job has a token; guessing it gets a stranger no further than the handshake. */
+/* Unguessable where the job has a token or an exchange; guessing it gets a stranger no further than the handshake. */
 static bool share_name(const ring_share *share, char *name, size_t size) {
   uint8_t said[13 + 8 + 4] = "shared memory";
   ring_secret mac;
   uint8_t *to = bytes_put(said + 13, share->peers->epoch, 8);
   bytes_put(to, (uint32_t)share->ranks[0], 4);
-  if (!ring_secret_mac(&share->peers->key, said, sizeof said, &mac)) return false;
+  if (!ring_keys_mac(&share->peers->keys, said, sizeof said, &mac)) return false;
   int length = snprintf(name, size, "sparkring-");
   for (int i = 0; i < 16; i++)
     length += snprintf(name + length, size - (size_t)length, "%02x", mac.bytes[i]);
@@ -100,7 +100,7 @@ void ring_share_invite(ring_share *share, ring_peers *peers) {
     ring_share_fini(share);
     return;
   }
-  if (ring_porch_open(&peers->annex, listener, peers->rank, peers->size, &peers->key) != RING_OK) {
+  if (ring_porch_open(&peers->annex, listener, peers->rank, peers->size, &peers->keys) != RING_OK) {
     ring_porch_close(&peers->annex);
     ring_share_fini(share);
     return;
@@ -141,9 +141,8 @@ static int share_receive(const ring_share *share, int fd, share_invitation *invi
                       .size = peers->size,
                       .epoch = peers->epoch};
   int descriptor = -EAGAIN;
-  bool proved = ring_handshake_dial(&handshake, fd, &peers->key, &claim, share->ranks[0]) &&
+  bool proved = ring_handshake_dial(&handshake, fd, &peers->keys, &claim, share->ranks[0]) &&
                 share_prove(&handshake, wait, give_up);
-  ring_handshake_fini(&handshake);
   if (!proved) return -EPROTO;
   while (descriptor == -EAGAIN) {
     descriptor = ring_socket_take(fd, invitation, sizeof *invitation);

@@ -135,8 +135,8 @@ typedef void (*ring_log_fn)(void *arg, const char *message);
 typedef void (*ring_exchange_put_fn)(void *sink, int rank, const char *text);
 
 /* All ranks pass a text and get the texts of all: call put(sink, r, text of r) for every rank r.
- * Non-zero means failure. The text of rank 0 carries the job's token: the channel that carries it
- * must be private to the job. */
+ * Non-zero means failure. The texts hold public keys, from which every two ranks make a key of their
+ * own: whoever reads them learns no secret, but whoever can change them can be taken for a rank. */
 typedef int (*ring_exchange_fn)(void *arg, const char *mine, ring_exchange_put_fn put, void *sink);
 
 /* How to find the other ranks. Begin with RING_OPTIONS_INIT; strings are only read during
@@ -153,8 +153,8 @@ typedef struct ring_options {
   const char *const *addresses; /* "host", "host:port", "[v6]:port"; ports are ignored */
   int address_count;            /* must equal size when addresses are given */
   const char *root_address;     /* rank 0's host, when those of the others are unknown */
-  const void *token;            /* the job's shared secret, any bytes; NULL: none (or minted by */
-  size_t token_length;          /*   rank 0 and exchanged). At least 16 random bytes protect */
+  const void *token;            /* the job's shared secret, any bytes; NULL: none, which an */
+  size_t token_length;          /*   exchange does without. At least 16 random bytes protect */
   const char *job;              /* tells jobs apart that share addresses and token; NULL: "" */
   uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
   uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */
@@ -177,11 +177,12 @@ typedef struct ring_options {
 } ring_options;
 
 /* With `encryption` whatever ranks say to each other over the network after they have met is TLS 1.3
- * (RFC 8446), whose pre-shared key comes from the token and is another one for each link: who lacks
- * the token can neither read nor change it. Memory that the ranks of a host share is not the network.
+ * (RFC 8446), whose pre-shared key comes from the token or the exchange and is another one for each
+ * link: who lacks it can neither read nor change what is said. Memory that the ranks of a host share is not the network.
  * It needs a token, or an exchange, and all ranks must want it; else ring_comm_open returns
- * RING_INVALID or RING_MISMATCH. How the ranks meet is authenticated in any case, but their addresses
- * and ports are no secret. */
+ * RING_INVALID or RING_MISMATCH. What ranks say while they meet nobody else can read or change in any
+ * case, but that they talk, from where to where, is no secret. Without encryption nobody can join, but
+ * who can change packets on their way can change what links carry. */
 
 /* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
  * them, because one connection is often held to a part of what the network carries. All ranks must

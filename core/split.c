@@ -2,8 +2,8 @@
  *
  * Splitting: a communicator of some ranks of another one. Every rank that is to have a child listens
  * first; one allgather over the parent then tells everybody each rank's color, key and port, and so
- * who is with whom, in which order, and where. Key and epoch of a child are derived from the parent's
- * key and epoch, the number of the call and the color: all its ranks know them without another
+ * who is with whom, in which order, and where. Keys and epoch of a child are derived from the parent's
+ * keys and epoch, the number of the call and the color: all its ranks know them without another
  * message, and no other child has the same.
  *
  *   what a rank tells   color i32, key i32, port u16, failed u8
@@ -109,7 +109,7 @@ static ring_status split_list(split_run *run) {
 
 /* ---- The child ---------------------------------------------------------------------------- */
 
-/* Its key and epoch. */
+/* Its keys and epoch. */
 static bool split_derive(const split_run *run, ring_peers *peers) {
   static const char label[] = "sparkring split 1";
   const ring_peers *parent = &run->parent->peers;
@@ -119,11 +119,15 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
   uint8_t *to = bytes_put(facts + sizeof label, parent->epoch, 8);
   to = bytes_put(to, run->parent->sequence, 4);
   bytes_put(to, (uint32_t)run->color, 4);
-  peers->key = parent->key;
   peers->authenticated = parent->authenticated;
   peers->encrypted = parent->encrypted;
-  if (!ring_secret_bind(&peers->key, facts, sizeof facts)) return false;
-  if (!ring_secret_mac(&peers->key, "epoch", 5, &epoch)) return false;
+  int *members = malloc((size_t)run->member_count * sizeof *members);
+  for (int i = 0; members != NULL && i < run->member_count; i++) members[i] = run->members[i].rank;
+  bool derived = members != NULL &&
+                 ring_keys_split(&peers->keys, &parent->keys, members, facts, sizeof facts) &&
+                 ring_keys_mac(&peers->keys, "epoch", 5, &epoch);
+  free(members);
+  if (!derived) return false;
   const uint8_t *from = epoch.bytes;
   peers->epoch = bytes_get(&from, 8);
   return true;
@@ -133,9 +137,7 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
 static ring_status split_place(split_run *run, ring_comm *child) {
   ring_comm *parent = run->parent;
   ring_status status = RING_OK;
-  if (!split_derive(run, &child->peers))
-    return ring_error_set(&parent->error, RING_SYSTEM, parent->peers.rank, 0,
-                          "OpenSSL refused to compute HMAC-SHA256");
+  if (!split_derive(run, &child->peers)) return split_no_memory(parent);
   for (int i = 0; status == RING_OK && i < run->member_count; i++) {
     const split_member *member = &run->members[i];
     status = ring_peers_place(&child->peers, i, ring_peers_host(&parent->peers, member->rank),

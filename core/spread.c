@@ -21,8 +21,42 @@ static int spread_width(uint32_t hosts) {
   return hosts <= 1 ? 0 : hosts <= 0x100 ? 1 : hosts <= 0x10000 ? 2 : 3;
 }
 
+/* The HMAC of a table. */
+static bool spread_mac(const ring_peers *peers, const uint8_t *table, size_t length,
+                       ring_secret *mac) {
+  static const char label[] = "sparkring table 1";
+  uint8_t facts[sizeof label + 8];
+  ring_secret key;
+  memcpy(facts, label, sizeof label);
+  bytes_put(facts + sizeof label, peers->epoch, 8);
+  bool made = ring_keys_mac(&peers->keys, facts, sizeof facts, &key) &&
+              ring_secret_mac(&key, table, length, mac);
+  ring_secret_wipe(&key, sizeof key);
+  return made;
+}
+
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+
+static bool spread_is_rank_0s(const ring_spread *spread, size_t length) {
+  (void)spread;
+  return length >= RING_SECRET_BYTES;
+}
+
+#else
+
+/* Whether a table with its HMAC is the one that rank 0 has made. */
+static bool spread_is_rank_0s(const ring_spread *spread, size_t length) {
+  ring_secret mac;
+  if (length < RING_SECRET_BYTES) return false;
+  const uint8_t *given = spread->table + (length - RING_SECRET_BYTES);
+  return spread_mac(spread->peers, spread->table, length - RING_SECRET_BYTES, &mac) &&
+         ring_secret_equal(mac.bytes, given, RING_SECRET_BYTES);
+}
+
+#endif
+
 static size_t spread_longest(const ring_peers *peers) {
-  return 4 + (size_t)peers->size * (RING_HOST_BYTES + 3 + 2);
+  return 4 + (size_t)peers->size * (RING_HOST_BYTES + 3 + 2) + RING_SECRET_BYTES;
 }
 
 static ring_status spread_pack(ring_spread *spread) {
@@ -30,7 +64,8 @@ static ring_status spread_pack(ring_spread *spread) {
   int width = spread_width((uint32_t)peers->host_count);
   size_t length = 4 + (size_t)peers->size * (size_t)(width + 2);
   for (int i = 0; i < peers->host_count; i++) length += 1 + strlen(peers->hosts[i]);
-  spread->table = malloc(length);
+  ring_secret mac;
+  spread->table = malloc(length + RING_SECRET_BYTES);
   if (spread->table == NULL) return RING_NO_MEMORY;
   uint8_t *to = bytes_put(spread->table, (uint64_t)peers->host_count, 4);
   for (int i = 0; i < peers->host_count; i++) to = ring_address_pack(to, peers->hosts[i]);
@@ -38,6 +73,9 @@ static ring_status spread_pack(ring_spread *spread) {
     to = bytes_put(to, (uint64_t)peers->peer[rank].host, width);
     to = bytes_put(to, peers->peer[rank].port, 2);
   }
+  if (!spread_mac(peers, spread->table, length, &mac)) return RING_NO_MEMORY;
+  memcpy(to, mac.bytes, sizeof mac.bytes);
+  length += sizeof mac.bytes;
   bytes_put(spread->head, length, SPREAD_HEAD_BYTES);
   spread->length = spread->have = SPREAD_HEAD_BYTES + length;
   spread->informed = true;
@@ -135,8 +173,17 @@ static ring_status spread_misread(const ring_spread *spread, ring_status status,
                                   ring_error *error) {
   if (status == RING_NO_MEMORY) return ring_error_set(error, status, -1, 0, "out of memory");
   return ring_error_set(error, status, spread->parent, 0,
-                        "rank %d told rank %d where the others are in bytes that are no table",
-                        spread->parent, spread->peers->rank);
+                        "rank %d told rank %d where the others are in bytes that are %s",
+                        spread->parent, spread->peers->rank,
+                        status == RING_AUTH ? "not those of rank 0: something between changes them"
+                                            : "no table");
+}
+
+/* Reads a table that is whole. */
+static ring_status spread_read(ring_spread *spread) {
+  size_t length = spread->length - SPREAD_HEAD_BYTES;
+  if (!spread_is_rank_0s(spread, length)) return RING_AUTH;
+  return ring_spread_unpack(spread->peers, spread->table, length - RING_SECRET_BYTES);
 }
 
 /* Takes what the parent sends. */
@@ -154,8 +201,7 @@ static ring_status spread_take(ring_spread *spread, ring_error *error) {
     spread->have += (size_t)got;
     if (heading && spread->have == SPREAD_HEAD_BYTES) status = spread_expect(spread);
   }
-  if (status == RING_OK)
-    status = ring_spread_unpack(spread->peers, spread->table, spread->length - SPREAD_HEAD_BYTES);
+  if (status == RING_OK) status = spread_read(spread);
   spread->informed = status == RING_OK;
   return spread->informed ? RING_OK : spread_misread(spread, status, error);
 }

@@ -7,7 +7,9 @@
  * parent, which is lower, and so nothing but the parent's place has to be known before.
  *
  *   TABLE     length u32 of what follows, hosts u32, each host: length u8, text; then each rank:
- *             index of its host (0 to 3 bytes, as few as the number of hosts allows), port u16
+ *             index of its host (0 to 3 bytes, as few as the number of hosts allows), port u16;
+ *             then HMAC(HMAC(job's key, "sparkring table 1" and the epoch), from hosts on), because
+ *             links that are not encrypted keep nobody from changing what they carry
  */
 #ifndef RING_SPREAD_H
 #define RING_SPREAD_H
@@ -31,8 +33,8 @@ typedef struct ring_spread {
 /* The parent of a rank in the tree; -1 of rank 0. */
 int ring_spread_parent(int rank);
 
-/* Reads the places of all ranks from what follows the length of a TABLE. RING_PEER_LOST when it is
- * none. */
+/* Reads the places of all ranks from what stands between the length of a TABLE and its HMAC.
+ * RING_PEER_LOST when it is none. */
 ring_status ring_spread_unpack(ring_peers *peers, const uint8_t *table, size_t length);
 
 /* Begins. Rank 0 knows all places, the others that of their parent; all listen for links. */

@@ -73,8 +73,8 @@ def init(
         The host of rank 0, when those of the others are unknown.
     token : str or bytes, optional
         The job's shared secret, at least 16 random bytes. Only processes that know it can join, and
-        without one the methods for objects refuse to work. A barrier task needs none: rank 0 makes
-        one and Spark carries it to the others.
+        without one the methods for objects refuse to work. A barrier task needs none: Spark carries
+        public keys between the ranks, from which every two of them make a secret of their own.
     job : str, optional
         Tells jobs apart that share addresses and token.
     ports : (int, int), optional
@@ -96,9 +96,9 @@ def init(
         and broadcast: tree, chain; reduce_scatter: direct, ring; allgather and allgatherv: bruck,
         ring; gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck, pairwise.
     exchange : callable, optional
-        Takes this rank's text and returns the texts of all ranks, in rank order, over a channel
-        that is private to the job, as ``BarrierTaskContext.allGather`` does. What it raises, `init`
-        raises.
+        Takes this rank's text and returns the texts of all ranks, in rank order, as
+        ``BarrierTaskContext.allGather`` does. The texts are no secret, but whoever can change them
+        on their way can be taken for a rank. What it raises, `init` raises.
     shared_memory : bool
         Whether ranks of one host use shared memory, where they can. It is the memory of large
         results, too, so a child that this process forks shares them, also what it writes to them.
@@ -111,8 +111,8 @@ def init(
         connection, unless lanes are given and shared memory is turned off.
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
-        TLS 1.3 with a key that comes from the token, so it needs ``token`` or ``exchange``; a
-        barrier task has one. Memory that ranks of one host share is not the network. By default
+        TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a
+        barrier task has the latter. Memory that ranks of one host share is not the network. By default
         ``SPARKRING_ENCRYPTION``, 1 or 0, or, if that is not set, not.
 
     Returns

@@ -60,7 +60,7 @@ void free_ports(held_ports *ports) {
   while (ports->held > 0) close(ports->listeners[--ports->held]);
 }
 
-ring_meeting begin_meeting(const ring_options *options) {
+ring_meeting begin_meeting(const ring_options *options, ring_keys *keys) {
   static const char *hosts[RANKS_MAX];
   for (int rank = 0; rank < options->size; rank++) hosts[rank] = "127.0.0.1";
   ring_meeting meeting = {.rank = options->rank,
@@ -70,7 +70,8 @@ ring_meeting begin_meeting(const ring_options *options) {
                           .job = "",
                           .token = options->token,
                           .token_length = options->token_length};
-  CHECK(ring_rendezvous_begin(&meeting));
+  CHECK(ring_keys_init(keys, options->rank, options->size));
+  CHECK(ring_rendezvous_begin(&meeting, keys));
   return meeting;
 }
 
@@ -84,6 +85,15 @@ bool shake_hands(ring_handshake *handshake) {
       return false;
   }
   return true;
+}
+
+size_t seal_note(ring_seal *seal, const ring_note *note, uint8_t *message) {
+  size_t length = RING_NOTE_HEAD_BYTES + note->length;
+  uint8_t *sealed = bytes_put(message, length + RING_SEAL_BYTES, RING_NOTE_LENGTH_BYTES);
+  uint8_t *to = bytes_put(bytes_put(sealed, note->status, 1), (uint32_t)note->fault, 4);
+  memcpy(to, note->body, note->length);
+  CHECK(ring_seal_close(seal, message, RING_NOTE_LENGTH_BYTES, sealed, length));
+  return RING_NOTE_LENGTH_BYTES + length + RING_SEAL_BYTES;
 }
 
 table make_table(int size, int hosts, int width) {

@@ -31,13 +31,19 @@ held_ports hold_ports(int count);
 void free_ports(held_ports *ports);
 
 /* The key and the ports of a job on 127.0.0.1, as its ranks derive them. */
-ring_meeting begin_meeting(const ring_options *options);
+ring_meeting begin_meeting(const ring_options *options, ring_keys *keys);
 
 /* Takes a handshake that was begun to its end, with a welcome for whoever claims to be a rank.
  * False when the other side does not. */
 bool shake_hands(ring_handshake *handshake);
 
-/* A table of places (see spread.h) without its length: rank r on host r % hosts, port 1000 + r.
+/* A note as it travels; its length. `message` has room for NOTE_ROOM bytes. */
+enum {
+  NOTE_ROOM = RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES + RING_SEAL_BYTES
+};
+size_t seal_note(ring_seal *seal, const ring_note *note, uint8_t *message);
+
+/* A table of places (see spread.h) without its length and its HMAC: rank r on host r % hosts, port 1000 + r.
  * width is that of a host's index. */
 enum { TABLE_ROOM = 8192 };
 

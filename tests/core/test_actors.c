@@ -34,7 +34,9 @@ typedef struct scene {
 
 typedef struct actor {
   int root, listener;
+  ring_seal seal; /* with rank 0 */
   ring_meeting meeting;
+  ring_keys keys;
   uint64_t epoch;
 } actor;
 
@@ -57,12 +59,9 @@ static void receive_all(int fd, void *bytes, size_t length) {
   }
 }
 
-static void send_note(int fd, const ring_note *note) {
-  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES];
-  uint8_t *to = bytes_put(message, RING_NOTE_HEAD_BYTES - 4 + note->length, 4);
-  to = bytes_put(bytes_put(to, note->status, 1), (uint32_t)note->fault, 4);
-  memcpy(to, note->body, note->length);
-  size_t length = RING_NOTE_HEAD_BYTES + note->length;
+static void send_note(int fd, ring_seal *seal, const ring_note *note) {
+  uint8_t message[NOTE_ROOM];
+  size_t length = seal_note(seal, note, message);
   CHECK_INT(send(fd, message, length, MSG_NOSIGNAL), length);
 }
 
@@ -74,7 +73,7 @@ static void wait_for_the_end(int fd) {
 }
 
 /* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
-static int act_knock(const actor *self, int port) {
+static int act_knock(actor *self, int port) {
   ring_claim claim = {.purpose = RING_PURPOSE_MEET, .rank = self->meeting.rank, .size = ACT_RANKS};
   ring_resolved resolved;
   ring_handshake handshake;
@@ -82,8 +81,8 @@ static int act_knock(const actor *self, int port) {
   CHECK(ring_socket_resolve("127.0.0.1", self->meeting.ports[port], &resolved, &reason));
   int fd = ring_socket_dial(&resolved, 0);
   if (fd < 0) return -1;
-  CHECK(ring_handshake_dial(&handshake, fd, &self->meeting.key, &claim, 0));
-  if (shake_hands(&handshake)) return fd;
+  CHECK(ring_handshake_dial(&handshake, fd, &self->keys, &claim, 0));
+  if (shake_hands(&handshake) && ring_seal_begin(&self->seal, &handshake)) return fd;
   close(fd);
   return -1;
 }
@@ -91,31 +90,37 @@ static int act_knock(const actor *self, int port) {
 /* Joins rank 0 and waits for the welcome. */
 static actor act_as_guest(const scene *scene) {
   ring_options options = scene_options(scene, scene->actor);
-  actor self = {.meeting = begin_meeting(&options), .root = -1};
+  actor self = {.root = -1};
+  self.meeting = begin_meeting(&options, &self.keys);
   self.listener = ring_socket_listen("127.0.0.1", 0);
   for (int i = 0; self.root < 0; i++) {
     CHECK(i < 100 * RING_MEETING_PORTS);
     self.root = act_knock(&self, i % RING_MEETING_PORTS);
     if (i % RING_MEETING_PORTS == 0) usleep(10000);
   }
-  uint8_t join[RING_JOIN_BYTES], welcome[RING_NOTE_HEAD_BYTES + 8 + 2 + 1 + 9];
+  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES], head[RING_NOTE_LENGTH_BYTES];
+  uint8_t welcome[RING_NOTE_HEAD_BYTES + 8 + 2 + 1 + 9 + RING_SEAL_BYTES];
   uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(self.listener), 2);
   bytes_put(to, (uint64_t)(scene->timeout * 1000), 4);
+  CHECK(ring_seal_close(&self.seal, NULL, 0, join, RING_JOIN_BYTES));
   CHECK_INT(send(self.root, join, sizeof join, MSG_NOSIGNAL), sizeof join);
+  receive_all(self.root, head, sizeof head);
   receive_all(self.root, welcome, sizeof welcome);
+  CHECK(ring_seal_open(&self.seal, head, sizeof head, welcome, sizeof welcome - RING_SEAL_BYTES));
   const uint8_t *from = welcome + RING_NOTE_HEAD_BYTES;
   self.epoch = bytes_get(&from, 8);
   return self;
 }
 
 /* Accepts the rank that comes next. */
-static int act_accept(const actor *self, int rank, ring_claim *claim) {
+static int act_accept(const actor *self, int rank, ring_claim *claim, ring_seal *seal) {
   struct pollfd entry = {.fd = self->listener, .events = POLLIN};
   ring_handshake handshake;
   CHECK_INT(poll(&entry, 1, 10000), 1);
   int fd = ring_socket_accept(self->listener);
-  CHECK(ring_handshake_accept(&handshake, fd, &self->meeting.key, rank, ACT_RANKS, false));
+  CHECK(ring_handshake_accept(&handshake, fd, &self->keys, rank, ACT_RANKS, false));
   CHECK(shake_hands(&handshake));
+  CHECK(ring_seal_begin(seal, &handshake));
   *claim = handshake.claim;
   return fd;
 }
@@ -123,19 +128,24 @@ static int act_accept(const actor *self, int rank, ring_claim *claim) {
 /* Lets the others join, and tells each where its parent is. */
 static actor act_as_rank_0(const scene *scene) {
   ring_options options = scene_options(scene, 0);
-  actor self = {.meeting = begin_meeting(&options), .listener = -1};
+  actor self = {.listener = -1};
   int fds[ACT_RANKS];
+  ring_seal seals[ACT_RANKS];
+  self.meeting = begin_meeting(&options, &self.keys);
   for (int i = 0; i < RING_MEETING_PORTS && self.listener < 0; i++)
     self.listener = ring_socket_listen("127.0.0.1", self.meeting.ports[i]);
   CHECK(self.listener >= 0);
   uint64_t ports[ACT_RANKS] = {(uint64_t)ring_socket_port(self.listener)};
   for (int i = 1; i < ACT_RANKS; i++) {
-    uint8_t join[RING_JOIN_BYTES];
+    uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
     const uint8_t *from = join;
     ring_claim claim;
-    int fd = act_accept(&self, 0, &claim);
+    ring_seal seal;
+    int fd = act_accept(&self, 0, &claim, &seal);
     receive_all(fd, join, sizeof join);
+    CHECK(ring_seal_open(&seal, NULL, 0, join, RING_JOIN_BYTES));
     fds[claim.rank] = fd;
+    seals[claim.rank] = seal;
     ports[claim.rank] = bytes_get(&from, 2);
   }
   for (int rank = 1; rank < ACT_RANKS; rank++) {
@@ -143,7 +153,7 @@ static actor act_as_rank_0(const scene *scene) {
     uint8_t *to = bytes_put(note.body, 7, 8);
     to = bytes_put(to, ports[ring_spread_parent(rank)], 2);
     note.length = (size_t)(ring_address_pack(to, "127.0.0.1") - note.body);
-    send_note(fds[rank], &note);
+    send_note(fds[rank], &seals[rank], &note);
   }
   return self;
 }
@@ -155,8 +165,9 @@ static void die_before_the_table(const scene *scene) {
 
 static void die_linked_to_a_child(const scene *scene) {
   ring_claim claim;
+  ring_seal seal;
   actor self = act_as_guest(scene);
-  act_accept(&self, scene->actor, &claim);
+  act_accept(&self, scene->actor, &claim, &seal);
   raise(SIGKILL);
 }
 
@@ -175,73 +186,109 @@ static void stop_as_rank_0(const scene *scene) {
   raise(SIGSTOP);
 }
 
-/* Gives its child a table of the length that is said, of which `have` bytes come. */
-static void mislead(const scene *scene, uint32_t length, const table *bytes) {
+/* Puts the HMAC behind a table, as rank 0 does. */
+static void vouch(const actor *self, table *made) {
+  uint8_t facts[18 + 8] = "sparkring table 1";
+  ring_secret key, mac;
+  bytes_put(facts + 18, self->epoch, 8);
+  CHECK(ring_keys_mac(&self->keys, facts, sizeof facts, &key));
+  CHECK(ring_secret_mac(&key, made->bytes, made->length, &mac));
+  CHECK(made->length + sizeof mac <= TABLE_ROOM);
+  memcpy(made->bytes + made->length, &mac, sizeof mac);
+  made->length += sizeof mac;
+}
+
+/* Gives its child a table, with the right HMAC or, if it is to be `false_by` something, a wrong one;
+ * without one only a length. */
+static void mislead(const scene *scene, table *made, uint32_t length, int false_by) {
   ring_claim claim;
+  ring_seal seal;
   actor self = act_as_guest(scene);
-  int child = act_accept(&self, scene->actor, &claim);
+  int child = act_accept(&self, scene->actor, &claim, &seal);
   CHECK(claim.purpose == RING_PURPOSE_LINK && claim.rank == 3 && claim.epoch == self.epoch);
   uint8_t head[4];
-  bytes_put(head, length, 4);
+  if (made != NULL) vouch(&self, made);
+  if (made != NULL) made->bytes[4] ^= (uint8_t)false_by;
+  bytes_put(head, made != NULL ? made->length : length, 4);
   CHECK_INT(send(child, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-  if (bytes != NULL) send(child, bytes->bytes, bytes->length, MSG_NOSIGNAL);
+  if (made != NULL) send(child, made->bytes, made->length, MSG_NOSIGNAL);
   wait_for_the_end(self.root);
 }
 
 static void say_a_length_too_large(const scene *scene) {
-  mislead(scene, UINT32_MAX, NULL);
+  mislead(scene, NULL, UINT32_MAX, 0);
 }
 
 static void say_a_length_of_zero(const scene *scene) {
-  mislead(scene, 0, NULL);
+  mislead(scene, NULL, 0, 0);
 }
 
 static void tell_of_too_many_hosts(const scene *scene) {
-  table bytes = make_table(ACT_RANKS, ACT_RANKS + 1, 1);
-  mislead(scene, (uint32_t)bytes.length, &bytes);
+  table made = make_table(ACT_RANKS, ACT_RANKS + 1, 1);
+  mislead(scene, &made, 0, 0);
 }
 
 static void tell_of_fewer_ranks(const scene *scene) {
-  table bytes = make_table(ACT_RANKS - 1, 1, 0);
-  mislead(scene, (uint32_t)bytes.length, &bytes);
+  table made = make_table(ACT_RANKS - 1, 1, 0);
+  mislead(scene, &made, 0, 0);
 }
 
-static void report_nonsense(const scene *scene, uint32_t length, uint8_t status, uint32_t fault) {
-  uint8_t head[RING_NOTE_HEAD_BYTES];
+/* Somebody in between has changed a bit. */
+static void tell_another_table(const scene *scene) {
+  table made = make_table(ACT_RANKS, 2, 1);
+  mislead(scene, &made, 0, 1);
+}
+
+static void report_a_length(const scene *scene, uint32_t length) {
+  uint8_t head[RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES - 1] = {0};
   actor self = act_as_guest(scene);
-  bytes_put(bytes_put(bytes_put(head, length, 4), status, 1), fault, 4);
+  bytes_put(head, length, RING_NOTE_LENGTH_BYTES);
   CHECK_INT(send(self.root, head, sizeof head, MSG_NOSIGNAL), sizeof head);
   wait_for_the_end(self.root);
 }
 
+static void report(const scene *scene, ring_note note, int false_by) {
+  uint8_t message[NOTE_ROOM];
+  actor self = act_as_guest(scene);
+  size_t length = seal_note(&self.seal, &note, message);
+  message[RING_NOTE_LENGTH_BYTES] ^= (uint8_t)false_by;
+  CHECK_INT(send(self.root, message, length, MSG_NOSIGNAL), length);
+  wait_for_the_end(self.root);
+}
+
 static void report_without_end(const scene *scene) {
-  report_nonsense(scene, UINT32_MAX, RING_TIMEOUT, UINT32_MAX);
+  report_a_length(scene, UINT32_MAX);
 }
 
 static void report_too_little(const scene *scene) {
-  report_nonsense(scene, 4, RING_OK, UINT32_MAX);
+  report_a_length(scene, RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES - 1);
 }
 
 static void report_an_unknown_status(const scene *scene) {
-  report_nonsense(scene, 5, 99, UINT32_MAX);
+  report(scene, (ring_note){.status = (ring_status)99, .fault = -1}, 0);
 }
 
 static void report_a_rank_that_is_none(const scene *scene) {
-  report_nonsense(scene, 5, RING_PEER_LOST, ACT_RANKS);
+  report(scene, (ring_note){.status = RING_PEER_LOST, .fault = ACT_RANKS}, 0);
+}
+
+/* Somebody in between has changed a bit. */
+static void report_something_else(const scene *scene) {
+  report(scene, (ring_note){.fault = -1}, 1);
 }
 
 static void report_twice(const scene *scene) {
   ring_note note = {.fault = -1};
   actor self = act_as_guest(scene);
-  send_note(self.root, &note);
-  send_note(self.root, &note);
+  send_note(self.root, &self.seal, &note);
+  send_note(self.root, &self.seal, &note);
   wait_for_the_end(self.root);
 }
 
 static void report_a_failure(const scene *scene) {
   ring_note note = {.status = RING_NO_MEMORY, .fault = -1, .length = 13, .body = "out of memory"};
   actor self = act_as_guest(scene);
-  send_note(self.root, &note);
+  send_note(self.root, &self.seal, &note);
   wait_for_the_end(self.root);
 }
 
@@ -358,6 +405,16 @@ static void test_hostile_reports(void) {
   lose(3, report_twice, 0, "rank 3 (127.0.0.1)");
 }
 
+static void refuse(int actor, void (*act)(const scene *), const char *text) {
+  play((scene){
+      .actor = actor, .act = act, .status = RING_AUTH, .text = text, .timeout = 30, .seconds = 10});
+}
+
+static void test_what_was_changed_on_the_way(void) {
+  refuse(2, tell_another_table, "in bytes that are not those of rank 0");
+  refuse(3, report_something_else, "rank 3 (127.0.0.1) is not what it has sent");
+}
+
 static void test_a_rank_fails(void) {
   play((scene){.actor = 3,
                .act = report_a_failure,
@@ -375,6 +432,7 @@ int main(void) {
   RUN(test_rank_0_stops);
   RUN(test_hostile_tables);
   RUN(test_hostile_reports);
+  RUN(test_what_was_changed_on_the_way);
   RUN(test_a_rank_fails);
   return 0;
 }

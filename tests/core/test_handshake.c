@@ -12,31 +12,32 @@
 
 typedef struct pair {
   ring_handshake dialer, accepter;
+  ring_keys dialer_keys, accepter_keys;
 } pair;
 
-static ring_secret key_of(const char *token) {
-  ring_secret key;
-  CHECK(ring_secret_begin(&key, token, strlen(token)));
-  return key;
+static ring_keys keys_of(const char *token, int rank) {
+  ring_keys keys;
+  CHECK(ring_keys_init(&keys, rank, 4));
+  CHECK(ring_secret_begin(&keys.vault->job, token, strlen(token)));
+  return keys;
 }
 
-static pair make_pair(const char *dialer_token, const char *accepter_token) {
-  pair p;
+static void make_pair(pair *p, const char *dialer_token, const char *accepter_token) {
   int fds[2];
   ring_claim claim = {RING_PURPOSE_LINK, 2, 4, 99, 1, 3, false};
-  ring_secret dialer_key = key_of(dialer_token), accepter_key = key_of(accepter_token);
+  p->dialer_keys = keys_of(dialer_token, 2);
+  p->accepter_keys = keys_of(accepter_token, 0);
   CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   for (int i = 0; i < 2; i++) CHECK_INT(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
-  CHECK(ring_handshake_dial(&p.dialer, fds[0], &dialer_key, &claim, 0));
-  CHECK(ring_handshake_accept(&p.accepter, fds[1], &accepter_key, 0, 4, false));
-  return p;
+  CHECK(ring_handshake_dial(&p->dialer, fds[0], &p->dialer_keys, &claim, 0));
+  CHECK(ring_handshake_accept(&p->accepter, fds[1], &p->accepter_keys, 0, 4, false));
 }
 
 static void end_pair(pair *p) {
   close(p->dialer.fd);
   close(p->accepter.fd);
-  ring_handshake_fini(&p->dialer);
-  ring_handshake_fini(&p->accepter);
+  ring_keys_wipe(&p->dialer_keys);
+  ring_keys_wipe(&p->accepter_keys);
 }
 
 static bool pending(ring_handshake_state state) {
@@ -53,7 +54,8 @@ static void run_pair(pair *p, ring_verdict verdict) {
 }
 
 static void test_both_prove_themselves(void) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   run_pair(&p, RING_VERDICT_WELCOME);
   CHECK_INT(p.dialer.state, RING_HANDSHAKE_DONE);
   CHECK_INT(p.accepter.state, RING_HANDSHAKE_DONE);
@@ -67,7 +69,8 @@ static void test_both_prove_themselves(void) {
 }
 
 static void test_a_refusal_arrives(void) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   run_pair(&p, RING_VERDICT_FORMED);
   CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
   CHECK_INT(p.dialer.verdict, RING_VERDICT_FORMED);
@@ -76,7 +79,8 @@ static void test_a_refusal_arrives(void) {
 }
 
 static void test_another_token_is_a_stranger(void) {
-  pair p = make_pair("token", "Token");
+  pair p;
+  make_pair(&p, "token", "Token");
   run_pair(&p, RING_VERDICT_WELCOME);
   CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
   CHECK_INT(p.dialer.state, RING_HANDSHAKE_LOST);
@@ -85,12 +89,14 @@ static void test_another_token_is_a_stranger(void) {
 
 /* An accepter that lacks the key but knows the protocol: its verdict proves nothing. */
 static void test_a_false_verdict_is_a_stranger(void) {
-  pair p = make_pair("token", "token");
-  p.accepter.key.bytes[0] ^= 1;
+  pair p;
+  make_pair(&p, "token", "token");
+  p.accepter_keys.vault->job.bytes[0] ^= 1;
   ring_handshake_advance(&p.dialer);
   ring_handshake_advance(&p.accepter);
   ring_handshake_advance(&p.dialer);
   p.accepter.turn = 3; /* skips the check of the claim, as an impostor would */
+  p.accepter.peer_rank = 2;
   ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
   ring_handshake_advance(&p.accepter);
   CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_STRANGER);
@@ -98,7 +104,8 @@ static void test_a_false_verdict_is_a_stranger(void) {
 }
 
 static void test_the_wrong_rank_is_a_stranger(void) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   p.accepter.own_rank = 1; /* the dialer wanted rank 0 */
   run_pair(&p, RING_VERDICT_WELCOME);
   CHECK_INT(p.dialer.state, RING_HANDSHAKE_STRANGER);
@@ -119,7 +126,8 @@ static void relay(int from, int to, size_t length, size_t flip, size_t *seen) {
 static void test_every_byte_is_covered(void) {
   const size_t total = 2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES;
   for (size_t flip = 0; flip < total; flip++) {
-    pair p = make_pair("token", "token");
+    pair p;
+    make_pair(&p, "token", "token");
     int left[2], right[2];
     size_t seen = 0;
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, left), 0);
@@ -149,7 +157,8 @@ static void test_every_byte_is_covered(void) {
 }
 
 static void test_another_version_is_told(void) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   uint8_t hello[RING_HELLO_BYTES] = "sparkrng\x07";
   CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_READING);
   CHECK_INT(send(p.accepter.fd, hello, sizeof hello, 0), sizeof hello);
@@ -160,7 +169,8 @@ static void test_another_version_is_told(void) {
 
 /* One that has the key, but asks for what there cannot be. */
 static void check_lanes(ring_purpose purpose, int lane, int lanes, ring_handshake_state state) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   p.dialer.claim.purpose = p.dialer.transcript[10] = purpose;
   p.dialer.claim.lane = lane;
   p.dialer.claim.lanes = lanes;
@@ -182,7 +192,8 @@ static void test_lanes_that_cannot_be(void) {
 
 /* What a stranger hears before it has proved anything: one HELLO, whatever it says. */
 static void test_a_stranger_learns_nothing(void) {
-  pair p = make_pair("token", "token");
+  pair p;
+  make_pair(&p, "token", "token");
   uint8_t heard[256], garbage[RING_CLAIM_BYTES] = {0};
   ring_handshake_advance(&p.dialer);
   ring_handshake_advance(&p.accepter);
@@ -194,7 +205,75 @@ static void test_a_stranger_learns_nothing(void) {
   end_pair(&p);
 }
 
+/* ---- Ranks that met through an exchange --------------------------------------------------- */
+
+/* What `rank` of four has, whose texts all have read. */
+static void exchange_keys(ring_keys keys[4]) {
+  uint8_t publics[4][RING_PUBLIC_BYTES];
+  for (int rank = 0; rank < 4; rank++) {
+    CHECK(ring_keys_init(&keys[rank], rank, 4));
+    CHECK(ring_keys_offer(&keys[rank], publics[rank]));
+  }
+  for (int rank = 0; rank < 4; rank++)
+    for (int other = 0; other < 4; other++) ring_keys_take(&keys[rank], other, publics[other]);
+}
+
+/* A pair whose dialer has these keys and says that it is rank 2. */
+static void make_exchanged_pair(pair *p, const ring_keys *dialer, const ring_keys *accepter) {
+  make_pair(p, "", "");
+  p->dialer.keys = dialer;
+  p->accepter.keys = accepter;
+}
+
+static void test_two_ranks_have_a_key_of_their_own(void) {
+  ring_keys keys[4];
+  pair p;
+  ring_secret derived[2];
+  exchange_keys(keys);
+  make_exchanged_pair(&p, &keys[2], &keys[0]);
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.accepter.state, RING_HANDSHAKE_DONE);
+  CHECK(ring_handshake_derive(&p.dialer, &derived[0]));
+  CHECK(ring_handshake_derive(&p.accepter, &derived[1]));
+  CHECK(memcmp(&derived[0], &derived[1], sizeof derived[0]) == 0);
+  end_pair(&p);
+  for (int rank = 0; rank < 4; rank++) ring_keys_wipe(&keys[rank]);
+}
+
+/* Who has read all texts, and even another rank of the job, is not rank 2. */
+static void test_nobody_else_has_it(void) {
+  ring_keys keys[4], reader = {.vault = NULL};
+  uint8_t public[RING_PUBLIC_BYTES];
+  pair p;
+  exchange_keys(keys);
+  CHECK(ring_keys_init(&reader, 2, 4) && ring_keys_offer(&reader, public));
+  for (int rank = 0; rank < 4; rank++) ring_keys_take(&reader, rank, keys[0].publics[rank]);
+  const ring_keys *others[] = {&reader, &keys[1], &keys[3]};
+  for (int i = 0; i < 3; i++) {
+    make_exchanged_pair(&p, others[i], &keys[0]);
+    run_pair(&p, RING_VERDICT_WELCOME);
+    CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
+    CHECK(p.dialer.state == RING_HANDSHAKE_LOST);
+    end_pair(&p);
+  }
+  ring_keys_wipe(&reader);
+  for (int rank = 0; rank < 4; rank++) ring_keys_wipe(&keys[rank]);
+}
+
+static void test_wiped_keys_prove_nothing(void) {
+  pair p;
+  make_pair(&p, "token", "token");
+  ring_keys_wipe(&p.accepter_keys);
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
+  end_pair(&p);
+}
+
 int main(void) {
+  RUN(test_two_ranks_have_a_key_of_their_own);
+  RUN(test_nobody_else_has_it);
+  RUN(test_wiped_keys_prove_nothing);
   RUN(test_both_prove_themselves);
   RUN(test_a_refusal_arrives);
   RUN(test_another_token_is_a_stranger);

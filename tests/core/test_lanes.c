@@ -121,7 +121,7 @@ static void test_ranks_that_disagree(void) {
 static int begin_host(ring_peers *host) {
   CHECK_INT(ring_peers_init(host, 0, 2), RING_OK);
   host->epoch = 7;
-  memset(&host->key, 1, sizeof host->key);
+  memset(&host->keys.vault->job, 1, sizeof host->keys.vault->job);
   int listener = ring_socket_listen("127.0.0.1", 0);
   int port = ring_socket_port(listener);
   CHECK(listener >= 0 && port > 0);
@@ -136,9 +136,10 @@ static int bring_lane(ring_peers *host, int port, int lane, int lanes, ring_verd
   const char *reason;
   ring_handshake handshake;
   ring_poller poller = {0};
+  const ring_keys self = {.rank = 1, .size = 2, .vault = host->keys.vault};
   CHECK(ring_socket_resolve("127.0.0.1", (uint16_t)port, &resolved, &reason));
   int fd = ring_socket_dial(&resolved, 0);
-  CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &host->key, &claim, 0));
+  CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &self, &claim, 0));
   for (int turn = 0; turn < 1000; turn++) {
     ring_handshake_state state = ring_handshake_advance(&handshake);
     if (state == RING_HANDSHAKE_DONE || state == RING_HANDSHAKE_REFUSED) break;
@@ -148,7 +149,6 @@ static int bring_lane(ring_peers *host, int port, int lane, int lanes, ring_verd
   CHECK_INT(handshake.state,
             verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED);
   CHECK_INT(handshake.verdict, verdict);
-  ring_handshake_fini(&handshake);
   ring_poller_fini(&poller);
   return fd;
 }
@@ -186,7 +186,8 @@ static void test_lanes_that_never_come(void) {
 
 /* Meets the others as rank 2 does, brings rank 1 one lane of several, and says no more. */
 static void bring_too_few(const ring_options *options, int *done) {
-  ring_meeting meeting = begin_meeting(options);
+  ring_keys keys;
+  ring_meeting meeting = begin_meeting(options, &keys);
   ring_wait wait;
   ring_peers peers;
   ring_error error;
@@ -201,11 +202,12 @@ static void bring_too_few(const ring_options *options, int *done) {
   ring_handshake handshake;
   CHECK(ring_socket_resolve("127.0.0.1", peers.peer[1].port, &resolved, &reason));
   int fd = ring_socket_dial(&resolved, 0);
-  CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &peers.key, &claim, 1));
+  CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &peers.keys, &claim, 1));
   CHECK(shake_hands(&handshake));
   meet_ranks(done, options->size);
   close(fd);
   ring_peers_fini(&peers);
+  ring_keys_wipe(&keys);
 }
 
 static void wait_for_lanes(int rank, int size, void *shared) {

@@ -165,7 +165,7 @@ static void place_peers(ring_peers *peers, int rank, int size, uint8_t key) {
   CHECK_INT(ring_peers_init(peers, rank, size), RING_OK);
   for (int i = 0; i < size; i++) CHECK_INT(ring_peers_place(peers, i, "127.0.0.1", 1), RING_OK);
   peers->epoch = (uint64_t)getpid(); /* and so the name of the socket is that of no other test */
-  memset(&peers->key, key, sizeof peers->key);
+  memset(&peers->keys.vault->job, key, sizeof peers->keys.vault->job);
 }
 
 /* Too many ranks for the words of the board. */
@@ -219,18 +219,18 @@ static ring_claim claim_of(ring_purpose purpose, int rank, uint64_t epoch) {
 static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, ring_claim claim) {
   char bytes[64];
   ring_handshake handshake;
-  ring_secret secret;
+  ring_vault vault;
+  const ring_keys keys = {.rank = claim.rank, .size = 3, .vault = &vault};
   int fd = ring_socket_dial_local(name), got;
   CHECK(fd >= 0);
-  memset(&secret, key, sizeof secret);
-  CHECK(ring_handshake_dial(&handshake, fd, &secret, &claim, 0));
+  memset(&vault, key, sizeof vault);
+  CHECK(ring_handshake_dial(&handshake, fd, &keys, &claim, 0));
   for (int turn = 0; turn < 10; turn++) {
     ring_handshake_advance(&handshake);
     if (turn < 9) serve_annex(host);
     if (handshake.state != RING_HANDSHAKE_READING && handshake.state != RING_HANDSHAKE_WRITING)
       break;
   }
-  ring_handshake_fini(&handshake);
   serve_annex(host);
   got = ring_socket_take(fd, bytes, 16);
   close(fd);

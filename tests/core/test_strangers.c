@@ -217,22 +217,25 @@ static void test_a_rank_left_over(void) {
 /* ---- A false rank 0 ----------------------------------------------------------------------- */
 
 /* Welcomes a rank with a note that is one byte too long; false when nobody comes any more. */
-static bool welcome_falsely(int listener, const ring_secret *key, char name) {
+static bool welcome_falsely(int listener, const ring_keys *keys, char name) {
   struct pollfd entry = {.fd = listener, .events = POLLIN};
   if (poll(&entry, 1, 1000) != 1) return false;
   ring_handshake handshake;
   entry.fd = ring_socket_accept(listener);
-  CHECK(ring_handshake_accept(&handshake, entry.fd, key, 0, 2, false));
+  CHECK(ring_handshake_accept(&handshake, entry.fd, keys, 0, 2, false));
   if (!shake_hands(&handshake)) return true; /* it went away */
-  uint8_t message[64], join[RING_JOIN_BYTES];
-  uint8_t *to = bytes_put(message + RING_NOTE_HEAD_BYTES, 1, 8);
-  to = bytes_put(to, 99, 2);
+  uint8_t message[NOTE_ROOM], join[RING_JOIN_BYTES + RING_SEAL_BYTES];
+  ring_note note = {.fault = -1};
+  ring_seal seal;
+  uint8_t *to = bytes_put(bytes_put(note.body, 1, 8), 99, 2);
   to = bytes_put(to, 1, 1);
   *to++ = (uint8_t)name;
   to = bytes_put(to, 0, 1);
-  bytes_put(bytes_put(bytes_put(message, (uint64_t)(to - message) - 4, 4), 0, 1), UINT32_MAX, 4);
+  note.length = (size_t)(to - note.body);
+  CHECK(ring_seal_begin(&seal, &handshake));
+  size_t length = seal_note(&seal, &note, message);
   if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);
-  send(entry.fd, message, (size_t)(to - message), MSG_NOSIGNAL);
+  send(entry.fd, message, length, MSG_NOSIGNAL);
   if (poll(&entry, 1, 1000) == 1) close(entry.fd); /* it has read and hung up */
   return true;
 }
@@ -243,12 +246,13 @@ static void meet_an_impostor(int rank, int size, void *shared) {
   options.token = NULL; /* so that an impostor has the key, too */
   options.token_length = 0;
   if (rank == 0) {
-    ring_meeting meeting = begin_meeting(&options);
+    ring_keys keys;
+    begin_meeting(&options, &keys);
     int welcomes = 0;
-    while (welcomes < 20 &&
-           welcome_falsely(held->listeners[0], &meeting.key, (char)('a' + welcomes)))
+    while (welcomes < 20 && welcome_falsely(held->listeners[0], &keys, (char)('a' + welcomes)))
       welcomes++;
     CHECK(welcomes >= 3);
+    ring_keys_wipe(&keys);
     return;
   }
   options.port_first = held->first;

@@ -15,7 +15,8 @@ enum { SAYS_VERSION = 8, SAYS_ENCRYPTED = 11, TRANSCRIPT = RING_HELLO_BYTES + RI
 typedef struct case_of {
   bool accepts, knows, encrypts;
   int rank, size;
-  ring_secret key;
+  ring_vault vault;
+  ring_keys keys;
   uint8_t says[RING_HELLO_BYTES + RING_CLAIM_BYTES];
   size_t length;
 } case_of;
@@ -35,7 +36,7 @@ static void prove(const case_of *of, const char *who, const uint8_t *transcript,
   ring_secret proof;
   strcpy((char *)said, who);
   memcpy(said + 16, transcript, length);
-  FUZZ_PROMISE(ring_secret_mac(&of->key, said, 16 + length, &proof));
+  FUZZ_PROMISE(ring_secret_mac(&of->vault.job, said, 16 + length, &proof));
   memcpy(to, proof.bytes, RING_SECRET_BYTES);
 }
 
@@ -118,19 +119,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_claim claim = claim_of(&of, (ring_purpose)(1 + flags / 4 % 3));
   ring_handshake handshake;
   world_shakes_hands(true);
-  memset(of.key.bytes, 0x22, sizeof of.key.bytes);
+  memset(&of.vault, 0x22, sizeof of.vault);
+  of.keys = (ring_keys){.rank = of.rank, .size = of.size, .vault = &of.vault};
   input says = input_cut(&from, sizeof of.says);
   memcpy(of.says, says.at, of.length = says.left);
   if (of.knows && of.accepts) prove_claim(&of);
   if (of.knows && !of.accepts) prove_verdict(&of, &claim);
   int fd = world_connection((input){of.says, of.length}, (input){0});
   bool begun = of.accepts
-                   ? ring_handshake_accept(&handshake, fd, &of.key, of.rank, of.size, of.encrypts)
-                   : ring_handshake_dial(&handshake, fd, &of.key, &claim, 3);
+                   ? ring_handshake_accept(&handshake, fd, &of.keys, of.rank, of.size, of.encrypts)
+                   : ring_handshake_dial(&handshake, fd, &of.keys, &claim, 3);
   FUZZ_PROMISE(begun);
   shake(&of, &handshake);
   check_end(&of, &handshake);
-  ring_handshake_fini(&handshake);
   ring_socket_close(&fd);
   world_end();
   return 0;

@@ -40,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_wait wait;
   ring_peers peers;
   ring_error error = {.rank = -1};
+  ring_seal seal = {.sent = 0};
   read_table(rank, size, table);
   world_shakes_hands(false);
   ring_wait_init(&wait, 2, NULL, NULL);
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                                                              .epoch = 0x1111111111111111,
                                                              .lanes = 1});
   int fd = world_connection(welcome, verdict);
-  ring_status status = ring_rendezvous_join(&meeting, &peers, fd, &error);
+  ring_status status = ring_rendezvous_join(&meeting, &peers, fd, &seal, &error);
   if (status == RING_OK) check_places(&peers);
   close(fd);
   ring_peers_fini(&peers);

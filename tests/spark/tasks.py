@@ -44,7 +44,7 @@ def collectives(rows):
 
 
 def encrypted(rows):
-    """Over links that are encrypted with the token that rank 0 has minted."""
+    """Over links that are encrypted with keys of each two ranks."""
     with sparkring.init(encryption=True, shared_memory=False) as comm:
         yield collect(comm), comm.encrypted, comm.link(comm.rank ^ 1)
 
