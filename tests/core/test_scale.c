@@ -22,7 +22,7 @@
   4096 /* of a process: 32 ranks with 20 links each, and 1,023 connections */
 
 /* What a rank says until it has joined, and is told after that, whatever the size. */
-#define SCALE_RANK_BYTES 256
+#define SCALE_RANK_BYTES 320
 
 typedef struct scale_results {
   int size;
