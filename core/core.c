@@ -63,6 +63,7 @@
 #include "share_failure.c"
 #include "share_open.c"
 #include "socket.c"
+#include "spark.c"
 #include "split.c"
 #include "spread.c"
 #include "stall.c"

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "link.h"
 #include "platform.h"
+#include "spark.h"
 
 #define OPTIONS_TIMEOUT 300.0
 #define OPTIONS_CALL_TIMEOUT 600.0
@@ -110,19 +111,24 @@ static ring_status options_check_lanes(const ring_options *options, ring_error *
   return RING_OK;
 }
 
-static ring_status options_check_encryption(const ring_options *options, ring_error *error) {
+static ring_status options_check_encryption(const ring_options *options, bool for_spark,
+                                            ring_error *error) {
   if (options->encryption < -1 || options->encryption > 1)
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "encryption is %d: it must be 1 (yes), -1 (no) or 0",
                           options->encryption);
   bool secret = options->token != NULL || options->exchange != NULL;
   if (options->encryption > 0 && !secret && options->size > 1)
-    return options_invalid(error, "encryption needs a token: give all ranks the same one, of at "
-                                  "least 16 random bytes");
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "%sencryption needs a token: give all ranks the same one, of at least 16 "
+                          "random bytes%s",
+                          for_spark ? "Spark encrypts its traffic here, so this is to be, and "
+                                    : "",
+                          for_spark ? ", or say that encryption is not wanted" : "");
   return RING_OK;
 }
 
-static ring_status options_check(ring_options *options, ring_error *error) {
+static ring_status options_check(ring_options *options, bool for_spark, ring_error *error) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
   if (options->call_timeout == 0) options->call_timeout = OPTIONS_CALL_TIMEOUT;
@@ -144,7 +150,7 @@ static ring_status options_check(ring_options *options, ring_error *error) {
     return options_invalid(error, "token is NULL, but token_length is not 0");
   if (options->token != NULL && options->token_length == 0)
     return options_invalid(error, "the token is empty: give at least 16 random bytes, or none");
-  return options_check_encryption(options, error);
+  return options_check_encryption(options, for_spark, error);
 }
 
 int ring_options_lanes(void) {
@@ -161,5 +167,7 @@ ring_status ring_options_read(const ring_options *given, ring_options *options,
     status = ring_environment_encryption(&options->encryption, error);
   if (status == RING_OK && options->warn_after == 0)
     status = ring_environment_warn_after(&options->warn_after, error);
-  return status == RING_OK ? options_check(options, error) : status;
+  bool for_spark = status == RING_OK && options->encryption == 0 && ring_spark_encrypts();
+  if (for_spark) options->encryption = 1;
+  return status == RING_OK ? options_check(options, for_spark, error) : status;
 }

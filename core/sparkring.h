@@ -168,7 +168,9 @@ typedef struct ring_options {
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
   int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4 */
-  int encryption;    /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0), or no */
+  int encryption;    /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0) or, if
+                        that is unset, yes in a worker of a Spark that encrypts its own traffic,
+                        else no */
   double warn_after; /* seconds that a call waits with nothing moving before `log` is told, and told
                         again after twice as long, and so on; 0: those of SPARKRING_WARN_AFTER or, if
                         that is unset, 60; negative: never */

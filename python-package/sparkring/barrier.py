@@ -24,7 +24,15 @@ class BarrierTask(NamedTuple):
     rank: int
     addresses: list[str]
     attempt: int
+    encrypts: bool  # Spark, as far as the properties of the job tell
     exchange: Callable[[str], list[str]]
+
+
+ENCRYPTS = (  # core/spark.h has the reasons, and another place to look in
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
+    "spark.authenticate.enableSaslEncryption",
+)
 
 
 def find(timeout: float) -> BarrierTask | None:
@@ -65,6 +73,7 @@ def find(timeout: float) -> BarrierTask | None:
         rank=context.partitionId(),
         addresses=[info.address for info in context.getTaskInfos()],
         attempt=context.taskAttemptId(),
+        encrypts=any(context.getLocalProperty(name) == "true" for name in ENCRYPTS),
         exchange=lambda text: _gather(context, text, timeout),
     )
 

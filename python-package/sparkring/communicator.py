@@ -112,8 +112,10 @@ def init(
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
         TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a
-        barrier task has the latter. Memory that ranks of one host share is not the network. By default
-        ``SPARKRING_ENCRYPTION``, 1 or 0, or, if that is not set, not.
+        barrier task has the latter. Memory that ranks of one host share is not the network. By
+        default ``SPARKRING_ENCRYPTION``, 1 or 0, or, if that is not set, yes in the tasks of a
+        Spark that encrypts its own traffic (``spark.network.crypto.enabled``,
+        ``spark.ssl.rpc.enabled`` or ``spark.authenticate.enableSaslEncryption``), else no.
 
     Returns
     -------
@@ -153,7 +155,9 @@ def init(
             )
         task = barrier.find(_check_seconds("timeout", timeout) or 300.0)
         if task is not None:
-            rank, addresses, attempt, exchange = task
+            rank, addresses, attempt, encrypts, exchange = task
+            if encrypts and encryption is None and "SPARKRING_ENCRYPTION" not in os.environ:
+                encryption = True
     options = (
         _check_rank(rank),
         _check_size(size),

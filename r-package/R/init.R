@@ -50,7 +50,9 @@
 #' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
 #'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of
 #'   one host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if
-#'   that is not set, not.
+#'   that is not set, yes in a worker of a Spark that encrypts its own traffic
+#'   (`spark.network.crypto.enabled`, `spark.ssl.rpc.enabled` or
+#'   `spark.authenticate.enableSaslEncryption`), else no.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.

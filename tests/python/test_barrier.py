@@ -20,8 +20,9 @@ class TaskContext:
 
 
 class BarrierTaskContext(TaskContext):
-    def __init__(self, attempt, addresses=("localhost:7337",), answer=None):
+    def __init__(self, attempt, addresses=("localhost:7337",), answer=None, properties=None):
         self.attempt = attempt
+        self.properties = properties or {}
         self.addresses = addresses
         self.answer = answer
 
@@ -30,6 +31,9 @@ class BarrierTaskContext(TaskContext):
 
     def taskAttemptId(self):  # noqa: N802
         return self.attempt
+
+    def getLocalProperty(self, key):  # noqa: N802
+        return self.properties.get(key)
 
     def getTaskInfos(self):  # noqa: N802
         return [types.SimpleNamespace(address=address) for address in self.addresses]
@@ -50,6 +54,25 @@ def task(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", module)
     monkeypatch.setattr(TaskContext, "current", None)
     return lambda context: setattr(TaskContext, "current", context)
+
+
+def test_encryption_is_as_spark_has_it(task, monkeypatch):
+    monkeypatch.delenv("SPARKRING_ENCRYPTION", raising=False)
+    yes, no = ({"spark.network.crypto.enabled": value} for value in ("true", "false"))
+    for properties, given, variable, encrypted in (
+        (yes, None, None, True),
+        (yes, False, None, False),
+        (yes, None, "0", False),
+        (no, None, None, False),
+        (no, True, None, True),
+        ({}, None, None, False),
+    ):
+        if variable:
+            monkeypatch.setenv("SPARKRING_ENCRYPTION", variable)
+        task(BarrierTaskContext(attempt=1, properties=properties))
+        with sparkring.init(encryption=given) as comm:
+            assert comm.encrypted == encrypted, (properties, given, variable)
+        monkeypatch.delenv("SPARKRING_ENCRYPTION", raising=False)
 
 
 def test_the_task_is_found(task):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real Spark, started once for each kind of master; the tests of one master run together."""
 
+import secrets
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 HERE = Path(__file__).parent
 ONE_EXECUTOR = "local[4]"
 TWO_EXECUTORS = "local-cluster[2,2,1024]"
+ENCRYPTED = TWO_EXECUTORS + " spark.authenticate spark.network.crypto.enabled"
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
 DEADLINE = 90
 
@@ -21,11 +23,17 @@ def pytest_configure(config):
 @pytest.fixture(scope="session", params=[ONE_EXECUTOR, TWO_EXECUTORS])
 def spark(request, tmp_path_factory):
     """A session with room for four tasks at once, which knows the functions of tasks.py."""
+    master, *settings = request.param.split()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = SparkSession.builder
+        for name in settings:
+            builder = builder.config(name, "true")
+        if "spark.authenticate" in settings:
+            builder = builder.config("spark.authenticate.secret", secrets.token_hex(16))
         session = (
-            SparkSession.builder.master(request.param)
+            builder.master(master)
             .appName("sparkring tests")
             .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
             .config("spark.executor.memory", "1g")

@@ -49,6 +49,26 @@ def encrypted(rows):
         yield collect(comm), comm.encrypted, comm.link(comm.rank ^ 1)
 
 
+def unasked(rows):
+    """What a rank gets that does not say whether it wants encryption, and one that does not."""
+    with sparkring.init(shared_memory=False) as comm:
+        comm.barrier()
+        default = comm.encrypted, comm.link(comm.rank ^ 1)
+    with sparkring.init(shared_memory=False, encryption=False) as comm:
+        comm.barrier()
+        yield default, (comm.encrypted, comm.link(comm.rank ^ 1))
+
+
+def unasked_frames(frames):
+    """The same default, for mapInPandas."""
+    import pandas as pd
+
+    for _ in frames:
+        pass
+    with sparkring.init() as comm:
+        yield pd.DataFrame({"encrypted": [comm.encrypted]})
+
+
 def twice(rows):
     """A second ring in the same task, after the first was closed."""
     for _ in range(2):

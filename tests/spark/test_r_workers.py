@@ -22,6 +22,7 @@ def test_r_workers_form_a_ring(spark, four, partition_type):
         {
             "rank": rank,
             "size": 4,
+            "encrypted": False,
             "sum": [6, 10, 14, 18, 22],
             "root": [1, 1, 1],
             "all": [0, 0, 1, 10, 2, 20, 3, 30],

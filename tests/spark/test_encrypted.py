@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where Spark encrypts its own traffic, ranks do, too, unless they are told not to."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+import tasks
+from conftest import ENCRYPTED
+
+WORKER = Path(__file__).with_name("worker.R")
+
+pytestmark = pytest.mark.parametrize("spark", [ENCRYPTED], indirect=True)
+
+
+def test_jobs_of_rdds(four):
+    assert four(tasks.unasked) == [((True, "tls"), (False, "tcp"))] * 4
+
+
+def test_jobs_of_data_frames(spark):
+    frame = spark.range(100).repartition(4)
+    rows = frame.mapInPandas(tasks.unasked_frames, "encrypted boolean", barrier=True).collect()
+    assert [row["encrypted"] for row in rows] == [True] * 4
+
+
+def test_r_workers(spark, four):
+    spark.sparkContext.addFile(str(WORKER))
+    ranks = four(tasks.r_rank(WORKER.name, "integer", secrets.token_hex(32)))
+    assert [rank["encrypted"] for rank in ranks] == [True] * 4
