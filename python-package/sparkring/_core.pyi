@@ -30,11 +30,13 @@ def open(
     ports: tuple[int, int],
     timeout: float,
     call_timeout: float,
+    warn_after: float,
     algorithms: str | None,
     exchange: Callable[[str], Sequence[str]] | None,
     shared_memory: bool,
     lanes: int,
     encryption: int,
+    watch_parent: bool,
     /,
 ) -> Communicator: ...
 

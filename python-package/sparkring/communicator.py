@@ -44,6 +44,7 @@ def init(
     ports: tuple[int, int] | None = None,
     timeout: float | None = None,
     call_timeout: float = 600.0,
+    warn_after: float | None = None,
     algorithms: str | None = None,
     exchange: Exchange | None = None,
     shared_memory: bool = True,
@@ -58,6 +59,10 @@ def init(
 
     A process has one communicator at a time, however it was made: close it before the next `init`.
     Only one that another Spark task has left open in this process is aborted instead.
+
+    Ctrl-C ends every wait, here and in the methods of the communicator, which is broken then; the
+    other ranks are told. In a Spark task, so does the end of the process that has started this one:
+    without its executor a worker waits for nobody.
 
     Parameters
     ----------
@@ -84,7 +89,12 @@ def init(
         Seconds until all ranks must have met; by default 300 or, when the environment tells who the
         ranks are, ``SPARKRING_TIMEOUT``.
     call_timeout : float
-        Seconds that a later call may wait for other ranks.
+        Seconds that a later call may wait for other ranks with nothing moving.
+    warn_after : float, optional
+        Seconds after which a call that waits says so, with the ranks that it waits for and what
+        they did last, and again after twice as long: a warning of the logger ``"sparkring"`` of
+        `logging`, which goes to the standard error output unless that is set up otherwise. 0 for no
+        warnings. By default ``SPARKRING_WARN_AFTER`` or, if that is not set, 60.
     algorithms : str, optional
         Overrides of the choice of algorithms, the same on every rank, such as
         ``"allreduce:ring:64KiB-,broadcast:tree:-1MiB"``: a collective, one of its algorithms and,
@@ -168,11 +178,13 @@ def init(
         _check_ports(ports),
         _check_seconds("timeout", timeout),
         _check_seconds("call_timeout", call_timeout),
+        _check_warn_after(warn_after),
         algorithms,
         exchange,
         shared_memory,
         _check_lanes(lanes),
         _check_encryption(encryption),
+        attempt is not None,
     )
     return _open(options, attempt)
 
@@ -276,3 +288,14 @@ def _check_seconds(name: str, seconds: float | None) -> float:
     if not seconds > 0:
         raise InvalidError(f"{name} is {seconds:g}: it must be a positive number of seconds")
     return seconds
+
+
+def _check_warn_after(seconds: float | None) -> float:
+    """To the core 0 is the default, and never is negative."""
+    if seconds is None:
+        return 0.0
+    if not seconds >= 0:
+        raise InvalidError(
+            f"warn_after is {seconds:g}: it must be a number of seconds, or 0 for no warnings"
+        )
+    return seconds or -1.0

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening, splitting and ending a communicator. Python has checked the arguments by the time they get here
- * (sparkring/communicator.py), so this file only turns them into ring_options. The exchange is the
- * one place where the core runs Python code of the user; what that raises ends the opening and is
- * what init raises.
+ * Opening, splitting and ending a communicator. Python has checked the arguments by the time they
+ * get here (sparkring/communicator.py), so this file only turns them into ring_options. The
+ * exchange is the one place where the core runs Python code of the user; what that raises ends the
+ * opening and is what init raises.
  */
 #include "comm.h"
 
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 
 #include "error.h"
 #include "gil.h"
+
+/* How often, about once a millisecond, abort looks whether the call of another thread has ended. */
+#define END_TRIES 10000
 
 module_state *comm_state(comm_object *self) {
   return PyType_GetModuleState(Py_TYPE((PyObject *)self));
@@ -19,11 +23,13 @@ module_state *comm_state(comm_object *self) {
 
 void comm_enter(comm_object *self) {
   self->running++;
+  gil_heed(&self->ending);
   gil_release();
 }
 
 bool comm_leave(comm_object *self, ring_status status) {
   gil_take();
+  gil_heed(NULL);
   self->running--;
   if (status == RING_OK && !PyErr_Occurred()) return true;
   error_raise(comm_state(self), status, ring_comm_error(self->comm));
@@ -88,13 +94,14 @@ static PyObject *open_with(module_state *state, const ring_options *options) {
 PyObject *comm_open(PyObject *module, PyObject *args) {
   PyObject *addresses, *exchange, *result = NULL;
   const char **texts = NULL;
-  int port_first, port_last, shared;
+  int port_first, port_last, shared, watched;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)ddzOpii:open", &options.rank, &options.size, &addresses,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiip:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
-                        &options.timeout, &options.call_timeout, &options.algorithms, &exchange,
-                        &shared, &options.lanes, &options.encryption))
+                        &options.timeout, &options.call_timeout, &options.warn_after,
+                        &options.algorithms, &exchange, &shared, &options.lanes,
+                        &options.encryption, &watched))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);
@@ -109,7 +116,9 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   if (exchange != Py_None) options.exchange = exchange_call;
   options.exchange_arg = exchange;
   options.interrupt = gil_interrupt;
+  options.log = gil_log;
   options.shared_memory = shared ? 0 : -1;
+  gil_watch_parent(watched);
   result = open_with(PyModule_GetState(module), &options);
 out:
   PyMem_Free(texts);
@@ -166,14 +175,35 @@ PyObject *comm_close(PyObject *object, PyObject *unused) {
   Py_RETURN_NONE;
 }
 
-/* ring_comm_abort may not run beside another call, so unlike the others it cannot tell by itself. */
+/* ring_comm_abort may not run beside another call, so what other threads call is ended first, as
+ * by an interrupt, and waited for; in vain where the end of the interpreter has stopped such a
+ * thread for good. False with an exception. */
+static bool end_calls(comm_object *self) {
+  static const struct timespec moment = {.tv_nsec = 1000000};
+  for (int tries = 0; self->running > 0 && ring_comm_usable(self->comm); tries++) {
+    if (tries == END_TRIES) {
+      error_raise(comm_state(self), RING_BUSY, NULL);
+      return false;
+    }
+    gil_release();
+    nanosleep(&moment, NULL);
+    gil_take();
+    if (PyErr_CheckSignals() != 0) return false;
+  }
+  return true;
+}
+
+/* From a signal handler inside a call of its own this ends the call when the handler returns. */
 static PyObject *end_at_once(comm_object *self, const char *reason) {
-  if (self->running > 0) return error_raise(comm_state(self), RING_BUSY, NULL);
   if (self->closed) Py_RETURN_NONE;
+  self->ending = true;
+  if (!gil_in_hook_of(&self->ending)) {
+    if (!end_calls(self)) return NULL;
+    comm_enter(self);
+    ring_comm_abort(self->comm, reason);
+    if (!comm_leave(self, RING_OK)) return NULL;
+  }
   self->closed = true;
-  comm_enter(self);
-  ring_comm_abort(self->comm, reason);
-  if (!comm_leave(self, RING_OK)) return NULL;
   Py_RETURN_NONE;
 }
 

@@ -15,6 +15,7 @@ typedef struct comm_object {
       *comm; /* until deallocation; after close it still knows rank, size and hosts */
   PyObject *weakrefs;
   int running; /* calls inside the core; more than one while a second thread is told BUSY */
+  bool ending; /* abort on one thread wants the calls of others to end */
   bool closed; /* by close or abort */
 } comm_object;
 

@@ -618,7 +618,9 @@ PyDoc_STRVAR(comm_abort_doc, "abort($self, reason=None)\n--\n\n"
                              "End the communicator at once, from this rank alone.\n"
                              "\n"
                              "The other ranks' current or next call raises `AbortedError`, and\n"
-                             "so does every request that is under way.\n"
+                             "so does every request that is under way. A call in which another\n"
+                             "thread of this process waits is ended first, and raises it, too;\n"
+                             "called by a signal handler during such a wait, it ends that wait.\n"
                              "\n"
                              "Parameters\n"
                              "----------\n"
@@ -628,7 +630,7 @@ PyDoc_STRVAR(comm_abort_doc, "abort($self, reason=None)\n--\n\n"
                              "Raises\n"
                              "------\n"
                              "BusyError\n"
-                             "    While another thread is in a call on this communicator.\n");
+                             "    When the call of another thread does not end within 10 s.\n");
 
 PyDoc_STRVAR(comm_counters_doc,
              "counters($self, peer=None)\n--\n\n"

@@ -1,16 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Invariant: `released` is NULL exactly while this thread holds the lock. A signal handler that runs
- * in the hook may therefore call other communicators, and an object that is deallocated with the
- * lock held may enter the core, where the hook then does nothing.
+ * Invariant: `released` is NULL exactly while this thread holds the lock. A signal handler that
+ * runs in the hook may therefore call other communicators, and an object that is deallocated with
+ * the lock held may enter the core, where the hook then does nothing.
  */
 #include "gil.h"
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 static _Thread_local PyThreadState *released;
-static _Thread_local int hooks; /* signal handlers may call the core, so they nest */
+static _Thread_local const bool *heeded;
+
+/* The hooks that this thread is in: signal handlers and handlers of the log may call the core, so
+ * they nest. */
+typedef struct hook {
+  const struct hook *outer;
+  const bool *heeded;
+} hook;
+
+static _Thread_local const hook *hooks;
+
+static pid_t parent; /* the process whose end is to be noticed, or 0 */
 
 void gil_release(void) {
   released = PyEval_SaveThread();
@@ -22,17 +36,103 @@ void gil_take(void) {
   PyEval_RestoreThread(state);
 }
 
+void gil_heed(const bool *flag) {
+  heeded = flag;
+}
+
+void gil_watch_parent(bool watched) {
+  parent = watched ? getppid() : 0;
+}
+
+/* Raises when the parent has ended. */
+static int check_parent(void) {
+  if (parent == 0 || getppid() == parent) return 0;
+  PyObject *module = PyImport_ImportModule("sparkring._core");
+  PyObject *class = module ? PyObject_GetAttrString(module, "AbortedError") : NULL;
+  if (class)
+    PyErr_SetString(class, "the process that started this one has ended, as Spark's executor does"
+                           " when it fails: nobody is left to take the result of this task");
+  Py_XDECREF(class);
+  Py_XDECREF(module);
+  return -1;
+}
+
+/* Signals are for the main thread; what other threads are sent (PyThreadState_SetAsyncExc) arrives
+ * when a thread runs Python code, however little. */
+static int check_exceptions(void) {
+  if (PyErr_Occurred() || PyErr_CheckSignals() != 0) return -1;
+  PyObject *globals = PyDict_New();
+  PyObject *code = globals ? Py_CompileString("0", "<sparkring>", Py_eval_input) : NULL;
+  PyObject *result = code ? PyEval_EvalCode(code, globals, globals) : NULL;
+  Py_XDECREF(code);
+  Py_XDECREF(globals);
+  Py_XDECREF(result);
+  return result ? 0 : -1;
+}
+
 int gil_interrupt(void *unused) {
   (void)unused;
   if (released == NULL) return 0;
+  hook hook = {.outer = hooks, .heeded = heeded};
   gil_take();
-  hooks++;
-  int raised = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
-  hooks--;
+  hooks = &hook;
+  bool ends = check_exceptions() < 0 || check_parent() < 0 || (hook.heeded && *hook.heeded);
+  hooks = hook.outer;
+  heeded = hook.heeded;
   gil_release();
-  return raised;
+  return ends;
+}
+
+/* ---- The log ------------------------------------------------------------------------------ */
+
+static PyObject *log_warning(const char *message) {
+  PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+  PyObject *logging = text ? PyImport_ImportModule("logging") : NULL;
+  PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "sparkring") : NULL;
+  PyObject *result = logger ? PyObject_CallMethod(logger, "warning", "sO", "%s", text) : NULL;
+  Py_XDECREF(logger);
+  Py_XDECREF(logging);
+  Py_XDECREF(text);
+  return result;
+}
+
+/* What a handler has raised ends no wait; Ctrl-C, which may come just then, does. The next hook
+ * sees it, or, where no wait is going on, the interpreter. */
+static void log_handle(bool waiting) {
+  bool failed = PyErr_ExceptionMatches(PyExc_Exception);
+  if (!failed && waiting) return;
+  bool interrupted = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+  if (!interrupted) {
+    PyErr_WriteUnraisable(NULL);
+    return;
+  }
+  PyErr_Clear();
+  PyErr_SetInterrupt();
+}
+
+void gil_log(void *unused, const char *message) {
+  (void)unused;
+  hook hook = {.outer = hooks, .heeded = heeded};
+  bool waiting = released != NULL;
+  PyObject *type, *value, *traceback;
+  if (waiting) gil_take();
+  PyErr_Fetch(&type, &value, &traceback);
+  hooks = &hook;
+  PyObject *result = log_warning(message);
+  if (result == NULL) log_handle(waiting && type == NULL);
+  Py_XDECREF(result);
+  if (type) PyErr_Restore(type, value, traceback);
+  hooks = hook.outer;
+  heeded = hook.heeded;
+  if (waiting) gil_release();
 }
 
 bool gil_in_hook(void) {
-  return hooks > 0;
+  return hooks != NULL;
+}
+
+bool gil_in_hook_of(const bool *flag) {
+  for (const hook *hook = hooks; hook; hook = hook->outer)
+    if (hook->heeded == flag) return true;
+  return false;
 }

@@ -73,7 +73,7 @@ static void module_free(void *module) {
 static PyMethodDef functions[] = {
     {"open", comm_open, METH_VARARGS,
      "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
-     " algorithms, exchange, shared_memory, lanes, encryption, /)\n--\n\n"
+     " warn_after, algorithms, exchange, shared_memory, lanes, encryption, watch_parent, /)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a call that waits long tells the logger "sparkring", and what its handlers may do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import sys
+import time
+
+import pytest
+import sparkring
+from ranks import launch, open_comm, run
+
+WAITS = r"rank 0 has waited .* in allreduce.* for: rank 1 "
+
+
+class Keep(logging.Handler):
+    """Keeps the records, and does what it is told with each."""
+
+    def __init__(self, act=lambda record: None):
+        super().__init__()
+        self.records = []
+        self.act = act
+        logging.getLogger("sparkring").addHandler(self)
+
+    def emit(self, record):
+        self.records.append(record)
+        self.act(record)
+
+    def texts(self):
+        return [record.getMessage() for record in self.records]
+
+
+def open_impatient():
+    return open_comm(warn_after=0.3)
+
+
+def wait_for_a_late_rank():
+    keep = Keep()
+    with open_impatient() as comm:
+        if comm.rank == 1:
+            time.sleep(1)
+        total = comm.allreduce(1)
+    return total, [(record.name, record.levelname) for record in keep.records], keep.texts()
+
+
+def test_a_call_that_waits_says_so_and_goes_on():
+    (total, kinds, texts), other = run(2, wait_for_a_late_rank)
+    assert total == 2
+    assert set(kinds) == {("sparkring", "WARNING")}
+    assert texts
+    assert all(re.match(WAITS, text) for text in texts)
+    assert other == (2, [], [])
+
+
+SCRIPT = """
+import time, sparkring
+with sparkring.init(timeout=30, call_timeout=20, warn_after=0.3) as comm:
+    time.sleep(comm.rank)
+    comm.allreduce(1)
+"""
+
+
+def test_it_is_printed_unless_logging_is_set_up():
+    job = launch(2, sys.executable, "-c", SCRIPT, text=True)
+    assert job.returncode == 0
+    assert re.search(r"^\[0\] " + WAITS, job.stderr, re.MULTILINE)
+
+
+def ask_about_a_request():
+    """A request tells whoever asks about it; so it is told with the interpreter lock held, too."""
+    keep = Keep()
+    with open_impatient() as comm:
+        if comm.rank == 1:
+            time.sleep(2)
+            comm.allreduce(1)
+            return comm.allreduce(2), comm.allreduce(3), 0, []
+        first, second, third = (comm.allreduce_start(i) for i in (1, 2, 3))
+        time.sleep(0.8)
+        assert not first.test()
+        tested = len(keep.records)
+
+        async def work():
+            return await first
+
+        asyncio.run(work())
+        return second.wait(), third.wait(), tested, keep.texts()
+
+
+def test_requests():
+    (second, third, tested, texts), _ = run(2, ask_about_a_request)
+    assert (second, third) == (4, 6)
+    assert tested == 1
+    assert len(texts) > 1
+    assert all(re.match(WAITS, text) for text in texts)
+
+
+def fail_in_a_handler():
+    caught = []
+    sys.unraisablehook = lambda failure: caught.append(failure.exc_value)
+
+    def fail(record):
+        raise LookupError("of a handler")
+
+    Keep(fail)
+    with open_impatient() as comm:
+        if comm.rank == 1:
+            time.sleep(0.6)
+        return comm.allreduce(1), [repr(error) for error in caught]
+
+
+def test_what_a_handler_raises_is_reported_and_ends_nothing():
+    (total, errors), _ = run(2, fail_in_a_handler)
+    assert (total, errors) == (2, ["LookupError('of a handler')"])
+
+
+def interrupt_in_a_handler(asking):
+    """Ctrl-C while a handler is at work ends the wait, or comes right after a look at a request."""
+    Keep(lambda record: os.kill(os.getpid(), signal.SIGINT))
+    comm = open_impatient()
+    if comm.rank == 1:
+        with pytest.raises(sparkring.AbortedError):
+            time.sleep(1.2)
+            while True:
+                comm.barrier()
+        return True
+    with pytest.raises(KeyboardInterrupt):
+        if asking:
+            request = comm.barrier_start()
+            time.sleep(0.8)
+            request.test()
+            time.sleep(5)
+        comm.barrier()
+    usable = comm.usable
+    comm.abort()
+    return usable is asking
+
+
+@pytest.mark.parametrize("asking", [False, True])
+def test_interrupt_in_a_handler(asking):
+    assert run(2, interrupt_in_a_handler, asking) == [True, True]
+
+
+def stay_silent(seconds):
+    keep = Keep()
+    with open_comm(warn_after=seconds) as comm:
+        if comm.rank == 1:
+            time.sleep(0.8)
+        comm.barrier()
+    return keep.texts()
+
+
+def test_no_warnings(monkeypatch):
+    monkeypatch.setenv("SPARKRING_WARN_AFTER", "0.3")
+    assert run(2, stay_silent, 0) == [[], []]
+    assert run(2, stay_silent, None)[0] != []
+
+
+def test_seconds():
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(sparkring.InvalidError, match=r"^warn_after is .*: it must be a number"):
+            sparkring.init(rank=0, addresses=["localhost"], warn_after=seconds)
