@@ -58,6 +58,15 @@ check_seconds <- function(x, name) {
   as.double(x)
 }
 
+# To the core 0 is the default, and never is negative.
+check_warn_after <- function(x) {
+  if (is.null(x)) return(0)
+  if (!is_number(x) || x < 0) {
+    check_stop("`warn_after` must be a number of seconds, or 0 for no messages, not ", describe(x))
+  }
+  if (x == 0) -1 else as.double(x)
+}
+
 check_ports <- function(x) {
   if (is.null(x)) return(NULL)
   valid <- is.numeric(x) && length(x) == 2L && all(x %in% 1:65535) && x[[1L]] <= x[[2L]]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The one place where conditions are made. C comes here as well (src/error.c), with the names of
-# RING_STATUS_MAP.
+# RING_STATUS_MAP, and with what a call that waits says (src/interrupt.c).
 
 #' Errors of sparkring
 #'
@@ -44,4 +44,9 @@ ring_stop <- function(status, message, rank = NA_integer_, errno = NA_integer_,
   class <- c(paste0("ring_error_", tolower(status)), "ring_error", "error", "condition")
   fields <- list(message = message, call = call, status = status, rank = rank, errno = errno)
   stop(structure(class = class, fields))
+}
+
+ring_stall <- function(text) {
+  fields <- list(message = paste0("sparkring: ", text, "\n"), call = NULL)
+  message(structure(class = c("ring_stall", "message", "condition"), fields))
 }

@@ -37,7 +37,11 @@
 #'   is found on a port from 21000 to 31999, and everything else uses any free port.
 #' @param timeout Seconds until all ranks must have met. `NULL`: 300 or, when the environment tells
 #'   who the ranks are, `SPARKRING_TIMEOUT`.
-#' @param call_timeout Seconds that a later call may wait for other ranks.
+#' @param call_timeout Seconds that a later call may wait for other ranks with nothing moving.
+#' @param warn_after Seconds after which a call that waits says so, with the ranks that it waits for
+#'   and what they did last, and again after twice as long: a [message()] of class `ring_stall`,
+#'   which R prints at once. 0 for none. `NULL`: the variable `SPARKRING_WARN_AFTER` or, if that is
+#'   not set, 60.
 #' @param algorithms A string with overrides of the choice of algorithms, the same on every rank:
 #'   see [ring_comm_explain()]. `NULL`: those of the variable `SPARKRING_ALGORITHM`, if it is set.
 #' @param shared_memory `FALSE`: ranks of the same host do not share memory, in which large results
@@ -56,6 +60,14 @@
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process; one that is dropped
 #'   without [ring_close()] is aborted when the garbage collector finds it, or when R ends.
+#'
+#' @section Interrupts:
+#' Ctrl-C, and a limit of [setTimeLimit()], end every wait, here and in all that is called on the
+#' communicator; `tryCatch(interrupt = )` sees it. The communicator is broken then, and the other
+#' ranks are told. So does a handler that leaves the wait, such as `tryCatch(ring_stall = )`.
+#'
+#' With `barrier` every wait also ends when the process that has started this one does: without its
+#' executor a worker of Spark waits for nobody.
 #'
 #' @section Errors:
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
@@ -91,8 +103,8 @@
 #' @export
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
-                      timeout = NULL, call_timeout = 600, algorithms = NULL, shared_memory = TRUE,
-                      lanes = NULL, encryption = NULL) {
+                      timeout = NULL, call_timeout = 600, warn_after = NULL, algorithms = NULL,
+                      shared_memory = TRUE, lanes = NULL, encryption = NULL) {
   if (...length() > 0L) {
     ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
   }
@@ -118,10 +130,12 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_ports(ports),
     check_seconds(timeout, "timeout"),
     check_seconds(call_timeout, "call_timeout"),
+    check_warn_after(warn_after),
     check_string(algorithms, "algorithms"),
     check_flag(shared_memory, "shared_memory"),
     check_whole(lanes, "lanes", least = 1, absent = 0L),
-    if (is.null(encryption)) 0L else if (check_flag(encryption, "encryption")) 1L else -1L
+    if (is.null(encryption)) 0L else if (check_flag(encryption, "encryption")) 1L else -1L,
+    !is.null(barrier)
   )
 }
 

@@ -115,12 +115,13 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
     options.port_last = (uint16_t)INTEGER_RO(ports)[1];
   }
   options.interrupt = interrupt_hook;
+  options.log = interrupt_log;
   return options;
 }
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
-               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP algorithms, SEXP shared_memory,
-               SEXP lanes, SEXP encryption) {
+               SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
+               SEXP shared_memory, SEXP lanes, SEXP encryption, SEXP watch_parent) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -131,11 +132,13 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.job = comm_string(job);
   options.timeout = Rf_asReal(timeout);
   options.call_timeout = Rf_asReal(call_timeout);
+  options.warn_after = Rf_asReal(warn_after);
   options.algorithms = comm_string(algorithms);
   handle->shares = Rf_asLogical(shared_memory) == TRUE;
   if (!handle->shares) options.shared_memory = -1;
   options.lanes = Rf_asInteger(lanes);
   options.encryption = Rf_asInteger(encryption);
+  interrupt_watch_parent(Rf_asLogical(watch_parent) == TRUE);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

@@ -17,7 +17,7 @@
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
-static const R_CallMethodDef entries[] = {ENTRY(comm_open, 13),
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_split, 3),
                                           ENTRY(comm_close, 1),
                                           ENTRY(comm_abort, 2),

@@ -1,18 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interrupt.h"
 
+#include <R_ext/Print.h>
 #include <R_ext/Utils.h>
 #include <Rinternals.h>
 #include <setjmp.h>
-#include <stdbool.h>
+#include <unistd.h>
 
-static SEXP interrupt_unwind;  /* where a jump that is held back wants to go */
-static bool interrupt_pending; /* one is */
+#include "error.h"
+
+static SEXP interrupt_unwind;   /* where a jump that is held back wants to go */
+static bool interrupt_pending;  /* one is */
+static bool interrupt_quiet;    /* R is collecting, and may not be asked to do anything */
+static pid_t interrupt_parent;  /* whose end is to be noticed, or 0 */
+static bool interrupt_orphaned; /* it has ended, which is to be told */
 
 void interrupt_init(void) {
   interrupt_unwind = R_MakeUnwindCont();
   R_PreserveObject(interrupt_unwind);
 }
+
+static void interrupt_land(void *landing, Rboolean jumping) {
+  if (jumping) longjmp(*(jmp_buf *)landing, 1);
+}
+
+/* Lets R do something inside a call of the core; a jump is held back. */
+static void interrupt_protect(SEXP (*what)(void *), void *data) {
+  jmp_buf landing;
+  if (setjmp(landing))
+    interrupt_pending = true;
+  else
+    R_UnwindProtect(what, data, interrupt_land, &landing, interrupt_unwind);
+}
+
+/* ---- Ending a wait ------------------------------------------------------------------------ */
 
 static SEXP interrupt_check(void *unused) {
   (void)unused;
@@ -20,23 +41,52 @@ static SEXP interrupt_check(void *unused) {
   return R_NilValue;
 }
 
-static void interrupt_land(void *landing, Rboolean jumping) {
-  if (jumping) longjmp(*(jmp_buf *)landing, 1);
-}
-
 int interrupt_hook(void *unused) {
   (void)unused;
-  jmp_buf landing;
-  if (setjmp(landing)) {
-    interrupt_pending = true;
-    return 1;
-  }
-  R_UnwindProtect(interrupt_check, NULL, interrupt_land, &landing, interrupt_unwind);
-  return 0;
+  interrupt_orphaned = interrupt_parent != 0 && getppid() != interrupt_parent;
+  if (!interrupt_pending && !interrupt_orphaned) interrupt_protect(interrupt_check, NULL);
+  return interrupt_pending || interrupt_orphaned;
+}
+
+void interrupt_watch_parent(bool watched) {
+  interrupt_parent = watched ? getppid() : 0;
 }
 
 void interrupt_continue(void) {
-  if (!interrupt_pending) return;
-  interrupt_pending = false;
-  R_ContinueUnwind(interrupt_unwind);
+  static const ring_error error = {
+      .status = RING_ABORTED,
+      .rank = -1,
+      .message = "the process that started this one has ended, as Spark's executor does when it "
+                 "fails: nobody is left to take the result of this task"};
+  bool orphaned = interrupt_orphaned;
+  interrupt_orphaned = false;
+  if (interrupt_pending) {
+    interrupt_pending = false;
+    R_ContinueUnwind(interrupt_unwind);
+  }
+  if (orphaned) error_raise(error.status, &error);
+}
+
+/* ---- The log ------------------------------------------------------------------------------ */
+
+static SEXP interrupt_say(void *message) {
+  SEXP package = PROTECT(Rf_mkString("sparkring"));
+  SEXP namespace = PROTECT(R_FindNamespace(package));
+  SEXP text = PROTECT(Rf_ScalarString(Rf_mkCharCE(message, CE_UTF8)));
+  SEXP call = PROTECT(Rf_lang2(Rf_install("ring_stall"), text));
+  Rf_eval(call, namespace);
+  UNPROTECT(4);
+  return R_NilValue;
+}
+
+void interrupt_log(void *unused, const char *message) {
+  (void)unused;
+  if (interrupt_quiet || interrupt_pending)
+    REprintf("sparkring: %s\n", message);
+  else
+    interrupt_protect(interrupt_say, (void *)(uintptr_t)message);
+}
+
+void interrupt_set_quiet(bool quiet) {
+  interrupt_quiet = quiet;
 }

@@ -1,23 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ctrl-C and time limits while the core waits. R answers them with a jump, which must not pass
- * through the core: it would leave its buffers and sockets as they happened to be. So the hook lets
- * R jump no further than itself and asks the core to end the call; when the core has cleaned up and
- * returned, the jump goes on to where R wanted it, such as tryCatch(interrupt = ).
+ * What the core calls while it waits: whether to go on, and that it has waited long. R answers with
+ * a jump: to Ctrl-C, to a time limit, out of a user's handler. It must not pass through the core,
+ * whose buffers and sockets would be left as they happened to be. So a hook lets R jump no further
+ * than itself and the core is asked to end the call; when it has cleaned up and returned, the jump
+ * goes on to where R wanted it, such as tryCatch(interrupt = ).
  *
- * The core calls the hook on the thread that waits, which is R's only one: at most one jump is held
+ * The core calls hooks on the thread that waits, which is R's only one: at most one jump is held
  * back at a time, whichever communicators there are.
  */
 #ifndef SPARKRING_INTERRUPT_H
 #define SPARKRING_INTERRUPT_H
 
+#include <stdbool.h>
+
 /* When the library is loaded. */
 void interrupt_init(void);
 
-/* The core's hook; `unused` is NULL. Non-zero when R wants to jump. */
+/* The core's hooks; the first arguments are NULL. The first is non-zero when R wants to jump, and
+ * when the parent that is watched has ended. The second says it with ring_stall() of R/error.R.
+ * */
 int interrupt_hook(void *unused);
+void interrupt_log(void *unused, const char *message);
 
-/* Lets a jump that the hook held back go on. Returns where there was none. */
+/* Whether the end of the process that is now the parent of this one ends calls of the core. */
+void interrupt_watch_parent(bool watched);
+
+/* In finalisers, where no code of R's may run, the log is printed and nothing else. */
+void interrupt_set_quiet(bool quiet);
+
+/* After a call of the core: lets a jump that was held back go on, or raises that the parent has
+ * ended. Returns where there was neither. */
 void interrupt_continue(void);
 
 #endif

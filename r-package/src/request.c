@@ -44,7 +44,9 @@ static request_handle *request_of(SEXP request) {
 static bool request_is_free(const request_handle *handle) {
   int done = 0;
   if (handle->request == NULL || handle->process != getpid()) return true;
+  interrupt_set_quiet(true);
   ring_request_test(handle->request, &done);
+  interrupt_set_quiet(false);
   return done != 0;
 }
 
@@ -151,6 +153,7 @@ SEXP request_test(SEXP request) {
   const request_handle *handle = request_of(request);
   int done;
   ring_status status = ring_request_test(handle->request, &done);
+  interrupt_continue();
   if (done) request_end(request, status);
   return Rf_ScalarLogical(done);
 }
@@ -159,6 +162,7 @@ SEXP request_describe(SEXP request) {
   const request_handle *handle = request_of(request);
   int done;
   ring_status status = ring_request_test(handle->request, &done);
+  interrupt_continue();
   const char *state = !done ? "under way" : status == RING_OK ? "done" : "failed";
   SEXP words = PROTECT(Rf_allocVector(STRSXP, 2));
   SET_STRING_ELT(words, 0, Rf_mkChar(handle->function));
