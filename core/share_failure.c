@@ -222,14 +222,17 @@ static bool share_elsewhere(const ring_share_call *call, int index, ring_call *t
   return false;
 }
 
-/* Looks for a rank that will not come to the call, or not finish it if it is the one waited for. */
+/* Looks for a rank that has died. One that has done its part of closing may go, unless it is the one
+ * waited for. */
 static ring_status share_check_lives(const ring_share_call *call, int index) {
   const ring_share *share = call->share;
+  bool closing = call->call->collective == RING_COLLECTIVE_CLOSE;
   for (int i = 0; i < share->size; i++) {
     const ring_slot *slot = ring_share_slot(call, i);
     if (i == share->index || ring_arena_taken(share->arena, i)) continue;
     uint64_t flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
-    if (i == index || !ring_share_reached(flag, share->sequence)) return share_lost(call, i);
+    bool may_go = closing && i != index && ring_share_reached(flag, share->sequence);
+    if (!may_go) return share_lost(call, i);
   }
   return RING_OK;
 }

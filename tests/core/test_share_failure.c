@@ -165,12 +165,18 @@ static void test_killed_asleep(void) {
   run_and_free(3, be_killed_asleep, prepare(1, false, false));
 }
 
-/* Rank 0 computes for long: that rank 2 has died shows to rank 1, which waits for rank 0. */
+/* Rank 0 computes for long: that rank 2 has died shows to rank 1, which waits for rank 0. With
+ * `large` rank 2 has come to the call and waits for rank 0, too. */
 static void see_another_die(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
+  pthread_t thread;
   meet_ranks(&f->met, size);
-  if (rank == 2) raise(SIGKILL);
+  if (rank == 2 && !f->large) raise(SIGKILL);
+  if (rank == 2) {
+    CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
+    pthread_detach(thread);
+  }
   if (rank == 0) sleep(3);
   double begun = seconds();
   ring_status status = ring_barrier(comm);
@@ -180,6 +186,7 @@ static void see_another_die(int rank, int size, void *shared) {
 
 static void test_a_death_shows_to_all_who_wait(void) {
   run_and_free(3, see_another_die, prepare(2, false, false));
+  run_and_free(3, see_another_die, prepare(2, false, true));
 }
 
 static void be_stopped(int rank, int size, void *shared) {
