@@ -39,6 +39,7 @@ def open(
     watch_parent: bool,
     /,
 ) -> Communicator: ...
+def end() -> None: ...
 
 class RingError(RuntimeError):
     status: str

@@ -8,6 +8,7 @@ left open is aborted when the next task asks for its own.
 
 from __future__ import annotations
 
+import atexit
 import operator
 import os
 import threading
@@ -31,6 +32,7 @@ class _Opened(NamedTuple):
 
 _last: _Opened | None = None
 _opening = threading.Lock()
+atexit.register(_core.end)
 
 
 def init(

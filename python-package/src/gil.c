@@ -8,9 +8,15 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
+
+/* How often, about once a millisecond, the end of the interpreter looks for calls of the core. */
+#define END_TRIES 1000
 
 static _Thread_local PyThreadState *released;
 static _Thread_local const bool *heeded;
@@ -26,7 +32,16 @@ static _Thread_local const hook *hooks;
 
 static pid_t parent; /* the process whose end is to be noticed, or 0 */
 
+/* The interpreter stops other threads for good when they ask for the lock after its end has
+ * begun. One that was stopped inside the core would hold on to what it has there, so their calls
+ * end before. */
+static int calls;          /* of all threads; changes with the lock held */
+static atomic_bool ending; /* the interpreter; set by this thread of this process: */
+static pthread_t ending_thread;
+static pid_t process;
+
 void gil_release(void) {
+  calls++;
   released = PyEval_SaveThread();
 }
 
@@ -34,6 +49,29 @@ void gil_take(void) {
   PyThreadState *state = released;
   released = NULL;
   PyEval_RestoreThread(state);
+  calls--;
+}
+
+void gil_init(void) {
+  if (process == 0) process = getpid();
+}
+
+PyObject *gil_end(PyObject *module, PyObject *unused) {
+  static const struct timespec moment = {.tv_nsec = 1000000};
+  (void)module, (void)unused;
+  ending_thread = pthread_self();
+  atomic_store(&ending, true);
+  bool forked = process != getpid(); /* where the threads of the parent's calls are not */
+  for (int tries = 0; !forked && calls > 0 && tries < END_TRIES; tries++) {
+    PyThreadState *state = PyEval_SaveThread();
+    nanosleep(&moment, NULL);
+    PyEval_RestoreThread(state);
+  }
+  Py_RETURN_NONE;
+}
+
+bool gil_is_ending(void) {
+  return atomic_load(&ending);
 }
 
 void gil_heed(const bool *flag) {
@@ -73,6 +111,7 @@ static int check_exceptions(void) {
 int gil_interrupt(void *unused) {
   (void)unused;
   if (released == NULL) return 0;
+  if (gil_is_ending() && !pthread_equal(pthread_self(), ending_thread)) return 1;
   hook hook = {.outer = hooks, .heeded = heeded};
   gil_take();
   hooks = &hook;
@@ -114,6 +153,7 @@ void gil_log(void *unused, const char *message) {
   (void)unused;
   hook hook = {.outer = hooks, .heeded = heeded};
   bool waiting = released != NULL;
+  if (gil_is_ending()) return;
   PyObject *type, *value, *traceback;
   if (waiting) gil_take();
   PyErr_Fetch(&type, &value, &traceback);

@@ -8,10 +8,18 @@
 #ifndef SPARKRING_GIL_H
 #define SPARKRING_GIL_H
 
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 #include <stdbool.h>
 
 void gil_release(void);
 void gil_take(void);
+
+/* When the module is loaded, and, as the function _core.end, when the interpreter begins to end:
+ * from then on calls of the core on other threads do, too. Waits for them, but not long. */
+void gil_init(void);
+PyObject *gil_end(PyObject *module, PyObject *unused);
+bool gil_is_ending(void);
 
 /* The interrupt hook: lets Python run its signal handlers. Non-zero when one of them raised (as
  * SIGINT's does), when an exception is waiting already or was sent to this thread, when the parent

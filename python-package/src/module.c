@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "comm.h"
 #include "error.h"
+#include "gil.h"
 #include "memory.h"
 #include "request.h"
 
@@ -34,6 +35,7 @@ static int add_names(PyObject *module, module_state *state) {
 
 static int module_exec(PyObject *module) {
   module_state *state = PyModule_GetState(module);
+  gil_init();
   if (error_add_classes(module, state) < 0 || arguments_intern(state) < 0) return -1;
   return add_names(module, state);
 }
@@ -75,6 +77,9 @@ static PyMethodDef functions[] = {
      "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
      " warn_after, algorithms, exchange, shared_memory, lanes, encryption, watch_parent, /)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
+    {"end", gil_end, METH_NOARGS,
+     "end($module, /)\n--\n\n"
+     "End the calls of all other threads; sparkring has it called when the interpreter ends."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,8 +4,8 @@
  * until then the views stay open. An exception is made anew each time, from what the core keeps:
  * one that was kept would hold the frames, and so the request, in a cycle.
  *
- * The core wants one thread at a time in a request, and `waiting` sees to that. Waiting, also that of
- * the finaliser, releases the interpreter lock: the thread that runs the request may need it for
+ * The core wants one thread at a time in a request, and `waiting` sees to that. Waiting, also that
+ * of the finaliser, releases the interpreter lock: the thread that runs the request may need it for
  * its interrupt hook.
  */
 #include "request.h"
@@ -43,8 +43,8 @@ static void request_settle(request_object *self, bool succeeded) {
   self->result = finish(self->operands, succeeded);
 }
 
-/* The result of one that is done, or NULL with an exception. RING_INVALID is no status of a request:
- * the core says it in a child of the process that has made it. */
+/* The result of one that is done, or NULL with an exception. RING_INVALID is no status of a
+ * request: the core says it in a child of the process that has made it. */
 static PyObject *request_answer(request_object *self, ring_status status) {
   module_state *state = comm_state(self->comm);
   if (PyErr_Occurred()) return NULL; /* from a signal handler; it can be asked again */
@@ -105,7 +105,8 @@ static PyObject *request_enter(PyObject *self, PyObject *unused) {
   return self;
 }
 
-/* What the block has raised is the cause, so how the request has failed is not worth telling then. */
+/* What the block has raised is the cause, so how the request has failed is not worth telling
+ * then. */
 static PyObject *request_exit(PyObject *object, PyObject *args) {
   request_object *self = (request_object *)object;
   PyObject *type = Py_None, *value, *traceback;
@@ -145,8 +146,8 @@ static void request_free(ring_request *request) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* What is left of a request that was dropped by a signal handler, or by the collector, inside a wait
- * of the core. That wait may be what runs the request, so nobody can wait for it there. */
+/* What is left of a request that was dropped by a signal handler, or by the collector, inside a
+ * wait of the core. That wait may be what runs the request, so nobody can wait for it there. */
 typedef struct request_rest {
   ring_request *request;
   comm_object *comm;
@@ -164,13 +165,31 @@ static int request_end_rest(void *arg) {
   return 0;
 }
 
-/* The interpreter frees it between two instructions of the main thread, though not of a signal handler.
- * Where that cannot be arranged it is never freed. */
+/* The interpreter frees it between two instructions of the main thread, though not of a signal
+ * handler. Where that cannot be arranged it is never freed. */
 static void request_free_later(request_object *self) {
   request_rest *rest = PyMem_Malloc(sizeof(*rest));
   if (rest) {
     *rest = (request_rest){self->request, self->comm, self->operands, self->finish};
     Py_AddPendingCall(request_end_rest, rest);
+  }
+  self->comm = NULL;
+  self->finish = NULL;
+}
+
+/* When the interpreter ends nobody waits for what may never come: the communicator is aborted.
+ * Where that is not possible, as a thread was stopped in the midst of it, all is left as it is.
+ * */
+static void request_free_at_end(request_object *self) {
+  ring_status status;
+  if (!request_is_done(self, &status)) {
+    gil_release();
+    ring_comm_abort(self->comm->comm, "its process ended without closing it");
+    gil_take();
+  }
+  if (request_is_done(self, &status)) {
+    request_free(self->request);
+    return;
   }
   self->comm = NULL;
   self->finish = NULL;
@@ -201,6 +220,8 @@ static void request_dealloc(PyObject *object) {
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->request && gil_in_hook())
     request_free_later(self);
+  else if (self->request && gil_is_ending())
+    request_free_at_end(self);
   else if (self->request)
     request_free(self->request);
   request_settle(self, false);

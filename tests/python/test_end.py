@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How processes end: without close, forked, orphaned, in every order of what Python takes down.
+
+Each way to end is a script that rank 1 runs; rank 0 waits for it in a barrier and says what it was
+told, and how long after rank 1 had begun to end. Nothing may crash or hang, at no point.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ranks import LIMIT, launch
+
+HEAD = """
+import atexit, faulthandler, gc, os, signal, sys, threading, time
+import numpy as np, sparkring
+
+faulthandler.enable()
+comm = sparkring.init(timeout=30, call_timeout=20)
+try:  # the end of rank 1 may be heard here already
+    comm.barrier()
+    if comm.rank == 0:
+        comm.allreduce(1.0)
+except sparkring.RingError as error:
+    print("told", time.monotonic(), type(error).__name__, error.rank, str(error))
+if comm.rank == 2:  # for which the others wait
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.001)
+    os._exit(0)
+if comm.rank == 0:
+    open(sys.argv[1], "w").close()
+    os._exit(0)
+print("ends", time.monotonic(), flush=True)
+"""
+
+THREAD = (
+    "threading.Thread(target=comm.allreduce, args=(1.0,), daemon=True).start()\ntime.sleep(0.2)\n"
+)
+
+# What rank 1 does, and its exit code. Rank 0 is told by whoever ends it, or sees that it has gone.
+WAYS = {
+    "at the end of the script": ("", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "sys.exit in a block": ("with comm:\n    sys.exit(3)", 3),
+    "an error": ("raise LookupError", 1),
+    "an error in a block": ("with comm:\n    raise LookupError", 1),
+    "os._exit": ("os._exit(4)", 4),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+    "SIGTERM in a wait": (
+        "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\ncomm.allreduce(1.0)",
+        128 + signal.SIGTERM,
+    ),
+    "abort at exit": ("atexit.register(comm.abort, 'at exit')", 0),
+    "a request that nobody waits for": ("request = comm.allreduce_start(1.0)", 0),
+    "requests in a cycle": (
+        "cycle = [comm.allreduce_start(1.0), comm]\ncycle.append(cycle)\ndel comm",
+        0,
+    ),
+    "an error in a request's block": ("with comm.allreduce_start(1.0):\n    comm.abort()", 1),
+    "a daemon thread in a call": (
+        THREAD,
+        0,
+    ),
+    "a daemon thread that waits for a request": (
+        "request = comm.allreduce_start(1.0)\n"
+        "threading.Thread(target=request.wait, daemon=True).start()\ntime.sleep(0.2)",
+        0,
+    ),
+    "a daemon thread in a call, and abort at exit": (
+        THREAD + "atexit.register(comm.abort)",
+        0,
+    ),
+    "an object that closes it as the modules go": (
+        "class Late:\n"
+        "    def __init__(self): self.comm, self.request = comm, comm.allreduce_start(1.0)\n"
+        "    def __del__(self): self.comm.abort('late')\n"
+        "sys.modules['late'] = late = Late()",
+        0,
+    ),
+    "a result that outlives everything": (
+        "sys.kept = comm.empty(100_000)\nsys.modules['sparkring'] = None\n"
+        "del sys.modules['sparkring._core']",
+        0,
+    ),
+    "an exec": ("os.execv(sys.executable, [sys.executable, '-c', 'raise SystemExit(5)'])", 5),
+}
+
+
+def read_times(said):
+    """Find when rank 1 began to end, and what rank 0 was told and when."""
+    lines = [line.split(maxsplit=2) for line in said.splitlines()]
+    told = {
+        name: rest
+        for rank, name, rest in lines
+        if (rank, name) in (("[1]", "ends"), ("[0]", "told"))
+    }
+    return float(told["ends"]), told["told"].split(maxsplit=3)
+
+
+@pytest.mark.parametrize("shared", ["1", "0"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_end(way, shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
+    script, code = WAYS[way]
+    keeper = '[ $SPARKRING_RANK = 1 ] || exec "$@"\n"$@"; echo "code $?"'
+    command = [sys.executable, "-c", HEAD + script, str(tmp_path / "told")]
+    job = launch(3, "sh", "-c", keeper, "sh", *command, text=True)
+    said = job.stdout + job.stderr
+    assert f"[1] code {code}\n" in job.stdout, said
+    assert "Fatal Python error" not in said
+    ended, (told, error, rank, _) = read_times(job.stdout)
+    assert error in ("AbortedError", "PeerLostError"), said
+    assert rank == "1"
+    assert float(told) - ended < LIMIT + ("0.2" in script), said
+
+
+# ---- Processes that were forked
+
+USES = {
+    "every method": """
+names = [name for name in dir(comm) if not name.startswith("_")]
+arguments = {
+    "broadcast": (X,), "barrier": (), "barrier_start": (), "close": (), "split": (0,),
+    "send": (X, 1), "recv": (X, 1), "send_start": (X, 1), "recv_start": (X, 1),
+    "send_object": (X, 1), "recv_object": (1,), "scatterv": (X, [1, 2]), "alltoallv": (X, [1, 2]),
+    "scatterv_start": (X, [1, 2]), "alltoallv_start": (X, [1, 2]), "recv_object": (1,),
+    "allreduce_group": ([X],), "allreduce_group_start": ([X],), "alltoall_object": ([1, 2],),
+    "scatter_object": ([1, 2],),
+}
+local = {"abort", "counters", "link", "explain", "empty"}
+calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
+assert len(calls) == 42, len(calls)
+for name in calls:
+    whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
+    given = np.ones(2) if whole else X
+    try:
+        getattr(comm, name)(*arguments.get(name, (given,)))
+        raise AssertionError(name)
+    except sparkring.InvalidError as error:
+        assert "belongs to the process that forked this one" in str(error), (name, error)
+assert not comm.usable and comm.size == 2
+comm.counters(), comm.link(1), comm.hosts, repr(comm)
+""",
+    "the request": """
+for use in (request.wait, request.test):
+    try:
+        use()
+        raise AssertionError
+    except sparkring.InvalidError as error:
+        assert "belongs to the process that forked this one" in str(error), error
+repr(request)
+""",
+    "abort": "comm.abort('in the child')",
+    "collect": "del comm, request; gc.collect()",
+    "nothing": "",
+}
+"""Each is followed by each of the ends below."""
+ENDS = {
+    "os._exit": "os._exit(7)",
+    "sys.exit": "sys.exit(7)",
+    "an own communicator": """
+with sparkring.init(rank=0, addresses=["localhost"]) as own:
+    assert own.allreduce(1) == 1
+sys.exit(7)
+""",
+}
+FORKS = """
+import os, gc, sys, threading, time, multiprocessing, concurrent.futures
+import faulthandler, numpy as np, sparkring
+
+faulthandler.enable()
+X = np.ones(3)
+uses, ends = eval(sys.argv[1])
+comm = sparkring.init(timeout=30, call_timeout=20)
+large = comm.allreduce(np.ones(100_000))
+for round, (use, end) in enumerate((use, end) for use in uses for end in ends):
+    request = comm.allreduce_start(X) if comm.rank == 0 else None  # under way at the fork
+    child = os.fork() if comm.rank == 0 else None
+    if child == 0:
+        exec(use)
+        exec(end)
+    if child is not None:
+        until = time.monotonic() + 20
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < until:
+            time.sleep(0.001)
+        assert os.waitstatus_to_exitcode(ended[1]) == 7 and ended[0] == child, (use, end, ended)
+        open(f"{sys.argv[2]}/{round}", "w").close()
+    else:
+        while not os.path.exists(f"{sys.argv[2]}/{round}"):
+            time.sleep(0.001)
+        request = comm.allreduce_start(X)
+    assert (request.wait() == 2).all()
+    assert (comm.allreduce(X) == 2).all() and (large == 2).all()
+comm.close()
+print("rounds", round + 1)
+"""
+
+
+@pytest.mark.parametrize("shared", ["1", "0"])
+def test_forked_children_may_do_nothing_and_harm_nothing(shared, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
+    table = repr((list(USES.values()), list(ENDS.values())))
+    job = launch(2, sys.executable, "-c", FORKS, table, str(tmp_path), text=True)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.stdout.count(f"rounds {len(USES) * len(ENDS)}\n") == 2
+    assert "Fatal Python error" not in job.stderr
+
+
+WORKERS = """
+import multiprocessing, sparkring
+import numpy as np
+
+def work(i):
+    return float(large.sum()) + i
+
+if __name__ == "__main__":
+    with sparkring.init(timeout=30, call_timeout=20) as comm:
+        large = comm.allreduce(np.ones(100_000))
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            request = comm.allreduce_start(large)
+            print("sums", *pool.map(work, range(3)))
+        assert request.wait()[0] == 4 and comm.allreduce(1) == 2
+"""
+
+
+def test_pool_of_processes(tmp_path):
+    (tmp_path / "work.py").write_text(WORKERS)
+    job = launch(2, sys.executable, str(tmp_path / "work.py"), text=True)
+    assert job.returncode == 0, job.stdout + job.stderr
+    assert job.stdout.count("sums 200000.0 200001.0 200002.0\n") == 2
+
+
+# ---- Orphans
+
+ORPHAN = """
+import os, sys, types, time
+import sparkring
+from sparkring import barrier
+
+# What pyspark would tell; rank 1's parent is killed meanwhile.
+rank = int(sys.argv[1])
+task = barrier.BarrierTask(rank, ["127.0.0.1"] * 2, 1, None)
+barrier.find = lambda timeout: task
+comm = sparkring.init(token="0123456789abcdef", timeout=30, call_timeout=60)
+comm.barrier()
+if rank == 1:
+    os.write(1, b"waits\\n")
+    try:
+        comm.allreduce(1.0)
+    except sparkring.AbortedError as error:
+        os.write(1, b"ends: %s\\n" % str(error).encode())
+        raise
+try:
+    comm.recv(1.0, 1)
+except sparkring.RingError as error:
+    print("told", error.status, error.rank, error)
+"""
+
+
+def wait_until_gone(process):
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        os.kill(process, 0)
+        time.sleep(0.01)
+
+
+def test_a_worker_of_spark_ends_without_its_parent():
+    run = [sys.executable, "-c", ORPHAN]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    other = subprocess.Popen([*run, "0"], **pipes)
+    parent = subprocess.Popen(["sh", "-c", '"$@" & echo $!; wait', "sh", *run, "1"], **pipes)
+    worker = int(parent.stdout.readline())
+    assert parent.stdout.readline() == "waits\n"
+    parent.kill()
+    killed = time.monotonic()
+    said = parent.stdout.readline()  # the worker has the same standard output
+    assert said.startswith("ends: the process that started this one has ended, as Spark's executor")
+    assert parent.stdout.read() == ""
+    assert time.monotonic() - killed < 2 * LIMIT
+    assert other.communicate(timeout=30)[0].startswith("told ABORTED 1 rank 1 was interrupted")
+    parent.wait()
+    with pytest.raises(ProcessLookupError):
+        wait_until_gone(worker)
