@@ -51,7 +51,6 @@ messages <- c("send", "recv", "send_object", "recv_object", "wait_for_the_second
 # Interrupts a process until it says in a file that it has noticed; one signal may come before the
 # wait that it is for.
 interrupt_until <- function(process, gate) {
-  started <- Sys.time()
   Sys.sleep(0.2)
   for (again in 1:20) {
     sent <- Sys.time()
@@ -85,57 +84,47 @@ be_told <- function(comm, call) {
   list(caught = class(error), rank = error$rank, ended = as.numeric(Sys.time()))
 }
 
-run_interrupts <- function() {
-  folder <- tempfile("gates")
-  dir.create(folder)
-  on.exit(unlink(folder, recursive = TRUE))
-  run_ranks(3, {
-    setTimeLimit(elapsed = 120)
-    sapply(names(calls), simplify = FALSE, function(name) {
-      gate <- file.path(folder, name)
-      comm <- open()
-      process <- ring_broadcast(comm, Sys.getpid())
-      call <- calls[[name]]
-      if (rank == 1 && name %in% messages) call <- ring_barrier
-      result <- if (rank == 0) {
-        be_interrupted(comm, call, gate)
-      } else {
-        sent <- if (rank == 1) interrupt_until(process, gate)
-        c(be_told(comm, call), sent = sent)
-      }
-      try(ring_abort(comm), silent = TRUE)
-      result
-    })
-  },
-  calls = calls, messages = messages, folder = folder, interrupt_until = interrupt_until,
-  be_interrupted = be_interrupted, be_told = be_told)
-}
-
-expect_interrupts <- function(results) {
-  for (name in names(calls)) {
-    first <- results[[1]][[name]]
-    late <- results[[2]][[name]]
-    other <- results[[3]][[name]]
-    expect_identical(first$caught, c("interrupt", "condition"), info = name)
-    expect_identical(other$caught[[1]], "ring_error_aborted", info = name)
-    expect_identical(other$rank, 0L, info = name)
-    expect_true("ring_error" %in% late$caught, info = name)
-    # A second, and what a starved machine needs.
-    expect_lt(max(first$ended, other$ended) - late$sent, 3, label = name)
-  }
-}
-
 test_that("an interrupt ends every call, and all ranks learn it", {
   skip_on_cran()
-  expect_interrupts(run_interrupts())
-})
-
-test_that("so it does without shared memory", {
-  skip_on_cran()
   before <- Sys.getenv("SPARKRING_SHARED_MEMORY", NA)
-  Sys.setenv(SPARKRING_SHARED_MEMORY = "0")
   on.exit(if (is.na(before)) Sys.unsetenv("SPARKRING_SHARED_MEMORY"))
-  expect_interrupts(run_interrupts())
+  folder <- tempfile("gates")
+  for (shared in c("1", "0")) {
+    Sys.setenv(SPARKRING_SHARED_MEMORY = shared)
+    dir.create(folder)
+    results <- run_ranks(3, {
+      setTimeLimit(elapsed = 120)
+      sapply(names(calls), simplify = FALSE, function(name) {
+        gate <- file.path(folder, name)
+        comm <- open()
+        process <- ring_broadcast(comm, Sys.getpid())
+        call <- calls[[name]]
+        if (rank == 1 && name %in% messages) call <- ring_barrier
+        result <- if (rank == 0) {
+          be_interrupted(comm, call, gate)
+        } else {
+          sent <- if (rank == 1) interrupt_until(process, gate)
+          c(be_told(comm, call), sent = sent)
+        }
+        try(ring_abort(comm), silent = TRUE)
+        result
+      })
+    },
+    calls = calls, messages = messages, folder = folder, interrupt_until = interrupt_until,
+    be_interrupted = be_interrupted, be_told = be_told)
+    unlink(folder, recursive = TRUE)
+    for (name in names(calls)) {
+      first <- results[[1]][[name]]
+      late <- results[[2]][[name]]
+      other <- results[[3]][[name]]
+      expect_identical(first$caught, c("interrupt", "condition"), info = name)
+      expect_identical(other$caught[[1]], "ring_error_aborted", info = name)
+      expect_identical(other$rank, 0L, info = name)
+      expect_true("ring_error" %in% late$caught, info = name)
+      # A second, and what a starved machine needs.
+      expect_lt(max(first$ended, other$ended) - late$sent, 3, label = name)
+    }
+  }
 })
 
 test_that("an interrupt at top level ends a script, and the other rank is told", {
@@ -159,12 +148,10 @@ test_that("an interrupt at top level ends a script, and the other rank is told",
 
 # ---- What a call says that waits long
 
-stalled <- function(size, ...) run_ranks(size, ..., options = list(
-  token = fresh_token(), timeout = 30, warn_after = 0.3
-))
+impatient <- list(token = "a token of the tests, which is long", timeout = 30, warn_after = 0.3)
 
 test_that("a call that waits says so at once, and goes on", {
-  results <- stalled(2, {
+  results <- run_ranks(2, {
     comm <- open()
     if (rank == 1) Sys.sleep(1)
     said <- character()
@@ -174,7 +161,7 @@ test_that("a call that waits says so at once, and goes on", {
     })
     ring_close(comm)
     list(said = said, sum = sum)
-  })
+  }, options = impatient)
   expect_identical(results[[1]]$sum, 2)
   said <- results[[1]]$said
   expect_identical(said[1:3], c("ring_stall", "message", "condition"))
@@ -183,7 +170,7 @@ test_that("a call that waits says so at once, and goes on", {
 })
 
 test_that("a request says it to whoever waits for it", {
-  results <- stalled(2, {
+  results <- run_ranks(2, {
     comm <- open()
     if (rank == 1) Sys.sleep(1.5)
     said <- character()
@@ -198,7 +185,7 @@ test_that("a request says it to whoever waits for it", {
     sum <- withCallingHandlers(ring_wait(request), ring_stall = keep)
     ring_close(comm)
     list(said = said, tested = tested, sum = sum)
-  })
+  }, options = impatient)
   expect_identical(results[[1]]$sum, 2)
   expect_identical(results[[1]]$tested, 1L)
   expect_match(results[[1]]$said[[1]], "rank 0 .*allreduce.*rank 1")
@@ -212,7 +199,7 @@ test_that("a handler can end the wait, and errors of handlers are not lost", {
       tryCatch(withCallingHandlers(ring_barrier(comm), ring_stall = fail), error = conditionMessage)
     }
   )
-  results <- stalled(2, {
+  results <- run_ranks(2, {
     lapply(leave, function(wait) {
       comm <- open()
       if (rank == 1) Sys.sleep(1)
@@ -221,7 +208,7 @@ test_that("a handler can end the wait, and errors of handlers are not lost", {
       ring_abort(comm)
       result
     })
-  }, leave = leave, be_told = be_told)
+  }, leave = leave, be_told = be_told, options = impatient)
   expect_identical(lapply(results[[1]], `[[`, "caught"), list("left", "mine"))
   for (result in c(results[[1]], results[[2]])) expect_match(result$shown, "broken$")
   for (result in results[[2]]) expect_true("ring_error" %in% result$caught)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How R processes end: without ring_close(), forked, orphaned. None hangs, and the other ranks are
+# told.
+
+# What rank 1 does while rank 0 waits with it for rank 2.
+ends <- list(
+  end_of_script = quote(NULL),
+  quit = quote(q("no", status = 3)),
+  error = quote(stop("at top level")),
+  killed = quote(tools::pskill(Sys.getpid(), tools::SIGKILL)),
+  terminated = quote(tools::pskill(Sys.getpid(), tools::SIGTERM)),
+  request = quote(request <- ring_allreduce_start(comm, 1)),
+  request_dropped = quote({
+    ring_allreduce_start(comm, 1)
+    gc()
+  }),
+  time_limit = quote({
+    setTimeLimit(elapsed = 0.3)
+    ring_allreduce(comm, 1)
+  }),
+  quit_in_a_finaliser = quote({
+    request <- ring_allreduce_start(comm, 1)
+    reg.finalizer(globalenv(), function(e) ring_abort(comm, "late"), onexit = TRUE)
+    q("no")
+  })
+)
+
+test_that("a process that ends without closing tells the others, whatever it was in", {
+  for (name in names(ends)) {
+    gate <- tempfile("gate")
+    results <- run_ranks(3, {
+      comm <<- open()
+      ring_barrier(comm)
+      if (rank == 1) {
+        saveRDS(as.numeric(Sys.time()), began)
+        eval(way)
+        return(NULL)
+      }
+      if (rank == 2) wait_for_file(gate)
+      error <- tryCatch(repeat ring_allreduce(comm, 1), error = identity)
+      told <- as.numeric(Sys.time())
+      file.create(gate)
+      list(error = error, told = told, began = readRDS(began))
+    }, way = ends[[name]], gate = gate, began = tempfile("began"), lost = 1,
+    wait_for_file = wait_for_file)
+    unlink(gate)
+    first <- results[[1]]
+    expect_true(inherits(first$error, c("ring_error_aborted", "ring_error_peer_lost")), info = name)
+    expect_identical(first$error$rank, 1L, info = name)
+    # A second, and what a starved machine needs to end R.
+    expect_lt(first$told - first$began, 4, label = name)
+    expect_s3_class(results[[3]]$error, "ring_error")
+  }
+})
+
+test_that("forked children can do nothing with what they inherit, and harm nothing", {
+  results <- run_ranks(2, {
+    comm <- open()
+    large <- ring_allreduce(comm, rep(1, 1e5))
+    calls <- list(
+      function() ring_allreduce(comm, 1), function() ring_allreduce_start(comm, 1),
+      function() ring_broadcast(comm, 1), function() ring_allgatherv(comm, 1),
+      function() ring_gather(comm, 1), function() ring_scatter(comm, 1:2),
+      function() ring_alltoall(comm, 1:2), function() ring_send(comm, 1, 1 - rank),
+      function() ring_recv(comm, 1, 1 - rank), function() ring_barrier(comm),
+      function() ring_allgather_object(comm, 1), function() ring_comm_split(comm, 0),
+      function() ring_close(comm), function() ring_wait(request), function() ring_test(request)
+    )
+    said <- lapply(1:3, function(round) {
+      request <<- if (rank == 0) ring_allreduce_start(comm, 1) # under way at the fork
+      said <- if (rank == 0) {
+        parallel::mclapply(1:2, mc.cores = 2, function(i) {
+          said <- vapply(calls, FUN.VALUE = "", function(call) {
+            tryCatch(as.character(call()), ring_error_invalid = conditionMessage)
+          })
+          if (round == 2) ring_abort(comm, "in a child")
+          if (round == 3) {
+            rm(comm, request, envir = globalenv())
+            gc()
+          }
+          c(said, sum(large))
+        })
+      } else {
+        request <<- ring_allreduce_start(comm, 1)
+        NULL
+      }
+      stopifnot(ring_wait(request) == 2, ring_allreduce(comm, 1) == 2, large == 2)
+      said
+    })
+    ring_close(comm)
+    said
+  })
+  for (said in unlist(results[[1]], recursive = FALSE)) {
+    expect_length(said, 16)
+    expect_match(said[1:15], "forked")
+    expect_identical(said[[16]], "2e+05")
+  }
+})
+
+test_that("a worker of Spark ends without its parent", {
+  folder <- tempfile("orphan")
+  dir.create(folder)
+  waits <- file.path(folder, "waits")
+  said <- file.path(folder, "said")
+  results <- run_ranks(2, {
+    barrier <- list(address = rep("127.0.0.1", 2), partition = rank)
+    if (rank == 1) {
+      code <- bquote({
+        .libPaths(.(.libPaths()))
+        comm <- sparkring::ring_init(.(barrier), token = .(token), timeout = 30)
+        writeLines("", .(waits))
+        tryCatch(sparkring::ring_barrier(comm), error = function(error) {
+          writeLines(c(class(error)[[1]], conditionMessage(error)), .(said))
+          stop(error)
+        })
+      })
+      script <- file.path(folder, "worker.R")
+      writeLines(deparse(code), script)
+      rscript <- file.path(R.home("bin"), "Rscript")
+      parent <- file.path(folder, "parent.sh")
+      log <- file.path(folder, "log")
+      writeLines(sprintf("'%s' '%s' >'%s' 2>&1 &\nwait", rscript, script, log), parent)
+      system(sprintf("sh '%s' & echo $! >'%s'", parent, file.path(folder, "parent")))
+      wait_for_file(waits)
+      Sys.sleep(0.2)
+      tools::pskill(as.integer(readLines(file.path(folder, "parent"))), tools::SIGKILL)
+      wait_for_file(said)
+      return(NULL)
+    }
+    comm <- ring_init(barrier, token = token, timeout = 30)
+    wait_for_file(said)
+    tryCatch(ring_barrier(comm), ring_error = identity)
+  }, token = fresh_token(), folder = folder, waits = waits, said = said,
+  wait_for_file = wait_for_file)
+  expect_identical(readLines(said)[[1]], "ring_error_aborted")
+  expect_match(readLines(said)[[2]], "the process that started this one has ended")
+  expect_s3_class(results[[1]], "ring_error")
+  expect_identical(results[[1]]$rank, 1L)
+  unlink(folder, recursive = TRUE)
+})
