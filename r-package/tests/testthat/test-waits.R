@@ -85,7 +85,6 @@ be_told <- function(comm, call) {
 }
 
 test_that("an interrupt ends every call, and all ranks learn it", {
-  skip_on_cran()
   before <- Sys.getenv("SPARKRING_SHARED_MEMORY", NA)
   on.exit(if (is.na(before)) Sys.unsetenv("SPARKRING_SHARED_MEMORY"))
   folder <- tempfile("gates")
