@@ -299,7 +299,7 @@ def test_foreign_objects():
 
 
 def meet_without_token():
-    del os.environ["SPARKRING_TOKEN"]
+    del os.environ["SPARKRING_TOKEN_FILE"]
     with open_comm() as comm:
         before = comm.counters()["calls"]
         for call in (
