@@ -13,6 +13,7 @@ import signal
 import subprocess
 
 SHAPED = {"1gbit": "1gbit", "10gbit": "10gbit"}
+SWITCHED = "switched"  # as a shaped link, but as fast as it goes
 CONGESTION_CONTROL = "reno"
 
 
@@ -20,32 +21,35 @@ def _ip(*words):
     subprocess.run(["ip", *words], check=True, timeout=10)
 
 
-def _inside(name, *command):
+def inside(name, *command):
+    """Run a command in a namespace."""
     subprocess.run(["ip", "netns", "exec", name, *command], check=True, timeout=10)
 
 
 class Network:
     """Namespaces for `ranks` ranks over one kind of link; a context manager."""
 
-    def __init__(self, link, ranks):
+    def __init__(self, link, ranks, purpose="bench"):
         self.rate = SHAPED.get(link)
+        self.apart = link in SHAPED or link == SWITCHED
         self.ranks = ranks
-        self._name = f"sparkring-bench-{os.getpid()}"
-        self._made = []
+        self.name = f"sparkring-{purpose}-{os.getpid()}"
+        self.switch = f"{self.name}-switch"
+        self.made = []
 
     @property
     def addresses(self):
         """One address a rank."""
-        return [f"10.77.0.{rank + 1}" if self.rate else "127.0.0.1" for rank in range(self.ranks)]
+        return [f"10.77.0.{rank + 1}" if self.apart else "127.0.0.1" for rank in range(self.ranks)]
 
     @property
     def subnet(self):
         """What Open MPI is told to stay in."""
-        return "10.77.0.0/24" if self.rate else "127.0.0.0/8"
+        return "10.77.0.0/24" if self.apart else "127.0.0.0/8"
 
     def namespace(self, rank):
         """Name the namespace of a rank."""
-        return f"{self._name}-{rank if self.rate else 0}"
+        return f"{self.name}-{rank if self.apart else 0}"
 
     def enter(self, rank):
         """Give the words that go before a command to run it in a rank's namespace."""
@@ -53,9 +57,9 @@ class Network:
 
     def __enter__(self):
         try:
-            for rank in range(self.ranks if self.rate else 1):
+            for rank in range(self.ranks if self.apart else 1):
                 self._add(self.namespace(rank))
-            if self.rate:
+            if self.apart:
                 self._connect()
         except BaseException:
             self.__exit__()
@@ -64,14 +68,14 @@ class Network:
 
     def __exit__(self, *_):
         self.clear()
-        for name in self._made:
+        for name in self.made:
             with contextlib.suppress(subprocess.SubprocessError):
                 _ip("netns", "del", name)
-        self._made = []
+        self.made = []
 
     def clear(self):
         """Kill what still runs inside: all of it was started by us."""
-        for name in self._made:
+        for name in self.made:
             listed = subprocess.run(
                 ["ip", "netns", "pids", name], capture_output=True, text=True, timeout=10
             )
@@ -81,27 +85,28 @@ class Network:
 
     def _add(self, name):
         _ip("netns", "add", name)
-        self._made.append(name)
-        _inside(name, "ip", "link", "set", "lo", "up")
+        self.made.append(name)
+        inside(name, "ip", "link", "set", "lo", "up")
         setting = f"net.ipv4.tcp_congestion_control={CONGESTION_CONTROL}"
-        _inside(name, "sysctl", "-qw", setting)
+        inside(name, "sysctl", "-qw", setting)
 
     def _connect(self):
-        switch = f"{self._name}-switch"
+        switch = self.switch
         self._add(switch)
-        _inside(switch, "ip", "link", "add", "bridge", "type", "bridge")
-        _inside(switch, "ip", "link", "set", "bridge", "up")
+        inside(switch, "ip", "link", "add", "bridge", "type", "bridge")
+        inside(switch, "ip", "link", "set", "bridge", "up")
         for rank, address in enumerate(self.addresses):
             host, port = self.namespace(rank), f"port{rank}"
-            _inside(host, *f"ip link add eth0 type veth peer {port} netns {switch}".split())
-            _inside(host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
-            _inside(host, "ip", "link", "set", "eth0", "up")
-            _inside(switch, "ip", "link", "set", port, "master", "bridge", "up")
-            self._shape(host, "eth0")
-            self._shape(switch, port)
+            inside(host, *f"ip link add eth0 type veth peer {port} netns {switch}".split())
+            inside(host, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+            inside(host, "ip", "link", "set", "eth0", "up")
+            inside(switch, "ip", "link", "set", port, "master", "bridge", "up")
+            if self.rate:
+                self._shape(host, "eth0")
+                self._shape(switch, port)
 
     # The least burst that reaches the rate; shorter messages than it may go faster.
     def _shape(self, namespace, device):
         burst = "68kb" if self.rate == "1gbit" else "256kb"
         words = f"tc qdisc add dev {device} root tbf rate {self.rate} burst {burst} latency 10ms"
-        _inside(namespace, *words.split())
+        inside(namespace, *words.split())

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts on one switch: network namespaces, made once and put right again before every test.
+
+They are those of the benchmarks (bench/network.py): a namespace and a veth pair for each host, and
+one more namespace with the bridge. Here the network can be made bad: packets lost, rates limited,
+a host cut off, ports closed, connections redirected to a relay. All of it lies in the namespaces
+and goes with them; those of a run that was killed are removed by the next one.
+"""
+
+import contextlib
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import packets
+from jobs import FORK, process
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+
+from network import SWITCHED, Network, inside
+
+PURPOSE = "net"
+CLONE_NEWNET = 0x40000000
+LOCAL_PORTS = 32768, 60999  # as Linux has them
+RELAY_MARK = 7  # on connections that a relay makes, which are not redirected again
+
+
+class Hosts(Network):
+    """As many hosts as asked for; the last one is the stranger's, where no rank runs."""
+
+    def __init__(self, count):
+        super().__init__(SWITCHED, count, PURPOSE)
+        self.stranger = count - 1
+
+    def __enter__(self):
+        remove_leftovers()
+        return super().__enter__()
+
+    def port(self, host):
+        """Name the switch's end of a host's cable."""
+        return f"port{host}"
+
+    def inside_switch(self, words):
+        inside(self.switch, *words.split())
+
+    def enter_switch(self):
+        """Move this process into the switch's namespace."""
+        enter(self.switch)
+
+    def enter_host(self, host):
+        """Move this process into a host's namespace."""
+        enter(self.namespace(host))
+
+    # ---- What can be bad
+
+    def lose(self, percent):
+        """Let the switch drop this share of all packets, at random."""
+        rules(self.switch, "bridge", "forward", f"numgen random mod 100 < {percent} counter drop")
+
+    def lost(self):
+        """Count the packets that were lost so."""
+        listed = subprocess.run(
+            ["ip", "netns", "exec", self.switch, "nft", "list", "ruleset"],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+        return sum(map(int, re.findall(r"packets (\d+)", listed.stdout)))
+
+    def limit(self, rate):
+        """Limit every cable, both ways."""
+        for host in range(self.ranks):
+            words = f"root tbf rate {rate} burst 6kb latency 200ms"
+            inside(self.namespace(host), *f"tc qdisc add dev eth0 {words}".split())
+            self.inside_switch(f"tc qdisc add dev {self.port(host)} {words}")
+
+    def cut(self, host):
+        """Pull a host's cable out of the switch. The host is not told: its own link stays up."""
+        self.inside_switch(f"ip link set {self.port(host)} nomaster")
+
+    def mend(self, host):
+        self.inside_switch(f"ip link set {self.port(host)} master bridge up")
+
+    def switch_with(self, fate, alter=packets.unaltered):
+        """Let a process switch the packets instead of the bridge (packets.py); returns it."""
+        for host in range(self.ranks):
+            self.cut(host)
+        names, ready = [self.port(host) for host in range(self.ranks)], FORK.Event()
+        switch = process(self.enter_switch, packets.run_switch, names, fate, alter, ready)
+        assert ready.wait(10), "the switch has not begun"
+        return switch
+
+    def allow_ports(self, host, first, last):
+        """Drop new connections to all ports but these; a firewall seldom says that it refuses."""
+        rule = f"ct state new tcp dport != {first}-{last} drop"
+        rules(self.namespace(host), "ip", "input", f'iifname "lo" accept; {rule}')
+
+    def refuse_host(self, host, other):
+        """Drop new connections of one host to another."""
+        rules(
+            self.namespace(host),
+            "ip",
+            "input",
+            f"ip saddr {self.addresses[other]} ct state new drop",
+        )
+
+    def use_local_ports(self, host, first, last):
+        """Let the system of a host take its ports, where any will do, from this range."""
+        setting = f"net.ipv4.ip_local_port_range={first} {last}"
+        inside(self.namespace(host), "sysctl", "-qw", setting)
+
+    def redirect(self, host, port):
+        """Lead all connections that a host makes to a port of its own."""
+        whose = f"meta mark != {RELAY_MARK} ip daddr {self.subnet} tcp dport 1-65535"
+        rule = f"{whose} redirect to :{port}"
+        rules(self.namespace(host), "ip", "output", rule, kind="nat", priority=-100)
+
+    def reset(self):
+        """Kill what still runs inside and make the network good again."""
+        self.clear()
+        for name in self.made:
+            inside(name, "nft", "flush", "ruleset")
+        for host in range(self.ranks):
+            self.mend(host)
+            self.use_local_ports(host, *LOCAL_PORTS)
+            for name, device in ((self.namespace(host), "eth0"), (self.switch, self.port(host))):
+                command = ["ip", "netns", "exec", name, "tc", "qdisc", "del", "dev", device, "root"]
+                subprocess.run(command, capture_output=True, check=False, timeout=10)
+
+
+def rules(namespace, family, hook, lines, kind="filter", priority=0):
+    """Add a chain of nftables rules, one a line or with semicolons between."""
+    chain = f"type {kind} hook {hook} priority {priority}; {lines};"
+    script = f"table {family} sparkring_{hook} {{\n chain rules {{\n {chain}\n }}\n}}\n"
+    command = ["ip", "netns", "exec", namespace, "nft", "-f", "-"]
+    subprocess.run(command, input=script, text=True, check=True, timeout=10)
+
+
+def enter(namespace):
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{namespace}", "rb") as file:
+        if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+
+
+def remove_leftovers():
+    """Remove the namespaces of runs that are no more."""
+    for name in Path("/run/netns").glob(f"sparkring-{PURPOSE}-*"):
+        pid = int(name.name.split("-")[2])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            continue
+        subprocess.run(["ip", "netns", "del", name.name], check=False, timeout=10)

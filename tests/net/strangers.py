@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What strangers do to the ports of a job: each attack is a function that goes on until its end.
+
+An attack gets the addresses of the job's hosts, the ports that the job may use, and a Notebook,
+where it counts its connections and keeps what it was told.
+"""
+
+import contextlib
+import itertools
+import os
+import random
+import resource
+import select
+import socket
+import struct
+import threading
+import time
+
+import sparkring
+from jobs import FORK
+
+MANY = 10_000
+HEARD_BYTES = 1 << 20
+HELLO = struct.pack("<8sHBB", b"sparkrng", 3, 2, 0) + bytes(range(32))
+
+
+class Notebook:
+    """What a stranger did and heard; shared with the test."""
+
+    def __init__(self):
+        self.connections = FORK.Value("q", 0)
+        self.length = FORK.Value("q", 0)
+        self.bytes = FORK.RawArray("c", HEARD_BYTES)
+
+    def connected(self, count=1):
+        with self.connections.get_lock():
+            self.connections.value += count
+
+    def heard(self, piece):
+        with self.length.get_lock():
+            at = self.length.value
+            piece = piece[: HEARD_BYTES - at]
+            self.bytes[at : at + len(piece)] = piece
+            self.length.value = at + len(piece)
+
+    def text(self):
+        return self.bytes[: self.length.value]
+
+
+def doors(addresses, ports):
+    return [(address, port) for address in addresses for port in range(ports[0], ports[1] + 1)]
+
+
+def listen_to(connection, notebook):
+    """Hear what there is to hear; false when the other side has hung up."""
+    try:
+        piece = connection.recv(4096)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    notebook.heard(piece)
+    return bool(piece)
+
+
+def say(door, notebook, words):
+    """Knock on a door, say something, and hear the answer out."""
+    with contextlib.suppress(OSError), socket.create_connection(door, 0.2) as connection:
+        notebook.connected()
+        connection.sendall(words)
+        connection.settimeout(0.05)
+        while piece := connection.recv(4096):
+            notebook.heard(piece)
+
+
+def talk(addresses, ports, notebook, words):
+    """Say something at every door, again and again, eight at a time."""
+
+    def go_round():
+        while True:
+            for door in random.sample(targets, len(targets)):
+                say(door, notebook, words())
+
+    targets = doors(addresses, ports)
+    threads = [threading.Thread(target=go_round) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    threads[0].join()
+
+
+def garbage(addresses, ports, notebook):
+    talk(addresses, ports, notebook, lambda: os.urandom(random.randrange(1, 5000)))
+
+
+def greet(addresses, ports, notebook):
+    """Say HELLO as a rank does, and then nothing that could be proved, and much of it."""
+    talk(addresses, ports, notebook, lambda: HELLO + b"\xff" * 100_000)
+
+
+def hold(addresses, ports, notebook, count, opening=b"", word=b""):
+    """Hold so many connections open, as far as they come about.
+
+    Each begins with `opening`, and says `word` every second.
+    """
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count + 100, count + 100))
+    held, poller, spoken = {}, select.epoll(), time.monotonic()
+    targets = doors(addresses, ports)
+    while True:
+        for _ in range(min(200, count - len(held))):
+            connection = socket.socket()
+            connection.setblocking(False)
+            connection.connect_ex(random.choice(targets))
+            held[connection.fileno()] = [connection, False]
+            poller.register(connection, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+        for number, _ in poller.poll(0.01):
+            connection, open_before = held[number]
+            failed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+            if failed or not listen_to(connection, notebook):
+                del held[number]
+                connection.close()
+            elif not open_before:
+                held[number][1] = True
+                notebook.connected()
+                with contextlib.suppress(OSError):
+                    connection.send(opening)
+        if word and time.monotonic() - spoken > 1:
+            spoken = time.monotonic()
+            for connection, is_open in list(held.values()):
+                with contextlib.suppress(OSError):
+                    is_open and connection.send(word)
+
+
+def be_silent(addresses, ports, notebook):
+    """Ten thousand connections that are held open and never say a word."""
+    hold(addresses, ports, notebook, MANY)
+
+
+def dribble(addresses, ports, notebook):
+    """Three hundred that say one byte a second, as if they were about to say more."""
+    hold(addresses, ports, notebook, 300, word=b"s")
+
+
+def scan(addresses, ports, notebook):
+    """Knock on thousands of ports, one after the other, and go on."""
+    while True:
+        for address in addresses:
+            for first in range(ports[0] - 2000, ports[1] + 2000, 500):
+                knocks = [socket.socket() for _ in range(500)]
+                for port, connection in enumerate(knocks, first):
+                    connection.setblocking(False)
+                    connection.connect_ex((address, port))
+                notebook.connected(len(knocks))
+                time.sleep(0.005)
+                for connection in knocks:
+                    connection.close()
+
+
+def half_open(addresses, ports, notebook):
+    """Send the first packet of connections and never the third, from addresses that nobody has."""
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    targets = doors(addresses, ports)
+    while True:
+        for address, port in targets:
+            source = f"10.77.0.{random.randrange(100, 200)}"
+            raw.sendto(first_packet(source, address, port), (address, 0))
+            notebook.connected()
+        time.sleep(0.005)
+
+
+def first_packet(source, target, port):
+    """Make the SYN that begins a connection; the kernel fills in the check of the IP header."""
+    ends = socket.inet_aton(source) + socket.inet_aton(target)
+    own_port, number = random.randrange(1024, 65536), random.getrandbits(32)
+    tcp = struct.pack(">HHIIBBHHH", own_port, port, number, 0, 5 << 4, 2, 65535, 0, 0)
+    words = struct.unpack(">16H", ends + struct.pack(">HH", socket.IPPROTO_TCP, len(tcp)) + tcp)
+    total = sum(words)
+    total = (total & 0xFFFF) + (total >> 16)
+    check = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    tcp = tcp[:16] + struct.pack(">H", check) + tcp[18:]
+    return struct.pack(">BBHHHBBH", 0x45, 0, 40, 0, 0, 64, socket.IPPROTO_TCP, 0) + ends + tcp
+
+
+def replay(addresses, ports, notebook, recorded):
+    """Say what ranks of this job have said before, byte for byte."""
+    saying = itertools.cycle(recorded)
+    talk(addresses, ports, notebook, lambda: next(saying))
+
+
+def be_rank(notebook, options):
+    """Be a rank that lacks the key, and come again."""
+    while True:
+        with contextlib.suppress(sparkring.TimeoutError):
+            sparkring.init(**options)
+            notebook.heard(b"WELCOME")
+        notebook.connected()

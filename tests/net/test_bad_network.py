@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On a bad network results are those of a good one, to the bit."""
+
+import time
+
+import jobs
+import packets
+import pytest
+import relay
+import work
+from jobs import Job
+
+PLACEMENTS = {"2 hosts": [0, 1], "2 x 2": [0, 0, 1, 1], "4 hosts": [0, 1, 2, 3]}
+CASES = [("2 hosts", False), ("2 x 2", True), ("4 hosts", False)]
+GOOD = {}  # what a placement and counts give on a good network
+COUNTS = (1, 700)  # numbers for each rank
+
+
+def run(hosts, placement, encryption, counts):
+    began = time.monotonic()
+    with Job(hosts, placement, encryption=encryption) as job:
+        found = job.start(work.exact, counts).results(100)
+    return found, time.monotonic() - began
+
+
+@pytest.fixture(params=CASES)
+def same(hosts, request, injected):
+    """`same(fault, spoil)` fails unless results are those of a network that was not spoilt."""
+    name, encryption = request.param
+    placement = PLACEMENTS[name]
+
+    def compare(fault, spoil, counts=COUNTS):
+        if (name, counts) not in GOOD:
+            GOOD[name, counts] = run(hosts, placement, False, counts)[0]
+        spoil()
+        found, seconds = run(hosts, placement, encryption, counts)
+        assert found == GOOD[name, counts]
+        injected(fault, "exact, encrypted" if encryption else "exact", seconds)
+
+    return compare
+
+
+def test_good(same):
+    same("none", lambda: None)
+
+
+def test_five_percent_of_packets_lost(hosts, same):
+    same("5% of packets lost", lambda: hosts.lose(5))
+    assert hosts.lost() > 0
+
+
+def test_one_megabit(hosts, same):
+    same("1 Mbit/s", lambda: hosts.limit("1mbit"))
+
+
+def test_100_ms(hosts, same):
+    fate = packets.Fate(delay=0.1)
+    same("100 ms each way", lambda: hosts.switch_with(fate), counts=(300,))
+
+
+def test_packets_out_of_order(hosts, same):
+    fate = packets.Fate(spread=0.02, repeat=0.05)
+    same("packets out of order, 5% of them twice", lambda: hosts.switch_with(fate))
+
+
+def test_one_byte_at_a_time(hosts, same):
+    def spoil():
+        for host in range(hosts.ranks):
+            relay.start(hosts, host, relay.trickle)
+
+    same("one byte a segment", spoil, counts=(100,))
+
+
+@pytest.mark.parametrize("encryption", [False, True])
+def test_a_flipped_bit(hosts, encryption, injected):
+    """Of what TCP takes for right. It is an error that says so, and no sum is wrong."""
+    armed = jobs.FORK.Value("i", 0)
+    hosts.switch_with(packets.Fate(), packets.Flip(armed, least=300))
+    board = jobs.FORK.Array("q", 2)
+    with Job(hosts, [0, 1], encryption=encryption) as job:
+        job.start(work.count_up, board)
+        jobs.until(lambda: min(board) > 10)
+        armed.value, began = 1, time.monotonic()
+        outcomes = job.wait(20)
+    errors = [outcome.error for outcome in outcomes]
+    assert all(error.kind == "PEER_LOST" for error in errors), errors
+    assert any("arrived damaged" in error.message for error in errors) or encryption, errors
+    seconds = max(outcome.ended for outcome in outcomes) - began
+    injected("a flipped bit", "PEER_LOST" + ", encrypted" * encryption, seconds)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Strangers at the doors of a job, while it forms and while it runs: it does both all the same.
+
+What its ranks hold (descriptors, memory) stays about what it is without strangers, and these learn
+nothing: neither the token in any spelling nor a host. How fast the job is meanwhile is only told.
+"""
+
+import base64
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+
+import jobs
+import pytest
+import relay
+import strangers
+import work
+from jobs import Job
+
+PORTS = (22000, 22003)
+GUESTS = 64  # of a rank's porch (core/porch.h)
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MEMORY = 4 << 20  # what a rank may hold more than without strangers
+QUIET = {}  # what ranks hold and do without strangers
+ATTACKS = [
+    "garbage",
+    "greet",
+    "dribble",
+    "scan",
+    "half_open",
+    "another token",
+    "another job",
+    "replay",
+]
+
+
+class Scale:
+    """The most that the ranks of a job have held while it was looked at."""
+
+    def __init__(self, job):
+        self.pids = [process.pid for process in job.processes]
+        self.sockets = self.memory = 0
+
+    def look(self):
+        for pid in self.pids:
+            self.sockets = max(self.sockets, count_sockets(pid))
+            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            self.memory = max(self.memory, pages * PAGE)
+
+
+def count_sockets(pid):
+    """Count the sockets of a process; other descriptors it has from the test's process."""
+    found = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += os.readlink(entry).startswith("socket:")
+    return found
+
+
+def record(hosts, job):
+    """Let the job meet once through a relay that writes down what its ranks say."""
+    said = jobs.FORK.SimpleQueue()
+
+    def listen(source, target, sent):
+        words = b""
+        for piece in relay.pieces(source):
+            words += piece
+            target.sendall(piece)
+        if sent:
+            said.put(words)
+
+    for host in range(4):
+        relay.start(hosts, host, listen)
+    with Job(hosts, job.placement, **job.options) as first:
+        first.start(work.exact, (5,)).results()
+    hosts.reset()
+    recorded = []
+    while not said.empty():
+        recorded.append(said.get())
+    assert len(recorded) > 4 and all(words.startswith(b"sparkrng") for words in recorded)
+    return recorded
+
+
+def besiege(hosts, job, attack, notebook):
+    """Start the strangers."""
+    place, addresses = lambda: hosts.enter_host(hosts.stranger), hosts.addresses[:4]
+    if attack.startswith("another"):
+        wrong = {attack.split()[1]: "a guess at the token"}
+        options = {**job.options, "rank": 1, "timeout": 1, **wrong}
+        return jobs.process(place, strangers.be_rank, notebook, options)
+    more = [record(hosts, job)] if attack == "replay" else []
+    function = getattr(strangers, attack)
+    return jobs.process(place, function, addresses, PORTS, notebook, *more)
+
+
+def live(job, seconds, wait_for=lambda: time.sleep(0.3)):
+    """Form the job, let it run for a while, and end it; what it took and held, and its rate.
+
+    The last rank comes when `wait_for` has returned, and time counts from then.
+    """
+    board, stop = jobs.FORK.Array("q", 4), jobs.FORK.Value("i", 0)
+    for rank in (0, 1, 2):
+        job.start_rank(rank, work.count_until, board, stop)
+    wait_for()
+    began = time.monotonic()
+    job.start_rank(3, work.count_until, board, stop)
+    scale = Scale(job)
+
+    def formed():
+        scale.look()
+        return min(board) > 0
+
+    jobs.until(formed, 60)
+    took, ends = time.monotonic() - began, time.monotonic() + seconds
+    while time.monotonic() < ends:
+        scale.look()
+        time.sleep(0.02)
+    stop.value = 1
+    results = job.results(30)
+    return took, scale, results[0][0] / results[0][1]
+
+
+def spellings(options):
+    """All that a stranger must not learn."""
+    token = options["token"]
+    yield from (token, token.hex().encode(), token.hex().upper().encode(), base64.b64encode(token))
+    for address in options["addresses"]:
+        yield from (address.encode(), socket.inet_aton(address))
+
+
+@pytest.fixture
+def quiet(hosts):
+    if not QUIET:
+        with Job(hosts, [0, 1, 2, 3], ports=PORTS) as job:
+            QUIET["took"], QUIET["scale"], QUIET["rate"] = live(job, 2)
+    return QUIET
+
+
+def check(job, notebook, scale, quiet):
+    assert scale.sockets <= quiet["scale"].sockets + GUESTS
+    assert scale.memory <= quiet["scale"].memory + MEMORY
+    heard = notebook.text()
+    assert not [secret for secret in spellings(job.options) if secret in heard]
+    assert b"WELCOME" not in heard
+
+
+def figures(attack, notebook, took, scale, rate, quiet):
+    return (
+        f"{attack:14} {notebook.connections.value:6} connections, {len(notebook.text()):6} B heard;"
+        f" formed in {took:5.2f} s (quiet {quiet['took']:.2f}), {rate:4.0f} calls/s"
+        f" ({quiet['rate']:.0f}), {scale.sockets} sockets ({quiet['scale'].sockets}),"
+        f" {scale.memory >> 10} KiB ({quiet['scale'].memory >> 10})"
+    )
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_strangers(hosts, attack, quiet, injected, noted):
+    notebook = strangers.Notebook()
+    with Job(hosts, [0, 1, 2, 3], ports=PORTS) as job:
+        stranger = besiege(hosts, job, attack, notebook)
+        took, scale, rate = live(job, 2)
+        assert stranger.is_alive(), "the stranger gave up"
+    check(job, notebook, scale, quiet)
+    assert notebook.connections.value > 0, "the strangers did not get through"
+    injected(f"strangers: {attack}", "forms and runs", took)
+    noted(figures(attack, notebook, took, scale, rate, quiet))
+
+
+def test_ten_thousand_strangers(hosts, quiet, injected, noted):
+    """They are there before the last rank comes, hold what they get and come again."""
+    notebook = strangers.Notebook()
+    with Job(hosts, [0, 1, 2, 3], ports=PORTS) as job:
+        besiege(hosts, job, "be_silent", notebook)
+
+        def crowded():
+            jobs.until(lambda: notebook.connections.value >= strangers.MANY, 60)
+
+        took, scale, rate = live(job, 1, crowded)
+    check(job, notebook, scale, quiet)
+    injected("strangers: ten thousand", "forms and runs", took)
+    noted(figures("ten thousand", notebook, took, scale, rate, quiet))

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host that vanishes without a word is an error that names a rank of it, in time, and no more."""
+
+import random
+import time
+
+import jobs
+import pytest
+import sparkring
+import work
+from jobs import Job
+
+PATIENCE = 3.0  # the deadline of a call
+GRACE = 1.0  # after which all must know
+GONE = 2  # the host that vanishes
+PLACEMENTS = {"4 hosts": [0, 1, 2, 3], "2 a host": [0, 0, 2, 2]}
+
+
+@pytest.fixture(params=PLACEMENTS)
+def placement(request):
+    return PLACEMENTS[request.param]
+
+
+def survivors(placement):
+    return [rank for rank, host in enumerate(placement) if host != GONE]
+
+
+def check(job, outcomes, began, deadline):
+    """All survivors have failed in time and name a rank that has vanished; return the seconds."""
+    left = survivors(job.placement)
+    for rank in left:
+        assert outcomes[rank] is not None, f"rank {rank} hangs: {outcomes}"
+        error = outcomes[rank].error
+        assert error is not None, f"rank {rank} did not fail: {outcomes}"
+        assert error.kind in ("TIMEOUT", "PEER_LOST"), error
+    named = [job.placement[outcomes[rank].error.rank] for rank in left]
+    assert GONE in named, outcomes
+    seconds = max(outcomes[rank].ended for rank in left) - began
+    assert seconds <= deadline + GRACE + job.late, (seconds, job.late, outcomes)
+    return seconds
+
+
+@pytest.mark.parametrize("encryption", [False, True])
+@pytest.mark.parametrize("count", [8, 1 << 20])
+def test_in_a_collective(hosts, placement, encryption, count, injected):
+    board = jobs.FORK.Array("q", len(placement))
+    with Job(hosts, placement, call_timeout=PATIENCE, encryption=encryption) as job:
+        job.start(work.count_up, board, count)
+        jobs.until(lambda: min(board) > 5)
+        time.sleep(random.random() * 0.1)
+        hosts.cut(GONE)
+        began = time.monotonic()
+        seconds = check(job, job.wait(PATIENCE + 5), began, PATIENCE)
+    injected("host vanishes in a collective", f"named, deadline {PATIENCE:.0f} s", seconds)
+
+
+def call_when_told(options, board, told):
+    with sparkring.init(**options) as comm:
+        comm.allreduce(1)
+        board[comm.rank] = 1
+        told.wait()
+        comm.allreduce(1)
+
+
+def test_between_collectives(hosts, placement, injected):
+    board, told = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
+    with Job(hosts, placement, call_timeout=PATIENCE) as job:
+        job.start(call_when_told, board, told)
+        jobs.until(lambda: min(board) == 1)
+        hosts.cut(GONE)
+        time.sleep(0.5)
+        told.set()
+        began = time.monotonic()
+        seconds = check(job, job.wait(PATIENCE + 5), began, PATIENCE)
+    injected("host vanishes between collectives", f"named, deadline {PATIENCE:.0f} s", seconds)
+
+
+def join(options):
+    with sparkring.init(**options) as comm:
+        return comm.rank
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3])
+def test_in_rendezvous(hosts, placement, delay, injected):
+    """Of the ranks of a host some have joined, or none has, and another rank is late."""
+    with Job(hosts, placement, timeout=PATIENCE) as job:
+        if delay == 0.0:
+            hosts.cut(GONE)
+        began = time.monotonic()
+        job.start_rank(0, join)
+        for rank in range(2, job.options["size"]):
+            job.start_rank(rank, join)
+        time.sleep(delay)
+        hosts.cut(GONE)
+        job.start_rank(1, join)
+        found = job.wait(PATIENCE + 5)
+        outcomes = [found[0], found[-1], *found[1:-1]]
+        seconds = check(job, outcomes, began, PATIENCE + delay)
+    injected("host vanishes in rendezvous", f"named, deadline {PATIENCE:.0f} s", seconds)
+
+
+def test_that_comes_back_too_late(hosts, injected):
+    """The others have given up: whoever was cut off is told, and has no result."""
+    placement = PLACEMENTS["4 hosts"]
+    board = jobs.FORK.Array("q", len(placement))
+    with Job(hosts, placement, call_timeout=1.0) as job:
+        for rank in range(len(placement)):
+            job.start_rank(rank, work.count_up, board, call_timeout=60.0 if rank == GONE else 1.0)
+        jobs.until(lambda: min(board) > 5)
+        hosts.cut(GONE)
+        time.sleep(3)
+        hosts.mend(GONE)
+        began = time.monotonic()
+        outcomes = job.wait(20)
+    assert all(outcome is not None for outcome in outcomes), outcomes
+    errors = [outcome.error for outcome in outcomes]
+    assert errors[GONE].kind in ("ABORTED", "PEER_LOST", "TIMEOUT"), errors
+    injected("host back after others gave up", errors[GONE].kind, outcomes[GONE].ended - began)
+
+
+@pytest.mark.parametrize("encryption", [False, True])
+def test_that_comes_back_in_time(hosts, placement, encryption, injected):
+    board, stop = jobs.FORK.Array("q", len(placement)), jobs.FORK.Value("i", 0)
+    with Job(hosts, placement, encryption=encryption) as job:
+        job.start(work.count_until, board, stop)
+        jobs.until(lambda: min(board) > 5)
+        hosts.cut(GONE)
+        time.sleep(2)
+        before = list(board)
+        hosts.mend(GONE)
+        began = time.monotonic()
+        jobs.until(lambda: all(now > then + 5 for now, then in zip(board, before)))
+        seconds = time.monotonic() - began
+        stop.value = 1
+        job.results(20)
+    injected("host away for 2 s", "goes on, exact", seconds)
