@@ -2,6 +2,7 @@
 #include "poller.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 void ring_poller_fini(ring_poller *poller) {
@@ -12,6 +13,7 @@ void ring_poller_fini(ring_poller *poller) {
 void ring_poller_reset(ring_poller *poller) {
   poller->count = 0;
   poller->full = false;
+  poller->most = INT_MAX;
 }
 
 size_t ring_poller_add(ring_poller *poller, int fd, short events) {
@@ -29,8 +31,13 @@ size_t ring_poller_add(ring_poller *poller, int fd, short events) {
   return poller->count++;
 }
 
+void ring_poller_hurry(ring_poller *poller, int milliseconds) {
+  if (milliseconds < poller->most) poller->most = milliseconds;
+}
+
 ring_status ring_poller_sleep(ring_poller *poller, int milliseconds) {
   if (poller->full) return RING_NO_MEMORY;
+  if (milliseconds > poller->most) milliseconds = poller->most;
   if (poll(poller->entries, (nfds_t)poller->count, milliseconds) >= 0) return RING_OK;
   for (size_t i = 0; i < poller->count; i++) poller->entries[i].revents = 0;
   return errno == EINTR || errno == EAGAIN ? RING_OK : RING_SYSTEM;

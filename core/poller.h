@@ -15,6 +15,7 @@ typedef struct ring_poller {
   struct pollfd *entries;
   size_t count, room;
   bool full; /* an add failed for want of memory */
+  int most;  /* milliseconds of the next sleep */
 } ring_poller;
 
 void ring_poller_fini(ring_poller *poller);
@@ -22,6 +23,9 @@ void ring_poller_reset(ring_poller *poller);
 
 /* Adds a descriptor; returns its slot. */
 size_t ring_poller_add(ring_poller *poller, int fd, short events);
+
+/* Lets the next sleep last so long at most. */
+void ring_poller_hurry(ring_poller *poller, int milliseconds);
 
 /* Sleeps for at most `milliseconds`, less when a descriptor is ready. RING_NO_MEMORY when an add
  * had failed; a signal or a time-out is RING_OK. */

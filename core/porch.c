@@ -9,6 +9,7 @@
 
 #define PORCH_PATIENCE_NS UINT64_C(5000000000) /* for a guest to prove itself */
 #define PORCH_COURTESY_NS UINT64_C(200000000)  /* the same, when others wait for the place */
+#define PORCH_SILENCE_NS UINT64_C(25000000)    /* the same, for one who has not said HELLO yet */
 
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
                             const ring_keys *keys) {
@@ -31,22 +32,34 @@ void ring_porch_close(ring_porch *porch) {
   porch->guests = NULL;
 }
 
+/* Until when a guest may stay although others wait. A rank says HELLO as soon as it is connected, so
+ * those who do not are passed through fast: of thousands, ranks wait among them for a moment. */
+static uint64_t porch_welcome_ends(const ring_guest *guest) {
+  return guest->came + (guest->handshake.turn > 0 ? PORCH_COURTESY_NS : PORCH_SILENCE_NS);
+}
+
+/* The guest who has to go first. */
 static int porch_first(const ring_porch *porch) {
   int first = 0;
   for (int i = 1; i < porch->guest_count; i++)
-    if (porch->guests[i].came < porch->guests[first].came) first = i;
+    if (porch_welcome_ends(&porch->guests[i]) < porch_welcome_ends(&porch->guests[first]))
+      first = i;
   return first;
 }
 
-/* Whether there is a place, or a guest who has had the time to prove itself and did not. */
-static bool porch_has_room(const ring_porch *porch) {
-  if (porch->guest_count < RING_PORCH_GUESTS) return true;
-  return ring_platform_now() - porch->guests[porch_first(porch)].came > PORCH_COURTESY_NS;
+/* Nanoseconds until there is a place, or a guest who has had the time to prove itself and did not. */
+static uint64_t porch_full_for(const ring_porch *porch) {
+  if (porch->guest_count < RING_PORCH_GUESTS) return 0;
+  uint64_t now = ring_platform_now();
+  uint64_t ends = porch_welcome_ends(&porch->guests[porch_first(porch)]);
+  return now > ends ? 0 : ends - now + 1;
 }
 
 void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
-  bool opens = porch->exhausted == 0 && porch_has_room(porch);
+  uint64_t full_for = porch_full_for(porch);
+  bool opens = porch->exhausted == 0 && full_for == 0;
   porch->slot = ring_poller_add(poller, porch->listener, opens ? POLLIN : 0);
+  if (full_for > 0) ring_poller_hurry(poller, (int)(full_for / 1000000) + 1);
   for (int i = 0; i < porch->guest_count; i++) {
     ring_guest *guest = &porch->guests[i];
     bool writing = guest->handshake.state == RING_HANDSHAKE_WRITING;
@@ -71,7 +84,7 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
 }
 
 static void porch_let_in(ring_porch *porch) {
-  for (int i = 0; i < RING_PORCH_GUESTS && porch_has_room(porch); i++) {
+  for (int i = 0; i < RING_PORCH_GUESTS && porch_full_for(porch) == 0; i++) {
     int fd = ring_socket_accept(porch->listener);
     bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
     porch->exhausted = exhausted ? -fd : 0;
