@@ -44,9 +44,8 @@ def network():
 @pytest.fixture
 def hosts(network):
     """Good hosts, with nobody on them."""
-    network.reset()
     yield network
-    network.clear()
+    network.reset()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import packets
-from jobs import FORK, process
+from jobs import FORK, end_all, process
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
@@ -34,6 +34,7 @@ class Hosts(Network):
     def __init__(self, count):
         super().__init__(SWITCHED, count, PURPOSE)
         self.stranger = count - 1
+        self.undo = []  # what makes the network good again
 
     def __enter__(self):
         remove_leftovers()
@@ -58,7 +59,8 @@ class Hosts(Network):
 
     def lose(self, percent):
         """Let the switch drop this share of all packets, at random."""
-        rules(self.switch, "bridge", "forward", f"numgen random mod 100 < {percent} counter drop")
+        rule = f"numgen random mod 100 < {percent} counter drop"
+        self.rules(self.switch, "bridge", "forward", rule)
 
     def lost(self):
         """Count the packets that were lost so."""
@@ -74,70 +76,68 @@ class Hosts(Network):
     def limit(self, rate):
         """Limit every cable, both ways."""
         for host in range(self.ranks):
-            words = f"root tbf rate {rate} burst 6kb latency 200ms"
-            inside(self.namespace(host), *f"tc qdisc add dev eth0 {words}".split())
-            self.inside_switch(f"tc qdisc add dev {self.port(host)} {words}")
+            for name, device in ((self.namespace(host), "eth0"), (self.switch, self.port(host))):
+                words = f"root tbf rate {rate} burst 6kb latency 200ms".split()
+                inside(name, "tc", "qdisc", "add", "dev", device, *words)
+                self.later(inside, name, "tc", "qdisc", "del", "dev", device, "root")
 
     def cut(self, host):
         """Pull a host's cable out of the switch. The host is not told: its own link stays up."""
         self.inside_switch(f"ip link set {self.port(host)} nomaster")
+        self.later(self.mend, host)
 
     def mend(self, host):
         self.inside_switch(f"ip link set {self.port(host)} master bridge up")
 
     def switch_with(self, fate, alter=packets.unaltered):
-        """Let a process switch the packets instead of the bridge (packets.py); returns it."""
+        """Let a process switch the packets instead of the bridge (packets.py)."""
         for host in range(self.ranks):
             self.cut(host)
         names, ready = [self.port(host) for host in range(self.ranks)], FORK.Event()
-        switch = process(self.enter_switch, packets.run_switch, names, fate, alter, ready)
+        process(self.enter_switch, packets.run_switch, names, fate, alter, ready)
         assert ready.wait(10), "the switch has not begun"
-        return switch
 
     def allow_ports(self, host, first, last):
         """Drop new connections to all ports but these; a firewall seldom says that it refuses."""
-        rule = f"ct state new tcp dport != {first}-{last} drop"
-        rules(self.namespace(host), "ip", "input", f'iifname "lo" accept; {rule}')
+        rule = f'iifname "lo" accept; ct state new tcp dport != {first}-{last} drop'
+        self.rules(self.namespace(host), "ip", "input", rule)
 
     def refuse_host(self, host, other):
         """Drop new connections of one host to another."""
-        rules(
-            self.namespace(host),
-            "ip",
-            "input",
-            f"ip saddr {self.addresses[other]} ct state new drop",
-        )
+        rule = f"ip saddr {self.addresses[other]} ct state new drop"
+        self.rules(self.namespace(host), "ip", "input", rule)
 
     def use_local_ports(self, host, first, last):
         """Let the system of a host take its ports, where any will do, from this range."""
-        setting = f"net.ipv4.ip_local_port_range={first} {last}"
-        inside(self.namespace(host), "sysctl", "-qw", setting)
+        setting = "net.ipv4.ip_local_port_range={} {}"
+        inside(self.namespace(host), "sysctl", "-qw", setting.format(first, last))
+        self.later(inside, self.namespace(host), "sysctl", "-qw", setting.format(*LOCAL_PORTS))
 
     def redirect(self, host, port):
         """Lead all connections that a host makes to a port of its own."""
         whose = f"meta mark != {RELAY_MARK} ip daddr {self.subnet} tcp dport 1-65535"
         rule = f"{whose} redirect to :{port}"
-        rules(self.namespace(host), "ip", "output", rule, kind="nat", priority=-100)
+        self.rules(self.namespace(host), "ip", "output", rule, kind="nat", priority=-100)
+
+    def rules(self, namespace, family, hook, lines, kind="filter", priority=0):
+        """Add a chain of nftables rules, one a line or with semicolons between."""
+        chain = f"type {kind} hook {hook} priority {priority}; {lines};"
+        script = f"table {family} sparkring_{hook} {{\n chain rules {{\n {chain}\n }}\n}}\n"
+        command = ["ip", "netns", "exec", namespace, "nft", "-f", "-"]
+        subprocess.run(command, input=script, text=True, check=True, timeout=10)
+        self.later(inside, namespace, "nft", "delete", "table", family, f"sparkring_{hook}")
+
+    # ---- Making it good again
+
+    def later(self, function, *arguments):
+        self.undo.append((function, arguments))
 
     def reset(self):
-        """Kill what still runs inside and make the network good again."""
-        self.clear()
-        for name in self.made:
-            inside(name, "nft", "flush", "ruleset")
-        for host in range(self.ranks):
-            self.mend(host)
-            self.use_local_ports(host, *LOCAL_PORTS)
-            for name, device in ((self.namespace(host), "eth0"), (self.switch, self.port(host))):
-                command = ["ip", "netns", "exec", name, "tc", "qdisc", "del", "dev", device, "root"]
-                subprocess.run(command, capture_output=True, check=False, timeout=10)
-
-
-def rules(namespace, family, hook, lines, kind="filter", priority=0):
-    """Add a chain of nftables rules, one a line or with semicolons between."""
-    chain = f"type {kind} hook {hook} priority {priority}; {lines};"
-    script = f"table {family} sparkring_{hook} {{\n chain rules {{\n {chain}\n }}\n}}\n"
-    command = ["ip", "netns", "exec", namespace, "nft", "-f", "-"]
-    subprocess.run(command, input=script, text=True, check=True, timeout=10)
+        """End all processes that were started here and make the network good again."""
+        end_all()
+        while self.undo:
+            function, arguments = self.undo.pop()
+            function(*arguments)
 
 
 def enter(namespace):

@@ -22,6 +22,7 @@ import sparkring
 FORK = multiprocessing.get_context("fork")
 PR_SET_PDEATHSIG = 1
 TICK = 0.02
+STARTED = []  # processes that may still run
 serial = itertools.count()
 
 
@@ -54,6 +55,7 @@ def process(place, function, *arguments):
 
     started = FORK.Process(target=run, daemon=True)
     started.start()
+    STARTED.append(started)
     return started
 
 
@@ -70,6 +72,12 @@ def end(processes):
         each.kill()
     for each in processes:
         each.join(10)
+
+
+def end_all():
+    """End what this module has started."""
+    end(STARTED)
+    STARTED.clear()
 
 
 class Job:
