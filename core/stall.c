@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stall.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "share.h"
@@ -16,6 +17,10 @@ static bool stall_last_call(const ring_engine *engine, int rank, ring_call *call
   return true;
 }
 
+/* A firewall drops without a word, so nothing but silence tells of it. */
+static const char stall_unconnected[] =
+    "it is late, or a firewall stands between (open a port range, and pass it on all ranks)";
+
 /* "last heard in barrier() as call 16"; of a link that opens also how far it has come. */
 static void stall_describe(const ring_engine *engine, int rank, char *text, size_t size) {
   const ring_peer *peer = &engine->peers->peer[rank];
@@ -27,6 +32,8 @@ static void stall_describe(const ring_engine *engine, int rank, char *text, size
   } else if (stall_last_call(engine, rank, &call)) {
     ring_call_describe(&call, name, sizeof name);
     snprintf(text, size, "last heard in %s", name);
+  } else if (peer->link == NULL && peer->dial != NULL) {
+    snprintf(text, size, "not connected: %s", stall_unconnected);
   } else if (peer->heard == 0) {
     snprintf(text, size, "nothing heard since the start");
   } else {
@@ -55,6 +62,7 @@ int ring_stall_whom(const ring_run *run, char *text, size_t size) {
   for (size_t lane = 0; lane < run->task->schedule->lane_count && length < size; lane++) {
     if (!stall_blocks(run, lane) || stall_is_listed(run, lane)) continue;
     char last[RING_CALL_TEXT + 32];
+    static_assert(sizeof last > sizeof stall_unconnected + 16, "there is room for each text");
     int rank = run_lane(run, lane)->peer;
     stall_describe(run->engine, rank, last, sizeof last);
     length +=
