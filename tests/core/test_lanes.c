@@ -223,7 +223,7 @@ static void wait_for_lanes(int rank, int size, void *shared) {
   ring_error error;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_TIMEOUT);
   CHECK_CONTAINS(error.message, "rank 1 waited");
-  CHECK_CONTAINS(error.message, "rank 2 (127.0.0.1, of whose link 1 of the 3 lanes are open)");
+  CHECK_CONTAINS(error.message, "rank 2 (127.0.0.1; of whose link 1 of the 3 lanes are open)");
   CHECK_INT(count_descriptors(), descriptors);
   meet_ranks(shared, size);
 }
