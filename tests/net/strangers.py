@@ -9,23 +9,22 @@ import contextlib
 import itertools
 import os
 import random
-import re
 import resource
 import select
 import socket
 import struct
 import threading
 import time
-from pathlib import Path
 
 import sparkring
+from handshake import wire
 from jobs import FORK
 
 MANY = 10_000
 HEARD_BYTES = 1 << 20
-HEADER = Path(__file__).parents[2] / "core" / "handshake.h"
-VERSION = int(re.search(r"RING_WIRE_VERSION (\d+)", HEADER.read_text())[1])
-HELLO = struct.pack("<8sHBB", b"sparkrng", VERSION, 2, 0) + bytes(range(32))
+HELLO = struct.pack("<8sHBB", b"sparkrng", wire("WIRE_VERSION"), 2, 0).ljust(
+    wire("HELLO_BYTES"), b"x"
+)
 
 
 class Notebook:

@@ -15,9 +15,10 @@ import pytest
 import relay
 import sparkring
 import work
+from handshake import wire
 from jobs import Job
 
-HELLO_BYTES, CLAIM_BYTES, VERDICT_BYTES = 44, 50, 40  # core/handshake.h
+HELLO_BYTES, CLAIM_BYTES, VERDICT_BYTES = map(wire, ["HELLO_BYTES", "CLAIM_BYTES", "VERDICT_BYTES"])
 PATIENCE = 2.0
 MEMORY = 16 << 20  # what a rank may take, with all buffers and threads
 NOISE = {"ones": b"\xff", "random": None}
@@ -44,7 +45,7 @@ def pass_on(source, target):
 def introduce_himself(source, target, sent):
     """Say HELLO to both sides, so that he would share a key with each."""
     hello = exactly(source, HELLO_BYTES)
-    target.sendall(hello[:12] + os.urandom(32))
+    target.sendall(hello[:12] + os.urandom(HELLO_BYTES - 12))
     pass_on(source, target)
 
 
