@@ -35,7 +35,7 @@ def test_no_range(hosts, opened, injected):
         for host in FOUR:
             hosts.use_local_ports(host, 40000, 50000)
     began = time.monotonic()
-    with Job(hosts, FOUR, timeout=3) as job:
+    with Job(hosts, FOUR, timeout=2) as job:
         outcomes = job.start(forms).wait(8)
     for outcome in outcomes:
         assert outcome is not None and outcome.error is not None, outcomes
@@ -43,7 +43,7 @@ def test_no_range(hosts, opened, injected):
         assert "firewall" in outcome.error.message, outcome.error.message
         assert "port range" in outcome.error.message, outcome.error.message
     seconds = max(outcome.ended for outcome in outcomes) - began
-    assert seconds < 4 + job.late
+    assert seconds < 3 + job.late
     what = "all ports closed" if opened == (1, 1) else "ports for links closed"
     injected(what, "TIMEOUT, names range and firewall", seconds)
 
@@ -52,10 +52,10 @@ def test_closed_between_two_hosts(hosts, injected):
     """Ranks meet, and only then find out that two of them cannot reach each other."""
     hosts.refuse_host(1, 3)
     began = time.monotonic()
-    with Job(hosts, FOUR, timeout=3) as job:
+    with Job(hosts, FOUR, timeout=2) as job:
         outcomes = job.start(forms).wait(8)
     messages = [outcome.error.message for outcome in outcomes]
     assert any("firewall" in message for message in messages), messages
     seconds = max(outcome.ended for outcome in outcomes) - began
-    assert seconds < 4 + job.late
+    assert seconds < 3 + job.late
     injected("closed between two hosts", outcomes[0].error.kind, seconds)

@@ -19,7 +19,7 @@ from handshake import wire
 from jobs import Job
 
 HELLO_BYTES, CLAIM_BYTES, VERDICT_BYTES = map(wire, ["HELLO_BYTES", "CLAIM_BYTES", "VERDICT_BYTES"])
-PATIENCE = 2.0
+PATIENCE = 1.5
 MEMORY = 16 << 20  # what a rank may take, with all buffers and threads
 NOISE = {"ones": b"\xff", "random": None}
 
@@ -127,7 +127,7 @@ def test_bytes_changed_on_the_way(hosts, encryption, injected):
 
 
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("after", [0, 6, 200, 5000])
+@pytest.mark.parametrize("after", [0, 200, 5000])
 @pytest.mark.parametrize("sent", [True, False], ids=["rank", "rank 0"])
 def test_authenticates_and_then_talks_nonsense(hosts, sent, after, noise, injected):
     """Whoever joins as rank 1, or is rank 0 for rank 1, proves it and goes on with noise."""
