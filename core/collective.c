@@ -81,9 +81,11 @@ static ring_status collective_engage(ring_comm *comm, const ring_outline *outlin
   bool opens = ring_collective_opens(task->call.collective);
   bool shares = comm->share.arena != NULL && !opens;
   ring_status status = ring_plan_find(&comm->plans, outline, &task->schedule);
-  if (status != RING_OK)
+  if (status != RING_OK) {
+    task->schedule = NULL; /* half a plan: nothing was begun */
     return ring_error_set(error, status, comm->peers.rank, 0,
                           "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
+  }
   if (shares) ring_share_announce(&comm->share, &task->call);
   status = ring_engine_run(&comm->engine, task, error);
   if (status == RING_OK && shares) ring_share_retire(&comm->share);

@@ -21,6 +21,7 @@
     collective_request asked_here, *asked = &asked_here;                                           \
     asked->store = &comm->store;                                                                   \
     status = ask;                                                                                  \
+    if (status == RING_NO_MEMORY) ring_comm_break(comm, NULL, &comm->error);                       \
     if (status == RING_OK) status = ring_collective_admit(comm, asked);                            \
     if (status == RING_OK) status = ring_collective_run_here(comm, asked);                         \
     ring_comm_leave(comm);                                                                         \
@@ -196,10 +197,7 @@ static ring_status calls_set_parts(ring_comm *comm, collective_request *asked, c
     return ring_collective_invalid(comm, call->collective,
                                    counts == NULL ? "counts is NULL: pass one number a rank"
                                                   : "the sum of counts is larger than memory");
-  if (status != RING_OK)
-    ring_error_set(&comm->error, status, comm->peers.rank, 0, "rank %d is out of memory",
-                   comm->peers.rank);
-  return status;
+  return status == RING_OK ? RING_OK : ring_error_no_memory(&comm->error, comm->peers.rank);
 }
 
 static uint64_t calls_part_begin(ring_parts parts, int rank) {
@@ -284,6 +282,7 @@ static ring_status calls_alltoallv(ring_comm *comm, collective_request *asked, c
   ring_status status = calls_read_counts(comm, asked->store, 0, sends, &outline->parts, &layout);
   if (status == RING_OK)
     status = calls_read_counts(comm, asked->store, 1, receives, &outline->came, &layout);
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(&comm->error, rank);
   if (status != RING_OK)
     return ring_error_set(&comm->error, status, rank, 0,
                           "alltoallv: sends and receives must hold one number a rank, whose sum "

@@ -28,7 +28,7 @@ static ring_status comm_parse_hosts(const ring_options *options, const char ***h
   for (size_t rank = 0; rank < count; rank++)
     if (options->addresses[rank] != NULL) room += strlen(options->addresses[rank]) + 1;
   const char **parsed = malloc(room);
-  if (parsed == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  if (parsed == NULL) return ring_error_no_memory(error, options->rank);
   char *to = (char *)(parsed + count), host[RING_HOST_BYTES];
   for (size_t rank = 0; rank < count; rank++) {
     ring_error reason;
@@ -92,7 +92,7 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
 /* For want of memory, which the other ranks are told. */
 static ring_status comm_no_memory(ring_comm *comm) {
   ring_error error;
-  ring_error_set(&error, RING_NO_MEMORY, -1, 0, "out of memory");
+  ring_error_no_memory(&error, comm->peers.rank);
   ring_comm_break(comm, NULL, &error);
   return RING_NO_MEMORY;
 }
@@ -181,7 +181,7 @@ static ring_status comm_read_algorithms(ring_comm *comm, const ring_options *opt
 
 static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
   ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
-  if (comm == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  if (comm == NULL) return ring_error_no_memory(error, options->rank);
   comm->shares = options->shared_memory >= 0 && ring_environment_shares();
   comm->peers.lanes = options->lanes != 0 ? options->lanes : ring_options_lanes();
   comm->peers.inside_lanes = comm->shares || options->lanes == 0 ? 1 : options->lanes;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 const char *ring_status_name(ring_status status) {
   switch (status) {
@@ -27,6 +29,16 @@ const char *ring_status_text(ring_status status) {
   return "unknown status";
 }
 
+/* ": Too many open files (...)": the text of an errno and, where it helps, what to do. */
+static void error_explain(int code, char *text, size_t size) {
+  struct rlimit limit;
+  size_t length = (size_t)snprintf(text, size, ": %s", strerror(code));
+  if (code == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0 && length < size)
+    snprintf(text + length, size - length,
+             " (the limit of this process is %llu: raise it, with ulimit -n)",
+             (unsigned long long)limit.rlim_cur);
+}
+
 ring_status ring_error_set(ring_error *error, ring_status status, int rank, int system_errno,
                            const char *format, ...) {
   if (error == NULL) return status;
@@ -38,7 +50,10 @@ ring_status ring_error_set(ring_error *error, ring_status status, int rank, int 
   int length = vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
   if (system_errno != 0 && length >= 0 && (size_t)length < sizeof error->message)
-    snprintf(error->message + length, sizeof error->message - (size_t)length, ": %s",
-             strerror(system_errno));
+    error_explain(system_errno, error->message + length, sizeof error->message - (size_t)length);
   return status;
+}
+
+ring_status ring_error_no_memory(ring_error *error, int rank) {
+  return ring_error_set(error, RING_NO_MEMORY, rank, 0, "rank %d is out of memory", rank);
 }

@@ -14,4 +14,7 @@
 ring_status ring_error_set(ring_error *error, ring_status status, int rank, int system_errno,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* That rank `rank`, this one, is out of memory. Returns RING_NO_MEMORY. */
+ring_status ring_error_no_memory(ring_error *error, int rank);
+
 #endif

@@ -115,6 +115,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   ring_status status;
   char call[RING_CALL_TEXT];
   peers->peer[rank].ended = true;
+  if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
   poll(NULL, 0, FAILURE_GRACE_MS);
   for (int i = 0; i < peers->linked_count; i++) {
     int other = peers->linked[i];

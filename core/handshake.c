@@ -94,8 +94,16 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
   ring_secret proof;
   const uint8_t *given =
       handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
-  return handshake_prove(handshake, turn, rank, &proof) &&
-         ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
+  if (handshake_prove(handshake, turn, rank, &proof))
+    return ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
+  bool impostor = rank == handshake->keys->rank; /* there is no key to prove that with */
+  handshake->system_errno = impostor ? 0 : ENOMEM;
+  return false;
+}
+
+/* Of one whose proof is not right; or could not be computed, which is no fault of its. */
+static ring_handshake_state handshake_doubt(const ring_handshake *handshake) {
+  return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
 }
 
 /* One who does not fit is told HELLO all the same, so that it sees why. */
@@ -125,7 +133,8 @@ static bool handshake_lane_exists(const ring_claim *claim) {
 static ring_handshake_state handshake_read_claim(ring_handshake *handshake, const uint8_t *from) {
   uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
   if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
-  if (!handshake_proof_is_right(handshake, TURN_CLAIM, (int)rank)) return RING_HANDSHAKE_STRANGER;
+  if (!handshake_proof_is_right(handshake, TURN_CLAIM, (int)rank))
+    return handshake_doubt(handshake);
   handshake->claim.rank = handshake->peer_rank = (int)rank;
   handshake->claim.epoch = bytes_get(&from, 8);
   handshake->claim.lane = (int)bytes_get(&from, 1);
@@ -136,7 +145,7 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
 
 static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
   if (!handshake_proof_is_right(handshake, TURN_VERDICT, handshake->peer_rank))
-    return RING_HANDSHAKE_STRANGER;
+    return handshake_doubt(handshake);
   handshake->verdict = (ring_verdict)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;

@@ -41,6 +41,7 @@ typedef struct tls_link {
   size_t owed;      /* length of the record that the socket has taken only in part, or 0 */
   short wants;      /* what OpenSSL last waited for, besides what it was asked to do */
   bool settled;     /* the key is not needed any more */
+  bool lacked;      /* memory, and is of no use since */
   size_t kept;      /* bytes of `turn` that the socket has not taken yet */
   uint8_t turn[64]; /* a message about new keys */
   uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH]; /* where several pieces become one */
@@ -192,6 +193,17 @@ static void tls_forget_key(tls_link *link) {
   link->settled = true;
 }
 
+/* Empties OpenSSL's queue of errors, and tells whether it holds one that is this side's own: memory
+ * that it lacked, mostly. */
+static bool tls_lacked(void) {
+  bool lacked = false;
+  for (unsigned long code = ERR_get_error(); code != 0; code = ERR_get_error()) {
+    int reason = ERR_GET_REASON(code);
+    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
+  }
+  return lacked;
+}
+
 /* What an operation of OpenSSL came to, as links say it. Its queue of errors is the thread's: what
  * stayed there others who use OpenSSL would take for theirs. */
 static ssize_t tls_result(tls_link *link, int done, size_t moved) {
@@ -199,7 +211,7 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   link->wants = 0;
   if (done == 1) return (ssize_t)moved;
   int reason = SSL_get_error(link->ssl, done);
-  ERR_clear_error();
+  link->lacked = tls_lacked() || link->lacked;
   switch (reason) {
   case SSL_ERROR_WANT_READ:
     link->wants = POLLIN;
@@ -210,9 +222,9 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   case SSL_ERROR_ZERO_RETURN:
     return -EPIPE;
   case SSL_ERROR_SYSCALL:
-    return link->code != 0 ? -link->code : -EPIPE;
+    return link->code != 0 ? -link->code : link->lacked ? -ENOMEM : -EPIPE;
   default:
-    return -EPROTO;
+    return link->lacked ? -ENOMEM : -EPROTO;
   }
 }
 
@@ -344,9 +356,12 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
   }
   SSL_set_app_data(link->ssl, link);
   SSL_set_verify(link->ssl, dialer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-  if (dialer)
-    SSL_connect(link->ssl); /* says hello, so that the other side wakes up */
-  else
-    SSL_set_accept_state(link->ssl);
+  if (!dialer) SSL_set_accept_state(link->ssl);
+  ERR_clear_error();
+  /* The dialer says hello, so that the other side wakes up. */
+  if (dialer && tls_result(link, SSL_connect(link->ssl), 1) == -ENOMEM) {
+    tls_free(link);
+    return NULL;
+  }
   return &link->base;
 }

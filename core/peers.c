@@ -202,7 +202,7 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   const ring_peer *peer = &peers->peer[claim->rank];
   /* Another one with the same claim may have been faster since it was judged. */
   if (peer->link == NULL && peers_is_next(peer->strand, claim))
-    peers_take(peers, claim->rank, proven);
+    peers->starved = !peers_take(peers, claim->rank, proven) || peers->starved;
   else
     ring_socket_close(&fd);
   if (peer->link != NULL && peer->dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
@@ -220,9 +220,19 @@ ring_status ring_peers_listen(ring_peers *peers, int listener) {
 
 /* ---- Dialing ------------------------------------------------------------------------------ */
 
+/* Whether a code says that this host has run out of something. */
+static bool peers_lack(int code) {
+  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
+}
+
 static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
   const char *host = ring_peers_host(peers, rank);
   unsigned port = peers->peer[rank].port;
+  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
+  if (peers_lack(code))
+    return ring_error_set(error, RING_SYSTEM, peers->rank, code,
+                          "rank %d cannot open a connection to rank %d (%s)", peers->rank, rank,
+                          host);
   if (code == ECONNREFUSED)
     return ring_error_set(error, RING_PEER_LOST, rank, 0,
                           "rank %d (%s) is gone: nothing listens on its port %u any more", rank,
@@ -275,6 +285,8 @@ static ring_status peers_call(ring_peers *peers, int rank, ring_error *error) {
   if (dial->resolved.count > 0 ||
       ring_socket_resolve(host, peers->peer[rank].port, &dial->resolved, &reason))
     return peers_dial(peers, rank, EHOSTUNREACH, error);
+  if (peers_lack(dial->resolved.lack))
+    return peers_unreachable(peers, rank, dial->resolved.lack, error);
   return ring_error_set(error, RING_PEER_LOST, rank, 0,
                         "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
                         rank, reason);
@@ -284,7 +296,7 @@ ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error) {
   ring_peer *peer = &peers->peer[rank];
   if (peer->dial != NULL) return RING_OK;
   peer->dial = calloc(1, sizeof *peer->dial);
-  if (peer->dial == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  if (peer->dial == NULL) return ring_error_no_memory(error, peers->rank);
   peer->dial->handshake.fd = -1;
   peer->dial->probe = rank > peers->rank;
   peers->dialed[peers->dialing++] = rank;
@@ -311,6 +323,7 @@ static ring_status peers_probed(ring_peers *peers, int rank, ring_error *error) 
 static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
   int code = dial->handshake.system_errno;
+  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
   bool talked = dial->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
   if (!talked) return peers_dial(peers, rank, code, error);
   peers_pause(dial, PEERS_REDIAL_NS);
@@ -322,7 +335,7 @@ static ring_status peers_dialed(ring_peers *peers, int rank, ring_error *error) 
   ring_dial *dial = peers->peer[rank].dial;
   bool taken = peers_take(peers, rank, &dial->handshake);
   dial->handshake.fd = -1;
-  if (!taken) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory or descriptors");
+  if (!taken) return ring_error_no_memory(error, peers->rank);
   if (peers->peer[rank].link == NULL) {
     dial->next--;
     return peers_dial(peers, rank, EHOSTUNREACH, error);
@@ -375,6 +388,7 @@ void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
 ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error) {
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
+  if (peers->starved) return ring_error_no_memory(error, peers->rank);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
   for (int i = peers->dialing - 1; i >= 0; i--) { /* one that ends is replaced by a later one */

@@ -95,6 +95,7 @@ static void porch_let_in(ring_porch *porch) {
     porch->guest_count++;
     bool ready = ring_handshake_accept(&guest->handshake, fd, porch->keys, porch->rank, porch->size,
                                        porch->encrypted);
+    if (!ready) porch->exhausted = ENOMEM;
     if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
   }
 }

@@ -273,7 +273,7 @@ static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peer
     const exchange_entry *entry = &sink->entries[rank];
     ring_keys_take(&peers->keys, rank, entry->public);
     if (ring_peers_place(peers, rank, meeting->hosts[rank], (uint16_t)entry->port) != RING_OK)
-      return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+      return ring_error_no_memory(error, meeting->rank);
   }
   return RING_OK;
 }
@@ -292,14 +292,17 @@ static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int li
 static ring_status rendezvous_exchange(ring_meeting *meeting, ring_peers *peers,
                                        ring_error *error) {
   exchange_sink sink = {meeting->size, calloc((size_t)meeting->size, sizeof *sink.entries)};
-  if (sink.entries == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  if (sink.entries == NULL) return ring_error_no_memory(error, meeting->rank);
   int listener = ring_rendezvous_listen(meeting, error);
   ring_status status = RING_SYSTEM;
   if (listener >= 0) status = exchange_run(meeting, peers, listener, &sink, error);
   free(sink.entries);
-  if (status == RING_OK) return ring_peers_listen(peers, listener);
-  ring_socket_close(&listener);
-  return status;
+  if (status != RING_OK) {
+    ring_socket_close(&listener);
+    return status;
+  }
+  status = ring_peers_listen(peers, listener);
+  return status == RING_OK ? RING_OK : ring_error_no_memory(error, meeting->rank);
 }
 
 /* ---- All modes ---------------------------------------------------------------------------- */
@@ -307,7 +310,7 @@ static ring_status rendezvous_exchange(ring_meeting *meeting, ring_peers *peers,
 static ring_status rendezvous_alone(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
   if (!ring_secret_random(&peers->epoch, sizeof peers->epoch)) return rendezvous_no_crypto(error);
   if (ring_peers_place(peers, 0, meeting->root_host, 0) != RING_OK)
-    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+    return ring_error_no_memory(error, meeting->rank);
   return RING_OK;
 }
 
@@ -324,7 +327,5 @@ ring_status ring_rendezvous(ring_meeting *meeting, ring_peers *peers, ring_error
     status = ring_rendezvous_root(meeting, peers, error);
   else
     status = ring_rendezvous_guest(meeting, peers, error);
-  if (status == RING_NO_MEMORY && error != NULL && error->rank < 0)
-    ring_error_set(error, status, meeting->rank, 0, "rank %d is out of memory", meeting->rank);
   return status;
 }

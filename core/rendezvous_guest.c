@@ -8,6 +8,7 @@
  * time the next: rank 0 takes the first that is free, so it lies behind one that refuses only if
  * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ typedef struct guest_walk {
   int next;            /* port to knock on next */
   int further;         /* the port to try beyond one that refuses */
   bool refused;        /* a port, during this walk */
+  bool starved;        /* there was no memory to answer with */
   uint64_t pause, resume;
   bool met_foreign, met_formed, met_unlike, lost_root; /* what to tell at the deadline */
   int version;
@@ -98,6 +100,7 @@ static bool guest_hear(guest_walk *walk, int port) {
     walk->met_unlike = true;
     break;
   case RING_HANDSHAKE_LOST:
+    walk->starved = walk->starved || knock->handshake.system_errno == ENOMEM;
     /* One that hangs up on the claim speaks the protocol but has another key. */
     walk->met_foreign = walk->met_foreign || knock->handshake.turn > 2;
     if (connected) break;
@@ -185,7 +188,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
       }
       if (knock->handshake.fd >= 0 && now > knock->begun + GUEST_PATIENCE_NS) guest_hang_up(knock);
     }
-    status = ring_wait_check(walk->meeting->wait);
+    status = walk->starved ? RING_NO_MEMORY : ring_wait_check(walk->meeting->wait);
     if (status != RING_OK) return status;
   }
 }
@@ -198,7 +201,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
   if (status != RING_TIMEOUT)
-    return ring_error_set(error, status, -1, 0, "rank %d could not look for rank 0: %s",
+    return ring_error_set(error, status, meeting->rank, 0, "rank %d could not look for rank 0: %s",
                           meeting->rank, ring_status_text(status));
   double seconds = ring_wait_seconds(meeting->wait);
   if (walk->version != 0)
@@ -258,12 +261,18 @@ static ring_status guest_run(guest_walk *walk, ring_error *error) {
 static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
   const char *reason;
   const ring_meeting *meeting = walk->meeting;
-  if (!ring_socket_resolve(meeting->root_host, 1, &walk->resolved, &reason))
+  bool found = ring_socket_resolve(meeting->root_host, 1, &walk->resolved, &reason);
+  if (!found && walk->resolved.lack == ENOMEM) return ring_error_no_memory(error, meeting->rank);
+  if (!found && walk->resolved.lack != 0)
+    return ring_error_set(error, RING_SYSTEM, meeting->rank, walk->resolved.lack,
+                          "rank %d cannot resolve the host %s of rank 0", meeting->rank,
+                          meeting->root_host);
+  if (!found)
     return ring_error_set(error, RING_PEER_LOST, 0, 0,
                           "rank %d cannot resolve the host %s of rank 0: %s", meeting->rank,
                           meeting->root_host, reason);
   walk->knocks = calloc((size_t)meeting->port_count, sizeof *walk->knocks);
-  if (walk->knocks == NULL) return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  if (walk->knocks == NULL) return ring_error_no_memory(error, meeting->rank);
   for (int i = 0; i < meeting->port_count; i++) walk->knocks[i].handshake.fd = -1;
   return RING_OK;
 }

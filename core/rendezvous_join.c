@@ -33,7 +33,7 @@ static ring_status join_introduce(join_side *side, ring_error *error) {
   int listener = ring_rendezvous_listen(side->meeting, error);
   if (listener < 0) return RING_SYSTEM;
   ring_status status = ring_peers_listen(side->peers, listener);
-  if (status != RING_OK) return ring_error_set(error, status, -1, 0, "out of memory");
+  if (status != RING_OK) return ring_error_no_memory(error, side->meeting->rank);
   uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(listener), 2);
   bytes_put(to, ring_wait_left(side->meeting->wait), 4);
   if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
@@ -57,8 +57,7 @@ static ring_status join_read_welcome(join_side *side, const ring_note *note, rin
   int parent = ring_spread_parent(side->peers->rank);
   ring_peers_forget(side->peers);
   ring_status status = ring_peers_place(side->peers, parent, host, port);
-  if (status != RING_OK) return ring_error_set(error, status, -1, 0, "out of memory");
-  return RING_OK;
+  return status == RING_OK ? RING_OK : ring_error_no_memory(error, side->meeting->rank);
 }
 
 static ring_status join_hear_welcome(join_side *side, ring_error *error) {
@@ -125,7 +124,7 @@ static ring_status join_explain(const join_side *side, ring_status status, ring_
                           "%d ranks have learned where the others are: it hangs or was cut off",
                           meeting->rank, meeting->root_host, ring_wait_seconds(meeting->wait),
                           meeting->size);
-  return ring_error_set(error, status, -1, 0,
+  return ring_error_set(error, status, meeting->rank, 0,
                         "rank %d could not learn where the other ranks are: %s", meeting->rank,
                         ring_status_text(status));
 }

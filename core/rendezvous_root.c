@@ -267,16 +267,13 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
 static ring_status root_explain(const root_meeting *root, ring_status status, ring_error *error) {
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
   if (status != RING_TIMEOUT)
-    return ring_error_set(error, status, -1, 0, "rank 0 could not wait for the other ranks: %s",
+    return ring_error_set(error, status, 0, 0, "rank 0 could not wait for the other ranks: %s",
                           ring_status_text(status));
   char missing[400];
   int first = root_list_missing(root, missing, sizeof missing);
   if (root->porch.exhausted != 0)
-    return ring_error_set(
-        error, RING_SYSTEM, 0, root->porch.exhausted,
-        "rank 0 could not accept all ranks (missing: %s); raise its limit of open "
-        "files (ulimit -n)",
-        missing);
+    return ring_error_set(error, RING_SYSTEM, 0, root->porch.exhausted,
+                          "rank 0 could not accept all ranks (missing: %s)", missing);
   if (root->goal == ROOT_INFORMED)
     return ring_error_set(error, RING_TIMEOUT, first, 0,
                           "%d of %d ranks met and learned where the others are within %.1f s; "
@@ -362,7 +359,7 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
   root.porch.admit = root_admit;
   root.porch.owner = &root;
   if (root.arrivals == NULL || status != RING_OK) {
-    status = ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+    status = ring_error_no_memory(error, 0);
   } else {
     for (int rank = 0; rank < meeting->size; rank++) root.arrivals[rank].fd = -1;
     status = root_run(&root, error);

@@ -309,6 +309,16 @@ void ring_queue_drain(ring_comm *comm) {
 
 /* ---- Starting ----------------------------------------------------------------------------- */
 
+/* Leaves a start that has failed. One that lacks what it needs fails like any call: it breaks the
+ * communicator, so that the others do not wait for it. */
+static ring_status request_fail(ring_comm *comm, ring_status status) {
+  ring_error error = comm->error;
+  bool lacks = status == RING_NO_MEMORY || status == RING_SYSTEM;
+  if (lacks && comm->state == RING_COMM_OPEN) ring_queue_end(comm, &error);
+  ring_comm_leave(comm);
+  return status;
+}
+
 static ring_request *queue_take_spare(ring_queue *queue) {
   pthread_mutex_lock(&queue->mutex);
   ring_request *request = queue->spare;
@@ -336,10 +346,7 @@ ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_r
           ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
                          "rank %d is out of memory: it cannot make a request", comm->peers.rank);
   }
-  if (status != RING_OK) {
-    ring_comm_leave(comm);
-    return status;
-  }
+  if (status != RING_OK) return request_fail(comm, status);
   /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): status is not OK where it is NULL */
   request->queue = comm->queue;
   request->next = NULL;
@@ -382,6 +389,7 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
     *out = NULL;
   }
   pthread_mutex_unlock(&queue->mutex);
+  if (status != RING_OK) return request_fail(comm, status);
   ring_comm_leave(comm);
   return status;
 }

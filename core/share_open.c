@@ -197,7 +197,7 @@ ring_status ring_share_settle(ring_share *share, ring_peers *peers, const uint8_
     if (i != share->index)
       status = ring_peers_pipe(peers, share->ranks[i], share_pipe(share, share->index, i),
                                share_pipe(share, i, share->index));
-  if (status == RING_NO_MEMORY) ring_error_set(error, status, peers->rank, 0, "out of memory");
+  if (status == RING_NO_MEMORY) ring_error_no_memory(error, peers->rank);
   ring_peers_answer(peers, &share->poller); /* so that later waits allocate nothing */
   share->formed = status == RING_OK;
   return status;

@@ -22,6 +22,7 @@ bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolve
   struct addrinfo *found = NULL;
   int failure = getaddrinfo(host, service, &hints, &found);
   resolved->count = 0;
+  resolved->lack = failure == EAI_MEMORY ? ENOMEM : failure == EAI_SYSTEM ? errno : 0;
   if (failure != 0) {
     *reason = gai_strerror(failure);
     return false;
@@ -91,7 +92,8 @@ int ring_socket_listen(const char *host, uint16_t port) {
   if (!ring_socket_is_loopback(host)) return socket_listen_everywhere(port);
   ring_resolved resolved;
   const char *reason;
-  if (!ring_socket_resolve(host, port, &resolved, &reason)) return -EADDRNOTAVAIL;
+  if (!ring_socket_resolve(host, port, &resolved, &reason))
+    return resolved.lack != 0 ? -resolved.lack : -EADDRNOTAVAIL;
   int fd = -EADDRNOTAVAIL;
   for (int i = 0; i < resolved.count; i++) {
     fd = socket_listen_on((struct sockaddr *)&resolved.items[i].address, resolved.items[i].length);

@@ -16,6 +16,7 @@
 /* What a host name resolved to. */
 typedef struct ring_resolved {
   int count;
+  int lack; /* errno, where this host lacked something to resolve it; else 0 */
   struct {
     struct sockaddr_storage address;
     socklen_t length;

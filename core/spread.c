@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "spread.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,7 +126,7 @@ ring_status ring_spread_begin(ring_spread *spread, ring_peers *peers, ring_error
     spread->children[spread->child_count++] = peers->rank + (int)step;
   if (parent >= 0) return ring_peers_want(peers, parent, error);
   if (spread_pack(spread) == RING_OK) return RING_OK;
-  return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+  return ring_error_no_memory(error, peers->rank);
 }
 
 void ring_spread_free(ring_spread *spread) {
@@ -171,7 +172,7 @@ static ring_status spread_lost(const ring_spread *spread, ring_error *error) {
 
 static ring_status spread_misread(const ring_spread *spread, ring_status status,
                                   ring_error *error) {
-  if (status == RING_NO_MEMORY) return ring_error_set(error, status, -1, 0, "out of memory");
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, spread->peers->rank);
   return ring_error_set(error, status, spread->parent, 0,
                         "rank %d told rank %d where the others are in bytes that are %s",
                         spread->parent, spread->peers->rank,
@@ -197,6 +198,7 @@ static ring_status spread_take(ring_spread *spread, ring_error *error) {
     struct iovec piece = {to, spread->length - spread->have};
     ssize_t got = link->ops->receive(link, &piece, 1);
     if (got == 0) return RING_OK;
+    if (got == -ENOMEM) return ring_error_no_memory(error, spread->peers->rank);
     if (got < 0) return spread_lost(spread, error);
     spread->have += (size_t)got;
     if (heading && spread->have == SPREAD_HEAD_BYTES) status = spread_expect(spread);
@@ -207,7 +209,7 @@ static ring_status spread_take(ring_spread *spread, ring_error *error) {
 }
 
 /* Sends a child what it can take. That one has died is found by others, who can tell everybody. */
-static void spread_give(ring_spread *spread, int child) {
+static ring_status spread_give(ring_spread *spread, int child) {
   ring_link *link = spread_link(spread, spread->children[child]);
   size_t *given = &spread->given[child];
   while (link != NULL && *given < spread->length) {
@@ -215,9 +217,11 @@ static void spread_give(ring_spread *spread, int child) {
     struct iovec pieces[2] = {{spread->head + head, SPREAD_HEAD_BYTES - head},
                               {spread->table + body, spread->length - SPREAD_HEAD_BYTES - body}};
     ssize_t sent = link->ops->send(link, pieces, 2);
-    if (sent == 0) return;
+    if (sent == -ENOMEM) return RING_NO_MEMORY;
+    if (sent == 0) break;
     *given = sent < 0 ? spread->length : *given + (size_t)sent;
   }
+  return RING_OK;
 }
 
 ring_status ring_spread_serve(ring_spread *spread, const ring_poller *poller, ring_error *error) {
@@ -226,6 +230,7 @@ ring_status ring_spread_serve(ring_spread *spread, const ring_poller *poller, ri
   if (status != RING_OK) return status;
   if (!spread->informed && spread_link(spread, spread->parent) != NULL)
     status = spread_take(spread, error);
-  for (int i = 0; spread->informed && i < spread->child_count; i++) spread_give(spread, i);
+  for (int i = 0; spread->informed && i < spread->child_count; i++)
+    if (spread_give(spread, i) != RING_OK) return ring_error_no_memory(error, peers->rank);
   return status;
 }
