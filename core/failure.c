@@ -158,6 +158,11 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why) {
   if (why == RING_ABORTED)
     return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
                           "rank %d was interrupted during %s", run->engine->peers->rank, call);
+  const ring_peers *peers = run->engine->peers;
+  int lacked = peers->porch.lacked != 0 ? peers->porch.lacked : peers->annex.lacked;
+  if (lacked != 0 || peers->porch.starved)
+    return ring_error_set(run->error, RING_SYSTEM, peers->rank, lacked,
+                          "rank %d could not accept links of other ranks in %s", peers->rank, call);
   return ring_error_set(run->error, RING_TIMEOUT, rank, 0,
                         "rank %d waited %.1f s in %s for %s: it, or a rank that it waits for in "
                         "turn, is not in the same call",

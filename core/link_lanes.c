@@ -164,7 +164,11 @@ static void lanes_close(ring_link *base) {
 
 static bool lanes_join(lanes_link *link, const int *fds, int count) {
   link->base.fd = ring_platform_watcher();
-  if (link->base.fd < 0) return false;
+  if (link->base.fd < 0) {
+    errno = -link->base.fd; /* for the caller */
+    link->base.fd = -1;
+    return false;
+  }
   for (; link->count < count; link->count++) {
     ring_link *lane = ring_link_tcp(fds[link->count]);
     if (lane == NULL) return false;
@@ -188,7 +192,9 @@ ring_link *ring_link_lanes(const int *fds, int count) {
                               lanes_arm,          lanes_finish, lanes_close,   true};
   link->base.ops = &link->ops;
   if (lanes_join(link, fds, count)) return &link->base;
+  int code = errno;
   for (int i = 0; i < link->count; i++) link->lanes[i]->fd = -1; /* the caller's */
   lanes_close(&link->base);
+  errno = code;
   return NULL;
 }

@@ -98,6 +98,11 @@ static void peers_hang_up(ring_peers *peers, int rank) {
   free(dial);
 }
 
+/* Whether a code says that this host has run out of something. */
+static bool peers_lack(int code) {
+  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
+}
+
 /* ---- Linking ------------------------------------------------------------------------------ */
 
 /* Closes the connections of a link that did not open. */
@@ -130,10 +135,11 @@ static ring_link *peers_tie(const ring_peers *peers, int rank) {
 }
 
 /* Takes a connection as the next lane of a link, which opens with the last one. Without memory it
- * is closed, and so are those before it. */
+ * is closed, and so are those before it; errno may tell what else was missing. */
 static bool peers_take(ring_peers *peers, int rank, const ring_handshake *proven) {
   ring_peer *peer = &peers->peer[rank];
   int lanes = proven->claim.lanes, fd = proven->fd;
+  errno = 0;
   if (peer->strand == NULL) {
     peer->strand = malloc(sizeof *peer->strand);
     if (peer->strand == NULL) {
@@ -201,10 +207,10 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   int fd = proven->fd;
   const ring_peer *peer = &peers->peer[claim->rank];
   /* Another one with the same claim may have been faster since it was judged. */
-  if (peer->link == NULL && peers_is_next(peer->strand, claim))
-    peers->starved = !peers_take(peers, claim->rank, proven) || peers->starved;
-  else
+  if (peer->link != NULL || !peers_is_next(peer->strand, claim))
     ring_socket_close(&fd);
+  else if (!peers_take(peers, claim->rank, proven))
+    peers->starved = peers_lack(errno) ? errno : ENOMEM;
   if (peer->link != NULL && peer->dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
 }
 
@@ -220,9 +226,11 @@ ring_status ring_peers_listen(ring_peers *peers, int listener) {
 
 /* ---- Dialing ------------------------------------------------------------------------------ */
 
-/* Whether a code says that this host has run out of something. */
-static bool peers_lack(int code) {
-  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
+/* For want of that, there is no link. */
+static ring_status peers_starve(const ring_peers *peers, int code, ring_error *error) {
+  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
+  return ring_error_set(error, RING_SYSTEM, peers->rank, code, "rank %d cannot open a link",
+                        peers->rank);
 }
 
 static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
@@ -335,7 +343,7 @@ static ring_status peers_dialed(ring_peers *peers, int rank, ring_error *error) 
   ring_dial *dial = peers->peer[rank].dial;
   bool taken = peers_take(peers, rank, &dial->handshake);
   dial->handshake.fd = -1;
-  if (!taken) return ring_error_no_memory(error, peers->rank);
+  if (!taken) return peers_starve(peers, peers_lack(errno) ? errno : ENOMEM, error);
   if (peers->peer[rank].link == NULL) {
     dial->next--;
     return peers_dial(peers, rank, EHOSTUNREACH, error);
@@ -388,7 +396,7 @@ void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
 ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error) {
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
-  if (peers->starved) return ring_error_no_memory(error, peers->rank);
+  if (peers->starved != 0) return peers_starve(peers, peers->starved, error);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
   for (int i = peers->dialing - 1; i >= 0; i--) { /* one that ends is replaced by a later one */

@@ -70,7 +70,7 @@ typedef struct ring_peers {
   int dialing;
   int strands;             /* links that open now */
   int lanes, inside_lanes; /* of links that this rank dials, to other hosts and within its own */
-  bool starved;            /* there was no memory for a link that another rank has opened */
+  int starved; /* errno: there was no memory or descriptor for a link that another rank opened */
   ring_cores cores;
   ring_porch porch;
   ring_porch annex; /* while opening, on the rank that hands out the memory of its host */

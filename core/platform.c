@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,8 +161,11 @@ int ring_platform_pipe(int ends[2]) {
 
 #ifdef __linux__
 
+/* Some containers forbid it. */
 bool ring_platform_watches(void) {
-  return true;
+  int watcher = epoll_create1(EPOLL_CLOEXEC);
+  if (watcher >= 0) close(watcher);
+  return watcher >= 0 || (errno != ENOSYS && errno != EPERM);
 }
 
 int ring_platform_watcher(void) {
@@ -209,6 +213,9 @@ void ring_platform_watch_for(int watcher, int fd, short events) {
 #ifdef __linux__
 
 int ring_platform_memory(size_t bytes) {
+  struct rlimit limit;
+  /* A file beyond the limit would not only fail: the process would get SIGXFSZ. */
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return -EFBIG;
   int fd = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
   /* Whoever cut the memory short would kill those who touch it. */

@@ -77,6 +77,7 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
   }
   if (state == RING_HANDSHAKE_DONE) {
     porch->admit(porch->owner, handshake);
+    porch->lacked = 0;
     handshake->fd = -1;
     return false;
   }
@@ -86,8 +87,10 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
 static void porch_let_in(ring_porch *porch) {
   for (int i = 0; i < RING_PORCH_GUESTS && porch_full_for(porch) == 0; i++) {
     int fd = ring_socket_accept(porch->listener);
-    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS;
+    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS ||
+                     fd == -EPERM || fd == -ENOSYS;
     porch->exhausted = exhausted ? -fd : 0;
+    if (exhausted) porch->lacked = -fd;
     if (fd < 0) return;
     if (porch->guest_count == RING_PORCH_GUESTS) porch_remove(porch, porch_first(porch));
     ring_guest *guest = &porch->guests[porch->guest_count];
@@ -95,7 +98,7 @@ static void porch_let_in(ring_porch *porch) {
     porch->guest_count++;
     bool ready = ring_handshake_accept(&guest->handshake, fd, porch->keys, porch->rank, porch->size,
                                        porch->encrypted);
-    if (!ready) porch->exhausted = ENOMEM;
+    porch->starved = !ready;
     if (!ready || !porch_hear(porch, guest)) porch_remove(porch, porch->guest_count - 1);
   }
 }

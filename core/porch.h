@@ -30,6 +30,8 @@ typedef struct ring_porch {
   void *owner;
   size_t slot;
   int exhausted; /* errno, when the system has no descriptors or memory for more guests */
+  int lacked;    /* the last such errno since a guest was let in; for those who wait in vain */
+  bool starved;  /* nothing to answer the last guest with: OpenSSL lacks memory or entropy */
   int guest_count;
   ring_guest *guests;
 } ring_porch;

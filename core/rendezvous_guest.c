@@ -38,7 +38,7 @@ typedef struct guest_walk {
   int next;            /* port to knock on next */
   int further;         /* the port to try beyond one that refuses */
   bool refused;        /* a port, during this walk */
-  bool starved;        /* there was no memory to answer with */
+  int lack;            /* errno of what this host had not enough of to knock; 0: nothing */
   uint64_t pause, resume;
   bool met_foreign, met_formed, met_unlike, lost_root; /* what to tell at the deadline */
   int version;
@@ -66,8 +66,11 @@ static bool guest_connect(guest_walk *walk, int port) {
   for (; knock->address < walk->resolved.count; knock->address++) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);
+    if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS) walk->lack = -fd;
     if (fd < 0) continue;
-    return ring_handshake_dial(&knock->handshake, fd, &walk->peers->keys, &claim, 0);
+    if (ring_handshake_dial(&knock->handshake, fd, &walk->peers->keys, &claim, 0)) return true;
+    walk->lack = ENOMEM;
+    return false;
   }
   walk->refused = true;
   return false;
@@ -100,7 +103,7 @@ static bool guest_hear(guest_walk *walk, int port) {
     walk->met_unlike = true;
     break;
   case RING_HANDSHAKE_LOST:
-    walk->starved = walk->starved || knock->handshake.system_errno == ENOMEM;
+    if (knock->handshake.system_errno == ENOMEM) walk->lack = ENOMEM;
     /* One that hangs up on the claim speaks the protocol but has another key. */
     walk->met_foreign = walk->met_foreign || knock->handshake.turn > 2;
     if (connected) break;
@@ -188,7 +191,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
       }
       if (knock->handshake.fd >= 0 && now > knock->begun + GUEST_PATIENCE_NS) guest_hang_up(knock);
     }
-    status = walk->starved ? RING_NO_MEMORY : ring_wait_check(walk->meeting->wait);
+    status = walk->lack != 0 ? RING_SYSTEM : ring_wait_check(walk->meeting->wait);
     if (status != RING_OK) return status;
   }
 }
@@ -200,6 +203,9 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   char ports[128];
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (walk->lack != 0)
+    return ring_error_set(error, walk->lack == ENOMEM ? RING_NO_MEMORY : RING_SYSTEM, meeting->rank,
+                          walk->lack, "rank %d cannot open a connection to rank 0", meeting->rank);
   if (status != RING_TIMEOUT)
     return ring_error_set(error, status, meeting->rank, 0, "rank %d could not look for rank 0: %s",
                           meeting->rank, ring_status_text(status));

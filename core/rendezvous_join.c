@@ -37,7 +37,7 @@ static ring_status join_introduce(join_side *side, ring_error *error) {
   uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(listener), 2);
   bytes_put(to, ring_wait_left(side->meeting->wait), 4);
   if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
-    return ring_error_set(error, RING_NO_MEMORY, -1, 0, "out of memory");
+    return ring_error_no_memory(error, side->meeting->rank);
   return ring_rendezvous_move(side->meeting, &side->poller, side->fd, true, join, sizeof join);
 }
 
@@ -118,6 +118,9 @@ static ring_status join_explain(const join_side *side, ring_status status, ring_
   const ring_meeting *meeting = side->meeting;
   if (error->status != RING_OK) return status;
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_TIMEOUT && side->peers->porch.lacked != 0)
+    return ring_error_set(error, RING_SYSTEM, meeting->rank, side->peers->porch.lacked,
+                          "rank %d could not accept links of other ranks", meeting->rank);
   if (status == RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0,
                           "rank %d met rank 0 (%s), which did not say within %.1f s whether all "

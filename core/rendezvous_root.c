@@ -271,9 +271,15 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
                           ring_status_text(status));
   char missing[400];
   int first = root_list_missing(root, missing, sizeof missing);
-  if (root->porch.exhausted != 0)
-    return ring_error_set(error, RING_SYSTEM, 0, root->porch.exhausted,
+  const ring_porch *porch = root->goal == ROOT_JOINED ? &root->porch : &root->peers->porch;
+  if (porch->lacked != 0)
+    return ring_error_set(error, RING_SYSTEM, 0, porch->lacked,
                           "rank 0 could not accept all ranks (missing: %s)", missing);
+  if (porch->starved)
+    return ring_error_set(error, RING_SYSTEM, 0, 0,
+                          "rank 0 could not answer all ranks (missing: %s): OpenSSL gave no random "
+                          "numbers",
+                          missing);
   if (root->goal == ROOT_INFORMED)
     return ring_error_set(error, RING_TIMEOUT, first, 0,
                           "%d of %d ranks met and learned where the others are within %.1f s; "
@@ -341,7 +347,7 @@ static ring_status root_run(root_meeting *root, ring_error *error) {
     root_tell_all(root, &(ring_note){.fault = -1});
     return RING_OK;
   }
-  if (failure.status == RING_OK) root_explain(root, status, &failure);
+  if (failure.status == RING_OK) status = root_explain(root, status, &failure);
   root_send_away(root, &failure);
   if (error != NULL) *error = failure;
   return status;

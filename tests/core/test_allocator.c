@@ -302,6 +302,6 @@ int main(int argc, char **argv) {
   else if (argc == 2 && strcmp(argv[1], "--all") == 0)
     run_all(1, 5);
   else
-    run_all(9, 331);
+    run_all(23, 1499);
   return 0;
 }

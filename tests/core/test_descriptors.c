@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Descriptors run out: on one rank of a workload there are n, for every n from what is open already
+ * to enough.
+ */
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "ranks.h"
+#include "workload.h"
+
+enum { MOST = 40 };
+
+typedef struct ration {
+  int spare;
+} ration;
+
+static void starve(void *arg) {
+  const ration *r = arg;
+  struct rlimit limit;
+  CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = (rlim_t)(3 + r->spare);
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void feed(void *arg) {
+  (void)arg;
+  struct rlimit limit;
+  CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static int problems;
+
+/* Runs with every number of descriptors; some are enough. */
+static void run_link(workload_link link, int victim) {
+  workload *work = workload_alloc(link, victim);
+  ration *r = work->arg = shared_alloc(sizeof *r);
+  int failed = 0, enough = 0;
+  double delay = 0;
+  work->starve = starve;
+  work->feed = feed;
+  for (r->spare = 0; r->spare < MOST && enough < 2; r->spare++) {
+    char what[64];
+    snprintf(what, sizeof what, "%d descriptors", r->spare);
+    problems += !workload_run(work, what);
+    const workload_end *end = &work->ends[victim];
+    if (workload_failed(work)) {
+      failed++;
+      if (strstr(end->message, "ulimit -n") == NULL || end->status != RING_SYSTEM) problems++;
+      if (strcmp(end->step, "open") != 0 && workload_delay(work) > delay)
+        delay = workload_delay(work);
+    }
+    enough += !workload_failed(work) && strcmp(end->link, workload_link_name(link)) == 0;
+    printf("%s, rank %d, %d descriptors: %s %s; link %s\n", workload_link_name(link), victim,
+           r->spare, end->step != NULL ? end->step : "came through",
+           end->step != NULL ? end->message : "", end->link);
+  }
+  printf("%s, rank %d: %d numbers of descriptors are too few; the others knew within %.3f s\n",
+         workload_link_name(link), victim, failed, delay);
+  CHECK(failed > 0);
+  shared_free(r, sizeof *r);
+  workload_free(work);
+}
+
+static void test_every_number_of_descriptors(void) {
+  pid_t runners[2 * WORKLOAD_LINKS];
+  int status;
+  fflush(NULL);
+  for (int i = 0; i < 2 * WORKLOAD_LINKS; i++) {
+    runners[i] = fork();
+    CHECK(runners[i] >= 0);
+    if (runners[i] > 0) continue;
+    run_link((workload_link)(i / 2), i % 2);
+    CHECK_INT(problems, 0);
+    exit(0);
+  }
+  for (int i = 0; i < 2 * WORKLOAD_LINKS; i++) {
+    CHECK(waitpid(runners[i], &status, 0) == runners[i]);
+    CHECK_INT(status, 0);
+  }
+}
+
+int main(void) {
+  RUN(test_every_number_of_descriptors);
+  return 0;
+}
