@@ -28,6 +28,7 @@
 #' later call fails in the same way, and [ring_init()] may open another one. The same holds after an
 #' interrupt.
 #'
+#' @seealso `vignette("failures")`, for the text of each, its usual causes and what to do.
 #' @name ring_error
 #' @examples
 #' comm <- ring_init()
