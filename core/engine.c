@@ -277,7 +277,8 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   const ring_lane *shape = run_lane(run, lane);
   ring_peer *peer = &run->engine->peers->peer[shape->peer];
   bool sends = shape->kind == RING_LANE_SEND;
-  if (peer->link == NULL) return ring_peers_want(run->engine->peers, shape->peer, run->error);
+  if (peer->link == NULL)
+    return ring_failure_unlinked(run, ring_peers_want(run->engine->peers, shape->peer, run->error));
   if (sends && peer->hung_up) return RING_OK;
   struct iovec pieces[2 * RING_BURST_FRAMES];
   int count = engine_pieces(run, lane, peer->link, pieces);

@@ -90,7 +90,7 @@ static ring_status engine_hear(ring_run *run) {
     ring_status status = peer->early ? ring_failure_lost(run, rank, EPIPE) : engine_news(run, rank);
     if (status != RING_OK) return status;
   }
-  return ring_peers_serve(peers, &run->engine->poller, run->error);
+  return ring_failure_unlinked(run, ring_peers_serve(peers, &run->engine->poller, run->error));
 }
 
 /* A look at the clock is not free for a short call, so the deadline of a call begins when it first

@@ -110,19 +110,47 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   return true;
 }
 
+/* Whether, after a moment, another rank says why it failed, or shows that it called something else. */
+static bool failure_is_told(ring_run *run, ring_status *status) {
+  const ring_peers *peers = run->engine->peers;
+  poll(NULL, 0, FAILURE_GRACE_MS);
+  for (int i = 0; i < peers->linked_count; i++) {
+    int other = peers->linked[i];
+    if (!peers->peer[other].ended && !run_listens(run, other) &&
+        ring_failure_fails(run, other, status))
+      return true;
+  }
+  return false;
+}
+
+bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error) {
+  static const ring_schedule nothing;
+  const ring_task task = {.schedule = &nothing, .call = *call};
+  ring_run run = {.engine = engine, .task = &task, .error = error};
+  ring_status status;
+  return failure_is_told(&run, &status);
+}
+
+ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
+  char call[RING_CALL_TEXT];
+  ring_error why;
+  if (status != RING_PEER_LOST) return status;
+  why = *run->error;
+  if (failure_is_told(run, &status)) return status;
+  ring_call_describe(&run->task->call, call, sizeof call);
+  ring_error_set(run->error, why.status, why.rank, 0, "%.800s; this was found in %s", why.message,
+                 call);
+  run->error->system_errno = why.system_errno;
+  return why.status;
+}
+
 ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   ring_peers *peers = run->engine->peers;
   ring_status status;
   char call[RING_CALL_TEXT];
   peers->peer[rank].ended = true;
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
-  poll(NULL, 0, FAILURE_GRACE_MS);
-  for (int i = 0; i < peers->linked_count; i++) {
-    int other = peers->linked[i];
-    if (!peers->peer[other].ended && !run_listens(run, other) &&
-        ring_failure_fails(run, other, &status))
-      return status;
-  }
+  if (failure_is_told(run, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
                         "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),

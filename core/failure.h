@@ -13,6 +13,13 @@
  * the others are given a moment to say so. */
 ring_status ring_failure_lost(ring_run *run, int rank, int code);
 
+/* No link to a rank could be opened, with a status and run->error that say so. It, too, may have ended
+ * because of another one. */
+ring_status ring_failure_unlinked(ring_run *run, ring_status status);
+
+/* Whether another rank has said, after `call` was over here, why it failed; then *error is that. */
+bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error);
+
 /* Whether what comes next from a rank, and no lane reads, is a FAIL frame, which is taken and
  * adopted, or shows that the rank called something different. */
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status);

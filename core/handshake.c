@@ -96,8 +96,9 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
       handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
   if (handshake_prove(handshake, turn, rank, &proof))
     return ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
-  bool impostor = rank == handshake->keys->rank; /* there is no key to prove that with */
-  handshake->system_errno = impostor ? 0 : ENOMEM;
+  /* There is no key to prove it with; or there was no memory. */
+  bool keyless = handshake->keys->vault == NULL || rank == handshake->keys->rank;
+  handshake->system_errno = keyless ? 0 : ENOMEM;
   return false;
 }
 

@@ -15,6 +15,7 @@
 #include "bytes.h"
 #include "collective.h"
 #include "error.h"
+#include "failure.h"
 #include "rendezvous.h"
 
 enum { SPLIT_BYTES = 11 };
@@ -150,14 +151,22 @@ static ring_status split_place(split_run *run, ring_comm *child) {
   return status == RING_OK ? RING_OK : split_no_memory(parent);
 }
 
-/* Why the child could not be opened, which is told in the child's ranks. Who was lost there is lost
- * to the parent, too, and whose ranks may be waiting for this one, which may now end. */
+/* Why the child could not be opened, which is told in the child's ranks. It may be that the parent has
+ * failed, which the other ranks have heard and this one has not. Who was lost in the child is lost to
+ * the parent, too, whose other ranks may be waiting for this one, which may now end. */
 static ring_status split_explain(const split_run *run, const ring_error *why) {
   ring_comm *parent = run->parent;
   bool known = why->rank >= 0 && why->rank < run->member_count;
   int rank = known ? run->members[why->rank].rank : -1;
+  const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
   char who[320] = "";
   ring_error error;
+  if (ring_share_failed(&parent->share, &error) ||
+      ring_failure_is_known(&parent->engine, &call, &error)) {
+    ring_comm_break(parent, NULL, &error);
+    parent->error = parent->failure;
+    return parent->error.status;
+  }
   if (known)
     snprintf(who, sizeof who, " (rank %d of it is rank %d, %s, here)", why->rank, rank,
              ring_peers_host(&parent->peers, rank));

@@ -351,7 +351,6 @@ static void be_killed_while_splitting(const ring_options *options) {
 /* Rank 3 is killed when the others know it as one of the child: these hear it from split, as ranks of
  * the parent, which is broken, too; and rank 1, which has no part in the child, on the parent. */
 static void die_while_splitting(int rank, int size, void *shared) {
-  (void)shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   int status;
@@ -367,6 +366,7 @@ static void die_while_splitting(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child),
             rank == 1 ? RING_OK : RING_PEER_LOST);
   CHECK(child == NULL);
+  meet_ranks(shared, 3); /* else rank 1 might find it first */
   CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
   CHECK_INT(ring_comm_error(comm)->rank, 3);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3");
@@ -376,7 +376,34 @@ static void die_while_splitting(int rank, int size, void *shared) {
 }
 
 static void test_death_while_splitting(void) {
-  run_ranks(4, die_while_splitting, NULL);
+  int *met = shared_alloc(64);
+  run_ranks(4, die_while_splitting, met);
+  shared_free(met, 64);
+}
+
+/* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
+ * for the reason in the parent. */
+static void abort_while_splitting(int rank, int size, void *shared) {
+  (void)shared;
+  ring_comm *comm = open_rank(rank, size), *child;
+  if (rank == 2) {
+    struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
+    CHECK_INT(poll(&entry, 1, -1), 1);
+    int called = accept(entry.fd, NULL, NULL);
+    ring_comm_abort(comm, "enough");
+    close(entry.fd);
+    close(called);
+  } else {
+    ring_status expected = rank == 0 ? RING_ABORTED : RING_OK;
+    CHECK_INT(ring_comm_split(comm, rank == 0 ? 1 : -1, 0, &child), expected);
+    CHECK_INT(ring_barrier(comm), RING_ABORTED);
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 (127.0.0.1) aborted the communicator");
+  }
+  ring_comm_free(comm);
+}
+
+static void test_abort_while_splitting(void) {
+  run_ranks(3, abort_while_splitting, NULL);
 }
 
 static int end_it(void *arg) {
@@ -425,6 +452,7 @@ int main(void) {
   RUN(test_ends_are_apart);
   RUN(test_death_in_a_child);
   RUN(test_death_while_splitting);
+  RUN(test_abort_while_splitting);
   RUN(test_the_hook_is_inherited);
   return 0;
 }
