@@ -187,7 +187,8 @@ ring_status ring_share_await_slowly(const ring_share_call *call, int index) {
   return ring_share_differs(call, index);
 }
 
-/* Who has failed needs nothing more of the call either, but has not done its part of it. */
+/* Who has failed, or made another call, needs nothing more of this one either, but has not done its
+ * part of it. */
 ring_status ring_share_await_finish(const ring_share_call *call, int index) {
   ring_share *share = call->share;
   const _Atomic uint64_t *done = &ring_share_seat(share, index)->done;
@@ -195,7 +196,7 @@ ring_status ring_share_await_finish(const ring_share_call *call, int index) {
   if (status != RING_OK) return status;
   uint64_t flag = atomic_load_explicit(done, memory_order_acquire);
   bool finished = flag == call->flag || (uint32_t)(flag >> 32) != share->sequence;
-  if (!finished && ring_share_failed(share, call->error)) return call->error->status;
+  if (!finished) return ring_share_left(call, index, flag);
   share->seen[index] = share->sequence;
   return RING_OK;
 }

@@ -218,6 +218,10 @@ ring_call ring_share_said(const ring_share *share, int index, uint32_t sequence)
 /* Why there may be nothing to wait for; for a rank that has slept while it waited for `index`. */
 ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait);
 
+/* The failure of a call of which rank `index`, whose word is `flag`, needs nothing more although it has
+ * not finished it. */
+ring_status ring_share_left(const ring_share_call *call, int index, uint64_t flag);
+
 /* The failure of a call whose flag is another one on rank `index`. */
 ring_status ring_share_differs(const ring_share_call *call, int index);
 

@@ -197,6 +197,17 @@ ring_status ring_share_differs(const ring_share_call *call, int index) {
                         (unsigned)call->call->sequence);
 }
 
+/* Who has failed leaves a flag without digest (share_leave). Why may just be being written down. */
+ring_status ring_share_left(const ring_share_call *call, int index, uint64_t flag) {
+  uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
+  while (!ring_share_failed(call->share, call->error)) {
+    if ((uint32_t)flag != 0) return ring_share_differs(call, index);
+    if (ring_platform_now() > give_up) return share_lost(call, index);
+    sched_yield();
+  }
+  return call->error->status;
+}
+
 /* Whether a rank waits for a message that this one has not begun to send. */
 static bool share_expects(const ring_share *share, int index, const ring_call *theirs) {
   const ring_messages *messages = &share->peers->peer[share->ranks[index]].messages;

@@ -518,6 +518,38 @@ static void test_nobody_writes_after_a_failure(void) {
   }
 }
 
+/* ---- Other calls -------------------------------------------------------------------------- */
+
+/* Ranks 0 and 1 both take themselves for the root of a gather and wait until the others need nothing
+ * more of it, which both do in the end, but have not called the same. */
+static void gather_at_two_roots(ring_comm *comm, float *x, float *y) {
+  int rank = ring_comm_rank(comm), root = rank == 1 ? 1 : 0;
+  ring_status status = ring_gather(comm, x, y, LONG / 4, RING_FLOAT32, root);
+  if (rank < 2 || status != RING_OK) CHECK_INT(status, RING_MISMATCH);
+  CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "float32, root 0)");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "float32, root 1)");
+}
+
+static void have_two_roots(int rank, int size, void *shared) {
+  failing *f = shared;
+  ring_comm *comm = open_rank(rank, size);
+  float *x = get_floats(comm, f->arena), *y = get_floats(comm, f->arena);
+  meet_ranks(&f->met, size);
+  gather_at_two_roots(comm, x, y);
+  put_floats(x, f->arena);
+  put_floats(y, f->arena);
+  ring_comm_free(comm);
+}
+
+static void test_two_roots(void) {
+  for (int arena = 0; arena < 2; arena++) {
+    failing *f = prepare(0, arena, true);
+    run_ranks(3, have_two_roots, f);
+    shared_free(f, sizeof *f);
+  }
+}
+
 int main(void) {
   RUN(test_killed_in_the_middle);
   RUN(test_killed_asleep);
@@ -529,5 +561,6 @@ int main(void) {
   RUN(test_giving_up_between_windows);
   RUN(test_killed_between_windows);
   RUN(test_nobody_writes_after_a_failure);
+  RUN(test_two_roots);
   return 0;
 }
