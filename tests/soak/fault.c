@@ -113,7 +113,7 @@ static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   switch (plan_fault_family(of->world->fault.kind)) {
   case PLAN_FAMILY_KILLED:
     if (of->phase == FAULT_OPENING && waited) return named;
-    return lost && (named || of->phase == FAULT_SPLITTING);
+    return lost && fault_tells_all(of, error);
   case PLAN_FAMILY_STOPPED:
     return waited || lost || (of->own && error->status == RING_ABORTED);
   case PLAN_FAMILY_ENDED:
