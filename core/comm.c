@@ -297,13 +297,22 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_comm_leave(comm);
 }
 
+/* Who drops a communicator often does so because of an error, which the others then hear. */
+static void comm_drop(ring_comm *comm) {
+  const ring_error *last = &comm->error;
+  char reason[512];
+  snprintf(reason, sizeof reason, "it dropped it without closing it%s%.400s",
+           last->status == RING_OK ? "" : "; the last error there: ",
+           last->status == RING_OK ? "" : last->message);
+  ring_comm_abort(comm, reason);
+}
+
 void ring_comm_free(ring_comm *comm) {
   if (comm == NULL) return;
   bool forked = comm->process != ring_platform_process();
   /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
   bool torn = forked && atomic_load(&comm->outstanding) > 0;
-  if (comm->state == RING_COMM_OPEN && !forked)
-    ring_comm_abort(comm, "it dropped it without closing it");
+  if (comm->state == RING_COMM_OPEN && !forked) comm_drop(comm);
   ring_queue_leave(comm);
   ring_peers_fini(&comm->peers);
   ring_share_fini(&comm->share);

@@ -238,9 +238,9 @@ RING_API ring_status ring_comm_close(ring_comm *comm);
  * communicator. */
 RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
 
-/* Frees it. One that is still open is aborted first; in a forked child only its memory and
- * descriptors are released, and the parent's links stay whole. Requests that were not freed yet are
- * complete then and can still be asked. NULL is allowed. */
+/* Frees it. One that is still open is aborted first, with the last error as the reason; in a forked
+ * child only its memory and descriptors are released, and the parent's links stay whole. Requests that
+ * were not freed yet are complete then and can still be asked. NULL is allowed. */
 RING_API void ring_comm_free(ring_comm *comm);
 
 /* The last failure of a call on this communicator; status RING_OK when there was none. RING_BUSY is

@@ -230,18 +230,26 @@ static void test_close_finds_what_differs(void) {
   shared_free(met, 64);
 }
 
+/* With an error before, or without. */
 static void drop_or_wait(int rank, int size, void *shared) {
+  int *met = shared;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(shared, size);
+  meet_ranks(&met[0], size);
   if (rank == 0) {
+    if (met[1] == 1) CHECK_INT(ring_send(comm, NULL, 0, RING_INT32, 99), RING_INVALID);
     ring_comm_free(comm);
     exit(0);
   }
-  check_failure(comm, ring_barrier(comm), RING_ABORTED, 0, "dropped it without closing it");
+  check_failure(comm, ring_barrier(comm), RING_ABORTED, 0,
+                met[1] == 1 ? "closing it; the last error there: message: "
+                            : "dropped it without closing it");
 }
 
 static void test_free_without_close(void) {
   int *opened = shared_alloc(64);
+  run_ranks(3, drop_or_wait, opened);
+  opened[0] = 0;
+  opened[1] = 1;
   run_ranks(3, drop_or_wait, opened);
   shared_free(opened, 64);
 }
