@@ -115,7 +115,8 @@ static bool fault_is_expected(const fault_case *of, const ring_error *error) {
     if (of->phase == FAULT_OPENING && waited) return named;
     return lost && fault_tells_all(of, error);
   case PLAN_FAMILY_STOPPED:
-    return waited || lost || (of->own && error->status == RING_ABORTED);
+    /* Who was given up in the child may make a rank drop the parent, and say why. */
+    return waited || lost || (error->status == RING_ABORTED && (of->own || named));
   case PLAN_FAMILY_ENDED:
     return error->status == RING_ABORTED && error->rank == of->victim;
   default:
