@@ -90,7 +90,7 @@ static ring_status collective_engage(ring_comm *comm, const ring_outline *outlin
   status = ring_engine_run(&comm->engine, task, error);
   if (status == RING_OK && shares) ring_share_retire(&comm->share);
   /* What the ranks of this host know is nearer to the cause than a link that broke. */
-  if (status != RING_OK) ring_share_failed(&comm->share, error);
+  if (status != RING_OK) ring_share_failed(&comm->share, task->wait, error);
   return status == RING_OK ? RING_OK : error->status;
 }
 

@@ -273,10 +273,12 @@ ring_status ring_comm_close(ring_comm *comm) {
   status = ring_collective_compare(comm, &wait);
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
-  if (status == RING_OK)
+  if (status == RING_OK) {
     comm->state = RING_COMM_CLOSED;
-  else
+    ring_failure_drain(&comm->peers);
+  } else {
     comm->error = comm->failure;
+  }
   ring_peers_close(&comm->peers);
   ring_keys_wipe(&comm->peers.keys);
   ring_comm_leave(comm);

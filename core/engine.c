@@ -11,6 +11,7 @@
 #include "failure.h"
 #include "platform.h"
 #include "reduce.h"
+#include "stall.h"
 
 /* What a lane moves in one turn: the more of it, the less do the two ends of a link get in each
  * other's way, but it should stay in the caches. */
@@ -217,18 +218,16 @@ static uint8_t *engine_seal(ring_run *run, size_t lane, const ring_link *link, i
   return header;
 }
 
-/* What is left of the lane's frame. Of those that are sent also the next ones, if they are as long
- * and may move. Few long system calls disturb the other end less than many. */
+/* What is left of the lane's frame that is sent, and the next ones, if they are as long and may move.
+ * Few long system calls disturb the other end less than many. */
 static int engine_pieces(ring_run *run, size_t lane, const ring_link *link,
                          struct iovec pieces[2 * RING_BURST_FRAMES]) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = engine_step(run, lane);
-  bool sends = step->op == RING_STEP_SEND;
-  int count =
-      run_pieces(progress, sends ? engine_seal(run, lane, link, 0) : progress->header, pieces);
+  int count = run_pieces(progress, engine_seal(run, lane, link, 0), pieces);
   uint64_t end = progress->elements + progress->frame_elements;
   size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
-  for (int next = 1; sends && payload > 0 && next < RING_BURST_FRAMES; next++) {
+  for (int next = 1; payload > 0 && next < RING_BURST_FRAMES; next++) {
     end += progress->frame_elements;
     if (end > step->count || !engine_may_move(run, step, end)) break;
     uint8_t *header = engine_seal(run, lane, link, next);
@@ -255,10 +254,8 @@ static size_t engine_note(ring_run *run, size_t lane, size_t bytes) {
   return frames;
 }
 
-/* Whether the header that comes is the expected one, if these bytes complete it. */
-static bool engine_expected(const ring_progress *progress, size_t moved) {
-  if (progress->moved >= RING_HEADER_BYTES || progress->moved + moved < RING_HEADER_BYTES)
-    return true;
+/* Whether the header that has come is the expected one. */
+static bool engine_expected(const ring_progress *progress) {
   return memcmp(progress->header, progress->expected, RING_FRAME_KNOWN_BYTES) == 0 &&
          ring_frame_is_whole(progress->header);
 }
@@ -270,6 +267,38 @@ static bool engine_intact(const ring_progress *progress, size_t moved) {
   return ring_checksum(progress->payload, payload) == ring_frame_check(progress->header);
 }
 
+/* Moves what a notice has left for later. True when a frame may move now. */
+static bool engine_mail(ring_run *run, const ring_lane *shape, ring_status *status) {
+  ring_peers *peers = run->engine->peers;
+  ring_peer *peer = &peers->peer[shape->peer];
+  if (shape->kind == RING_LANE_SEND) return ring_notice_flush(peer);
+  if (peer->mail->have == 0) return true;
+  int got = ring_notice_read(peer, peers->size);
+  if (got == 1) *status = ring_stall_heard(run, shape->peer);
+  if (got == -EBADMSG) *status = ring_failure_damaged(run, shape->peer);
+  if (got < 0 && got != -EBADMSG) *status = engine_stuck(run, shape, -got);
+  return got == 1 && *status == RING_OK;
+}
+
+/* Receives a piece of the lane's frame. The header comes first: until it shows that the frame has been
+ * sent, the place of the payload may still hold what this rank has to send. */
+static ssize_t engine_receive(ring_run *run, size_t lane, ring_peer *peer, ring_status *status) {
+  ring_progress *progress = &run->engine->progress[lane];
+  struct iovec pieces[2];
+  int count = run_pieces(progress, progress->header, pieces);
+  if (progress->moved >= RING_HEADER_BYTES)
+    return peer->link->ops->receive(peer->link, pieces, count);
+  ssize_t head = peer->link->ops->receive(peer->link, pieces, 1);
+  if (head < (ssize_t)pieces[0].iov_len) return head;
+  if (!engine_expected(progress)) {
+    *status = ring_failure_unexpected(run, lane);
+    return 0;
+  }
+  if (count == 1) return head;
+  ssize_t body = peer->link->ops->receive(peer->link, pieces + 1, 1);
+  return body > 0 ? head + body : head; /* an error comes again */
+}
+
 /* Moves a piece of the lane's frame, or several frames, over its link. *whole: the bytes, if no
  * piece of a frame is left. */
 static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
@@ -277,22 +306,23 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   const ring_lane *shape = run_lane(run, lane);
   ring_peer *peer = &run->engine->peers->peer[shape->peer];
   bool sends = shape->kind == RING_LANE_SEND;
+  ring_status status = RING_OK;
+  ssize_t moved;
   if (peer->link == NULL)
     return ring_failure_unlinked(run, ring_peers_want(run->engine->peers, shape->peer, run->error));
   if (sends && peer->hung_up) return RING_OK;
-  struct iovec pieces[2 * RING_BURST_FRAMES];
-  int count = engine_pieces(run, lane, peer->link, pieces);
-  ssize_t moved = sends ? peer->link->ops->send(peer->link, pieces, count)
-                        : peer->link->ops->receive(peer->link, pieces, count);
-  if (moved == 0) return RING_OK;
+  if (peer->mailing && !engine_mail(run, shape, &status)) return status;
+  if (sends) {
+    struct iovec pieces[2 * RING_BURST_FRAMES];
+    int count = engine_pieces(run, lane, peer->link, pieces);
+    moved = peer->link->ops->send(peer->link, pieces, count);
+  } else {
+    moved = engine_receive(run, lane, peer, &status);
+  }
+  if (moved == 0) return status;
   if (moved < 0) return engine_stuck(run, shape, (int)-moved);
   run->moved = true;
   if (!sends) peer->heard = run->engine->runs;
-  if (!sends && !engine_expected(progress, (size_t)moved)) {
-    progress->moved += (size_t)moved;
-    engine_count(peer, false, (size_t)moved, progress->moved == progress->frame_bytes);
-    return ring_failure_unexpected(run, lane);
-  }
   if (!sends && peer->link->ops->unchecked && !engine_intact(progress, (size_t)moved))
     return ring_failure_damaged(run, shape->peer);
   size_t frames = engine_note(run, lane, (size_t)moved);

@@ -14,8 +14,7 @@
 #ifndef RING_ENGINE_H
 #define RING_ENGINE_H
 
-#include "frame.h"
-#include "peers.h"
+#include "notice.h"
 #include "schedule.h"
 #include "wait.h"
 
@@ -44,6 +43,14 @@ typedef struct ring_progress {
   uint8_t *staging;                                      /* of a lane that reduces: one frame */
 } ring_progress;
 
+/* What a rank that waits has told the others (stall.h). */
+typedef struct ring_search {
+  uint64_t begun;   /* when the wait did that this is about */
+  uint64_t next;    /* when it has lasted so long, they are told again */
+  uint64_t sent;    /* when they were */
+  ring_notice said; /* what */
+} ring_search;
+
 #define RING_ENGINE_RUNS 16 /* the last ones, whose calls are known */
 
 typedef struct ring_engine {
@@ -57,6 +64,7 @@ typedef struct ring_engine {
   size_t progress_room;
   uint8_t *memory; /* scratch and staging */
   size_t memory_room;
+  ring_search search;
   uint64_t wait_ns;
   int wary; /* so many waits do not yield */
   int bell; /* turns readable when another thread ends the run's wait; -1: none */

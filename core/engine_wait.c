@@ -25,6 +25,9 @@
 #define ENGINE_STRANGER_NS UINT64_C(1000000)
 #define ENGINE_WARY 2048
 
+/* How long a header that has come in part is left alone, whose link stays ready. */
+#define ENGINE_REST_MS 1
+
 /* While spinning, one try in so many looks at the clock. */
 #define ENGINE_LOOK 8
 
@@ -36,6 +39,7 @@ static void engine_watch(ring_run *run) {
   for (int i = 0; i < peers->linked_count; i++) {
     ring_peer *peer = &peers->peer[peers->linked[i]];
     short events = peer->early || peer->ended ? 0 : POLLIN;
+    if (peer->mailing && peer->mail->left > 0) events |= POLLOUT;
     peer->slot = SIZE_MAX;
     if (!peer->ended) peer->slot = ring_poller_add(&engine->poller, peer->link->fd, events);
   }
@@ -62,10 +66,11 @@ static void engine_watch(ring_run *run) {
 static ring_status engine_news(ring_run *run, int rank) {
   ring_peer *peer = &run->engine->peers->peer[rank];
   ring_status status;
-  char first;
+  uint8_t header[RING_HEADER_BYTES];
   if (ring_failure_fails(run, rank, &status)) return status;
-  ssize_t got = peer->link->ops->peek(peer->link, &first, 1);
-  peer->early = got > 0;
+  ssize_t got = peer->link->ops->peek(peer->link, header, sizeof header);
+  peer->early = got == (ssize_t)sizeof header;
+  if (got > 0 && !peer->early) poll(NULL, 0, ENGINE_REST_MS);
   if (got >= 0) return RING_OK;
   /* A rank that has finished closing may go; whoever still needs it reads from it. */
   peer->ended = true;
@@ -83,7 +88,8 @@ static ring_status engine_hear(ring_run *run) {
   ring_peers *peers = run->engine->peers;
   for (int i = 0; i < peers->linked_count; i++) {
     int rank = peers->linked[i];
-    const ring_peer *peer = &peers->peer[rank];
+    ring_peer *peer = &peers->peer[rank];
+    if (peer->mailing) ring_notice_flush(peer);
     if (peer->ended || !ring_poller_ready(&run->engine->poller, peer->slot)) continue;
     if (run_listens(run, rank)) continue;
     if (peer->early && !engine_broke(run, peer)) continue;
@@ -108,8 +114,9 @@ ring_status ring_engine_check(ring_run *run) {
   if (run->progressed && !opening) ring_wait_renew(run->task->wait);
   run->progressed = false;
   ring_status status = ring_wait_check(run->task->wait);
-  if (status == RING_OK && ring_wait_lasts(run->task->wait)) ring_stall_warn(run);
-  return status == RING_OK ? RING_OK : ring_failure_impatient(run, status);
+  if (status != RING_OK) return ring_failure_impatient(run, status);
+  if (ring_wait_lasts(run->task->wait)) ring_stall_warn(run);
+  return ring_stall_search(run);
 }
 
 static ring_status engine_sleep(ring_run *run) {

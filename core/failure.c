@@ -23,16 +23,25 @@ static void failure_poll(ring_link *link, short events) {
   poll(&entry, 1, 10);
 }
 
-/* Whether this rank has waited for others as long as others for it, about. If not, it came late, or
- * was slow, and is itself what they waited for. */
+/* Whether this rank has waited for others as long as others for it, about. If not, it came late, was
+ * slow or stopped, and is itself what they waited for. */
 static bool failure_waits_in_turn(const ring_run *run) {
-  const ring_wait *wait = run->task->wait;
-  return run->timed && ring_wait_seconds(wait) * 1e9 >= (double)wait->patience / 2;
+  return run->timed && ring_wait_is_old(run->task->wait);
 }
 
-/* Reads the rest of a FAIL frame, of which `have` bytes lie in text, and adopts its failure. */
-static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail, char *text,
-                                 size_t have) {
+ring_status ring_failure_given_up(int rank, const char *text, ring_error *error) {
+  char said[sizeof error->message];
+  snprintf(said, sizeof said, "%s", text); /* it may be the error's own */
+  return ring_error_set(
+      error, RING_ABORTED, rank, 0,
+      "the others have given this rank up, which was stopped or came too late%s%.900s",
+      said[0] != '\0' ? ": " : "", said);
+}
+
+/* Reads the rest of a FAIL frame and adopts its failure. */
+static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail) {
+  char text[sizeof run->error->message];
+  size_t have = 0;
   ring_link *link = run->engine->peers->peer[rank].link;
   size_t length =
       fail->length < sizeof run->error->message ? fail->length : sizeof run->error->message - 1;
@@ -54,11 +63,24 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   /* The blame goes on to whom this rank is waiting for in turn. */
   if (status == RING_TIMEOUT && fault == run->engine->peers->rank && failure_waits_in_turn(run))
     return ring_failure_impatient(run, RING_TIMEOUT);
+  if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
+    return ring_failure_given_up(fault, text, run->error);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')
     return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and did not say why",
                           rank, ring_peers_host(run->engine->peers, rank));
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
+}
+
+ring_status ring_failure_differ(const ring_run *run, int rank, const ring_call *theirs,
+                                const ring_call *own) {
+  char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
+  int own_rank = run->engine->peers->rank;
+  ring_call_describe(theirs, their_text, sizeof their_text);
+  ring_call_describe(own, own_text, sizeof own_text);
+  return ring_error_set(run->error, RING_MISMATCH, rank, 0,
+                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        rank, their_text, own_rank, own_text);
 }
 
 /* progress: of the lane that read the frame, or NULL. */
@@ -75,9 +97,7 @@ static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *f
         "the ranks disagree on counts: in %s rank %d sends %u bytes where rank %d "
         "expects %zu",
         ours, rank, (unsigned)frame->length, own_rank, progress->frame_bytes - RING_HEADER_BYTES);
-  return ring_error_set(run->error, RING_MISMATCH, rank, 0,
-                        "the ranks called different things: rank %d called %s, rank %d called %s",
-                        rank, theirs, own_rank, ours);
+  return ring_failure_differ(run, rank, &frame->call, &run->task->call);
 }
 
 /* Whether a frame that nobody has read shows that its sender is in another call than this rank.
@@ -91,11 +111,39 @@ static bool failure_contradicts(const ring_call *theirs, const ring_call *own) {
   return ahead < 0 || (ahead == 0 && !ring_call_is_same(theirs, own));
 }
 
+/* Reads the rest of a notice, or of as many as have come. */
+static ring_status failure_hear_notice(ring_run *run, int rank, int *got) {
+  ring_peer *peer = &run->engine->peers->peer[rank];
+  *got = ring_notice_read(peer, run->engine->peers->size);
+  if (*got == 1) return ring_stall_heard(run, rank);
+  return *got == -EBADMSG ? ring_failure_damaged(run, rank) : RING_OK;
+}
+
+/* Takes the notices that come next from a rank; true when one of them is the end. */
+static bool failure_hear_notices(ring_run *run, int rank, ring_status *status) {
+  ring_peer *peer = &run->engine->peers->peer[rank];
+  uint8_t header[RING_HEADER_BYTES];
+  ring_frame frame;
+  *status = RING_OK;
+  for (int got = 1; got == 1 && *status == RING_OK;) {
+    struct iovec piece = {header, sizeof header};
+    if (peer->mail->have == 0) {
+      if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header) break;
+      if (!ring_frame_unpack(header, &frame) || frame.kind != RING_FRAME_NOTICE) break;
+      if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) break;
+      ring_notice_take(peer, header);
+    }
+    *status = failure_hear_notice(run, rank, &got);
+  }
+  return *status != RING_OK;
+}
+
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   uint8_t header[RING_HEADER_BYTES];
-  char text[sizeof run->error->message];
   ring_frame frame;
+  if (failure_hear_notices(run, rank, status)) return true;
+  if (peer->mail->have > 0) return false;
   if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header)
     return false;
   if (!ring_frame_unpack(header, &frame)) return false;
@@ -104,9 +152,10 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
     *status = failure_mismatch(run, rank, &frame, NULL);
     return true;
   }
+  if (frame.kind != RING_FRAME_FAIL) return false; /* a notice that has come just now */
   struct iovec piece = {header, sizeof header};
   if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) return false;
-  *status = failure_adopt(run, rank, &frame, text, 0);
+  *status = failure_adopt(run, rank, &frame);
   return true;
 }
 
@@ -152,6 +201,13 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
   if (failure_is_told(run, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
+  double absence = run->timed ? ring_wait_absence(run->task->wait) : 0;
+  if (absence > 0 && (code == EPIPE || code == ECONNRESET))
+    return ring_error_set(
+        run->error, RING_ABORTED, peers->rank, 0,
+        "rank %d was stopped for %.1f s during %s, and rank %d (%s) has ended the "
+        "connection meanwhile: the others have given this rank up",
+        peers->rank, absence, call, rank, ring_peers_host(peers, rank));
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
                         "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),
                         call, code == EPIPE ? ": it ended the connection" : "");
@@ -168,19 +224,18 @@ ring_status ring_failure_damaged(ring_run *run, int rank) {
 
 ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
-  int rank = run_lane(run, lane)->peer;
-  char text[sizeof run->error->message];
-  size_t have = progress->moved - RING_HEADER_BYTES;
+  int rank = run_lane(run, lane)->peer, got;
   ring_frame frame;
   if (!ring_frame_unpack(progress->header, &frame)) return ring_failure_damaged(run, rank);
-  if (frame.kind != RING_FRAME_FAIL) return failure_mismatch(run, rank, &frame, progress);
-  if (have >= sizeof text) have = sizeof text - 1;
-  if (have > 0) memcpy(text, progress->payload, have);
-  return failure_adopt(run, rank, &frame, text, have);
+  if (frame.kind == RING_FRAME_DATA) return failure_mismatch(run, rank, &frame, progress);
+  if (frame.kind == RING_FRAME_FAIL) return failure_adopt(run, rank, &frame);
+  ring_notice_take(&run->engine->peers->peer[rank], progress->header);
+  progress->moved = 0;
+  return failure_hear_notice(run, rank, &got);
 }
 
 ring_status ring_failure_impatient(ring_run *run, ring_status why) {
-  char call[RING_CALL_TEXT], whom[512];
+  char call[RING_CALL_TEXT], whom[640];
   ring_call_describe(&run->task->call, call, sizeof call);
   int rank = ring_stall_whom(run, whom, sizeof whom);
   if (why == RING_ABORTED)
@@ -191,9 +246,7 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why) {
   if (lacked != 0 || peers->porch.starved)
     return ring_error_set(run->error, RING_SYSTEM, peers->rank, lacked,
                           "rank %d could not accept links of other ranks in %s", peers->rank, call);
-  return ring_error_set(run->error, RING_TIMEOUT, rank, 0,
-                        "rank %d waited %.1f s in %s for %s: it, or a rank that it waits for in "
-                        "turn, is not in the same call",
+  return ring_error_set(run->error, RING_TIMEOUT, rank, 0, "rank %d waited %.1f s in %s for %s",
                         run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
 }
 
@@ -228,6 +281,14 @@ static void failure_finish_frame(ring_engine *engine, const ring_task *task, siz
     peer->ended = !failure_send_out(peer->link, pieces[i].iov_base, pieces[i].iov_len, give_up);
 }
 
+/* The same for a notice; one that has not begun is left out. */
+static bool failure_finish_notice(ring_peer *peer, uint64_t give_up) {
+  struct ring_mail *mail = peer->mail;
+  size_t left = mail->left < sizeof mail->out ? mail->left : 0;
+  mail->left = 0;
+  return failure_send_out(peer->link, mail->out + sizeof mail->out - left, left, give_up);
+}
+
 /* Says it to every rank that has a link and has not heard it yet. */
 static void failure_say(ring_peers *peers, const ring_error *error, uint64_t give_up) {
   uint8_t message[RING_HEADER_BYTES + sizeof error->message];
@@ -241,6 +302,7 @@ static void failure_say(ring_peers *peers, const ring_error *error, uint64_t giv
   for (int i = 0; i < peers->linked_count; i++) {
     ring_peer *peer = &peers->peer[peers->linked[i]];
     if (peer->told) continue;
+    peer->ended = peer->ended || !failure_finish_notice(peer, give_up);
     if (!peer->ended) failure_send_out(peer->link, message, RING_HEADER_BYTES + length, give_up);
     peer->link->ops->finish(peer->link);
     peer->told = true;
@@ -262,6 +324,10 @@ static bool failure_drain(ring_peers *peers) {
     ended = ended && peer->ended;
   }
   return ended;
+}
+
+void ring_failure_drain(ring_peers *peers) {
+  failure_drain(peers);
 }
 
 /* Sleeps for a moment, in which links that were being opened may be finished. */

@@ -27,8 +27,15 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status);
 /* A lane read a header that differs from the expected one: a failure, another call, or nonsense. */
 ring_status ring_failure_unexpected(ring_run *run, size_t lane);
 
+/* A rank called something else than this one. */
+ring_status ring_failure_differ(const ring_run *run, int rank, const ring_call *theirs,
+                                const ring_call *own);
+
 /* What a rank sent fails its check. */
 ring_status ring_failure_damaged(ring_run *run, int rank);
+
+/* The others failed because they waited for this rank, and said so in `text`. RING_ABORTED. */
+ring_status ring_failure_given_up(int rank, const char *text, ring_error *error);
 
 /* The wait ended: RING_TIMEOUT or RING_ABORTED. */
 ring_status ring_failure_impatient(ring_run *run, ring_status why);
@@ -37,5 +44,9 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why);
  * communicator is being opened, ranks that get their link only now hear it, too. task is the one
  * that failed, or NULL when none was running. */
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
+
+/* Reads and forgets what came last on links that are about to be closed: notices of ranks that waited.
+ * One that is closed with unread bytes is reset, and what was sent on it may be lost. */
+void ring_failure_drain(ring_peers *peers);
 
 #endif

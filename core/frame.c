@@ -48,8 +48,8 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
   frame->call.count = bytes_get(&from, 8);
   frame->call.layout = bytes_get(&from, 8);
   frame->check = (uint32_t)bytes_get(&from, 4);
-  return ring_frame_is_whole(header) &&
-         (frame->kind == RING_FRAME_DATA || frame->kind == RING_FRAME_FAIL);
+  return ring_frame_is_whole(header) && frame->kind >= RING_FRAME_DATA &&
+         frame->kind <= RING_FRAME_NOTICE;
 }
 
 uint64_t ring_layout_add(uint64_t layout, uint64_t count) {

@@ -13,7 +13,7 @@
  * own, or none is needed because the bytes never leave the memory, that of the payload is 0.
  *
  * A FAIL frame carries a status in `op`, the rank at fault in `root`, and the explanation as its
- * payload.
+ * payload. A NOTICE comes between frames from a rank that waits (notice.h).
  */
 #ifndef RING_FRAME_H
 #define RING_FRAME_H
@@ -81,7 +81,7 @@ bool ring_call_is_same(const ring_call *one, const ring_call *other);
 #define RING_LAYOUT_EMPTY UINT64_C(14695981039346656037)
 uint64_t ring_layout_add(uint64_t layout, uint64_t count);
 
-enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2 };
+enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2, RING_FRAME_NOTICE = 3 };
 
 /* Of a header: what its receiver knows before it comes. */
 #define RING_FRAME_KNOWN_BYTES 32

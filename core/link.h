@@ -29,6 +29,9 @@ typedef struct ring_link_ops {
   short (*arm)(ring_link *link, short events);
   void (*finish)(ring_link *link); /* tells the peer that nothing more will be sent */
   void (*close)(ring_link *link);  /* and frees it */
+  /* For how many milliseconds the peer's host has owed an answer to what was sent; 0 where it owes
+   * none, or nobody can tell. */
+  uint32_t (*silence)(ring_link *link);
   bool unchecked; /* damage on the way may go unnoticed: frames need a check of their own */
 } ring_link_ops;
 

@@ -162,6 +162,16 @@ static void lanes_close(ring_link *base) {
   free(link);
 }
 
+static uint32_t lanes_silence(ring_link *base) {
+  const lanes_link *link = (const lanes_link *)base;
+  uint32_t longest = 0;
+  for (int i = 0; i < link->count; i++) {
+    uint32_t silence = link->lanes[i]->ops->silence(link->lanes[i]);
+    if (silence > longest) longest = silence;
+  }
+  return longest;
+}
+
 static bool lanes_join(lanes_link *link, const int *fds, int count) {
   link->base.fd = ring_platform_watcher();
   if (link->base.fd < 0) {
@@ -188,8 +198,8 @@ static const char *const lanes_names[RING_LANES_MAX + 1] = {
 ring_link *ring_link_lanes(const int *fds, int count) {
   lanes_link *link = calloc(1, sizeof *link);
   if (link == NULL) return NULL;
-  link->ops = (ring_link_ops){lanes_names[count], lanes_send,   lanes_receive, lanes_peek,
-                              lanes_arm,          lanes_finish, lanes_close,   true};
+  link->ops = (ring_link_ops){lanes_names[count], lanes_send,  lanes_receive, lanes_peek, lanes_arm,
+                              lanes_finish,       lanes_close, lanes_silence, true};
   link->base.ops = &link->ops;
   if (lanes_join(link, fds, count)) return &link->base;
   int code = errno;

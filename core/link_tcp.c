@@ -17,6 +17,7 @@
 
 #define TCP_SHORT 2048
 #define TCP_AHEAD (16 * 1024)
+#define TCP_PIECES 8 /* of one system call; what is left goes with the next */
 
 typedef struct tcp_link {
   ring_link base;
@@ -65,11 +66,43 @@ static ssize_t tcp_send(ring_link *link, const struct iovec *pieces, int count) 
   return tcp_result(sendmsg(link->fd, &message, MSG_NOSIGNAL));
 }
 
+/* The pieces behind the first `skip` bytes, and last the room for what comes next, if all fit. */
+static int tcp_cut(tcp_link *link, const struct iovec *pieces, int count, size_t skip,
+                   struct iovec cut[TCP_PIECES]) {
+  int cuts = 0;
+  for (int i = 0; i < count; i++) {
+    size_t skipped = skip < pieces[i].iov_len ? skip : pieces[i].iov_len;
+    skip -= skipped;
+    if (skipped == pieces[i].iov_len) continue;
+    if (cuts == TCP_PIECES) return cuts;
+    cut[cuts++] =
+        (struct iovec){(uint8_t *)pieces[i].iov_base + skipped, pieces[i].iov_len - skipped};
+  }
+  if (cuts < TCP_PIECES) cut[cuts++] = (struct iovec){link->ahead, RING_HEADER_BYTES};
+  return cuts;
+}
+
+/* Long pieces are read to where they belong, and with them the header of the next frame. */
+static ssize_t tcp_receive_long(tcp_link *link, const struct iovec *pieces, int count, size_t had,
+                                size_t length) {
+  struct iovec cut[TCP_PIECES];
+  int cuts = tcp_cut(link, pieces, count, had, cut);
+  struct msghdr message = {.msg_iov = cut, .msg_iovlen = (size_t)cuts};
+  ssize_t got = tcp_result(recvmsg(link->base.fd, &message, 0));
+  if (got <= 0) return had > 0 ? (ssize_t)had : got;
+  size_t taken = (size_t)got < length - had ? (size_t)got : length - had;
+  link->from = 0;
+  link->to = (size_t)got - taken;
+  return (ssize_t)(had + taken);
+}
+
 static ssize_t tcp_receive(ring_link *base, const struct iovec *pieces, int count) {
   tcp_link *link = (tcp_link *)base;
-  struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
-  if (link->from < link->to) return tcp_scatter(link, pieces, count);
-  if (tcp_length(pieces, count) > TCP_SHORT) return tcp_result(recvmsg(base->fd, &message, 0));
+  size_t length = tcp_length(pieces, count), had = 0;
+  if (link->from < link->to) had = (size_t)tcp_scatter(link, pieces, count);
+  if (had == length && length > 0) return (ssize_t)had;
+  if (length - had > TCP_SHORT) return tcp_receive_long(link, pieces, count, had, length);
+  if (had > 0) return (ssize_t)had;
   ssize_t got = tcp_result(recv(base->fd, link->ahead, sizeof link->ahead, 0));
   if (got <= 0) return got;
   link->from = 0;
@@ -104,8 +137,12 @@ static void tcp_close(ring_link *link) {
   free(link);
 }
 
-static const ring_link_ops tcp_ops = {"tcp",   tcp_send,   tcp_receive, tcp_peek,
-                                      tcp_arm, tcp_finish, tcp_close,   true};
+static uint32_t tcp_silence(ring_link *link) {
+  return ring_socket_silence(link->fd);
+}
+
+static const ring_link_ops tcp_ops = {"tcp",      tcp_send,  tcp_receive, tcp_peek, tcp_arm,
+                                      tcp_finish, tcp_close, tcp_silence, true};
 
 ring_link *ring_link_tcp(int fd) {
   tcp_link *link = malloc(sizeof *link);

@@ -322,6 +322,11 @@ static void tls_finish(ring_link *base) {
   link->under->ops->finish(link->under);
 }
 
+static uint32_t tls_silence(ring_link *base) {
+  const tls_link *link = (const tls_link *)base;
+  return link->under->ops->silence(link->under);
+}
+
 static void tls_free(tls_link *link) {
   SSL_free(link->ssl);
   ring_secret_wipe(link, sizeof *link);
@@ -343,8 +348,8 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     return NULL;
   }
   snprintf(link->name, sizeof link->name, "tls%s", under->ops->name + strlen("tcp"));
-  link->ops = (ring_link_ops){link->name, tls_send,   tls_receive, tls_peek,
-                              tls_arm,    tls_finish, tls_close,   false};
+  link->ops = (ring_link_ops){link->name, tls_send,  tls_receive, tls_peek, tls_arm,
+                              tls_finish, tls_close, tls_silence, false};
   link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;

@@ -86,7 +86,7 @@ ring_status ring_large_finish(const ring_share_call *call, bool awaits_all) {
 /* ---- Moving ------------------------------------------------------------------------------- */
 
 bool ring_large_stops(const ring_large_run *run) {
-  return ring_share_failed(run->job->call.share, run->job->call.error);
+  return ring_share_failed(run->job->call.share, NULL, run->job->call.error);
 }
 
 bool ring_large_streams(const ring_large_run *run, size_t bytes) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "notice.h"
 #include "platform.h"
 
 #define PEERS_REDIAL_NS UINT64_C(50000000)
@@ -157,8 +158,12 @@ static bool peers_take(ring_peers *peers, int rank, const ring_handshake *proven
   ring_strand *strand = peer->strand;
   strand->fd[strand->have++] = fd;
   if (strand->have < strand->lanes) return true;
-  ring_link *link = peers_tie(peers, rank);
-  if (link != NULL) {
+  peer->mail = calloc(1, sizeof *peer->mail);
+  ring_link *link = peer->mail != NULL ? peers_tie(peers, rank) : NULL;
+  if (link == NULL) {
+    free(peer->mail);
+    peer->mail = NULL;
+  } else {
     strand->have = 0; /* they are the link's */
     peer->lanes = strand->lanes;
     __atomic_store_n(&peer->link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
@@ -178,6 +183,8 @@ ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
   peer->link->fd = -1; /* it has changed hands */
   peer->link->ops->close(peer->link);
   peer->link = link;
+  *peer->mail = (struct ring_mail){0}; /* a notice stays behind */
+  peer->mailing = false;
   return RING_OK;
 }
 
@@ -426,6 +433,9 @@ void ring_peers_close(ring_peers *peers) {
     ring_peer *peer = &peers->peer[peers->linked[i]];
     peer->link->ops->close(peer->link);
     peer->link = NULL;
+    free(peer->mail);
+    peer->mail = NULL;
+    peer->mailing = false;
   }
   peers->linked_count = 0;
   while (peers->dialing > 0) peers_hang_up(peers, peers->dialed[0]);

@@ -16,6 +16,7 @@
 #include "socket.h"
 
 typedef struct ring_dial ring_dial;
+struct ring_mail; /* notice.h */
 
 /* Messages between this rank and another one so far. */
 typedef struct ring_messages {
@@ -43,12 +44,14 @@ typedef struct ring_peer {
   bool hung_up;    /* it takes no more; what it said before can still be read */
   bool told;       /* that this rank has failed */
   bool early;      /* it is ahead: its next bytes belong to a later step or call */
+  bool mailing;    /* part of a notice has to be sent, or to come, before the next frame */
   ring_link *link; /* NULL until it is needed */
   ring_dial *dial; /* a connection under way */
   ring_strand *strand;
-  int lanes;      /* of the link */
-  size_t slot;    /* in the poller, while the engine sleeps */
-  void *out, *in; /* pipes in memory that both have; NULL: there is none */
+  struct ring_mail *mail; /* as long as there is a link */
+  int lanes;              /* of the link */
+  size_t slot;            /* in the poller, while the engine sleeps */
+  void *out, *in;         /* pipes in memory that both have; NULL: there is none */
   ring_messages messages;
   uint32_t heard; /* number of the engine's run in which it last sent something; 0: never */
   ring_counters counters;

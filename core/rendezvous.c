@@ -122,6 +122,16 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
   return -1;
 }
 
+void ring_rendezvous_warn(const ring_meeting *meeting) {
+  char text[sizeof(((ring_error *)0)->message)];
+  if (meeting->rank == 0 || !ring_wait_lasts(meeting->wait)) return;
+  snprintf(
+      text, sizeof text,
+      "rank %d has waited %.0f s in open(): it has met rank 0 (%s), which waits for other ranks",
+      meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host);
+  ring_wait_tell(meeting->wait, text);
+}
+
 ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  bool sending, void *bytes, size_t length) {
   uint8_t *at = bytes;
@@ -139,6 +149,7 @@ ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *polle
     ring_status status = ring_poller_sleep(poller, ring_wait_slice(meeting->wait));
     if (status == RING_OK) status = ring_wait_check(meeting->wait);
     if (status != RING_OK) return status;
+    ring_rendezvous_warn(meeting);
   }
   return RING_OK;
 }

@@ -84,6 +84,9 @@ ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers,
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
 
+/* Tells the user of a rank other than 0 that its wait lasts, when that is due. */
+void ring_rendezvous_warn(const ring_meeting *meeting);
+
 /* Sends or receives length bytes over a connection before the meeting's deadline. RING_PEER_LOST
  * when the connection ends. */
 ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,

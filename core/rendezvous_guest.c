@@ -9,6 +9,7 @@
  * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,6 +165,20 @@ static int guest_slice(const guest_walk *walk) {
   return pause < slice ? pause : slice;
 }
 
+static void guest_warn(const guest_walk *walk) {
+  const ring_meeting *meeting = walk->meeting;
+  char ports[128], text[sizeof(((ring_error *)0)->message)];
+  ring_rendezvous_ports_text(meeting, ports, sizeof ports);
+  snprintf(
+      text, sizeof text,
+      "rank %d has waited %.0f s in open() for rank 0, which it looks for on %s (ports %s)%s%s%s",
+      meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host, ports,
+      walk->met_foreign ? "; another job, or one with another token, answered" : "",
+      walk->met_unlike ? "; what answered does not want the same encryption" : "",
+      walk->version != 0 ? "; what answered has another version of sparkring" : "");
+  ring_wait_tell(meeting->wait, text);
+}
+
 /* Walks until rank 0 has opened. *fd is then the connection to it, and *seal its seal. */
 static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
   const int ports = walk->meeting->port_count;
@@ -193,6 +208,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
     }
     status = walk->lack != 0 ? RING_SYSTEM : ring_wait_check(walk->meeting->wait);
     if (status != RING_OK) return status;
+    if (ring_wait_lasts(walk->meeting->wait)) guest_warn(walk);
   }
 }
 

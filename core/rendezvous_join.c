@@ -110,6 +110,7 @@ static ring_status join_learn(join_side *side, ring_error *error) {
       status = join_report(side, NULL);
     if (status == RING_OK) status = ring_wait_check(side->meeting->wait);
     if (status != RING_OK) return status;
+    ring_rendezvous_warn(side->meeting);
   }
 }
 

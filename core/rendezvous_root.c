@@ -183,21 +183,6 @@ static ring_status root_serve(root_meeting *root, ring_error *error) {
   return RING_OK;
 }
 
-/* Waits until all ranks have reached a stage. */
-static ring_status root_await(root_meeting *root, root_stage goal, ring_error *error) {
-  root->goal = goal;
-  root->there = 0;
-  while (root->there < root->meeting->size - 1) {
-    int slice = root_watch(root);
-    ring_status status = ring_poller_sleep(&root->poller, slice);
-    if (status == RING_OK) status = root_serve(root, error);
-    if (status != RING_OK) return status;
-    status = root_check(root);
-    if (status != RING_OK && root->there < root->meeting->size - 1) return status;
-  }
-  return RING_OK;
-}
-
 /* ---- Telling ------------------------------------------------------------------------------ */
 
 /* Sends a note to a rank. One that cannot take it has died, which is found by other ways. */
@@ -297,6 +282,16 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
       root->there + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
 }
 
+static void root_warn(const root_meeting *root) {
+  char missing[400], text[sizeof(((ring_error *)0)->message)];
+  const char *what = root->goal == ROOT_JOINED ? "come" : "learned where the others are";
+  root_list_missing(root, missing, sizeof missing);
+  snprintf(
+      text, sizeof text, "rank 0 has waited %.0f s in open(): %d of %d ranks have %s; missing: %s",
+      ring_wait_seconds(root->meeting->wait), root->there + 1, root->meeting->size, what, missing);
+  ring_wait_tell(root->meeting->wait, text);
+}
+
 static void root_send_away(root_meeting *root, const ring_error *error) {
   ring_note note = {
       .status = error->status, .fault = error->rank, .length = strlen(error->message)};
@@ -333,6 +328,22 @@ static ring_status root_settle(root_meeting *root, ring_error *error) {
   ring_porch_close(&root->porch);
   status = ring_peers_listen(peers, listener);
   return status == RING_OK ? ring_spread_begin(&root->spread, peers, error) : status;
+}
+
+/* Waits until all ranks have reached a stage. */
+static ring_status root_await(root_meeting *root, root_stage goal, ring_error *error) {
+  root->goal = goal;
+  root->there = 0;
+  while (root->there < root->meeting->size - 1) {
+    int slice = root_watch(root);
+    ring_status status = ring_poller_sleep(&root->poller, slice);
+    if (status == RING_OK) status = root_serve(root, error);
+    if (status != RING_OK) return status;
+    status = root_check(root);
+    if (status != RING_OK && root->there < root->meeting->size - 1) return status;
+    if (ring_wait_lasts(root->meeting->wait)) root_warn(root);
+  }
+  return RING_OK;
 }
 
 static ring_status root_run(root_meeting *root, ring_error *error) {

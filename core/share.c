@@ -263,7 +263,7 @@ ring_status ring_share_begin(ring_share *share, const ring_call *call, uint32_t 
   uint64_t flag = (uint64_t)sequence << 32 | (uint32_t)share->digest;
   *begun = (ring_share_call){share, call, wait, flag, error};
   share_say(share, words);
-  if (ring_share_failed(share, error)) return error->status;
+  if (ring_share_failed(share, NULL, error)) return error->status;
   if ((int32_t)(share->settled - (sequence - depth)) < 0) status = share_settle(begun, depth);
   share_store(ring_share_seat(share, share->index)->said[sequence % RING_SLOTS], words);
   return status;

@@ -185,8 +185,9 @@ static inline ring_status ring_share_await(const ring_share_call *call, int inde
  * at most, until no other rank reads or writes this one's buffers any more. */
 void ring_share_fail(ring_share *share, const ring_error *error);
 
-/* Whether a rank has failed; then why. */
-bool ring_share_failed(const ring_share *share, ring_error *error);
+/* Whether a rank has failed; then why. RING_ABORTED when that was because this rank did not come: it
+ * only begins a call, or has been at work in it (`wait` is NULL), or it was stopped in its wait. */
+bool ring_share_failed(const ring_share *share, const ring_wait *wait, ring_error *error);
 
 /* The share's index of a rank of the communicator, or -1. */
 int ring_share_index(const ring_share *share, int rank);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "failure.h"
 #include "platform.h"
 #include "share.h"
 
@@ -77,11 +78,14 @@ void ring_share_fail(ring_share *share, const ring_error *error) {
   if (share->exposed) share_quiet(share);
 }
 
-bool ring_share_failed(const ring_share *share, ring_error *error) {
+bool ring_share_failed(const ring_share *share, const ring_wait *wait, ring_error *error) {
   if (share->arena == NULL) return false;
   if (atomic_load_explicit(&share->board->failed, memory_order_acquire) != 2) return false;
   *error = share->board->failure;
   error->message[sizeof error->message - 1] = '\0';
+  bool late = wait == NULL || ring_wait_was_away(wait);
+  if (late && error->status == RING_TIMEOUT && error->rank == share->ranks[share->index])
+    ring_failure_given_up(error->rank, error->message, error);
   return true;
 }
 
@@ -126,26 +130,33 @@ static bool share_came(const ring_share_call *call, int index) {
   return ring_share_heard(call->share, index, &theirs) && ring_call_is_same(&theirs, call->call);
 }
 
-/* "rank 1 (host; last in barrier() as call 16), ...": who has not come to the call, or else `index`,
- * which is waited for. Returns the rank at fault. */
+/* "; last heard in barrier() as call 16", or nothing */
+static void share_describe_last(const ring_share *share, int index, char *text, size_t size) {
+  char name[RING_CALL_TEXT];
+  ring_call last;
+  text[0] = '\0';
+  if (!ring_share_heard(share, index, &last) || last.collective == 0) return;
+  ring_call_describe(&last, name, sizeof name);
+  snprintf(text, size, "; last heard in %s", name);
+}
+
+/* "rank 1 (host; last heard in barrier() as call 16), ...": who has not come to the call, or else
+ * `index`, which is waited for. Returns the rank at fault. */
 static int share_list_missing(const ring_share_call *call, int index, char *text, size_t size) {
   const ring_share *share = call->share;
-  int missing = 0, fault = -1;
+  int missing = 0, fault = -1, listed = 0;
   size_t length = 0;
   for (int i = 0; i < share->size; i++) missing += !share_came(call, i);
   text[0] = '\0';
-  for (int i = 0, listed = 0; i < share->size && length < size; i++) {
-    bool absent = missing > 0 ? !share_came(call, i) : i == index;
-    if (!absent) continue;
+  for (int i = 0; i < share->size && length < size; i++) {
+    if (missing > 0 ? share_came(call, i) : i != index) continue;
     if (fault < 0 || i == index) fault = share->ranks[i];
     if (++listed > SHARE_LISTED) continue;
-    ring_call last;
-    char name[RING_CALL_TEXT];
-    bool known = ring_share_heard(share, i, &last) && last.collective != 0;
-    if (known) ring_call_describe(&last, name, sizeof name);
-    length += (size_t)snprintf(
-        text + length, size - length, "%srank %d (%s%s%s)", listed > 1 ? ", " : "", share->ranks[i],
-        share_host(share, share->ranks[i]), known ? "; last in " : "", known ? name : "");
+    char last[RING_CALL_TEXT + 32];
+    share_describe_last(share, i, last, sizeof last);
+    length +=
+        (size_t)snprintf(text + length, size - length, "%srank %d (%s%s)", listed > 1 ? ", " : "",
+                         share->ranks[i], share_host(share, share->ranks[i]), last);
   }
   if (missing > SHARE_LISTED && length < size)
     snprintf(text + length, size - length, " and %d more", missing - SHARE_LISTED);
@@ -162,9 +173,8 @@ static ring_status share_impatient(const ring_share_call *call, int index, ring_
     return ring_error_set(call->error, RING_ABORTED, own_rank, 0,
                           "rank %d was interrupted during %s", own_rank, text);
   int fault = share_list_missing(call, index, whom, sizeof whom);
-  return ring_error_set(call->error, RING_TIMEOUT, fault, 0,
-                        "rank %d waited %.1f s in %s for %s: not in the same call", own_rank,
-                        ring_wait_seconds(wait), text, whom);
+  return ring_error_set(call->error, RING_TIMEOUT, fault, 0, "rank %d waited %.1f s in %s for %s",
+                        own_rank, ring_wait_seconds(wait), text, whom);
 }
 
 static void share_warn(const ring_share_call *call, int index, const ring_wait *wait) {
@@ -200,7 +210,7 @@ ring_status ring_share_differs(const ring_share_call *call, int index) {
 /* Who has failed leaves a flag without digest (share_leave). Why may just be being written down. */
 ring_status ring_share_left(const ring_share_call *call, int index, uint64_t flag) {
   uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
-  while (!ring_share_failed(call->share, call->error)) {
+  while (!ring_share_failed(call->share, NULL, call->error)) {
     if ((uint32_t)flag != 0) return ring_share_differs(call, index);
     if (ring_platform_now() > give_up) return share_lost(call, index);
     sched_yield();
@@ -252,7 +262,7 @@ static ring_status share_check_lives(const ring_share_call *call, int index) {
 ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait) {
   ring_call theirs, own;
   ring_peers_answer(call->share->peers, &call->share->poller);
-  if (ring_share_failed(call->share, call->error)) return call->error->status;
+  if (ring_share_failed(call->share, wait, call->error)) return call->error->status;
   ring_status status = ring_wait_check(wait);
   if (status != RING_OK) return share_impatient(call, index, status, wait);
   if (ring_wait_lasts(wait)) share_warn(call, index, wait);

@@ -14,6 +14,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifdef TCP_KEEPIDLE
+#define SOCKET_KEEPIDLE TCP_KEEPIDLE
+#else
+#define SOCKET_KEEPIDLE TCP_KEEPALIVE /* macOS */
+#endif
+
 bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
                          const char **reason) {
   char service[8];
@@ -256,14 +262,16 @@ void ring_socket_tune(int fd) {
   int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-#if defined(TCP_KEEPIDLE) && defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
-  int idle = 10, interval = 5, count = 3; /* a host that vanished is noticed after 25 s */
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+#if defined(TCP_KEEPINTVL) && defined(TCP_KEEPCNT)
+  int idle = 20, interval = 10, count = 3;
+  setsockopt(fd, IPPROTO_TCP, SOCKET_KEEPIDLE, &idle, sizeof idle);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 #endif
 #ifdef __APPLE__
+  int silence = 50;
   setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, &silence, sizeof silence);
 #endif
 #ifdef TCP_CONGESTION
   /* Loopback loses nothing and has no queue to probe: BBR there runs at half the speed. */
@@ -272,6 +280,26 @@ void ring_socket_tune(int fd) {
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 #endif
 }
+
+#if defined(__linux__) && defined(TCP_INFO)
+
+/* Retransmissions and probes are counted from the last answer on. */
+uint32_t ring_socket_silence(int fd) {
+  struct tcp_info info = {0};
+  socklen_t length = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return 0;
+  bool owes = info.tcpi_retransmits > 0 || info.tcpi_probes > 0;
+  return owes ? info.tcpi_last_ack_recv : 0;
+}
+
+#else
+
+uint32_t ring_socket_silence(int fd) {
+  (void)fd;
+  return 0;
+}
+
+#endif
 
 void ring_socket_close(int *fd) {
   if (*fd >= 0) close(*fd);

@@ -62,9 +62,16 @@ bool ring_socket_peer_host(int fd, char *text, size_t size);
 /* Whether a connection that was begun to an address leads to this machine itself. */
 bool ring_socket_is_inside(int fd, const ring_resolved *resolved, int index);
 
-/* Prepares a connection for links: no delays, dead hosts noticed, and a congestion control that
- * suits loopback where the peer is on it. */
+/* Prepares a connection for links: no delays, a congestion control that suits loopback where the peer
+ * is on it, and dead hosts noticed. One that vanished without a word is noticed after 50 s: where
+ * nothing was sent by the keepalives set here, else by ring_socket_silence. (TCP_USER_TIMEOUT would
+ * also end the connection to a living peer that computes for long while its window is closed.) 50 s
+ * are more than it takes networks to find a way around a switch that fails. */
 void ring_socket_tune(int fd);
+
+/* For how many milliseconds the peer's host has not answered what was sent to it, or asked of it; 0
+ * when nothing is open, or the system does not tell. */
+uint32_t ring_socket_silence(int fd);
 
 void ring_socket_close(int *fd);
 

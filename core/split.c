@@ -161,7 +161,7 @@ static ring_status split_explain(const split_run *run, const ring_error *why) {
   const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
   char who[320] = "";
   ring_error error;
-  if (ring_share_failed(&parent->share, &error) ||
+  if (ring_share_failed(&parent->share, NULL, &error) ||
       ring_failure_is_known(&parent->engine, &call, &error)) {
     ring_comm_break(parent, NULL, &error);
     parent->error = parent->failure;

@@ -6,6 +6,11 @@
 #define WAIT_SLICE_MS 100
 #define WAIT_SLICE_NS (WAIT_SLICE_MS * UINT64_C(1000000))
 
+/* Who is not back so long after the last check was stopped, and not late: a quarter of its patience,
+ * within these bounds. */
+#define WAIT_ABSENCE_NS UINT64_C(1000000000)
+#define WAIT_ABSENCE_LEAST_NS (3 * WAIT_SLICE_NS)
+
 void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
   *wait = (ring_wait){
       .patience = (uint64_t)(seconds * 1e9), .interrupt = interrupt, .interrupt_arg = arg};
@@ -14,6 +19,7 @@ void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interr
 void ring_wait_begin(ring_wait *wait) {
   ring_wait_renew(wait);
   wait->asked = wait->begun;
+  wait->away = 0;
 }
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
@@ -23,7 +29,7 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 
 void ring_wait_renew(ring_wait *wait) {
   wait->told = 0;
-  wait->begun = ring_platform_now();
+  wait->begun = wait->now = ring_platform_now();
   wait->deadline = wait->begun + wait->patience;
 }
 
@@ -40,8 +46,20 @@ int ring_wait_slice(const ring_wait *wait) {
   return left < WAIT_SLICE_MS ? (int)left : WAIT_SLICE_MS;
 }
 
+/* Nanoseconds since the last check that do not count. */
+static uint64_t wait_absent(const ring_wait *wait, uint64_t now) {
+  uint64_t since = now - wait->now, limit = wait->patience / 4;
+  if (limit > WAIT_ABSENCE_NS) limit = WAIT_ABSENCE_NS;
+  if (limit < WAIT_ABSENCE_LEAST_NS) limit = WAIT_ABSENCE_LEAST_NS;
+  return since > limit ? since - limit / 2 : 0;
+}
+
 ring_status ring_wait_check(ring_wait *wait) {
-  uint64_t now = ring_platform_now();
+  uint64_t now = ring_platform_now(), absent = wait_absent(wait, now);
+  wait->now = now;
+  wait->away += absent;
+  wait->begun += absent;
+  wait->deadline += absent;
   if (wait->stop != NULL && atomic_load(wait->stop)) return RING_ABORTED;
   if (wait->interrupt != NULL && now - wait->asked >= WAIT_SLICE_NS) {
     wait->asked = now;
@@ -67,4 +85,18 @@ void ring_wait_tell(const ring_wait *wait, const char *message) {
 
 double ring_wait_seconds(const ring_wait *wait) {
   return (double)(ring_platform_now() - wait->begun) / 1e9;
+}
+
+bool ring_wait_is_old(const ring_wait *wait) {
+  uint64_t now = ring_platform_now();
+  return wait->begun != 0 && now - wait->begun - wait_absent(wait, now) >= wait->patience / 2;
+}
+
+bool ring_wait_was_away(const ring_wait *wait) {
+  return wait->begun != 0 && (wait->away > 0 || wait_absent(wait, ring_platform_now()) > 0);
+}
+
+double ring_wait_absence(const ring_wait *wait) {
+  uint64_t away = wait->away + wait_absent(wait, ring_platform_now());
+  return away >= wait->patience / 2 ? (double)away / 1e9 : 0;
 }

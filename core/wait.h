@@ -2,7 +2,8 @@
  *
  * How long a call may wait: a deadline, and the binding's interrupt hook, which is asked on the
  * calling thread about every 100 ms. Whoever waits sleeps for ring_wait_slice at most and then asks
- * ring_wait_check.
+ * ring_wait_check. So it sees when this process was stopped: that time does not count as waiting,
+ * because a rank that goes on after it has to hear first what the others have said meanwhile.
  */
 #ifndef RING_WAIT_H
 #define RING_WAIT_H
@@ -24,6 +25,8 @@ typedef struct ring_wait {
   uint64_t patience;
   uint64_t deadline;
   uint64_t asked; /* when the hook was last called */
+  uint64_t now;   /* when it was last checked */
+  uint64_t away;  /* time in which this process did not run, stopped or starved */
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
   const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
@@ -54,6 +57,16 @@ ring_status ring_wait_check(ring_wait *wait);
  * the time of the alarm, and each time when it has lasted twice as long. */
 bool ring_wait_lasts(ring_wait *wait);
 void ring_wait_tell(const ring_wait *wait, const char *message);
+
+/* Whether it has waited, awake, for half of what it may: as long as others for it, about. */
+bool ring_wait_is_old(const ring_wait *wait);
+
+/* Whether this process did not run for a part of the wait, stopped or starved. */
+bool ring_wait_was_away(const ring_wait *wait);
+
+/* Seconds for which this process did not run during the wait; 0 if that was less than half of what it
+ * may wait, in which no other rank gives it up. */
+double ring_wait_absence(const ring_wait *wait);
 
 /* Seconds since ring_wait_init or the last ring_wait_renew. */
 double ring_wait_seconds(const ring_wait *wait);

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "notice.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "checksum.h"
+#include "platform.h"
+
+static uint8_t *notice_put_suspect(uint8_t *to, const ring_suspect *suspect) {
+  const ring_call *call = &suspect->call;
+  to = bytes_put(to, (uint32_t)suspect->rank, 4);
+  to = bytes_put(to, suspect->state, 1);
+  to = bytes_put(to, call->collective, 1);
+  to = bytes_put(to, call->op, 1);
+  to = bytes_put(to, call->dtype, 1);
+  to = bytes_put(to, call->sequence, 4);
+  to = bytes_put(to, (uint32_t)call->root, 4);
+  to = bytes_put(to, call->count, 8);
+  return bytes_put(to, call->layout, 8);
+}
+
+static ring_suspect notice_get_suspect(const uint8_t **from) {
+  ring_suspect suspect;
+  suspect.rank = (int)(int32_t)(uint32_t)bytes_get(from, 4);
+  suspect.state = (uint8_t)bytes_get(from, 1);
+  suspect.call.collective = (uint8_t)bytes_get(from, 1);
+  suspect.call.op = (uint8_t)bytes_get(from, 1);
+  suspect.call.dtype = (uint8_t)bytes_get(from, 1);
+  suspect.call.sequence = (uint32_t)bytes_get(from, 4);
+  suspect.call.root = (int32_t)(uint32_t)bytes_get(from, 4);
+  suspect.call.count = bytes_get(from, 8);
+  suspect.call.layout = bytes_get(from, 8);
+  return suspect;
+}
+
+/* ---- Sending ------------------------------------------------------------------------------ */
+
+static void notice_pack(const ring_notice *notice, uint8_t *message) {
+  uint8_t *payload = message + RING_HEADER_BYTES;
+  memset(payload, 0, RING_NOTICE_BYTES);
+  bytes_put(payload, (uint64_t)notice->count, 4);
+  uint8_t *to = bytes_put(payload + 4, notice->waited, 4);
+  for (int i = 0; i < notice->count; i++) to = notice_put_suspect(to, &notice->suspects[i]);
+  ring_frame frame = {.kind = RING_FRAME_NOTICE,
+                      .length = RING_NOTICE_BYTES,
+                      .call = notice->call,
+                      .check = ring_checksum(payload, RING_NOTICE_BYTES)};
+  ring_frame_pack(&frame, message);
+}
+
+static void notice_mind(ring_peer *peer) {
+  peer->mailing = peer->mail->left > 0 || peer->mail->have > 0;
+}
+
+bool ring_notice_flush(ring_peer *peer) {
+  struct ring_mail *mail = peer->mail;
+  while (mail->left > 0) {
+    struct iovec piece = {mail->out + sizeof mail->out - mail->left, mail->left};
+    ssize_t sent = peer->link->ops->send(peer->link, &piece, 1);
+    if (sent == 0) break;
+    mail->left = sent < 0 ? 0 : mail->left - (size_t)sent;
+  }
+  notice_mind(peer);
+  return mail->left == 0;
+}
+
+void ring_notice_send(ring_peer *peer, const ring_notice *notice) {
+  struct ring_mail *mail = peer->mail;
+  if (mail->left == 0 || mail->left == sizeof mail->out) {
+    notice_pack(notice, mail->out);
+    mail->left = sizeof mail->out;
+  }
+  ring_notice_flush(peer);
+}
+
+/* ---- Receiving ---------------------------------------------------------------------------- */
+
+static bool notice_unpack(const uint8_t *message, int size, ring_notice *notice) {
+  const uint8_t *payload = message + RING_HEADER_BYTES, *from = payload;
+  ring_frame frame;
+  if (!ring_frame_unpack(message, &frame) || frame.length != RING_NOTICE_BYTES) return false;
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  if (ring_checksum(payload, RING_NOTICE_BYTES) != frame.check) return false;
+#endif
+  uint32_t count = (uint32_t)bytes_get(&from, 4);
+  if (count > RING_SUSPECTS) return false;
+  notice->call = frame.call;
+  notice->waited = (uint32_t)bytes_get(&from, 4);
+  notice->count = (int)count;
+  for (int i = 0; i < notice->count; i++) {
+    notice->suspects[i] = notice_get_suspect(&from);
+    if (notice->suspects[i].rank < 0 || notice->suspects[i].rank >= size) return false;
+  }
+  return true;
+}
+
+int ring_notice_read(ring_peer *peer, int size) {
+  struct ring_mail *mail = peer->mail;
+  while (mail->have < sizeof mail->in) {
+    struct iovec piece = {mail->in + mail->have, sizeof mail->in - mail->have};
+    ssize_t got = peer->link->ops->receive(peer->link, &piece, 1);
+    if (got < 0) return (int)got;
+    mail->have += (size_t)got;
+    notice_mind(peer);
+    if (got == 0) return 0;
+  }
+  mail->have = 0;
+  notice_mind(peer);
+  if (!notice_unpack(mail->in, size, &mail->last)) return -EBADMSG;
+  mail->came = ring_platform_now();
+  mail->behind = peer->counters.bytes_received;
+  return 1;
+}
+
+void ring_notice_take(ring_peer *peer, const uint8_t *header) {
+  memcpy(peer->mail->in, header, RING_HEADER_BYTES);
+  peer->mail->have = RING_HEADER_BYTES;
+  notice_mind(peer);
+}
