@@ -107,6 +107,13 @@ static bool fault_tells_all(const fault_case *of, const ring_error *error) {
   return strstr(text, host) != NULL && (calls || of->phase == FAULT_OPENING);
 }
 
+/* Whether a deadline had to pass: this rank's own or that of others, which gave it up as late. */
+static bool fault_took_long(const ring_error *error) {
+  bool given_up =
+      error->status == RING_ABORTED && strstr(error->message, "given this rank up") != NULL;
+  return error->status == RING_TIMEOUT || given_up;
+}
+
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   bool named = error->rank == of->victim || fault_names(error->message, of->victim);
   bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
@@ -120,7 +127,7 @@ static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   case PLAN_FAMILY_ENDED:
     return error->status == RING_ABORTED && error->rank == of->victim;
   default:
-    return waited || (error->status == RING_MISMATCH && named);
+    return fault_took_long(error) || (error->status == RING_MISMATCH && named);
   }
 }
 
@@ -144,7 +151,7 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   uint64_t since = struck > of->begun ? struck : of->begun;
   char late[64];
   finding->ns = now > since ? now - since : 0;
-  finding->by_timeout = error->status == RING_TIMEOUT;
+  finding->by_timeout = fault_took_long(error);
   finding->named = fault_tells_all(of, error);
   bool dragged = finding->by_timeout && fault_drags(of->world);
   if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
