@@ -35,8 +35,7 @@ static void stay_away(int rank, int size, void *shared) {
   ring_comm *comm = open_with(rank, size, 0.3, true);
   ring_status status = rank == 1 ? RING_OK : ring_barrier(comm);
   meet_ranks(shared, size);
-  if (rank != 1)
-    expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
+  if (rank != 1) expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 
