@@ -107,21 +107,20 @@ static ring_handshake_state handshake_doubt(const ring_handshake *handshake) {
   return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
 }
 
-/* One who does not fit is told HELLO all the same, so that it sees why. */
+/* One of another version is told HELLO all the same, so that it sees why. */
 static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
   if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
   from += 8;
   handshake->peer_version = (int)bytes_get(&from, 2);
   int purpose = (int)bytes_get(&from, 1);
   bool encrypted = bytes_get(&from, 1) != 0;
-  if (handshake->peer_version != RING_WIRE_VERSION)
-    handshake->unfit = RING_HANDSHAKE_VERSION;
-  else if (encrypted != handshake->claim.encrypted)
-    handshake->unfit = RING_HANDSHAKE_UNLIKE;
+  handshake->unlike = encrypted != handshake->claim.encrypted;
+  if (handshake->peer_version != RING_WIRE_VERSION) handshake->unfit = RING_HANDSHAKE_VERSION;
   if (!handshake->accepting)
     return handshake->unfit != 0 ? handshake->unfit : RING_HANDSHAKE_WRITING;
   if (purpose < RING_PURPOSE_MEET || purpose > RING_PURPOSE_SHARE) return RING_HANDSHAKE_STRANGER;
   handshake->claim.purpose = (ring_purpose)purpose;
+  handshake->claim.encrypted = encrypted;
   return RING_HANDSHAKE_WRITING;
 }
 
@@ -150,7 +149,11 @@ static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, co
   handshake->verdict = (ring_verdict)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
-  return handshake->verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
+  /* The proof covers both HELLOs: the accepter has found them as unlike as this side. */
+  bool welcome = handshake->verdict == RING_VERDICT_WELCOME;
+  if (handshake->unlike ? welcome : handshake->verdict == RING_VERDICT_UNLIKE)
+    return RING_HANDSHAKE_STRANGER;
+  return welcome ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
 }
 
 /* What a whole message means for the state. */
@@ -203,7 +206,8 @@ ring_handshake_state ring_handshake_advance(ring_handshake *handshake) {
 }
 
 void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict) {
-  handshake->verdict = verdict;
+  bool unlike = handshake->unlike && verdict == RING_VERDICT_WELCOME;
+  handshake->verdict = unlike ? RING_VERDICT_UNLIKE : verdict;
   handshake->state = RING_HANDSHAKE_WRITING;
 }
 
@@ -220,6 +224,8 @@ const char *ring_verdict_text(ring_verdict verdict) {
     return "another process with this rank is connected already";
   case RING_VERDICT_LANES:
     return "the lanes of a link came out of order, or are more than it can serve";
+  case RING_VERDICT_UNLIKE:
+    return "one of the two wants encryption, and the other does not";
   }
   return "refused";
 }

@@ -12,7 +12,9 @@
  *          ← VERDICT  verdict, rank, HMAC(key, "accepter", all before)           40
  *
  * Both sides must want the connection encrypted, or neither; what is said afterwards is then, with a
- * key that comes from the job's and from all of the above (ring_handshake_derive).
+ * key that comes from the job's and from all of the above (ring_handshake_derive). Where they do not
+ * agree they prove themselves all the same, and the verdict is that: a HELLO alone, which anybody may
+ * have said or changed, is not believed.
  *
  * A handshake owns no memory and only borrows its descriptor and the keys. It never blocks: ring_handshake_advance
  * moves what can be moved and says what it needs next.
@@ -23,7 +25,7 @@
 #include "keys.h"
 #include "sparkring.h"
 
-#define RING_WIRE_VERSION 4
+#define RING_WIRE_VERSION 5
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */
@@ -38,7 +40,7 @@ typedef struct ring_claim {
   int rank, size;
   uint64_t epoch;
   int lane, lanes; /* lane of lanes, 0 to lanes - 1 */
-  bool encrypted;
+  bool encrypted;  /* what it wants */
 } ring_claim;
 
 typedef enum ring_verdict {
@@ -47,6 +49,7 @@ typedef enum ring_verdict {
   RING_VERDICT_STALE = 2,  /* another epoch */
   RING_VERDICT_TWICE = 3,  /* this rank has a link already, or is no rank of this job */
   RING_VERDICT_LANES = 4,  /* its lanes come out of order, or are too many for this system */
+  RING_VERDICT_UNLIKE = 5  /* one of the two sides wants encryption, the other does not */
 } ring_verdict;
 
 typedef enum ring_handshake_state {
@@ -57,7 +60,6 @@ typedef enum ring_handshake_state {
   RING_HANDSHAKE_REFUSED,  /* the verdict is another one */
   RING_HANDSHAKE_STRANGER, /* the other side does not speak this protocol or lacks the key */
   RING_HANDSHAKE_VERSION,  /* the other side speaks another version of it */
-  RING_HANDSHAKE_UNLIKE,   /* one of the two sides wants encryption, the other does not */
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;
 
@@ -74,6 +76,7 @@ typedef struct ring_handshake {
   int own_rank;     /* accepter's rank, told in the verdict */
   int peer_rank;    /* dialer: whom it wants to reach; accepter: who has claimed to be there */
   int peer_version; /* what the other side speaks */
+  bool unlike;      /* the two HELLOs do not want the same encryption */
   int system_errno;
   size_t moved; /* bytes of the current message */
   const ring_keys *keys;
@@ -90,7 +93,8 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
 
 ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
 
-/* After CLAIMED: decides; then advance until DONE or REFUSED. */
+/* After CLAIMED: decides; then advance until DONE or REFUSED. Who wants other encryption is not
+ * welcome: WELCOME becomes UNLIKE. */
 void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
 
 /* After DONE: a key that only both ends of this connection have. */

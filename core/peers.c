@@ -197,13 +197,17 @@ static bool peers_is_next(const ring_strand *strand, const ring_claim *claim) {
 }
 
 static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
-  const ring_peers *peers = owner;
+  ring_peers *peers = owner;
   if (claim->purpose == RING_PURPOSE_MEET) return RING_VERDICT_FORMED;
   if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK)
     return RING_VERDICT_STALE;
   const ring_peer *peer = &peers->peer[claim->rank];
   bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
   if (!expected) return RING_VERDICT_TWICE;
+  if (claim->encrypted != peers->encrypted) {
+    peers->unlike = claim->rank;
+    return RING_VERDICT_UNLIKE;
+  }
   bool served = claim->lanes == 1 || ring_platform_watches();
   return served && peers_is_next(peer->strand, claim) ? RING_VERDICT_WELCOME : RING_VERDICT_LANES;
 }
@@ -232,6 +236,15 @@ ring_status ring_peers_listen(ring_peers *peers, int listener) {
 }
 
 /* ---- Dialing ------------------------------------------------------------------------------ */
+
+static ring_status peers_disagree(const ring_peers *peers, int rank, ring_error *error) {
+  return ring_error_set(
+      error, RING_MISMATCH, rank, 0,
+      "rank %d wants encryption and rank %d does not (rank %d is on %s): pass the "
+      "same on all ranks",
+      peers->encrypted ? peers->rank : rank, peers->encrypted ? rank : peers->rank, rank,
+      ring_peers_host(peers, rank));
+}
 
 /* For want of that, there is no link. */
 static ring_status peers_starve(const ring_peers *peers, int code, ring_error *error) {
@@ -368,14 +381,9 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
   case RING_HANDSHAKE_LOST:
     return peers_redial(peers, rank, error);
   case RING_HANDSHAKE_REFUSED:
+    if (dial->handshake.verdict == RING_VERDICT_UNLIKE) return peers_disagree(peers, rank, error);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
                           host, ring_verdict_text(dial->handshake.verdict));
-  case RING_HANDSHAKE_UNLIKE:
-    return ring_error_set(error, RING_MISMATCH, rank, 0,
-                          "rank %d wants encryption and rank %d (%s) does not: pass the same on "
-                          "all ranks",
-                          peers->encrypted ? peers->rank : rank,
-                          peers->encrypted ? rank : peers->rank, host);
   case RING_HANDSHAKE_STRANGER:
   case RING_HANDSHAKE_VERSION:
     return ring_error_set(error, RING_AUTH, rank, 0,
@@ -404,6 +412,7 @@ ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
   if (peers->starved != 0) return peers_starve(peers, peers->starved, error);
+  if (peers->unlike != 0) return peers_disagree(peers, peers->unlike, error);
   if (peers->dialing == 0) return RING_OK;
   uint64_t now = ring_platform_now();
   for (int i = peers->dialing - 1; i >= 0; i--) { /* one that ends is replaced by a later one */

@@ -74,6 +74,7 @@ typedef struct ring_peers {
   int strands;             /* links that open now */
   int lanes, inside_lanes; /* of links that this rank dials, to other hosts and within its own */
   int starved; /* errno: there was no memory or descriptor for a link that another rank opened */
+  int unlike;  /* the rank, never 0, that opened one and does not want the same encryption */
   ring_cores cores;
   ring_porch porch;
   ring_porch annex; /* while opening, on the rank that hands out the memory of its host */

@@ -25,6 +25,17 @@ ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *erro
                         rank, host);
 }
 
+ring_status ring_rendezvous_disagree(const ring_meeting *meeting, int odd, bool root_encrypted,
+                                     ring_error *error) {
+  bool hosts = meeting->hosts != NULL;
+  return ring_error_set(error, RING_MISMATCH, odd == meeting->rank ? 0 : odd, 0,
+                        "rank %d%s%s%s wants %s, and rank 0 (%s) wants %s: pass the same on all "
+                        "ranks",
+                        odd, hosts ? " (" : "", hosts ? meeting->hosts[odd] : "", hosts ? ")" : "",
+                        root_encrypted ? "no encryption" : "encryption", meeting->root_host,
+                        root_encrypted ? "it" : "none");
+}
+
 static ring_status rendezvous_no_crypto(ring_error *error) {
   return ring_error_set(error, RING_SYSTEM, -1, 0,
                         "OpenSSL refused to compute HMAC-SHA256 or X25519, or to give random "
@@ -205,7 +216,7 @@ ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *polle
 
 typedef struct exchange_entry {
   bool present, valid;
-  unsigned port;
+  unsigned port, encrypted;
   uint64_t epoch;
   uint8_t public[RING_PUBLIC_BYTES];
 } exchange_entry;
@@ -225,7 +236,7 @@ static bool exchange_read_public(const char *text, uint8_t public[RING_PUBLIC_BY
   return true;
 }
 
-/* "sparkring/2 PORT PUBLIC", and from rank 0 " EPOCH", both in hexadecimal. */
+/* "sparkring/3 PORT ENCRYPTED PUBLIC", 0 or 1 and hexadecimal, and from rank 0 " EPOCH". */
 static void exchange_put(void *arg, int rank, const char *text) {
   exchange_sink *sink = arg;
   char public[2 * RING_PUBLIC_BYTES + 1] = "";
@@ -233,10 +244,11 @@ static void exchange_put(void *arg, int rank, const char *text) {
   exchange_entry *entry = &sink->entries[rank];
   int end = 0;
   entry->present = true;
-  int fields = sscanf(text, "sparkring/2 %5u %64[0-9a-f]%n %16" SCNx64 "%n", &entry->port, public,
-                      &end, &entry->epoch, &end);
-  entry->valid = fields == (rank == 0 ? 3 : 2) && text[end] == '\0' && entry->port > 0 &&
-                 entry->port <= UINT16_MAX && strlen(public) == 2 * RING_PUBLIC_BYTES &&
+  int fields = sscanf(text, "sparkring/3 %5u %1u %64[0-9a-f]%n %16" SCNx64 "%n", &entry->port,
+                      &entry->encrypted, public, &end, &entry->epoch, &end);
+  entry->valid = fields == (rank == 0 ? 4 : 3) && text[end] == '\0' && entry->port > 0 &&
+                 entry->port <= UINT16_MAX && entry->encrypted <= 1 &&
+                 strlen(public) == 2 * RING_PUBLIC_BYTES &&
                  exchange_read_public(public, entry->public);
 }
 
@@ -259,16 +271,26 @@ static ring_status exchange_check(const exchange_sink *sink, ring_error *error) 
 }
 
 /* What this rank tells; nothing of it is secret. */
-static bool exchange_compose(ring_keys *keys, int port, char *text) {
+static bool exchange_compose(ring_keys *keys, int port, bool encrypted, char *text) {
   uint8_t public[RING_PUBLIC_BYTES];
   uint64_t epoch;
   if (!ring_keys_offer(keys, public) || !ring_secret_random(&epoch, sizeof epoch)) return false;
-  int length = snprintf(text, EXCHANGE_TEXT, "sparkring/2 %d ", port);
+  int length = snprintf(text, EXCHANGE_TEXT, "sparkring/3 %d %d ", port, encrypted);
   for (size_t i = 0; i < sizeof public; i++)
     length += snprintf(text + length, EXCHANGE_TEXT - (size_t)length, "%02x", public[i]);
   if (keys->rank == 0)
     snprintf(text + length, EXCHANGE_TEXT - (size_t)length, " %016" PRIx64, epoch);
   return true;
+}
+
+/* All ranks see the same here, so all name the same one. */
+static ring_status exchange_agree(const ring_meeting *meeting, const exchange_sink *sink,
+                                  ring_error *error) {
+  bool root_encrypted = sink->entries[0].encrypted != 0;
+  for (int rank = 1; rank < sink->size; rank++)
+    if ((sink->entries[rank].encrypted != 0) != root_encrypted)
+      return ring_rendezvous_disagree(meeting, rank, root_encrypted, error);
+  return RING_OK;
 }
 
 /* Believes the texts: where the others are, and who they are. */
@@ -292,11 +314,12 @@ static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peer
 static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int listener,
                                 exchange_sink *sink, ring_error *error) {
   char mine[EXCHANGE_TEXT];
-  if (!exchange_compose(&peers->keys, ring_socket_port(listener), mine))
+  if (!exchange_compose(&peers->keys, ring_socket_port(listener), meeting->encrypted, mine))
     return rendezvous_no_crypto(error);
   if (meeting->exchange(meeting->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
   ring_status status = exchange_check(sink, error);
+  if (status == RING_OK) status = exchange_agree(meeting, sink, error);
   return status == RING_OK ? exchange_settle(meeting, peers, sink, error) : status;
 }
 

@@ -2,7 +2,7 @@
  *
  * Rendezvous: from addresses to peers that are known to belong to the job.
  *
- * With an exchange, every rank listens first, tells its port and its public key (keys.h) through the
+ * With an exchange, every rank listens first, tells its port, its wish for encryption and its public key (keys.h) through the
  * exchange, and rank 0 adds the epoch. Without one, rank 0 binds the first free port of a sequence derived
  * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
  * be theirs, and tell it their own port (JOIN). When all have, each is told the epoch and where its
@@ -106,5 +106,9 @@ void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t 
  * its way from a rank. */
 ring_status ring_rendezvous_interrupted(ring_error *error);
 ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error);
+
+/* RING_MISMATCH: a rank does not want the same encryption as rank 0. */
+ring_status ring_rendezvous_disagree(const ring_meeting *meeting, int odd, bool root_encrypted,
+                                     ring_error *error);
 
 #endif

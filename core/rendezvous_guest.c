@@ -41,7 +41,8 @@ typedef struct guest_walk {
   bool refused;        /* a port, during this walk */
   int lack;            /* errno of what this host had not enough of to knock; 0: nothing */
   uint64_t pause, resume;
-  bool met_foreign, met_formed, met_unlike, lost_root; /* what to tell at the deadline */
+  bool unlike;                             /* rank 0 does not want the same encryption */
+  bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
   int version;
   uint16_t root_port; /* where rank 0 was last found */
 } guest_walk;
@@ -95,13 +96,13 @@ static bool guest_hear(guest_walk *walk, int port) {
   case RING_HANDSHAKE_WRITING:
     return false;
   case RING_HANDSHAKE_REFUSED:
-    walk->met_formed = true;
+    if (knock->handshake.verdict == RING_VERDICT_UNLIKE)
+      walk->unlike = true;
+    else
+      walk->met_formed = true;
     break;
   case RING_HANDSHAKE_VERSION:
     walk->version = knock->handshake.peer_version;
-    break;
-  case RING_HANDSHAKE_UNLIKE:
-    walk->met_unlike = true;
     break;
   case RING_HANDSHAKE_LOST:
     if (knock->handshake.system_errno == ENOMEM) walk->lack = ENOMEM;
@@ -171,10 +172,9 @@ static void guest_warn(const guest_walk *walk) {
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   snprintf(
       text, sizeof text,
-      "rank %d has waited %.0f s in open() for rank 0, which it looks for on %s (ports %s)%s%s%s",
+      "rank %d has waited %.0f s in open() for rank 0, which it looks for on %s (ports %s)%s%s",
       meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host, ports,
       walk->met_foreign ? "; another job, or one with another token, answered" : "",
-      walk->met_unlike ? "; what answered does not want the same encryption" : "",
       walk->version != 0 ? "; what answered has another version of sparkring" : "");
   ring_wait_tell(meeting->wait, text);
 }
@@ -206,6 +206,7 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
       }
       if (knock->handshake.fd >= 0 && now > knock->begun + GUEST_PATIENCE_NS) guest_hang_up(knock);
     }
+    if (walk->unlike) return RING_MISMATCH;
     status = walk->lack != 0 ? RING_SYSTEM : ring_wait_check(walk->meeting->wait);
     if (status != RING_OK) return status;
     if (ring_wait_lasts(walk->meeting->wait)) guest_warn(walk);
@@ -219,6 +220,8 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   char ports[128];
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (walk->unlike)
+    return ring_rendezvous_disagree(meeting, meeting->rank, !meeting->encrypted, error);
   if (walk->lack != 0)
     return ring_error_set(error, walk->lack == ENOMEM ? RING_NO_MEMORY : RING_SYSTEM, meeting->rank,
                           walk->lack, "rank %d cannot open a connection to rank 0", meeting->rank);
@@ -231,12 +234,6 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
                           "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "
                           "install the same version everywhere",
                           meeting->rank, meeting->root_host, walk->version, RING_WIRE_VERSION);
-  if (walk->met_unlike)
-    return ring_error_set(error, RING_MISMATCH, 0, 0,
-                          "rank %d wants %s, and what answers on %s wants %s: pass the same on all "
-                          "ranks",
-                          meeting->rank, meeting->encrypted ? "encryption" : "no encryption",
-                          meeting->root_host, meeting->encrypted ? "none" : "it");
   if (walk->root_port != 0 && !walk->lost_root)
     return ring_error_set(error, RING_TIMEOUT, -1, 0,
                           "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "

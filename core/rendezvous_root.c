@@ -4,7 +4,9 @@
  * each where its parent is, gives the table to its own children, and waits until every rank has
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
  * newer connection, because a rank that was started again is the one that is wanted. At the
- * deadline all that came are told who did not; when a rank dies or fails later, all are told that.
+ * deadline all that came are told who did not; when a rank dies or fails later, all are told that. A
+ * rank that wants encryption where rank 0 does not, or the other way around, ends the meeting: as soon
+ * as all have come, or a moment after, so that those who come a little later are told, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,11 +28,15 @@
 #define ROOT_FEW 64
 #define ROOT_LOOK_NS UINT64_C(10000) /* for each rank */
 
+/* How long those who have not come yet are waited for when one has come that disagrees. */
+#define ROOT_GRACE_NS UINT64_C(500000000)
+
 typedef enum root_stage { ROOT_ABSENT, ROOT_CAME, ROOT_JOINED, ROOT_INFORMED } root_stage;
 
 typedef struct root_arrival {
   int fd; /* -1: not there */
   root_stage stage;
+  bool unlike; /* was sent away: it does not want the same encryption */
   size_t have; /* bytes of its JOIN */
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   ring_seal seal;
@@ -49,6 +55,7 @@ typedef struct root_meeting {
   ring_poller poller;
   ring_poller mover; /* of notes */
   uint64_t looked;   /* when all arrivals were last looked at */
+  uint64_t patience; /* when it ends with those who are not there, once one has disagreed */
 } root_meeting;
 
 static void root_depart(root_meeting *root, int rank) {
@@ -67,9 +74,14 @@ static void root_advance(root_meeting *root, int rank) {
 /* ---- Joining ------------------------------------------------------------------------------ */
 
 static ring_verdict root_judge(void *owner, const ring_claim *claim) {
-  (void)owner;
+  root_meeting *root = owner;
   if (claim->purpose != RING_PURPOSE_MEET) return RING_VERDICT_STALE;
-  return claim->rank > 0 ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
+  if (claim->rank == 0) return RING_VERDICT_TWICE;
+  if (claim->encrypted == root->meeting->encrypted) return RING_VERDICT_WELCOME;
+  root_depart(root, claim->rank);
+  root->arrivals[claim->rank].unlike = true;
+  if (root->patience == 0) root->patience = ring_platform_now() + ROOT_GRACE_NS;
+  return RING_VERDICT_UNLIKE;
 }
 
 static void root_admit(void *owner, const ring_handshake *proven) {
@@ -137,12 +149,25 @@ static ring_status root_hear_report(root_meeting *root, int rank, ring_error *er
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
+/* The first rank that does not want the same encryption, or -1. */
+static int root_odd(const root_meeting *root) {
+  for (int rank = 1; rank < root->meeting->size; rank++)
+    if (root->arrivals[rank].unlike) return rank;
+  return -1;
+}
+
 /* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
 static ring_status root_check(const root_meeting *root) {
-  uint64_t soon = ring_platform_now() + ROOT_AHEAD_NS;
-  for (int rank = 1; rank < root->meeting->size; rank++)
-    if (root->arrivals[rank].stage >= ROOT_JOINED && root->arrivals[rank].leaves < soon)
-      return RING_TIMEOUT;
+  uint64_t now = ring_platform_now(), soon = now + ROOT_AHEAD_NS;
+  bool all = true;
+  for (int rank = 1; rank < root->meeting->size; rank++) {
+    const root_arrival *arrival = &root->arrivals[rank];
+    bool joined = arrival->stage >= ROOT_JOINED;
+    if (joined && arrival->leaves < soon) return RING_TIMEOUT;
+    all = all && (joined || arrival->unlike);
+  }
+  bool ends = root->patience != 0 && (all || now > root->patience);
+  if (ends && root_odd(root) > 0) return RING_MISMATCH;
   return ring_wait_check(root->meeting->wait);
 }
 
@@ -251,6 +276,8 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
 
 static ring_status root_explain(const root_meeting *root, ring_status status, ring_error *error) {
   if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (root_odd(root) > 0)
+    return ring_rendezvous_disagree(root->meeting, root_odd(root), root->meeting->encrypted, error);
   if (status != RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0, "rank 0 could not wait for the other ranks: %s",
                           ring_status_text(status));
@@ -278,7 +305,7 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
       error, RING_TIMEOUT, first, 0,
       "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
       "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
-      "range and pass it on all ranks), or a token, job, address list or encryption that differs",
+      "range and pass it on all ranks), or a token, job or address list that differs",
       root->there + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
 }
 

@@ -4,8 +4,11 @@
  * cannot have it, ranks that disagree are told. The linker sends the core's sends through here, to see
  * what leaves. That such a link keeps what every link promises is for test_link.c and test_tls.c.
  */
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -115,34 +118,94 @@ static void test_what_leaves(void) {
 
 /* ---- Ranks that disagree ------------------------------------------------------------------ */
 
+enum { PATIENCE = 20, TRIO = 3 };
+
+typedef struct disagreement {
+  int odd, encrypts; /* the odd rank and its encryption, 1 or -1; the others want the opposite */
+  bool exchanges;
+  pthread_barrier_t all_wrote;
+  char texts[TRIO][200];
+} disagreement;
+
+typedef struct exchange_end {
+  disagreement *of;
+  int rank;
+} exchange_end;
+
+static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const exchange_end *end = arg;
+  snprintf(end->of->texts[end->rank], sizeof end->of->texts[0], "%s", mine);
+  pthread_barrier_wait(&end->of->all_wrote);
+  for (int rank = 0; rank < TRIO; rank++) put(sink, rank, end->of->texts[rank]);
+  return 0;
+}
+
+/* The odd one is told of rank 0, the others of the odd one; of two odd ones, by an exchange, of the
+ * first. */
+static void check_words(const disagreement *of, int rank, const ring_error *error) {
+  char text[128];
+  bool wants = (of->encrypts > 0) == (of->odd != 0);
+  bool odd = rank > 0 && (rank == of->odd || of->odd == 0);
+  snprintf(text, sizeof text,
+           " (127.0.0.1) wants %s, and rank 0 (127.0.0.1) wants %s: pass the same",
+           wants ? "encryption" : "no encryption", wants ? "none" : "it");
+  CHECK_CONTAINS(error->message, text);
+  if (of->odd > 0) CHECK_INT(error->rank, odd ? 0 : of->odd);
+  snprintf(text, sizeof text, "%srank %d ",
+           rank > 0 && !odd && !of->exchanges ? "rank 0 reports: " : "",
+           error->rank > 0 ? error->rank : rank);
+  CHECK(strncmp(error->message, text, strlen(text)) == 0);
+}
+
+/* All are told soon, and not at the deadline. */
 static void disagree(int rank, int size, void *shared) {
-  const int *odd = shared;
+  exchange_end end = {shared, rank};
+  const disagreement *of = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   ring_error error;
-  options.timeout = 2;
-  options.encryption = rank == *odd ? 1 : -1;
-  ring_status status = ring_comm_open(&options, &comm, &error);
-  if (*odd == 0 ? rank > 0 : rank == *odd) {
-    CHECK_INT(status, RING_MISMATCH);
-    CHECK_CONTAINS(error.message, rank == *odd ? "wants encryption, and what answers on 127.0.0.1"
-                                               : "wants no encryption, and what answers on");
-  } else {
-    CHECK_INT(status, RING_TIMEOUT);
-  }
+  time_t began = time(NULL);
+  options.timeout = PATIENCE;
+  options.encryption = rank == of->odd ? of->encrypts : -of->encrypts;
+  if (of->exchanges) options.exchange = pass_texts;
+  options.exchange_arg = &end;
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_MISMATCH);
+  CHECK(time(NULL) - began < PATIENCE / 2);
+  check_words(of, rank, &error);
 }
 
 static void test_ranks_that_disagree(void) {
-  int *odd = shared_alloc(sizeof *odd);
-  run_ranks(3, disagree, odd);
-  *odd = 2;
-  run_ranks(3, disagree, odd);
-  shared_free(odd, sizeof *odd);
+  disagreement *of = shared_alloc(sizeof *of);
+  pthread_barrierattr_t attributes;
+  pthread_barrierattr_init(&attributes);
+  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  for (int i = 0; i < 4 * TRIO; i++) {
+    of->odd = i / 4;
+    of->encrypts = i % 2 ? 1 : -1;
+    of->exchanges = i / 2 % 2;
+    pthread_barrier_init(&of->all_wrote, &attributes, TRIO);
+    run_ranks(TRIO, disagree, of);
+    pthread_barrier_destroy(&of->all_wrote);
+  }
+  shared_free(of, sizeof *of);
+}
+
+/* A rank that never comes keeps nobody from being told. */
+static void disagree_without_rank_1(int rank, int size, void *shared) {
+  if (rank != 1) disagree(rank, size, shared);
+}
+
+static void test_disagreement_with_a_rank_missing(void) {
+  disagreement *of = shared_alloc(sizeof *of);
+  *of = (disagreement){.odd = 2, .encrypts = 1};
+  run_ranks(TRIO, disagree_without_rank_1, of);
+  shared_free(of, sizeof *of);
 }
 
 int main(void) {
   RUN(test_what_cannot_be);
   RUN(test_what_leaves);
   RUN(test_ranks_that_disagree);
+  RUN(test_disagreement_with_a_rank_missing);
   return 0;
 }

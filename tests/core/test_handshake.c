@@ -78,6 +78,60 @@ static void test_a_refusal_arrives(void) {
   end_pair(&p);
 }
 
+/* Makes the dialer one that wants encryption. */
+static void make_unlike(pair *p) {
+  p->dialer.claim.encrypted = true;
+  p->dialer.transcript[11] = 1;
+}
+
+/* Both prove themselves, and are told; none is welcome. */
+static void test_who_wants_other_encryption_is_refused(void) {
+  static const ring_verdict verdicts[][2] = {{RING_VERDICT_WELCOME, RING_VERDICT_UNLIKE},
+                                             {RING_VERDICT_STALE, RING_VERDICT_STALE}};
+  for (int i = 0; i < 2; i++) {
+    pair p;
+    make_pair(&p, "token", "token");
+    make_unlike(&p);
+    run_pair(&p, verdicts[i][0]);
+    CHECK_INT(p.accepter.claim.encrypted, true);
+    CHECK_INT(p.accepter.state, RING_HANDSHAKE_REFUSED);
+    CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
+    CHECK_INT(p.dialer.verdict, verdicts[i][1]);
+    CHECK_INT(p.dialer.claim.rank, p.accepter.peer_rank);
+    end_pair(&p);
+  }
+}
+
+/* What a stranger wants is no reason for anything. */
+static void test_a_stranger_that_wants_other_encryption_is_one(void) {
+  pair p;
+  make_pair(&p, "token", "Token");
+  make_unlike(&p);
+  run_pair(&p, RING_VERDICT_WELCOME);
+  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.dialer.state, RING_HANDSHAKE_LOST);
+  end_pair(&p);
+}
+
+/* Verdicts that contradict the two HELLOs they prove. */
+static void test_a_verdict_that_cannot_be_is_a_strangers(void) {
+  for (int unlike = 0; unlike < 2; unlike++) {
+    pair p;
+    make_pair(&p, "token", "token");
+    if (unlike) make_unlike(&p);
+    ring_handshake_advance(&p.dialer);
+    ring_handshake_advance(&p.accepter);
+    ring_handshake_advance(&p.dialer);
+    CHECK_INT(ring_handshake_advance(&p.accepter), RING_HANDSHAKE_CLAIMED);
+    CHECK_INT(p.accepter.unlike, unlike);
+    p.accepter.unlike = false;
+    ring_handshake_answer(&p.accepter, unlike ? RING_VERDICT_WELCOME : RING_VERDICT_UNLIKE);
+    ring_handshake_advance(&p.accepter);
+    CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_STRANGER);
+    end_pair(&p);
+  }
+}
+
 static void test_another_token_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "Token");
@@ -145,7 +199,7 @@ static void test_every_byte_is_covered(void) {
       ring_handshake_advance(&p.accepter);
       relay(right[0], left[1], RING_CLAIM_BYTES, flip, &seen);
     }
-    CHECK(p.dialer.state != RING_HANDSHAKE_DONE);
+    CHECK(p.dialer.state != RING_HANDSHAKE_DONE && p.dialer.state != RING_HANDSHAKE_REFUSED);
     p.dialer.fd = dialer_fd;
     p.accepter.fd = accepter_fd;
     for (int i = 0; i < 2; i++) {
@@ -276,6 +330,9 @@ int main(void) {
   RUN(test_wiped_keys_prove_nothing);
   RUN(test_both_prove_themselves);
   RUN(test_a_refusal_arrives);
+  RUN(test_who_wants_other_encryption_is_refused);
+  RUN(test_a_stranger_that_wants_other_encryption_is_one);
+  RUN(test_a_verdict_that_cannot_be_is_a_strangers);
   RUN(test_another_token_is_a_stranger);
   RUN(test_a_false_verdict_is_a_stranger);
   RUN(test_the_wrong_rank_is_a_stranger);

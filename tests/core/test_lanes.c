@@ -172,6 +172,43 @@ static void test_lanes_come_in_order(void) {
   CHECK_INT(count_descriptors(), descriptors);
 }
 
+/* Serves what has come within a moment. */
+static ring_status serve(ring_peers *peers, ring_error *error) {
+  ring_poller poller = {0};
+  ring_peers_watch(peers, &poller);
+  ring_status status = ring_poller_sleep(&poller, 1);
+  if (status == RING_OK) status = ring_peers_serve(peers, &poller, error);
+  ring_poller_fini(&poller);
+  return status;
+}
+
+/* Who accepts and who dials are both told that they do not want the same encryption. */
+static void test_unlike_ends_of_a_link(void) {
+  ring_peers host, guest;
+  ring_error heard = {.status = RING_OK}, told = {.status = RING_OK};
+  int descriptors = count_descriptors(), port = begin_host(&host);
+  CHECK_INT(ring_peers_init(&guest, 1, 2), RING_OK);
+  guest.epoch = host.epoch;
+  guest.encrypted = true;
+  memset(&guest.keys.vault->job, 1, sizeof guest.keys.vault->job);
+  CHECK_INT(ring_peers_place(&guest, 0, "127.0.0.1", (uint16_t)port), RING_OK);
+  CHECK_INT(ring_peers_place(&host, 1, "127.0.0.1", 1), RING_OK);
+  CHECK_INT(ring_peers_want(&guest, 0, &told), RING_OK);
+  for (int i = 0; i < 20000 && (heard.status == RING_OK || told.status == RING_OK); i++) {
+    if (heard.status == RING_OK) serve(&host, &heard);
+    if (told.status == RING_OK) serve(&guest, &told);
+  }
+  CHECK_INT(heard.status, RING_MISMATCH);
+  CHECK_INT(heard.rank, 1);
+  CHECK_INT(told.status, RING_MISMATCH);
+  CHECK_INT(told.rank, 0);
+  CHECK_CONTAINS(heard.message, "rank 1 wants encryption and rank 0 does not");
+  CHECK_CONTAINS(told.message, "rank 1 wants encryption and rank 0 does not");
+  ring_peers_fini(&guest);
+  ring_peers_fini(&host);
+  CHECK_INT(count_descriptors(), descriptors);
+}
+
 static void test_lanes_that_never_come(void) {
   ring_peers host;
   int descriptors = count_descriptors(), port = begin_host(&host), fd[15];
@@ -240,6 +277,7 @@ int main(void) {
   RUN(test_links_through_shared_memory);
   RUN(test_ranks_that_disagree);
   RUN(test_lanes_come_in_order);
+  RUN(test_unlike_ends_of_a_link);
   RUN(test_lanes_that_never_come);
   RUN(test_a_rank_that_opens_too_few);
   return 0;

@@ -53,12 +53,14 @@ static void test_two_jobs_with_the_same_addresses(void) {
   run_ranks(8, join_one_of_two, NULL);
 }
 
-/* The same two jobs squeezed into few ports, so that each walks over the other's. */
+/* The same two jobs squeezed into few ports, so that each walks over the other's. What the other wants
+ * concerns nobody. */
 static void join_in_few_ports(int rank, int size, void *shared) {
   const uint16_t *ports = shared;
   const char *jobs[] = {"one", "other"};
   ring_options options = rank_options(rank / 2, size / 2);
   options.job = jobs[rank % 2];
+  options.encryption = rank % 2 ? 1 : -1;
   options.port_first = ports[0];
   options.port_last = ports[1];
   open_check_close(&options);

@@ -10,7 +10,7 @@ enum { SIZE_MOST = 4 };
 
 static int bring(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
   input *from = arg;
-  FUZZ_PROMISE(strncmp(mine, "sparkring/2 ", 12) == 0);
+  FUZZ_PROMISE(strncmp(mine, "sparkring/3 ", 12) == 0);
   while (from->left > 0) {
     int rank = (int8_t)input_byte(from);
     input piece = input_cut(from, input_byte(from));

@@ -72,7 +72,7 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
 static void shake(const case_of *of, ring_handshake *handshake) {
   if (ring_handshake_advance(handshake) == RING_HANDSHAKE_CLAIMED) {
     FUZZ_PROMISE(of->knows && handshake->claim.rank >= 0 && handshake->claim.rank < of->size);
-    ring_handshake_answer(handshake, (ring_verdict)(of->rank % (RING_VERDICT_LANES + 1)));
+    ring_handshake_answer(handshake, (ring_verdict)(of->rank % (RING_VERDICT_UNLIKE + 1)));
     ring_handshake_advance(handshake);
   }
 }
@@ -86,7 +86,8 @@ static ring_claim claim_of(const case_of *of, ring_purpose purpose) {
                       .encrypted = of->encrypts};
 }
 
-/* Only who has the key and wants the same is believed; who does not fit is told so. */
+/* Only who has the key and wants the same is welcome; that it wants another thing is believed of nobody
+ * else. */
 static void check_end(const case_of *of, const ring_handshake *handshake) {
   bool like = (of->says[SAYS_ENCRYPTED] != 0) == of->encrypts;
   const uint8_t *version = of->says + SAYS_VERSION;
@@ -97,8 +98,9 @@ static void check_end(const case_of *of, const ring_handshake *handshake) {
   case RING_HANDSHAKE_DONE:
     FUZZ_PROMISE(of->knows && like && current && ring_handshake_derive(handshake, &key));
     return;
-  case RING_HANDSHAKE_UNLIKE:
-    FUZZ_PROMISE(!like && current && handshake->turn == 2);
+  case RING_HANDSHAKE_REFUSED:
+    FUZZ_PROMISE(of->knows && current && handshake->turn == 4);
+    FUZZ_PROMISE(of->accepts || !like || handshake->verdict != RING_VERDICT_UNLIKE);
     return;
   case RING_HANDSHAKE_VERSION:
     FUZZ_PROMISE(!current && handshake->turn == 2);

@@ -13,9 +13,10 @@ static void invite(input *from, int size) {
   for (int i = 0; i < GUESTS_MOST && from->left > 0; i++) {
     unsigned who = input_byte(from);
     ring_claim claim = {.purpose = who & 0x80 ? RING_PURPOSE_LINK : RING_PURPOSE_MEET,
-                        .rank = (int)(who & 0x7f) % size,
+                        .rank = (int)(who & 0x3f) % size,
                         .size = size,
-                        .epoch = 0x1111111111111111};
+                        .epoch = 0x1111111111111111,
+                        .encrypted = who & 0x40};
     input now = input_piece(from), later = input_piece(from);
     world_accepts(world_connection(now, later), claim);
   }

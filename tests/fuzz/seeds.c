@@ -190,13 +190,15 @@ static void save_meeting(void) {
   add_piece(&made, &none);
   add_piece(&made, &none);
   save("fuzz_root", "met", made.bytes, made.length);
+  made.bytes[1] |= 0x40; /* rank 1 wants encryption */
+  save("fuzz_root", "unlike", made.bytes, made.length);
 }
 
 static void save_exchange(void) {
   static const char *const texts[] = {
-      "sparkring/2 4000 "
+      "sparkring/3 4000 0 "
       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef 0123456789abcdef",
-      "sparkring/2 4001 "
+      "sparkring/3 4001 0 "
       "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210"};
   seed made = {.length = 0};
   add_number(&made, 0x0100, 2); /* size 2, rank 1 */
@@ -247,6 +249,9 @@ static void save_handshakes(void) {
   add_number(&made, 3, 4);
   made.length += RING_SECRET_BYTES;
   save("fuzz_handshake", "accepter", made.bytes, made.length);
+  made.bytes[2 + 11] ^= 1; /* encrypted */
+  made.bytes[2 + RING_HELLO_BYTES] = RING_VERDICT_UNLIKE;
+  save("fuzz_handshake", "refused", made.bytes, made.length);
 }
 
 int main(int count, char **arguments) {
