@@ -133,6 +133,14 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
   return -1;
 }
 
+int ring_rendezvous_port(const ring_meeting *meeting, int listener, ring_error *error) {
+  int port = ring_socket_port(listener);
+  if (port > 0) return port;
+  ring_error_set(error, RING_SYSTEM, meeting->rank, -port,
+                 "rank %d cannot find out on which port it listens", meeting->rank);
+  return -1;
+}
+
 void ring_rendezvous_warn(const ring_meeting *meeting) {
   char text[sizeof(((ring_error *)0)->message)];
   if (meeting->rank == 0 || !ring_wait_lasts(meeting->wait)) return;
@@ -314,7 +322,9 @@ static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peer
 static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int listener,
                                 exchange_sink *sink, ring_error *error) {
   char mine[EXCHANGE_TEXT];
-  if (!exchange_compose(&peers->keys, ring_socket_port(listener), meeting->encrypted, mine))
+  int port = ring_rendezvous_port(meeting, listener, error);
+  if (port < 0) return RING_SYSTEM;
+  if (!exchange_compose(&peers->keys, port, meeting->encrypted, mine))
     return rendezvous_no_crypto(error);
   if (meeting->exchange(meeting->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");

@@ -2,8 +2,8 @@
  *
  * Rendezvous: from addresses to peers that are known to belong to the job.
  *
- * With an exchange, every rank listens first, tells its port, its wish for encryption and its public key (keys.h) through the
- * exchange, and rank 0 adds the epoch. Without one, rank 0 binds the first free port of a sequence derived
+ * With an exchange, every rank listens first, tells its port, whether it wants encryption and its
+ * public key (keys.h) through the exchange, and rank 0 adds the epoch. Without one, rank 0 binds the first free port of a sequence derived
  * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
  * be theirs, and tell it their own port (JOIN). When all have, each is told the epoch and where its
  * parent in the binomial tree of ranks is (WELCOME); the table of all places then travels down the
@@ -83,6 +83,9 @@ ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers,
 
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);
+
+/* The port of that listener; or -1 with *error set. */
+int ring_rendezvous_port(const ring_meeting *meeting, int listener, ring_error *error);
 
 /* Tells the user of a rank other than 0 that its wait lasts, when that is due. */
 void ring_rendezvous_warn(const ring_meeting *meeting);

@@ -34,7 +34,9 @@ static ring_status join_introduce(join_side *side, ring_error *error) {
   if (listener < 0) return RING_SYSTEM;
   ring_status status = ring_peers_listen(side->peers, listener);
   if (status != RING_OK) return ring_error_no_memory(error, side->meeting->rank);
-  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(listener), 2);
+  int port = ring_rendezvous_port(side->meeting, listener, error);
+  if (port < 0) return RING_SYSTEM;
+  uint8_t *to = bytes_put(join, (uint64_t)port, 2);
   bytes_put(to, ring_wait_left(side->meeting->wait), 4);
   if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
     return ring_error_no_memory(error, side->meeting->rank);

@@ -345,9 +345,10 @@ static int root_listen(const ring_meeting *meeting, ring_error *error) {
 static ring_status root_settle(root_meeting *root, ring_error *error) {
   ring_peers *peers = root->peers;
   int listener = root->porch.listener;
-  uint16_t port = (uint16_t)ring_socket_port(listener);
+  int port = ring_rendezvous_port(root->meeting, listener, error);
+  if (port < 0) return RING_SYSTEM;
   if (!ring_secret_random(&peers->epoch, sizeof peers->epoch)) return RING_SYSTEM;
-  ring_status status = ring_peers_place(peers, 0, root->meeting->root_host, port);
+  ring_status status = ring_peers_place(peers, 0, root->meeting->root_host, (uint16_t)port);
   for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++)
     status = root_place(root, rank);
   if (status != RING_OK) return status;

@@ -3,7 +3,10 @@
  * Meetings: every mode, every order of arrival, two jobs at once, and what a rank is told when
  * somebody is missing or dies.
  */
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -267,6 +270,55 @@ static void test_exchange(void) {
   shared_free(shared, sizeof *shared);
 }
 
+/* ---- A port that is not told -------------------------------------------------------------- */
+
+static bool nameless;
+
+int __real_getsockname(int fd, struct sockaddr *address, socklen_t *length);
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length);
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length) {
+  if (!nameless) return __real_getsockname(fd, address, length);
+  errno = ENOBUFS;
+  return -1;
+}
+
+/* Rank *shared cannot find out its port, and tells no other. */
+static void lack_a_port(int rank, int size, void *shared) {
+  const int *lacks = shared;
+  ring_options options = rank_options(rank, size);
+  char text[96];
+  snprintf(text, sizeof text, "rank %d cannot find out on which port it listens", *lacks);
+  nameless = rank == *lacks;
+  options.timeout = rank == 0 ? 1 : 20;
+  if (*lacks == 0 || nameless)
+    CHECK_INT(expect_failure(&options, RING_SYSTEM, text), *lacks);
+  else
+    expect_failure(&options, RING_TIMEOUT, "missing: rank 1");
+}
+
+static int pass_nothing(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  (void)arg, (void)mine, (void)put, (void)sink;
+  CHECK(false); /* it must not come to that */
+  return 1;
+}
+
+static void lack_a_port_to_exchange(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  (void)shared;
+  nameless = true;
+  options.exchange = pass_nothing;
+  expect_failure(&options, RING_SYSTEM, "cannot find out on which port it listens");
+}
+
+static void test_a_port_that_is_not_told(void) {
+  int *lacks = shared_alloc(sizeof *lacks);
+  run_ranks(3, lack_a_port, lacks);
+  *lacks = 1;
+  run_ranks(3, lack_a_port, lacks);
+  run_ranks(2, lack_a_port_to_exchange, NULL);
+  shared_free(lacks, sizeof *lacks);
+}
+
 /* ---- Deaths while opening ----------------------------------------------------------------- */
 
 static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
@@ -331,6 +383,7 @@ int main(void) {
   RUN(test_without_a_token);
   RUN(test_from_the_environment);
   RUN(test_exchange);
+  RUN(test_a_port_that_is_not_told);
   RUN(test_a_rank_that_dies_while_opening);
   RUN(test_no_descriptor_is_left);
   return 0;
