@@ -5,25 +5,10 @@
  * says over each of its connections; nobody has the key of TLS. This rank calls twice, fails or not,
  * and closes; an error names a rank that exists, or none.
  */
-#include "comm.h"
-#include "world.h"
+#include "comms.h"
 
 enum { SIZE_MOST = 4, COUNT = 40, BYTES = COUNT * SIZE_MOST * 8 };
 enum { SHAPE_LANES = 0x40, SHAPE_TLS = 0x80 };
-
-static ring_comm *make_comm(int rank, int size) {
-  ring_comm *comm = ring_comm_alloc(rank, size, 2);
-  FUZZ_PROMISE(comm != NULL && ring_layout_init(&comm->layout, size) == RING_OK);
-  for (int i = 0; i < size; i++) {
-    FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
-    comm->layout.nodes[i] = 0;
-  }
-  ring_layout_survey(&comm->layout);
-  comm->plans.chooser.layout = &comm->layout;
-  comm->plans.chooser.tier = RING_TIER_LOOPBACK;
-  comm->peers.cores = RING_CORES_CROWDED; /* does not spin */
-  return comm;
-}
 
 static ring_link *make_link(bool dialer, unsigned shape, input *from) {
   const ring_secret key = {{0x33}};
@@ -32,13 +17,6 @@ static ring_link *make_link(bool dialer, unsigned shape, input *from) {
   ring_link *link = lanes > 1 ? ring_link_lanes(fds, lanes) : ring_link_tcp(fds[0]);
   FUZZ_PROMISE(link != NULL);
   return shape & SHAPE_TLS ? ring_link_tls(link, dialer, &key) : link;
-}
-
-static void add_link(ring_comm *comm, int rank, ring_link *link) {
-  ring_peers *peers = &comm->peers;
-  FUZZ_PROMISE(link != NULL);
-  peers->peer[rank].link = link;
-  peers->linked[peers->linked_count++] = rank;
 }
 
 static ring_status make_call(ring_comm *comm, unsigned which, const void *input, void *output) {
@@ -62,13 +40,6 @@ static ring_status make_call(ring_comm *comm, unsigned which, const void *input,
   default:
     return ring_barrier(comm);
   }
-}
-
-static void check_error(const ring_comm *comm, ring_status status) {
-  const ring_error *error = ring_comm_error(comm);
-  FUZZ_PROMISE(error->status == status && error->message[0] != '\0');
-  FUZZ_PROMISE(error->rank >= -1 && error->rank < comm->peers.size);
-  FUZZ_PROMISE(strlen(error->message) < sizeof error->message);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {

@@ -15,6 +15,7 @@
 #include "checksum.h"
 #include "frame.h"
 #include "handshake.h"
+#include "notice.h"
 #include "rendezvous.h"
 
 enum { ROOM = 4096 };
@@ -124,6 +125,57 @@ static void save_frames(void) {
   add_number(&bad, 0x080101, 3);
   add_piece(&bad, &fail_note);
   save("fuzz_link", "failure", bad.bytes, bad.length);
+}
+
+/* ---- Notices ------------------------------------------------------------------------------ */
+
+/* A call as a notice has it. */
+static void add_call(seed *to, const ring_call *call) {
+  add_number(to, call->collective, 1);
+  add_number(to, call->op, 1);
+  add_number(to, call->dtype, 1);
+  add_number(to, call->sequence, 4);
+  add_number(to, (uint32_t)call->root, 4);
+  add_number(to, call->count, 8);
+  add_number(to, call->layout, 8);
+}
+
+/* The sender waits in a call, for ranks that it was last heard of in the same one. */
+static void add_notice(seed *to, const ring_call *call, unsigned first, unsigned count) {
+  seed made = {.length = 0};
+  add_call(&made, call);
+  add_number(&made, count, 4);
+  add_number(&made, 900, 4); /* ms */
+  for (unsigned i = 0; i < count; i++) {
+    add_number(&made, first + i, 4);
+    add_number(&made, RING_SUSPECT_WAITS | RING_SUSPECT_NEEDED, 1);
+    add_call(&made, call);
+  }
+  add_piece(to, &made);
+}
+
+/* Rank 1 of 4 in an allreduce that all others wait in, in one that they do not, and a message. */
+static void save_notices(void) {
+  static const struct {
+    const char *name;
+    unsigned which;
+    ring_call call;
+  } cases[] = {{"agrees", 0, {.collective = RING_COLLECTIVE_ALLREDUCE, .sequence = 1, .count = 40}},
+               {"differs", 0, {.collective = RING_COLLECTIVE_BARRIER, .sequence = 1}},
+               {"later", 7, {.collective = RING_COLLECTIVE_BARRIER, .sequence = 2}},
+               {"message", 6, {.collective = RING_COLLECTIVE_MESSAGE, .count = 40}}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    seed made = {.length = 0};
+    add_byte(&made, cases[i].which);
+    add_byte(&made, 2 + 1 * 8); /* size 4, rank 1 */
+    for (unsigned other = 0; other < 3; other++) {
+      add_byte(&made, 2);   /* notices */
+      add_byte(&made, 100); /* bytes of them that have come */
+      add_notice(&made, &cases[i].call, other, 2);
+      add_notice(&made, &cases[i].call, 1, 1);
+    }
+    save("fuzz_notice", cases[i].name, made.bytes, made.length);
+  }
 }
 
 /* ---- Meetings ----------------------------------------------------------------------------- */
@@ -263,6 +315,7 @@ int main(int count, char **arguments) {
   mkdir(folder, 0777);
   save_texts();
   save_frames();
+  save_notices();
   save_joining();
   save_meeting();
   save_exchange();

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Communicators for targets: of few ranks on one host, with links that the target makes. They give up
+ * after two seconds, which pass while they wait (world.h).
+ */
+#ifndef FUZZ_COMMS_H
+#define FUZZ_COMMS_H
+
+#include "comm.h"
+#include "notice.h"
+#include "world.h"
+
+static inline ring_comm *make_comm(int rank, int size) {
+  ring_comm *comm = ring_comm_alloc(rank, size, 2);
+  FUZZ_PROMISE(comm != NULL && ring_layout_init(&comm->layout, size) == RING_OK);
+  for (int i = 0; i < size; i++) {
+    FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
+    comm->layout.nodes[i] = 0;
+  }
+  ring_layout_survey(&comm->layout);
+  comm->plans.chooser.layout = &comm->layout;
+  comm->plans.chooser.tier = RING_TIER_LOOPBACK;
+  comm->peers.cores = RING_CORES_CROWDED; /* does not spin */
+  return comm;
+}
+
+static inline void add_link(ring_comm *comm, int rank, ring_link *link) {
+  ring_peers *peers = &comm->peers;
+  FUZZ_PROMISE(link != NULL);
+  peers->peer[rank].link = link;
+  peers->peer[rank].mail = calloc(1, sizeof *peers->peer[rank].mail);
+  FUZZ_PROMISE(peers->peer[rank].mail != NULL);
+  peers->linked[peers->linked_count++] = rank;
+}
+
+/* An error names a rank that exists, or none. */
+static inline void check_error(const ring_comm *comm, ring_status status) {
+  const ring_error *error = ring_comm_error(comm);
+  FUZZ_PROMISE(error->status == status && error->message[0] != '\0');
+  FUZZ_PROMISE(error->rank >= -1 && error->rank < comm->peers.size);
+  FUZZ_PROMISE(strlen(error->message) < sizeof error->message);
+}
+
+#endif
