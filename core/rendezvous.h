@@ -3,14 +3,14 @@
  * Rendezvous: from addresses to peers that are known to belong to the job.
  *
  * With an exchange, every rank listens first, tells its port, whether it wants encryption and its
- * public key (keys.h) through the exchange, and rank 0 adds the epoch. Without one, rank 0 binds the first free port of a sequence derived
- * from the job's key; the others walk the same sequence on rank 0's host until a listener proves to
- * be theirs, and tell it their own port (JOIN). When all have, each is told the epoch and where its
- * parent in the binomial tree of ranks is (WELCOME); the table of all places then travels down the
- * tree (spread.h), over links that stay. A rank that has it says so, or says what kept it from it
- * (REPORT), and when all have it, or one cannot, rank 0 tells everybody (VERDICT). So rank 0 moves
- * a few bytes for each rank and the table log2(size) times. Other links are opened later, when they
- * are first used.
+ * public key (keys.h) through the exchange, and rank 0 adds the epoch. Without one, rank 0 binds
+ * the first free port of a sequence derived from the job's key; the others walk the same sequence
+ * on rank 0's host until a listener proves to be theirs, and tell it their own port (JOIN). When
+ * all have, each is told the epoch and where its parent in the binomial tree of ranks is
+ * (WELCOME); the table of all places then travels down the tree (spread.h), over links that stay.
+ * A rank that has it says so, or says what kept it from it (REPORT), and when all have it, or one
+ * cannot, rank 0 tells everybody (VERDICT). So rank 0 moves a few bytes for each rank and the
+ * table log2(size) times. Other links are opened later, when they are first used.
  *
  *   JOIN      port u16, milliseconds left u32; sealed (seal.h)
  *   note      length u32 of what follows, which is sealed: status u8, rank at fault i32; then an
