@@ -83,7 +83,7 @@ bool ring_share_failed(const ring_share *share, const ring_wait *wait, ring_erro
   if (atomic_load_explicit(&share->board->failed, memory_order_acquire) != 2) return false;
   *error = share->board->failure;
   error->message[sizeof error->message - 1] = '\0';
-  bool late = wait == NULL || ring_wait_was_away(wait);
+  bool late = wait == NULL || ring_wait_was_away(wait) || !ring_wait_is_old(wait);
   if (late && error->status == RING_TIMEOUT && error->rank == share->ranks[share->index])
     ring_failure_given_up(error->rank, error->message, error);
   return true;

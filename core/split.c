@@ -151,18 +151,35 @@ static ring_status split_place(split_run *run, ring_comm *child) {
   return status == RING_OK ? RING_OK : split_no_memory(parent);
 }
 
+/* The failure of the parent may be that its other ranks waited for those that are in the split, of which
+ * this is one, and did not know for which: it knows better whether it was stopped, or has waited itself
+ * as long, and for whom. */
+static bool split_knows_better(const split_run *run, const ring_error *why, const ring_wait *wait,
+                               ring_error *failure) {
+  int own = run->parent->peers.rank;
+  bool blamed = failure->status == RING_ABORTED && failure->rank == own;
+  for (int i = 0; i < run->member_count && failure->status == RING_TIMEOUT; i++)
+    blamed = blamed || failure->rank == run->members[i].rank;
+  if (!blamed) return false;
+  if (!ring_wait_was_away(wait)) return why->status == RING_TIMEOUT && why->rank != run->own;
+  if (failure->status == RING_TIMEOUT) ring_failure_given_up(own, failure->message, failure);
+  return false;
+}
+
 /* Why the child could not be opened, which is told in the child's ranks. It may be that the parent has
  * failed, which the other ranks have heard and this one has not. Who was lost in the child is lost to
  * the parent, too, whose other ranks may be waiting for this one, which may now end. */
-static ring_status split_explain(const split_run *run, const ring_error *why) {
+static ring_status split_explain(const split_run *run, const ring_error *why,
+                                 const ring_wait *wait) {
   ring_comm *parent = run->parent;
   bool known = why->rank >= 0 && why->rank < run->member_count;
   int rank = known ? run->members[why->rank].rank : -1;
   const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
   char who[320] = "";
   ring_error error;
-  if (ring_share_failed(&parent->share, NULL, &error) ||
-      ring_failure_is_known(&parent->engine, &call, &error)) {
+  bool failed = ring_share_failed(&parent->share, NULL, &error) ||
+                ring_failure_is_known(&parent->engine, &call, &error);
+  if (failed && !split_knows_better(run, why, wait, &error)) {
     ring_comm_break(parent, NULL, &error);
     parent->error = parent->failure;
     return parent->error.status;
@@ -174,8 +191,9 @@ static ring_status split_explain(const split_run *run, const ring_error *why) {
                  "split() as call %u could not open the new communicator%s: %.600s",
                  (unsigned)parent->sequence, who, why->message);
   error.system_errno = why->system_errno;
-  if (why->status == RING_PEER_LOST) ring_comm_break(parent, NULL, &error);
-  parent->error = why->status == RING_PEER_LOST ? parent->failure : error;
+  bool breaks = failed || why->status == RING_PEER_LOST;
+  if (breaks) ring_comm_break(parent, NULL, &error);
+  parent->error = breaks ? parent->failure : error;
   return parent->error.status;
 }
 
@@ -201,7 +219,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
     status = ring_comm_gather_up(child, &wait, &why);
     *out = status == RING_OK ? child : NULL;
     if (status == RING_OK) return RING_OK;
-    status = split_explain(run, &why);
+    status = split_explain(run, &why, &wait);
   }
   child->state = RING_COMM_BROKEN;
   ring_comm_free(child);

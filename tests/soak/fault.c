@@ -32,11 +32,12 @@ void fault_die(board *board) {
   kill(getpid(), SIGKILL);
 }
 
-static atomic_bool fault_goes_on;
+/* When the victim went on, or 0. */
+static _Atomic uint64_t fault_resumed;
 
 static void fault_continued(int signal) {
   (void)signal;
-  atomic_store(&fault_goes_on, true);
+  atomic_store(&fault_resumed, board_now());
 }
 
 /* A timer of the process's own, and not of a child that watches it: its moment is exact to the
@@ -49,7 +50,7 @@ void fault_strike_later(const plan_fault *fault, board *board) {
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = stops ? SIGSTOP : SIGKILL};
   struct itimerspec when = {.it_value = {us / 1000000, us % 1000000 * 1000 + 1}};
   struct sigaction action = {.sa_handler = fault_continued};
-  atomic_store(&fault_goes_on, false);
+  atomic_store(&fault_resumed, 0);
   sigaction(SIGCONT, &action, NULL);
   fault_mark(board, us);
   if (timer_create(CLOCK_MONOTONIC, &event, &fault_timer) != 0 ||
@@ -60,7 +61,7 @@ void fault_strike_later(const plan_fault *fault, board *board) {
 void fault_await(const plan_fault *fault) {
   const struct timespec moment = {.tv_nsec = 1000000};
   bool stops = plan_fault_family(fault->kind) == PLAN_FAMILY_STOPPED;
-  while (!stops || !atomic_load(&fault_goes_on)) nanosleep(&moment, NULL);
+  while (!stops || atomic_load(&fault_resumed) == 0) nanosleep(&moment, NULL);
   timer_delete(fault_timer);
 }
 
@@ -114,6 +115,25 @@ static bool fault_took_long(const ring_error *error) {
   return error->status == RING_TIMEOUT || given_up;
 }
 
+/* Who was given up and goes on is told so, unless it had met nobody when it was stopped, and nobody is
+ * left to be met. The others name it among those they missed: who waits for it on the other
+ * communicator is missed, too, and may be the first of them, also in what the victim is told. A rank
+ * without the victim waits for one that waits for the victim elsewhere. Who has given it up while they
+ * split, where texts have the numbers of the child, drops the parent, and says why; this may come
+ * before a rank's own time is over. */
+static bool fault_stop_is_expected(const fault_case *of, const ring_error *error, bool named) {
+  bool waited = error->status == RING_TIMEOUT, splits = of->phase == FAULT_SPLITTING;
+  int inside = splits ? plan_child_rank(of->world, of->world->fault.rank) : of->victim;
+  bool elsewhere = of->world->splits && error->rank != of->victim && named;
+  if (of->own && waited) return of->phase == FAULT_OPENING || elsewhere;
+  if (of->own) return error->status == RING_ABORTED;
+  if (fault_took_long(error) && (waited ? !of->doomed : of->world->splits)) return true;
+  if (!of->doomed) return false;
+  named = named || fault_names(error->message, inside);
+  if (splits && error->status == RING_ABORTED) return error->rank != of->victim && named;
+  return (waited || error->status == RING_PEER_LOST) && named;
+}
+
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   bool named = error->rank == of->victim || fault_names(error->message, of->victim);
   bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
@@ -122,8 +142,7 @@ static bool fault_is_expected(const fault_case *of, const ring_error *error) {
     if (of->phase == FAULT_OPENING && waited) return named;
     return lost && fault_tells_all(of, error);
   case PLAN_FAMILY_STOPPED:
-    /* Who was given up in the child may make a rank drop the parent, and say why. */
-    return waited || lost || (error->status == RING_ABORTED && (of->own || named));
+    return fault_stop_is_expected(of, error, named);
   case PLAN_FAMILY_ENDED:
     return error->status == RING_ABORTED && error->rank == of->victim;
   default:
@@ -149,6 +168,8 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
                  size_t size) {
   uint64_t struck = atomic_load(&of->board->struck), now = board_now();
   uint64_t since = struck > of->begun ? struck : of->begun;
+  uint64_t resumed = of->own ? atomic_load(&fault_resumed) : 0;
+  if (resumed > since) since = resumed;
   char late[64];
   finding->ns = now > since ? now - since : 0;
   finding->by_timeout = fault_took_long(error);
@@ -158,8 +179,7 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);
-  bool stopped = of->own && plan_fault_family(of->world->fault.kind) == PLAN_FAMILY_STOPPED;
-  if (stopped || (double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
+  if ((double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
   snprintf(late, sizeof late, "failed only after %.3f s", (double)finding->ns * 1e-9);
   return fault_refuse(error, late, why, size);
 }
