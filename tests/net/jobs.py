@@ -117,6 +117,10 @@ class Job:
         self.processes.append(started)
         self.pipes.append(reader)
 
+    def has_ended(self, rank):
+        """Tell whether a rank has its outcome."""
+        return self.pipes[rank].poll()
+
     def wait(self, seconds):
         """Return the outcome of each rank; None for one that has not ended in time."""
         found = [None] * len(self.pipes)

@@ -12,6 +12,7 @@ from jobs import Job
 
 PATIENCE = 2.0  # the deadline of a call
 GRACE = 1.0  # after which all must know
+SILENCE = 45.0, 65.0  # a host that answers nothing is lost after 50 s, and looked for every 10 s
 GONE = 2  # the host that vanishes
 PLACEMENTS = {"4 hosts": [0, 1, 2, 3], "2 a host": [0, 0, 2, 2]}
 
@@ -26,18 +27,15 @@ def survivors(placement):
 
 
 def check(job, outcomes, began, deadline):
-    """All survivors have failed in time, one of them naming who has vanished; return the seconds.
-
-    Where a host has several ranks, they may have waited for each other in turn.
-    """
+    """All survivors have failed in time, naming a rank of the lost host; return the seconds."""
     left = survivors(job.placement)
     for rank in left:
         assert outcomes[rank] is not None, f"rank {rank} hangs: {outcomes}"
         error = outcomes[rank].error
         assert error is not None, f"rank {rank} did not fail: {outcomes}"
         assert error.kind in ("TIMEOUT", "PEER_LOST"), error
-    named = [job.placement[outcomes[rank].error.rank] for rank in left]
-    assert GONE in named or len(set(job.placement)) < len(job.placement), outcomes
+        assert error.rank is not None, (rank, outcomes)
+        assert job.placement[error.rank] == GONE, (rank, outcomes)
     seconds = max(outcomes[rank].ended for rank in left) - began
     assert seconds <= deadline + GRACE + job.late, (seconds, job.late, outcomes)
     return seconds
@@ -75,6 +73,42 @@ def test_between_collectives(hosts, placement, injected):
         began = time.monotonic()
         seconds = check(job, job.wait(PATIENCE + 5), began, PATIENCE)
     injected("host vanishes between collectives", f"named, deadline {PATIENCE:.0f} s", seconds)
+
+
+def call_or_wait(options, board, told):
+    """Call again at once, or, on the last rank, when it is told."""
+    with sparkring.init(**options) as comm:
+        comm.allreduce(1)
+        board[comm.rank] = 1
+        if comm.rank == comm.size - 1:
+            told.wait()
+        comm.allreduce(1)
+
+
+@pytest.mark.patient
+@pytest.mark.timeout(150)
+def test_while_waiting_for_another(hosts, injected):
+    """The deadline is far: what shows that a host is gone is that it answers nothing any more."""
+    placement = PLACEMENTS["4 hosts"]
+    board, told = jobs.FORK.Array("q", len(placement)), jobs.FORK.Event()
+    with Job(hosts, placement, call_timeout=300.0) as job:
+        job.start(call_or_wait, board, told)
+        jobs.until(lambda: min(board) == 1)
+        time.sleep(1)
+        hosts.cut(GONE)
+        began = time.monotonic()
+        while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
+            time.sleep(0.1)
+        told.set()
+        outcomes = job.wait(5)
+    left = survivors(placement)
+    errors = [outcomes[rank] and outcomes[rank].error for rank in left]
+    assert all(error and error.kind == "PEER_LOST" and error.rank == GONE for error in errors), (
+        errors
+    )
+    seconds = max(outcomes[rank].ended for rank in left) - began
+    assert SILENCE[0] <= seconds <= SILENCE[1] + GRACE + job.late, (seconds, errors)
+    injected("host vanishes, another is waited for", "PEER_LOST, named", seconds)
 
 
 def join(options):
