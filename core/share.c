@@ -52,7 +52,7 @@ static ring_call share_load(const _Atomic uint64_t *from) {
 }
 
 /* A sequence lock (Lameter, 2005): readers see all of it or notice. */
-static void share_say(ring_share *share, const uint64_t words[RING_CALL_WORDS]) {
+static void share_say(const ring_share *share, const uint64_t words[RING_CALL_WORDS]) {
   ring_seat *seat = ring_share_seat(share, share->index);
   uint64_t version = atomic_load_explicit(&seat->announced, memory_order_relaxed);
   atomic_store_explicit(&seat->announced, version + 1, memory_order_relaxed);
@@ -61,13 +61,13 @@ static void share_say(ring_share *share, const uint64_t words[RING_CALL_WORDS]) 
   atomic_store_explicit(&seat->announced, version + 2, memory_order_release);
 }
 
-void ring_share_announce(ring_share *share, const ring_call *call) {
+void ring_share_announce(const ring_share *share, const ring_call *call) {
   uint64_t words[RING_CALL_WORDS];
   share_pack(call, words);
   share_say(share, words);
 }
 
-void ring_share_retire(ring_share *share) {
+void ring_share_retire(const ring_share *share) {
   static const uint64_t nothing[RING_CALL_WORDS];
   share_say(share, nothing);
 }

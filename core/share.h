@@ -131,10 +131,15 @@ static inline bool ring_share_reached(uint64_t flag, uint32_t sequence) {
   return (int32_t)((uint32_t)(flag >> 32) - sequence) >= 0;
 }
 
+/* The layout of a message on the board that its receiver does not take; 0 of any other one. */
+static inline uint64_t ring_share_receiver(int rank) {
+  return (uint64_t)rank + 1;
+}
+
 /* Says what this rank is about to call, in shared memory or not, so that whoever waits for it in
  * another call can say so; or that a call over links is over. */
-void ring_share_announce(ring_share *share, const ring_call *call);
-void ring_share_retire(ring_share *share);
+void ring_share_announce(const ring_share *share, const ring_call *call);
+void ring_share_retire(const ring_share *share);
 
 /* Begins a call, once all ranks have finished the one `depth` calls before: RING_SLOTS, so that this
  * rank's slot is free, or RING_ROOMS, and its room is, too. */

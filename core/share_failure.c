@@ -218,14 +218,16 @@ ring_status ring_share_left(const ring_share_call *call, int index, uint64_t fla
   return call->error->status;
 }
 
-/* Whether a rank waits for a message that this one has not begun to send. */
+/* Whether a rank waits for this one to send or to take a message, which this one has not begun to. */
 static bool share_expects(const ring_share *share, int index, const ring_call *theirs) {
+  int own = share->ranks[share->index];
   const ring_messages *messages = &share->peers->peer[share->ranks[index]].messages;
-  return theirs->root == share->ranks[share->index] &&
-         (int32_t)(theirs->sequence - messages->sent) > 0;
+  if (theirs->root == own) return (int32_t)(theirs->sequence - messages->sent) > 0;
+  return theirs->layout == ring_share_receiver(own) &&
+         (int32_t)(theirs->sequence - messages->received) > 0;
 }
 
-/* Whether the rank that is waited for is in a call that shows that it will not come. *own becomes
+/* Whether a rank is in a call that shows that it will not come, unless it has been here. *own becomes
  * what this rank called instead: now, or before, without waiting for anybody. */
 static bool share_elsewhere(const ring_share_call *call, int index, ring_call *theirs,
                             ring_call *own) {
@@ -241,6 +243,17 @@ static bool share_elsewhere(const ring_share_call *call, int index, ring_call *t
       return !ring_call_is_same(theirs, own);
   }
   return false;
+}
+
+/* Looks for a rank that will not come: the one that is waited for, or one that others here wait for.
+ * What came before a word on the board can be seen after it. */
+static ring_status share_check_calls(const ring_share_call *call, int index) {
+  ring_call theirs, own;
+  for (int i = 0; i < call->share->size; i++)
+    if (i != call->share->index && share_elsewhere(call, i, &theirs, &own) &&
+        (i == index || !share_came(call, i)))
+      return share_mismatch(call, i, &theirs, &own);
+  return RING_OK;
 }
 
 /* Looks for a rank that has died. One that has done its part of closing may go, unless it is the one
@@ -260,13 +273,11 @@ static ring_status share_check_lives(const ring_share_call *call, int index) {
 
 /* After a sleep: why there may be nothing to wait for. */
 ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait) {
-  ring_call theirs, own;
   ring_peers_answer(call->share->peers, &call->share->poller);
   if (ring_share_failed(call->share, wait, call->error)) return call->error->status;
   ring_status status = ring_wait_check(wait);
   if (status != RING_OK) return share_impatient(call, index, status, wait);
   if (ring_wait_lasts(wait)) share_warn(call, index, wait);
-  if (share_elsewhere(call, index, &theirs, &own))
-    return share_mismatch(call, index, &theirs, &own);
-  return share_check_lives(call, index);
+  status = share_check_calls(call, index);
+  return status == RING_OK ? share_check_lives(call, index) : status;
 }

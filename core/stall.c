@@ -238,10 +238,23 @@ static bool stall_turns_round(const ring_run *run, const ring_notice *theirs) {
   return false;
 }
 
+/* Whether a rank of this host shows on the board (stall_show) that it sends this one a message, which
+ * this one has not begun to take. Its link stands inside a frame, and carries no notices. */
+static bool stall_is_offered(const ring_run *run, int rank, ring_call *theirs) {
+  const ring_share *share = run->engine->share;
+  const ring_peers *peers = run->engine->peers;
+  int index = share->arena != NULL ? ring_share_index(share, rank) : -1;
+  return index >= 0 && ring_share_heard(share, index, theirs) &&
+         theirs->collective == RING_COLLECTIVE_MESSAGE &&
+         theirs->layout == ring_share_receiver(peers->rank) &&
+         (int32_t)(theirs->sequence - peers->peer[rank].messages.received) > 0;
+}
+
 static ring_status stall_check_lane(const ring_run *run, size_t lane) {
   int rank = run_lane(run, lane)->peer;
   const ring_notice *theirs = stall_said(run, rank);
-  ring_call own = run->task->call;
+  ring_call own = run->task->call, offered;
+  if (stall_is_offered(run, rank, &offered)) return ring_failure_differ(run, rank, &offered, &own);
   if (theirs == NULL || run_lane(run, lane)->kind != RING_LANE_RECV) return RING_OK;
   bool message = theirs->call.collective == RING_COLLECTIVE_MESSAGE;
   if ((message && stall_differs(run, rank, &theirs->call, &own)) || stall_turns_round(run, theirs))
@@ -294,6 +307,19 @@ static void stall_say(const ring_run *run, const ring_notice *notice) {
       ring_notice_send(&peers->peer[peers->linked[i]], notice);
 }
 
+/* Ranks of this host that are in a call in shared memory hear no notices. They look at the board, where
+ * a message that its receiver does not take now says who that is. */
+static void stall_show(const ring_run *run) {
+  const ring_engine *engine = run->engine;
+  ring_call shown = run->task->call;
+  int receiver = stall_first(run);
+  bool sends = shown.collective == RING_COLLECTIVE_MESSAGE && shown.root == engine->peers->rank;
+  if (!sends || engine->share->arena == NULL || receiver < 0) return;
+  if (engine->peers->peer[receiver].link == NULL) return; /* it may take it when it is connected */
+  shown.layout = ring_share_receiver(receiver);
+  ring_share_announce(engine->share, &shown);
+}
+
 /* A host that has vanished leaves what was sent to it without an answer. */
 static ring_status stall_listen(ring_run *run) {
   const ring_peers *peers = run->engine->peers;
@@ -324,6 +350,7 @@ ring_status ring_stall_search(ring_run *run) {
     stall_say(run, &notice);
   }
   if (!due) return stall_check(run, &notice);
+  stall_show(run);
   search->next = lasted + (lasted < STALL_MOST_NS ? lasted : STALL_MOST_NS);
   ring_status status = stall_listen(run);
   return status == RING_OK ? stall_check(run, &notice) : status;
