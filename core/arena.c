@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Free memory is a sorted list of extents, joined with their neighbours; the first that fits is
- * taken. In the line before a buffer is the length of both.
+ * taken. In the line before a buffer is the length of both. A buffer gets all of its pages before it
+ * is handed out, unless it is made of others that had them.
  *
  * A forked child has the same memory and a copy of the lists. What is free there may be in use in
  * the parent, and what lies before a buffer may be something else by now; so a child takes no
@@ -30,6 +31,7 @@
 typedef struct arena_extent {
   size_t at, bytes;
   bool touched; /* may hold pages */
+  bool backed;  /* has all of its pages */
 } arena_extent;
 
 struct ring_arena {
@@ -88,10 +90,10 @@ static void arenas_remove(const ring_arena *arena) {
 
 /* The one that a line lies in; NULL for ordinary memory. */
 static ring_arena *arenas_find(const void *line) {
-  uint64_t offset;
   arenas_hold();
   ring_arena *arena = arenas;
-  while (arena != NULL && !ring_arena_offset(arena, line, ARENA_LINE, &offset)) arena = arena->next;
+  while (arena != NULL && (uintptr_t)line - (uintptr_t)arena->base >= arena->total)
+    arena = arena->next;
   arenas_drop();
   return arena;
 }
@@ -158,7 +160,7 @@ bool ring_arena_take(ring_arena *arena, int index) {
   arena->free_room = 16;
   arena->free_count = 1;
   arena->free[0] =
-      (arena_extent){arena->front + (size_t)index * arena->region, arena->region, false};
+      (arena_extent){.at = arena->front + (size_t)index * arena->region, .bytes = arena->region};
   return true;
 }
 
@@ -206,6 +208,13 @@ void *ring_arena_at(const ring_arena *arena, uint64_t offset) {
   return arena->base + offset;
 }
 
+bool ring_arena_reserve(const void *memory, size_t bytes) {
+  const ring_arena *arena = arenas_find(memory);
+  if (arena == NULL) return true;
+  return ring_platform_memory_reserve(arena->fd,
+                                      (size_t)((uintptr_t)memory - (uintptr_t)arena->base), bytes);
+}
+
 /* ---- Buffers ------------------------------------------------------------------------------ */
 
 static void arena_remove(ring_arena *arena, size_t index) {
@@ -215,11 +224,12 @@ static void arena_remove(ring_arena *arena, size_t index) {
 }
 
 /* Takes `bytes` from the first extent that has them; SIZE_MAX when none does. */
-static size_t arena_cut(ring_arena *arena, size_t bytes) {
+static size_t arena_cut(ring_arena *arena, size_t bytes, bool *backed) {
   for (size_t i = 0; i < arena->free_count; i++) {
     arena_extent *extent = &arena->free[i];
     if (extent->bytes < bytes) continue;
     size_t at = extent->at;
+    *backed = extent->backed;
     if (extent->touched) arena->kept -= bytes;
     extent->at += bytes;
     extent->bytes -= bytes;
@@ -233,7 +243,8 @@ static size_t arena_cut(ring_arena *arena, size_t bytes) {
 static void arena_join(ring_arena *arena, size_t index) {
   if (index + 1 >= arena->free_count) return;
   arena_extent *extent = &arena->free[index], *next = extent + 1;
-  if (extent->at + extent->bytes != next->at || extent->touched != next->touched) return;
+  bool alike = extent->touched == next->touched && extent->backed == next->backed;
+  if (extent->at + extent->bytes != next->at || !alike) return;
   extent->bytes += next->bytes;
   arena_remove(arena, index + 1);
 }
@@ -249,6 +260,7 @@ static void arena_gather(ring_arena *arena) {
     if (!extent->touched) arena->kept += extent->bytes;
     if (!next->touched) arena->kept += next->bytes;
     extent->touched = next->touched = true;
+    extent->backed = next->backed = extent->backed && next->backed;
     arena_join(arena, i);
   }
 }
@@ -263,52 +275,66 @@ static bool arena_grow(ring_arena *arena) {
   return true;
 }
 
-/* Gives the whole pages of an extent back to the system when too much is kept. */
-static void arena_trim(ring_arena *arena, arena_extent *extent) {
-  size_t most = arena->used > ARENA_KEEP ? arena->used : ARENA_KEEP;
-  if (arena->kept <= most) return;
-  size_t first = (extent->at + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE;
-  size_t end = (extent->at + extent->bytes) / ARENA_PAGE * ARENA_PAGE;
-  if (end <= first) return;
+/* Gives the whole pages of a part back to the system; false when it has none. */
+static bool arena_drop(const ring_arena *arena, size_t at, size_t bytes) {
+  size_t first = (at + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE;
+  size_t end = (at + bytes) / ARENA_PAGE * ARENA_PAGE;
+  if (end <= first) return false;
   ring_platform_memory_drop(arena->fd, first, end - first);
-  arena->kept -= extent->bytes;
-  extent->touched = false;
+  return true;
 }
 
-static void arena_put(ring_arena *arena, size_t at, size_t bytes) {
+/* Does so with an extent when too much is kept. */
+static void arena_trim(ring_arena *arena, arena_extent *extent) {
+  size_t most = arena->used > ARENA_KEEP ? arena->used : ARENA_KEEP;
+  if (arena->kept <= most || !extent->touched) return;
+  if (!arena_drop(arena, extent->at, extent->bytes)) return;
+  arena->kept -= extent->bytes;
+  extent->touched = extent->backed = false;
+}
+
+static void arena_put(ring_arena *arena, arena_extent extent) {
   size_t index = 0;
-  arena->used -= bytes;
+  arena->used -= extent.bytes;
   if (!arena_grow(arena)) return; /* never used again, and gone with the arena */
-  while (index < arena->free_count && arena->free[index].at < at) index++;
+  while (index < arena->free_count && arena->free[index].at < extent.at) index++;
   memmove(&arena->free[index + 1], &arena->free[index],
           (arena->free_count - index) * sizeof *arena->free);
   arena->free_count++;
-  arena->free[index] = (arena_extent){at, bytes, true};
-  arena->kept += bytes;
+  arena->free[index] = extent;
+  if (extent.touched) arena->kept += extent.bytes;
   arena_trim(arena, &arena->free[index]);
   arena_join(arena, index);
   if (index > 0) arena_join(arena, index - 1);
+}
+
+/* Where a buffer of `bytes`, all told, begins; SIZE_MAX when there is no room or no page for it. The
+ * system is asked for pages without the lock: that takes as long as to write them. */
+static size_t arena_obtain(ring_arena *arena, size_t bytes) {
+  bool backed = true;
+  pthread_mutex_lock(&arena->lock);
+  size_t at = arena_cut(arena, bytes, &backed);
+  if (at == SIZE_MAX) {
+    arena_gather(arena);
+    at = arena_cut(arena, bytes, &backed);
+  }
+  if (at != SIZE_MAX) arena->used += bytes;
+  pthread_mutex_unlock(&arena->lock);
+  if (backed || ring_platform_memory_reserve(arena->fd, at, bytes)) return at;
+  pthread_mutex_lock(&arena->lock);
+  arena_drop(arena, at, bytes);
+  arena_put(arena, (arena_extent){.at = at, .bytes = bytes});
+  pthread_mutex_unlock(&arena->lock);
+  return SIZE_MAX;
 }
 
 void *ring_arena_alloc(ring_arena *arena, size_t bytes) {
   if (bytes > PTRDIFF_MAX - 2 * ARENA_LINE) return NULL;
   size_t whole = ARENA_LINE + (bytes + ARENA_LINE - 1) / ARENA_LINE * ARENA_LINE;
   size_t at = SIZE_MAX;
-  uint8_t *memory;
-  if (arena != NULL && arena_is_mine(arena)) {
-    pthread_mutex_lock(&arena->lock);
-    at = arena_cut(arena, whole);
-    if (at == SIZE_MAX) {
-      arena_gather(arena);
-      at = arena_cut(arena, whole);
-    }
-    if (at != SIZE_MAX) {
-      atomic_fetch_add(&arena->owners, 1);
-      arena->used += whole;
-    }
-    pthread_mutex_unlock(&arena->lock);
-  }
-  memory = at != SIZE_MAX ? arena->base + at : aligned_alloc(ARENA_LINE, whole);
+  if (arena != NULL && arena_is_mine(arena)) at = arena_obtain(arena, whole);
+  if (at != SIZE_MAX) atomic_fetch_add(&arena->owners, 1);
+  uint8_t *memory = at != SIZE_MAX ? arena->base + at : aligned_alloc(ARENA_LINE, whole);
   if (memory == NULL) return NULL;
   *(size_t *)memory = whole;
   return memory + ARENA_LINE;
@@ -324,7 +350,8 @@ void ring_free(void *memory) {
   }
   if (arena_is_mine(arena)) {
     pthread_mutex_lock(&arena->lock);
-    arena_put(arena, (size_t)(whole - arena->base), *(const size_t *)whole);
+    arena_put(arena,
+              (arena_extent){(size_t)(whole - arena->base), *(const size_t *)whole, true, true});
     pthread_mutex_unlock(&arena->lock);
   }
   arena_leave(arena);

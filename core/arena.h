@@ -5,7 +5,8 @@
  * ring_alloc hands out buffers that the others can read and write without copies.
  *
  * The memory is a descriptor without a name, so nothing is left behind, and takes space only where
- * it is written. The communicator and every buffer own the arena together: buffers stay valid after
+ * it is used: whoever is about to write somewhere first reserves it, as touching what the system has
+ * no page for kills the process (a limit on commitments: vm.overcommit_memory=2). The communicator and every buffer own the arena together: buffers stay valid after
  * the communicator is gone. What is free is kept for the next allocation up to a limit, so that a
  * training loop touches the same pages again; beyond it pages go back to the system.
  *
@@ -44,8 +45,12 @@ void *ring_arena_front(const ring_arena *arena);
 bool ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes, uint64_t *offset);
 void *ring_arena_at(const ring_arena *arena, uint64_t offset);
 
-/* `bytes` of the arena, or of ordinary memory where `arena` is NULL or full; NULL when out of
- * memory. Aligned to 64 bytes, not zeroed. */
+/* Takes the pages of memory that is about to be used: all or part of the front of an arena. False
+ * when the system has none. What lies in no arena, and all buffers, need not be reserved. */
+bool ring_arena_reserve(const void *memory, size_t bytes);
+
+/* `bytes` of the arena, or of ordinary memory where `arena` is NULL or full, or the system has no
+ * pages for more of it; NULL when out of memory. Aligned to 64 bytes, not zeroed. */
 void *ring_arena_alloc(ring_arena *arena, size_t bytes);
 
 /* The owner lets go. */

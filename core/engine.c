@@ -196,6 +196,7 @@ static ring_status engine_stuck(ring_run *run, const ring_lane *lane, int code) 
     return ring_error_set(run->error, RING_INVALID, peers->rank, EFAULT,
                           "rank %d passed a buffer that cannot be %s", peers->rank,
                           sends ? "read" : "written");
+  if (code == ENOMEM) return ring_failure_lost(run, lane->peer, code); /* it is this rank's lack */
   if (sends && run_listens(run, lane->peer)) {
     peers->peer[lane->peer].hung_up = true;
     return RING_OK;

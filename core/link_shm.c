@@ -12,6 +12,8 @@
  * lost. (Publishing with less, as a membarrier of the sleeper would allow, measured no faster.) A
  * ring too many does no harm; whoever armed takes all of them before it moves on.
  *
+ * The sender takes the pages of a pipe as it first comes by them: most pipes carry little or nothing.
+ *
  * The end of the peer shows on the socket alone, however it came. It is looked for after every sleep
  * and now and then while nothing moves.
  */
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "link.h"
 #include "socket.h"
 
@@ -32,6 +35,9 @@
 /* Bytes after which the other side is told, so that both copy at the same time. 4 to 64 KiB measured
  * alike. */
 #define SHM_BLOCK (16 * 1024)
+
+/* For which pages are taken at once. */
+#define SHM_STEP (4 * SHM_BLOCK)
 
 /* So many calls in vain before the socket is looked at. */
 #define SHM_TRIES 1024
@@ -49,6 +55,7 @@ typedef struct shm_pipe {
 } shm_pipe;
 
 _Static_assert(sizeof(shm_pipe) == RING_PIPE_BYTES, "the pipe and its length in link.h differ");
+_Static_assert(SHM_CAPACITY % SHM_STEP == 0, "the pages of a pipe are taken in whole steps");
 _Static_assert((SHM_CAPACITY & (SHM_CAPACITY - 1)) == 0, "the capacity is no power of two");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counts that processes share need lock-free atomics");
 
@@ -56,9 +63,11 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "counts that processes share need lo
 typedef struct shm_end {
   shm_side *own, *other;
   uint8_t *bytes;
-  uint64_t moved; /* by this side */
-  uint64_t limit; /* what `moved` may grow to, when last looked at */
-  uint64_t slack; /* how far it may be ahead of the other side: the capacity for a sender, or 0 */
+  uint64_t moved;  /* by this side */
+  uint64_t limit;  /* what `moved` may grow to, when last looked at */
+  uint64_t backed; /* up to where `moved` may grow before pages have to be taken */
+  bool lacks;      /* the pages for that */
+  uint64_t slack;  /* how far it may be ahead of the other side: the capacity for a sender, or 0 */
 } shm_end;
 
 typedef struct shm_link {
@@ -126,6 +135,18 @@ static bool shm_look(shm_end *end) {
   return true;
 }
 
+/* Takes the pages of the next block, on the first way through the ring; false when there are none. */
+static bool shm_back(shm_end *end) {
+  if (end->moved + SHM_BLOCK <= end->backed) return true;
+  if (end->lacks || !ring_arena_reserve(end->bytes + end->backed, SHM_STEP)) {
+    end->lacks = true; /* for good: part of what was to be sent may have gone */
+    return false;
+  }
+  end->backed += SHM_STEP;
+  if (end->backed == SHM_CAPACITY) end->backed = UINT64_MAX;
+  return true;
+}
+
 /* Copies what lies in one piece, 0 to SHM_BLOCK bytes. */
 static size_t shm_copy(shm_end *end, uint8_t *bytes, size_t length) {
   size_t offset = (size_t)end->moved & (SHM_CAPACITY - 1);
@@ -147,6 +168,7 @@ static ssize_t shm_move(shm_link *link, shm_end *end, const struct iovec *pieces
   for (int i = 0; i < count && !stuck; i++) {
     for (size_t done = 0; done < pieces[i].iov_len && !stuck;) {
       if (end->moved == end->limit && !shm_look(end)) return -EPROTO;
+      if (!shm_back(end)) return -ENOMEM;
       size_t moved = shm_copy(end, (uint8_t *)pieces[i].iov_base + done, pieces[i].iov_len - done);
       done += moved;
       stuck = moved == 0;
@@ -217,7 +239,9 @@ static const ring_link_ops shm_ops = {"shm",      shm_send,  shm_receive, shm_pe
 
 ring_link *ring_link_shm(int fd, void *out, void *in) {
   shm_pipe *outward = out, *inward = in;
-  shm_link *link = malloc(sizeof *link);
+  bool backed = ring_arena_reserve(outward, SHM_CONTROL_BYTES) &&
+                ring_arena_reserve(inward, SHM_CONTROL_BYTES);
+  shm_link *link = backed ? malloc(sizeof *link) : NULL;
   if (link == NULL) return NULL;
   *link = (shm_link){
       .base = {.ops = &shm_ops, .fd = fd},
@@ -226,7 +250,10 @@ ring_link *ring_link_shm(int fd, void *out, void *in) {
               .bytes = outward->bytes,
               .limit = SHM_CAPACITY,
               .slack = SHM_CAPACITY},
-      .in = {.own = &inward->receiver, .other = &inward->sender, .bytes = inward->bytes},
+      .in = {.own = &inward->receiver,
+             .other = &inward->sender,
+             .bytes = inward->bytes,
+             .backed = UINT64_MAX},
   };
   ring_socket_tune(fd);
   return &link->base;

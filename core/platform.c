@@ -26,6 +26,9 @@
 #endif
 
 #define PLATFORM_PATH 4096
+#define PLATFORM_RESERVE ((size_t)1024 * 1024)
+#define PLATFORM_MUCH ((size_t)256 * 1024 * 1024)
+#define PLATFORM_INTERRUPTS 100 /* of one step, after which it is not known whether it has pages */
 
 uint64_t ring_platform_now(void) {
   struct timespec now;
@@ -233,6 +236,36 @@ int ring_platform_memory_again(int fd) {
   return again < 0 ? -errno : again;
 }
 
+/* Whether there may be `bytes` of memory; to try would get processes killed where there is not. */
+static bool platform_has(size_t bytes) {
+  char line[128];
+  unsigned long long kilobytes = 0;
+  bool found = false;
+  FILE *file = fopen("/proc/meminfo", "r");
+  if (file == NULL) return true;
+  while (!found && fgets(line, sizeof line, file) != NULL)
+    found = sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1;
+  fclose(file);
+  return !found || bytes / 1024 < kilobytes;
+}
+
+/* In steps, as a signal undoes the one that it interrupts; a profiler sends one every millisecond. */
+bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  size_t end = at + bytes;
+  if (bytes >= PLATFORM_MUCH && !platform_has(bytes)) return false;
+  for (int interrupted = 0; at < end && interrupted < PLATFORM_INTERRUPTS;) {
+    size_t step = end - at < PLATFORM_RESERVE ? end - at : PLATFORM_RESERVE;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)step) == 0) {
+      at += step;
+      interrupted = 0;
+      continue;
+    }
+    if (errno != EINTR) return errno != ENOSPC && errno != ENOMEM && errno != EDQUOT;
+    interrupted++;
+  }
+  return true;
+}
+
 void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
   (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
 }
@@ -281,6 +314,11 @@ int ring_platform_memory(size_t bytes) {
 int ring_platform_memory_again(int fd) {
   (void)fd;
   return -ENOSYS;
+}
+
+bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+  return true;
 }
 
 void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {

@@ -80,6 +80,10 @@ int ring_platform_memory(size_t bytes);
 /* Another descriptor of the same memory that can hold locks of its own; or -errno. */
 int ring_platform_memory_again(int fd);
 
+/* Takes the pages of a part that is about to be used. Where there are none for it, false: whoever
+ * touched it would be killed (SIGBUS). True, too, where the system cannot tell. */
+bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes);
+
 /* Gives pages back; what they held is lost. */
 void ring_platform_memory_drop(int fd, size_t at, size_t bytes);
 

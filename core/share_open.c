@@ -66,7 +66,10 @@ static bool share_name(const ring_share *share, char *name, size_t size) {
 /* Takes this rank's seat; false when the system lacks what that needs. */
 static bool share_sit(ring_share *share) {
   share->board = ring_arena_front(share->arena);
-  if (!ring_arena_take(share->arena, share->index)) return false;
+  if (!ring_arena_reserve(share->board, sizeof *share->board) ||
+      !ring_arena_reserve(ring_share_seat(share, share->index), sizeof(ring_seat)) ||
+      !ring_arena_take(share->arena, share->index))
+    return false;
   if (!ring_platform_register_barrier()) atomic_store(&share->board->fenced, 1);
   return true;
 }

@@ -293,6 +293,14 @@ const char *workload_link_name(workload_link link) {
   return names[link];
 }
 
+/* What is wrong with how a rank failed when it is not known which one lacked something, or NULL. */
+static const char *blame_any(const workload *work, int rank) {
+  const workload_end *end = &work->ends[rank];
+  if (end->status == RING_NO_MEMORY || end->status == RING_SYSTEM) return NULL;
+  if (end->fault < 0 || end->fault >= SIZE) return "names no rank";
+  return work->ends[end->fault].step == NULL ? "names a rank that did not fail" : NULL;
+}
+
 /* What is wrong with how a rank ended, or NULL. */
 static const char *blame(const workload *work, int rank) {
   const workload_end *end = &work->ends[rank], *victim = &work->ends[work->victim];
@@ -300,6 +308,7 @@ static const char *blame(const workload *work, int rank) {
   snprintf(name, sizeof name, "rank %d", work->victim);
   if (!end->came) return "crashed, hung or failed a check";
   if (end->step == NULL) return NULL;
+  if (work->all) return blame_any(work, rank);
   if (victim->step == NULL) return "failed although the victim did not";
   if (rank == work->victim) {
     bool well = end->status == RING_NO_MEMORY || end->status == RING_SYSTEM ||

@@ -39,6 +39,7 @@ typedef struct workload {
   void (*starve)(void *arg); /* on the victim, before it opens */
   void (*feed)(void *arg);   /* on the victim, after it has freed everything */
   void *arg;
+  bool all;       /* any rank may lack it: each may be the victim */
   bool exchanges; /* the ranks meet by an exchange, not by addresses */
   workload_end ends[WORKLOAD_RANKS];
 } workload;
