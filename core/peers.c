@@ -294,6 +294,8 @@ static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error 
   dial->again = 0;
   while (dial->next < dial->resolved.count) {
     int fd = ring_socket_dial(&dial->resolved, dial->next++);
+    while ((fd == -EMFILE || fd == -ENFILE) && ring_porch_spare(&peers->porch))
+      fd = ring_socket_dial(&dial->resolved, dial->next - 1);
     if (fd >= 0) {
       dial->handshake.fd = fd;
       if (dial->probe || peers_claim(peers, rank, fd)) return RING_OK;

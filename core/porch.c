@@ -47,12 +47,21 @@ static int porch_first(const ring_porch *porch) {
   return first;
 }
 
-/* Nanoseconds until there is a place, or a guest who has had the time to prove itself and did not. */
+/* Nanoseconds until there is a place, or a guest who has had the time to prove itself and did not. Where
+ * descriptors ran out, those of the guests are all the places there are. */
 static uint64_t porch_full_for(const ring_porch *porch) {
-  if (porch->guest_count < RING_PORCH_GUESTS) return 0;
+  bool full =
+      porch->guest_count == RING_PORCH_GUESTS || (porch->exhausted != 0 && porch->guest_count > 0);
+  if (!full) return 0;
   uint64_t now = ring_platform_now();
   uint64_t ends = porch_welcome_ends(&porch->guests[porch_first(porch)]);
   return now > ends ? 0 : ends - now + 1;
+}
+
+bool ring_porch_spare(ring_porch *porch) {
+  if (porch->guest_count == 0) return false;
+  porch_remove(porch, porch_first(porch));
+  return true;
 }
 
 void ring_porch_watch(ring_porch *porch, ring_poller *poller) {
@@ -91,6 +100,10 @@ static void porch_let_in(ring_porch *porch) {
                      fd == -EPERM || fd == -ENOSYS;
     porch->exhausted = exhausted ? -fd : 0;
     if (exhausted) porch->lacked = -fd;
+    if (exhausted && porch->guest_count > 0 && porch_full_for(porch) == 0) {
+      porch_remove(porch, porch_first(porch));
+      continue;
+    }
     if (fd < 0) return;
     if (porch->guest_count == RING_PORCH_GUESTS) porch_remove(porch, porch_first(porch));
     ring_guest *guest = &porch->guests[porch->guest_count];

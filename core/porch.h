@@ -40,6 +40,9 @@ typedef struct ring_porch {
 ring_status ring_porch_open(ring_porch *porch, int listener, int rank, int size,
                             const ring_keys *keys);
 
+/* Sends a guest away, for its descriptor; false when there is none. Not between watch and serve. */
+bool ring_porch_spare(ring_porch *porch);
+
 /* Sends every guest away and closes the listener. */
 void ring_porch_close(ring_porch *porch);
 

@@ -296,10 +296,11 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 /* ---- Memory ------------------------------------------------------------------------------- */
 
 /* `bytes` of memory, aligned to 64 and not zeroed, that the other ranks of this host can read and
- * write: collectives on buffers in it need no copies. Its pages are taken at once. Where ranks share no
- * memory, or the system has no pages for more of it, it is ordinary memory. Not collective: every rank may allocate what it likes. It outlives the communicator, until
- * ring_free. Forked children share it with their parent, also what they write; what they free is not
- * given back. RING_NO_MEMORY. Both are safe on any thread. */
+ * write: collectives on buffers in it need no copies. Its pages are taken at once. Where
+ * ranks share no memory, or the system has no pages for more, it is ordinary memory. Not collective:
+ * every rank may allocate what it likes. It outlives the communicator, until ring_free. Forked children
+ * share it with their parent, also what they write; what they free is not given back.
+ * RING_NO_MEMORY. Both are safe on any thread. */
 RING_API ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory);
 RING_API void ring_free(void *memory);
 
