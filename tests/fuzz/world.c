@@ -31,6 +31,7 @@ static struct {
   world_guest guests[WORLD_CONNECTIONS];
   int guest_count, guests_taken;
   int dials[WORLD_CONNECTIONS], dial_count, dials_taken;
+  bool stays;
 } world = {.now = 1000000000};
 
 static world_other *world_pair(int *end) {
@@ -53,7 +54,7 @@ int world_connection(input says, input later) {
   world_say(other, says);
   if (later.left > 0)
     other->later = later;
-  else
+  else if (!world.stays)
     shutdown(other->fd, SHUT_WR);
   return end;
 }
@@ -65,7 +66,7 @@ static bool world_go_on(void) {
     world_other *other = &world.others[i];
     if (other->later.at == NULL) continue;
     world_say(other, other->later);
-    shutdown(other->fd, SHUT_WR);
+    if (!world.stays) shutdown(other->fd, SHUT_WR);
     other->later = (input){0};
     said = true;
   }
@@ -82,6 +83,10 @@ void world_dials(int connection) {
   world.dials[world.dial_count++] = connection;
 }
 
+void world_stays(void) {
+  world.stays = true;
+}
+
 void world_shakes_hands(bool really) {
   world.real_handshakes = really;
 }
@@ -92,6 +97,7 @@ void world_end(void) {
     close(world.guests[world.guests_taken].connection);
   for (; world.dials_taken < world.dial_count; world.dials_taken++)
     close(world.dials[world.dials_taken]);
+  world.stays = false;
   world.guest_count = world.guests_taken = world.dial_count = world.dials_taken = 0;
 }
 

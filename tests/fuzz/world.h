@@ -24,6 +24,9 @@ void world_dials(int connection);
 /* Whether handshakes are the real ones. */
 void world_shakes_hands(bool really);
 
+/* Until world_end, who has said everything is silent and does not end its connection. */
+void world_stays(void);
+
 /* Closes the other ends, forgets connections that were never taken. */
 void world_end(void);
 
