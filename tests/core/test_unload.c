@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A program that unloads the library while a communicator is open and a request under way: a thread of
+ * the library's is still at work, so the code stays, and the other rank is told of the end.
+ */
+#include <dlfcn.h>
+
+#include "check.h"
+#include "ranks.h"
+
+static void run_unload(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  void *library = dlopen(SPARKRING_LIBRARY, RTLD_NOW);
+  CHECK(library != NULL);
+  ring_status (*open)(const ring_options *, ring_comm **, ring_error *);
+  ring_status (*barrier)(ring_comm *);
+  ring_status (*start)(ring_comm *, ring_request **);
+  void (*drop)(ring_comm *);
+  *(void **)&open = dlsym(library, "ring_comm_open");
+  *(void **)&barrier = dlsym(library, "ring_barrier");
+  *(void **)&start = dlsym(library, "ring_barrier_start");
+  *(void **)&drop = dlsym(library, "ring_comm_free");
+  CHECK(open != NULL && barrier != NULL && start != NULL && drop != NULL);
+  ring_comm *comm;
+  ring_request *request;
+  ring_error error;
+  CHECK_INT(open(&options, &comm, &error), RING_OK);
+  CHECK_INT(barrier(comm), RING_OK);
+  if (rank == 0) {
+    CHECK_INT(start(comm, &request), RING_OK);
+    CHECK_INT(dlclose(library), 0);
+    meet_ranks(shared, size); /* while the thread goes on */
+    return;
+  }
+  CHECK_INT(barrier(comm), RING_OK); /* the request is served, although unloaded */
+  meet_ranks(shared, size);
+  CHECK_INT(barrier(comm), RING_PEER_LOST);
+  drop(comm);
+  CHECK_INT(dlclose(library), 0);
+}
+
+static void test_unload_in_a_request(void) {
+  int *met = shared_alloc(sizeof *met);
+  run_ranks(2, run_unload, met);
+  shared_free(met, sizeof *met);
+}
+
+int main(void) {
+  RUN(test_unload_in_a_request);
+  return 0;
+}
