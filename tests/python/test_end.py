@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How processes end: without close, forked, orphaned, in every order of what Python takes down.
 
-Each way to end is a script that rank 1 runs; rank 0 waits for it in a barrier and says what it was
-told, and how long after rank 1 had begun to end. Nothing may crash or hang, at no point.
+Each way to end is a script that rank 1 runs, in a process of its own; rank 0 waits for it and says
+what it was told, and how long after rank 1 had begun to end. Nothing may crash or hang, ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 import time
 
 import pytest
-from ranks import LIMIT, launch
+import sparkring
+from ranks import DEADLINE, LIMIT, launch, open_comm, run, wait_for
 
 HEAD = """
 import atexit, faulthandler, gc, os, signal, sys, threading, time
@@ -22,20 +23,8 @@ import numpy as np, sparkring
 
 faulthandler.enable()
 comm = sparkring.init(timeout=30, call_timeout=20)
-try:  # the end of rank 1 may be heard here already
-    comm.barrier()
-    if comm.rank == 0:
-        comm.allreduce(1.0)
-except sparkring.RingError as error:
-    print("told", time.monotonic(), type(error).__name__, error.rank, str(error))
-if comm.rank == 2:  # for which the others wait
-    while not os.path.exists(sys.argv[1]):
-        time.sleep(0.001)
-    os._exit(0)
-if comm.rank == 0:
-    open(sys.argv[1], "w").close()
-    os._exit(0)
-print("ends", time.monotonic(), flush=True)
+comm.barrier()
+print(time.monotonic(), flush=True)
 """
 
 THREAD = (
@@ -50,10 +39,10 @@ WAYS = {
     "an error": ("raise LookupError", 1),
     "an error in a block": ("with comm:\n    raise LookupError", 1),
     "os._exit": ("os._exit(4)", 4),
-    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
     "SIGTERM in a wait": (
         "threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()\ncomm.allreduce(1.0)",
-        128 + signal.SIGTERM,
+        -signal.SIGTERM,
     ),
     "abort at exit": ("atexit.register(comm.abort, 'at exit')", 0),
     "a request that nobody waits for": ("request = comm.allreduce_start(1.0)", 0),
@@ -62,10 +51,7 @@ WAYS = {
         0,
     ),
     "an error in a request's block": ("with comm.allreduce_start(1.0):\n    comm.abort()", 1),
-    "a daemon thread in a call": (
-        THREAD,
-        0,
-    ),
+    "a daemon thread in a call": (THREAD, 0),
     "a daemon thread that waits for a request": (
         "request = comm.allreduce_start(1.0)\n"
         "threading.Thread(target=request.wait, daemon=True).start()\ntime.sleep(0.2)",
@@ -91,32 +77,49 @@ WAYS = {
 }
 
 
-def read_times(said):
-    """Find when rank 1 began to end, and what rank 0 was told and when."""
-    lines = [line.split(maxsplit=2) for line in said.splitlines()]
-    told = {
-        name: rest
-        for rank, name, rest in lines
-        if (rank, name) in (("[1]", "ends"), ("[0]", "told"))
-    }
-    return float(told["ends"]), told["told"].split(maxsplit=3)
+def hear_of_the_end(gate):
+    """Be rank 0, which waits for rank 1, or rank 2, for which both wait; tell what was heard."""
+    comm = open_comm()
+    with pytest.raises(sparkring.RingError) as told:
+        comm.barrier()  # the end of rank 1 may be heard here already
+        if comm.rank == 2:
+            wait_for(gate)
+        comm.allreduce(1.0)
+    heard = time.monotonic()
+    if comm.rank == 0:
+        gate.touch()
+    comm.abort()
+    return heard, told.type.__name__, told.value.rank
+
+
+def end_in_each_way(ways, folder):
+    """Ranks 0 and 2 stay; rank 1 is another process each time, which this one waits for."""
+    said = []
+    for number, way in enumerate(ways):
+        if os.environ["SPARKRING_RANK"] != "1":
+            said.append(hear_of_the_end(folder / str(number)))
+            continue
+        command = [sys.executable, "-c", HEAD + WAYS[way][0]]
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+        said.append((ended.returncode, ended.stdout, ended.stderr))
+    return said
 
 
 @pytest.mark.parametrize("shared", ["1", "0"])
-@pytest.mark.parametrize("way", WAYS)
-def test_every_end(way, shared, tmp_path, monkeypatch):
+@pytest.mark.parametrize("part", range(3))
+def test_every_end(part, shared, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
-    script, code = WAYS[way]
-    keeper = '[ $SPARKRING_RANK = 1 ] || exec "$@"\n"$@"; echo "code $?"'
-    command = [sys.executable, "-c", HEAD + script, str(tmp_path / "told")]
-    job = launch(3, "sh", "-c", keeper, "sh", *command, text=True)
-    said = job.stdout + job.stderr
-    assert f"[1] code {code}\n" in job.stdout, said
-    assert "Fatal Python error" not in said
-    ended, (told, error, rank, _) = read_times(job.stdout)
-    assert error in ("AbortedError", "PeerLostError"), said
-    assert rank == "1"
-    assert float(told) - ended < LIMIT + ("0.2" in script), said
+    ways = list(WAYS)[part::3]
+    first, ends, _ = run(3, end_in_each_way, ways, tmp_path)
+    for way, (heard, error, rank), (code, stdout, stderr) in zip(ways, first, ends):
+        script, right_code = WAYS[way]
+        assert code == right_code, (way, code, stderr)
+        assert "Fatal Python error" not in stderr, (way, stderr)
+        assert error in ("AbortedError", "PeerLostError"), (way, error)
+        assert rank == 1, way
+        assert heard - float(stdout) < LIMIT + ("0.2" in script), way
 
 
 # ---- Processes that were forked
@@ -244,7 +247,7 @@ from sparkring import barrier
 
 # What pyspark would tell; rank 1's parent is killed meanwhile.
 rank = int(sys.argv[1])
-task = barrier.BarrierTask(rank, ["127.0.0.1"] * 2, 1, None)
+task = barrier.BarrierTask(rank, ["127.0.0.1"] * 2, 1, False, None)
 barrier.find = lambda timeout: task
 comm = sparkring.init(token="0123456789abcdef", timeout=30, call_timeout=60)
 comm.barrier()
