@@ -99,10 +99,10 @@ def interrupt_soon(raise_interrupt, *arguments, comm=None):
     times = []
 
     def act():
-        until = time.monotonic() + 1  # close and split are not counted
+        until = time.monotonic() + 0.5  # close and split are not counted
         while comm and comm.counters()["calls"] == 0 and time.monotonic() < until:
             time.sleep(0.001)
-        time.sleep(0.15)
+        time.sleep(0.05 if comm else 0.15)
         times.append(time.monotonic())
         raise_interrupt(*arguments)
 

@@ -26,31 +26,60 @@ ends <- list(
   })
 )
 
+# The script of a rank that ends so.
+script_of <- function(way, options, began) {
+  deparse(bquote({
+    .libPaths(.(.libPaths()))
+    library(sparkring)
+    comm <- do.call(ring_init, .(options))
+    ring_barrier(comm)
+    saveRDS(as.numeric(Sys.time()), .(began))
+    .(way)
+  }))
+}
+
+# Ranks 0 and 2 stay; rank 1 is another process each time, which the one that was started as rank 1
+# waits for.
 test_that("a process that ends without closing tells the others, whatever it was in", {
-  for (name in names(ends)) {
-    gate <- tempfile("gate")
-    results <- run_ranks(3, {
-      comm <<- open()
-      ring_barrier(comm)
+  folder <- tempfile("ends")
+  dir.create(folder)
+  secret <- list(token = fresh_token(), timeout = 30)
+  results <- run_ranks(3, {
+    setTimeLimit(elapsed = 120)
+    sapply(names(ends), simplify = FALSE, function(name) {
+      file_of <- function(what) file.path(folder, paste0(name, ".", what))
       if (rank == 1) {
-        saveRDS(as.numeric(Sys.time()), began)
-        eval(way)
-        return(NULL)
+        began <- file_of("began")
+        options <- c(list(rank = 1, addresses = rep("127.0.0.1", 3)), secret)
+        writeLines(script_of(ends[[name]], options, began), file_of("R"))
+        rscript <- file.path(R.home("bin"), "Rscript")
+        system2(rscript, file_of("R"), stdout = FALSE, stderr = FALSE, timeout = 60)
+        return(readRDS(began))
       }
-      if (rank == 2) wait_for_file(gate)
-      error <- tryCatch(repeat ring_allreduce(comm, 1), error = identity)
+      comm <- open()
+      error <- tryCatch(
+        {
+          ring_barrier(comm) # the end of rank 1 may be heard here already
+          if (rank == 2) wait_for_file(file_of("gate"))
+          repeat ring_allreduce(comm, 1)
+        },
+        error = identity
+      )
       told <- as.numeric(Sys.time())
-      file.create(gate)
-      list(error = error, told = told, began = readRDS(began))
-    }, way = ends[[name]], gate = gate, began = tempfile("began"), lost = 1,
-    wait_for_file = wait_for_file)
-    unlink(gate)
-    first <- results[[1]]
+      if (rank == 0) file.create(file_of("gate"))
+      ring_abort(comm)
+      list(error = error, told = told)
+    })
+  }, ends = ends, folder = folder, script_of = script_of, wait_for_file = wait_for_file,
+  secret = secret, options = secret)
+  unlink(folder, recursive = TRUE)
+  for (name in names(ends)) {
+    first <- results[[1]][[name]]
     expect_true(inherits(first$error, c("ring_error_aborted", "ring_error_peer_lost")), info = name)
     expect_identical(first$error$rank, 1L, info = name)
     # A second, and what a starved machine needs to end R.
-    expect_lt(first$told - first$began, 4, label = name)
-    expect_s3_class(results[[3]]$error, "ring_error")
+    expect_lt(first$told - results[[2]][[name]], 4, label = name)
+    expect_s3_class(results[[3]][[name]]$error, "ring_error")
   }
 })
 

@@ -51,11 +51,11 @@ messages <- c("send", "recv", "send_object", "recv_object", "wait_for_the_second
 # Interrupts a process until it says in a file that it has noticed; one signal may come before the
 # wait that it is for.
 interrupt_until <- function(process, gate) {
-  Sys.sleep(0.2)
+  Sys.sleep(0.1)
   for (again in 1:20) {
     sent <- Sys.time()
     tools::pskill(process, tools::SIGINT)
-    while (!file.exists(gate) && Sys.time() < sent + 2) Sys.sleep(0.01)
+    while (!file.exists(gate) && Sys.time() < sent + 2) Sys.sleep(0.005)
     if (file.exists(gate)) return(as.numeric(sent))
   }
   stop("rank 0 does not notice that it is interrupted")
