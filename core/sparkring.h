@@ -144,7 +144,13 @@ typedef int (*ring_exchange_fn)(void *arg, const char *mine, ring_exchange_put_f
  *   exchange     `exchange` with rank, size and addresses
  *   addresses    rank, size and either `addresses` (one a rank, in rank order) or `root_address`
  *   environment  rank left at -1: the variables of sparkring-run (SPARKRING_RANK, SPARKRING_SIZE,
- *                ...), Open MPI, MPICH, Slurm or torchrun; none of them set makes a world of one
+ *                ...), Open MPI, MPICH, Slurm or torchrun; none of them set makes a world of one.
+ *                Then what is left out below comes from the environment, too, where it is set:
+ *                SPARKRING_ADDRESSES, SPARKRING_ROOT_ADDRESS, SPARKRING_JOB, SPARKRING_PORTS,
+ *                SPARKRING_TIMEOUT, and the token from SPARKRING_TOKEN or from the file that
+ *                SPARKRING_TOKEN_FILE names, which nobody but its owner (this user or root) may
+ *                write and others may not read
+ * The variables that are named with an option below count in all three.
  */
 typedef struct ring_options {
   size_t struct_size;
@@ -153,8 +159,8 @@ typedef struct ring_options {
   const char *const *addresses; /* "host", "host:port", "[v6]:port"; ports are ignored */
   int address_count;            /* must equal size when addresses are given */
   const char *root_address;     /* rank 0's host, when those of the others are unknown */
-  const void *token;            /* the job's shared secret, any bytes; NULL: none, which an */
-  size_t token_length;          /*   exchange does without. At least 16 random bytes protect */
+  const void *token;            /* the job's shared secret, any bytes, of which 16 random ones */
+  size_t token_length;          /*   protect; NULL: none, which an exchange does without */
   const char *job;              /* tells jobs apart that share addresses and token; NULL: "" */
   uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
   uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */
@@ -180,11 +186,11 @@ typedef struct ring_options {
 
 /* With `encryption` whatever ranks say to each other over the network after they have met is TLS 1.3
  * (RFC 8446), whose pre-shared key comes from the token or the exchange and is another one for each
- * link: who lacks it can neither read nor change what is said. Memory that the ranks of a host share is not the network.
- * It needs a token, or an exchange, and all ranks must want it; else ring_comm_open returns
- * RING_INVALID or RING_MISMATCH. What ranks say while they meet nobody else can read or change in any
- * case, but that they talk, from where to where, is no secret. Without encryption nobody can join, but
- * who can change packets on their way can change what links carry. */
+ * link: who lacks it can neither read nor change what is said. Memory that the ranks of a host share
+ * is not the network. Encryption needs a token, or an exchange, and all ranks must want it; else
+ * ring_comm_open returns RING_INVALID or RING_MISMATCH. Without it, who can change packets on their
+ * way can change what links carry; but with a token or an exchange nobody else can join, or read or
+ * change what ranks say while they meet. That they talk, from where to where, is never a secret. */
 
 /* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
  * them, because one connection is often held to a part of what the network carries. All ranks must
@@ -262,7 +268,8 @@ RING_API const char *ring_comm_host(const ring_comm *comm, int rank);
 /* The number that rank 0 minted for this meeting; the same on every rank. */
 RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
 
-/* 1 when the ranks proved that they know the job's token, 0 when there was none. */
+/* 1 when the ranks proved that they know the job's token, or have the keys that they exchanged; 0
+ * when there was neither. */
 RING_API int ring_comm_authenticated(const ring_comm *comm);
 
 /* 1 when what ranks say over the network is encrypted. */

@@ -80,13 +80,16 @@ def init(
         The host of rank 0, when those of the others are unknown.
     token : str or bytes, optional
         The job's shared secret, at least 16 random bytes. Only processes that know it can join, and
-        without one the methods for objects refuse to work. A barrier task needs none: Spark carries
-        public keys between the ranks, from which every two of them make a secret of their own.
+        without one the methods for objects refuse to work. By default, when the environment tells
+        who the ranks are, that of the file which ``SPARKRING_TOKEN_FILE`` names, or that in
+        ``SPARKRING_TOKEN``. A barrier task needs none: Spark carries public keys between the ranks,
+        from which every two of them make a secret of their own.
     job : str, optional
         Tells jobs apart that share addresses and token.
     ports : (int, int), optional
         The first and the last port to listen on. By default rank 0 is found on a port from 21000 to
-        31999 (in a barrier task on any), and links use any free port.
+        31999 (in a barrier task on any), and links use any free port; or, when the environment
+        tells who the ranks are, those of ``SPARKRING_PORTS``.
     timeout : float, optional
         Seconds until all ranks must have met; by default 300 or, when the environment tells who the
         ranks are, ``SPARKRING_TIMEOUT``.

@@ -24,7 +24,7 @@ def _check_token(comm: Communicator) -> None:
         raise InvalidError(
             "reading an object can run any code, and whoever reaches the ports of these ranks could"
             " have sent it, as they have no token: pass the same token to sparkring.init() on every"
-            " rank, or set SPARKRING_TOKEN"
+            " rank or, under a launcher, in the file that SPARKRING_TOKEN_FILE names"
         )
 
 

@@ -21,7 +21,8 @@
 #'
 #' A token keeps strangers out, but whoever can listen on the network reads the data. With
 #' `encryption = TRUE` they cannot: links between hosts are then TLS, and printing the communicator
-#' shows `encrypted`. Who talks to whom, when and how much is no secret in either case.
+#' shows `encrypted`; in the workers of a Spark that encrypts its own traffic that is the default.
+#' Who talks to whom, when and how much is no secret in either case.
 #'
 #' @param barrier A list of `address`, a character vector or list of strings with the address of
 #'   every task in order of their partitions, and `partition`, the number of this one, from 0.
@@ -32,9 +33,12 @@
 #'   `"[v6]:port"`. Ports are ignored.
 #' @param root_address The host of rank 0, where those of the others are unknown.
 #' @param token The job's shared secret: a string or a raw vector, of at least 16 random bytes.
+#'   `NULL`: none or, when the environment tells who the ranks are, that of the file which
+#'   `SPARKRING_TOKEN_FILE` names, or that in `SPARKRING_TOKEN`.
 #' @param job A string that tells jobs apart which share addresses and token.
 #' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: rank 0
-#'   is found on a port from 21000 to 31999, and everything else uses any free port.
+#'   is found on a port from 21000 to 31999, and everything else uses any free port; or, when the
+#'   environment tells who the ranks are, `SPARKRING_PORTS`.
 #' @param timeout Seconds until all ranks must have met. `NULL`: 300 or, when the environment tells
 #'   who the ranks are, `SPARKRING_TIMEOUT`.
 #' @param call_timeout Seconds that a later call may wait for other ranks with nothing moving.
@@ -78,7 +82,7 @@
 #' @inheritSection ring_alloc Forked processes
 #'
 #' @seealso [ring_allreduce()], [ring_rank()], [ring_close()], [ring_comm_split()];
-#'   `vignette("rendezvous")`.
+#'   `vignette("rendezvous")`, which lists all variables of the environment; `vignette("failures")`.
 #' @examples
 #' comm <- ring_init() # a world of one, unless a launcher says otherwise
 #' comm
