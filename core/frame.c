@@ -112,10 +112,14 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
   bool empty = call->collective < RING_COLLECTIVE_ALLREDUCE ||
                call->collective > RING_COLLECTIVE_ALLREDUCE_GROUP ||
                call->collective == RING_COLLECTIVE_BARRIER;
-  if (call->collective == RING_COLLECTIVE_OPEN)
-    snprintf(counts, sizeof counts, " with algorithms #%08x", (unsigned)call->layout);
+  if (call->collective == RING_COLLECTIVE_OPEN) {
+    if (call->layout != 0)
+      snprintf(counts, sizeof counts, " with algorithms #%08x", (unsigned)call->layout);
+    snprintf(text, size, "open()%s", counts);
+    return;
+  }
   if (empty) {
-    snprintf(text, size, "%s()%s as call %u", name, counts, sequence);
+    snprintf(text, size, "%s() as call %u", name, sequence);
     return;
   }
   if (call->collective == RING_COLLECTIVE_MESSAGE) {

@@ -146,7 +146,7 @@ void ring_rendezvous_warn(const ring_meeting *meeting) {
   if (meeting->rank == 0 || !ring_wait_lasts(meeting->wait)) return;
   snprintf(
       text, sizeof text,
-      "rank %d has waited %.0f s in open(): it has met rank 0 (%s), which waits for other ranks",
+      "rank %d has waited %.1f s in open(): it has met rank 0 (%s), which waits for other ranks",
       meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host);
   ring_wait_tell(meeting->wait, text);
 }

@@ -172,7 +172,7 @@ static void guest_warn(const guest_walk *walk) {
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   snprintf(
       text, sizeof text,
-      "rank %d has waited %.0f s in open() for rank 0, which it looks for on %s (ports %s)%s%s",
+      "rank %d has waited %.1f s in open() for rank 0, which it looks for on %s (ports %s)%s%s",
       meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host, ports,
       walk->met_foreign ? "; another job, or one with another token, answered" : "",
       walk->version != 0 ? "; what answered has another version of sparkring" : "");

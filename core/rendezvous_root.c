@@ -314,7 +314,7 @@ static void root_warn(const root_meeting *root) {
   const char *what = root->goal == ROOT_JOINED ? "come" : "learned where the others are";
   root_list_missing(root, missing, sizeof missing);
   snprintf(
-      text, sizeof text, "rank 0 has waited %.0f s in open(): %d of %d ranks have %s; missing: %s",
+      text, sizeof text, "rank 0 has waited %.1f s in open(): %d of %d ranks have %s; missing: %s",
       ring_wait_seconds(root->meeting->wait), root->there + 1, root->meeting->size, what, missing);
   ring_wait_tell(root->meeting->wait, text);
 }

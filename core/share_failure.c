@@ -181,7 +181,7 @@ static void share_warn(const ring_share_call *call, int index, const ring_wait *
   char text[RING_CALL_TEXT], whom[640], message[sizeof call->error->message];
   ring_call_describe(call->call, text, sizeof text);
   share_list_missing(call, index, whom, sizeof whom);
-  snprintf(message, sizeof message, "rank %d has waited %.0f s in %s for: %s",
+  snprintf(message, sizeof message, "rank %d has waited %.1f s in %s for: %s",
            call->share->ranks[call->share->index], ring_wait_seconds(wait), text, whom);
   ring_wait_tell(wait, message);
 }

@@ -13,8 +13,8 @@
 #' A process opens one communicator at a time, and R calls it from its main thread only.
 #'
 #' `vignette("sparkring")` is a first tour; `vignette("rendezvous")` tells how the tasks find each
-#' other, `vignette("performance")` how fast they are, and why, and `vignette("failures")` what to do
-#' when things go wrong.
+#' other, `vignette("performance")` how fast they are, and why, and `vignette("failures")` what to
+#' do when things go wrong.
 #'
 #' @keywords internal
 #' @useDynLib sparkring, .registration = TRUE, .fixes = "C_"
