@@ -343,6 +343,7 @@ ring_status ring_stall_search(ring_run *run) {
   ring_notice notice;
   stall_compose(run, &notice);
   bool due = lasted >= search->next;
+  /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): stall_compose begins with zeros */
   bool changed = memcmp(notice.suspects, search->said.suspects, sizeof notice.suspects) != 0;
   if (due || (changed && wait->now - search->sent >= STALL_LEAST_NS)) {
     search->said = notice;

@@ -539,6 +539,14 @@ static void test_nans(void) {
 
 /* ---- Without room ------------------------------------------------------------------------- */
 
+/* An arena has more addresses than there is memory, and what fills one here is never touched. */
+bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes);
+
+bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+  return true;
+}
+
 /* One rank's part of the arena is taken, so it gets no stage: calls go over links. Integers, as sums
  * are formed in another order there. */
 static void try_without_room(ring_comm *comm, void *shared) {
