@@ -41,7 +41,7 @@ static void await(const siege *s, int stage) {
 static void ration(int spare) {
   struct rlimit limit;
   CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = (rlim_t)(count_descriptors() + spare);
+  limit.rlim_cur = (rlim_t)count_descriptors() + (rlim_t)spare;
   CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 

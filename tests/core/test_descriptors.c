@@ -21,7 +21,7 @@ static void starve(void *arg) {
   const ration *r = arg;
   struct rlimit limit;
   CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = (rlim_t)(3 + r->spare);
+  limit.rlim_cur = 3 + (rlim_t)r->spare;
   CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 

@@ -16,7 +16,7 @@ static void from_hex(const char *text, uint8_t *to, size_t length) {
 }
 
 static ring_secret secret_of(const char *text) {
-  ring_secret made;
+  ring_secret made = {0};
   from_hex(text, made.bytes, sizeof made.bytes);
   return made;
 }
@@ -32,7 +32,7 @@ static bool is(const ring_secret *secret, const char *text) {
 static void test_x25519(void) {
   ring_secret alice = secret_of("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
   ring_secret bob = secret_of("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
-  ring_secret public, shared;
+  ring_secret public = {0}, shared = {0};
   CHECK(ring_secret_public(&alice, public.bytes));
   CHECK(is(&public, "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"));
   CHECK(ring_secret_agree(&bob, public.bytes, &shared));
