@@ -38,6 +38,15 @@ ring_status ring_failure_given_up(int rank, const char *text, ring_error *error)
       said[0] != '\0' ? ": " : "", said);
 }
 
+/* Whether this rank could not accept others, and the errno if there is one. */
+static int failure_lacked(const ring_peers *peers) {
+  return peers->porch.lacked != 0 ? peers->porch.lacked : peers->annex.lacked;
+}
+
+static bool failure_lacks(const ring_peers *peers) {
+  return failure_lacked(peers) != 0 || peers->porch.starved;
+}
+
 /* Reads the rest of a FAIL frame and adopts its failure. */
 static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail) {
   char text[sizeof run->error->message];
@@ -60,8 +69,10 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
                strcmp(ring_status_name((ring_status)fail->call.op), "UNKNOWN") != 0;
   ring_status status = known ? (ring_status)fail->call.op : RING_ABORTED;
   int fault = fail->call.root;
-  /* The blame goes on to whom this rank is waiting for in turn. */
-  if (status == RING_TIMEOUT && fault == run->engine->peers->rank && failure_waits_in_turn(run))
+  /* The blame goes on to whom this rank is waiting for in turn; or it is this one that keeps all from
+   * going on. */
+  bool blamed = fault == run->engine->peers->rank && failure_waits_in_turn(run);
+  if (status == RING_TIMEOUT && (blamed || failure_lacks(run->engine->peers)))
     return ring_failure_impatient(run, RING_TIMEOUT);
   if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
     return ring_failure_given_up(fault, text, run->error);
@@ -242,9 +253,8 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why) {
     return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
                           "rank %d was interrupted during %s", run->engine->peers->rank, call);
   const ring_peers *peers = run->engine->peers;
-  int lacked = peers->porch.lacked != 0 ? peers->porch.lacked : peers->annex.lacked;
-  if (lacked != 0 || peers->porch.starved)
-    return ring_error_set(run->error, RING_SYSTEM, peers->rank, lacked,
+  if (failure_lacks(peers))
+    return ring_error_set(run->error, RING_SYSTEM, peers->rank, failure_lacked(peers),
                           "rank %d could not accept links of other ranks in %s", peers->rank, call);
   return ring_error_set(run->error, RING_TIMEOUT, rank, 0, "rank %d waited %.1f s in %s for %s",
                         run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
