@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { BOARD_TRIES = 200 }; /* of 10 ms */
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BOARD_SANITIZED 1
 #elif defined(__has_feature)
@@ -62,6 +64,20 @@ board_holdings board_count_holdings(void) {
   return (board_holdings){.descriptors = board_entries("/proc/self/fd"),
                           .threads = board_entries("/proc/self/task"),
                           .maps = board_maps()};
+}
+
+bool board_holds_no_more(board_holdings *before, board_holdings *now) {
+  const struct timespec moment = {.tv_nsec = 10000000};
+  for (int tries = 0; tries < BOARD_TRIES; tries++) {
+    *now = board_count_holdings();
+    if (now->descriptors <= before->descriptors && now->threads <= before->threads &&
+        now->maps <= before->maps) {
+      *before = *now;
+      return true;
+    }
+    nanosleep(&moment, NULL);
+  }
+  return false;
 }
 
 /* Sanitizers have an allocator of their own, which keeps what is freed for a while, and look for

@@ -66,6 +66,11 @@ typedef struct board_holdings {
 } board_holdings;
 board_holdings board_count_holdings(void);
 
+/* Whether this process holds no more than before, which then becomes what it holds now. A thread that
+ * has been joined stays in the kernel's list for a moment: it may be one too many before and after,
+ * so more is only believed when it lasts. */
+bool board_holds_no_more(board_holdings *before, board_holdings *now);
+
 /* Bytes that are resident after free memory has been given back, and that are allocated from the
  * heap; 0 where that says nothing. */
 uint64_t board_resident(void);

@@ -124,9 +124,9 @@ static bool soak_play(workers *workers, const plan_world *world) {
 }
 
 /* Nothing is left of the workers in the parent. */
-static bool soak_left_nothing(const board_holdings *before) {
-  board_holdings now = board_count_holdings();
-  if (memcmp(&now, before, sizeof now) == 0) return true;
+static bool soak_left_nothing(board_holdings *before) {
+  board_holdings now;
+  if (board_holds_no_more(before, &now)) return true;
   fprintf(stderr, "soak: %d descriptors, %d threads and %d maps where there were %d, %d and %d\n",
           now.descriptors, now.threads, now.maps, before->descriptors, before->threads,
           before->maps);
