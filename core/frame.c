@@ -6,17 +6,32 @@
 #include "bytes.h"
 #include "checksum.h"
 
+uint8_t *ring_call_pack(const ring_call *call, uint8_t *to) {
+  to = bytes_put(to, call->collective, 1);
+  to = bytes_put(to, call->op, 1);
+  to = bytes_put(to, call->dtype, 1);
+  to = bytes_put(to, call->sequence, 4);
+  to = bytes_put(to, (uint32_t)call->root, 4);
+  to = bytes_put(to, call->count, 8);
+  return bytes_put(to, call->layout, 8);
+}
+
+ring_call ring_call_unpack(const uint8_t **from) {
+  ring_call call = {.collective = (uint8_t)bytes_get(from, 1)};
+  call.op = (uint8_t)bytes_get(from, 1);
+  call.dtype = (uint8_t)bytes_get(from, 1);
+  call.sequence = (uint32_t)bytes_get(from, 4);
+  call.root = (int32_t)(uint32_t)bytes_get(from, 4);
+  call.count = bytes_get(from, 8);
+  call.layout = bytes_get(from, 8);
+  return call;
+}
+
 void ring_frame_pack(const ring_frame *frame, uint8_t header[RING_HEADER_BYTES]) {
   uint8_t *to = header;
   to = bytes_put(to, frame->length, 4);
   to = bytes_put(to, frame->kind, 1);
-  to = bytes_put(to, frame->call.collective, 1);
-  to = bytes_put(to, frame->call.op, 1);
-  to = bytes_put(to, frame->call.dtype, 1);
-  to = bytes_put(to, frame->call.sequence, 4);
-  to = bytes_put(to, (uint32_t)frame->call.root, 4);
-  to = bytes_put(to, frame->call.count, 8);
-  to = bytes_put(to, frame->call.layout, 8);
+  to = ring_call_pack(&frame->call, to);
   to = bytes_put(to, frame->check, 4);
   bytes_put(to, ring_checksum(header, RING_HEADER_BYTES - 4), 4);
 }
@@ -40,13 +55,7 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
   const uint8_t *from = header;
   frame->length = (uint32_t)bytes_get(&from, 4);
   frame->kind = (uint8_t)bytes_get(&from, 1);
-  frame->call.collective = (uint8_t)bytes_get(&from, 1);
-  frame->call.op = (uint8_t)bytes_get(&from, 1);
-  frame->call.dtype = (uint8_t)bytes_get(&from, 1);
-  frame->call.sequence = (uint32_t)bytes_get(&from, 4);
-  frame->call.root = (int32_t)(uint32_t)bytes_get(&from, 4);
-  frame->call.count = bytes_get(&from, 8);
-  frame->call.layout = bytes_get(&from, 8);
+  frame->call = ring_call_unpack(&from);
   frame->check = (uint32_t)bytes_get(&from, 4);
   return ring_frame_is_whole(header) && frame->kind >= RING_FRAME_DATA &&
          frame->kind <= RING_FRAME_NOTICE;

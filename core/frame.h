@@ -77,6 +77,11 @@ typedef struct ring_call {
 
 bool ring_call_is_same(const ring_call *one, const ring_call *other);
 
+/* A call as it travels, in 27 bytes: collective u8 ... layout u64, as above. Both return, or move
+ * *from to, what follows. */
+uint8_t *ring_call_pack(const ring_call *call, uint8_t *to);
+ring_call ring_call_unpack(const uint8_t **from);
+
 /* A digest (FNV-1a) of counts, for the layout of a call: begin with EMPTY and add each. */
 #define RING_LAYOUT_EMPTY UINT64_C(14695981039346656037)
 uint64_t ring_layout_add(uint64_t layout, uint64_t count);

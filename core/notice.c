@@ -9,29 +9,16 @@
 #include "platform.h"
 
 static uint8_t *notice_put_suspect(uint8_t *to, const ring_suspect *suspect) {
-  const ring_call *call = &suspect->call;
   to = bytes_put(to, (uint32_t)suspect->rank, 4);
   to = bytes_put(to, suspect->state, 1);
-  to = bytes_put(to, call->collective, 1);
-  to = bytes_put(to, call->op, 1);
-  to = bytes_put(to, call->dtype, 1);
-  to = bytes_put(to, call->sequence, 4);
-  to = bytes_put(to, (uint32_t)call->root, 4);
-  to = bytes_put(to, call->count, 8);
-  return bytes_put(to, call->layout, 8);
+  return ring_call_pack(&suspect->call, to);
 }
 
 static ring_suspect notice_get_suspect(const uint8_t **from) {
   ring_suspect suspect;
   suspect.rank = (int)(int32_t)(uint32_t)bytes_get(from, 4);
   suspect.state = (uint8_t)bytes_get(from, 1);
-  suspect.call.collective = (uint8_t)bytes_get(from, 1);
-  suspect.call.op = (uint8_t)bytes_get(from, 1);
-  suspect.call.dtype = (uint8_t)bytes_get(from, 1);
-  suspect.call.sequence = (uint32_t)bytes_get(from, 4);
-  suspect.call.root = (int32_t)(uint32_t)bytes_get(from, 4);
-  suspect.call.count = bytes_get(from, 8);
-  suspect.call.layout = bytes_get(from, 8);
+  suspect.call = ring_call_unpack(from);
   return suspect;
 }
 
@@ -108,7 +95,9 @@ int ring_notice_read(ring_peer *peer, int size) {
   }
   mail->have = 0;
   notice_mind(peer);
-  if (!notice_unpack(mail->in, size, &mail->last)) return -EBADMSG;
+  ring_notice notice;
+  if (!notice_unpack(mail->in, size, &notice)) return -EBADMSG;
+  mail->last = notice;
   mail->came = ring_platform_now();
   mail->behind = peer->counters.bytes_received;
   return 1;

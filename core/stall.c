@@ -102,11 +102,21 @@ static void stall_add_rank(const ring_run *run, int rank, ring_notice *notice) {
 
 /* Whom this rank suspects, and in which call. */
 static void stall_compose(const ring_run *run, ring_notice *notice) {
-  memset(notice, 0, sizeof *notice); /* so that two of them can be compared */
-  notice->call = run->task->call;
+  *notice = (ring_notice){.call = run->task->call};
   notice->waited = (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
   for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++)
     if (stall_blocks_first(run, lane)) stall_add_rank(run, run_lane(run, lane)->peer, notice);
+}
+
+/* Whether two notices suspect the same ranks, in the same calls. */
+static bool stall_is_same(const ring_notice *one, const ring_notice *other) {
+  bool same = one->count == other->count;
+  for (int i = 0; i < one->count && same; i++) {
+    const ring_suspect *mine = &one->suspects[i], *theirs = &other->suspects[i];
+    same = mine->rank == theirs->rank && mine->state == theirs->state &&
+           ring_call_is_same(&mine->call, &theirs->call);
+  }
+  return same;
 }
 
 /* ---- Its words ---------------------------------------------------------------------------- */
@@ -343,8 +353,7 @@ ring_status ring_stall_search(ring_run *run) {
   ring_notice notice;
   stall_compose(run, &notice);
   bool due = lasted >= search->next;
-  /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): stall_compose begins with zeros */
-  bool changed = memcmp(notice.suspects, search->said.suspects, sizeof notice.suspects) != 0;
+  bool changed = !stall_is_same(&notice, &search->said);
   if (due || (changed && wait->now - search->sent >= STALL_LEAST_NS)) {
     search->said = notice;
     search->sent = wait->now;
