@@ -12,6 +12,7 @@
 #include "collective_calls.c"
 #include "comm.c"
 #include "cost.c"
+#include "dial.c"
 #include "dtype.c"
 #include "engine.c"
 #include "engine_wait.c"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checksum.h"
+#include "dial.h"
 #include "error.h"
 #include "failure.h"
 #include "platform.h"
@@ -310,7 +311,7 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   ring_status status = RING_OK;
   ssize_t moved;
   if (peer->link == NULL)
-    return ring_failure_unlinked(run, ring_peers_want(run->engine->peers, shape->peer, run->error));
+    return ring_failure_unlinked(run, ring_dial_want(run->engine->peers, shape->peer, run->error));
   if (sends && peer->hung_up) return RING_OK;
   if (peer->mailing && !engine_mail(run, shape, &status)) return status;
   if (sends) {

@@ -5,23 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dial.h"
 #include "error.h"
 #include "notice.h"
 #include "platform.h"
-
-#define PEERS_REDIAL_NS UINT64_C(50000000)
-#define PEERS_PROBE_NS UINT64_C(500000000)
-
-/* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
- * probe now and then of whether it is still there. */
-struct ring_dial {
-  bool probe;
-  ring_resolved resolved;
-  int next;       /* address to try after this one */
-  uint64_t again; /* when to dial anew; 0 while a connection is being made */
-  size_t slot;
-  ring_handshake handshake;
-};
 
 ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
   *peers = (ring_peers){.rank = rank,
@@ -88,22 +75,6 @@ const char *ring_peers_host(const ring_peers *peers, int rank) {
   return peers->hosts[peers->peer[rank].host];
 }
 
-static void peers_hang_up(ring_peers *peers, int rank) {
-  ring_dial *dial = peers->peer[rank].dial;
-  ring_socket_close(&dial->handshake.fd);
-  int place = 0;
-  while (peers->dialed[place] != rank) place++;
-  /* Off the list first: a fork may come between. */
-  peers->dialed[place] = peers->dialed[--peers->dialing];
-  peers->peer[rank].dial = NULL;
-  free(dial);
-}
-
-/* Whether a code says that this host has run out of something. */
-static bool peers_lack(int code) {
-  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
-}
-
 /* ---- Linking ------------------------------------------------------------------------------ */
 
 /* Closes the connections of a link that did not open. */
@@ -137,7 +108,7 @@ static ring_link *peers_tie(const ring_peers *peers, int rank) {
 
 /* Takes a connection as the next lane of a link, which opens with the last one. Without memory it
  * is closed, and so are those before it; errno may tell what else was missing. */
-static bool peers_take(ring_peers *peers, int rank, const ring_handshake *proven) {
+bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) {
   ring_peer *peer = &peers->peer[rank];
   int lanes = proven->claim.lanes, fd = proven->fd;
   errno = 0;
@@ -220,9 +191,9 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   /* Another one with the same claim may have been faster since it was judged. */
   if (peer->link != NULL || !peers_is_next(peer->strand, claim))
     ring_socket_close(&fd);
-  else if (!peers_take(peers, claim->rank, proven))
-    peers->starved = peers_lack(errno) ? errno : ENOMEM;
-  if (peer->link != NULL && peer->dial != NULL) peers_hang_up(peers, claim->rank); /* a probe */
+  else if (!ring_peers_take(peers, claim->rank, proven))
+    peers->starved = ring_socket_lacks(errno) ? errno : ENOMEM;
+  if (peer->link != NULL && peer->dial != NULL) ring_dial_hang_up(peers, claim->rank); /* a probe */
 }
 
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
@@ -235,9 +206,9 @@ ring_status ring_peers_listen(ring_peers *peers, int listener) {
   return status;
 }
 
-/* ---- Dialing ------------------------------------------------------------------------------ */
+/* ---- For want of a link -------------------------------------------------------------------- */
 
-static ring_status peers_disagree(const ring_peers *peers, int rank, ring_error *error) {
+ring_status ring_peers_disagree(const ring_peers *peers, int rank, ring_error *error) {
   return ring_error_set(
       error, RING_MISMATCH, rank, 0,
       "rank %d wants encryption and rank %d does not (rank %d is on %s): pass the "
@@ -247,154 +218,10 @@ static ring_status peers_disagree(const ring_peers *peers, int rank, ring_error 
 }
 
 /* For want of that, there is no link. */
-static ring_status peers_starve(const ring_peers *peers, int code, ring_error *error) {
+ring_status ring_peers_starve(const ring_peers *peers, int code, ring_error *error) {
   if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
   return ring_error_set(error, RING_SYSTEM, peers->rank, code, "rank %d cannot open a link",
                         peers->rank);
-}
-
-static ring_status peers_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
-  const char *host = ring_peers_host(peers, rank);
-  unsigned port = peers->peer[rank].port;
-  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
-  if (peers_lack(code))
-    return ring_error_set(error, RING_SYSTEM, peers->rank, code,
-                          "rank %d cannot open a connection to rank %d (%s)", peers->rank, rank,
-                          host);
-  if (code == ECONNREFUSED)
-    return ring_error_set(error, RING_PEER_LOST, rank, 0,
-                          "rank %d (%s) is gone: nothing listens on its port %u any more", rank,
-                          host, port);
-  return ring_error_set(error, RING_PEER_LOST, rank, code,
-                        "rank %d cannot reach rank %d on %s port %u; if a firewall stands between "
-                        "them, open a range and pass it as the port range",
-                        peers->rank, rank, host, port);
-}
-
-/* Says of a connection that was begun who makes it and which lane it is to be. */
-static bool peers_claim(ring_peers *peers, int rank, int fd) {
-  ring_dial *dial = peers->peer[rank].dial;
-  const ring_strand *strand = peers->peer[rank].strand;
-  bool inside = ring_socket_is_inside(fd, &dial->resolved, dial->next - 1);
-  ring_claim claim = {.purpose = RING_PURPOSE_LINK,
-                      .rank = peers->rank,
-                      .size = peers->size,
-                      .epoch = peers->epoch,
-                      .encrypted = peers->encrypted,
-                      .lanes = inside ? peers->inside_lanes : peers->lanes};
-  if (strand != NULL) claim.lane = strand->have;
-  if (strand != NULL) claim.lanes = strand->lanes;
-  return ring_handshake_dial(&dial->handshake, fd, &peers->keys, &claim, rank);
-}
-
-/* Tries the next address of the peer's host. `code` is why the last one failed. */
-static ring_status peers_dial(ring_peers *peers, int rank, int code, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  ring_socket_close(&dial->handshake.fd);
-  dial->again = 0;
-  while (dial->next < dial->resolved.count) {
-    int fd = ring_socket_dial(&dial->resolved, dial->next++);
-    while ((fd == -EMFILE || fd == -ENFILE) && ring_porch_spare(&peers->porch))
-      fd = ring_socket_dial(&dial->resolved, dial->next - 1);
-    if (fd >= 0) {
-      dial->handshake.fd = fd;
-      if (dial->probe || peers_claim(peers, rank, fd)) return RING_OK;
-      return ring_error_set(error, RING_SYSTEM, -1, 0, "OpenSSL gave no random numbers");
-    }
-    code = -fd;
-  }
-  return peers_unreachable(peers, rank, code, error);
-}
-
-/* Looks up where a rank is, and dials. */
-static ring_status peers_call(ring_peers *peers, int rank, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  const char *reason;
-  const char *host = ring_peers_host(peers, rank);
-  dial->next = 0;
-  if (dial->resolved.count > 0 ||
-      ring_socket_resolve(host, peers->peer[rank].port, &dial->resolved, &reason))
-    return peers_dial(peers, rank, EHOSTUNREACH, error);
-  if (peers_lack(dial->resolved.lack))
-    return peers_unreachable(peers, rank, dial->resolved.lack, error);
-  return ring_error_set(error, RING_PEER_LOST, rank, 0,
-                        "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
-                        rank, reason);
-}
-
-ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error) {
-  ring_peer *peer = &peers->peer[rank];
-  if (peer->dial != NULL) return RING_OK;
-  peer->dial = calloc(1, sizeof *peer->dial);
-  if (peer->dial == NULL) return ring_error_no_memory(error, peers->rank);
-  peer->dial->handshake.fd = -1;
-  peer->dial->probe = rank > peers->rank;
-  peers->dialed[peers->dialing++] = rank;
-  if (!peer->dial->probe) return peers_call(peers, rank, error);
-  peer->dial->again = ring_platform_now() + PEERS_PROBE_NS;
-  return RING_OK;
-}
-
-static void peers_pause(ring_dial *dial, uint64_t pause) {
-  ring_socket_close(&dial->handshake.fd);
-  dial->again = ring_platform_now() + pause;
-}
-
-/* A probe that connects has seen the listener of a rank that is still there. */
-static ring_status peers_probed(ring_peers *peers, int rank, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  int code = ring_socket_failure(dial->handshake.fd);
-  if (code != 0) return peers_dial(peers, rank, code, error);
-  peers_pause(dial, PEERS_PROBE_NS);
-  return RING_OK;
-}
-
-/* The connection failed: another address, or, when it got as far as the handshake, once more. */
-static ring_status peers_redial(ring_peers *peers, int rank, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  int code = dial->handshake.system_errno;
-  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
-  bool talked = dial->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
-  if (!talked) return peers_dial(peers, rank, code, error);
-  peers_pause(dial, PEERS_REDIAL_NS);
-  return RING_OK;
-}
-
-/* A lane is open: the next one goes to the same address. */
-static ring_status peers_dialed(ring_peers *peers, int rank, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  bool taken = peers_take(peers, rank, &dial->handshake);
-  dial->handshake.fd = -1;
-  if (!taken) return peers_starve(peers, peers_lack(errno) ? errno : ENOMEM, error);
-  if (peers->peer[rank].link == NULL) {
-    dial->next--;
-    return peers_dial(peers, rank, EHOSTUNREACH, error);
-  }
-  peers_hang_up(peers, rank);
-  return RING_OK;
-}
-
-static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error) {
-  ring_dial *dial = peers->peer[rank].dial;
-  const char *host = ring_peers_host(peers, rank);
-  switch (ring_handshake_advance(&dial->handshake)) {
-  case RING_HANDSHAKE_DONE:
-    return peers_dialed(peers, rank, error);
-  case RING_HANDSHAKE_LOST:
-    return peers_redial(peers, rank, error);
-  case RING_HANDSHAKE_REFUSED:
-    if (dial->handshake.verdict == RING_VERDICT_UNLIKE) return peers_disagree(peers, rank, error);
-    return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
-                          host, ring_verdict_text(dial->handshake.verdict));
-  case RING_HANDSHAKE_STRANGER:
-  case RING_HANDSHAKE_VERSION:
-    return ring_error_set(error, RING_AUTH, rank, 0,
-                          "what answers on the port of rank %d (%s) cannot prove that it belongs "
-                          "to this job",
-                          rank, host);
-  default:
-    return RING_OK;
-  }
 }
 
 /* ---- Sleeping ----------------------------------------------------------------------------- */
@@ -402,32 +229,15 @@ static ring_status peers_advance(ring_peers *peers, int rank, ring_error *error)
 void ring_peers_watch(ring_peers *peers, ring_poller *poller) {
   if (peers->porch.listener >= 0) ring_porch_watch(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_watch(&peers->annex, poller);
-  for (int i = 0; i < peers->dialing; i++) {
-    ring_dial *dial = peers->peer[peers->dialed[i]].dial;
-    if (dial->again != 0) continue;
-    bool writing = dial->handshake.state == RING_HANDSHAKE_WRITING || dial->handshake.turn == 0;
-    dial->slot = ring_poller_add(poller, dial->handshake.fd, writing ? POLLOUT : POLLIN);
-  }
+  ring_dial_watch(peers, poller);
 }
 
 ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_error *error) {
   if (peers->porch.listener >= 0) ring_porch_serve(&peers->porch, poller);
   if (peers->annex.listener >= 0) ring_porch_serve(&peers->annex, poller);
-  if (peers->starved != 0) return peers_starve(peers, peers->starved, error);
-  if (peers->unlike != 0) return peers_disagree(peers, peers->unlike, error);
-  if (peers->dialing == 0) return RING_OK;
-  uint64_t now = ring_platform_now();
-  for (int i = peers->dialing - 1; i >= 0; i--) { /* one that ends is replaced by a later one */
-    int rank = peers->dialed[i];
-    ring_dial *dial = peers->peer[rank].dial;
-    ring_status status = RING_OK;
-    if (dial->again == 0 && ring_poller_ready(poller, dial->slot))
-      status = dial->probe ? peers_probed(peers, rank, error) : peers_advance(peers, rank, error);
-    else if (dial->again != 0 && now >= dial->again)
-      status = peers_call(peers, rank, error);
-    if (status != RING_OK) return status;
-  }
-  return RING_OK;
+  if (peers->starved != 0) return ring_peers_starve(peers, peers->starved, error);
+  if (peers->unlike != 0) return ring_peers_disagree(peers, peers->unlike, error);
+  return ring_dial_serve(peers, poller, error);
 }
 
 void ring_peers_answer(ring_peers *peers, ring_poller *poller) {
@@ -449,7 +259,7 @@ void ring_peers_close(ring_peers *peers) {
     peer->mailing = false;
   }
   peers->linked_count = 0;
-  while (peers->dialing > 0) peers_hang_up(peers, peers->dialed[0]);
+  while (peers->dialing > 0) ring_dial_hang_up(peers, peers->dialed[0]);
   for (int rank = 0; peers->strands > 0; rank++)
     if (peers->peer[rank].strand != NULL) peers_unravel(peers, rank);
   ring_porch_close(&peers->porch);

@@ -101,9 +101,15 @@ const char *ring_peers_host(const ring_peers *peers, int rank);
 /* Serves a listener for links; the peers then own it. */
 ring_status ring_peers_listen(ring_peers *peers, int listener);
 
-/* Begins to connect to a rank; or, if that is for the other side to do, to look whether it is still
- * there. Does nothing when that is under way. */
-ring_status ring_peers_want(ring_peers *peers, int rank, ring_error *error);
+/* Takes a connection, proved to be a rank's, as the next lane of its link, which opens with the last
+ * one. False without memory, when it is closed, and so are those before it; errno may tell what else
+ * was missing. */
+bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven);
+
+/* Why there can be no link: only one of this rank and another wants encryption; this one lacks what
+ * errno says. */
+ring_status ring_peers_disagree(const ring_peers *peers, int rank, ring_error *error);
+ring_status ring_peers_starve(const ring_peers *peers, int code, ring_error *error);
 
 /* Before and after a sleep: everything that has to do with links that are not open yet. */
 void ring_peers_watch(ring_peers *peers, ring_poller *poller);

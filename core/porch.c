@@ -96,8 +96,7 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
 static void porch_let_in(ring_porch *porch) {
   for (int i = 0; i < RING_PORCH_GUESTS && porch_full_for(porch) == 0; i++) {
     int fd = ring_socket_accept(porch->listener);
-    bool exhausted = fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS ||
-                     fd == -EPERM || fd == -ENOSYS;
+    bool exhausted = ring_socket_lacks(-fd) || fd == -EPERM || fd == -ENOSYS;
     porch->exhausted = exhausted ? -fd : 0;
     if (exhausted) porch->lacked = -fd;
     if (exhausted && porch->guest_count > 0 && porch_full_for(porch) == 0) {

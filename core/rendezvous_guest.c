@@ -68,7 +68,7 @@ static bool guest_connect(guest_walk *walk, int port) {
   for (; knock->address < walk->resolved.count; knock->address++) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);
-    if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM || fd == -ENOBUFS) walk->lack = -fd;
+    if (ring_socket_lacks(-fd)) walk->lack = -fd;
     if (fd < 0) continue;
     if (ring_handshake_dial(&knock->handshake, fd, &walk->peers->keys, &claim, 0)) return true;
     walk->lack = ENOMEM;

@@ -223,6 +223,10 @@ int ring_socket_failure(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) == 0 ? code : errno;
 }
 
+bool ring_socket_lacks(int code) {
+  return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
+}
+
 /* Unwraps an IPv4 address that an IPv6 socket shows as ::ffff:a.b.c.d. */
 static int socket_family(const struct sockaddr_storage *address, const void **bytes) {
   if (address->ss_family == AF_INET) {

@@ -56,6 +56,9 @@ int ring_socket_take(int fd, void *bytes, size_t length);
 /* Why a connection that was begun failed: an errno, or 0 when it did not. */
 int ring_socket_failure(int fd);
 
+/* Whether an errno says that this host has run out of something. */
+bool ring_socket_lacks(int code);
+
 /* The peer's numeric address into text. */
 bool ring_socket_peer_host(int fd, char *text, size_t size);
 

@@ -28,7 +28,7 @@ typedef struct split_member {
 typedef struct split_run {
   ring_comm *parent;
   int color, key;
-  int listener;
+  int listener, port;
   uint8_t *told;         /* by all ranks */
   split_member *members; /* of this rank's color, in the order of the child's ranks */
   int member_count, own; /* own: this rank's index among them */
@@ -51,7 +51,11 @@ static ring_status split_listen(split_run *run) {
                           .port_last = parent->port_last};
   if (run->color < 0 || parent->peers.size == 1) return RING_OK;
   run->listener = ring_rendezvous_listen(&meeting, &parent->error);
-  return run->listener < 0 ? parent->error.status : RING_OK;
+  if (run->listener < 0) return parent->error.status;
+  run->port = ring_socket_port(run->listener);
+  if (run->port > 0) return RING_OK;
+  return ring_error_set(&parent->error, RING_SYSTEM, meeting.rank, -run->port,
+                        "rank %d cannot tell the port that it listens on", meeting.rank);
 }
 
 /* A rank that cannot listen takes part all the same, so that the others hear of it. */
@@ -60,11 +64,10 @@ static ring_status split_tell(split_run *run, bool failed) {
   int rank = parent->peers.rank, size = parent->peers.size;
   ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++parent->sequence};
   uint8_t *to = run->told + (size_t)rank * SPLIT_BYTES;
-  int port = run->listener >= 0 ? ring_socket_port(run->listener) : 0;
   uint8_t *mine = to;
   to = bytes_put(to, (uint32_t)run->color, 4);
   to = bytes_put(to, (uint32_t)run->key, 4);
-  to = bytes_put(to, port > 0 ? (uint64_t)port : 0, 2);
+  to = bytes_put(to, (uint64_t)run->port, 2);
   bytes_put(to, failed, 1);
   collective_request request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
                                                      .dtype = RING_UINT8,

@@ -7,6 +7,7 @@
 
 #include "address.h"
 #include "bytes.h"
+#include "dial.h"
 #include "error.h"
 
 enum { SPREAD_HEAD_BYTES = 4 };
@@ -124,7 +125,7 @@ ring_status ring_spread_begin(ring_spread *spread, ring_peers *peers, ring_error
   int64_t reach = parent < 0 ? peers->size : peers->rank - parent;
   for (int64_t step = 1; step < reach && peers->rank + step < peers->size; step <<= 1)
     spread->children[spread->child_count++] = peers->rank + (int)step;
-  if (parent >= 0) return ring_peers_want(peers, parent, error);
+  if (parent >= 0) return ring_dial_want(peers, parent, error);
   if (spread_pack(spread) == RING_OK) return RING_OK;
   return ring_error_no_memory(error, peers->rank);
 }

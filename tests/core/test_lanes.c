@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "dial.h"
 #include "meetings.h"
 #include "ranks.h"
 #include "socket.h"
@@ -193,7 +194,7 @@ static void test_unlike_ends_of_a_link(void) {
   memset(&guest.keys.vault->job, 1, sizeof guest.keys.vault->job);
   CHECK_INT(ring_peers_place(&guest, 0, "127.0.0.1", (uint16_t)port), RING_OK);
   CHECK_INT(ring_peers_place(&host, 1, "127.0.0.1", 1), RING_OK);
-  CHECK_INT(ring_peers_want(&guest, 0, &told), RING_OK);
+  CHECK_INT(ring_dial_want(&guest, 0, &told), RING_OK);
   for (int i = 0; i < 20000 && (heard.status == RING_OK || told.status == RING_OK); i++) {
     if (heard.status == RING_OK) serve(&host, &heard);
     if (told.status == RING_OK) serve(&guest, &told);
