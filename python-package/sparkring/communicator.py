@@ -144,7 +144,7 @@ def init(
     TimeoutError
         When ranks are missing; the message names them and the usual causes.
     AuthError
-        When a rank has another token.
+        When what answers in the place of a rank cannot prove that it belongs to the job.
     MismatchError
         When the ranks have different ``algorithms``, ``lanes`` or ``encryption``.
     BusyError

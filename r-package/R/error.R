@@ -13,7 +13,7 @@
 #' | `ring_error_timeout`     | the deadline passed                                            |
 #' | `ring_error_peer_lost`   | another rank died or cannot be reached                         |
 #' | `ring_error_mismatch`    | the ranks called different things                              |
-#' | `ring_error_auth`        | a rank has another token                                       |
+#' | `ring_error_auth`        | what answers cannot prove that it belongs to the job           |
 #' | `ring_error_aborted`     | a rank aborted, was interrupted, ended unclosed or came too late |
 #' | `ring_error_busy`        | another call on this communicator is running                   |
 #' | `ring_error_unsupported` | not supported here                                             |
