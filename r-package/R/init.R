@@ -77,7 +77,8 @@
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
 #' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
 #' `ring_error_auth` when what answers cannot prove that it belongs to the job;
-#' `ring_error_mismatch` when the ranks have different `algorithms`, `lanes` or `encryption`. See [ring_error].
+#' `ring_error_mismatch` when the ranks have different `algorithms`, `lanes` or `encryption`. See
+#' [ring_error].
 #'
 #' @inheritSection ring_alloc Forked processes
 #'

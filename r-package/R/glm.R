@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Iteratively reweighted least squares, step by step as stats::glm.fit() takes them, on rows that
+# are spread over the ranks. Each rank reduces its rows to the triangle of a QR decomposition, and
+# rank 0 decomposes the triangles of all (TSQR: Demmel, Grigori, Hoemmen and Langou, 2012), so
+# nothing is squared and digits are kept as glm() keeps them. All take what rank 0 has solved.
+
+#' Fit a generalised linear model to data on many ranks
+#'
+#' [stats::glm()] for rows that are spread over the ranks: on every rank the same coefficients,
+#' standard errors and deviance as of all rows together. What travels is a matrix with as many rows
+#' and columns as there are coefficients, never the data.
+#'
+#' @inheritParams ring_allreduce
+#' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()],
+#'   with the rows of this rank, of which there may be none. Levels of factors and strings are those
+#'   of all ranks. Terms that depend on all rows, such as `poly(x, 2)` or `scale(x)`, are errors.
+#' @param control As for [stats::glm()], from [stats::glm.control()].
+#' @returns A `ring_glm`, the same on all ranks and small, as it holds no rows. It has methods for
+#'   `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`, `logLik()`, `AIC()`,
+#'   `nobs()`, `family()`, `deviance()` and `formula()`. The environment of its formula is the
+#'   global one.
+#' @section Errors:
+#' What is an error on one rank, such as a column that is not there, is an error on all, which names
+#' the rank. The communicator goes on. All others as for [ring_allreduce()].
+#' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
+#'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
+#' @seealso [predict.ring_glm()]; [ring_optim()] for models of your own.
+#' @examples
+#' comm <- ring_init()
+#' rows <- seq_len(nrow(mtcars)) %% ring_size(comm) == ring_rank(comm) # of this rank
+#' fit <- ring_glm(comm, am ~ wt, family = binomial(), data = mtcars[rows, ])
+#' summary(fit)
+#' predict(fit, data.frame(wt = 3), type = "response")
+#' ring_close(comm)
+#' @export
+ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, subset,
+                     na.action, # nolint: object_name_linter. As in glm().
+                     start = NULL, offset, control = list(), contrasts = NULL) {
+  call <- match.call()
+  family <- together(comm, glm_family(family))
+  control <- together(comm, do.call(stats::glm.control, control))
+  wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
+  frame <- call[c(1L, match(wanted, names(call), 0L))]
+  frame[[1L]] <- quote(stats::model.frame)
+  frame <- together(comm, eval(frame, parent.frame()))
+  rows <- rows_of_model(comm, frame, contrasts)
+  fit <- glm_fit(comm, glm_rows(comm, rows, family), start, family, control)
+  structure(class = "ring_glm", c(fit, list(
+    call = call, formula = stats::formula(rows$terms), terms = rows$terms, family = family,
+    xlevels = rows$levels, contrasts = rows$contrasts, offset = call$offset, control = control
+  )))
+}
+
+glm_family <- function(family) {
+  if (is.character(family)) family <- get(family, mode = "function", envir = parent.frame())
+  if (is.function(family)) family <- family()
+  if (inherits(family, "family")) return(family)
+  stop("`family` must be a family such as binomial(), not ", describe(family), call. = FALSE)
+}
+
+# This rank's rows as the family wants them: y as numbers, weights and starting means.
+glm_rows <- function(comm, rows, family) {
+  count <- nrow(rows$x)
+  absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
+  prior <- absent(rows$weights, 1)
+  ready <- together(comm, {
+    if (any(prior < 0)) stop("negative weights", call. = FALSE)
+    glm_initialise(rows$y, prior, family)
+  })
+  list(
+    x = rows$x, y = ready$y, n = ready$n, weights = ready$weights, means = ready$mustart,
+    offset = absent(rows$offset, 0), has_offset = !is.null(rows$offset),
+    intercept = attr(rows$terms, "intercept") > 0L, count = count
+  )
+}
+
+# Families bring an expression for this, which reads and sets these variables.
+glm_initialise <- function(y, weights, family) {
+  none <- double()
+  if (length(weights) == 0L) return(list(y = none, n = none, weights = none, mustart = none))
+  scope <- list2env(list(
+    y = y, weights = weights, nobs = NROW(y), n = NULL,
+    start = NULL, etastart = NULL, mustart = NULL
+  ))
+  eval(family$initialize, scope)
+  list(y = as.double(scope$y), n = scope$n, weights = as.double(scope$weights),
+       mustart = as.double(scope$mustart))
+}
+
+# ---- Fitting ------------------------------------------------------------------------------------
+
+glm_fit <- function(comm, rows, start, family, control) {
+  fit <- glm_iterate(comm, rows, rows$x, start, family, control)
+  sums <- glm_sums(comm, rows, fit, family)
+  null <- glm_null_deviance(comm, rows, sums, family, control)
+  if (!fit$converged) warning("ring_glm did not converge: see `control`", call. = FALSE)
+  if (fit$boundary) warning("ring_glm stopped at the boundary of valid values", call. = FALSE)
+  residual <- sums[["ok"]] - fit$rank
+  estimated <- !family$family %in% c("poisson", "binomial")
+  list(
+    coefficients = fit$coefficients, rank = fit$rank, covariance = fit$covariance,
+    dispersion = if (!estimated) 1 else if (residual > 0) sums[["pearson"]] / residual else NaN,
+    deviance = fit$deviance, null.deviance = null,
+    aic = glm_aic(comm, rows, fit, sums, family) + 2 * fit$rank,
+    df.residual = as.integer(residual), df.null = as.integer(sums[["ok"]] - rows$intercept),
+    iter = fit$iterations, converged = fit$converged, boundary = fit$boundary,
+    nobs = as.integer(sums[["ok"]])
+  )
+}
+
+# One fit of the columns `x`; the state of the rows is that of this rank.
+glm_iterate <- function(comm, rows, x, start, family, control) {
+  state <- together(comm, glm_begin(rows, x, start, family))
+  previous <- glm_deviance(comm, rows, state, family)
+  coefficients <- if (!is.null(start)) as.double(start)
+  converged <- boundary <- FALSE
+  for (iteration in seq_len(control$maxit)) {
+    solved <- glm_solve(comm, rows, x, state, family, min(1e-7, control$epsilon / 1000))
+    before <- coefficients
+    solved_at <- state
+    coefficients <- solved$coefficients
+    state <- glm_state(rows, x, coefficients, family)
+    deviance <- glm_deviance(comm, rows, state, family)
+    if (!is.finite(deviance)) {
+      halved <- glm_halve(comm, rows, x, coefficients, before, family, control)
+      coefficients <- halved$coefficients
+      state <- halved$state
+      deviance <- halved$deviance
+      boundary <- TRUE
+    }
+    converged <- abs(deviance - previous) / (abs(deviance) + 0.1) < control$epsilon
+    if (control$trace && ring_rank(comm) == 0) {
+      message("ring_glm: deviance ", format(deviance), " in iteration ", iteration)
+    }
+    if (converged) break
+    previous <- deviance
+  }
+  names(coefficients) <- colnames(x)
+  coefficients[solved$aliased] <- NA
+  c(list(coefficients = coefficients, state = state, solved_at = solved_at, deviance = deviance,
+         iterations = iteration, converged = converged, boundary = boundary),
+    solved[c("rank", "covariance")])
+}
+
+glm_begin <- function(rows, x, start, family) {
+  if (!is.null(start) && length(start) != ncol(x)) {
+    stop("`start` must have ", ncol(x), " values, one for each coefficient", call. = FALSE)
+  }
+  if (!is.null(start)) return(glm_state(rows, x, start, family))
+  if (rows$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
+  eta <- family$linkfun(rows$means)
+  list(eta = eta, mu = family$linkinv(eta), valid = TRUE)
+}
+
+glm_state <- function(rows, x, coefficients, family) {
+  if (rows$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
+  eta <- drop(x %*% coefficients) + rows$offset
+  mu <- family$linkinv(eta)
+  holds <- function(check, x) is.null(check) || isTRUE(check(x))
+  list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
+}
+
+# Over all ranks; not finite where the coefficients lead anywhere out of what the family allows.
+glm_deviance <- function(comm, rows, state, family) {
+  total_together(comm, empty = 0, attempt({
+    if (!state$valid) Inf
+    else if (rows$count == 0L) 0
+    else sum(family$dev.resids(rows$y, state$mu, rows$weights))
+  }))
+}
+
+# Steps back towards the coefficients before, until the deviance is finite.
+glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
+  if (is.null(before)) {
+    ring_stop("INVALID", "no valid set of coefficients has been found: give `start`", call = NULL)
+  }
+  for (i in seq_len(control$maxit)) {
+    coefficients <- (coefficients + before) / 2
+    state <- glm_state(rows, x, coefficients, family)
+    deviance <- glm_deviance(comm, rows, state, family)
+    if (is.finite(deviance)) {
+      return(list(coefficients = coefficients, state = state, deviance = deviance))
+    }
+  }
+  ring_stop("INVALID", "no step is small enough to be valid: give another `start`", call = NULL)
+}
+
+# ---- One step -----------------------------------------------------------------------------------
+
+# Weighted least squares on all ranks. Coefficients that cannot be told from others are 0.
+glm_solve <- function(comm, rows, x, state, family, tolerance) {
+  triangle <- together(comm, glm_triangle(rows, x, state, family))
+  triangles <- ring_gather(comm, triangle, root = 0)
+  width <- ncol(x)
+  solved <- together(comm, if (!is.null(triangles)) glm_solve_stack(triangles, width, tolerance))
+  numbers <- if (is.null(solved)) double(1L + 2L * width + width^2) else solved
+  numbers <- ring_broadcast(comm, numbers)
+  rank <- as.integer(numbers[[1L]])
+  kept <- numbers[1L + width + seq_len(width)] > 0
+  labels <- list(colnames(x), colnames(x))
+  covariance <- matrix(numbers[-seq_len(1L + 2L * width)], width, dimnames = labels)
+  list(rank = rank, coefficients = numbers[1L + seq_len(width)], aliased = !kept,
+       covariance = covariance[kept, kept, drop = FALSE])
+}
+
+# R of the QR decomposition of this rank's weighted columns and working response, side by side.
+glm_triangle <- function(rows, x, state, family) {
+  whole <- matrix(0, ncol(x) + 1L, ncol(x) + 1L)
+  if (rows$count == 0L) return(whole)
+  weights <- glm_weights(rows, state, family)
+  good <- weights > 0
+  slope <- family$mu.eta(state$eta[good])
+  response <- (state$eta - rows$offset)[good] + (rows$y - state$mu)[good] / slope
+  decomposed <- qr(cbind(x[good, , drop = FALSE], response) * sqrt(weights[good]), tol = 0)
+  triangle <- qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE]
+  whole[seq_len(nrow(triangle)), ] <- triangle
+  whole
+}
+
+# The working weights; 0 for a row that does not count.
+glm_weights <- function(rows, state, family) {
+  counts <- rows$weights > 0
+  variance <- family$variance(state$mu)
+  slope <- family$mu.eta(state$eta)
+  if (anyNA(variance[counts])) stop("the variance of a mean is NA", call. = FALSE)
+  if (any(variance[counts] == 0)) stop("the variance of a mean is 0", call. = FALSE)
+  if (anyNA(slope[counts])) stop("the slope of the link is NA", call. = FALSE)
+  ifelse(counts & slope != 0, rows$weights * slope^2 / variance, 0)
+}
+
+# On rank 0: rank, coefficients, which of them there are, and the unscaled covariance, as numbers.
+glm_solve_stack <- function(triangles, width, tolerance) {
+  stack <- matrix(aperm(triangles, c(1L, 3L, 2L)), ncol = width + 1L)
+  x <- stack[, seq_len(width), drop = FALSE]
+  if (!all(is.finite(stack))) stop("not all working values are finite", call. = FALSE)
+  fit <- stats::.lm.fit(x, stack[, width + 1L], tol = tolerance)
+  first <- seq_len(fit$rank)
+  kept <- fit$pivot[first]
+  coefficients <- present <- double(width)
+  coefficients[kept] <- fit$coefficients[first]
+  present[kept] <- 1
+  covariance <- matrix(0, width, width)
+  covariance[kept, kept] <- chol2inv(fit$qr[first, first, drop = FALSE])
+  c(fit$rank, coefficients, present, covariance)
+}
+
+# ---- What a summary wants -----------------------------------------------------------------------
+
+# Over all ranks: rows that count, weights, Pearson's statistic, and y for the null model's mean.
+glm_sums <- function(comm, rows, fit, family) {
+  sums <- together(comm, {
+    c(
+      ok = sum(rows$weights != 0), weights = sum(rows$weights),
+      pearson = glm_pearson(rows, fit, family), weighted = sum(rows$weights * rows$y)
+    )
+  })
+  ring_allreduce(comm, sums)
+}
+
+# With the weights of the last step, as summary.glm() has them.
+glm_pearson <- function(rows, fit, family) {
+  if (rows$count == 0L) return(0)
+  weights <- glm_weights(rows, fit$solved_at, family)
+  residuals <- (rows$y - fit$state$mu) / family$mu.eta(fit$state$eta)
+  sum((weights * residuals^2)[weights > 0])
+}
+
+# Of the model with nothing but an intercept, or with nothing at all; with an offset it needs a fit.
+glm_null_deviance <- function(comm, rows, sums, family, control) {
+  if (rows$intercept && rows$has_offset) {
+    ones <- matrix(1, rows$count, 1L, dimnames = list(NULL, "(Intercept)"))
+    return(glm_iterate(comm, rows, ones, NULL, family, control)$deviance)
+  }
+  mean <- sums[["weighted"]] / sums[["weights"]]
+  means <- together(comm, {
+    if (rows$intercept) rep(mean, rows$count)
+    else if (rows$count > 0L) family$linkinv(rows$offset)
+  })
+  glm_deviance(comm, rows, list(mu = means, valid = TRUE), family)
+}
+
+# Families work theirs out from all rows. Of those in stats some need sums over all ranks first; of
+# others it is taken to be a sum over the rows.
+glm_aic <- function(comm, rows, fit, sums, family) {
+  count <- sums[["ok"]]
+  deviance <- fit$deviance
+  used <- rows$weights > 0
+  of_rows <- function(f) {
+    part <- attempt(if (any(used)) f(rows$y[used], fit$state$mu[used], rows$weights[used]) else 0)
+    total_together(comm, part, 0)
+  }
+  switch(family$family,
+    gaussian = count * (log(2 * pi * deviance / count) + 1) + 2 -
+      of_rows(function(y, mu, weights) sum(log(weights))),
+    inverse.gaussian = sums[["weights"]] * (log(2 * pi * deviance / sums[["weights"]]) + 1) + 2 +
+      of_rows(function(y, mu, weights) 3 * sum(weights * log(y))),
+    Gamma = {
+      dispersion <- deviance / sums[["weights"]]
+      2 + of_rows(function(y, mu, weights) {
+        -2 * sum(weights * stats::dgamma(y, 1 / dispersion, scale = mu * dispersion, log = TRUE))
+      })
+    },
+    total_together(comm, empty = 0, attempt({
+      if (rows$count == 0L) 0
+      else as.double(family$aic(rows$y, rows$n, fit$state$mu, rows$weights, deviance))
+    }))
+  )
+}

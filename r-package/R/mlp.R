@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A multilayer perceptron: sigmoid layers and a softmax at the end, trained on all rows at once by
+# L-BFGS. Parameters are one vector for the optimiser, layer after layer: weights, then biases.
+
+#' Train a neural network classifier on data on many ranks
+#'
+#' A multilayer perceptron like that of Spark's `MultilayerPerceptronClassifier`: layers of sigmoid
+#' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. Each step
+#' sums a gradient over the ranks, so the result is that of all rows together, up to rounding.
+#'
+#' @inheritParams ring_allreduce
+#' @param formula The classes, a factor or strings, and the predictors, as for [ring_glm()].
+#' @param data The rows of this rank, of which there may be none.
+#' @param hidden How many units each hidden layer has; `integer()` for none, which is multinomial
+#'   regression.
+#' @param decay A penalty: this times half the sum of the squared weights, without biases, is added
+#'   to the mean cross-entropy.
+#' @param max_iter,tol When to stop: after so many iterations of L-BFGS, or when one makes the loss
+#'   smaller by less than this part of it.
+#' @param scale Whether to give the predictors mean 0 and standard deviation 1 over all ranks first.
+#' @returns A `ring_mlp`, the same on all ranks, with `weights` (a matrix for each layer, the last
+#'   row of which is the biases), `layers`, `levels`, `loss`, `evaluations` of the loss and
+#'   `converged`. Its `predict()` method gives the class of each row of `newdata`, or with
+#'   `type = "prob"` a matrix of probabilities, and needs no ranks.
+#' @details Initial weights are uniform in \eqn{\pm\sqrt{6 / (inputs + outputs)}} (Glorot and
+#'   Bengio, 2010), drawn on rank 0, where [set.seed()] makes them repeatable.
+#' @inheritSection ring_glm Errors
+#' @references X. Glorot and Y. Bengio (2010). Understanding the difficulty of training deep
+#'   feedforward neural networks. *Proceedings of AISTATS*.
+#' @examples
+#' comm <- ring_init()
+#' set.seed(1)
+#' rows <- seq_len(nrow(iris)) %% ring_size(comm) == ring_rank(comm) # of this rank
+#' fit <- ring_mlp(comm, Species ~ ., data = iris[rows, ], hidden = 8)
+#' mean(predict(fit, iris) == iris$Species)
+#' ring_close(comm)
+#' @export
+ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100L, tol = 1e-6,
+                     scale = TRUE) {
+  valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
+  if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
+  max_iter <- check_whole(max_iter, "max_iter", least = 1)
+  frame <- together(comm, stats::model.frame(formula, data))
+  rows <- rows_of_model(comm, frame)
+  if (length(rows$response_levels) < 2L) {
+    check_stop("the response must be a factor or strings with two classes at least")
+  }
+  x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
+  moments <- mlp_moments(comm, x, check_flag(scale, "scale"))
+  classes <- seq_along(rows$response_levels)
+  layers <- c(ncol(x), as.integer(hidden), length(classes))
+  truth <- outer(as.integer(factor(rows$y, rows$response_levels)), classes, `==`)
+  loss <- mlp_loss(mlp_scale(x, moments), truth, layers, decay, moments$count, ring_size(comm))
+  fit <- ring_optim(
+    comm, mlp_draw(layers), loss$value, loss$gradient,
+    method = "L-BFGS-B",
+    control = list(maxit = max_iter, factr = tol / .Machine$double.eps, lmm = 10)
+  )
+  structure(class = "ring_mlp", list(
+    call = match.call(), terms = rows$terms, xlevels = rows$levels, contrasts = rows$contrasts,
+    levels = rows$response_levels, layers = layers, weights = mlp_unpack(fit$par, layers),
+    moments = moments[c("center", "scale")], loss = fit$value,
+    evaluations = fit$counts[["function"]], converged = fit$convergence == 0L
+  ))
+}
+
+# Rows, and mean and standard deviation of each column, over all ranks. The second pass keeps the
+# digits that a sum of squares alone would lose.
+mlp_moments <- function(comm, x, scale) {
+  sums <- ring_allreduce(comm, c(nrow(x), colSums(x)))
+  count <- sums[[1L]]
+  if (!scale) return(list(count = count, center = rep(0, ncol(x)), scale = rep(1, ncol(x))))
+  center <- unname(sums[-1L] / count)
+  squares <- ring_allreduce(comm, unname(colSums(sweep(x, 2L, center)^2)))
+  deviation <- sqrt(squares / max(1, count - 1))
+  list(count = count, center = center, scale = ifelse(deviation > 0, deviation, 1))
+}
+
+mlp_scale <- function(x, moments) sweep(sweep(x, 2L, moments$center), 2L, moments$scale, `/`)
+
+mlp_lengths <- function(layers) (layers[-length(layers)] + 1L) * layers[-1L]
+
+# Biases begin at 0.
+mlp_draw <- function(layers) {
+  unlist(lapply(seq_along(layers[-1L]), function(layer) {
+    from <- layers[[layer]]
+    to <- layers[[layer + 1L]]
+    reach <- sqrt(6 / (from + to))
+    rbind(matrix(stats::runif(from * to, -reach, reach), from), 0)
+  }))
+}
+
+mlp_unpack <- function(par, layers) {
+  parts <- split(par, rep(seq_along(layers[-1L]), mlp_lengths(layers)))
+  Map(function(part, from) matrix(part, from + 1L), unname(parts), layers[-length(layers)])
+}
+
+# What every layer gives for the rows `x`, beginning with x itself; the last are probabilities.
+mlp_forward <- function(x, weights) {
+  outputs <- list(x)
+  for (layer in seq_along(weights)) {
+    sums <- cbind(outputs[[layer]], rep(1, nrow(x))) %*% weights[[layer]]
+    outputs[[layer + 1L]] <- if (layer < length(weights)) mlp_sigmoid(sums) else mlp_softmax(sums)
+  }
+  outputs
+}
+
+mlp_sigmoid <- function(sums) 1 / (1 + exp(-sums)) # plogis() makes a vector of no rows
+
+mlp_softmax <- function(sums) {
+  largest <- sums[cbind(seq_len(nrow(sums)), max.col(sums, "first"))]
+  powers <- exp(sums - largest)
+  powers / rowSums(powers)
+}
+
+# This rank's part of the loss and of its gradient; each takes what the other has worked out.
+mlp_loss <- function(x, truth, layers, decay, count, size) {
+  last <- NULL
+  at <- function(par) {
+    if (!identical(last$par, par)) last <<- c(list(par = par), mlp_work_out(x, truth, par, layers))
+    last
+  }
+  places <- mlp_unpack(seq_len(sum(mlp_lengths(layers))), layers)
+  penalised <- unlist(lapply(places, function(place) place[-nrow(place), ])) # not the biases
+  list(
+    value = function(par) at(par)$loss / count + decay / 2 * sum(par[penalised]^2) / size,
+    gradient = function(par) {
+      gradient <- at(par)$gradient / count
+      gradient[penalised] <- gradient[penalised] + decay * par[penalised] / size
+      gradient
+    }
+  )
+}
+
+# Cross-entropy of these rows, and by backpropagation its gradient.
+mlp_work_out <- function(x, truth, par, layers) {
+  weights <- mlp_unpack(par, layers)
+  outputs <- mlp_forward(x, weights)
+  found <- outputs[[length(outputs)]]
+  error <- found - truth
+  gradients <- list()
+  for (layer in rev(seq_along(weights))) {
+    input <- outputs[[layer]]
+    gradients[[layer]] <- crossprod(cbind(input, rep(1, nrow(x))), error)
+    inner <- weights[[layer]][-nrow(weights[[layer]]), , drop = FALSE]
+    error <- tcrossprod(error, inner) * input * (1 - input) # of the layer before, if there is one
+  }
+  list(loss = -sum(log(pmax(found[truth], .Machine$double.xmin))), gradient = unlist(gradients))
+}
+
+#' @export
+print.ring_mlp <- function(x, ...) {
+  cat("<ring_mlp> layers ", paste(x$layers, collapse = "-"), ", classes ",
+      paste(x$levels, collapse = ", "), ", loss ", format(x$loss, digits = 4L), " after ",
+      x$evaluations, " evaluations", if (!x$converged) ", not converged", "\n", sep = "")
+  invisible(x)
+}
+
+#' @export
+predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
+  type <- match.arg(type)
+  terms <- stats::delete.response(object$terms)
+  frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
+  x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)
+  x <- mlp_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
+  known <- stats::complete.cases(x)
+  outputs <- mlp_forward(x[known, , drop = FALSE], object$weights)
+  found <- matrix(NA_real_, nrow(x), length(object$levels), dimnames = list(NULL, object$levels))
+  found[known, ] <- outputs[[length(outputs)]]
+  if (type == "prob") return(found)
+  best <- rep(NA_integer_, nrow(x))
+  best[known] <- max.col(found[known, , drop = FALSE], "first")
+  factor(object$levels[best], object$levels)
+}
