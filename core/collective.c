@@ -152,8 +152,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_request *request) 
 
 ring_status ring_collective_run_here(ring_comm *comm, collective_request *request) {
   ring_wait wait;
-  ring_wait_prepare(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
-  wait.alarm = &comm->alarm;
+  comm_prepare_wait(comm, comm->call_timeout, &wait);
   ring_status status = ring_collective_run(comm, request, &wait);
   if (status != RING_OK) comm->error = comm->failure;
   return status;

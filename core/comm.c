@@ -162,8 +162,8 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
 static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
   ring_wait wait;
   const char **hosts = NULL;
-  ring_wait_init(&wait, options->timeout, options->interrupt, options->interrupt_arg);
-  wait.alarm = &comm->alarm;
+  comm_prepare_wait(comm, options->timeout, &wait);
+  ring_wait_begin(&wait);
   ring_status status = comm_parse_hosts(options, &hosts, error);
   if (status == RING_OK) status = comm_meet(comm, options, &wait, hosts, error);
   free(hosts);
@@ -193,6 +193,7 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
       (ring_alarm){.after = options->warn_after < 0 ? 0 : (uint64_t)(options->warn_after * 1e9),
                    .log = options->log,
                    .log_arg = options->log_arg};
+  comm->watch_parent = options->watch_parent != 0;
   ring_status status = comm_read_algorithms(comm, options, error);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
@@ -268,8 +269,8 @@ ring_status ring_comm_close(ring_comm *comm) {
   ring_wait wait;
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
-  ring_wait_init(&wait, comm->call_timeout, comm->interrupt, comm->interrupt_arg);
-  wait.alarm = &comm->alarm;
+  comm_prepare_wait(comm, comm->call_timeout, &wait);
+  ring_wait_begin(&wait);
   status = ring_collective_compare(comm, &wait);
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);

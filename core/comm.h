@@ -51,7 +51,15 @@ struct ring_comm {
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
   ring_alarm alarm;
+  bool watch_parent;
 };
+
+/* Prepares a wait (wait.h) that heeds and tells what the communicator's user wants. */
+static inline void comm_prepare_wait(const ring_comm *comm, double seconds, ring_wait *wait) {
+  ring_wait_prepare(wait, seconds, comm->interrupt, comm->interrupt_arg);
+  wait->alarm = &comm->alarm;
+  wait->watch_parent = comm->watch_parent;
+}
 
 /* A communicator without peers, or NULL. */
 ring_comm *ring_comm_alloc(int rank, int size, double call_timeout);

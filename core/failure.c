@@ -250,8 +250,7 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why) {
   ring_call_describe(&run->task->call, call, sizeof call);
   int rank = ring_stall_whom(run, whom, sizeof whom);
   if (why == RING_ABORTED)
-    return ring_error_set(run->error, RING_ABORTED, run->engine->peers->rank, 0,
-                          "rank %d was interrupted during %s", run->engine->peers->rank, call);
+    return ring_wait_aborted(run->task->wait, run->engine->peers->rank, call, run->error);
   const ring_peers *peers = run->engine->peers;
   if (failure_lacks(peers))
     return ring_error_set(run->error, RING_SYSTEM, peers->rank, failure_lacked(peers),

@@ -93,23 +93,29 @@ size_t ring_platform_cache(void) {
   return bytes > 0 ? (size_t)bytes : (size_t)16 * 1024 * 1024;
 }
 
-static pthread_once_t platform_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned platform_generation; /* 0: forks are not watched yet */
+static _Atomic unsigned platform_generation;
 
-static void platform_forked(void) {
+/* Whoever takes an orphan in (init, or a subreaper) is an ancestor: it was there when the parent was,
+ * so it has another number. */
+static pid_t platform_parent;
+
+static void platform_begin(void) {
+  platform_parent = getppid();
   atomic_fetch_add_explicit(&platform_generation, 1, memory_order_relaxed);
 }
 
-static void platform_watch_forks(void) {
-  pthread_atfork(NULL, NULL, platform_forked);
-  platform_forked();
+__attribute__((constructor)) static void platform_load(void) {
+  pthread_atfork(NULL, NULL, platform_begin);
+  platform_begin();
 }
 
 unsigned ring_platform_process(void) {
-  unsigned generation = atomic_load_explicit(&platform_generation, memory_order_acquire);
-  if (generation != 0) return generation;
-  pthread_once(&platform_once, platform_watch_forks);
-  return atomic_load_explicit(&platform_generation, memory_order_acquire);
+  return atomic_load_explicit(&platform_generation, memory_order_relaxed);
+}
+
+bool ring_platform_orphaned(long *parent) {
+  *parent = (long)platform_parent;
+  return getppid() != platform_parent;
 }
 
 /* macOS cannot choose the clock of a condition; a clock that jumps delays one wait there. */

@@ -30,6 +30,10 @@ size_t ring_platform_cache(void);
 /* A number that a forked child has another one of. Without a system call. */
 unsigned ring_platform_process(void);
 
+/* Whether the process that started this one has ended: its parent when the library was loaded or, in
+ * a forked child, when it was forked. *parent becomes its number, 0 in another namespace of them. */
+bool ring_platform_orphaned(long *parent);
+
 /* A condition variable, and waiting for it for some milliseconds at most. 0 or an errno. */
 int ring_platform_condition_init(pthread_cond_t *condition);
 void ring_platform_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,

@@ -13,9 +13,8 @@
 #define MEETING_PORT_FIRST 21000
 #define MEETING_PORT_LAST 31999
 
-ring_status ring_rendezvous_interrupted(ring_error *error) {
-  return ring_error_set(error, RING_ABORTED, -1, 0,
-                        "interrupted while waiting for the other ranks");
+ring_status ring_rendezvous_aborted(const ring_meeting *meeting, ring_error *error) {
+  return ring_wait_aborted(meeting->wait, meeting->rank, "open()", error);
 }
 
 ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error) {

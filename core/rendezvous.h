@@ -107,7 +107,7 @@ void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t 
 
 /* The errors of a wait that ended: RING_ABORTED for an interrupt, RING_AUTH for what was changed on
  * its way from a rank. */
-ring_status ring_rendezvous_interrupted(ring_error *error);
+ring_status ring_rendezvous_aborted(const ring_meeting *meeting, ring_error *error);
 ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error);
 
 /* RING_MISMATCH: a rank does not want the same encryption as rank 0. */

@@ -219,7 +219,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   const ring_meeting *meeting = walk->meeting;
   char ports[128];
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
-  if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(meeting, error);
   if (walk->unlike)
     return ring_rendezvous_disagree(meeting, meeting->rank, !meeting->encrypted, error);
   if (walk->lack != 0)

@@ -77,7 +77,7 @@ static ring_status join_hear_verdict(join_side *side, ring_error *error) {
   side->judged = true;
   ring_status status =
       ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
-  if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(side->meeting, error);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
   if (status == RING_OK && note.status != RING_OK) return join_sent_away(&note, error);
   if (status == RING_OK && side->spread.informed) return RING_OK;
@@ -120,7 +120,7 @@ static ring_status join_learn(join_side *side, ring_error *error) {
 static ring_status join_explain(const join_side *side, ring_status status, ring_error *error) {
   const ring_meeting *meeting = side->meeting;
   if (error->status != RING_OK) return status;
-  if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(meeting, error);
   if (status == RING_TIMEOUT && side->peers->porch.lacked != 0)
     return ring_error_set(error, RING_SYSTEM, meeting->rank, side->peers->porch.lacked,
                           "rank %d could not accept links of other ranks", meeting->rank);

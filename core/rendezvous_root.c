@@ -275,7 +275,7 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
 }
 
 static ring_status root_explain(const root_meeting *root, ring_status status, ring_error *error) {
-  if (status == RING_ABORTED) return ring_rendezvous_interrupted(error);
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
   if (root_odd(root) > 0)
     return ring_rendezvous_disagree(root->meeting, root_odd(root), root->meeting->encrypted, error);
   if (status != RING_TIMEOUT)

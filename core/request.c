@@ -181,9 +181,11 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ri
   queue->first = request->next;
   queue->running = request;
   pthread_mutex_unlock(&queue->mutex);
-  ring_wait_init(&wait, comm->call_timeout, interrupt, queue->interrupt_arg);
-  wait.stop = &queue->stop;
+  comm_prepare_wait(comm, comm->call_timeout, &wait);
+  wait.interrupt = interrupt;
   wait.alarm = alarm;
+  wait.stop = &queue->stop;
+  ring_wait_begin(&wait);
   ring_status status = ring_collective_run(comm, &request->asked, &wait);
   pthread_mutex_lock(&queue->mutex);
   queue->running = NULL;

@@ -169,9 +169,7 @@ static ring_status share_impatient(const ring_share_call *call, int index, ring_
   const ring_share *share = call->share;
   int own_rank = share->ranks[share->index];
   ring_call_describe(call->call, text, sizeof text);
-  if (why == RING_ABORTED)
-    return ring_error_set(call->error, RING_ABORTED, own_rank, 0,
-                          "rank %d was interrupted during %s", own_rank, text);
+  if (why == RING_ABORTED) return ring_wait_aborted(wait, own_rank, text, call->error);
   int fault = share_list_missing(call, index, whom, sizeof whom);
   return ring_error_set(call->error, RING_TIMEOUT, fault, 0, "rank %d waited %.1f s in %s for %s",
                         own_rank, ring_wait_seconds(wait), text, whom);

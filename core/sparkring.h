@@ -182,6 +182,7 @@ typedef struct ring_options {
                         that is unset, 60; negative: never */
   ring_log_fn log;   /* used by every later call, too; NULL: nobody is told */
   void *log_arg;
+  int watch_parent; /* see below; 1: the end of the process that started this one ends waits, too */
 } ring_options;
 
 /* With `encryption` whatever ranks say to each other over the network after they have met is TLS 1.3
@@ -213,6 +214,14 @@ typedef struct ring_options {
  *   gather(v), scatter(v)     tree, direct
  *   alltoall                  bruck, pairwise
  * All ranks must have the same rules; else ring_comm_open returns RING_MISMATCH. "" is none. */
+
+/* `watch_parent` is for workers whose results nobody takes when the process that started them has
+ * ended, as those of Spark without their executor. Every wait in open, in calls, and of requests, also
+ * of children that are split off, then ends about 100 ms later with RING_ABORTED, whether there is an
+ * interrupt hook or not, and the other ranks are told. (Who ends while ranks still come to open is
+ * missing there, like any rank that may come again.) That process is the parent that this one had when
+ * the library was loaded or, in a forked child, when it was forked; it may have ended before
+ * ring_comm_open. One that ended before the library was loaded is not missed. */
 
 #define RING_OPTIONS_INIT {.struct_size = sizeof(ring_options), .rank = -1}
 

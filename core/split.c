@@ -205,8 +205,8 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   ring_comm *child = ring_comm_alloc(run->own, run->member_count, parent->call_timeout);
   if (child == NULL) return split_no_memory(parent);
   ring_wait wait;
-  ring_wait_init(&wait, parent->call_timeout, parent->interrupt, parent->interrupt_arg);
-  wait.alarm = &parent->alarm;
+  comm_prepare_wait(parent, parent->call_timeout, &wait);
+  ring_wait_begin(&wait);
   child->shares = parent->shares;
   child->peers.lanes = parent->peers.lanes;
   child->peers.inside_lanes = parent->peers.inside_lanes;
@@ -216,6 +216,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   child->interrupt = parent->interrupt;
   child->interrupt_arg = parent->interrupt_arg;
   child->alarm = parent->alarm;
+  child->watch_parent = parent->watch_parent;
   ring_error why;
   ring_status status = split_place(run, child);
   if (status == RING_OK) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wait.h"
 
+#include "error.h"
 #include "platform.h"
 
 #define WAIT_SLICE_MS 100
@@ -61,11 +62,26 @@ ring_status ring_wait_check(ring_wait *wait) {
   wait->begun += absent;
   wait->deadline += absent;
   if (wait->stop != NULL && atomic_load(wait->stop)) return RING_ABORTED;
-  if (wait->interrupt != NULL && now - wait->asked >= WAIT_SLICE_NS) {
+  if (now - wait->asked >= WAIT_SLICE_NS) {
+    long parent;
     wait->asked = now;
-    if (wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;
+    if (wait->watch_parent && ring_platform_orphaned(&parent)) return RING_ABORTED;
+    if (wait->interrupt != NULL && wait->interrupt(wait->interrupt_arg) != 0) return RING_ABORTED;
   }
   return now >= wait->deadline ? RING_TIMEOUT : RING_OK;
+}
+
+ring_status ring_wait_aborted(const ring_wait *wait, int rank, const char *call,
+                              ring_error *error) {
+  long parent;
+  if (!wait->watch_parent || !ring_platform_orphaned(&parent))
+    return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d was interrupted during %s", rank,
+                          call);
+  return ring_error_set(error, RING_ABORTED, rank, 0,
+                        "rank %d was orphaned during %s: the process that started it (pid %ld) has "
+                        "ended, usually because the Spark executor died or was killed; nobody is "
+                        "left to take the result of this task",
+                        rank, call, parent);
 }
 
 bool ring_wait_lasts(ring_wait *wait) {

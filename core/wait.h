@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How long a call may wait: a deadline, and the binding's interrupt hook, which is asked on the
- * calling thread about every 100 ms. Whoever waits sleeps for ring_wait_slice at most and then asks
+ * calling thread about every 100 ms; as often it is looked whether the parent of this process is still
+ * there, where that is wanted. Whoever waits sleeps for ring_wait_slice at most and then asks
  * ring_wait_check. So it sees when this process was stopped: that time does not count as waiting,
  * because a rank that goes on after it has to hear first what the others have said meanwhile.
  */
@@ -31,6 +32,7 @@ typedef struct ring_wait {
   void *interrupt_arg;
   const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
   const ring_alarm *alarm; /* NULL: nobody is told */
+  bool watch_parent;       /* the end of the process that started this one ends the wait */
   uint64_t told;           /* for how long it had lasted when that was last told */
 } ring_wait;
 
@@ -50,8 +52,12 @@ uint32_t ring_wait_left(const ring_wait *wait);
 /* Milliseconds to sleep before the next ring_wait_check, 0 to 100. */
 int ring_wait_slice(const ring_wait *wait);
 
-/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread says so. */
+/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread says so or
+ * the parent that is watched has ended. */
 ring_status ring_wait_check(ring_wait *wait);
+
+/* Says which of these ended a wait of `rank` in `call`. RING_ABORTED. */
+ring_status ring_wait_aborted(const ring_wait *wait, int rank, const char *call, ring_error *error);
 
 /* Whether somebody is to be told now that the wait lasts, which it then is with ring_wait_tell: after
  * the time of the alarm, and each time when it has lasted twice as long. */

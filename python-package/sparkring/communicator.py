@@ -63,8 +63,9 @@ def init(
     Only one that another Spark task has left open in this process is aborted instead.
 
     Ctrl-C ends every wait, here and in the methods of the communicator, which is broken then; the
-    other ranks are told. In a Spark task, so does the end of the process that has started this one:
-    without its executor a worker waits for nobody.
+    other ranks are told. In a Spark task, so does the end of the process that has started this one,
+    which was its parent when ``sparkring`` was imported: without its executor a worker waits for
+    nobody. Calls and requests then raise :class:`AbortedError`.
 
     Parameters
     ----------

@@ -94,14 +94,14 @@ static PyObject *open_with(module_state *state, const ring_options *options) {
 PyObject *comm_open(PyObject *module, PyObject *args) {
   PyObject *addresses, *exchange, *result = NULL;
   const char **texts = NULL;
-  int port_first, port_last, shared, watched;
+  int port_first, port_last, shared;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
   if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiip:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
                         &options.timeout, &options.call_timeout, &options.warn_after,
                         &options.algorithms, &exchange, &shared, &options.lanes,
-                        &options.encryption, &watched))
+                        &options.encryption, &options.watch_parent))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);
@@ -118,7 +118,6 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   options.interrupt = gil_interrupt;
   options.log = gil_log;
   options.shared_memory = shared ? 0 : -1;
-  gil_watch_parent(watched);
   result = open_with(PyModule_GetState(module), &options);
 out:
   PyMem_Free(texts);

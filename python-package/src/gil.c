@@ -30,8 +30,6 @@ typedef struct hook {
 
 static _Thread_local const hook *hooks;
 
-static pid_t parent; /* the process whose end is to be noticed, or 0 */
-
 /* The interpreter stops other threads for good when they ask for the lock after its end has
  * begun. One that was stopped inside the core would hold on to what it has there, so their calls
  * end before. */
@@ -78,23 +76,6 @@ void gil_heed(const bool *flag) {
   heeded = flag;
 }
 
-void gil_watch_parent(bool watched) {
-  parent = watched ? getppid() : 0;
-}
-
-/* Raises when the parent has ended. */
-static int check_parent(void) {
-  if (parent == 0 || getppid() == parent) return 0;
-  PyObject *module = PyImport_ImportModule("sparkring._core");
-  PyObject *class = module ? PyObject_GetAttrString(module, "AbortedError") : NULL;
-  if (class)
-    PyErr_SetString(class, "the process that started this one has ended, as Spark's executor does"
-                           " when it fails: nobody is left to take the result of this task");
-  Py_XDECREF(class);
-  Py_XDECREF(module);
-  return -1;
-}
-
 /* Signals are for the main thread; what other threads are sent (PyThreadState_SetAsyncExc) arrives
  * when a thread runs Python code, however little. */
 static int check_exceptions(void) {
@@ -115,7 +96,7 @@ int gil_interrupt(void *unused) {
   hook hook = {.outer = hooks, .heeded = heeded};
   gil_take();
   hooks = &hook;
-  bool ends = check_exceptions() < 0 || check_parent() < 0 || (hook.heeded && *hook.heeded);
+  bool ends = check_exceptions() < 0 || (hook.heeded && *hook.heeded);
   hooks = hook.outer;
   heeded = hook.heeded;
   gil_release();

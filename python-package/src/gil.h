@@ -22,8 +22,8 @@ PyObject *gil_end(PyObject *module, PyObject *unused);
 bool gil_is_ending(void);
 
 /* The interrupt hook: lets Python run its signal handlers. Non-zero when one of them raised (as
- * SIGINT's does), when an exception is waiting already or was sent to this thread, when the parent
- * that is watched has ended, and when the flag that is heeded is set. */
+ * SIGINT's does), when an exception is waiting already or was sent to this thread, and when the flag
+ * that is heeded is set. */
 int gil_interrupt(void *unused);
 
 /* The log hook: a warning of the logger "sparkring". Also called with the lock held, where the
@@ -33,10 +33,6 @@ void gil_log(void *unused, const char *message);
 /* From now on calls of the core on this thread end when another thread, with the lock, sets the
  * flag. NULL: no flag. */
 void gil_heed(const bool *flag);
-
-/* Whether the end of the process that is now the parent of this one ends calls of the core, with an
- * exception. */
-void gil_watch_parent(bool watched);
 
 /* Whether this thread runs Python code inside one of those hooks, and so inside a call of the
  * core. */

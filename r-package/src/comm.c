@@ -138,7 +138,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   if (!handle->shares) options.shared_memory = -1;
   options.lanes = Rf_asInteger(lanes);
   options.encryption = Rf_asInteger(encryption);
-  interrupt_watch_parent(Rf_asLogical(watch_parent) == TRUE);
+  options.watch_parent = Rf_asLogical(watch_parent) == TRUE;
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

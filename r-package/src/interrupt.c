@@ -5,15 +5,11 @@
 #include <R_ext/Utils.h>
 #include <Rinternals.h>
 #include <setjmp.h>
-#include <unistd.h>
+#include <stdint.h>
 
-#include "error.h"
-
-static SEXP interrupt_unwind;   /* where a jump that is held back wants to go */
-static bool interrupt_pending;  /* one is */
-static bool interrupt_quiet;    /* R is collecting, and may not be asked to do anything */
-static pid_t interrupt_parent;  /* whose end is to be noticed, or 0 */
-static bool interrupt_orphaned; /* it has ended, which is to be told */
+static SEXP interrupt_unwind;  /* where a jump that is held back wants to go */
+static bool interrupt_pending; /* one is */
+static bool interrupt_quiet;   /* R is collecting, and may not be asked to do anything */
 
 void interrupt_init(void) {
   interrupt_unwind = R_MakeUnwindCont();
@@ -43,28 +39,14 @@ static SEXP interrupt_check(void *unused) {
 
 int interrupt_hook(void *unused) {
   (void)unused;
-  interrupt_orphaned = interrupt_parent != 0 && getppid() != interrupt_parent;
-  if (!interrupt_pending && !interrupt_orphaned) interrupt_protect(interrupt_check, NULL);
-  return interrupt_pending || interrupt_orphaned;
-}
-
-void interrupt_watch_parent(bool watched) {
-  interrupt_parent = watched ? getppid() : 0;
+  if (!interrupt_pending) interrupt_protect(interrupt_check, NULL);
+  return interrupt_pending;
 }
 
 void interrupt_continue(void) {
-  static const ring_error error = {
-      .status = RING_ABORTED,
-      .rank = -1,
-      .message = "the process that started this one has ended, as Spark's executor does when it "
-                 "fails: nobody is left to take the result of this task"};
-  bool orphaned = interrupt_orphaned;
-  interrupt_orphaned = false;
-  if (interrupt_pending) {
-    interrupt_pending = false;
-    R_ContinueUnwind(interrupt_unwind);
-  }
-  if (orphaned) error_raise(error.status, &error);
+  if (!interrupt_pending) return;
+  interrupt_pending = false;
+  R_ContinueUnwind(interrupt_unwind);
 }
 
 /* ---- The log ------------------------------------------------------------------------------ */

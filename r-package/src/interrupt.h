@@ -17,20 +17,15 @@
 /* When the library is loaded. */
 void interrupt_init(void);
 
-/* The core's hooks; the first arguments are NULL. The first is non-zero when R wants to jump, and
- * when the parent that is watched has ended. The second says it with ring_stall() of R/error.R.
- * */
+/* The core's hooks; the first arguments are NULL. The first is non-zero when R wants to jump.
+ * The second says it with ring_stall() of R/error.R. */
 int interrupt_hook(void *unused);
 void interrupt_log(void *unused, const char *message);
-
-/* Whether the end of the process that is now the parent of this one ends calls of the core. */
-void interrupt_watch_parent(bool watched);
 
 /* In finalisers, where no code of R's may run, the log is printed and nothing else. */
 void interrupt_set_quiet(bool quiet);
 
-/* After a call of the core: lets a jump that was held back go on, or raises that the parent has
- * ended. Returns where there was neither. */
+/* After a call of the core: lets a jump that was held back go on. Returns where there was none. */
 void interrupt_continue(void);
 
 #endif

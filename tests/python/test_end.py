@@ -282,10 +282,11 @@ def test_a_worker_of_spark_ends_without_its_parent():
     parent.kill()
     killed = time.monotonic()
     said = parent.stdout.readline()  # the worker has the same standard output
-    assert said.startswith("ends: the process that started this one has ended, as Spark's executor")
+    assert said.startswith("ends: rank 1 was orphaned during allreduce(")
+    assert f"the process that started it (pid {parent.pid}) has ended" in said
     assert parent.stdout.read() == ""
     assert time.monotonic() - killed < 2 * LIMIT
-    assert other.communicate(timeout=30)[0].startswith("told ABORTED 1 rank 1 was interrupted")
+    assert other.communicate(timeout=30)[0].startswith("told ABORTED 1 rank 1 was orphaned")
     parent.wait()
     with pytest.raises(ProcessLookupError):
         wait_until_gone(worker)

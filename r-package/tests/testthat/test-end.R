@@ -163,8 +163,9 @@ test_that("a worker of Spark ends without its parent", {
   }, token = fresh_token(), folder = folder, waits = waits, said = said,
   wait_for_file = wait_for_file)
   expect_identical(readLines(said)[[1]], "ring_error_aborted")
-  expect_match(readLines(said)[[2]], "the process that started this one has ended")
+  expect_match(readLines(said)[[2]], "rank 1 was orphaned during barrier\\(\\).*has ended")
   expect_s3_class(results[[1]], "ring_error")
   expect_identical(results[[1]]$rank, 1L)
+  expect_match(conditionMessage(results[[1]]), "rank 1 was orphaned")
   unlink(folder, recursive = TRUE)
 })
