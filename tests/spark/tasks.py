@@ -117,11 +117,11 @@ def rank_three_stays_away(rows):
     yield TaskContext.get().partitionId()
 
 
-def r_rank(script, partition_type, token):
+def r_rank(script, token, partition_type="integer", columns=()):
     """A function for mapPartitions that lets an R process be this task's rank.
 
     R gets the barrier as sparklyr hands it to a closure: the addresses as a list of strings, the
-    partition as an integer or a double.
+    partition as an integer or a double. Behind it come the rows as CSV, if `columns` names them.
     """
 
     def run(rows):
@@ -129,9 +129,12 @@ def r_rank(script, partition_type, token):
         addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
         partition = f"{context.partitionId()}{'L' if partition_type == 'integer' else ''}"
         barrier = f"list(address = list({addresses}), partition = {partition})"
+        told = [f"list(barrier = {barrier}, token = {json.dumps(token)})"]
+        if columns:
+            told += [",".join(str(value) for value in row) for row in [columns, *rows]]
         process = subprocess.run(
             ["Rscript", "--vanilla", SparkFiles.get(script)],
-            input=f"list(barrier = {barrier}, token = {json.dumps(token)})\n",
+            input="\n".join(told) + "\n",
             capture_output=True,
             text=True,
             timeout=120,

@@ -25,5 +25,5 @@ def test_jobs_of_data_frames(spark):
 
 def test_r_workers(spark, four):
     spark.sparkContext.addFile(str(WORKER))
-    ranks = four(tasks.r_rank(WORKER.name, "integer", secrets.token_hex(32)))
+    ranks = four(tasks.r_rank(WORKER.name, secrets.token_hex(32)))
     assert [rank["encrypted"] for rank in ranks] == [True] * 4

@@ -17,7 +17,7 @@ WORKER = Path(__file__).with_name("worker.R")
 @pytest.mark.parametrize("partition_type", ["integer", "double"])
 def test_r_workers_form_a_ring(spark, four, partition_type):
     spark.sparkContext.addFile(str(WORKER))
-    ranks = four(tasks.r_rank(WORKER.name, partition_type, secrets.token_hex(32)))
+    ranks = four(tasks.r_rank(WORKER.name, secrets.token_hex(32), partition_type))
     assert ranks == [
         {
             "rank": rank,
