@@ -7,11 +7,13 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "sparkring.h"
+
 #define SPARK_ANCESTORS 16
 #define SPARK_PATH 256
 
-static const char *const spark_asks[] = {"spark.network.crypto.enabled", "spark.ssl.rpc.enabled",
-                                         "spark.authenticate.enableSaslEncryption"};
+#define SPARK_NAME(name) name,
+static const char *const spark_asks[] = {RING_SPARK_ENCRYPTION_MAP(SPARK_NAME)};
 
 /* "-Dspark.network.crypto.enabled=true", or without -D, as behind --conf. */
 static bool spark_asks_in(const char *argument) {

@@ -6,9 +6,8 @@
  * and a driver whose own threads run the tasks with --conf. So the command lines of this process's
  * ancestors are read in /proc, up to the first that runs a class of Spark.
  *
- * These ask for encrypted traffic: spark.network.crypto.enabled, spark.ssl.rpc.enabled and
- * spark.authenticate.enableSaslEncryption. spark.io.encryption.enabled is about files on disk, and
- * spark.ssl.* of other kinds about web pages.
+ * RING_SPARK_ENCRYPTION_MAP has those that ask for encrypted traffic. spark.io.encryption.enabled is
+ * about files on disk, and spark.ssl.* of other kinds about web pages.
  */
 #ifndef RING_SPARK_H
 #define RING_SPARK_H

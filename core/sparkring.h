@@ -193,6 +193,14 @@ typedef struct ring_options {
  * way can change what links carry; but with a token or an exchange nobody else can join, or read or
  * change what ranks say while they meet. That they talk, from where to where, is never a secret. */
 
+/* The settings of Spark that, where they are "true", ask for encrypted traffic: X("name"). The core
+ * looks for them in the command lines of the processes that started this one; a binding to which Spark
+ * tells its settings by another way reads them there. */
+#define RING_SPARK_ENCRYPTION_MAP(X)                                                               \
+  X("spark.network.crypto.enabled")                                                                \
+  X("spark.ssl.rpc.enabled")                                                                       \
+  X("spark.authenticate.enableSaslEncryption")
+
 /* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
  * them, because one connection is often held to a part of what the network carries. All ranks must
  * have the same; else ring_comm_open returns RING_MISMATCH. Within a host a link is one connection,

@@ -19,6 +19,7 @@ _Scalar = TypeVar("_Scalar", bound=generic)
 _Result = TypeVar("_Result", covariant=True)
 
 version: Final[str]
+spark_encryption: Final[tuple[str, ...]]
 
 def open(
     rank: int,

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkring._core import InvalidError, TimeoutError  # noqa: A004
+from sparkring._core import InvalidError, TimeoutError, spark_encryption  # noqa: A004
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,13 +26,6 @@ class BarrierTask(NamedTuple):
     attempt: int
     encrypts: bool  # Spark, as far as the properties of the job tell
     exchange: Callable[[str], list[str]]
-
-
-ENCRYPTS = (  # core/spark.h has the reasons, and another place to look in
-    "spark.network.crypto.enabled",
-    "spark.ssl.rpc.enabled",
-    "spark.authenticate.enableSaslEncryption",
-)
 
 
 def find(timeout: float) -> BarrierTask | None:
@@ -73,9 +66,18 @@ def find(timeout: float) -> BarrierTask | None:
         rank=context.partitionId(),
         addresses=[info.address for info in context.getTaskInfos()],
         attempt=context.taskAttemptId(),
-        encrypts=any(context.getLocalProperty(name) == "true" for name in ENCRYPTS),
+        encrypts=any(_is_true(context, name) for name in spark_encryption),
         exchange=lambda text: _gather(context, text, timeout),
     )
+
+
+def _is_true(context: Any, setting: str) -> bool:
+    """Ask for a setting of Spark, which jobs of data frames have as properties.
+
+    The core sees those of the executors in their command lines. This is for what it cannot see: a
+    master of one machine that is set up in files, and systems without ``/proc``.
+    """
+    return str(context.getLocalProperty(setting)).lower() == "true"
 
 
 def _gather(context: Any, text: str, timeout: float) -> list[str]:

@@ -65,6 +65,9 @@ def test_encryption_is_as_spark_has_it(task, monkeypatch):
         (yes, None, "0", False),
         (no, None, None, False),
         (no, True, None, True),
+        ({"spark.ssl.rpc.enabled": "TRUE"}, None, None, True),
+        ({"spark.authenticate.enableSaslEncryption": "true"}, None, None, True),
+        ({"spark.io.encryption.enabled": "true"}, None, None, False),
         ({}, None, None, False),
     ):
         if variable:
