@@ -566,6 +566,7 @@ def use_in_child(gate):
         return request.wait() + status
 
 
+@pytest.mark.forks
 def test_forked_child(tmp_path):
     assert run(2, use_in_child, tmp_path / "gate") == [2, 2]
 
