@@ -156,10 +156,11 @@ static ring_status split_place(split_run *run, ring_comm *child) {
 
 /* The failure of the parent may be that its other ranks waited for those that are in the split, of which
  * this is one, and did not know for which: it knows better whether it was stopped, or has waited itself
- * as long, and for whom. */
+ * as long, and for whom. Or that they have seen this one go: it knows what it lacked. */
 static bool split_knows_better(const split_run *run, const ring_error *why, const ring_wait *wait,
                                ring_error *failure) {
   int own = run->parent->peers.rank;
+  if (failure->status == RING_PEER_LOST && failure->rank == own) return why->rank == run->own;
   bool blamed = failure->status == RING_ABORTED && failure->rank == own;
   for (int i = 0; i < run->member_count && failure->status == RING_TIMEOUT; i++)
     blamed = blamed || failure->rank == run->members[i].rank;
