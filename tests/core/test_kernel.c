@@ -12,7 +12,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -74,25 +73,23 @@ static void run_lack(const lack *l, workload_link link, int victim) {
   workload_free(work);
 }
 
+typedef struct lack_list {
+  const lack *lacks;
+  size_t count;
+} lack_list;
+
+static void run_some(int runner, int runners, void *arg) {
+  const lack_list *list = arg;
+  for (size_t i = (size_t)runner; i < list->count; i += (size_t)runners)
+    for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++)
+      run_lack(&list->lacks[i], link, (int)(i + link) % 2);
+  CHECK_INT(problems, 0);
+}
+
 /* All of them, on each link; some beside each other, as many only wait. */
 static void run_lacks(const lack *lacks, size_t count) {
-  pid_t runners[RUNNERS];
-  int status;
-  fflush(NULL);
-  for (size_t runner = 0; runner < RUNNERS; runner++) {
-    runners[runner] = fork();
-    CHECK(runners[runner] >= 0);
-    if (runners[runner] > 0) continue;
-    for (size_t i = runner; i < count; i += RUNNERS)
-      for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++)
-        run_lack(&lacks[i], link, (int)(i + link) % 2);
-    CHECK_INT(problems, 0);
-    exit(0);
-  }
-  for (int runner = 0; runner < RUNNERS; runner++) {
-    CHECK(waitpid(runners[runner], &status, 0) == runners[runner]);
-    CHECK_INT(status, 0);
-  }
+  lack_list list = {lacks, count};
+  run_ranks(RUNNERS, run_some, &list);
 }
 
 #define CALL(name, code) {#name, SYS_##name, code, 0, 0}
