@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -145,7 +144,7 @@ static void feed(void *arg) {
   CHECK_INT(atomic_load(&held), 0);
 }
 
-enum { RUNNERS = 12, FORMS = 6 };
+enum { RUNNERS = 24, FORMS = 6, PARTS = 3, PIECES_MOST = (WORKLOAD_LINKS * FORMS + 2) * PARTS };
 
 typedef struct tally {
   int runs, went_on, failed, problems;
@@ -196,33 +195,45 @@ static void finish_work(workload *work) {
   workload_free(work);
 }
 
-/* The runs of one link and form. Many of them wait, so some go on beside each other. */
-static void run_form(workload_link link, int form, bool exchanges, long first, long step) {
-  pid_t runners[RUNNERS];
-  int status;
-  fflush(NULL);
-  for (int runner = 0; runner < RUNNERS; runner++) {
-    runners[runner] = fork();
-    CHECK(runners[runner] >= 0);
-    if (runners[runner] > 0) continue;
-    workload *work = prepare(link, form);
-    tally *sum = &tallies[runner * WORKLOAD_LINKS + (int)link];
-    work->exchanges = exchanges;
-    run(work, 0, sum);
-    long most = ((famine *)work->arg)->asked;
-    if (runner == 0)
-      printf("%s, form %d%s: %ld allocations\n", workload_link_name(link), form,
-             exchanges ? ", exchange" : "", most);
-    CHECK(!workload_failed(work));
-    CHECK(most > 20);
-    for (long k = first + runner * step; k <= most + 2; k += RUNNERS * step) run(work, k, sum);
-    finish_work(work);
-    exit(0);
-  }
-  for (int runner = 0; runner < RUNNERS; runner++) {
-    CHECK(waitpid(runners[runner], &status, 0) == runners[runner]);
-    CHECK_INT(status, 0);
-  }
+/* Of the runs of one link and form those of every `step`th allocation from `first` on, and of these
+ * some: each runner takes the next piece, as long as there is one. */
+typedef struct piece {
+  workload_link link;
+  int form;
+  bool exchanges;
+  long first, step;
+  int part;
+} piece;
+
+static piece pieces[PIECES_MOST];
+static int piece_count;
+
+static void run_piece(const piece *p, tally *sum) {
+  workload *work = prepare(p->link, p->form);
+  work->exchanges = p->exchanges;
+  run(work, 0, sum);
+  long most = ((famine *)work->arg)->asked;
+  if (p->part == 0)
+    printf("%s, form %d%s: %ld allocations\n", workload_link_name(p->link), p->form,
+           p->exchanges ? ", exchange" : "", most);
+  CHECK(!workload_failed(work));
+  CHECK(most > 20);
+  for (long k = p->first + p->part * p->step; k <= most + 2; k += PARTS * p->step)
+    run(work, k, sum);
+  finish_work(work);
+}
+
+/* Most runs wait, so many go on beside each other. */
+static void run_pieces(int runner, int runners, void *next) {
+  (void)runners;
+  alarm(0); /* all of them take long */
+  for (int i; (i = __sync_fetch_and_add((int *)next, 1)) < piece_count;)
+    run_piece(&pieces[i], &tallies[runner * WORKLOAD_LINKS + (int)pieces[i].link]);
+}
+
+static void plan(workload_link link, int form, bool exchanges, long first, long step) {
+  for (int part = 0; part < PARTS; part++)
+    pieces[piece_count++] = (piece){link, form, exchanges, first, step, part};
 }
 
 static void report(void) {
@@ -253,10 +264,13 @@ static void run_all(long step, long crypto_step) {
   for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++)
     for (int form = 0; form < FORMS; form++, first++) {
       long stride = form < 4 ? step : crypto_step;
-      run_form(link, form, false, 1 + first % stride, stride);
+      plan(link, form, false, 1 + first % stride, stride);
     }
-  run_form(WORKLOAD_SHM, 0, true, 1, step);
-  run_form(WORKLOAD_TCP, 3, true, 1, step);
+  plan(WORKLOAD_SHM, 0, true, 1, step);
+  plan(WORKLOAD_TCP, 3, true, 1, step);
+  int *next = shared_alloc(sizeof *next);
+  run_ranks(RUNNERS, run_pieces, next);
+  shared_free(next, sizeof *next);
   report();
 }
 

@@ -127,10 +127,12 @@ static double folded(ring_op op, int size, size_t i) {
   return op == RING_AVG ? value / size : value;
 }
 
-static void check_folded(const void *result, ring_dtype dtype, ring_op op, int size, size_t count) {
+/* Of what all ranks hold each looks at a part. */
+static void check_folded(const void *result, ring_dtype dtype, ring_op op, int rank, int size,
+                         size_t count) {
   uint8_t expected[8];
   size_t width = ring_dtype_size(dtype);
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = (size_t)rank; i < count; i += (size_t)size) {
     put(expected, dtype, 0, folded(op, size, i));
     CHECK(memcmp(expected, (const uint8_t *)result + i * width, width) == 0);
   }
@@ -164,7 +166,7 @@ static void reduce_thrice(ring_comm *comm, place *place, ring_dtype dtype, ring_
   CHECK(memcmp(y, again, bytes) == 0);
   CHECK_INT(ring_allreduce(comm, x, x, count, dtype, op), RING_OK);
   CHECK(memcmp(x, y, bytes) == 0);
-  if (!roughly) check_folded(y, dtype, op, size, count);
+  if (!roughly) check_folded(y, dtype, op, rank, size, count);
   check_same_everywhere(comm, place, y, bytes);
   free(x);
   free(y);
@@ -179,8 +181,9 @@ static void reduce_all_kinds(int rank, int size, void *shared) {
       if (!ring_op_allowed((ring_op)op, (ring_dtype)dtype)) continue;
       bool narrow = op == RING_AVG && ring_dtype_size((ring_dtype)dtype) == 1;
       if (narrow) continue; /* the sum would not fit */
+      bool once = dtype == RING_FLOAT16 || dtype == RING_FLOAT32;
       for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        if (i < 5 || op == RING_SUM)
+        if (counts[i] < 4099 || (op == RING_SUM && (counts[i] == 4099 || once)))
           reduce_thrice(comm, shared, (ring_dtype)dtype, (ring_op)op, counts[i], false);
     }
   for (int dtype = RING_FLOAT16; dtype <= RING_FLOAT64; dtype++)

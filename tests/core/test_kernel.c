@@ -55,7 +55,7 @@ static void starve(void *arg) {
   CHECK_INT(setrlimit((__rlimit_resource_t)l->limit, &limit), 0);
 }
 
-enum { RUNNERS = 8 };
+enum { RUNNERS = 22 };
 
 static int problems;
 
@@ -80,9 +80,10 @@ typedef struct lack_list {
 
 static void run_some(int runner, int runners, void *arg) {
   const lack_list *list = arg;
-  for (size_t i = (size_t)runner; i < list->count; i += (size_t)runners)
-    for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++)
-      run_lack(&list->lacks[i], link, (int)(i + link) % 2);
+  for (size_t i = (size_t)runner; i < list->count * WORKLOAD_LINKS; i += (size_t)runners) {
+    size_t lack = i / WORKLOAD_LINKS, link = i % WORKLOAD_LINKS;
+    run_lack(&list->lacks[lack], (workload_link)link, (int)(lack + link) % 2);
+  }
   CHECK_INT(problems, 0);
 }
 
