@@ -144,7 +144,7 @@ static void feed(void *arg) {
   CHECK_INT(atomic_load(&held), 0);
 }
 
-enum { RUNNERS = 24, FORMS = 6, PARTS = 3, PIECES_MOST = (WORKLOAD_LINKS * FORMS + 2) * PARTS };
+enum { RUNNERS = 16, FORMS = 6, PARTS = 3, PIECES_MOST = (WORKLOAD_LINKS * FORMS + 2) * PARTS };
 
 typedef struct tally {
   int runs, went_on, failed, problems;

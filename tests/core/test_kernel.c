@@ -55,7 +55,7 @@ static void starve(void *arg) {
   CHECK_INT(setrlimit((__rlimit_resource_t)l->limit, &limit), 0);
 }
 
-enum { RUNNERS = 22 };
+enum { RUNNERS = 16 };
 
 static int problems;
 
