@@ -12,12 +12,24 @@ HERE = Path(__file__).parent
 ONE_EXECUTOR = "local[4]"
 TWO_EXECUTORS = "local-cluster[2,2,1024]"
 ENCRYPTED = TWO_EXECUTORS + " spark.authenticate spark.network.crypto.enabled"
+MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED]
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
 DEADLINE = 90
 
 
 def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:distutils:DeprecationWarning")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Put all tests of a master together, as each start of Spark takes longer than most of them."""
+
+    def master(item):
+        callspec = getattr(item, "callspec", None)
+        return MASTERS.index(callspec.params.get("spark", ONE_EXECUTOR)) if callspec else 0
+
+    items.sort(key=master)
 
 
 @pytest.fixture(scope="session", params=[ONE_EXECUTOR, TWO_EXECUTORS])
