@@ -12,7 +12,8 @@ Examples
 """
 
 import sparkring.object  # it gives Communicator the methods for objects
-import sparkring.request  # noqa: F401 (it makes Request awaitable)
+import sparkring.request  # it makes Request awaitable
+import sparkring.running  # noqa: F401 (it gives Communicator attempt and progress)
 from sparkring._core import (
     AbortedError,
     AuthError,

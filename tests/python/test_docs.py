@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import sparkring
+import sparkring.spark
 
 METHODS = [
     name
@@ -21,11 +22,12 @@ FUNCTIONS = [
     *(getattr(sparkring.Communicator, name) for name in METHODS),
     sparkring.Request.wait,
     sparkring.Request.test,
+    sparkring.spark.run,
 ]
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 47
+    assert len(METHODS) == 48
     assert sparkring.__doc__
     for name in sparkring.__all__:
         member = getattr(sparkring, name)
@@ -49,8 +51,8 @@ def test_parameters_are_documented(function):
     text = inspect.getdoc(function)
     for name in inspect.signature(function).parameters:
         if name != "self":
-            assert re.search(rf"\n(\w+, )*{name}(, \w+)* : ", text), name
-    if function.__name__ not in ("barrier", "send", "send_object", "close", "abort"):
+            assert re.search(rf"\n(\w+, )*(\*\*)?{name}(, \w+)* : ", text), name
+    if function.__name__ not in ("barrier", "send", "send_object", "close", "abort", "progress"):
         assert "\nReturns\n-------\n" in text
     assert "\nRaises\n------\n" in text
 

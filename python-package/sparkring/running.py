@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a communicator knows of the run that it belongs to: which attempt, and who wants reports.
+
+`sparkring.spark.run` sets these before it calls the function; elsewhere there is one attempt, and
+nobody to report to.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from sparkring._core import Communicator, InvalidError
+
+Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
+
+OFTEN = 0.1  # seconds between two reports; those that come sooner are left out
+
+_attempt = 0
+_reporter: Reporter | None = None
+_last = 0.0
+
+
+def begin(attempt: int, reporter: Reporter | None) -> None:
+    """Note what run this process belongs to from now on."""
+    global _attempt, _reporter, _last
+    _attempt, _reporter, _last = attempt, reporter, 0.0
+
+
+def attempt(self: Communicator) -> int:
+    """How often `sparkring.spark.run` has launched the ranks before this time: 0 at first."""
+    return _attempt
+
+
+def progress(self: Communicator, step: float, total: float | None = None, **metrics: float) -> None:
+    """Tell the driver of `sparkring.spark.run` how far this rank is.
+
+    The driver shows one bar: the least step of the ranks that report, and the metrics of the lowest
+    of them. Not a collective: any ranks may call it, as often as they like, one alone suffices. It
+    waits for nobody, and of reports less than 0.1 s apart only the first and the last step are
+    sent. Outside of `sparkring.spark.run` it does nothing.
+
+    Parameters
+    ----------
+    step : float
+        How much is done.
+    total : float, optional
+        How much there is to do.
+    **metrics : float
+        What else to show, by name, such as ``loss``.
+
+    Raises
+    ------
+    InvalidError
+        When one of these is no number.
+
+    Examples
+    --------
+    >>> for step in range(100):
+    ...     comm.progress(step + 1, 100, loss=loss)
+    """
+    global _last
+    if _reporter is None:
+        return
+    now = time.monotonic()
+    if now - _last < OFTEN and step != total:
+        return
+    _last = now
+    numbers = {name: _number(name, value) for name, value in metrics.items()}
+    _reporter(_number("step", step), None if total is None else _number("total", total), numbers)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return value if type(value) is int else float(value)
+    except (TypeError, ValueError):
+        raise InvalidError(
+            f"{name} is of type {type(value).__name__}: progress takes numbers"
+        ) from None
+
+
+progress.__qualname__ = "Communicator.progress"
+Communicator.progress = progress  # type: ignore[method-assign]
+Communicator.attempt = property(attempt)  # type: ignore[method-assign, assignment]

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a function on the ranks of a ring, as the tasks of a Spark barrier stage.
+
+Examples
+--------
+>>> from sparkring.spark import run
+>>> run(lambda comm: comm.rank, num_proc=4)
+[0, 1, 2, 3]
+"""
+
+from sparkring.spark.checkpoint import Checkpoint
+from sparkring.spark.driver import run
+from sparkring.spark.outcome import RankError
+
+__all__ = ["Checkpoint", "RankError", "run"]

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that a rank prints, from Python or C or a child, goes through a relay (`relay`).
+
+The descriptors 1 and 2 are a pipe to the relay while the rank works, and as before afterwards.
+Where no process can be started the rank prints as always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sparkring.spark import relay
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sparkring.spark.output import Address
+
+WAIT = 2.0  # seconds for the relay to tell the last lines
+
+
+class Capture:
+    """Sends what this process prints through a relay, inside a ``with`` block.
+
+    Parameters
+    ----------
+    rank, attempt : int
+        Who prints.
+    address : Address or None
+        The driver that wants to see it.
+    echo : bool
+        Whether it is to be in this process's own output, too.
+    """
+
+    def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool) -> None:
+        self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": echo}
+        if address is not None:
+            self.settings.update(address._asdict())
+        self.control: socket.socket | None = None
+        self.saved: list[int] = []
+        self.lines: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        """Start the relay."""
+        flush()
+        with contextlib.suppress(OSError):
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        type: type[BaseException] | None,  # noqa: A002 (Python's name)
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End what `finish` has not ended."""
+        self.finish()
+
+    def start(self) -> None:
+        """Start the relay, and print to it from now on."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe()
+        try:
+            self.spawn(reader, theirs.fileno())
+            ours.send(json.dumps(self.settings).encode())
+            ours.settimeout(WAIT)
+            self.saved = [os.dup(1), os.dup(2)]
+            os.dup2(writer, 1)
+            os.dup2(writer, 2)
+            self.control = ours
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(reader)
+            os.close(writer)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError):
+                stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+    def spawn(self, reader: int, control: int) -> None:
+        """Start the process. It is not waited for: it may have more to copy than this rank."""
+        command = [sys.executable, "-I", "-S", relay.__file__, str(reader), str(control), "2"]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # where there is no 1 to see it, as in Spark's workers
+            pass_fds=(reader, control),
+            close_fds=True,
+        )
+        process.returncode = 0  # no warning that it still runs
+
+    def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
+        """Send a report of progress, if the relay takes it now."""
+        if self.control is None:
+            return
+        with contextlib.suppress(OSError):
+            text = json.dumps([step, total, metrics]).encode()
+            self.control.send(relay.PROGRESS + text, socket.MSG_DONTWAIT)
+
+    def finish(self) -> tuple[str, ...]:
+        """Print as before again; gives the last lines that went through the relay."""
+        if self.control is None:
+            return self.lines
+        flush()
+        for number, saved in zip((1, 2), self.saved):
+            os.dup2(saved, number)
+            os.close(saved)
+        with contextlib.suppress(OSError), self.control as control:
+            control.send(relay.END)
+            text = control.recv(1 << 18).decode(errors="replace")
+            self.lines = tuple(text.splitlines())
+        self.control = None
+        return self.lines
+
+
+def flush() -> None:
+    """Write what Python still keeps of what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.flush()

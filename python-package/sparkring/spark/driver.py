@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one call for the whole: slots, barrier job, ring, output, results or the first error."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import operator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sparkring import communicator
+from sparkring._core import InvalidError
+from sparkring.barrier import ENCRYPTS
+from sparkring.spark import outcome, pickling, slots
+from sparkring.spark.bar import Display
+from sparkring.spark.local import Processes
+from sparkring.spark.output import Output
+from sparkring.spark.rank import Job
+from sparkring.spark.stage import Stage, context_of
+
+if TYPE_CHECKING:
+    from sparkring.spark.outcome import Outcome, RankError
+
+OURS = ("rank", "size", "addresses", "root_address", "token", "exchange", "timeout", "encryption")
+
+
+def run(
+    f: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int | None = None,
+    *,
+    spark: Any = None,
+    resources: Any = None,
+    timeout: float = 300.0,
+    max_restarts: int = 0,
+    verbose: int = 1,
+    encryption: bool | None = None,
+    **options: Any,
+) -> list[Any]:
+    """Run a function on all ranks of a ring, as the tasks of a Spark barrier stage.
+
+    Each rank calls ``f(comm, *args, **kwargs)`` with its `Communicator`, which is open, and closed
+    afterwards: ``f`` does not call `sparkring.init`. The Python processes end with the run.
+
+    Parameters
+    ----------
+    f : callable
+        What the ranks do. It and its arguments travel by cloudpickle, so it may be a lambda or come
+        from a notebook; modules that it imports must be on the executors, as `sparkring` itself.
+    args : sequence
+        Further arguments of ``f``.
+    kwargs : mapping, optional
+        Arguments of ``f`` by name.
+    num_proc : int, optional
+        How many ranks; by default as many as there are slots. A negative number runs that many
+        processes of this machine, without Spark, for trying and debugging.
+    spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
+        Which Spark; by default the active one.
+    resources : pyspark.resource.ResourceProfile, optional
+        What each task needs, such as two cores or a GPU, where that is not what the configuration
+        of Spark says. It cannot ask for executors: Spark gives those with dynamic allocation only,
+        which excludes barrier stages.
+    timeout : float
+        Seconds until all tasks must have started, and then until all ranks must have met.
+    max_restarts : int
+        How often the ranks are launched again, all of them, after one has failed.
+        ``comm.attempt`` tells them which time this is; `Checkpoint` helps to go on from there.
+    verbose : int
+        1 shows what the ranks print, line by line with the rank before it, and their progress
+        (`Communicator.progress`); 2 also what `run` does; 0 neither. In each case the executors'
+        logs have what is printed there. If executors cannot reach this process, or Spark is to
+        encrypt, only these have it; the ranks never wait for this process.
+    encryption : bool, optional
+        As for `sparkring.init`.
+    **options : object
+        Further arguments of `sparkring.init`, such as ``call_timeout``, ``ports`` or ``lanes``.
+
+    Returns
+    -------
+    list
+        What the ranks have returned, in rank order.
+
+    Raises
+    ------
+    Exception
+        What ``f`` has raised on the rank at fault, in the last attempt. Its ``__cause__`` is a
+        `RankError` with the rank, its host, its traceback and its last lines.
+    RankError
+        When a rank was lost, or its exception makes no sense here, as that of ``sys.exit``.
+    InvalidError
+        When there are too few slots, and for arguments that make no sense; nothing was started.
+    UnsupportedError
+        When Spark cannot run barrier stages: with dynamic allocation, or through Spark Connect.
+    TimeoutError
+        When the tasks have not started in time.
+
+    Examples
+    --------
+    >>> from sparkring.spark import run
+    >>> def train(comm, rate):
+    ...     return comm.allreduce(rate * comm.rank)
+    >>> run(train, args=(0.5,), num_proc=4)
+    [3.0, 3.0, 3.0, 3.0]
+    >>> run(train, args=(0.5,), num_proc=-2)  # here, without Spark
+    [0.5, 0.5]
+    """
+    check(num_proc, timeout, max_restarts, options)
+    work = pickling.dumps_work(f, args, kwargs)
+    options = {**options, "timeout": timeout, "encryption": encryption}
+    display = Display(verbose)
+    try:
+        if num_proc is not None and num_proc < 0:
+            if resources is not None:
+                raise InvalidError(
+                    "resources is for Spark, but num_proc is negative: leave one out"
+                )
+            processes = Processes(-num_proc, display.line, display.progress)
+            return attempts(
+                lambda attempt: processes.run(Job(work, options, attempt, None, echo=False)),
+                max_restarts,
+                display,
+            )
+        return on_spark(
+            work, options, num_proc, context_of(spark), resources, max_restarts, display
+        )
+    finally:
+        display.close()
+
+
+def check(
+    num_proc: int | None, timeout: float, max_restarts: int, options: Mapping[str, Any]
+) -> None:
+    """Refuse arguments that make no sense, before anything starts."""
+    known = set(inspect.signature(communicator.init).parameters) - set(OURS)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"run() has no argument {name!r}, nor has sparkring.init() for its use")
+    if num_proc is not None and operator.index(num_proc) == 0:
+        raise InvalidError("num_proc is 0: pass how many ranks, or nothing for as many as fit")
+    if not timeout > 0:
+        raise InvalidError(f"timeout is {timeout:g}: it must be a positive number of seconds")
+    if operator.index(max_restarts) < 0:
+        raise InvalidError(f"max_restarts is {max_restarts}: it must be 0 or more")
+
+
+def attempts(
+    launch: Callable[[int], list[Outcome] | RankError], max_restarts: int, display: Display
+) -> list[Any]:
+    """Launch the ranks until they succeed, or may not be launched again."""
+    for attempt in range(max_restarts + 1):
+        start = time.monotonic()
+        outcomes = launch(attempt)
+        error = outcomes if isinstance(outcomes, Exception) else judge(outcomes, attempt)
+        if isinstance(outcomes, list) and error is None:
+            display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
+            return outcome.values(outcomes)
+        assert error is not None
+        if attempt == max_restarts:
+            raise error
+        cause = error if isinstance(error, outcome.RankError) else error.__cause__
+        first = str(cause).partition("\n")[0]
+        display.say(f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)")
+    raise AssertionError("one attempt is the last")
+
+
+def judge(outcomes: list[Outcome], attempt: int) -> BaseException | None:
+    """Find what to raise for the rank at fault; None when none has failed."""
+    failed = outcome.culprit(outcomes)
+    return None if failed is None else outcome.to_raise(failed, attempt)
+
+
+def on_spark(
+    work: bytes,
+    options: dict[str, Any],
+    num_proc: int | None,
+    context: Any,
+    resources: Any,
+    max_restarts: int,
+    display: Display,
+) -> list[Any]:
+    """Run the attempts on Spark."""
+    slots.check_settings(context, resources)
+    timeout = options["timeout"]
+    local = slots.is_local(context.master)
+
+    size = num_proc  # where it is not given, that of the first attempt is that of all
+
+    def launch(attempt: int) -> list[Outcome] | RankError:
+        nonlocal size
+        size = slots.wait_for(context, resources, size, timeout, attempt)
+        display.detail(f"{size} ranks, {slots.arithmetic(slots.read(context, resources))}")
+        stage = Stage(context, size, resources, timeout, display.say)
+        with listening(context, size, options, display) as output:
+            address = None if output is None else output.address
+            result = stage.run(Job(work, options, attempt, address, not (local and address)))
+            return finish(result, output, display)
+
+    return attempts(launch, max_restarts, display)
+
+
+@contextlib.contextmanager
+def listening(
+    context: Any, size: int, options: dict[str, Any], display: Display
+) -> Iterator[Output | None]:
+    """Listen for what the ranks print, where that is wanted and nobody else can read it."""
+    output = None
+    if display.verbose and not encrypts(context, options):
+        conf = context.getConf()
+        host = conf.get("spark.driver.host", "localhost")
+        with contextlib.suppress(OSError):
+            bind = conf.get("spark.driver.bindAddress", host)
+            output = Output(host, bind, size, display.line, display.progress)
+    elif display.verbose:
+        display.say("the executors' logs have what the ranks print, as it is to be encrypted")
+    try:
+        yield output
+    finally:
+        if output is not None:
+            output.close()
+
+
+def encrypts(context: Any, options: dict[str, Any]) -> bool:
+    """Whether what the ranks say is to be encrypted, which their output to the driver is not."""
+    given = options["encryption"]
+    if given is not None:
+        return bool(given)
+    conf = context.getConf()
+    asked = conf.get("spark.executorEnv.SPARKRING_ENCRYPTION")
+    return asked == "1" if asked else any(conf.get(name) == "true" for name in ENCRYPTS)
+
+
+def finish(
+    result: list[Outcome] | RankError, output: Output | None, display: Display
+) -> list[Outcome] | RankError:
+    """Put in what the output has told of a rank that was lost."""
+    if output is None:
+        return result
+    output.close()
+    if not output.heard:
+        display.say("no executor has reached this process: their logs have what the ranks print")
+    if isinstance(result, outcome.RankError) and not result.log and result.rank in output.gone:
+        told = outcome.rank_error(
+            str(result).partition(" ")[2].partition(" ")[2],
+            rank=result.rank,
+            attempt=result.attempt,
+            log=output.gone[result.rank],
+        )
+        told.__cause__ = result.__cause__
+        return told
+    return result

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt as processes of this machine, without Spark, under ``sparkring-run``.
+
+The launcher has the token, prints what the ranks say, ends them when one fails, and leaves no
+process behind. Function and outcomes go through a folder that only this user can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkring import launcher
+from sparkring.spark import rank, relay
+from sparkring.spark.outcome import WEIGHTS, Outcome, rank_error
+from sparkring.spark.output import check_report
+
+if TYPE_CHECKING:
+    from sparkring.spark.outcome import RankError
+    from sparkring.spark.rank import Job
+
+LOOK = 0.005  # seconds between two looks for a file
+LOST = WEIGHTS["PEER_LOST"]
+RANK = "import sys; from sparkring.spark import local; sys.exit(local.main(sys.argv[1]))"
+REPORT = "\x1esparkring "  # begins a report of progress in what a rank prints
+
+
+class Processes:
+    """Runs attempts as processes of this machine.
+
+    Parameters
+    ----------
+    num_proc : int
+        How many ranks.
+    show : callable
+        Called with a rank and a line that it has printed.
+    progress : callable
+        Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
+    """
+
+    def __init__(
+        self,
+        num_proc: int,
+        show: Callable[[int, str], None],
+        progress: Callable[[int, float, float | None, dict[str, float]], None],
+    ) -> None:
+        self.num_proc, self.show, self.progress = num_proc, show, progress
+        self.last: dict[int, deque[str]] = {}
+        self.first: re.Match[str] | None = None  # what the launcher says of the first that failed
+
+    def run(self, job: Job) -> list[Outcome] | RankError:
+        """Run all ranks once; an error when one ended without an outcome."""
+        self.last = {number: deque(maxlen=relay.KEPT) for number in range(self.num_proc)}
+        self.first = None
+        with tempfile.TemporaryDirectory(prefix="sparkring-") as name:
+            folder = Path(name)
+            (folder / "job").write_bytes(pickle.dumps(job))
+            self.launch(folder)
+            outcomes = [self.read(path) for path in sorted(folder.glob("outcome-*"))]
+        failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        missing = set(range(self.num_proc)) - {outcome.rank for outcome in outcomes}
+        killed = self.first and int(self.first[1]) in missing
+        if any(failure.weight < LOST for failure in failures) or not missing:
+            return outcomes
+        if self.first and killed:
+            return self.lost(int(self.first[1]), self.first[2], job)
+        if failures and len(missing) > 1:
+            return outcomes
+        return self.lost(min(missing), "ended without a result", job)
+
+    def read(self, path: Path) -> Outcome:
+        """Read how a rank ended, and put in what it printed last."""
+        outcome: Outcome = pickle.loads(path.read_bytes())
+        return replace(outcome, log=tuple(self.last[outcome.rank]))
+
+    def lost(self, number: int, what: str, job: Job) -> RankError:
+        """Make the error of a rank that has told nothing itself."""
+        return rank_error(what, rank=number, attempt=job.attempt, log=self.last[number])
+
+    def launch(self, folder: Path) -> None:
+        """Start the launcher, and wait for its end."""
+        this = [sys.executable, "-c", RANK, str(folder)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sparkring.launcher", "-n", str(self.num_proc), "--", *this],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=functools.partial(
+                launcher.control, launcher.PR_SET_PDEATHSIG, signal.SIGTERM
+            ),
+        )
+        try:
+            assert process.stdout is not None
+            with process.stdout as lines:
+                for line in lines:
+                    self.take(line.decode(errors="replace").rstrip("\n"))
+        finally:
+            end(process)
+
+    def take(self, line: str) -> None:
+        """Handle a line of the launcher, or of a rank."""
+        said = re.match(r"\[(\d+)\] (.*)", line)
+        if said is None:
+            self.first = self.first or re.match(
+                r"sparkring-run: rank (\d+) (.*?)(; ending the others)?$", line
+            )
+            return
+        number, (text, mark, report) = int(said[1]), said[2].partition(REPORT)
+        if mark:
+            with contextlib.suppress(ValueError):
+                self.progress(number, *check_report(json.loads(report)))
+        if text or not mark:
+            self.last[number].append(text)
+            self.show(number, text)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher, which takes the ranks with it."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            process.wait(launcher.LINGER)
+    if process.poll() is None:
+        process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(launcher.GRACE + launcher.LINGER)
+    process.kill()
+    process.wait()
+
+
+# ---- In a process of a rank ----------------------------------------------------------------------
+
+
+class Here:
+    """Prints to the launcher, which hands it on; reports of progress, too."""
+
+    def report(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+        """Print a report, in one piece."""
+        sys.stdout.flush()
+        os.write(1, f"{REPORT}{json.dumps([step, total, metrics])}\n".encode())
+
+    def finish(self) -> tuple[str, ...]:
+        """Leave the last lines to the one who reads them."""
+        return ()
+
+
+class Folder:
+    """How the ranks of this machine settle: by files."""
+
+    def __init__(self, path: Path, rank: int, size: int) -> None:
+        self.path, self.rank, self.size = path, rank, size
+        self.write("process", str(os.getpid()).encode())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of this rank, which the others see only when it is whole."""
+        path = self.path / f"{name}-{self.rank:06}"
+        path.with_name(f"new-{path.name}").write_bytes(data)
+        path.with_name(f"new-{path.name}").rename(path)
+
+    def settle(self, outcome: Outcome) -> None:
+        """Tell how this rank ended, and wait for the others to do so."""
+        self.write("outcome", pickle.dumps(outcome))
+        deadline = time.monotonic() + rank.GRACE if outcome.failure else math.inf
+        while not all((self.path / f"outcome-{other:06}").exists() for other in range(self.size)):
+            if time.monotonic() > deadline or self.gone():
+                raise rank.RankFailed
+            time.sleep(LOOK)
+
+    def gone(self) -> bool:
+        """Whether a rank has ended without an outcome."""
+        for other in range(self.size):
+            process = self.path / f"process-{other:06}"
+            if process.exists() and not alive(int(process.read_text())):
+                return not (self.path / f"outcome-{other:06}").exists()
+        return False
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this user still runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def main(name: str) -> int:
+    """Be a rank; the return value is the exit code."""
+    folder = Path(name)
+    number, size = int(os.environ["SPARKRING_RANK"]), int(os.environ["SPARKRING_SIZE"])
+    job = pickle.loads((folder / "job").read_bytes())
+    files = Folder(folder, number, size)
+    try:
+        outcome = rank.play(job, number, files.settle, Here())
+    except rank.RankFailed:
+        return 1
+    return 1 if outcome.failure else 0

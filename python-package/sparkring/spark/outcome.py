@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a rank ended, and which rank is at fault when one has failed.
+
+A failure breaks the communicator, so all ranks fail soon after the first. What each raised tells
+them apart: errors of the ring that say that another has gone weigh least, an exception that has
+nothing to do with the ring most, and of several such the earliest counts.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from sparkring._core import RingError
+from sparkring.spark import pickling
+
+LONGEST = 1 << 16  # characters of a traceback
+WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
+WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED": 5})
+
+
+class RankError(RuntimeError):
+    """A rank of `sparkring.spark.run` failed.
+
+    `run` raises the exception of the rank itself, with this one as its ``__cause__``; where there
+    is none, as the rank was killed, or it makes no sense here, it raises this one.
+
+    Attributes
+    ----------
+    rank : int or None
+        The rank at fault, if it is known.
+    host : str
+        Where it ran; empty if that is not known.
+    attempt : int
+        Which launch this was, from 0.
+    remote_traceback : str
+        Its traceback; empty for a rank that was killed.
+    log : list of str
+        The last lines that it printed.
+    """
+
+    rank: int | None = None
+    host: str = ""
+    attempt: int = 0
+    remote_traceback: str = ""
+    log: list[str] = []  # noqa: RUF012 (of the instance, when there are lines)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a rank raised."""
+
+    name: str
+    error: bytes | None = field(repr=False)  # a pickle, if it can be one
+    traceback: str = field(repr=False)
+    weight: int
+    when: float
+
+    @classmethod
+    def of(cls, error: BaseException, first: TracebackType | None) -> Failure:
+        """Describe an exception; the traceback begins at `first`."""
+        lines = traceback.format_exception(type(error), error, first)
+        return cls(
+            name=type(error).__name__,
+            error=pickling.dumps_error(error),
+            traceback="".join(lines)[-LONGEST:],
+            weight=min((WEIGHTS.get(ring.status, 0) for ring in chain(error)), default=0),
+            when=time.time(),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank ended: with a value, or a failure."""
+
+    rank: int
+    value: bytes | None = field(default=None, repr=False)
+    failure: Failure | None = None
+    log: tuple[str, ...] = ()
+    host: str = field(default_factory=socket.gethostname)
+
+
+def chain(error: BaseException) -> Iterator[RingError]:
+    """List the errors of the ring that an exception is, or came from."""
+    seen: set[int] = set()
+    next_error: BaseException | None = error
+    while next_error is not None and id(next_error) not in seen:
+        seen.add(id(next_error))
+        if isinstance(next_error, RingError):
+            yield next_error
+        next_error = next_error.__cause__ or next_error.__context__
+
+
+def culprit(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Find the rank at fault; None when none has failed."""
+    failed = [(outcome.failure, outcome) for outcome in outcomes if outcome.failure is not None]
+    if not failed:
+        return None
+    return min(failed, key=lambda pair: (pair[0].weight, pair[0].when, pair[1].rank))[1]
+
+
+def rank_error(
+    what: str,
+    *,
+    rank: int | None = None,
+    host: str = "",
+    attempt: int = 0,
+    remote_traceback: str = "",
+    log: Iterable[str] = (),
+) -> RankError:
+    """Make the error of a rank, with all that is known in its text."""
+    lines = list(log)
+    who = "a rank" if rank is None else f"rank {rank}"
+    text = f"{who}{f' on {host}' if host else ''} {what}"
+    if attempt:
+        text += f" (attempt {attempt})"
+    if remote_traceback:
+        text += f"\n\n{remote_traceback.rstrip()}"
+    if lines:
+        text += "\n\nThe last lines of its log:\n" + "\n".join(f"  {line}" for line in lines)
+    error = RankError(text)
+    error.rank, error.host, error.attempt = rank, host, attempt
+    error.remote_traceback, error.log = remote_traceback, lines
+    return error
+
+
+def to_raise(outcome: Outcome, attempt: int) -> BaseException:
+    """Make the exception that `run` raises for a rank that failed."""
+    failure = outcome.failure
+    assert failure is not None
+    cause = rank_error(
+        f"failed with {failure.name}",
+        rank=outcome.rank,
+        host=outcome.host,
+        attempt=attempt,
+        remote_traceback=failure.traceback,
+        log=outcome.log,
+    )
+    error = pickling.loads_error(failure.error)
+    if error is None:
+        return cause
+    error.__cause__ = cause
+    return error
+
+
+def values(outcomes: Iterable[Outcome]) -> list[Any]:
+    """Read what the ranks returned."""
+    return [pickling.loads(outcome.value) for outcome in outcomes if outcome.value is not None]

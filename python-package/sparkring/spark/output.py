@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks print and report, on the driver: a listener that their relays connect to.
+
+A thread of its own accepts, checks and shows. A job does not depend on it: where executors cannot
+reach the driver, their logs have the same lines. What it reads is hostile until proved (`relay`
+has the protocol): a fixed first message, few connections, little time; then frames of bounded size
+that are shown as text, never read as anything else but JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import secrets
+import selectors
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sparkring.spark import relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+UNPROVEN = 64  # connections that have not proved anything yet
+PATIENCE = 5.0  # seconds that these have
+
+
+class Address(NamedTuple):
+    """Where the relays of a run find its driver; whoever has the key can write to its output."""
+
+    host: str
+    port: int
+    key: str
+
+
+class Peer:
+    """A connection: a stranger until it has proved itself, then the relay of a rank."""
+
+    def __init__(self, connection: socket.socket, key: bytes) -> None:
+        self.socket = connection
+        self.key = key
+        self.nonce = os.urandom(relay.NONCE)
+        self.rank: int | None = None
+        self.session = b""
+        self.number = 0
+        self.received = bytearray()
+        self.deadline = time.monotonic() + PATIENCE
+        connection.setblocking(False)
+        connection.send(self.nonce)
+
+    def read(self) -> Iterator[tuple[bytes, bytes]]:
+        """Read once; gives the frames that are whole now. ``ConnectionError`` at the end."""
+        piece = self.socket.recv(1 << 16)
+        if not piece:
+            raise ConnectionError("the relay has hung up")
+        self.received += piece
+        if self.rank is not None or self.prove():
+            yield from iter(self.frame, None)
+
+    def prove(self) -> bool:
+        """Check who this is, and prove that we are the driver; false when more must come."""
+        hello = relay.HELLO
+        if len(self.received) < hello.size:
+            return False
+        magic, rank, attempt, process, nonce, proof = hello.unpack(self.received[: hello.size])
+        del self.received[: hello.size]
+        names = struct.pack("!IIQ", rank, attempt, process)
+        expected = relay.prove(self.key, b"rank", self.nonce, nonce, names)
+        if magic != relay.MAGIC or not hmac.compare_digest(proof, expected):
+            raise ConnectionError("this is no relay of ours")
+        self.socket.send(relay.prove(self.key, b"driver", nonce, self.nonce, names))
+        self.session = relay.prove(self.key, b"session", self.nonce, nonce, names)
+        self.rank = rank
+        return True
+
+    def frame(self) -> tuple[bytes, bytes] | None:
+        """Take one frame from what has been read; None when it is not whole."""
+        size = relay.HEAD.size
+        if len(self.received) < size:
+            return None
+        head = bytes(self.received[:size])
+        kind, length = relay.HEAD.unpack(head)
+        if length > relay.PAYLOAD:
+            raise ConnectionError("this frame is too long")
+        if len(self.received) < size + length + relay.TAG:
+            return None
+        payload = bytes(self.received[size : size + length])
+        proof = bytes(self.received[size + length : size + length + relay.TAG])
+        if not hmac.compare_digest(proof, relay.tag(self.session, self.number, head, payload)):
+            raise ConnectionError("this frame was changed on its way")
+        del self.received[: size + length + relay.TAG]
+        self.number += 1
+        return kind, payload
+
+
+class Output:
+    """Listens for the relays of a run's ranks, until it is closed.
+
+    Parameters
+    ----------
+    host : str
+        Where executors reach this process.
+    bind : str
+        The address to listen on.
+    ranks : int
+        How many ranks there are.
+    show : callable
+        Called with a rank and a line, from a thread.
+    progress : callable
+        Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        bind: str,
+        ranks: int,
+        show: Callable[[int, str], None],
+        progress: Callable[[int, float, float | None, dict[str, Any]], None],
+    ) -> None:
+        self.ranks, self.show, self.progress = ranks, show, progress
+        self.heard: set[int] = set()
+        self.gone: dict[int, list[str]] = {}  # the last lines of ranks that died
+        self.key = secrets.token_bytes(32)
+        self.peers: set[Peer] = set()
+        self.until: float | None = None  # when to stop at the latest
+        self.listener = listen(bind)
+        self.wake, self.waker = os.pipe()
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.selector.register(self.wake, selectors.EVENT_READ)
+        self.address = Address(host, self.listener.getsockname()[1], self.key.hex())
+        self.thread = threading.Thread(target=self.work, name="sparkring output", daemon=True)
+        self.thread.start()
+
+    def close(self, seconds: float = relay.FLUSH + 1) -> None:
+        """Wait, this long at most, for the relays that are connected, and end.
+
+        A reader of our own output who has stopped reading is not waited for either.
+        """
+        if self.until is None:
+            self.until = time.monotonic() + seconds
+            os.close(self.waker)
+        self.thread.join(seconds + 1)
+
+    # ---- The thread
+
+    def work(self) -> None:
+        """Serve until the end."""
+        try:
+            while self.until is None or (self.peers and time.monotonic() < self.until):
+                for key, _ in self.selector.select(0.2):
+                    self.serve(key.fileobj, key.data)
+                now = time.monotonic()
+                for peer in [peer for peer in self.peers if peer.rank is None]:
+                    if peer.deadline < now:
+                        self.drop(peer)
+        finally:
+            for peer in list(self.peers):
+                self.drop(peer)
+            self.selector.close()
+            self.listener.close()
+            os.close(self.wake)
+
+    def serve(self, file: Any, peer: Peer | None) -> None:
+        """Handle one file that can be read."""
+        if file == self.wake:
+            self.selector.unregister(self.wake)
+        elif peer is None:
+            self.accept()
+        else:
+            try:
+                for kind, payload in peer.read():
+                    self.take(peer.rank or 0, kind, payload)
+            except BlockingIOError:
+                pass
+            except (OSError, ValueError):
+                self.drop(peer)
+
+    def accept(self) -> None:
+        """Let a stranger in, unless there are too many."""
+        with contextlib.suppress(OSError):
+            connection, _ = self.listener.accept()
+            if sum(peer.rank is None for peer in self.peers) >= UNPROVEN:
+                connection.close()
+                return
+            peer = Peer(connection, self.key)
+            self.peers.add(peer)
+            self.selector.register(connection, selectors.EVENT_READ, peer)
+
+    def drop(self, peer: Peer) -> None:
+        """End a connection."""
+        self.peers.discard(peer)
+        self.selector.unregister(peer.socket)
+        peer.socket.close()
+
+    def take(self, rank: int, kind: bytes, payload: bytes) -> None:
+        """Handle a frame."""
+        if rank >= self.ranks:
+            raise ValueError("there is no such rank")
+        self.heard.add(rank)
+        if kind == relay.LINES:
+            for line in payload.split(b"\n"):
+                self.show(rank, line.decode(errors="replace"))
+        elif kind == relay.DROPPED:
+            self.show(rank, f"... {int(payload)} lines came too fast; the executor's log has them")
+        elif kind == relay.PROGRESS:
+            report = json.loads(payload)
+            self.progress(rank, *check_report(report))
+        elif kind == relay.GONE:
+            self.gone[rank] = payload.decode(errors="replace").splitlines()
+
+
+def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:
+    """Check a report of progress; `ValueError` for any other thing."""
+    if not isinstance(report, list) or len(report) != 3:
+        raise ValueError("this is no report")
+    step, total, metrics = report
+    numbers = isinstance(step, (int, float)) and isinstance(total, (int, float, type(None)))
+    if not numbers or not isinstance(metrics, dict):
+        raise ValueError("this is no report")
+    return step, total, metrics
+
+
+def listen(address: str) -> socket.socket:
+    """Listen on an address, or when it is not one of this machine's, on all."""
+    for host in (address, ""):
+        with contextlib.suppress(OSError):
+            found = socket.getaddrinfo(
+                host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            listener = socket.create_server(found[0][4][:2], family=found[0][0], backlog=128)
+            listener.setblocking(False)
+            return listener
+    raise OSError("there is no address to listen on")

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that reads what a rank prints: to its log, and to the driver, if there is a way.
+
+A process, not a thread: a rank that prints from C while it holds the interpreter's lock would wait
+for a thread that needs the lock to read. It also outlives a rank that is killed, and so still tells
+its last lines. It runs this file alone, without site-packages, to start fast; so nothing here
+imports anything but the standard library.
+
+The rank never waits for the driver: what cannot be sent at once is kept, up to `QUEUE` bytes, and
+beyond that counted and dropped. The log has all of it.
+
+Rank and driver prove to each other that they have the run's key: HMAC-SHA256 over the random
+numbers of both. Then come frames: kind, length, payload, and an HMAC over these and the frame's
+number. Only what is proved is looked at; none of it is ever executed.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+HELLO = struct.Struct("!8sIIQ32s32s")  # magic, rank, attempt, process, random number, proof
+HEAD = struct.Struct("!cI")
+MAGIC = b"sparkOut"
+NONCE = 32
+TAG = 16
+PAYLOAD = 1 << 15  # bytes of a frame
+QUEUE = 1 << 18  # bytes that wait for the driver
+LINE = 4096  # a longer line is sent in pieces
+KEPT = 20  # lines that an error shows
+FLUSH = 2.0  # seconds for the driver to take the rest
+CONNECT = 10.0  # seconds for the driver to answer
+
+LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
+
+
+def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
+    """Make the proof of one side, or with `who` as ``b"session"`` the key of the frames."""
+    return hmac.new(key, who + b"\0" + theirs + mine + names, hashlib.sha256).digest()
+
+
+def seal(session: bytes, number: int, kind: bytes, payload: bytes) -> bytes:
+    """Make a frame."""
+    head = HEAD.pack(kind, len(payload))
+    return head + payload + tag(session, number, head, payload)
+
+
+def tag(session: bytes, number: int, head: bytes, payload: bytes) -> bytes:
+    """Make the proof of a frame."""
+    said = struct.pack("!Q", number) + head + payload
+    return hmac.new(session, said, hashlib.sha256).digest()[:TAG]
+
+
+class Driver:
+    """The connection to the driver: first proofs, then frames."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.key = bytes.fromhex(settings["key"])
+        self.names = struct.pack("!IIQ", settings["rank"], settings["attempt"], os.getppid())
+        self.nonce = os.urandom(NONCE)
+        self.session = b""  # empty until the driver has proved itself
+        self.theirs = b""
+        self.received = b""
+        self.waiting: collections.deque[bytes] = collections.deque()
+        self.queued = 0
+        self.dropped = 0
+        self.number = 0
+        self.outgoing = b""
+        self.deadline = time.monotonic() + CONNECT
+        self.socket: socket.socket | None = None
+
+    def connect(self, address: tuple[str, int], ready: int) -> None:
+        """Connect, in a thread, as names take their time; then close `ready`."""
+        try:
+            connected = socket.create_connection(address, CONNECT)
+            connected.setblocking(False)
+            self.socket = connected
+        except OSError:
+            self.deadline = 0.0
+        os.close(ready)
+
+    def read(self) -> None:
+        """Read the driver's random number, or its proof."""
+        assert self.socket
+        piece = self.socket.recv(NONCE)
+        if not piece or self.session:
+            raise ConnectionError("the driver has hung up")
+        self.received += piece
+        if len(self.received) < NONCE:
+            return
+        said, self.received = self.received[:NONCE], self.received[NONCE:]
+        if not self.theirs:
+            self.theirs = said
+            rank, attempt, process = struct.unpack("!IIQ", self.names)
+            proof = prove(self.key, b"rank", self.theirs, self.nonce, self.names)
+            self.outgoing = HELLO.pack(MAGIC, rank, attempt, process, self.nonce, proof)
+        elif hmac.compare_digest(
+            said, prove(self.key, b"driver", self.nonce, self.theirs, self.names)
+        ):
+            self.session = prove(self.key, b"session", self.theirs, self.nonce, self.names)
+        else:
+            raise ConnectionError("whoever answers is not the driver")
+
+    def put(self, kind: bytes, payload: bytes, lines: int = 0) -> None:
+        """Queue a frame; without room it is dropped, and its lines are counted."""
+        if self.queued + len(payload) > QUEUE:
+            self.dropped += lines
+            return
+        if self.dropped and lines:
+            self.frame(DROPPED, b"%d" % self.dropped)
+            self.dropped = 0
+        self.frame(kind, payload)
+
+    def frame(self, kind: bytes, payload: bytes) -> None:
+        """Queue a frame, whether or not there is room."""
+        self.waiting.append(kind + payload)
+        self.queued += len(payload)
+
+    def write(self) -> None:
+        """Send what the socket takes."""
+        assert self.socket
+        while self.outgoing or (self.session and self.waiting):
+            if not self.outgoing:
+                frame = self.waiting.popleft()
+                self.queued -= len(frame) - 1
+                self.outgoing = seal(self.session, self.number, frame[:1], frame[1:])
+                self.number += 1
+            self.outgoing = self.outgoing[self.socket.send(self.outgoing) :]
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to write now."""
+        return not self.outgoing and not (self.session and self.waiting)
+
+    @property
+    def done(self) -> bool:
+        """Whether everything has been sent."""
+        return not self.outgoing and not self.waiting
+
+
+class Relay:
+    """Copies the rank's output until all who could write to it have gone."""
+
+    def __init__(self, output: int, control: socket.socket, log: int) -> None:
+        self.output, self.control, self.log = output, control, log
+        self.settings = json.loads(control.recv(1 << 16))
+        self.echo: bool = self.settings["echo"]
+        self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT)
+        self.begun = b""
+        self.driver: Driver | None = None
+        self.ending = 0.0  # when to give the driver up
+        self.open = True  # somebody can still write
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Work until there is nothing left to do."""
+        for file in (self.output, self.control.fileno()):
+            os.set_blocking(file, False)
+        self.selector.register(self.output, selectors.EVENT_READ, self.pump)
+        self.selector.register(self.control, selectors.EVENT_READ, self.command)
+        self.connect()
+        while self.open or self.driver or not self.ending:
+            if self.ending and not self.driver:
+                self.echo = True  # for those whom the rank has left behind
+            for key, events in self.selector.select(0.5 if self.driver else None):
+                key.data(events)
+            self.watch_driver()
+
+    # ---- The rank
+
+    def pump(self, _: int = 0) -> bool:
+        """Read once; false when there is nothing now, or no more ever."""
+        if not self.open:
+            return False
+        try:
+            piece = os.read(self.output, PAYLOAD // 2)
+        except BlockingIOError:
+            return False
+        if not piece:
+            self.open = False
+            self.selector.unregister(self.output)
+            return False
+        self.copy(piece)
+        return True
+
+    def copy(self, piece: bytes) -> None:
+        """Write a piece to the log, and its whole lines to the driver."""
+        if self.echo:
+            self.write_log(piece)
+        *lines, self.begun = (self.begun + piece).split(b"\n")
+        while len(self.begun) > LINE:
+            lines.append(self.begun[:LINE])
+            self.begun = self.begun[LINE:]
+        self.tell(lines)
+
+    def write_log(self, piece: bytes) -> None:
+        """Write all of it; a log that takes nothing more is no reason to stop reading."""
+        while piece:
+            try:
+                piece = piece[os.write(self.log, piece) :]
+            except BlockingIOError:
+                time.sleep(0.01)
+            except OSError:
+                return
+
+    def tell(self, lines: list[bytes]) -> None:
+        """Remember lines, and queue them for the driver."""
+        self.last.extend(line[:LINE] for line in lines)
+        if lines and self.driver:
+            self.driver.put(LINES, b"\n".join(lines), len(lines))
+
+    def drain(self) -> None:
+        """Read what has been written so far, also a last line that has not ended."""
+        while self.open and self.pump():
+            pass
+        if self.begun:
+            self.tell([self.begun])
+            self.begun = b""
+
+    def command(self, _: int) -> None:
+        """Do what the rank asks; when it has gone without a word, tell the driver so."""
+        try:
+            said = self.control.recv(1 << 16)
+        except OSError:
+            said = b""
+        if said[:1] == PROGRESS:
+            if self.driver:
+                self.driver.put(PROGRESS, said[1:])
+            return
+        self.drain()
+        last = b"\n".join(self.last)
+        if said:
+            with contextlib.suppress(OSError):
+                self.control.send(last)
+        if self.driver:
+            self.driver.frame(END if said else GONE, b"" if said else last[-PAYLOAD:])
+        self.ending = time.monotonic() + FLUSH
+        self.selector.unregister(self.control)
+        self.control.close()
+
+    # ---- The driver
+
+    def connect(self) -> None:
+        """Look for the driver, if there is one to tell; without it the log has to do."""
+        if not self.settings.get("host"):
+            return
+        self.driver = Driver(self.settings)
+        ready, done = os.pipe()
+        self.selector.register(ready, selectors.EVENT_READ, lambda _: self.connected(ready))
+        address = (self.settings["host"], self.settings["port"])
+        threading.Thread(target=self.driver.connect, args=(address, done), daemon=True).start()
+
+    def connected(self, ready: int) -> None:
+        """Go on when the thread has ended."""
+        self.selector.unregister(ready)
+        os.close(ready)
+        if self.driver and self.driver.socket:
+            self.selector.register(self.driver.socket, selectors.EVENT_READ, self.serve_driver)
+
+    def serve_driver(self, events: int) -> None:
+        """Read and write what can be read and written."""
+        if not self.driver:
+            return
+        try:
+            if events & selectors.EVENT_READ:
+                self.driver.read()
+            self.driver.write()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.lose_driver()
+
+    def watch_driver(self) -> None:
+        """Ask to be called when the driver can take more; give up one that is too slow."""
+        if not self.driver:
+            return
+        now = time.monotonic()
+        late = not self.driver.session and now > self.driver.deadline
+        over = self.ending and (self.driver.done or now > self.ending)
+        if late or over:
+            self.lose_driver()
+            return
+        wanted = selectors.EVENT_READ | (0 if self.driver.idle else selectors.EVENT_WRITE)
+        if self.driver.socket and self.selector.get_key(self.driver.socket).events != wanted:
+            self.selector.modify(self.driver.socket, wanted, self.serve_driver)
+
+    def lose_driver(self) -> None:
+        """Go on with the log alone; lines that only the driver was to show go there."""
+        driver, self.driver = self.driver, None
+        if not driver:
+            return
+        if driver.socket:
+            self.selector.unregister(driver.socket)
+            driver.socket.close()
+        if not self.echo:
+            self.echo = True
+            for frame in driver.waiting:
+                if frame[:1] == LINES:
+                    self.write_log(frame[1:] + b"\n")
+
+
+def main() -> None:
+    """Run the relay with the descriptors that the command line names."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    output, control, log = (int(word) for word in sys.argv[1:4])
+    Relay(output, socket.socket(fileno=control), log).run()
+
+
+if __name__ == "__main__":
+    main()

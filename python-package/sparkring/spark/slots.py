@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a barrier stage has room: as many free slots, all at once, as it has tasks.
+
+Spark itself looks again and again, for ten minutes, before it fails such a stage. Here the question
+is asked first, with the method that Spark uses for it, and the answer has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sparkring._core import InvalidError, UnsupportedError
+
+MISSING = 60.0  # seconds for executors of which it is known that they should be here
+REGISTRATION = 30.0  # seconds after the start of an application in which others still come
+AGAIN = 0.25  # seconds between two looks
+
+
+@dataclass(frozen=True)
+class Executor:
+    """An executor, or the driver of a local Spark."""
+
+    host: str
+    cores: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What Spark tells about the room that it has.
+
+    Attributes
+    ----------
+    master : str
+        The URL of the master.
+    slots : int or None
+        Tasks that can run at once; None when Spark does not tell.
+    executors : tuple of Executor
+        Those who run tasks; may be empty when Spark does not tell.
+    task_cpus : int
+        Cores of a task.
+    task_resources : str
+        What else a task needs, in words; may be empty.
+    expected : int or None
+        How many executors there should be, if that is known.
+    """
+
+    master: str
+    slots: int | None
+    executors: tuple[Executor, ...]
+    task_cpus: int
+    task_resources: str
+    expected: int | None
+
+    @property
+    def complete(self) -> bool | None:
+        """Whether all executors are here; None when nobody knows how many there should be."""
+        if is_local(self.master):
+            return True
+        if not self.executors:
+            return False
+        return None if self.expected is None else len(self.executors) >= self.expected
+
+
+def is_local(master: str) -> bool:
+    """Whether Spark runs its tasks in the driver itself."""
+    return master == "local" or master.startswith("local[")
+
+
+def read(context: Any, resources: Any = None) -> Cluster:
+    """Ask Spark.
+
+    Parameters
+    ----------
+    context : pyspark.SparkContext
+        The Spark to ask.
+    resources : pyspark.resource.ResourceProfile, optional
+        What tasks need, if not what the configuration says.
+    """
+    conf = context.getConf()
+    wanted = {} if resources is None else dict(resources.taskResources)
+    cpus = wanted.pop("cpus", None)
+    others = [f"{request.amount:g} {name}" for name, request in wanted.items()]
+    return Cluster(
+        master=context.master,
+        slots=ask(lambda: read_slots(context, resources)),
+        executors=ask(lambda: read_executors(context)) or (),
+        task_cpus=int(cpus.amount if cpus else conf.get("spark.task.cpus", "1")),
+        task_resources=" and ".join(others),
+        expected=expected_executors(context.master, conf.get("spark.executor.instances")),
+    )
+
+
+def ask(question: Callable[[], Any]) -> Any:
+    """Ask the JVM what it tells, but does not promise to; None when it does not."""
+    try:
+        return question()
+    except Exception:
+        return None
+
+
+def read_slots(context: Any, resources: Any) -> int:
+    """Ask what Spark asks itself when it submits a barrier stage."""
+    scala = context._jsc.sc()
+    if resources is None:
+        profile = scala.resourceProfileManager().defaultResourceProfile()
+    else:
+        profile = register(context, resources)
+    return int(scala.maxNumConcurrentTasks(profile))
+
+
+def register(context: Any, resources: Any) -> Any:
+    """Make a profile known to Spark; gives the JVM's."""
+    return context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
+
+
+def read_executors(context: Any) -> tuple[Executor, ...]:
+    """List those who run tasks."""
+    found = context._jsc.sc().statusStore().executorList(True)
+    summaries = [found.apply(index) for index in range(found.size())]
+    executors = [
+        Executor(summary.hostPort().rpartition(":")[0], summary.totalCores(), summary.maxTasks())
+        for summary in summaries
+    ]
+    return tuple(executor for executor in executors if executor.cores)
+
+
+def expected_executors(master: str, instances: str | None) -> int | None:
+    """How many executors there should be, from the master's URL or the configuration."""
+    pseudo = re.match(r"local-cluster\[\s*(\d+)", master)
+    if pseudo:
+        return int(pseudo[1])
+    return int(instances) if instances and instances.isdecimal() else None
+
+
+# ---- Checks --------------------------------------------------------------------------------------
+
+
+def check_settings(context: Any, resources: Any = None) -> None:
+    """Refuse what Spark refuses for barrier stages, with the way out.
+
+    Speculation is none of it: Spark never starts a second copy of a barrier task.
+    """
+    conf = context.getConf()
+    dynamic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    if dynamic and not is_local(context.master):
+        raise UnsupportedError(
+            "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could"
+            " not tell when all its tasks have room. Set it to false, and ask for a fixed number of"
+            " executors (spark.executor.instances, or spark.cores.max on a standalone cluster)"
+        )
+    if resources is None:
+        return
+    if not hasattr(resources, "taskResources"):
+        raise InvalidError(
+            f"resources is of type {type(resources).__name__}: pass a ResourceProfile, as in"
+            " ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build"
+        )
+    if resources.executorResources:
+        raise UnsupportedError(
+            "resources asks for executors of its own, which Spark gives with dynamic allocation"
+            " only, and that excludes barrier stages: ask for what tasks need"
+            " (TaskResourceRequests), and give executors theirs in the configuration"
+        )
+    try:
+        register(context, resources)
+    except Exception as error:
+        java = getattr(error, "java_exception", None)
+        text = java.getMessage() if java is not None else error
+        raise UnsupportedError(f"this Spark takes no resources: {text}") from error
+
+
+def wait_for(
+    context: Any, resources: Any, num_proc: int | None, timeout: float, attempt: int = 0
+) -> int:
+    """Wait until executors have come that have room for all ranks.
+
+    Parameters
+    ----------
+    context : pyspark.SparkContext
+        The Spark that is to run them.
+    resources : pyspark.resource.ResourceProfile or None
+        What a task needs.
+    num_proc : int or None
+        How many ranks; None for as many as there is room for.
+    timeout : float
+        Seconds to wait for executors at most.
+    attempt : int
+        After the first, executors that were lost may take all of it to come back.
+
+    Returns
+    -------
+    int
+        How many ranks.
+
+    Raises
+    ------
+    InvalidError
+        When there is no room.
+    """
+    begin = time.monotonic()
+    while True:
+        cluster = read(context, resources)
+        if cluster.slots is None:  # Spark will say it, later
+            return num_proc or context.defaultParallelism
+        enough = num_proc is not None and cluster.slots >= num_proc
+        waited = time.monotonic() - begin
+        if enough or waited >= min(timeout, patience(context, cluster.complete, attempt)):
+            break
+        time.sleep(AGAIN)
+    wanted = cluster.slots if num_proc is None else num_proc
+    if wanted > cluster.slots or wanted < 1:
+        raise InvalidError(explain(cluster, max(wanted, 1)))
+    return wanted
+
+
+def patience(context: Any, complete: bool | None, attempt: int) -> float:
+    """How many seconds executors may take."""
+    if complete:
+        return 0.0
+    if attempt:
+        return math.inf
+    if complete is False:
+        return MISSING
+    age = time.time() - int(context.startTime) / 1000
+    return max(2.0, REGISTRATION - age)
+
+
+def explain(cluster: Cluster, num_proc: int) -> str:
+    """Say how many slots there are, why, and what to do."""
+    text = (
+        f"{num_proc} {'rank needs' if num_proc == 1 else 'ranks need'} as many free task slots at"
+        f" the same time, but {cluster.master} has {cluster.slots}: {arithmetic(cluster)}."
+    )
+    if not cluster.executors:
+        return text + " Wait for executors, or look at why none has started"
+    if is_local(cluster.master):
+        more = f"start Spark with local[{num_proc * cluster.task_cpus}]"
+    else:
+        more = "start more or larger executors (spark.executor.instances, spark.executor.cores)"
+    fewer = f"pass num_proc={cluster.slots} or less, or " if cluster.slots else ""
+    return f"{text} To go on, {fewer}{more}"
+
+
+def arithmetic(cluster: Cluster) -> str:
+    """Say how slots come about, as in ``2 executors x (8 cores / 2 per task) = 8``."""
+    if not cluster.executors:
+        return "no executor has registered"
+    needs = f"{cluster.task_cpus} per task"
+    sizes = sorted({executor.cores for executor in cluster.executors})
+    if is_local(cluster.master):
+        text = f"{sizes[0]} cores / {needs}"
+    elif len(sizes) == 1:
+        count = len(cluster.executors)
+        text = f"{count} executor{'s' * (count > 1)} x ({sizes[0]} cores / {needs})"
+    else:
+        cores = " + ".join(str(executor.cores) for executor in cluster.executors)
+        text = f"executors with {cores} cores / {needs}, each rounded down"
+    if cluster.expected is not None and len(cluster.executors) < cluster.expected:
+        text += f", and {cluster.expected - len(cluster.executors)} executors are missing"
+    if cluster.task_resources:
+        text += f", where a task needs {cluster.task_resources}, too"
+    return text

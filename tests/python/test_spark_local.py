@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparkring.spark.run without Spark: a negative num_proc. Spark itself is in tests/spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+import sparkring
+from sparkring.spark import Checkpoint, RankError, run
+
+
+@pytest.fixture
+def said(capsys):
+    """What run() shows."""
+    return lambda: capsys.readouterr().out.splitlines()
+
+
+def tell(comm, factor, plus=0):
+    print(f"rank {comm.rank} works")
+    return comm.rank, comm.size, comm.attempt, float(comm.allreduce(factor * comm.rank + plus))
+
+
+def test_results_and_output(said):
+    assert run(tell, args=(2.0,), kwargs={"plus": 1.0}, num_proc=-3) == [
+        (rank, 3, 0, 9.0) for rank in range(3)
+    ]
+    assert sorted(said()) == [f"[{rank}] rank {rank} works" for rank in range(3)]
+    assert run(lambda comm: comm.size, num_proc=-1, verbose=0) == [1]
+
+
+def fail(comm, how):
+    print(f"rank {comm.rank} was here")
+    comm.barrier()
+    if comm.rank == 1:
+        if how == "raise":
+            raise ArithmeticError("out of paper")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    comm.barrier()
+
+
+def test_exception_of_the_rank_at_fault(said):
+    with pytest.raises(ArithmeticError, match="out of paper") as caught:
+        run(fail, args=("raise",), num_proc=-3)
+    cause = caught.value.__cause__
+    assert isinstance(cause, RankError)
+    assert (cause.rank, cause.attempt, cause.log) == (1, 0, ["rank 1 was here"])
+    assert cause.host
+    assert "in fail" in cause.remote_traceback
+
+
+@pytest.mark.parametrize(
+    ("how", "text"), [("kill", "rank 1 was killed by SIGKILL"), ("exit", "rank 1 .*a result")]
+)
+def test_rank_that_says_nothing(how, text):
+    with pytest.raises(RankError, match=text) as caught:
+        run(fail, args=(how,), num_proc=-2, verbose=0)
+    assert (caught.value.rank, caught.value.log) == (1, ["rank 1 was here"])
+
+
+def hang(comm):
+    comm.barrier()
+    if comm.rank == 0:
+        raise ArithmeticError
+    time.sleep(1000)
+
+
+def test_ranks_that_do_not_notice_are_ended():
+    with pytest.raises(ArithmeticError):
+        run(hang, num_proc=-2, verbose=0)
+
+
+def resume(comm, folder):
+    checkpoint = Checkpoint(comm, folder)
+    state = checkpoint.restore(default=[])
+    state.append(comm.attempt)
+    checkpoint.save(state)
+    comm.barrier()
+    if comm.attempt < 2:
+        raise ArithmeticError
+    return state
+
+
+def test_restarts(tmp_path, said):
+    assert run(resume, args=(tmp_path / "states",), num_proc=-2, max_restarts=3) == [[0, 1, 2]] * 2
+    assert [line for line in said() if "again" in line][1].endswith("again (2 of 3 times)")
+    with pytest.raises(ArithmeticError) as caught:
+        run(fail_always, num_proc=-2, max_restarts=1, verbose=0)
+    assert caught.value.__cause__.attempt == 1
+
+
+def fail_always(comm):
+    raise ArithmeticError
+
+
+def unpicklable(comm):
+    return (value for value in ())
+
+
+def test_result_that_cannot_be_sent():
+    with pytest.raises(TypeError, match="generator"):
+        run(unpicklable, num_proc=-2, verbose=0)
+
+
+def test_arguments():
+    with pytest.raises(sparkring.InvalidError, match=r"f is of type int"):
+        run(3, num_proc=-2)
+    with pytest.raises(sparkring.InvalidError, match=r"args=\('abc',\)"):
+        run(tell, args="abc", num_proc=-2)
+    with pytest.raises(sparkring.InvalidError, match="f or its arguments cannot be sent"):
+        run(tell, args=(threading.Lock(),), num_proc=-2)
+    with pytest.raises(sparkring.InvalidError, match="num_proc is 0"):
+        run(tell, num_proc=0)
+    with pytest.raises(sparkring.InvalidError, match="max_restarts is -1"):
+        run(tell, num_proc=-2, max_restarts=-1)
+    with pytest.raises(sparkring.InvalidError, match="timeout is 0"):
+        run(tell, num_proc=-2, timeout=0)
+    with pytest.raises(sparkring.InvalidError, match="resources is for Spark"):
+        run(tell, num_proc=-2, resources=object())
+    for name in ("token", "lane"):
+        with pytest.raises(TypeError, match=f"no argument '{name}'"):
+            run(tell, num_proc=-2, **{name: "x"})
+
+
+def report(comm):
+    for step in range(4):
+        comm.progress(step + 1, 4, loss=1 / (step + 1))
+        comm.barrier()
+    with pytest.raises(sparkring.InvalidError, match="loss is of type str: progress takes numbers"):
+        comm.progress(4, 4, loss="much")
+
+
+def test_progress_without_tqdm(said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    run(report, num_proc=-2)
+    shown = said()
+    assert shown[0].startswith("sparkring: step 1 of 4")
+    assert shown[-1].startswith("sparkring: step 4 of 4")
+
+
+def test_progress_bar(capsys):
+    run(report, num_proc=-2)
+    bar = capsys.readouterr().err
+    assert "4/4" in bar
+    assert "loss=0.25" in bar
+
+
+def test_progress_elsewhere():
+    with sparkring.init() as comm:
+        comm.progress(1, 2)
+        assert comm.attempt == 0

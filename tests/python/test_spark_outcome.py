@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rank is at fault, and what its error says."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import sparkring
+from sparkring.spark import RankError, outcome, rank
+from sparkring.spark.outcome import Failure, Outcome
+
+
+def raised(error, when=0.0, number=0):
+    """Let a rank raise an error, after others when it has a context."""
+    failure = Failure.of(error, None)
+    return Outcome(number, None, Failure(**{**vars(failure), "when": when}))
+
+
+def derived(cause):
+    try:
+        raise RuntimeError("training has failed") from cause
+    except RuntimeError as error:
+        return error
+
+
+ABORTED = sparkring.AbortedError("rank 2 aborted")
+LOST = sparkring.PeerLostError("rank 2 was lost")
+
+
+@pytest.mark.parametrize(
+    ("errors", "at_fault"),
+    [
+        ([ABORTED, ValueError(), ABORTED], 1),
+        ([LOST, ABORTED, sparkring.InvalidError("unknown op")], 2),
+        ([ABORTED, sparkring.TimeoutError("rank 2 is silent"), ABORTED], 1),
+        ([derived(ABORTED), ABORTED, KeyError("x")], 2),
+        ([None, LOST, None], 1),
+        ([sparkring.MismatchError("a"), sparkring.MismatchError("b"), ABORTED], 0),
+        ([SystemExit(1), ABORTED, ABORTED], 0),
+    ],
+)
+def test_who_is_at_fault(errors, at_fault):
+    outcomes = [
+        Outcome(number) if error is None else raised(error, number=number)
+        for number, error in enumerate(errors)
+    ]
+    assert outcome.culprit(outcomes).rank == at_fault
+
+
+def test_of_two_the_first():
+    outcomes = [raised(ValueError(), 2.0, 0), raised(KeyError(), 1.0, 1)]
+    assert outcome.culprit(outcomes).rank == 1
+    assert outcome.culprit([Outcome(0), Outcome(1)]) is None
+
+
+def test_text():
+    failed = Outcome(3, None, Failure("KeyError", None, "Traceback: x\n", 0, 0.0), ("a", "b"), "h")
+    error = outcome.to_raise(failed, 2)
+    assert isinstance(error, RankError)
+    assert str(error) == (
+        "rank 3 on h failed with KeyError (attempt 2)\n\nTraceback: x\n\n"
+        "The last lines of its log:\n  a\n  b"
+    )
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.rank, copy.host, copy.attempt, copy.log) == (3, "h", 2, ["a", "b"])
+
+
+class TwoArgumentsError(Exception):
+    """Its pickle cannot be read."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} {b}")
+
+
+@pytest.mark.parametrize("error", [TwoArgumentsError(1, 2), SystemExit(3), KeyboardInterrupt()])
+def test_what_cannot_be_raised_here(error):
+    told = outcome.to_raise(raised(error), 0)
+    assert isinstance(told, RankError)
+    assert type(error).__name__ in str(told)
+
+
+def test_outcomes_in_the_text_of_an_error():
+    failed = raised(ArithmeticError("x"), number=1)
+    text = f"Job aborted.\n  at java {rank.to_text(failed, failed.failure)}\n  at scala"
+    assert rank.from_text(text) == failed
+    large = raised(ArithmeticError("x" * 2 * rank.LARGEST))
+    assert rank.from_text(rank.to_text(large, large.failure)).failure.error is None
+    assert rank.from_text("Job aborted") is None

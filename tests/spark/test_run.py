@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparkring.spark.run on real Spark, on one executor and on two."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sparkring
+from conftest import ONE_EXECUTOR, TWO_EXECUTORS
+from pyspark import cloudpickle
+from pyspark.resource import (
+    ExecutorResourceRequests,
+    ResourceProfileBuilder,
+    TaskResourceRequests,
+)
+from sparkring.spark import Checkpoint, RankError, run
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
+
+ON_TWO = pytest.mark.parametrize("spark", [TWO_EXECUTORS], indirect=True)
+ON_ONE = pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
+SOON = 60  # seconds: far less than ranks would take that are not ended
+
+
+class PaperError(Exception):
+    """Defined where the driver runs, as in a notebook."""
+
+    def __init__(self, sheets):
+        super().__init__(sheets)
+        self.sheets = sheets
+
+
+def tell(comm, factor, plus=0.0):
+    print(f"rank {comm.rank} works")
+    os.system(f"echo a child of {comm.rank}")
+    total = float(comm.allreduce(np.array(factor * comm.rank + plus)))
+    return comm.rank, comm.size, comm.attempt, total, os.getpid()
+
+
+def fail(comm, how):
+    print(f"rank {comm.rank} was here")
+    comm.barrier()
+    if comm.rank == 1:
+        if how == "raise":
+            raise PaperError(3)
+        if how == "exit":
+            sys.exit("enough")
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def sums(comm, path, fails):
+    """Twenty steps, each saved; at its first attempt rank 2 is killed in the middle."""
+    checkpoint = Checkpoint(comm, path)
+    first, weights = checkpoint.restore(default=(0, np.zeros(3)))
+    for step in range(first, 20):
+        if fails and comm.attempt == 0 and comm.rank == 2 and step == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        weights = 0.9 * weights + comm.allreduce(np.arange(3) / (1 + comm.rank + step))
+        checkpoint.save((step + 1, weights))
+        comm.progress(step + 1, 20, weight=weights[1])
+    return comm.attempt, first, weights.tobytes()
+
+
+# ---- Results and output
+
+
+def test_results_and_output(spark, capfd):
+    first = run(tell, args=(0.5,), kwargs={"plus": 1.0}, spark=spark)
+    assert [value[:4] for value in first] == [(rank, 4, 0, 7.0) for rank in range(4)]
+    said = capfd.readouterr().out.splitlines()
+    lines = {line for rank in range(4) for line in (f"[{rank}] rank {rank} works",)}
+    lines |= {f"[{rank}] a child of {rank}" for rank in range(4)}
+    assert lines <= set(said)
+    second = run(tell, args=(0.5,), num_proc=2, verbose=0)
+    assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
+    assert not {value[-1] for value in first} & {value[-1] for value in second}
+    assert "[0]" not in capfd.readouterr().out
+
+
+@ON_TWO
+def test_logs_have_the_output(spark):
+    run(lambda comm: print(f"rank {comm.rank} in the log"), num_proc=4, verbose=1)
+    folder = run(lambda comm: os.getcwd(), num_proc=1, verbose=0)[0]
+    application = os.path.dirname(folder)
+    logs = [os.path.join(application, name, "stderr") for name in os.listdir(application)]
+    text = "".join(Path(log).read_text() for log in logs)
+    for rank in range(4):
+        assert f"rank {rank} in the log" in text
+
+
+# ---- Failures
+
+
+def test_exception_of_the_rank_at_fault(spark):
+    with pytest.raises(PaperError) as caught:
+        run(fail, args=("raise",), num_proc=4, verbose=0)
+    assert caught.value.sheets == 3
+    cause = caught.value.__cause__
+    assert isinstance(cause, RankError)
+    assert (cause.rank, cause.attempt, cause.log) == (1, 0, ["rank 1 was here"])
+    assert cause.host and f"rank 1 on {cause.host} failed with PaperError" in str(cause)
+    assert "in fail" in cause.remote_traceback and "rank.py" not in cause.remote_traceback
+
+
+@ON_ONE
+def test_sys_exit_is_no_exit_of_the_driver(spark):
+    with pytest.raises(RankError, match=r"failed with SystemExit(.|\n)*enough") as caught:
+        run(fail, args=("exit",), num_proc=4, verbose=0)
+    assert caught.value.rank == 1
+
+
+@ON_TWO
+def test_killed_rank(spark):
+    with pytest.raises(RankError, match=r"rank 1 was lost: .*exited unexpectedly") as caught:
+        run(fail, args=("kill",), num_proc=4)
+    assert (caught.value.rank, caught.value.log) == (1, ["rank 1 was here"])
+
+
+@ON_TWO
+def test_ranks_that_do_not_notice_are_ended(spark, tmp_path):
+    def work(comm, folder):
+        (folder / str(comm.rank)).write_text(str(os.getpid()))
+        comm.barrier()
+        if comm.rank == 3:
+            raise PaperError(0)
+        time.sleep(1000)
+
+    begin = time.monotonic()
+    with pytest.raises(PaperError) as caught:
+        run(work, args=(tmp_path,), num_proc=4, verbose=0)
+    assert caught.value.__cause__.rank == 3
+    while any(alive(int(path.read_text())) for path in tmp_path.iterdir()):
+        assert time.monotonic() - begin < SOON
+        time.sleep(0.1)
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# ---- Restarts
+
+
+@ON_TWO
+def test_restart_goes_on_from_the_checkpoint(spark, tmp_path, capfd):
+    undisturbed = run(sums, args=(str(tmp_path / "a"), False), num_proc=4, verbose=0)
+    assert {(attempt, first) for attempt, first, _ in undisturbed} == {(0, 0)}
+    ended = run(sums, args=(str(tmp_path / "b"), True), num_proc=4, max_restarts=2)
+    assert {(attempt, first) for attempt, first, _ in ended} == {(1, 10)}
+    assert {weights for _, _, weights in ended} == {undisturbed[0][2]}
+    said = capfd.readouterr()
+    assert "rank 2 was lost" in said.out and "launching all ranks again (1 of 2 times)" in said.out
+    assert "20" in said.out + said.err  # the bar or the line of its end
+
+
+@ON_ONE
+def test_restarts_end(spark):
+    with pytest.raises(PaperError) as caught:
+        run(fail, args=("raise",), num_proc=2, max_restarts=1, verbose=0)
+    assert caught.value.__cause__.attempt == 1
+
+
+# ---- Slots
+
+
+def test_too_few_slots(spark):
+    with pytest.raises(sparkring.InvalidError, match=r"^5 ranks need") as caught:
+        run(tell, args=(1.0,), num_proc=5)
+    room = {
+        ONE_EXECUTOR: "local[4] has 4: 4 cores / 1 per task",
+        TWO_EXECUTORS: f"{TWO_EXECUTORS} has 4: 2 executors x (2 cores / 1 per task)",
+    }
+    assert room[spark.sparkContext.master] in str(caught.value)
+    assert "pass num_proc=4 or less" in str(caught.value)
+
+
+@ON_TWO
+def test_resources(spark):
+    two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
+    assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
+    with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
+        run(tell, num_proc=3, resources=two)
+    executors = ResourceProfileBuilder().require(ExecutorResourceRequests().cores(2)).build
+    with pytest.raises(sparkring.UnsupportedError, match="asks for executors of its own"):
+        run(tell, num_proc=1, resources=executors)
+
+
+@ON_ONE
+def test_resources_where_spark_takes_none(spark):
+    two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
+    with pytest.raises(sparkring.UnsupportedError, match="this Spark takes no resources: "):
+        run(tell, num_proc=1, resources=two)
+
+
+@ON_ONE
+def test_slots_that_others_hold(spark):
+    context = spark.sparkContext
+    before = context.getLocalProperty("spark.jobGroup.id")
+
+    def hold():
+        context.setJobGroup("holder", "holds a slot", interruptOnCancel=True)
+        with pytest.raises(Exception, match="cancelled"):
+            context.parallelize([0], 1).foreach(lambda _: time.sleep(1000))
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        while not any(
+            context.statusTracker().getStageInfo(stage).numActiveTasks
+            for stage in context.statusTracker().getActiveStageIds()
+        ):
+            time.sleep(0.05)
+        with pytest.raises(sparkring.TimeoutError, match="other jobs of this application hold"):
+            run(tell, args=(1.0,), num_proc=4, timeout=2)
+    finally:
+        context.cancelJobGroup("holder")
+        holder.join()
+    assert context.getLocalProperty("spark.jobGroup.id") == before
+    assert run(lambda comm: comm.size, num_proc=2, verbose=0) == [2, 2]
