@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tasks
 from conftest import ENCRYPTED
+from sparkring.spark import run
 
 WORKER = Path(__file__).with_name("worker.R")
 
@@ -27,3 +28,16 @@ def test_r_workers(spark, four):
     spark.sparkContext.addFile(str(WORKER))
     ranks = four(tasks.r_rank(WORKER.name, secrets.token_hex(32)))
     assert [rank["encrypted"] for rank in ranks] == [True] * 4
+
+
+def test_run(spark, capsys):
+    """What the ranks print stays where it is: the way to the driver is not encrypted."""
+
+    def work(comm):
+        print("a secret")
+        return comm.encrypted
+
+    assert run(work, num_proc=4) == [True] * 4
+    said = capsys.readouterr().out
+    assert "the executors' logs have what the ranks print" in said
+    assert "a secret" not in said

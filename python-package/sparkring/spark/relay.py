@@ -40,7 +40,7 @@ PAYLOAD = 1 << 15  # bytes of a frame
 QUEUE = 1 << 18  # bytes that wait for the driver
 LINE = 4096  # a longer line is sent in pieces
 KEPT = 20  # lines that an error shows
-FLUSH = 2.0  # seconds for the driver to take the rest
+FLUSH = 5.0  # seconds for the driver to take the rest
 CONNECT = 10.0  # seconds for the driver to answer
 
 LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
@@ -86,6 +86,7 @@ class Driver:
         try:
             connected = socket.create_connection(address, CONNECT)
             connected.setblocking(False)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
             self.socket = connected
         except OSError:
             self.deadline = 0.0
@@ -118,10 +119,14 @@ class Driver:
         if self.queued + len(payload) > QUEUE:
             self.dropped += lines
             return
-        if self.dropped and lines:
+        self.count()
+        self.frame(kind, payload)
+
+    def count(self) -> None:
+        """Queue the number of lines that were dropped."""
+        if self.dropped:
             self.frame(DROPPED, b"%d" % self.dropped)
             self.dropped = 0
-        self.frame(kind, payload)
 
     def frame(self, kind: bytes, payload: bytes) -> None:
         """Queue a frame, whether or not there is room."""
@@ -245,6 +250,7 @@ class Relay:
             with contextlib.suppress(OSError):
                 self.control.send(last)
         if self.driver:
+            self.driver.count()
             self.driver.frame(END if said else GONE, b"" if said else last[-PAYLOAD:])
         self.ending = time.monotonic() + FLUSH
         self.selector.unregister(self.control)
