@@ -185,18 +185,17 @@ def on_spark(
     slots.check_settings(context, resources)
     timeout = options["timeout"]
     local = slots.is_local(context.master)
-
     size = num_proc  # where it is not given, that of the first attempt is that of all
 
     def launch(attempt: int) -> list[Outcome] | RankError:
         nonlocal size
         size = slots.wait_for(context, resources, size, timeout, attempt)
         display.detail(f"{size} ranks, {slots.arithmetic(slots.read(context, resources))}")
-        stage = Stage(context, size, resources, timeout, display.say)
         with listening(context, size, options, display) as output:
-            address = None if output is None else output.address
-            result = stage.run(Job(work, options, attempt, address, not (local and address)))
-            return finish(result, output, display)
+            address = output.address if output else None
+            last_lines = output.last_lines if output else lambda _: []
+            stage = Stage(context, size, resources, timeout, display.say, last_lines)
+            return stage.run(Job(work, options, attempt, address, not (local and address)))
 
     return attempts(launch, max_restarts, display)
 
@@ -220,6 +219,8 @@ def listening(
     finally:
         if output is not None:
             output.close()
+    if output is not None and not output.heard:
+        display.say("no executor has reached this process; their logs have what the ranks print")
 
 
 def encrypts(context: Any, options: dict[str, Any]) -> bool:
@@ -230,24 +231,3 @@ def encrypts(context: Any, options: dict[str, Any]) -> bool:
     conf = context.getConf()
     asked = conf.get("spark.executorEnv.SPARKRING_ENCRYPTION")
     return asked == "1" if asked else any(conf.get(name) == "true" for name in ENCRYPTS)
-
-
-def finish(
-    result: list[Outcome] | RankError, output: Output | None, display: Display
-) -> list[Outcome] | RankError:
-    """Put in what the output has told of a rank that was lost."""
-    if output is None:
-        return result
-    output.close()
-    if not output.heard:
-        display.say("no executor has reached this process: their logs have what the ranks print")
-    if isinstance(result, outcome.RankError) and not result.log and result.rank in output.gone:
-        told = outcome.rank_error(
-            str(result).partition(" ")[2].partition(" ")[2],
-            rank=result.rank,
-            attempt=result.attempt,
-            log=output.gone[result.rank],
-        )
-        told.__cause__ = result.__cause__
-        return told
-    return result

@@ -148,6 +148,11 @@ class Output:
             os.close(self.waker)
         self.thread.join(seconds + 1)
 
+    def last_lines(self, rank: int) -> list[str]:
+        """Give the last lines of a rank that was killed, once all has been read."""
+        self.close()
+        return self.gone.get(rank, [])
+
     # ---- The thread
 
     def work(self) -> None:

@@ -80,7 +80,8 @@ def play(job: Job, rank: int, settle: Settle, printer: Printer) -> Outcome:
     except BaseException as error:
         failure = Failure.of(error, beyond_us(error))
         if comm is not None:
-            comm.abort(f"rank {rank} failed with {failure.name}")
+            with contextlib.suppress(sparkring.RingError):  # a thread of f may be stuck in a call
+                comm.abort(f"rank {rank} failed with {failure.name}")
     finally:
         running.begin(0, None)
     outcome = Outcome(rank, value, failure, printer.finish())

@@ -79,6 +79,8 @@ class Stage:
         Seconds until all tasks must have started.
     say : callable
         Tells the user a line.
+    last_lines : callable
+        Gives the last lines of a rank that was lost, as far as they are known.
     """
 
     def __init__(
@@ -88,9 +90,10 @@ class Stage:
         resources: Any,
         timeout: float,
         say: Callable[[str], None],
+        last_lines: Callable[[int], list[str]],
     ) -> None:
         self.context, self.num_proc, self.resources = context, num_proc, resources
-        self.timeout, self.say = timeout, say
+        self.timeout, self.say, self.last_lines = timeout, say, last_lines
 
     def run(self, job: rank.Job) -> list[Outcome] | RankError:
         """Run all ranks once; an error when Spark has lost one, or had to end the stage."""
@@ -144,6 +147,7 @@ class Stage:
             f"was lost: {task[3].strip() or 'Spark does not say why'}",
             rank=int(task[2]),
             attempt=attempt,
+            log=self.last_lines(int(task[2])),
         )
         lost.__cause__ = error
         return lost
