@@ -288,6 +288,7 @@ ring_status ring_comm_close(ring_comm *comm) {
 
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
+  if (comm != NULL) ring_ports_fini(&comm->ports);
   if (ring_comm_enter_beside(comm) != RING_OK) return;
   bool said = reason != NULL && reason[0] != '\0';
   ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
@@ -319,6 +320,7 @@ void ring_comm_free(ring_comm *comm) {
   ring_queue_leave(comm);
   ring_peers_fini(&comm->peers);
   ring_share_fini(&comm->share);
+  ring_ports_fini(&comm->ports);
   if (!torn) {
     ring_engine_fini(&comm->engine);
     ring_plans_free(&comm->plans);

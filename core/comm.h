@@ -12,6 +12,7 @@
 
 #include "engine.h"
 #include "plan.h"
+#include "port.h"
 #include "share.h"
 
 typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
@@ -47,6 +48,7 @@ struct ring_comm {
   uint32_t sequence; /* of the last collective call */
   uint64_t calls;
   uint16_t port_first, port_last; /* for the listeners of its children, too */
+  ring_ports ports;               /* held for servers of others */
   double call_timeout;
   ring_interrupt_fn interrupt;
   void *interrupt_arg;

@@ -43,6 +43,7 @@
 #include "platform.c"
 #include "poller.c"
 #include "porch.c"
+#include "port.c"
 #include "reduce.c"
 #include "rendezvous.c"
 #include "rendezvous_guest.c"

@@ -86,16 +86,35 @@ static int socket_listen_on(const struct sockaddr *address, socklen_t length) {
   return fd;
 }
 
-static int socket_listen_everywhere(uint16_t port) {
+/* The options come after bind, so that nobody is bound to the port already who has them as well. */
+static int socket_hold_on(const struct sockaddr *address, socklen_t length) {
+  int fd = socket_open(address->sa_family);
+  if (fd < 0) return fd;
+  int on = 1, off = 0;
+  if (address->sa_family == AF_INET6 &&
+      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
+    return socket_fail(fd);
+  if (bind(fd, address, length) != 0) return socket_fail(fd);
+  if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) return socket_fail(fd);
+  if (setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) != 0) return socket_fail(fd);
+  return fd;
+}
+
+/* Both families at once or, where there is no IPv6, IPv4. */
+static int socket_everywhere(uint16_t port, int (*bound)(const struct sockaddr *, socklen_t)) {
   struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-  int fd = socket_listen_on((struct sockaddr *)&six, sizeof six);
+  int fd = bound((struct sockaddr *)&six, sizeof six);
   if (fd != -EAFNOSUPPORT && fd != -EADDRNOTAVAIL && fd != -EPROTONOSUPPORT) return fd;
   struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
-  return socket_listen_on((struct sockaddr *)&four, sizeof four);
+  return bound((struct sockaddr *)&four, sizeof four);
+}
+
+int ring_socket_hold(uint16_t port) {
+  return socket_everywhere(port, socket_hold_on);
 }
 
 int ring_socket_listen(const char *host, uint16_t port) {
-  if (!ring_socket_is_loopback(host)) return socket_listen_everywhere(port);
+  if (!ring_socket_is_loopback(host)) return socket_everywhere(port, socket_listen_on);
   ring_resolved resolved;
   const char *reason;
   if (!ring_socket_resolve(host, port, &resolved, &reason))

@@ -34,7 +34,11 @@ bool ring_socket_is_loopback(const char *host);
  * interfaces are, because the name by which others reach this machine may not be its own. */
 int ring_socket_listen(const char *host, uint16_t port);
 
-/* The port that a listener got, or -errno. */
+/* Binds a port (0: any free one) of all interfaces that nobody else has bound, and does not listen on
+ * it. Sockets that ask for it, with SO_REUSEPORT or SO_REUSEADDR, may then share it. */
+int ring_socket_hold(uint16_t port);
+
+/* The port that a bound socket got, or -errno. */
 int ring_socket_port(int fd);
 
 /* The next waiting connection; -EAGAIN when there is none. */

@@ -9,9 +9,9 @@
  *
  * Threads: one communicator serves one call at a time (a collective, its start, split, or close);
  * another that is made meanwhile returns RING_BUSY. Everything else (abort, free, error, counters,
- * link, usable) may not run beside a call; what never changes (rank, size, host, epoch, ...) may.
- * Requests are not calls: all of these may be used while some are outstanding. Different
- * communicators are independent of each other.
+ * link, usable, giving ports back) may not run beside a call; what never changes (rank, size, host,
+ * epoch, ...) may. Requests are not calls: all of these may be used while some are outstanding.
+ * Different communicators are independent of each other.
  * Forks: a child of a process that has a communicator may only call `ring_comm_free` and
  * `ring_request_free`, and should: as long as it holds the links, the others do not see when the
  * parent dies.
@@ -316,6 +316,21 @@ RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_co
 /* "tcp", "tcp x4" (of 4 lanes), the same with "tls" where it is encrypted, or "shm" for an open link,
  * "" for a peer without one, "self" for the rank itself. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
+
+/* ---- Ports for other servers -------------------------------------------------------------- */
+
+/* Reserves a TCP port on this rank's host, in the port range of `comm` where it has one, for a server
+ * that is started later, such as that of a framework: *port is bound on every address, and to nobody
+ * else, but does not listen. A server of this user that sets SO_REUSEADDR (on Linux) or SO_REUSEPORT
+ * before it binds takes the port while it is held; for one that sets neither it has to be released.
+ * It is held until it is released, or until `comm` is aborted or freed; closing keeps it, because a
+ * ring is often no longer needed when the server starts. Not collective. RING_SYSTEM where no port is
+ * free. Ports of connections that ended a moment ago are not free. */
+RING_API ring_status ring_port_reserve(ring_comm *comm, int *port);
+
+/* Gives a reserved port back; 0: all that `comm` holds. A server that has taken it keeps it. May not
+ * run beside a call, as ring_comm_free. RING_INVALID for a port that `comm` does not hold. */
+RING_API ring_status ring_port_release(ring_comm *comm, int port);
 
 /* ---- Memory ------------------------------------------------------------------------------- */
 

@@ -654,6 +654,49 @@ PyDoc_STRVAR(comm_counters_doc,
              "InvalidError\n"
              "    For a peer that does not exist.\n");
 
+PyDoc_STRVAR(comm_port_reserve_doc,
+             "port_reserve($self, /)\n--\n\n"
+             "Reserve a TCP port on this host for a server that is started later.\n"
+             "\n"
+             "It is bound on every address and to nobody else, within the ports that `init`\n"
+             "was given, but does not listen. A server of this user that sets ``SO_REUSEADDR``\n"
+             "(on Linux) or ``SO_REUSEPORT`` before it binds takes the port while it is held;\n"
+             "for one that sets neither it has to be released. It is held until it is released,\n"
+             "or until the communicator is aborted or collected: closing keeps it. Nothing is\n"
+             "sent: every rank may reserve as many as it needs.\n"
+             "\n"
+             "Returns\n"
+             "-------\n"
+             "int\n"
+             "    The port.\n"
+             "\n"
+             "Raises\n"
+             "------\n"
+             "SystemCallError\n"
+             "    When no port is free; the communicator goes on.\n"
+             "InvalidError, BusyError\n"
+             "    When it is closed, and while another thread calls it.\n"
+             "\n"
+             "Examples\n"
+             "--------\n"
+             ">>> ports = comm.allgather(comm.port_reserve())\n");
+
+PyDoc_STRVAR(comm_port_release_doc,
+             "port_release($self, port=None)\n--\n\n"
+             "Give reserved ports back; a server that has taken one keeps it.\n"
+             "\n"
+             "Parameters\n"
+             "----------\n"
+             "port : int, optional\n"
+             "    The port; by default all that are held.\n"
+             "\n"
+             "Raises\n"
+             "------\n"
+             "InvalidError\n"
+             "    For a port that is not held.\n"
+             "BusyError\n"
+             "    While another thread calls the communicator.\n");
+
 PyDoc_STRVAR(comm_link_doc,
              "link($self, peer)\n--\n\n"
              "Tell how a peer is connected.\n"

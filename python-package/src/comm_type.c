@@ -16,6 +16,7 @@
 #include "memory.h"
 #include "message.h"
 #include "parts.h"
+#include "port.h"
 #include "start_doc.h"
 
 #include <structmember.h>
@@ -217,6 +218,8 @@ static PyMethodDef methods[] = {
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
     {"close", comm_close, METH_NOARGS, comm_close_doc},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
+    {"port_reserve", port_reserve, METH_NOARGS, comm_port_reserve_doc},
+    {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, comm_port_release_doc},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},
     {"link", WITH_KEYWORDS(comm_link), KEYWORDS, comm_link_doc},
     {"explain", WITH_KEYWORDS(explain_call), KEYWORDS, comm_explain_doc},

@@ -11,6 +11,7 @@
 #include "interrupt.h"
 #include "message.h"
 #include "parts.h"
+#include "port.h"
 #include "request.h"
 #include "shared.h"
 
@@ -50,6 +51,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(parts_alltoallv, 5),
                                           ENTRY(message_send, 4),
                                           ENTRY(message_recv, 4),
+                                          ENTRY(port_reserve, 1),
+                                          ENTRY(port_release, 2),
                                           ENTRY(request_wait, 1),
                                           ENTRY(request_test, 1),
                                           ENTRY(request_describe, 1),

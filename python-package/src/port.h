@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The methods for ports that servers of others are to have.
+ */
+#ifndef SPARKRING_PORT_H
+#define SPARKRING_PORT_H
+
+#include "comm.h"
+
+PyObject *port_reserve(PyObject *self, PyObject *unused);
+PyObject *port_release(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#endif
