@@ -32,6 +32,13 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring.communicator import init
 from sparkring.explanation import Explanation
+from sparkring.frameworks import (
+    jax_config,
+    lightgbm_config,
+    tf_config,
+    torch_env,
+    xgboost_config,
+)
 
 __all__ = [
     "AbortedError",
@@ -50,4 +57,9 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "init",
+    "jax_config",
+    "lightgbm_config",
+    "tf_config",
+    "torch_env",
+    "xgboost_config",
 ]

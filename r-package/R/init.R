@@ -145,8 +145,10 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
   )
 }
 
+is_barrier <- function(x) is.list(x) && all(c("address", "partition") %in% names(x))
+
 check_barrier <- function(barrier) {
-  if (is.list(barrier) && all(c("address", "partition") %in% names(barrier))) return(NULL)
+  if (is_barrier(barrier)) return(NULL)
   check_stop(
     "`barrier` must be a list with `address` and `partition`, as spark_apply(barrier = TRUE) ",
     "hands it to a closure of two arguments, function(df, barrier)"

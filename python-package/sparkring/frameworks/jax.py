@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX: the arguments of jax.distributed.initialize.
+
+The coordinator of rank 0 is a gRPC server, which takes a port that is held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sparkring.frameworks.exchange import address, communicator, gather
+
+if TYPE_CHECKING:
+    from sparkring.frameworks.exchange import Ring
+
+
+def jax_config(comm: Ring = None, /) -> dict[str, Any]:
+    """Tell the arguments of ``jax.distributed.initialize``.
+
+    Collective. The port of rank 0 is reserved, and held until JAX has bound it.
+
+    Parameters
+    ----------
+    comm : Communicator or BarrierTaskContext, optional
+        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+
+    Returns
+    -------
+    dict
+        ``coordinator_address``, ``num_processes`` and ``process_id``.
+
+    Raises
+    ------
+    InvalidError
+        When rank 0 cannot do its part.
+    SystemCallError
+        When no port is free on rank 0.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.allreduce`.
+
+    Examples
+    --------
+    >>> with sparkring.init() as comm:
+    ...     jax.distributed.initialize(**comm.jax_config())
+    """
+    with communicator(comm) as ring:
+        rows = gather(ring, lambda: [0 if ring.rank else ring.port_reserve()], 1)
+        return {
+            "coordinator_address": address(ring.hosts[0], rows[0, 0]),
+            "num_processes": ring.size,
+            "process_id": ring.rank,
+        }

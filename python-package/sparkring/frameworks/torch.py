@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: the variables that torchrun would set.
+
+The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it takes a port that is held.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sparkring.frameworks.exchange import communicator, gather
+
+if TYPE_CHECKING:
+    from sparkring.frameworks.exchange import Ring
+
+
+def torch_env(comm: Ring = None, /) -> dict[str, str]:
+    """Set the variables that ``torch.distributed.init_process_group`` reads.
+
+    Collective. Call it before the process group is made. The port of rank 0 is reserved, and held
+    until PyTorch has bound it.
+
+    Parameters
+    ----------
+    comm : Communicator or BarrierTaskContext, optional
+        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+
+    Returns
+    -------
+    dict
+        What was set, under the names that torchrun gives it: ``MASTER_ADDR``, ``MASTER_PORT``,
+        ``RANK``, ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this
+        host; ``GROUP_RANK`` and ``GROUP_WORLD_SIZE``, this host among the hosts.
+
+    Raises
+    ------
+    InvalidError
+        When rank 0 cannot do its part.
+    SystemCallError
+        When no port is free on rank 0.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.allreduce`.
+
+    Examples
+    --------
+    >>> with sparkring.init() as comm:
+    ...     comm.torch_env()
+    ...     torch.distributed.init_process_group("gloo")
+    """
+    with communicator(comm) as ring:
+        rows = gather(ring, lambda: [0 if ring.rank else ring.port_reserve()], 1)
+        hosts = list(dict.fromkeys(ring.hosts))
+        values = {
+            "MASTER_ADDR": hosts[0],
+            "MASTER_PORT": int(rows[0, 0]),
+            "RANK": ring.rank,
+            "WORLD_SIZE": ring.size,
+            "LOCAL_RANK": ring.local_rank,
+            "LOCAL_WORLD_SIZE": ring.local_size,
+            "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
+            "GROUP_WORLD_SIZE": len(hosts),
+        }
+    variables = {name: str(value) for name, value in values.items()}
+    os.environ.update(variables)
+    return variables

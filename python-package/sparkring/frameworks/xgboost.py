@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""XGBoost: its tracker, by way of which the workers find each other.
+
+The tracker cannot bind a port that is held. So it runs before anybody is told of its port, which is
+reserved only to get one of the right range, and lives as long as the communicator.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import Communicator
+from sparkring.frameworks.exchange import communicator, gather
+
+if TYPE_CHECKING:
+    from sparkring.frameworks.exchange import Ring
+
+_trackers: weakref.WeakKeyDictionary[Communicator, Any] = weakref.WeakKeyDictionary()
+
+
+def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
+    """Start XGBoost's tracker on rank 0 and tell the arguments of ``CommunicatorContext``.
+
+    Collective. XGBoost's ranks become those of the communicator. Rank 0 keeps the tracker until the
+    communicator is collected: what still trains then fails. Another call replaces it.
+
+    Parameters
+    ----------
+    comm : Communicator or BarrierTaskContext, optional
+        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+
+    Returns
+    -------
+    dict
+        ``dmlc_tracker_uri``, ``dmlc_tracker_port`` and ``dmlc_task_id``.
+
+    Raises
+    ------
+    ImportError
+        When rank 0 has no XGBoost from 2.1 on.
+    InvalidError
+        When rank 0 cannot do its part.
+    SystemCallError
+        When no port is free on rank 0.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.allreduce`.
+
+    Examples
+    --------
+    >>> with sparkring.init() as comm:
+    ...     with xgboost.collective.CommunicatorContext(**comm.xgboost_config()):
+    ...         booster = xgboost.train(parameters, xgboost.DMatrix(x, y))
+    """
+    with communicator(comm) as ring:
+        rows = gather(ring, lambda: [0 if ring.rank else _start_tracker(ring)], 1)
+        return {
+            "dmlc_tracker_uri": ring.hosts[0],
+            "dmlc_tracker_port": int(rows[0, 0]),
+            "dmlc_task_id": f"{ring.rank:08d}",  # they are sorted as texts
+        }
+
+
+def _start_tracker(comm: Communicator) -> int:
+    from xgboost.tracker import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        RabitTracker,
+    )
+
+    port = comm.port_reserve()
+    comm.port_release(port)
+    tracker = RabitTracker(n_workers=comm.size, host_ip=comm.hosts[0], port=port, sortby="task")
+    tracker.start()
+    _trackers[comm] = tracker
+    return int(tracker.worker_args()["dmlc_tracker_port"])

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What frameworks are told. tests/frameworks has the frameworks.
+
+# Calls a function on every rank: its result, and the variables that it sets.
+configure <- function(size, name, arguments = rep(list(list()), size)) {
+  run_ring(size, {
+    result <- do.call(name, c(list(comm), arguments[[rank + 1]]))
+    list(result = result, variables = as.list(Sys.getenv()))
+  }, name = name, arguments = arguments)
+}
+
+test_that("tf_config of workers", {
+  outcome <- configure(3, "ring_tf_config")
+  workers <- outcome[[1]]$result$cluster$worker
+  expect_match(workers, "^127\\.0\\.0\\.1:[0-9]+$")
+  expect_identical(anyDuplicated(workers), 0L)
+  for (rank in 0:2) {
+    expect_identical(outcome[[rank + 1]]$result, list(
+      cluster = list(worker = workers), task = list(type = "worker", index = rank)
+    ))
+    json <- sprintf(
+      '{"cluster": {"worker": ["%s"]}, "task": {"type": "worker", "index": %d}}',
+      paste(workers, collapse = '", "'), rank
+    )
+    expect_identical(outcome[[rank + 1]]$variables$TF_CONFIG, json)
+  }
+})
+
+test_that("tf_config with roles", {
+  names <- c("ps", "worker", "evaluator", "chief", "worker")
+  outcome <- configure(5, "ring_tf_config", lapply(names, function(name) list(role = name)))
+  cluster <- outcome[[1]]$result$cluster
+  expect_identical(lengths(cluster), c(ps = 1L, worker = 2L, chief = 1L))
+  for (rank in 0:4) {
+    index <- if (rank == 4) 1L else 0L
+    expect_identical(outcome[[rank + 1]]$result, list(
+      cluster = cluster, task = list(type = names[[rank + 1]], index = index)
+    ))
+  }
+})
+
+test_that("roles that cannot be", {
+  said <- run_ring(3, {
+    lapply(roles, function(names) {
+      tryCatch(
+        ring_tf_config(comm, names[[rank + 1]]), ring_error_invalid = conditionMessage
+      )
+    })
+  }, roles = list(
+    c("chief", "worker", "chief"), c("evaluator", "evaluator", "worker"), c("ps", "ps", "evaluator")
+  ))
+  for (texts in said) {
+    expect_match(texts[[1]], "^ranks 0 and 2 are both chief: only one can be")
+    expect_match(texts[[2]], "^ranks 0 and 1 are both evaluator")
+    expect_match(texts[[3]], "^no rank is chief or worker")
+  }
+})
+
+test_that("what one rank cannot do all are told", {
+  errors <- run_ring(3, {
+    role <- if (rank == 1) "boss" else "worker"
+    error <- tryCatch(ring_tf_config(comm, role), ring_error_invalid = identity)
+    ring_barrier(comm)
+    error
+  })
+  told <- "rank 1 (127.0.0.1) could not do its part: see its error"
+  own <- "`role` must be one of chief, worker, ps, evaluator, not \"boss\""
+  expect_identical(vapply(errors, conditionMessage, ""), c(told, own, told))
+  expect_identical(errors[[1]]$rank, 1L)
+  expect_identical(errors[[3]]$call, quote(ring_tf_config(comm, role)))
+})
+
+test_that("torch_env", {
+  outcome <- configure(2, "ring_torch_env")
+  for (rank in 0:1) {
+    result <- outcome[[rank + 1]]$result
+    expect_identical(result[-2], list(
+      MASTER_ADDR = "127.0.0.1", RANK = as.character(rank), WORLD_SIZE = "2",
+      LOCAL_RANK = as.character(rank), LOCAL_WORLD_SIZE = "2", GROUP_RANK = "0",
+      GROUP_WORLD_SIZE = "1"
+    ))
+    expect_identical(result$MASTER_PORT, outcome[[1]]$result$MASTER_PORT)
+    expect_identical(outcome[[rank + 1]]$variables[names(result)], result)
+  }
+})
+
+test_that("torch_env tells hosts apart", {
+  groups <- run_ranks(4, {
+    comm <- open(addresses = c("127.0.0.1", "localhost", "127.0.0.1", "localhost"))
+    variables <- ring_torch_env(comm)
+    ring_close(comm)
+    c(variables$LOCAL_RANK, variables$GROUP_RANK)
+  })
+  expect_identical(groups, list(c("0", "0"), c("0", "1"), c("1", "0"), c("1", "1")))
+})
+
+test_that("jax_config", {
+  outcome <- configure(2, "ring_jax_config")
+  address <- outcome[[1]]$result$coordinator_address
+  expect_match(address, "^127\\.0\\.0\\.1:[0-9]+$")
+  for (rank in 0:1) {
+    expect_identical(outcome[[rank + 1]]$result, list(
+      coordinator_address = address, num_processes = 2L, process_id = rank
+    ))
+  }
+})
+
+test_that("lightgbm_config", {
+  outcome <- configure(2, "ring_lightgbm_config")
+  machines <- outcome[[1]]$result$machines
+  ports <- as.integer(sub(".*:", "", strsplit(machines, ",")[[1]]))
+  expect_identical(machines, paste0("127.0.0.1:", ports, collapse = ","))
+  for (rank in 0:1) {
+    expect_identical(outcome[[rank + 1]]$result, list(
+      machines = machines, local_listen_port = ports[[rank + 1]], num_machines = 2L
+    ))
+  }
+})
+
+test_that("of a barrier a communicator is made for the moment", {
+  results <- run_ranks(2, {
+    barrier <- list(address = rep("127.0.0.1:40001", size), partition = rank)
+    config <- ring_tf_config(barrier, token = token, timeout = 30)
+    own <- as.integer(sub(".*:", "", config$cluster$worker[[rank + 1]]))
+    is_held <- function() {
+      comm <- ring_init(rank = 0, addresses = "127.0.0.1", ports = c(own, own))
+      on.exit(ring_close(comm))
+      inherits(try(ring_port_reserve(comm), silent = TRUE), "try-error")
+    }
+    gc()
+    held <- is_held()
+    world <- ring_torch_env(barrier, token = token, timeout = 30)$WORLD_SIZE
+    gc()
+    list(held, world, is_held())
+  }, token = fresh_token())
+  expect_identical(results, rep(list(list(TRUE, "2", FALSE)), 2))
+})
+
+test_that("what is neither a communicator nor a barrier", {
+  expect_error(
+    ring_tf_config("worker"), "`comm` must be a communicator.*or the `barrier`",
+    class = "ring_error_invalid"
+  )
+  comm <- local_world()
+  error <- expect_error(
+    ring_torch_env(comm, token = "secret"), "`...` is for a `barrier`", class = "ring_error_invalid"
+  )
+  expect_no_match(deparse(error$call), "secret")
+})
