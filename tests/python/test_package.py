@@ -58,7 +58,11 @@ def test_sdist(sdist):
     assert all(member.isfile() or member.isdir() for member in members)
     names = {member.name.partition("/")[2] for member in members}
     assert sdist.name == f"sparkring-{sparkring.__version__}.tar.gz"
-    for pattern in ("core/*.[ch]", "python-package/src/*.[ch]", "python-package/sparkring/*.py*"):
+    for pattern in (
+        "core/*.[ch]",
+        "python-package/src/*.[ch]",
+        "python-package/sparkring/**/*.py*",
+    ):
         for path in ROOT.glob(pattern):
             assert str(path.relative_to(ROOT)).replace("python-package/", "") in names
     assert {"LICENSE", "README.md", "setup.py", "pyproject.toml", "sparkring/py.typed"} <= names
@@ -70,6 +74,7 @@ def test_wheel(wheel):
     assert wheel.name.startswith(f"sparkring-{sparkring.__version__}-{tag}-")
     names = zipfile.ZipFile(wheel).namelist()
     assert {"sparkring/__init__.py", "sparkring/py.typed", "sparkring/_core.pyi"} <= set(names)
+    assert "sparkring/frameworks/__init__.py" in names
     assert sum(name.endswith(".so") for name in names) == 1
     assert not [name for name in names if name.endswith((".c", ".h"))]
 
