@@ -30,8 +30,8 @@
 #'   `sparklyr::spark_apply(barrier = TRUE)` hands to its closure: then a communicator is opened for
 #'   the moment of the call. Its ports are held until the next such call, or the end of R.
 #' @param role What this rank is: `"worker"`, `"chief"`, `"ps"` (a parameter server) or
-#'   `"evaluator"`. At most one is chief and one evaluator. Where none is chief, the first worker is.
-#'   The evaluator is told of the others, but they are not told of it.
+#'   `"evaluator"`. At most one is chief and one evaluator. Where none is chief, the first worker
+#'   is. The evaluator is told of the others, but they are not told of it.
 #' @param ... With `barrier`: further arguments of [ring_init()], such as `token`. Else empty.
 #' @returns A named list: what was set, or the arguments. `ring_tf_config()` returns what it wrote
 #'   as JSON: `cluster`, the addresses of every role, and `task`, the role of this rank and its
