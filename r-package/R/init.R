@@ -70,9 +70,9 @@
 #' communicator; `tryCatch(interrupt = )` sees it. The communicator is broken then, and the other
 #' ranks are told. So does a handler that leaves the wait, such as `tryCatch(ring_stall = )`.
 #'
-#' With `barrier` every wait also ends when the process does that has started this one, which was its
-#' parent when sparkring was loaded: without its executor a worker of Spark waits for nobody. Calls
-#' and requests then fail with `ring_error_aborted`.
+#' With `barrier` every wait also ends when the process does that has started this one, which was
+#' its parent when sparkring was loaded: without its executor a worker of Spark waits for nobody.
+#' Calls and requests then fail with `ring_error_aborted`.
 #'
 #' @section Errors:
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;

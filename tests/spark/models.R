@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# An R rank that fits models: reads an R expression with its barrier and token from the first line of
-# stdin and its rows as CSV from the others, writes JSON.
+# An R rank that fits models: reads an R expression with its barrier and token from the first line
+# of stdin and its rows as CSV from the others, writes JSON.
 
 library(sparkring)
 

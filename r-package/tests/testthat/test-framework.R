@@ -4,10 +4,12 @@
 
 # Calls a function on every rank: its result, and the variables that it sets.
 configure <- function(size, name, arguments = rep(list(list()), size)) {
+  # nolint start: object_usage_linter. A helper, and what it gives to this code.
   run_ring(size, {
     result <- do.call(name, c(list(comm), arguments[[rank + 1]]))
     list(result = result, variables = as.list(Sys.getenv()))
   }, name = name, arguments = arguments)
+  # nolint end
 }
 
 test_that("tf_config of workers", {
