@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sparkring import communicator
-from sparkring._core import InvalidError
-from sparkring.barrier import ENCRYPTS
+from sparkring._core import InvalidError, spark_encryption
 from sparkring.spark import outcome, pickling, slots
 from sparkring.spark.bar import Display
 from sparkring.spark.local import Processes
@@ -230,4 +229,6 @@ def encrypts(context: Any, options: dict[str, Any]) -> bool:
         return bool(given)
     conf = context.getConf()
     asked = conf.get("spark.executorEnv.SPARKRING_ENCRYPTION")
-    return asked == "1" if asked else any(conf.get(name) == "true" for name in ENCRYPTS)
+    if asked:
+        return asked == "1"
+    return any(str(conf.get(name)).lower() == "true" for name in spark_encryption)
