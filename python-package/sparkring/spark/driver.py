@@ -230,5 +230,5 @@ def encrypts(context: Any, options: dict[str, Any]) -> bool:
     conf = context.getConf()
     asked = conf.get("spark.executorEnv.SPARKRING_ENCRYPTION")
     if asked:
-        return asked == "1"
+        return bool(asked == "1")
     return any(str(conf.get(name)).lower() == "true" for name in spark_encryption)
