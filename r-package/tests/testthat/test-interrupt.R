@@ -65,6 +65,7 @@ test_that("an interrupt ends a collective, and all ranks learn it", {
 })
 
 test_that("a time limit of R ends a wait, and leaves nothing open", {
+  gc() # those of other tests
   before <- comm_live()
   limited <- function() {
     setTimeLimit(elapsed = 0.3)
