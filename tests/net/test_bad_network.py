@@ -72,6 +72,17 @@ def test_one_byte_at_a_time(hosts, same):
     same("one byte a segment", spoil, counts=(60,))
 
 
+def flip(job, armed, board):
+    """Flip one bit, or another when that changed nothing: TCP may have had the packet before."""
+    for _ in range(5):
+        before = sum(board)
+        armed.value, began = 1, time.monotonic()
+        outcomes = job.wait(5)
+        if any(outcomes) or sum(board) == before or armed.value:
+            break
+    return outcomes, began
+
+
 @pytest.mark.parametrize("encryption", [False, True])
 def test_a_flipped_bit(hosts, encryption, injected):
     """Of what TCP takes for right. It is an error that says so, and no sum is wrong."""
@@ -81,8 +92,8 @@ def test_a_flipped_bit(hosts, encryption, injected):
     with Job(hosts, [0, 1], encryption=encryption) as job:
         job.start(work.count_up, board)
         jobs.until(lambda: min(board) > 10)
-        armed.value, began = 1, time.monotonic()
-        outcomes = job.wait(20)
+        outcomes, began = flip(job, armed, board)
+    assert None not in outcomes, outcomes
     errors = [outcome.error for outcome in outcomes]
     assert all(error.kind == "PEER_LOST" for error in errors), errors
     assert any("arrived damaged" in error.message for error in errors) or encryption, errors
