@@ -77,8 +77,10 @@ static void await_orphan(int said, bool subreaper) {
   char text[6] = "";
   int status;
   size_t length = 0;
-  for (ssize_t got = 1; got > 0 && length < sizeof text - 1; length += (size_t)got)
-    CHECK((got = read(said, text + length, sizeof text - 1 - length)) >= 0);
+  for (ssize_t got = 1; got > 0 && length < sizeof text - 1; length += (size_t)got) {
+    got = read(said, text + length, sizeof text - 1 - length);
+    CHECK(got >= 0);
+  }
   CHECK_CONTAINS(text, "ended");
   CHECK_INT(read(said, text, 1), 0);
   if (!subreaper) return;
