@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -142,18 +143,23 @@ def test_a_rank_that_is_killed(output):
     assert output.gone == {1: ["here"]}
 
 
+def is_hung_up_on(peer, data):
+    """Whether the driver ends the connection, which it may do before it has read all."""
+    try:
+        peer.sendall(data)
+        peer.shutdown(socket.SHUT_WR)
+        return peer.recv(1) == b""
+    except OSError as error:
+        return error.errno in (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE)
+
+
 def test_strangers(output):
     sent = [b"", b"GET / HTTP/1.1\r\n\r\n" * 20, os.urandom(relay.HELLO.size), b"x" * 100000]
     for data in sent:
         with socket.create_connection(output.address[:2]) as stranger:
             stranger.settimeout(DEADLINE)
             assert len(stranger.recv(relay.NONCE)) == relay.NONCE
-            try:
-                stranger.sendall(data)
-                stranger.shutdown(socket.SHUT_WR)
-                assert stranger.recv(1) == b""
-            except ConnectionError:
-                pass
+            assert is_hung_up_on(stranger, data)
     many = [socket.create_connection(output.address[:2]) for _ in range(200)]
     assert "one\n" in play("print('one')", output.address)
     for stranger in many:
@@ -178,8 +184,6 @@ def test_frames_that_were_changed(output):
             good = relay.seal(session, 0, relay.LINES, b"good")
             bad = bytearray(relay.seal(session, 1, relay.LINES, b"bad"))
             bad[change] ^= 1
-            peer.sendall(good + bytes(bad) + good)
-            peer.shutdown(socket.SHUT_WR)
-            assert peer.recv(1) == b""
+            assert is_hung_up_on(peer, good + bytes(bad) + good)
     output.close()
     assert output.shown == [(0, "good")] * 3
