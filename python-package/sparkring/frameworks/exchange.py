@@ -67,6 +67,11 @@ def gather(comm: Communicator, row: Callable[[], Sequence[float]], width: int) -
     raise told
 
 
+def of_root(comm: Communicator, make: Callable[[], int]) -> int:
+    """Return on all ranks what rank 0 makes."""
+    return int(gather(comm, lambda: [0 if comm.rank else make()], 1)[0, 0])
+
+
 def address(host: str, port: float) -> str:
     """Write a host and a port as one."""
     return f"[{host}]:{port:.0f}" if ":" in host else f"{host}:{port:.0f}"

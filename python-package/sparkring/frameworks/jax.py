@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sparkring.frameworks.exchange import address, communicator, gather
+from sparkring.frameworks.exchange import address, communicator, of_root
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
@@ -44,9 +44,9 @@ def jax_config(comm: Ring = None, /) -> dict[str, Any]:
     ...     jax.distributed.initialize(**comm.jax_config())
     """
     with communicator(comm) as ring:
-        rows = gather(ring, lambda: [0 if ring.rank else ring.port_reserve()], 1)
+        port = of_root(ring, ring.port_reserve)
         return {
-            "coordinator_address": address(ring.hosts[0], rows[0, 0]),
+            "coordinator_address": address(ring.hosts[0], port),
             "num_processes": ring.size,
             "process_id": ring.rank,
         }

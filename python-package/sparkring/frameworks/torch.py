@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sparkring.frameworks.exchange import communicator, gather
+from sparkring.frameworks.exchange import communicator, of_root
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
@@ -49,11 +49,11 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
     ...     torch.distributed.init_process_group("gloo")
     """
     with communicator(comm) as ring:
-        rows = gather(ring, lambda: [0 if ring.rank else ring.port_reserve()], 1)
+        port = of_root(ring, ring.port_reserve)
         hosts = list(dict.fromkeys(ring.hosts))
         values = {
             "MASTER_ADDR": hosts[0],
-            "MASTER_PORT": int(rows[0, 0]),
+            "MASTER_PORT": port,
             "RANK": ring.rank,
             "WORLD_SIZE": ring.size,
             "LOCAL_RANK": ring.local_rank,

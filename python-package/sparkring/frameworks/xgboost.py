@@ -11,7 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import Communicator
-from sparkring.frameworks.exchange import communicator, gather
+from sparkring.frameworks.exchange import communicator, of_root
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
@@ -53,10 +53,10 @@ def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     ...         booster = xgboost.train(parameters, xgboost.DMatrix(x, y))
     """
     with communicator(comm) as ring:
-        rows = gather(ring, lambda: [0 if ring.rank else _start_tracker(ring)], 1)
+        port = of_root(ring, lambda: _start_tracker(ring))
         return {
             "dmlc_tracker_uri": ring.hosts[0],
-            "dmlc_tracker_port": int(rows[0, 0]),
+            "dmlc_tracker_port": port,
             "dmlc_task_id": f"{ring.rank:08d}",  # they are sorted as texts
         }
 
