@@ -53,6 +53,7 @@ typedef struct weather {
   int encryption;
   int told; /* ranks that got an error, and those that learnt the cause */
   int named;
+  int met; /* ranks that have opened */
 } weather;
 
 static void reduce_and_check(ring_comm *comm, float *x, size_t count) {
@@ -75,6 +76,7 @@ static void work(int rank, int size, void *shared) {
   options.encryption = of->encryption;
   options.algorithms = "allreduce:ring:64KiB-";
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&of->met, size);
   if (rank == 1) left = of->at;
   reduce_and_check(comm, x, COUNT);
   reduce_and_check(comm, x, 100);

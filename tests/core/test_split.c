@@ -336,8 +336,13 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
   return listener;
 }
 
+/* Rank 1, which has no part in the child, and the one that breaks it meet when rank 1 has split. */
+typedef struct splitting {
+  int split, met;
+} splitting;
+
 /* When both other ranks of the child, as whose first rank it is called, have called. */
-static void be_killed_while_splitting(const ring_options *options) {
+static void be_killed_while_splitting(const ring_options *options, splitting *of) {
   ring_comm *comm;
   CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
   struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
@@ -345,19 +350,21 @@ static void be_killed_while_splitting(const ring_options *options) {
     CHECK_INT(poll(&entry, 1, -1), 1);
     CHECK(accept(entry.fd, NULL, NULL) >= 0);
   }
+  meet_ranks(&of->split, 2);
   kill(getpid(), SIGKILL);
 }
 
 /* Rank 3 is killed when the others know it as one of the child: these hear it from split, as ranks of
  * the parent, which is broken, too; and rank 1, which has no part in the child, on the parent. */
 static void die_while_splitting(int rank, int size, void *shared) {
+  splitting *of = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   int status;
   if (rank == 3) {
     pid_t process = fork();
     CHECK(process >= 0);
-    if (process == 0) be_killed_while_splitting(&options);
+    if (process == 0) be_killed_while_splitting(&options, of);
     CHECK_INT(waitpid(process, &status, 0), process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     return;
@@ -366,7 +373,8 @@ static void die_while_splitting(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child),
             rank == 1 ? RING_OK : RING_PEER_LOST);
   CHECK(child == NULL);
-  meet_ranks(shared, 3); /* else rank 1 might find it first */
+  if (rank == 1) meet_ranks(&of->split, 2);
+  meet_ranks(&of->met, 3); /* else rank 1 might find it first */
   CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
   CHECK_INT(ring_comm_error(comm)->rank, 3);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3");
@@ -376,26 +384,28 @@ static void die_while_splitting(int rank, int size, void *shared) {
 }
 
 static void test_death_while_splitting(void) {
-  int *met = shared_alloc(64);
-  run_ranks(4, die_while_splitting, met);
-  shared_free(met, 64);
+  splitting *of = shared_alloc(sizeof *of);
+  run_ranks(4, die_while_splitting, of);
+  shared_free(of, sizeof *of);
 }
 
 /* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
  * for the reason in the parent. */
 static void abort_while_splitting(int rank, int size, void *shared) {
-  (void)shared;
+  splitting *of = shared;
   ring_comm *comm = open_rank(rank, size), *child;
   if (rank == 2) {
     struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
     CHECK_INT(poll(&entry, 1, -1), 1);
     int called = accept(entry.fd, NULL, NULL);
+    meet_ranks(&of->split, 2);
     ring_comm_abort(comm, "enough");
     close(entry.fd);
     close(called);
   } else {
     ring_status expected = rank == 0 ? RING_ABORTED : RING_OK;
     CHECK_INT(ring_comm_split(comm, rank == 0 ? 1 : -1, 0, &child), expected);
+    if (rank == 1) meet_ranks(&of->split, 2);
     CHECK_INT(ring_barrier(comm), RING_ABORTED);
     CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 (127.0.0.1) aborted the communicator");
   }
@@ -403,7 +413,9 @@ static void abort_while_splitting(int rank, int size, void *shared) {
 }
 
 static void test_abort_while_splitting(void) {
-  run_ranks(3, abort_while_splitting, NULL);
+  splitting *of = shared_alloc(sizeof *of);
+  run_ranks(3, abort_while_splitting, of);
+  shared_free(of, sizeof *of);
 }
 
 static int end_it(void *arg) {
