@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -97,6 +98,38 @@ def test_a_driver_without_the_key(output):
     assert "one\nlast words of 0\n" in play("print('one')", (host, port, "00" * 32))
     output.close()
     assert output.shown == []
+
+
+class SlowDriver(relay.Driver):
+    """What its thread has made is some time in sight before the thread says so."""
+
+    def connect(self, address, ready):
+        kept = os.dup(ready)
+        super().connect(address, ready)
+        time.sleep(2)
+        os.close(kept)
+
+
+def test_a_connection_that_is_seen_before_it_is_told_of(output, monkeypatch, tmp_path):
+    monkeypatch.setattr(relay, "Driver", SlowDriver)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    reader, writer = os.pipe()
+    ours.send(
+        json.dumps({"rank": 3, "attempt": 0, "echo": True, **output.address._asdict()}).encode()
+    )
+    with open(tmp_path / "log", "wb") as log, ours:
+        thread = threading.Thread(target=relay.Relay(reader, theirs, log.fileno()).run)
+        thread.start()
+        os.write(writer, b"one\n")
+        time.sleep(1)
+        os.write(writer, b"two\n")
+        os.close(writer)
+        ours.send(relay.END)
+        thread.join(DEADLINE)
+    os.close(reader)
+    output.close()
+    assert not thread.is_alive()
+    assert output.shown == [(3, "one"), (3, "two")]
 
 
 def test_lines_that_come_too_fast_are_counted(output, tmp_path):

@@ -79,7 +79,8 @@ class Driver:
         self.number = 0
         self.outgoing = b""
         self.deadline = time.monotonic() + CONNECT
-        self.socket: socket.socket | None = None
+        self.reached: socket.socket | None = None  # what `connect` made, in its thread
+        self.socket: socket.socket | None = None  # the same, once the selector knows it
 
     def connect(self, address: tuple[str, int], ready: int) -> None:
         """Connect, in a thread, as names take their time; then close `ready`."""
@@ -87,7 +88,7 @@ class Driver:
             connected = socket.create_connection(address, CONNECT)
             connected.setblocking(False)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
-            self.socket = connected
+            self.reached = connected
         except OSError:
             self.deadline = 0.0
         os.close(ready)
@@ -272,7 +273,8 @@ class Relay:
         """Go on when the thread has ended."""
         self.selector.unregister(ready)
         os.close(ready)
-        if self.driver and self.driver.socket:
+        if self.driver and self.driver.reached:
+            self.driver.socket = self.driver.reached
             self.selector.register(self.driver.socket, selectors.EVENT_READ, self.serve_driver)
 
     def serve_driver(self, events: int) -> None:
