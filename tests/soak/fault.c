@@ -115,23 +115,25 @@ static bool fault_took_long(const ring_error *error) {
   return error->status == RING_TIMEOUT || given_up;
 }
 
-/* Who was given up and goes on is told so, unless it had met nobody when it was stopped, and nobody is
- * left to be met. The others name it among those they missed: who waits for it on the other
- * communicator is missed, too, and may be the first of them, also in what the victim is told. A rank
- * without the victim waits for one that waits for the victim elsewhere. Who has given it up while they
- * split, where texts have the numbers of the child, drops the parent, and says why; this may come
- * before a rank's own time is over. */
+/* Who was given up and goes on is told so, unless it had met nobody when it was stopped or has a link to
+ * nobody, and nobody is left to be met. The others name it among those they missed, but in a world that
+ * splits: who waits for it on the other communicator is missed, too, may be the first of them, also in
+ * what the victim is told, and may hide the victim, or miss it where the victim has no part. Who has
+ * given it up while they split, where texts have the numbers of the child, drops the parent, and says
+ * why; this may come before a rank's own time is over. */
 static bool fault_stop_is_expected(const fault_case *of, const ring_error *error, bool named) {
-  bool waited = error->status == RING_TIMEOUT, splits = of->phase == FAULT_SPLITTING;
+  bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
+  bool splits = of->phase == FAULT_SPLITTING;
   int inside = splits ? plan_child_rank(of->world, of->world->fault.rank) : of->victim;
-  bool elsewhere = of->world->splits && error->rank != of->victim && named;
+  bool elsewhere = of->world->splits && error->rank != of->victim;
   if (of->own && waited) return of->phase == FAULT_OPENING || elsewhere;
+  if (of->own && lost) return strstr(error->message, "nothing listens on its port") != NULL;
   if (of->own) return error->status == RING_ABORTED;
-  if (fault_took_long(error) && (waited ? !of->doomed : of->world->splits)) return true;
+  if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
   named = named || fault_names(error->message, inside);
   if (splits && error->status == RING_ABORTED) return error->rank != of->victim && named;
-  return (waited || error->status == RING_PEER_LOST) && named;
+  return (waited || lost) && named;
 }
 
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
