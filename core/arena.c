@@ -215,6 +215,24 @@ bool ring_arena_reserve(const void *memory, size_t bytes) {
                                       (size_t)((uintptr_t)memory - (uintptr_t)arena->base), bytes);
 }
 
+/* A private mapping of the same pages shows what others write until this process has written, too. Its
+ * other threads may be writing now, next to what is withdrawn: no byte of theirs is lost. */
+void ring_arena_withdraw(ring_arena *arena, void *memory, size_t bytes) {
+  uint64_t at;
+  if (bytes == 0 || !ring_arena_offset(arena, memory, bytes, &at)) return;
+  uint64_t first = at / ARENA_PAGE * ARENA_PAGE;
+  size_t length = (size_t)((at + bytes + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE - first);
+  uint8_t *pages = arena->base + first;
+  if (mmap(pages, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena->fd,
+           (off_t)first) == MAP_FAILED)
+    return;
+#ifdef MADV_DONTDUMP
+  madvise(pages, length, MADV_DONTDUMP);
+#endif
+  for (size_t page = 0; page < length; page += ARENA_PAGE)
+    atomic_fetch_or((_Atomic uint8_t *)(pages + page), 0);
+}
+
 /* ---- Buffers ------------------------------------------------------------------------------ */
 
 static void arena_remove(ring_arena *arena, size_t index) {

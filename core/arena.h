@@ -49,6 +49,11 @@ void *ring_arena_at(const ring_arena *arena, uint64_t offset);
  * when the system has none. What lies in no arena, and all buffers, need not be reserved. */
 bool ring_arena_reserve(const void *memory, size_t bytes);
 
+/* Takes the pages of a part of this rank's own region from the others: what they write there no longer
+ * reaches this rank, which keeps what is there now. For good, so only where nothing will be shared any
+ * more. Nothing happens to what lies elsewhere, or where the system cannot do that. */
+void ring_arena_withdraw(ring_arena *arena, void *memory, size_t bytes);
+
 /* `bytes` of the arena, or of ordinary memory where `arena` is NULL or full, or the system has no
  * pages for more of it; NULL when out of memory. Aligned to 64 bytes, not zeroed. */
 void *ring_arena_alloc(ring_arena *arena, size_t bytes);

@@ -117,6 +117,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   task.schedule = NULL;
   task.input = request->input;
   task.output = request->output;
+  task.output_count = request->output_count;
   task.element_size = ring_dtype_size(dtype);
   task.wide_size = reduces ? ring_dtype_wide_size(dtype) : task.element_size;
   task.divide = reduces && outline->call.op == RING_AVG;

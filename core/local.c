@@ -91,6 +91,8 @@ ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_
   if (status != RING_OK) return status;
   if (small) return ring_local_small(&job);
   share->exposed = true;
+  share->output = task->output;
+  share->output_bytes = (size_t)task->output_count * task->element_size;
   share->entered = share->sequence;
   status = ring_local_large(&job);
   share->exposed = status != RING_OK && status != RING_UNSUPPORTED;

@@ -10,7 +10,6 @@
 #include "local.h"
 
 #define RING_LARGE_CHUNK ((size_t)128 * 1024) /* that a rank claims at a time */
-#define RING_STAGE ((size_t)1024 * 1024)      /* of a rank, in the arena */
 
 /* The buffers of all ranks, as this one reaches them: NULL where it does not. */
 typedef struct ring_large_run {

@@ -75,6 +75,8 @@ typedef struct ring_board {
   ring_seat seats[];
 } ring_board;
 
+#define RING_STAGE ((size_t)1024 * 1024)
+
 typedef struct ring_share {
   ring_arena *arena; /* NULL: this rank shares with nobody */
   bool formed;       /* and all ranks know that they do */
@@ -87,11 +89,13 @@ typedef struct ring_share {
   uint32_t settled;                /* the last one that all were known to have finished */
   bool fenced;                     /* as on the board */
   ring_cores cores;
-  size_t cache;      /* of the host's last level */
-  int alert;         /* sleeps that are put off */
-  bool exposed;      /* others may be reading and writing this rank's buffers */
+  size_t cache; /* of the host's last level */
+  int alert;    /* sleeps that are put off */
+  bool exposed; /* others may be reading and writing this rank's buffers */
+  void *output; /* of the call in which they may */
+  size_t output_bytes;
   uint32_t entered;  /* the first call of the long one, which goes on up to `sequence` */
-  void *stage;       /* in the arena; NULL until a call needs it */
+  void *stage;       /* RING_STAGE bytes in the arena; NULL until a call needs it */
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
   uint64_t answered; /* when */

@@ -2,8 +2,8 @@
  *
  * How a share fails. Who fails first writes down why on the board and wakes all; everybody else
  * looks there before each call, between the pieces of a long one, and after every sleep, and fails
- * for the same reason. A rank returns from the call only when nobody can touch its buffers any
- * more.
+ * for the same reason. A rank returns from the call only when nobody can write to its buffers any
+ * more: when all have left the call, or these have been withdrawn from one that was stopped in it.
  *
  * Nobody may be left to write anything down: a rank may have died, or be in another call. Who has
  * waited for long looks for that: whether the places of the others are still taken, and what they
@@ -18,7 +18,7 @@
 #include "platform.h"
 #include "share.h"
 
-#define SHARE_QUIET_NS UINT64_C(1000000000)
+#define SHARE_QUIET_NS UINT64_C(500000000)
 #define SHARE_LISTED 4 /* ranks that a text names */
 
 /* ---- Of this rank ------------------------------------------------------------------------- */
@@ -38,21 +38,36 @@ static bool share_is_here(const ring_share *share, const ring_seat *seat) {
   return false;
 }
 
-/* Waits until the ranks that came to this very call have left it. They look for failures, piece by
- * piece: who comes after the barrier sees this one. Who came to another call in its place never
- * touches this rank's buffers, and may be gone for long. */
+/* Whether another rank that came to this very call is still in it. Who came to another call in its
+ * place never touches this rank's buffers, and may be gone for long. */
+static bool share_is_in_use(const ring_share *share) {
+  for (int i = 0; i < share->size; i++) {
+    const ring_seat *seat = ring_share_seat(share, i);
+    if (i != share->index && share_is_here(share, seat) &&
+        !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire),
+                            share->entered) &&
+        ring_arena_taken(share->arena, i))
+      return true;
+  }
+  return false;
+}
+
+/* Waits until the others have left the call. They look for failures, piece by piece: who comes after the
+ * barrier sees this one. One that was stopped does not, and would go on with its piece whenever it is
+ * continued: what it writes no longer gets here. */
 static void share_quiet(ring_share *share) {
   uint64_t give_up = ring_platform_now() + SHARE_QUIET_NS;
   share->exposed = false;
   if (!share->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
-  for (int i = 0; i < share->size; i++) {
-    const ring_seat *seat = ring_share_seat(share, i);
-    while (i != share->index && share_is_here(share, seat) &&
-           !ring_share_reached(atomic_load_explicit(&seat->done, memory_order_acquire),
-                               share->entered) &&
-           ring_arena_taken(share->arena, i) && ring_platform_now() < give_up)
+  while (share_is_in_use(share)) {
+    if (ring_platform_now() < give_up) {
       sched_yield();
+      continue;
+    }
+    ring_arena_withdraw(share->arena, share->output, share->output_bytes);
+    if (share->stage != NULL) ring_arena_withdraw(share->arena, share->stage, RING_STAGE);
+    return;
   }
 }
 
@@ -130,18 +145,43 @@ static bool share_came(const ring_share_call *call, int index) {
   return ring_share_heard(call->share, index, &theirs) && ring_call_is_same(&theirs, call->call);
 }
 
-/* "; last heard in barrier() as call 16", or nothing */
-static void share_describe_last(const ring_share *share, int index, char *text, size_t size) {
+/* Whom a rank that has not come waits for in its sleep, if that one has not come either, or -1. */
+static int share_awaited(const ring_share_call *call, int index) {
+  const ring_share *share = call->share;
+  uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_acquire);
+  int awaits = atomic_load_explicit(&ring_share_seat(share, index)->awaits, memory_order_relaxed);
+  if ((sleeping >> index & 1) == 0 || awaits < 0 || awaits >= share->size) return -1;
+  return share_came(call, awaits) ? -1 : awaits;
+}
+
+/* "; last heard in barrier() as call 16" or "; waits for rank 3 in ...", or nothing. */
+static void share_describe_last(const ring_share_call *call, int index, char *text, size_t size) {
   char name[RING_CALL_TEXT];
+  const ring_share *share = call->share;
+  int awaited = share_awaited(call, index);
   ring_call last;
   text[0] = '\0';
   if (!ring_share_heard(share, index, &last) || last.collective == 0) return;
   ring_call_describe(&last, name, sizeof name);
-  snprintf(text, size, "; last heard in %s", name);
+  if (awaited >= 0)
+    snprintf(text, size, "; waits for rank %d in %s", share->ranks[awaited], name);
+  else
+    snprintf(text, size, "; last heard in %s", name);
+}
+
+/* Who keeps a rank that has not come: whom it waits for, or whom that one waits for, and so on. */
+static int share_find_cause(const ring_share_call *call, int index) {
+  int next = index;
+  for (int steps = 0; steps < call->share->size && next >= 0; steps++) {
+    index = next;
+    next = share_awaited(call, index);
+  }
+  return index;
 }
 
 /* "rank 1 (host; last heard in barrier() as call 16), ...": who has not come to the call, or else
- * `index`, which is waited for. Returns the rank at fault. */
+ * `index`, which is waited for. Returns the rank at fault: `index`, or the first that has not come, or
+ * who keeps these. */
 static int share_list_missing(const ring_share_call *call, int index, char *text, size_t size) {
   const ring_share *share = call->share;
   int missing = 0, fault = -1, listed = 0;
@@ -150,17 +190,17 @@ static int share_list_missing(const ring_share_call *call, int index, char *text
   text[0] = '\0';
   for (int i = 0; i < share->size && length < size; i++) {
     if (missing > 0 ? share_came(call, i) : i != index) continue;
-    if (fault < 0 || i == index) fault = share->ranks[i];
+    if (fault < 0 || i == index) fault = i;
     if (++listed > SHARE_LISTED) continue;
     char last[RING_CALL_TEXT + 32];
-    share_describe_last(share, i, last, sizeof last);
+    share_describe_last(call, i, last, sizeof last);
     length +=
         (size_t)snprintf(text + length, size - length, "%srank %d (%s%s)", listed > 1 ? ", " : "",
                          share->ranks[i], share_host(share, share->ranks[i]), last);
   }
   if (missing > SHARE_LISTED && length < size)
     snprintf(text + length, size - length, " and %d more", missing - SHARE_LISTED);
-  return fault;
+  return fault < 0 ? -1 : share->ranks[share_find_cause(call, fault)];
 }
 
 static ring_status share_impatient(const ring_share_call *call, int index, ring_status why,

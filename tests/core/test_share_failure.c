@@ -437,6 +437,7 @@ typedef struct windowed {
   failing failing;
   int which, ended;
   unsigned arena; /* a bit for each rank */
+  unsigned stop;  /* microseconds that the victim is stopped for */
 } windowed;
 
 static void be_killed_between_windows(int rank, int size, void *shared) {
@@ -469,14 +470,14 @@ static void test_killed_between_windows(void) {
   }
 }
 
-/* A child that stops its parent for less than a second. */
-static pid_t stop_for_a_moment(void) {
+/* A child that stops its parent. */
+static pid_t stop_for(unsigned microseconds) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child > 0) return child;
   usleep(20000);
   kill(getppid(), SIGSTOP);
-  usleep(600000);
+  usleep(microseconds);
   kill(getppid(), SIGCONT);
   _exit(0);
 }
@@ -499,7 +500,7 @@ static void be_impatient(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   float *x = get_floats(comm, arena), *y = get_floats(comm, arena);
   meet_ranks(&f->met, size);
-  if (rank == f->victim) child = stop_for_a_moment();
+  if (rank == f->victim) child = stop_for(w->stop);
   while (status == RING_OK) status = call_windowed(comm, w->which, x, y);
   CHECK(status == RING_TIMEOUT || (rank == f->victim && status == RING_ABORTED));
   for (int i = 0; i < LONG; i++) x[i] = y[i] = (float)(rank + 1);
@@ -512,13 +513,21 @@ static void be_impatient(int rank, int size, void *shared) {
   put_floats(y, arena);
 }
 
-static void test_nobody_writes_after_a_failure(void) {
+static void stop_rank_one(unsigned microseconds, unsigned even, unsigned odd) {
   for (int which = 0; which < WINDOWED; which++) {
     windowed *w = shared_alloc(sizeof *w);
-    *w = (windowed){.failing.victim = 1, .which = which, .arena = which % 2 ? 5 : 1};
+    *w = (windowed){.failing.victim = 1, .which = which, .stop = microseconds};
+    w->arena = which % 2 ? odd : even;
     run_ranks(3, be_impatient, w);
     shared_free(w, sizeof *w);
   }
+}
+
+/* For less time than the others wait for it to leave the call; and for more, when what it writes must
+ * not reach them. */
+static void test_nobody_writes_after_a_failure(void) {
+  stop_rank_one(400000, 1, 5);
+  stop_rank_one(1200000, 7, 5);
 }
 
 /* ---- Other calls -------------------------------------------------------------------------- */
