@@ -35,6 +35,7 @@
 #include "local_reduce.c"
 #include "local_small.c"
 #include "local_staged.c"
+#include "lookup.c"
 #include "notice.c"
 #include "options.c"
 #include "override.c"

@@ -5,15 +5,21 @@
 #include <stdlib.h>
 
 #include "error.h"
+#include "lookup.h"
 #include "platform.h"
 
 #define DIAL_AGAIN_NS UINT64_C(50000000)
 #define DIAL_PROBE_NS UINT64_C(500000000)
+#define DIAL_ASK_NS UINT64_C(10000000)        /* until a lookup is asked again */
+#define DIAL_ASK_ANEW_NS UINT64_C(500000000)  /* until one is begun anew that nobody answered */
+#define DIAL_SILENCE_NS UINT64_C(10000000000) /* for so long */
 
 /* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
  * probe now and then of whether it is still there. */
 struct ring_dial {
   bool probe;
+  ring_lookup *lookup; /* under way, or NULL */
+  uint64_t asked;      /* when it was begun first */
   ring_resolved resolved;
   int next;       /* address to try after this one */
   uint64_t again; /* when to dial anew; 0 while a connection is being made */
@@ -24,6 +30,7 @@ struct ring_dial {
 void ring_dial_hang_up(ring_peers *peers, int rank) {
   ring_dial *dial = peers->peer[rank].dial;
   ring_socket_close(&dial->handshake.fd);
+  ring_lookup_drop(&dial->lookup);
   int place = 0;
   while (peers->dialed[place] != rank) place++;
   /* Off the list first: a fork may come between. */
@@ -85,20 +92,42 @@ static ring_status dial_next(ring_peers *peers, int rank, int code, ring_error *
   return dial_unreachable(peers, rank, code, error);
 }
 
-/* Looks up where a rank is, and dials. */
-static ring_status dial_call(ring_peers *peers, int rank, ring_error *error) {
+static void dial_pause(ring_dial *dial, uint64_t pause) {
+  ring_socket_close(&dial->handshake.fd);
+  dial->again = ring_platform_now() + pause;
+}
+
+/* Looks up where a rank is. */
+static ring_status dial_ask(ring_peers *peers, int rank, ring_error *error) {
   ring_dial *dial = peers->peer[rank].dial;
-  const char *reason;
-  const char *host = ring_peers_host(peers, rank);
-  dial->next = 0;
-  if (dial->resolved.count > 0 ||
-      ring_socket_resolve(host, peers->peer[rank].port, &dial->resolved, &reason))
+  const char *reason, *host = ring_peers_host(peers, rank);
+  uint64_t now = ring_platform_now();
+  if (dial->asked == 0) dial->asked = now;
+  switch (ring_lookup_ask(&dial->lookup, host, peers->peer[rank].port, &dial->resolved, &reason)) {
+  case RING_LOOKUP_FOUND:
     return dial_next(peers, rank, EHOSTUNREACH, error);
-  if (ring_socket_lacks(dial->resolved.lack))
+  case RING_LOOKUP_PENDING:
+    dial_pause(dial, DIAL_ASK_NS);
+    return RING_OK;
+  case RING_LOOKUP_FAILED:
     return dial_unreachable(peers, rank, dial->resolved.lack, error);
+  case RING_LOOKUP_SILENT:
+    dial_pause(dial, DIAL_ASK_ANEW_NS);
+    if (now - dial->asked < DIAL_SILENCE_NS) return RING_OK;
+    break;
+  case RING_LOOKUP_UNKNOWN:
+    break;
+  }
   return ring_error_set(error, RING_PEER_LOST, rank, 0,
                         "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
                         rank, reason);
+}
+
+static ring_status dial_call(ring_peers *peers, int rank, ring_error *error) {
+  ring_dial *dial = peers->peer[rank].dial;
+  dial->next = 0;
+  if (dial->resolved.count > 0) return dial_next(peers, rank, EHOSTUNREACH, error);
+  return dial_ask(peers, rank, error);
 }
 
 ring_status ring_dial_want(ring_peers *peers, int rank, ring_error *error) {
@@ -112,11 +141,6 @@ ring_status ring_dial_want(ring_peers *peers, int rank, ring_error *error) {
   if (!peer->dial->probe) return dial_call(peers, rank, error);
   peer->dial->again = ring_platform_now() + DIAL_PROBE_NS;
   return RING_OK;
-}
-
-static void dial_pause(ring_dial *dial, uint64_t pause) {
-  ring_socket_close(&dial->handshake.fd);
-  dial->again = ring_platform_now() + pause;
 }
 
 /* A probe that connects has seen the listener of a rank that is still there. */

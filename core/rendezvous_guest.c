@@ -9,11 +9,13 @@
  * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "error.h"
+#include "lookup.h"
 #include "platform.h"
 #include "rendezvous.h"
 
@@ -21,6 +23,7 @@
 #define GUEST_PATIENCE_NS UINT64_C(10000000000) /* until it is dropped */
 #define GUEST_PAUSE_NS UINT64_C(10000000)       /* the first pause between walks; it doubles to */
 #define GUEST_PAUSE_MAX_NS UINT64_C(250000000)
+#define GUEST_UNKNOWN_S 5.0 /* until a host name that does not exist is taken for wrong */
 
 /* One knock on one port. */
 typedef struct guest_knock {
@@ -277,19 +280,49 @@ static ring_status guest_run(guest_walk *walk, ring_error *error) {
   }
 }
 
-static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
-  const char *reason;
+/* Why rank 0's host has no address. */
+static ring_status guest_is_lost(const guest_walk *walk, ring_status status, const char *reason,
+                                 ring_error *error) {
   const ring_meeting *meeting = walk->meeting;
-  bool found = ring_socket_resolve(meeting->root_host, 1, &walk->resolved, &reason);
-  if (!found && walk->resolved.lack == ENOMEM) return ring_error_no_memory(error, meeting->rank);
-  if (!found && walk->resolved.lack != 0)
-    return ring_error_set(error, RING_SYSTEM, meeting->rank, walk->resolved.lack,
+  int lack = walk->resolved.lack;
+  if (status == RING_ABORTED) return guest_explain(walk, status, error);
+  if (lack == ENOMEM) return ring_error_no_memory(error, meeting->rank);
+  if (lack != 0)
+    return ring_error_set(error, RING_SYSTEM, meeting->rank, lack,
                           "rank %d cannot resolve the host %s of rank 0", meeting->rank,
                           meeting->root_host);
-  if (!found)
-    return ring_error_set(error, RING_PEER_LOST, 0, 0,
-                          "rank %d cannot resolve the host %s of rank 0: %s", meeting->rank,
-                          meeting->root_host, reason);
+  return ring_error_set(
+      error, status, 0, 0, "rank %d cannot resolve the host %s of rank 0: %s (after %.1f s)",
+      meeting->rank, meeting->root_host, reason, ring_wait_seconds(meeting->wait));
+}
+
+/* Looks up where rank 0 is. A name server may be slow, and a new machine not be known to it yet. */
+static ring_status guest_look_up(guest_walk *walk, ring_error *error) {
+  const ring_meeting *meeting = walk->meeting;
+  ring_wait *wait = meeting->wait;
+  ring_lookup *lookup = NULL;
+  const char *reason;
+  for (;;) {
+    ring_lookup_answer answer =
+        ring_lookup_ask(&lookup, meeting->root_host, 1, &walk->resolved, &reason);
+    if (answer == RING_LOOKUP_FOUND) return RING_OK;
+    ring_status status = ring_wait_check(wait);
+    bool unknown = answer == RING_LOOKUP_UNKNOWN && ring_wait_seconds(wait) > GUEST_UNKNOWN_S;
+    if (unknown || answer == RING_LOOKUP_FAILED) status = RING_PEER_LOST;
+    if (status != RING_OK) {
+      ring_lookup_drop(&lookup);
+      return guest_is_lost(walk, status, reason, error);
+    }
+    if (ring_wait_lasts(wait)) guest_warn(walk);
+    int slice = ring_wait_slice(wait), most = answer == RING_LOOKUP_PENDING ? 5 : 100;
+    poll(NULL, 0, slice < most ? slice : most);
+  }
+}
+
+static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
+  const ring_meeting *meeting = walk->meeting;
+  ring_status status = guest_look_up(walk, error);
+  if (status != RING_OK) return status;
   walk->knocks = calloc((size_t)meeting->port_count, sizeof *walk->knocks);
   if (walk->knocks == NULL) return ring_error_no_memory(error, meeting->rank);
   for (int i = 0; i < meeting->port_count; i++) walk->knocks[i].handshake.fd = -1;

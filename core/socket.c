@@ -20,8 +20,7 @@
 #define SOCKET_KEEPIDLE TCP_KEEPALIVE /* macOS */
 #endif
 
-bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
-                         const char **reason) {
+int ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved) {
   char service[8];
   snprintf(service, sizeof service, "%u", (unsigned)port);
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -29,10 +28,7 @@ bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolve
   int failure = getaddrinfo(host, service, &hints, &found);
   resolved->count = 0;
   resolved->lack = failure == EAI_MEMORY ? ENOMEM : failure == EAI_SYSTEM ? errno : 0;
-  if (failure != 0) {
-    *reason = gai_strerror(failure);
-    return false;
-  }
+  if (failure != 0) return failure;
   for (struct addrinfo *item = found; item != NULL; item = item->ai_next) {
     if (resolved->count == RING_SOCKET_ADDRESSES) break;
     if (item->ai_addrlen > sizeof resolved->items[0].address) continue;
@@ -41,8 +37,20 @@ bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolve
     resolved->count++;
   }
   freeaddrinfo(found);
-  *reason = "the name has no addresses";
-  return resolved->count > 0;
+  return 0;
+}
+
+const char *ring_socket_unresolved(int failure) {
+  return failure == 0 ? "the name has no addresses" : gai_strerror(failure);
+}
+
+bool ring_socket_may_resolve(int failure) {
+  return failure == EAI_AGAIN;
+}
+
+bool ring_socket_is_numeric(const char *host) {
+  struct in_addr four;
+  return inet_pton(AF_INET, host, &four) == 1 || strchr(host, ':') != NULL;
 }
 
 bool ring_socket_is_loopback(const char *host) {
@@ -116,8 +124,7 @@ int ring_socket_hold(uint16_t port) {
 int ring_socket_listen(const char *host, uint16_t port) {
   if (!ring_socket_is_loopback(host)) return socket_everywhere(port, socket_listen_on);
   ring_resolved resolved;
-  const char *reason;
-  if (!ring_socket_resolve(host, port, &resolved, &reason))
+  if (ring_socket_resolve(host, port, &resolved) != 0)
     return resolved.lack != 0 ? -resolved.lack : -EADDRNOTAVAIL;
   int fd = -EADDRNOTAVAIL;
   for (int i = 0; i < resolved.count; i++) {

@@ -23,9 +23,14 @@ typedef struct ring_resolved {
   } items[RING_SOCKET_ADDRESSES];
 } ring_resolved;
 
-/* Resolves host with the system's resolver, which may block. On failure *reason says why. */
-bool ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved,
-                         const char **reason);
+/* Resolves host with the system's resolver, which may block (lookup.h does not). 0, or what
+ * getaddrinfo returned; that in words; and whether it may be something else soon. */
+int ring_socket_resolve(const char *host, uint16_t port, ring_resolved *resolved);
+const char *ring_socket_unresolved(int failure);
+bool ring_socket_may_resolve(int failure);
+
+/* True for an address, for which nobody has to be asked. */
+bool ring_socket_is_numeric(const char *host);
 
 /* True for "localhost" and numeric loopback addresses: names that mean this machine only. */
 bool ring_socket_is_loopback(const char *host);

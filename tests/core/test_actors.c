@@ -77,8 +77,7 @@ static int act_knock(actor *self, int port) {
   ring_claim claim = {.purpose = RING_PURPOSE_MEET, .rank = self->meeting.rank, .size = ACT_RANKS};
   ring_resolved resolved;
   ring_handshake handshake;
-  const char *reason;
-  CHECK(ring_socket_resolve("127.0.0.1", self->meeting.ports[port], &resolved, &reason));
+  CHECK_INT(ring_socket_resolve("127.0.0.1", self->meeting.ports[port], &resolved), 0);
   int fd = ring_socket_dial(&resolved, 0);
   if (fd < 0) return -1;
   CHECK(ring_handshake_dial(&handshake, fd, &self->keys, &claim, 0));

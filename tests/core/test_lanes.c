@@ -134,11 +134,10 @@ static int begin_host(ring_peers *host) {
 static int bring_lane(ring_peers *host, int port, int lane, int lanes, ring_verdict verdict) {
   ring_claim claim = {RING_PURPOSE_LINK, 1, 2, host->epoch, lane, lanes, false};
   ring_resolved resolved;
-  const char *reason;
   ring_handshake handshake;
   ring_poller poller = {0};
   const ring_keys self = {.rank = 1, .size = 2, .vault = host->keys.vault};
-  CHECK(ring_socket_resolve("127.0.0.1", (uint16_t)port, &resolved, &reason));
+  CHECK_INT(ring_socket_resolve("127.0.0.1", (uint16_t)port, &resolved), 0);
   int fd = ring_socket_dial(&resolved, 0);
   CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &self, &claim, 0));
   for (int turn = 0; turn < 1000; turn++) {
@@ -236,9 +235,8 @@ static void bring_too_few(const ring_options *options, int *done) {
   ring_claim claim = {
       RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES, false};
   ring_resolved resolved;
-  const char *reason;
   ring_handshake handshake;
-  CHECK(ring_socket_resolve("127.0.0.1", peers.peer[1].port, &resolved, &reason));
+  CHECK_INT(ring_socket_resolve("127.0.0.1", peers.peer[1].port, &resolved), 0);
   int fd = ring_socket_dial(&resolved, 0);
   CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &peers.keys, &claim, 1));
   CHECK(shake_hands(&handshake));
