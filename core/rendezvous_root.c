@@ -4,7 +4,8 @@
  * each where its parent is, gives the table to its own children, and waits until every rank has
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
  * newer connection, because a rank that was started again is the one that is wanted. At the
- * deadline all that came are told who did not; when a rank dies or fails later, all are told that. A
+ * deadline all that came are told who did not; when a rank dies or fails later, or has joined, goes away
+ * and is not back a moment after, all are told that. A
  * rank that wants encryption where rank 0 does not, or the other way around, ends the meeting: as soon
  * as all have come, or a moment after, so that those who come a little later are told, too.
  */
@@ -31,6 +32,9 @@
 /* How long those who have not come yet are waited for when one has come that disagrees. */
 #define ROOT_GRACE_NS UINT64_C(500000000)
 
+/* And one that had joined, and was lost. */
+#define ROOT_RETURN_NS UINT64_C(500000000)
+
 typedef enum root_stage { ROOT_ABSENT, ROOT_CAME, ROOT_JOINED, ROOT_INFORMED } root_stage;
 
 typedef struct root_arrival {
@@ -41,6 +45,7 @@ typedef struct root_arrival {
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   ring_seal seal;
   uint64_t leaves; /* when it gives up */
+  uint64_t lost;   /* when it went away after it had joined; 0: it has not */
   size_t slot;
 } root_arrival;
 
@@ -64,6 +69,27 @@ static void root_depart(root_meeting *root, int rank) {
   ring_socket_close(&arrival->fd);
   ring_seal_wipe(&arrival->seal);
   *arrival = (root_arrival){.fd = -1};
+}
+
+/* "rank 1 (worker-a)", or without the host where that is not known yet. */
+static void root_name(const root_meeting *root, int rank, char *text, size_t size) {
+  const char *host = root->goal == ROOT_INFORMED ? ring_peers_host(root->peers, rank) : NULL;
+  if (root->meeting->hosts != NULL) host = root->meeting->hosts[rank];
+  snprintf(text, size, host != NULL ? "rank %d (%s)" : "rank %d", rank, host);
+}
+
+/* A rank that had joined has gone: it was lost, or this one was stopped, and it has given it up. */
+static ring_status root_lose(const root_meeting *root, int rank, const char *how,
+                             ring_error *error) {
+  char name[RING_HOST_BYTES + 32];
+  double absence = ring_wait_absence(root->meeting->wait);
+  root_name(root, rank, name, sizeof name);
+  if (absence == 0) return ring_error_set(error, RING_PEER_LOST, rank, 0, "%s %s", name, how);
+  return ring_error_set(
+      error, RING_ABORTED, 0, 0,
+      "rank 0 was stopped for %.1f s during open(), and %s has gone meanwhile: the "
+      "others have given this rank up",
+      absence, name);
 }
 
 static void root_advance(root_meeting *root, int rank) {
@@ -115,6 +141,7 @@ static void root_hear_join(root_meeting *root, int rank) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
   if (got <= 0 || joined) {
     root_depart(root, rank);
+    if (got <= 0 && joined) arrival->lost = ring_platform_now();
     return;
   }
   arrival->have += (size_t)got;
@@ -142,9 +169,7 @@ static ring_status root_hear_report(root_meeting *root, int rank, ring_error *er
   if (status == RING_AUTH) return ring_rendezvous_altered(rank, host, error);
   if (status != RING_OK && status != RING_PEER_LOST) return status;
   root_depart(root, rank);
-  return ring_error_set(error, RING_PEER_LOST, rank, 0,
-                        "rank %d (%s) was lost while the ranks were told where the others are",
-                        rank, host);
+  return root_lose(root, rank, "was lost while the ranks were told where the others are", error);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
@@ -153,6 +178,15 @@ static ring_status root_hear_report(root_meeting *root, int rank, ring_error *er
 static int root_odd(const root_meeting *root) {
   for (int rank = 1; rank < root->meeting->size; rank++)
     if (root->arrivals[rank].unlike) return rank;
+  return -1;
+}
+
+/* The first rank that had joined and has been away for long, or -1. */
+static int root_lost(const root_meeting *root) {
+  for (int rank = 1; rank < root->meeting->size; rank++) {
+    uint64_t lost = root->arrivals[rank].lost;
+    if (lost != 0 && ring_platform_now() - lost > ROOT_RETURN_NS) return rank;
+  }
   return -1;
 }
 
@@ -168,6 +202,7 @@ static ring_status root_check(const root_meeting *root) {
   }
   bool ends = root->patience != 0 && (all || now > root->patience);
   if (ends && root_odd(root) > 0) return RING_MISMATCH;
+  if (root_lost(root) > 0) return RING_PEER_LOST;
   return ring_wait_check(root->meeting->wait);
 }
 
@@ -264,10 +299,10 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
     if (!root_misses(root, rank)) continue;
     if (first < 0) first = rank;
     if (++missing > 8 || length >= size) continue;
-    bool hosts = root->meeting->hosts != NULL;
-    length += (size_t)snprintf(text + length, size - length, "%srank %d%s%s%s",
-                               missing == 1 ? "" : ", ", rank, hosts ? " (" : "",
-                               hosts ? root->meeting->hosts[rank] : "", hosts ? ")" : "");
+    char name[RING_HOST_BYTES + 32];
+    root_name(root, rank, name, sizeof name);
+    length +=
+        (size_t)snprintf(text + length, size - length, "%s%s", missing == 1 ? "" : ", ", name);
   }
   if (missing > 8 && length < size)
     snprintf(text + length, size - length, " and %d more", missing - 8);
@@ -278,6 +313,10 @@ static ring_status root_explain(const root_meeting *root, ring_status status, ri
   if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
   if (root_odd(root) > 0)
     return ring_rendezvous_disagree(root->meeting, root_odd(root), root->meeting->encrypted, error);
+  if (status == RING_PEER_LOST && root_lost(root) > 0)
+    return root_lose(root, root_lost(root),
+                     "was lost in open(): it had come, and went away before all ranks had come",
+                     error);
   if (status != RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0, "rank 0 could not wait for the other ranks: %s",
                           ring_status_text(status));

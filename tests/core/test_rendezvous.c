@@ -5,8 +5,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -351,6 +354,36 @@ static void test_a_rank_that_dies_while_opening(void) {
   shared_free(shared, sizeof *shared);
 }
 
+/* Once it has joined and waits for others. */
+static void die_when_met(void *unused, const char *message) {
+  (void)unused;
+  if (strstr(message, "it has met rank 0") != NULL) kill(getpid(), SIGKILL);
+}
+
+/* Rank 3 never comes. */
+static void lose_one_that_had_come(int rank, int size, void *unused) {
+  (void)unused;
+  ring_options options = rank_options(rank, size);
+  int status;
+  if (rank == 3) return;
+  if (rank != 1) {
+    const char *text = "rank 1 (127.0.0.1) was lost in open(): it had come, and went away before";
+    CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), 1);
+    return;
+  }
+  pid_t process = fork();
+  CHECK(process >= 0);
+  options.log = die_when_met;
+  options.warn_after = 0.1;
+  if (process == 0) expect_failure(&options, RING_OK, "");
+  CHECK_INT(waitpid(process, &status, 0), process);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+static void test_a_rank_that_had_come(void) {
+  run_ranks(4, lose_one_that_had_come, NULL);
+}
+
 /* ---- Leaks -------------------------------------------------------------------------------- */
 
 static void open_often(int rank, int size, void *shared) {
@@ -384,6 +417,7 @@ int main(void) {
   RUN(test_exchange);
   RUN(test_a_port_that_is_not_told);
   RUN(test_a_rank_that_dies_while_opening);
+  RUN(test_a_rank_that_had_come);
   RUN(test_no_descriptor_is_left);
   return 0;
 }
