@@ -33,6 +33,7 @@ from sparkring._core import version as __version__
 from sparkring.communicator import init
 from sparkring.explanation import Explanation
 from sparkring.frameworks import (
+    gpus,
     jax_config,
     lightgbm_config,
     tf_config,
@@ -56,6 +57,7 @@ __all__ = [
     "TimeoutError",
     "UnsupportedError",
     "__version__",
+    "gpus",
     "init",
     "jax_config",
     "lightgbm_config",

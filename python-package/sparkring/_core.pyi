@@ -552,11 +552,12 @@ class Communicator:
     def send_object(self, x: Any, peer: int) -> None: ...
     def recv_object(self, peer: int) -> Any: ...
     # Those for frameworks are of sparkring.frameworks, functions that are methods, too.
-    def tf_config(comm: Any = None, /, role: str = "worker") -> dict[str, Any]: ...  # noqa: N805
-    def torch_env(comm: Any = None, /) -> dict[str, str]: ...  # noqa: N805
-    def jax_config(comm: Any = None, /) -> dict[str, Any]: ...  # noqa: N805
-    def xgboost_config(comm: Any = None, /) -> dict[str, Any]: ...  # noqa: N805
-    def lightgbm_config(comm: Any = None, /) -> dict[str, Any]: ...  # noqa: N805
+    def gpus(comm, /, count: int | None = None) -> list[str]: ...  # noqa: N805
+    def tf_config(comm, /, role: str = "worker") -> dict[str, Any]: ...  # noqa: N805
+    def torch_env(comm, /) -> dict[str, str]: ...  # noqa: N805
+    def jax_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
+    def xgboost_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
+    def lightgbm_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
     def port_reserve(self) -> int: ...
     def port_release(self, port: int | None = None) -> None: ...
     # These are of sparkring.running.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparkring._core import Communicator, InvalidError
+from sparkring.method import method
 from sparkring.parcel import Parcels, pack, unpack
 
 
@@ -37,6 +38,7 @@ def _pack_on_root(comm: Communicator, xs: Any, count: int, root: int) -> Parcels
 # ---- The methods ---------------------------------------------------------------------------------
 
 
+@method
 def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
     """Give every rank the object of one of them.
 
@@ -69,6 +71,7 @@ def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
     return unpack(memory, [root], mine.failure)[0]
 
 
+@method
 def allgather_object(self: Communicator, x: Any) -> list[Any]:
     """Give every rank the objects of all, in rank order.
 
@@ -111,6 +114,7 @@ def allgather_object(self: Communicator, x: Any) -> list[Any]:
     return unpack(self.allgatherv(memory), range(self.size), failure)
 
 
+@method
 def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None:
     """Give one rank the objects of all, in rank order.
 
@@ -144,6 +148,7 @@ def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None
     return unpack(received, range(self.size), failure)
 
 
+@method
 def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) -> Any:
     """Give every rank an object of its own, which one rank has.
 
@@ -174,6 +179,7 @@ def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) 
     return unpack(self.scatterv(mine.memory, counts, root), [root], mine.failure)[0]
 
 
+@method
 def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
     """Give every rank an object of each.
 
@@ -202,6 +208,7 @@ def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
     return unpack(self.alltoallv(memory, counts), range(self.size), failure)
 
 
+@method
 def allreduce_object(
     self: Communicator, x: Any, op: Callable[[Any, Any], Any] = operator.add
 ) -> Any:
@@ -238,6 +245,7 @@ def allreduce_object(
     return functools.reduce(op, allgather_object(self, x))
 
 
+@method
 def send_object(self: Communicator, x: Any, peer: int) -> None:
     """Send an object to one other rank, which calls `recv_object`.
 
@@ -265,6 +273,7 @@ def send_object(self: Communicator, x: Any, peer: int) -> None:
         raise failure
 
 
+@method
 def recv_object(self: Communicator, peer: int) -> Any:
     """Receive the object that one other rank sends with `send_object`.
 
@@ -289,17 +298,3 @@ def recv_object(self: Communicator, peer: int) -> Any:
     _check_token(self)
     memory = np.empty(int(self.recv(0.0, peer)), "uint8")
     return unpack(self.recv(memory, peer, out=memory), [peer])[0]
-
-
-for _method in (
-    broadcast_object,
-    allgather_object,
-    gather_object,
-    scatter_object,
-    alltoall_object,
-    allreduce_object,
-    send_object,
-    recv_object,
-):
-    _method.__qualname__ = f"Communicator.{_method.__name__}"
-    setattr(Communicator, _method.__name__, _method)

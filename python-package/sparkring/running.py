@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkring._core import Communicator, InvalidError
+from sparkring.method import attribute, method
 
 Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
 
@@ -28,11 +29,13 @@ def begin(attempt: int, reporter: Reporter | None) -> None:
     _attempt, _reporter, _last = attempt, reporter, 0.0
 
 
+@attribute
 def attempt(self: Communicator) -> int:
     """How often `sparkring.spark.run` has launched the ranks before this time: 0 at first."""
     return _attempt
 
 
+@method
 def progress(self: Communicator, step: float, total: float | None = None, **metrics: float) -> None:
     """Tell the driver of `sparkring.spark.run` how far this rank is.
 
@@ -78,8 +81,3 @@ def _number(name: str, value: Any) -> float:
         raise InvalidError(
             f"{name} is of type {type(value).__name__}: progress takes numbers"
         ) from None
-
-
-progress.__qualname__ = "Communicator.progress"
-Communicator.progress = progress  # type: ignore[method-assign]
-Communicator.attempt = property(attempt)  # type: ignore[method-assign, assignment]

@@ -38,8 +38,9 @@
 #'   `index` among those of the same role.
 #' @section Errors:
 #' As for [ring_allreduce()]; `ring_error_system` when no port is free; `ring_error_invalid` for
-#' roles that cannot be. What one rank cannot do, such as find a port, all ranks are told: its own
-#' error says why, those of the others who.
+#' roles that cannot be. What one rank cannot do, such as find a port, is an error on all: on the
+#' others `ring_error_invalid`, with its rank, its host and its message.
+#' @seealso [ring_gpus()], which says what a rank sees of the GPUs of its host.
 #' @examples
 #' comm <- ring_init()
 #' str(ring_tf_config(comm))
@@ -176,23 +177,9 @@ with_frameworks_comm <- function(comm, ..., code) {
 }
 
 # The rows of all ranks, `width` numbers each, as the columns of a matrix. Where one rank cannot
-# make its own, none gets any: that rank's error says why, those of the others who.
+# make its own, none gets any.
 frameworks_gather <- function(comm, width, row) {
-  failure <- NULL
-  mine <- tryCatch(row(), error = function(error) {
-    failure <<- error
-    rep(NaN, width)
-  })
-  rows <- matrix(ring_allgather(comm, as.double(mine)), nrow = width)
-  if (!is.null(failure)) stop(failure)
-  failed <- which(colSums(is.nan(rows)) > 0)
-  if (length(failed) == 0L) return(rows)
-  rank <- failed[[1L]] - 1L
-  host <- ring_hosts(comm)[[failed[[1L]]]]
-  ring_stop(
-    "INVALID", sprintf("rank %d (%s) could not do its part: see its error", rank, host),
-    rank = rank
-  )
+  matrix(ring_allgather(comm, as.double(together(comm, row()))), nrow = width)
 }
 
 # A port that rank 0 has reserved.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the statistics have in common. Ranks must make the same calls, so what goes wrong on one of
-# them is first told to all, and then an error on each: nobody waits, and the communicator goes on.
-# Strings travel as their bytes, not as objects: these functions need no token.
+# What statistics and frameworks have in common. Ranks must make the same calls, so what goes wrong
+# on one of them is first told to all, and then an error on each: nobody waits, and the communicator
+# goes on. Strings travel as their bytes, not as objects, so that they need no token, and R and
+# Python read them alike: Python's `sparkring.together` has the same.
 
 attempt <- function(expr) tryCatch(list(value = expr), error = function(error) list(error = error))
 

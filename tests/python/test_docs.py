@@ -27,7 +27,7 @@ FUNCTIONS = [
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 55
+    assert len(METHODS) == 56
     assert sparkring.__doc__
     for name in sparkring.__all__:
         member = getattr(sparkring, name)
@@ -128,6 +128,9 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.empty(3, np.float32), NDArray[np.float32])
     assert_type(comm.empty((2, 3)), NDArray[Any])
     assert_type(comm.split(0), sparkring.Communicator)
+    assert_type(comm.gpus(1), list[str])
+    assert_type(comm.tf_config("chief"), dict[str, Any])
+    assert_type(comm.torch_env(), dict[str, str])
     assert_type(comm.split(None if comm.rank else 0), Union[sparkring.Communicator, None])
 
 

@@ -85,8 +85,9 @@ def ask_for_a_wrong_role():
 
 def test_what_one_rank_cannot_do_all_are_told():
     said = run(3, ask_for_a_wrong_role)
-    assert said[1] == ("role is 'boss': it must be one of chief, worker, ps, evaluator", None)
-    assert said[0] == said[2] == ("rank 1 (127.0.0.1) could not do its part: see its error", 1)
+    why = "role is 'boss': it must be one of chief, worker, ps, evaluator"
+    assert said[1] == (why, None)
+    assert said[0] == said[2] == (f"rank 1 (127.0.0.1) failed: {why}", 1)
 
 
 def test_torch_env():
@@ -173,7 +174,7 @@ def test_xgboost_config_without_xgboost():
     (_, first), (_, second) = outcomes(2, call_xgboost_config, False)
     assert isinstance(first, ImportError)
     assert isinstance(second, sparkring.InvalidError)
-    assert str(second) == "rank 0 (127.0.0.1) could not do its part: see its error"
+    assert str(second) == f"rank 0 (127.0.0.1) failed: {first}"
 
 
 def call_without_a_communicator():

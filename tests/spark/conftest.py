@@ -12,7 +12,10 @@ HERE = Path(__file__).parent
 ONE_EXECUTOR = "local[4]"
 TWO_EXECUTORS = "local-cluster[2,2,1024]"
 ENCRYPTED = TWO_EXECUTORS + " spark.authenticate spark.network.crypto.enabled"
-MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED]
+GPUS = f"""{TWO_EXECUTORS} spark.worker.resource.gpu.discoveryScript={HERE / "gpus.sh"}
+spark.worker.resource.gpu.amount=2 spark.executor.resource.gpu.amount=2
+spark.task.resource.gpu.amount=1 spark.executorEnv.CUDA_VISIBLE_DEVICES=6,7"""
+MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, GPUS]
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
 DEADLINE = 90
 
@@ -40,8 +43,9 @@ def spark(request, tmp_path_factory):
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         builder = SparkSession.builder
-        for name in settings:
-            builder = builder.config(name, "true")
+        for setting in settings:
+            name, _, value = setting.partition("=")
+            builder = builder.config(name, value or "true")
         if "spark.authenticate" in settings:
             builder = builder.config("spark.authenticate.secret", secrets.token_hex(16))
         session = (

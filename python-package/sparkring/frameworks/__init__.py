@@ -2,21 +2,26 @@
 """What frameworks that train on many processes have to be told: who the others are, and where.
 
 There is a function for each framework, which is a method of the communicator, too. All ranks call
-it before the framework starts. Servers get ports that are reserved before anybody is told of them
-and held until the framework has bound them (`Communicator.port_reserve`). For a framework that
-cannot bind a port which is held, its function says how the port gets there.
+it before the framework starts; what one of them cannot do is an error on all. Servers get ports
+that are reserved before anybody is told of them and held until the framework has bound them
+(`Communicator.port_reserve`). For a framework that cannot bind a port which is held, its function
+says how the port gets there. In a Spark task that has GPUs they see to these, too (`gpus`).
 
 None of them imports its framework, with the exception of `xgboost_config` on rank 0.
 """
 
-from sparkring._core import Communicator
+from sparkring.frameworks.gpu import gpus
 from sparkring.frameworks.jax import jax_config
 from sparkring.frameworks.lightgbm import lightgbm_config
 from sparkring.frameworks.tensorflow import tf_config
 from sparkring.frameworks.torch import torch_env
 from sparkring.frameworks.xgboost import xgboost_config
 
-__all__ = ["jax_config", "lightgbm_config", "tf_config", "torch_env", "xgboost_config"]
-
-for _function in (tf_config, torch_env, jax_config, xgboost_config, lightgbm_config):
-    setattr(Communicator, _function.__name__, _function)
+__all__ = [
+    "gpus",
+    "jax_config",
+    "lightgbm_config",
+    "tf_config",
+    "torch_env",
+    "xgboost_config",
+]

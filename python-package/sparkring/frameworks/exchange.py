@@ -3,7 +3,7 @@
 
 A function that was not given a communicator makes one for the moment. That is closed when the
 function returns, but kept, as it holds the ports: until the next such call, or the process's end.
-Ranks tell each other numbers only: these need no token, and R and Python read them alike.
+Ranks tell each other numbers and texts only, which need no token, and R and Python read them alike.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import numpy as np
 
 from sparkring._core import Communicator, InvalidError
 from sparkring.communicator import init
+from sparkring.frameworks import device
+from sparkring.together import together
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,24 +49,15 @@ def communicator(given: Ring) -> Iterator[Communicator]:
 def gather(comm: Communicator, row: Callable[[], Sequence[float]], width: int) -> NDArray[Any]:
     """Return the rows of all ranks, which are `width` numbers each.
 
-    Where one rank cannot make its own, none gets any: that rank raises why, the others who.
+    Where one rank cannot make its own, none gets any (`together`). A framework is about to start,
+    so this is when a Spark task sees to its GPUs.
     """
-    failure = None
-    try:
-        mine = np.array(row(), "float64")
-    except Exception as error:
-        failure = error
-        mine = np.full(width, np.nan)
-    rows = comm.allgather(mine)
-    if failure is not None:
-        raise failure
-    failed = np.flatnonzero(np.isnan(rows).any(axis=1))
-    if len(failed) == 0:
-        return rows
-    rank = int(failed[0])
-    told = InvalidError(f"rank {rank} ({comm.hosts[rank]}) could not do its part: see its error")
-    told.rank = rank
-    raise told
+
+    def make() -> Sequence[float]:
+        device.adopt()
+        return row()
+
+    return comm.allgather(np.array(together(comm, make), "float64").reshape(width))
 
 
 def of_root(comm: Communicator, make: Callable[[], int]) -> int:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sparkring.frameworks.exchange import address, communicator, of_root
+from sparkring.method import method
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
 
 
+@method
 def jax_config(comm: Ring = None, /) -> dict[str, Any]:
     """Tell the arguments of ``jax.distributed.initialize``.
 
@@ -22,7 +24,7 @@ def jax_config(comm: Ring = None, /) -> dict[str, Any]:
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
-        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+        As for `torch_env`.
 
     Returns
     -------
@@ -31,12 +33,8 @@ def jax_config(comm: Ring = None, /) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidError
-        When rank 0 cannot do its part.
-    SystemCallError
-        When no port is free on rank 0.
-    MismatchError, PeerLostError, TimeoutError, AbortedError
-        As for `Communicator.allreduce`.
+    InvalidError, SystemCallError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `torch_env`.
 
     Examples
     --------

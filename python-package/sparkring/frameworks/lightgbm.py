@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring._core import Communicator
 from sparkring.frameworks.exchange import address, communicator, gather
+from sparkring.method import method
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
 
 
+@method
 def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
     """Tell LightGBM's parameters of the network.
 
@@ -27,7 +29,7 @@ def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
-        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+        As for `torch_env`.
 
     Returns
     -------
@@ -37,14 +39,10 @@ def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
 
     Raises
     ------
-    InvalidError
-        When another rank cannot do its part; ``rank`` tells which.
     OSError
         When a host has no IPv4 address.
-    SystemCallError
-        When no port is free.
-    MismatchError, PeerLostError, TimeoutError, AbortedError
-        As for `Communicator.allreduce`.
+    InvalidError, SystemCallError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `torch_env`.
 
     Examples
     --------

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring._core import Communicator, InvalidError
 from sparkring.frameworks.exchange import address, communicator, gather
+from sparkring.method import method
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 ROLES = ("chief", "worker", "ps", "evaluator")  # they travel as numbers: R has the same
 
 
+@method
 def tf_config(comm: Ring = None, /, role: str = "worker") -> dict[str, Any]:
     """Set ``TF_CONFIG``, which TensorFlow's strategies for several workers read.
 
@@ -31,7 +33,7 @@ def tf_config(comm: Ring = None, /, role: str = "worker") -> dict[str, Any]:
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
-        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+        As for `torch_env`.
     role : str
         This rank's: ``"worker"``, ``"chief"``, ``"ps"`` (a parameter server) or ``"evaluator"``. At
         most one rank is chief and one evaluator. Where none is chief, the first worker is. The
@@ -47,11 +49,9 @@ def tf_config(comm: Ring = None, /, role: str = "worker") -> dict[str, Any]:
     ------
     InvalidError
         For a role that does not exist, for more than one chief or evaluator, and without a chief or
-        worker. When another rank cannot do its part; ``rank`` tells which.
-    SystemCallError
-        When no port is free.
-    MismatchError, PeerLostError, TimeoutError, AbortedError
-        As for `Communicator.allreduce`.
+        worker; else as for `torch_env`.
+    SystemCallError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `torch_env`.
 
     Examples
     --------

@@ -10,16 +10,19 @@ import os
 from typing import TYPE_CHECKING
 
 from sparkring.frameworks.exchange import communicator, of_root
+from sparkring.method import method
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
 
 
+@method
 def torch_env(comm: Ring = None, /) -> dict[str, str]:
     """Set the variables that ``torch.distributed.init_process_group`` reads.
 
     Collective. Call it before the process group is made. The port of rank 0 is reserved, and held
-    until PyTorch has bound it.
+    until PyTorch has bound it. In a Spark task that has GPUs the rank sees these only, as after
+    `Communicator.gpus`: the first is ``cuda:0``, whatever ``LOCAL_RANK`` is.
 
     Parameters
     ----------
@@ -35,10 +38,11 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
 
     Raises
     ------
-    InvalidError
-        When rank 0 cannot do its part.
     SystemCallError
-        When no port is free on rank 0.
+        When no port is free on this rank.
+    InvalidError
+        When another rank cannot do its part, such as find a port; ``rank`` tells which, and the
+        text why.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `Communicator.allreduce`.
 

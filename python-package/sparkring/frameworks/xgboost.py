@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring._core import Communicator
 from sparkring.frameworks.exchange import communicator, of_root
+from sparkring.method import method
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _trackers: weakref.WeakKeyDictionary[Communicator, Any] = weakref.WeakKeyDictionary()
 
 
+@method
 def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     """Start XGBoost's tracker on rank 0 and tell the arguments of ``CommunicatorContext``.
 
@@ -28,7 +30,7 @@ def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
-        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+        As for `torch_env`.
 
     Returns
     -------
@@ -39,12 +41,8 @@ def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     ------
     ImportError
         When rank 0 has no XGBoost from 2.1 on.
-    InvalidError
-        When rank 0 cannot do its part.
-    SystemCallError
-        When no port is free on rank 0.
-    MismatchError, PeerLostError, TimeoutError, AbortedError
-        As for `Communicator.allreduce`.
+    InvalidError, SystemCallError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `torch_env`.
 
     Examples
     --------

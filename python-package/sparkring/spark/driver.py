@@ -61,7 +61,8 @@ def run(
     resources : pyspark.resource.ResourceProfile, optional
         What each task needs, such as two cores or a GPU, where that is not what the configuration
         of Spark says. It cannot ask for executors: Spark gives those with dynamic allocation only,
-        which excludes barrier stages.
+        which excludes barrier stages. Of GPUs a rank sees only those that its task was given, from
+        before ``f`` is read (`Communicator.gpus`).
     timeout : float
         Seconds until all tasks must have started, and then until all ranks must have met.
     max_restarts : int
@@ -184,6 +185,7 @@ def on_spark(
     slots.check_settings(context, resources)
     timeout = options["timeout"]
     local = slots.is_local(context.master)
+    gpus = slots.gpus_of_task(context, resources)
     size = num_proc  # where it is not given, that of the first attempt is that of all
 
     def launch(attempt: int) -> list[Outcome] | RankError:
@@ -194,7 +196,8 @@ def on_spark(
             address = output.address if output else None
             last_lines = output.last_lines if output else lambda _: []
             stage = Stage(context, size, resources, timeout, display.say, last_lines)
-            return stage.run(Job(work, options, attempt, address, not (local and address)))
+            echo = not (local and address)
+            return stage.run(Job(work, options, attempt, address, echo, gpus))
 
     return attempts(launch, max_restarts, display)
 

@@ -53,6 +53,7 @@ class Job:
     attempt: int
     address: Address | None  # of the driver that shows their output
     echo: bool  # whether their output is in their own log, too
+    gpus: int = 0  # that each of them was promised
 
     def __repr__(self) -> str:
         """Tell nothing of the key in the address."""
@@ -76,6 +77,8 @@ def play(job: Job, rank: int, settle: Settle, printer: Printer) -> Outcome:
     try:
         running.begin(job.attempt, printer.report)
         comm = sparkring.init(**job.options)
+        if job.gpus:  # before the function is read, which imports what it uses
+            comm.gpus(job.gpus)
         value = pickling.dumps(call(job.work, comm))
     except BaseException as error:
         failure = Failure.of(error, beyond_us(error))

@@ -96,6 +96,16 @@ def read(context: Any, resources: Any = None) -> Cluster:
     )
 
 
+def gpus_of_task(context: Any, resources: Any) -> int:
+    """How many GPUs a task is to get; one of which it gets a part counts as one."""
+    if resources is None:
+        amount = float(context.getConf().get("spark.task.resource.gpu.amount", "0"))
+    else:
+        request = resources.taskResources.get("gpu")
+        amount = 0.0 if request is None else request.amount
+    return math.ceil(amount)
+
+
 def ask(question: Callable[[], Any]) -> Any:
     """Ask the JVM what it tells, but does not promise to; None when it does not."""
     try:

@@ -66,8 +66,8 @@ test_that("what one rank cannot do all are told", {
     ring_barrier(comm)
     error
   })
-  told <- "rank 1 (127.0.0.1) could not do its part: see its error"
   own <- "`role` must be one of chief, worker, ps, evaluator, not \"boss\""
+  told <- paste("rank 1 (127.0.0.1) failed:", own)
   expect_identical(vapply(errors, conditionMessage, ""), c(told, own, told))
   expect_identical(errors[[1]]$rank, 1L)
   expect_identical(errors[[3]]$call, quote(ring_tf_config(comm, role)))
