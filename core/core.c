@@ -36,6 +36,7 @@
 #include "local_small.c"
 #include "local_staged.c"
 #include "lookup.c"
+#include "nccl.c"
 #include "notice.c"
 #include "options.c"
 #include "override.c"

@@ -332,6 +332,18 @@ RING_API ring_status ring_port_reserve(ring_comm *comm, int *port);
  * run beside a call, as ring_comm_free. RING_INVALID for a port that `comm` does not hold. */
 RING_API ring_status ring_port_release(ring_comm *comm, int port);
 
+/* ---- NCCL --------------------------------------------------------------------------------- */
+
+#define RING_NCCL_ID_BYTES 128
+
+/* Every rank's `id` gets the same ncclUniqueId, RING_NCCL_ID_BYTES, with which the ranks make an NCCL
+ * communicator; rank 0's process has to live until they have. Collective, of rank 0's call of
+ * ncclGetUniqueId and a broadcast. `libraries`: where rank 0 looks for NCCL, names as for dlopen() with
+ * colons between them, of which the first that can be loaded counts, and stays loaded; NULL: wherever
+ * the system finds libnccl.so.2. Whoever can write there can run code in rank 0. The other ranks need
+ * no NCCL for this. RING_UNSUPPORTED on all where rank 0 has none, or that fails; `comm` goes on. */
+RING_API ring_status ring_nccl_id(ring_comm *comm, const char *libraries, void *id);
+
 /* ---- Memory ------------------------------------------------------------------------------- */
 
 /* `bytes` of memory, aligned to 64 and not zeroed, that the other ranks of this host can read and

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import builtins
+import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from types import GenericAlias, TracebackType
 from typing import Any, Final, Generic, TypeVar, final, overload
@@ -558,6 +559,12 @@ class Communicator:
     def jax_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
     def xgboost_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
     def lightgbm_config(comm, /) -> dict[str, Any]: ...  # noqa: N805
+    def nccl_id(
+        comm,  # noqa: N805
+        /,
+        library: str | os.PathLike[str] | None = None,
+    ) -> bytes: ...
+    def _nccl_id(self, libraries: bytes, /) -> bytes: ...
     def port_reserve(self) -> int: ...
     def port_release(self, port: int | None = None) -> None: ...
     # These are of sparkring.running.

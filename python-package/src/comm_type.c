@@ -15,6 +15,7 @@
 #include "group.h"
 #include "memory.h"
 #include "message.h"
+#include "nccl.h"
 #include "parts.h"
 #include "port.h"
 #include "start_doc.h"
@@ -218,6 +219,7 @@ static PyMethodDef methods[] = {
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
     {"close", comm_close, METH_NOARGS, comm_close_doc},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
+    {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks.nccl makes a method of it */
     {"port_reserve", port_reserve, METH_NOARGS, comm_port_reserve_doc},
     {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, comm_port_release_doc},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},

@@ -10,6 +10,7 @@
 #include "explain.h"
 #include "interrupt.h"
 #include "message.h"
+#include "nccl.h"
 #include "parts.h"
 #include "port.h"
 #include "request.h"
@@ -51,6 +52,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(parts_alltoallv, 5),
                                           ENTRY(message_send, 4),
                                           ENTRY(message_recv, 4),
+                                          ENTRY(nccl_id, 2),
                                           ENTRY(port_reserve, 1),
                                           ENTRY(port_release, 2),
                                           ENTRY(request_wait, 1),

@@ -13,6 +13,7 @@ None of them imports its framework, with the exception of `xgboost_config` on ra
 from sparkring.frameworks.gpu import gpus
 from sparkring.frameworks.jax import jax_config
 from sparkring.frameworks.lightgbm import lightgbm_config
+from sparkring.frameworks.nccl import nccl_id
 from sparkring.frameworks.tensorflow import tf_config
 from sparkring.frameworks.torch import torch_env
 from sparkring.frameworks.xgboost import xgboost_config
@@ -21,6 +22,7 @@ __all__ = [
     "gpus",
     "jax_config",
     "lightgbm_config",
+    "nccl_id",
     "tf_config",
     "torch_env",
     "xgboost_config",

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The unique id of NCCL. R/nccl.R says what the entry point means.
+ */
+#ifndef SPARKRING_NCCL_H
+#define SPARKRING_NCCL_H
+
+#include <Rinternals.h>
+
+SEXP nccl_id(SEXP comm, SEXP libraries);
+
+#endif
