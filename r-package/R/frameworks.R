@@ -40,7 +40,7 @@
 #' As for [ring_allreduce()]; `ring_error_system` when no port is free; `ring_error_invalid` for
 #' roles that cannot be. What one rank cannot do, such as find a port, is an error on all: on the
 #' others `ring_error_invalid`, with its rank, its host and its message.
-#' @seealso [ring_nccl_id()] for NCCL, and [ring_gpus()], which says
+#' @seealso [ring_ray_config()] for Ray, [ring_nccl_id()] for NCCL, and [ring_gpus()], which says
 #'   what a rank sees of the GPUs of its host.
 #' @examples
 #' comm <- ring_init()

@@ -224,3 +224,51 @@ def test_objects_stay_in_their_language(tmp_path):
             expected += ["none" if same else other] * 2 + [other if rank == root else "none"]
         expected += {0: ["none", other], 1: [other, "none"]}.get(rank, [])
         assert said == [*expected, "6"]  # the communicator goes on
+
+
+CONFIGURE_R = """
+Sys.setenv(CUDA_VISIBLE_DEVICES = "4,5,6,7")
+hear <- function(code) tryCatch(code, ring_error = conditionMessage)
+config <- ring_ray_config(comm)
+cat(ring_gpus(comm, 1), ring_torch_env(comm)$MASTER_PORT, config$address,
+    Sys.getenv("RAY_AUTH_TOKEN"), unlist(ring_tf_config(comm)$cluster), sep = "\\n")
+cat(hear(ring_tf_config(comm, if (ring_rank(comm) == 0) "boss" else "worker")),
+    hear(ring_gpus(comm, 2)), hear(ring_nccl_id(comm, "/no/such/library")), sep = "\\n")
+ring_close(comm)
+"""
+CONFIGURE_PYTHON = """
+import os
+os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
+def hear(function, *arguments):
+    try:
+        function(*arguments)
+    except sparkring.RingError as error:
+        return error
+config = comm.ray_config()
+print(*comm.gpus(1), comm.torch_env()["MASTER_PORT"], config["address"],
+      os.environ["RAY_AUTH_TOKEN"], *comm.tf_config()["cluster"]["worker"], sep="\\n")
+print(hear(comm.tf_config, "worker"), hear(comm.gpus, 2), hear(comm.nccl_id, "/no/such/library"),
+      sep="\\n")
+comm.close()
+"""
+
+
+def test_frameworks_are_told_the_same(tmp_path):
+    said = start(tmp_path, CONFIGURE_R, CONFIGURE_PYTHON)
+    assert [lines[0] for lines in said] == ["4", "5", "6", "7"]
+    told = [lines[1:8] for lines in said]
+    assert told == [told[0]] * 4
+    assert len(told[0][2]) == 64
+    wrong, many, none = zip(*(lines[8:] for lines in said))
+    assert wrong[0].startswith('`role` must be one of chief, worker, ps, evaluator, not "boss"')
+    assert wrong[1:] == (f"rank 0 (127.0.0.1) failed: {wrong[0]}",) * 3
+    assert (
+        many
+        == (
+            "on 127.0.0.1 ranks ask for 8 GPUs, but see 4 (4,5,6,7): start fewer ranks"
+            " there, or ask for fewer GPUs",
+        )
+        * 4
+    )
+    assert none == (none[0],) * 4
+    assert none[0].startswith("rank 0 (127.0.0.1) has no unique id of NCCL: /no/such/library")

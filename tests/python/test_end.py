@@ -136,11 +136,11 @@ arguments = {
     "scatterv_start": (X, [1, 2]), "alltoallv_start": (X, [1, 2]), "recv_object": (1,),
     "allreduce_group": ([X],), "allreduce_group_start": ([X],), "alltoall_object": ([1, 2],),
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
-    "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (),
+    "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
 }
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 50, len(calls)
+assert len(calls) == 51, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X

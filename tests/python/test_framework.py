@@ -127,6 +127,42 @@ def test_jax_config():
         assert held == ports_in(result)
 
 
+def test_ray_config():
+    (first, held, _), (second, _, _) = run(2, call_ray_config)
+    address = first["address"]
+    port = re.fullmatch(r"127\.0\.0\.1:(\d+)", address)[1]
+    assert held == [int(port)]
+    assert first["start"][1:] == [
+        *("start", "--block", "--head", f"--port={port}"),
+        *("--include-dashboard=false", "--disable-usage-stats"),
+    ]
+    assert second["start"][1:] == [
+        *("start", "--block", f"--address={address}", "--disable-usage-stats")
+    ]
+    assert first["env"] == second["env"]
+    where, mode, token = first["env"]
+    assert (where, mode) == (address, "token")
+    assert re.fullmatch("[0-9a-f]{64}", token)
+
+
+def call_ray_config():
+    config, held, variables = call("ray_config")
+    names = ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    return {**config, "env": [os.environ[name] for name in names]}, held, variables
+
+
+def test_ray_on_hosts_with_addresses():
+    from sparkring.frameworks import ray
+
+    def start(host):
+        comm = types.SimpleNamespace(rank=1, hosts=["192.0.2.1", host])
+        return ray._place(comm, "192.0.2.1:5", 5)
+
+    assert start("192.0.2.2") == ["--address=192.0.2.1:5", "--node-ip-address=192.0.2.2"]
+    assert start("2001:db8::2")[1:] == ["--node-ip-address=2001:db8::2"]
+    assert start("worker-2") == start("::1") == ["--address=192.0.2.1:5"]
+
+
 def test_lightgbm_config():
     outcome = run(2, call, "lightgbm_config")
     machines = outcome[0][0]["machines"]

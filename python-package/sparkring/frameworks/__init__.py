@@ -14,6 +14,7 @@ from sparkring.frameworks.gpu import gpus
 from sparkring.frameworks.jax import jax_config
 from sparkring.frameworks.lightgbm import lightgbm_config
 from sparkring.frameworks.nccl import nccl_id
+from sparkring.frameworks.ray import ray_config
 from sparkring.frameworks.tensorflow import tf_config
 from sparkring.frameworks.torch import torch_env
 from sparkring.frameworks.xgboost import xgboost_config
@@ -23,6 +24,7 @@ __all__ = [
     "jax_config",
     "lightgbm_config",
     "nccl_id",
+    "ray_config",
     "tf_config",
     "torch_env",
     "xgboost_config",

@@ -108,6 +108,26 @@ test_that("jax_config", {
   }
 })
 
+test_that("ray_config", {
+  outcome <- configure(2, "ring_ray_config")
+  address <- outcome[[1]]$result$address
+  expect_match(address, "^127\\.0\\.0\\.1:[0-9]+$")
+  port <- sub(".*:", "", address)
+  expect_identical(outcome[[1]]$result$start, c(
+    "ray", "start", "--block", "--head", paste0("--port=", port), "--include-dashboard=false",
+    "--disable-usage-stats"
+  ))
+  expect_identical(outcome[[2]]$result$start, c(
+    "ray", "start", "--block", paste0("--address=", address), "--disable-usage-stats"
+  ))
+  token <- outcome[[1]]$variables$RAY_AUTH_TOKEN
+  expect_match(token, "^[0-9a-f]{64}$")
+  for (rank in 0:1) {
+    names <- c("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    expect_identical(unname(outcome[[rank + 1]]$variables[names]), list(address, "token", token))
+  }
+})
+
 test_that("lightgbm_config", {
   outcome <- configure(2, "ring_lightgbm_config")
   machines <- outcome[[1]]$result$machines
