@@ -81,6 +81,15 @@ def test_dynamic_allocation():
     slots.check_settings(context(spark_speculation="true"))
 
 
+def test_gpus_that_a_master_of_one_machine_has_not():
+    gpus = {"spark_task_resource_gpu_amount": "0.5"}
+    with pytest.raises(sparkring.UnsupportedError, match=r"\[2\] has none to .* comm\.gpus\(1\)"):
+        slots.check_settings(context("local[2]", **gpus))
+    slots.check_settings(context(**gpus))
+    assert slots.gpus_of_task(context(**gpus), None) == 1
+    assert slots.gpus_of_task(context(), None) == 0
+
+
 def test_resources():
     with pytest.raises(sparkring.InvalidError, match="resources is of type dict"):
         slots.check_settings(context(), {"cpus": 2})

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import sparkring
-from conftest import GPUS, ONE_EXECUTOR
+from conftest import GPUS, ONE_EXECUTOR, TWO_EXECUTORS
 from pyspark import cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from sparkring.spark import run
@@ -63,8 +63,11 @@ def test_tasks_of_a_worker_that_is_used_again(four):
     assert again
 
 
-@pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 def test_asked_and_none_came(spark, monkeypatch):
     monkeypatch.setattr("sparkring.spark.slots.gpus_of_task", lambda *_: 1000)
-    with pytest.raises(sparkring.InvalidError, match=r"sees no GPU|ask for 2000"):
-        run(look, num_proc=2, verbose=0)
+    error, text = {
+        ONE_EXECUTOR: (sparkring.UnsupportedError, r"local\[4\] has none to hand out"),
+        TWO_EXECUTORS: (sparkring.InvalidError, r"sees no GPU|ask for [24]000"),
+    }[spark.sparkContext.master]
+    with pytest.raises(error, match=text):
+        run(look, num_proc=4, verbose=0)

@@ -78,9 +78,9 @@ def of_task(count: int | None) -> list[str] | None:
     asked = float(task.getLocalProperty(ASKED) or 0)
     if asked > 0 and count is None:
         raise InvalidError(
-            f"{ASKED} is {asked:g}, but Spark has given this task no GPU: masters of one machine"
-            " (local[n]) never do. To share out those that the host has, pass count to gpus();"
-            " else leave the setting out"
+            f"{ASKED} is {asked:g}, but Spark has given this task no GPU: the resource profile of"
+            " its stage has none. Give it some or, to share out those that the host has, pass count"
+            " to gpus()"
         )
     return None
 

@@ -165,6 +165,7 @@ def check_settings(context: Any, resources: Any = None) -> None:
             " executors (spark.executor.instances, or spark.cores.max on a standalone cluster)"
         )
     if resources is None:
+        check_gpus(context)
         return
     if not hasattr(resources, "taskResources"):
         raise InvalidError(
@@ -183,6 +184,17 @@ def check_settings(context: Any, resources: Any = None) -> None:
         java = getattr(error, "java_exception", None)
         text = java.getMessage() if java is not None else error
         raise UnsupportedError(f"this Spark takes no resources: {text}") from error
+
+
+def check_gpus(context: Any) -> None:
+    """Refuse what would wait for ever: a master of one machine has no GPUs to hand out."""
+    gpus = gpus_of_task(context, None)
+    if gpus and is_local(context.master):
+        raise UnsupportedError(
+            f"each task is to have a GPU (spark.task.resource.gpu.amount), but {context.master} has"
+            " none to hand out, so that none would ever start. Leave that setting out, and call"
+            f" comm.gpus({gpus}) in the function to share out the GPUs of this machine"
+        )
 
 
 def wait_for(
