@@ -10,6 +10,7 @@ import sys
 
 import pytest
 import sparkring
+import sparkring.data
 import sparkring.spark
 
 METHODS = [
@@ -22,6 +23,7 @@ FUNCTIONS = [
     *(getattr(sparkring.Communicator, name) for name in METHODS),
     sparkring.Request.wait,
     sparkring.Request.test,
+    sparkring.data.batches,
     sparkring.spark.run,
 ]
 

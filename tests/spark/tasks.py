@@ -144,3 +144,40 @@ def r_rank(script, token, partition_type="integer", columns=()):
         yield json.loads(process.stdout)
 
     return run
+
+
+def take(rows, **options):
+    """What a rank gets of its partition: rows of each batch, their sum over all, and the types."""
+    from sparkring.data import batches
+
+    with sparkring.init() as comm:
+        data = batches(rows, comm, 8, columns={"id": "id", "x": ["half", "vector"]}, **options)
+        taken = [[(batch["id"][batch.mask], batch) for batch in data] for _ in range(2)]
+        return {
+            "rank": comm.rank,
+            "ids": [[ids.tolist() for ids, _ in epoch] for epoch in taken],
+            "totals": [[batch.total for _, batch in epoch] for epoch in taken],
+            "rows": [[len(batch["x"]) for _, batch in epoch] for epoch in taken],
+            "types": sorted({f"{x.dtype}{x.shape[1:]}" for _, b in taken[0] for x in b.values()}),
+            "agrees": all(
+                (b["x"][:, 0] == b["id"] / 2).all() and (b["x"][:, 2] == b["id"]).all()
+                for _, b in (*taken[0], *taken[1])
+            ),
+        }
+
+
+def take_frames(frames):
+    import pandas as pd
+
+    yield pd.DataFrame({"found": [json.dumps(take(frames, epochs=2, equalize="pad"))]})
+
+
+def take_arrow(record_batches):
+    import pyarrow as pa
+
+    found = take(record_batches, epochs=2, equalize="join", shuffle_buffer=10)
+    yield pa.RecordBatch.from_pydict({"found": [json.dumps(found)]})
+
+
+def take_rows(rows):
+    yield take(rows, epochs=2, equalize="drop", memory=0)

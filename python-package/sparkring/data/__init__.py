@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of arrays or tensors from the partition of a Spark task.
+
+`batches` takes what ``mapInPandas``, ``mapInArrow`` and ``RDD.mapPartitions`` hand to a function,
+and gives all ranks the same number of batches.
+
+Examples
+--------
+>>> from sparkring.data import batches
+>>> for batch in batches(frames, comm, 32, columns={"x": ["height", "width"], "y": "label"}):
+...     gradient = comm.allreduce(gradient_sum(batch["x"], batch["y"])) / batch.total
+"""
+
+from sparkring.data.batch import Batch
+from sparkring.data.batches import Batches, batches
+
+__all__ = ["Batch", "Batches", "batches"]

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers from Python objects, and what all ways to numbers have in common.
+
+Spark's columns come as Arrow arrays, as pandas series or as lists of Python objects. Each of these
+becomes a NumPy array whose first dimension is the rows. A null is an error, or becomes the number
+that is given for it; what is no number is an error, with what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.data import vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import TypeAlias
+
+    Missing: TypeAlias = Union[float, None]
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this dtype hold numbers or truth values."""
+    return dtype.kind in "biuf"
+
+
+def unsupported(what: str) -> InvalidError:
+    """Make the error for a column of something else."""
+    return InvalidError(
+        f"it holds {what}, and a batch holds numbers, truth values, arrays of these that are all of"
+        " one length, and vectors of Spark ML. Leave it out with columns=, or make numbers of it in"
+        " Spark (cast, unix_timestamp, StringIndexer)"
+    )
+
+
+def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
+    """Make the error for nulls, of which there are `count`."""
+    way = "" if arrays else ", or pass the number that is to stand for them as missing="
+    return InvalidError(
+        f"it has {count:,} nulls in {rows:,} {'arrays' if arrays else 'values'}: fill or drop them"
+        f" in Spark (df.na){way}"
+    )
+
+
+def unlike(first: Any, other: Any, row: int) -> InvalidError:
+    """Make the error for arrays that do not make a matrix."""
+    return InvalidError(
+        f"its arrays are not of one length: that of the first row has {first} elements, that of row"
+        f" {row:,} has {other}. Pad or cut them in Spark (slice, array_repeat), or leave the column"
+        " out with columns="
+    )
+
+
+def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
+    """Make whole numbers floats where a float may stand for nulls, in all chunks alike."""
+    if isinstance(missing, float) and values.dtype.kind in "iu":
+        return values.astype(np.float64)
+    return values
+
+
+def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
+    """Treat NaN as null, which pandas makes of nulls."""
+    if values.dtype.kind == "f":
+        found = np.isnan(values)
+        count = int(found.sum())
+        if count and missing is None:
+            raise nulls(count, values.size)
+        if count:
+            values = np.where(found, np.asarray(missing, values.dtype), values)
+    return widen(values, missing)
+
+
+def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
+    """Make an array of Python objects: numbers, lists, arrays or vectors of Spark ML."""
+    example: Any = next((value for value in values if value is not None), None)
+    count = sum(value is None for value in values)
+    if isinstance(example, (str, bytes, bytearray)):
+        raise unsupported(type(example).__name__)
+    compound = vector.is_vector(example) or np.ndim(example) > 0
+    if count and (compound or missing is None):
+        raise nulls(count, len(values), arrays=compound)
+    if vector.is_vector(example):
+        return vector.from_objects(values)
+    if compound:
+        return _from_arrays(values, missing)
+    if count:
+        values = [missing if value is None else value for value in values]
+    return widen(_from_scalars(values), missing)
+
+
+def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
+    try:
+        numbers = np.array(values)
+    except ValueError:  # some are no scalars
+        numbers = np.empty(0, object)
+    if is_number(numbers.dtype) and numbers.ndim == 1:
+        return numbers
+    raise unsupported(" and ".join(sorted({type(value).__name__ for value in values})))
+
+
+def _from_arrays(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
+    """Make one of arrays or lists, which may have lists in them."""
+    lengths = np.array([len(value) for value in values])
+    others = np.flatnonzero(lengths != lengths[0])
+    if len(others):
+        raise unlike(lengths[0], lengths[others[0]], int(others[0]))
+    if all(isinstance(value, np.ndarray) and is_number(value.dtype) for value in values) and (
+        len({value.shape for value in values}) == 1
+    ):
+        return widen(np.stack(values), missing)
+    flat = [part for value in values for part in value]
+    parts = from_objects(flat, missing) if flat else np.empty(0)
+    return parts.reshape((len(values), lengths[0], *parts.shape[1:]))
