@@ -243,7 +243,7 @@ def test_what_is_wrong_at_first_is_raised_on_all_ranks():
     for outcome in outcomes(3, first_chunk_is_bad):
         assert isinstance(outcome.error, sparkring.InvalidError)
         assert outcome.error.rank == 1
-        text = "rank 1: rows 0 to 1 of its partition: column 'age': it has 1 nulls in 2 values"
+        text = "rank 1: rows 0 to 1 of its partition: column 'age': it has 1 null in 2 values"
         assert str(outcome.error).startswith(text)
         assert "missing=" in str(outcome.error)
 
@@ -315,4 +315,4 @@ def test_a_warning_where_drop_leaves_nothing():
     first, second = run(2, dropped_all)
     assert second == []
     assert len(first) == 1
-    assert "fewer than batch_size=8 rows are on ranks 0." in first[0]
+    assert "fewer than batch_size=8 rows are on rank 0." in first[0]

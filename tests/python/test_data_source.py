@@ -154,15 +154,18 @@ NULLS = {
 
 @pytest.mark.parametrize("maker", NULLS)
 def test_nulls(maker):
-    with pytest.raises(
-        InvalidError, match=r"^rows 0 to 2 .*column 'x': it has 1 nulls in 3 values"
-    ):
+    with pytest.raises(InvalidError, match=r"^rows 0 to 2 .*column 'x': it has 1 null in 3 values"):
         one(NULLS[maker])
     assert one(NULLS[maker], missing=0)["x"].tolist() == [1, 0, 3]
     filled = one(NULLS[maker], missing=float("nan"))["x"]
     assert filled.dtype == "float64"
     assert np.isnan(filled).tolist() == [False, True, False]
     assert one(MAKERS["Arrow"](VALUES), ["whole"], missing=0.5)["whole"].dtype == "float64"
+
+
+def test_infinities_are_numbers():
+    x = [float("inf"), float("-inf"), 1.0]
+    assert one([pd.DataFrame({"x": x})])["x"].tolist() == x
 
 
 def test_nulls_within_arrays():
@@ -179,7 +182,7 @@ def test_nulls_in_place_of_arrays(x):
     kind = VECTOR if x[0] is DENSE else pa.list_(pa.float64())
     column = pa.array([in_arrow(DENSE), None] if x[0] is DENSE else x, kind)
     for some in (rows, pa.table({"x": column}), pa.table({"x": column}).to_pandas()):
-        with pytest.raises(InvalidError, match="it has 1 nulls in 2 arrays") as caught:
+        with pytest.raises(InvalidError, match="it has 1 null in 2 arrays") as caught:
             one(some, missing=0)
         assert "missing=" not in str(caught.value)
 

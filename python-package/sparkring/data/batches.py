@@ -217,10 +217,10 @@ class Batches:
     def _warn(self, count: int) -> None:
         counts = self._comm.allgather(np.array([count])).ravel()
         if self._comm.rank == 0:
-            short = ", ".join(str(rank) for rank in np.flatnonzero(counts < self._size)[:20])
+            short = ", ".join(f"rank {rank}" for rank in np.flatnonzero(counts < self._size)[:20])
             logger.warning(
                 'no batch at all: equalize="drop" ends where the first rank has no full batch left,'
-                f" and fewer than batch_size={self._size} rows are on ranks {short}."
+                f" and fewer than batch_size={self._size} rows are on {short}."
                 ' Repartition, or pass a smaller batch_size, or equalize="pad" or "join"'
             )
 

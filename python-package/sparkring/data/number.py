@@ -39,11 +39,9 @@ def unsupported(what: str) -> InvalidError:
 
 def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
     """Make the error for nulls, of which there are `count`."""
+    what = f"{count:,} null{'s' * (count != 1)} in {rows:,} {'arrays' if arrays else 'values'}"
     way = "" if arrays else ", or pass the number that is to stand for them as missing="
-    return InvalidError(
-        f"it has {count:,} nulls in {rows:,} {'arrays' if arrays else 'values'}: fill or drop them"
-        f" in Spark (df.na){way}"
-    )
+    return InvalidError(f"it has {what}: fill or drop them in Spark (df.na){way}")
 
 
 def unlike(first: Any, other: Any, row: int) -> InvalidError:
@@ -64,7 +62,7 @@ def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
 
 def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
     """Treat NaN as null, which pandas makes of nulls."""
-    if values.dtype.kind == "f":
+    if values.dtype.kind == "f" and _may_have_nan(values):
         found = np.isnan(values)
         count = int(found.sum())
         if count and missing is None:
@@ -72,6 +70,12 @@ def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
         if count:
             values = np.where(found, np.asarray(missing, values.dtype), values)
     return widen(values, missing)
+
+
+def _may_have_nan(values: NDArray[Any]) -> bool:
+    """Whether the sum is NaN, which is sooner known, and may be for infinities, too."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isnan(values.sum()))
 
 
 def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:

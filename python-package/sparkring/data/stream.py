@@ -120,7 +120,9 @@ class Shuffled:
     def _close(self, holes: NDArray[Any]) -> None:
         """Move the last rows to where rows are missing."""
         held = self._held - len(holes)
-        last = np.setdiff1d(np.arange(held, self._held), holes, assume_unique=True)
+        is_row = np.ones(len(holes), bool)
+        is_row[holes[holes >= held] - held] = False
+        last = held + np.flatnonzero(is_row)
         holes = holes[holes < held]
         for values in self._buffer.values():
             values[holes] = values[last]
