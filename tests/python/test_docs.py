@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import sparkring
@@ -76,6 +77,18 @@ def test_starts_have_the_arguments_of_those_that_wait():
         )
         assert inspect.signature(start) == inspect.signature(call), name
         assert f"\nStart `{call.__name__}`" in "\n" + inspect.getdoc(start)
+
+
+@pytest.mark.parametrize("name", ["python", "train", "migration"])
+def test_vignettes_name_what_there_is(name):
+    """Also in tables and in code that is only shown."""
+    text = (Path(__file__).parents[2] / "vignettes" / f"{name}.Rmd").read_text()
+    methods = set(re.findall(r"\bcomm[.]([a-z_]+)", text))
+    functions = re.findall(r"\bsparkring[.](?:(spark|data)[.])?([A-Za-z_]+)", text)
+    assert len(methods) > 3
+    assert [method for method in methods if not hasattr(sparkring.Communicator, method)] == []
+    for module, function in functions:
+        assert hasattr(getattr(sparkring, module) if module else sparkring, function), function
 
 
 def mypy(*arguments):
