@@ -301,6 +301,40 @@ def test_ranks_with_unlike_columns(columns, text):
         assert text in str(outcome.error)
 
 
+ARGUMENTS = [
+    ({"batch_size": 0}, "batch_size is 0: it must be a whole number from 1 on"),
+    ({"batch_size": 2.5}, "batch_size is 2.5"),
+    ({"epochs": 0}, "epochs is 0"),
+    ({"seed": -1}, "seed is -1"),
+    ({"equalize": "cut"}, "equalize is 'cut': it must be one of 'pad', 'drop', 'join', None"),
+    ({"as_": "jax"}, "as_ is 'jax'"),
+    ({"dtype": "float99"}, "dtype is 'float99': NumPy does not know it"),
+    ({"dtype": "U5"}, "dtype is 'U5': batches hold numbers"),
+    ({"dtype": {"y": "int8"}}, "dtype names ['y'], and the arrays of a batch are ['x']"),
+    ({"dtype": "int8"}, "rank 0: column 'x': it has float64 that int8 cannot hold"),
+    ({"comm": 3}, "comm is of type int: pass what sparkring.init() returned"),
+]
+
+
+def refused():
+    texts = []
+    for wrong, _ in ARGUMENTS:
+        with open_comm() as comm, pytest.raises(sparkring.InvalidError) as caught:
+            next(iter(batches(**{"rows": [{"x": 0.5}], "comm": comm, "batch_size": 2, **wrong})))
+        texts.append(str(caught.value))
+    with open_comm() as comm:
+        data = batches([{"x": 1}], comm, 1)
+        list(data)
+        with pytest.raises(sparkring.InvalidError, match="epoch 2 of 1: pass a larger epochs="):
+            list(data)
+    return texts
+
+
+def test_arguments_that_make_no_sense():
+    for text, (_, expected) in zip(run(1, refused)[0], ARGUMENTS):
+        assert expected in text
+
+
 def dropped_all():
     told = []
     handler = logging.Handler()

@@ -46,6 +46,9 @@ class Report(NamedTuple):
 
 def fields_of(chunk: Chunk, dtype: Any) -> list[Field]:
     """Tell the fields of a chunk, with dtypes that replace its own."""
+    unknown = [name for name in dtype if name not in chunk] if isinstance(dtype, Mapping) else []
+    if unknown:
+        raise InvalidError(f"dtype names {unknown}, and the arrays of a batch are {list(chunk)}")
     return [
         Field(name, _asked(name, dtype) or values.dtype, values.shape[1:])
         for name, values in chunk.items()
