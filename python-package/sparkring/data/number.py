@@ -8,6 +8,8 @@ that is given for it; what is no number is an error, with what to do about it.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Union
 
@@ -81,7 +83,7 @@ def _may_have_nan(values: NDArray[Any]) -> bool:
 def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
     """Make an array of Python objects: numbers, lists, arrays or vectors of Spark ML."""
     example: Any = next((value for value in values if value is not None), None)
-    count = sum(value is None for value in values)
+    count = sum(map(operator.is_, values, itertools.repeat(None)))
     if isinstance(example, (str, bytes, bytearray)):
         raise unsupported(type(example).__name__)
     compound = vector.is_vector(example) or np.ndim(example) > 0
@@ -96,6 +98,15 @@ def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
     return widen(_from_scalars(values), missing)
 
 
+def _are_alike(values: Sequence[Any]) -> bool:
+    """Whether these are arrays of numbers and of one shape, with no line of Python for each."""
+    if set(map(type, values)) != {np.ndarray}:
+        return False
+    dtypes = set(map(operator.attrgetter("dtype"), values))
+    shapes = set(map(operator.attrgetter("shape"), values))
+    return all(map(is_number, dtypes)) and len(shapes) == 1
+
+
 def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
     try:
         numbers = np.array(values)
@@ -108,14 +119,13 @@ def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
 
 def _from_arrays(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
     """Make one of arrays or lists, which may have lists in them."""
+    if _are_alike(values):
+        numbers = widen(np.concatenate(values), missing)
+        return numbers.reshape((len(values), *values[0].shape))
     lengths = np.array([len(value) for value in values])
     others = np.flatnonzero(lengths != lengths[0])
     if len(others):
         raise unlike(lengths[0], lengths[others[0]], int(others[0]))
-    if all(isinstance(value, np.ndarray) and is_number(value.dtype) for value in values) and (
-        len({value.shape for value in values}) == 1
-    ):
-        return widen(np.stack(values), missing)
     flat = [part for value in values for part in value]
     parts = from_objects(flat, missing) if flat else np.empty(0)
     return parts.reshape((len(values), lengths[0], *parts.shape[1:]))
