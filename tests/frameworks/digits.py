@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import NamedTuple
 
 import numpy as np
@@ -26,3 +28,10 @@ def load(rank: int, size: int) -> Digits:
     test, train = np.split(order, [len(x) // 4])
     mine = train[: len(train) // size * size][rank::size]
     return Digits(x[mine], y[mine], x[test], y[test])
+
+
+def judge(data: Digits, replicas: int, guess: np.ndarray, weights: list[np.ndarray]) -> str:
+    """Tell as JSON how good a model is, and what tells it from any other."""
+    bits = hashlib.sha256(b"".join(weight.tobytes() for weight in weights)).hexdigest()
+    accuracy = float((guess == data.test_y).mean())
+    return json.dumps({"replicas": replicas, "accuracy": accuracy, "weights": bits})
