@@ -8,13 +8,16 @@ a namespace, so the host's own stays as it is.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 SHAPED = {"1gbit": "1gbit", "10gbit": "10gbit"}
 SWITCHED = "switched"  # as a shaped link, but as fast as it goes
 CONGESTION_CONTROL = "reno"
+CLONE_NEWNET = 0x40000000
 
 
 def _ip(*words):
@@ -24,6 +27,24 @@ def _ip(*words):
 def inside(name, *command):
     """Run a command in a namespace."""
     subprocess.run(["ip", "netns", "exec", name, *command], check=True, timeout=10)
+
+
+def enter(namespace):
+    """Move the calling thread into a namespace: a name, or a path that begins with a slash."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(Path("/run/netns") / namespace, "rb") as file:
+        if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
+
+
+def remove_leftovers(purpose):
+    """Remove the namespaces of runs that are no more."""
+    for name in Path("/run/netns").glob(f"sparkring-{purpose}-*"):
+        pid = int(name.name.split("-")[2])
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 0)
+            continue
+        subprocess.run(["ip", "netns", "del", name.name], check=False, timeout=10)
 
 
 class Network:

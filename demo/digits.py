@@ -80,41 +80,43 @@ def batches(rank, epoch, images, steps):
 
 
 def train(frames):
-    """Train on this task's images together with the other tasks."""
+    """Train on this task's images together with the other tasks; for mapInPandas."""
     import sparkring
 
-    images = pd.concat(frames).sort_values("id")
+    images = pd.concat(frames)
+    with sparkring.init() as comm:
+        result = learn(comm, images)
+    yield pd.DataFrame({name: [value] for name, value in result.items()})
+
+
+def learn(comm, images):
+    """Train on these images together with the other ranks; tell what came out."""
+    images = images.sort_values("id")
     held_out = images[images.held_out]
     images = images[~images.held_out]
     pixels, labels = images[PIXELS].to_numpy(), images.label.to_numpy(int)
-
-    with sparkring.init() as comm:
-        # Spark's partitions need not be equal; the number of steps must be.
-        steps = int(comm.allreduce(np.array(len(images) // BATCH), op="min"))
-        weights = initial_weights()
-        velocity = np.zeros_like(weights)
-        for epoch in range(EPOCHS):
-            start, loss = time.monotonic(), 0.0
-            for batch in batches(comm.rank, epoch, np.arange(len(images)), steps):
-                total = comm.allreduce(gradient(weights, pixels[batch], labels[batch]))
-                total /= BATCH * comm.size
-                step(weights, velocity, total[:-1])
-                loss += total[-1] / steps
-            seconds = time.monotonic() - start
-            accuracy = accuracy_of(comm, weights, held_out)
-            if comm.rank == 0:
-                report(epoch, loss, accuracy, steps * BATCH * comm.size / seconds)
-        sent = comm.counters()["bytes_sent"]
-
-    yield pd.DataFrame(
-        {
-            "rank": [comm.rank],
-            "images": [images.id.to_numpy(np.int64).tobytes()],
-            "weights": [weights.tobytes()],
-            "digest": [hashlib.sha256(weights.tobytes()).hexdigest()],
-            "sent": [sent],
-        }
-    )
+    # Spark's partitions need not be equal; the number of steps must be.
+    steps = int(comm.allreduce(np.array(len(images) // BATCH), op="min"))
+    weights = initial_weights()
+    velocity = np.zeros_like(weights)
+    for epoch in range(EPOCHS):
+        start, loss = time.monotonic(), 0.0
+        for batch in batches(comm.rank, epoch, np.arange(len(images)), steps):
+            total = comm.allreduce(gradient(weights, pixels[batch], labels[batch]))
+            total /= BATCH * comm.size
+            step(weights, velocity, total[:-1])
+            loss += total[-1] / steps
+        seconds = time.monotonic() - start
+        accuracy = accuracy_of(comm, weights, held_out)
+        if comm.rank == 0:
+            report(epoch, loss, accuracy, steps * BATCH * comm.size / seconds)
+    return {
+        "rank": comm.rank,
+        "images": images.id.to_numpy(np.int64).tobytes(),
+        "weights": weights.tobytes(),
+        "digest": hashlib.sha256(weights.tobytes()).hexdigest(),
+        "sent": comm.counters()["bytes_sent"],
+    }
 
 
 def accuracy_of(comm, weights, images):
@@ -187,6 +189,28 @@ def accuracy_alone(weights, digits):
     return np.mean(probability.argmax(axis=1) == held_out.label)
 
 
+def prove(ranks, digits):
+    """Prove what this module's text says; `ranks` has what `learn` told on each rank."""
+    weights = np.frombuffer(ranks[0]["weights"])
+    accuracy = accuracy_alone(weights, digits)
+    alone = train_alone(digits, [np.frombuffer(rank["images"], np.int64) for rank in ranks])
+    difference = largest_difference(weights, alone)
+
+    print(f"\n{digits.held_out.sum()} held-out images: {accuracy:.1%} read rightly")
+    for rank in ranks:
+        print(f"rank {rank['rank']}: weights have SHA-256 {rank['digest'][:32]}...")
+    print(f"largest relative difference from training in one process: {difference:.1e}")
+
+    digests = {rank["digest"] for rank in ranks}
+    digests.add(hashlib.sha256(ranks[0]["weights"]).hexdigest())
+    if accuracy < LEAST_ACCURACY:
+        sys.exit(f"the accuracy is below {LEAST_ACCURACY}")
+    if len(ranks) != RANKS or len(digests) != 1:
+        sys.exit("the ranks hold different weights")
+    if not difference < LARGEST_DIFFERENCE:
+        sys.exit("one process gets other weights")
+
+
 def main():
     """Train with Spark, then prove what the module's text says."""
     start = time.monotonic()
@@ -197,26 +221,9 @@ def main():
     seconds = time.monotonic() - start
     digits = table.toPandas().sort_values("id")
     spark.stop()
-
-    weights = np.frombuffer(ranks[0].weights)
-    accuracy = accuracy_alone(weights, digits)
-    alone = train_alone(digits, [np.frombuffer(row.images, np.int64) for row in ranks])
-    difference = largest_difference(weights, alone)
+    prove([row.asDict() for row in ranks], digits)
     moved = sum(row.sent for row in ranks)
-
-    print(f"\n{digits.held_out.sum()} held-out images: {accuracy:.1%} read rightly")
-    for row in ranks:
-        print(f"rank {row.rank}: weights have SHA-256 {row.digest[:32]}...")
-    print(f"largest relative difference from training in one process: {difference:.1e}")
     print(f"{moved / 1e6:.1f} MB moved between the ranks; {seconds:.1f} s with the start of Spark")
-
-    digests = {row.digest for row in ranks} | {hashlib.sha256(ranks[0].weights).hexdigest()}
-    if accuracy < LEAST_ACCURACY:
-        sys.exit(f"the accuracy is below {LEAST_ACCURACY}")
-    if len(ranks) != RANKS or len(digests) != 1:
-        sys.exit("the ranks hold different weights")
-    if not difference < LARGEST_DIFFERENCE:
-        sys.exit("one process gets other weights")
 
 
 if __name__ == "__main__":

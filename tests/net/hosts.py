@@ -7,9 +7,6 @@ a host cut off, ports closed, connections redirected to a relay. All of it lies 
 and goes with them; those of a run that was killed are removed by the next one.
 """
 
-import contextlib
-import ctypes
-import os
 import re
 import subprocess
 import sys
@@ -20,10 +17,9 @@ from jobs import FORK, end_all, process
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
-from network import SWITCHED, Network, inside
+from network import SWITCHED, Network, enter, inside, remove_leftovers
 
 PURPOSE = "net"
-CLONE_NEWNET = 0x40000000
 LOCAL_PORTS = 32768, 60999  # as Linux has them
 RELAY_MARK = 7  # on connections that a relay makes, which are not redirected again
 
@@ -37,7 +33,7 @@ class Hosts(Network):
         self.undo = []  # what makes the network good again
 
     def __enter__(self):
-        remove_leftovers()
+        remove_leftovers(PURPOSE)
         return super().__enter__()
 
     def port(self, host):
@@ -138,20 +134,3 @@ class Hosts(Network):
         while self.undo:
             function, arguments = self.undo.pop()
             function(*arguments)
-
-
-def enter(namespace):
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open(f"/run/netns/{namespace}", "rb") as file:
-        if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot enter {namespace}")
-
-
-def remove_leftovers():
-    """Remove the namespaces of runs that are no more."""
-    for name in Path("/run/netns").glob(f"sparkring-{PURPOSE}-*"):
-        pid = int(name.name.split("-")[2])
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 0)
-            continue
-        subprocess.run(["ip", "netns", "del", name.name], check=False, timeout=10)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real Spark, started once for each kind of master; the tests of one master run together."""
 
+import contextlib
 import secrets
 import threading
 from pathlib import Path
 
+import cluster as clusters
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,7 +17,8 @@ ENCRYPTED = TWO_EXECUTORS + " spark.authenticate spark.network.crypto.enabled"
 GPUS = f"""{TWO_EXECUTORS} spark.worker.resource.gpu.discoveryScript={HERE / "gpus.sh"}
 spark.worker.resource.gpu.amount=2 spark.executor.resource.gpu.amount=2
 spark.task.resource.gpu.amount=1 spark.executorEnv.CUDA_VISIBLE_DEVICES=6,7"""
-MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, GPUS]
+FOUR_HOSTS = "four hosts"
+MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, GPUS, FOUR_HOSTS]
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
 DEADLINE = 90
 
@@ -35,33 +38,59 @@ def pytest_collection_modifyitems(items):
     items.sort(key=master)
 
 
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """Four hosts with a worker each; nothing of them is left at the end."""
+    if (reason := clusters.missing()) is not None:
+        pytest.skip(reason)
+    with clusters.Cluster(4, tmp_path_factory.mktemp("hosts") / "cluster") as made:
+        yield made
+    assert made.remains() == []
+
+
 @pytest.fixture(scope="session", params=[ONE_EXECUTOR, TWO_EXECUTORS])
 def spark(request, tmp_path_factory):
     """A session with room for four tasks at once, which knows the functions of tasks.py."""
-    master, *settings = request.param.split()
-    with pytest.MonkeyPatch.context() as patch:
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = SparkSession.builder
-        for setting in settings:
-            name, _, value = setting.partition("=")
-            builder = builder.config(name, value or "true")
-        if "spark.authenticate" in settings:
-            builder = builder.config("spark.authenticate.secret", secrets.token_hex(16))
-        session = (
-            builder.master(master)
-            .appName("sparkring tests")
-            .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
-            .config("spark.executor.memory", "1g")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            # A barrier job looks for its slots once; the second executor may come a moment later.
-            .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
-            .getOrCreate()
-        )
+        if request.param == FOUR_HOSTS:
+            hosts = request.getfixturevalue("cluster")
+            patch.setenv("SPARK_LOCAL_IP", hosts.host)
+            stack.enter_context(hosts.driver())
+            session = start(hosts.configure(SparkSession.builder))
+            stack.callback(stop, session)
+            hosts.wait_for_executors(session.sparkContext)
+        else:
+            session = start(on_this_machine(*request.param.split()))
+            stack.callback(stop, session)
         session.sparkContext.addPyFile(str(HERE / "tasks.py"))
         yield session
-        stop(session)
+
+
+def on_this_machine(master, *settings):
+    """Prepare a session with executors that are processes of this host."""
+    builder = SparkSession.builder.master(master).config("spark.executor.memory", "1g")
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        builder = builder.config(name, value or "true")
+    if "spark.authenticate" in settings:
+        builder = builder.config("spark.authenticate.secret", secrets.token_hex(16))
+    return builder
+
+
+def start(builder):
+    """Start Spark."""
+    return (
+        builder.appName("sparkring tests")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        # A barrier job looks for its slots once; the second executor may come a moment later.
+        .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
+        .getOrCreate()
+    )
 
 
 def stop(session):

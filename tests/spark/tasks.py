@@ -181,3 +181,32 @@ def take_arrow(record_batches):
 
 def take_rows(rows):
     yield take(rows, epochs=2, equalize="drop", memory=0)
+
+
+def r_program(script, token):
+    """A function for mapPartitions that lets an R program be this task's rank.
+
+    It is one for sparkring-run, and is told what that would tell it: in its environment.
+    """
+
+    def run(rows):
+        context = BarrierTaskContext.get()
+        addresses = [info.address.rpartition(":")[0] for info in context.getTaskInfos()]
+        told = {
+            "SPARKRING_RANK": str(context.partitionId()),
+            "SPARKRING_SIZE": str(len(addresses)),
+            "SPARKRING_ADDRESSES": ",".join(addresses),
+            "SPARKRING_TOKEN": token,
+        }
+        process = subprocess.run(
+            ["Rscript", "--vanilla", SparkFiles.get(script)],
+            env={**os.environ, **told},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if process.returncode != 0:
+            raise RuntimeError(process.stdout + process.stderr)
+        yield process.stdout
+
+    return run
