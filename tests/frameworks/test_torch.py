@@ -13,6 +13,11 @@ EPOCHS, BATCH = 20, 32
 def train():
     with open_comm() as comm:
         comm.torch_env()
+    return fit()
+
+
+def fit():
+    """Train as the environment tells."""
     import torch
     from torch.nn.parallel import DistributedDataParallel
 

@@ -11,14 +11,18 @@ ROUNDS = 25
 
 
 def train():
+    with open_comm() as comm:
+        return fit(comm)
+
+
+def fit(comm):
     import xgboost
     from xgboost import collective
 
-    with open_comm() as comm:
-        data = digits.load(comm.rank, comm.size)
-        with collective.CommunicatorContext(**comm.xgboost_config()):
-            assert (collective.get_rank(), collective.get_world_size()) == (comm.rank, comm.size)
-            booster = xgboost.train(PARAMETERS, xgboost.DMatrix(data.x, data.y), ROUNDS)
+    data = digits.load(comm.rank, comm.size)
+    with collective.CommunicatorContext(**comm.xgboost_config()):
+        assert (collective.get_rank(), collective.get_world_size()) == (comm.rank, comm.size)
+        booster = xgboost.train(PARAMETERS, xgboost.DMatrix(data.x, data.y), ROUNDS)
     guess = booster.predict(xgboost.DMatrix(data.test_x))
     return float((guess == data.test_y).mean()), bytes(booster.save_raw())
 

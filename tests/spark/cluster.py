@@ -20,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-import pyspark
+from pyspark.find_spark_home import _find_spark_home
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
@@ -32,7 +32,7 @@ PORT = 7077
 HERE_NOW = "/proc/thread-self/ns/net"
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # Java that starts soon, on few processors
 TICK = 0.05
-SOON = 150  # seconds, of which it needs ten on a machine that does nothing else
+SOON = 150  # seconds, of which a machine that does nothing else needs few
 PR_SET_PDEATHSIG = 1
 LOST_AFTER = 30  # seconds without a word
 
@@ -76,13 +76,7 @@ class Cluster:
 
     def wait_for_executors(self, context):
         """Wait until each worker has one."""
-        status = context._jsc.sc().statusTracker()
-        everybody = self.workers + 1  # with the driver
-
-        def here():
-            return len(status.getExecutorInfos()) == everybody
-
-        self.until(here, "not every worker has an executor")
+        wait_for_executors(context, self.workers, self.logs)
 
     @contextlib.contextmanager
     def driver(self):
@@ -103,9 +97,9 @@ class Cluster:
             self.network.__enter__()
             self.places = {os.stat(f"/run/netns/{name}").st_ino: name for name in self.network.made}
             words = f"master.Master --host {self.host} --port {PORT} --webui-port 0"
-            master = self.start(self.workers, "master", words)
+            self.start(self.workers, "master", words)
             with self.driver():
-                self.until(self.answers, "the master does not answer", master)
+                until(self.answers, self.logs)
             for host, address in enumerate(self.addresses):
                 words = f"worker.Worker --host {address} --port 0 --webui-port 0 --cores 1"
                 words += f" --memory 600m --work-dir {self.folder / f'work{host}'} {self.url}"
@@ -117,7 +111,7 @@ class Cluster:
 
     def start(self, host, name, words):
         """Start a daemon of Spark on a host; it dies with this process."""
-        home = Path(pyspark.__file__).parent
+        home = Path(_find_spark_home())
         kind, *options = words.split()
         java = os.path.join(os.environ["JAVA_HOME"], "bin", "java")
         java = [java, *SMALL.split(), "-Xmx128m", "-cp", f"{home}/jars/*"]
@@ -136,21 +130,12 @@ class Cluster:
                 preexec_fn=die_with_parent,
             )
         self.daemons.append(process)
-        return process
 
     def answers(self):
         """Whether the master takes connections."""
         with contextlib.suppress(OSError), socket.create_connection((self.host, PORT), 1):
             return True
         return False
-
-    def until(self, condition, otherwise, *daemons):
-        """Wait until something holds."""
-        deadline = time.monotonic() + SOON
-        while not condition():
-            dead = [daemon for daemon in daemons if daemon.poll() is not None]
-            assert not dead and time.monotonic() < deadline, f"{otherwise}\n{self.logs()}"
-            time.sleep(TICK)
 
     def logs(self):
         """Give the ends of the daemons' logs."""
@@ -187,6 +172,18 @@ class Cluster:
         return left
 
 
+def stop(session):
+    """End Spark and its Java process, so that the next master starts with its own environment."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
 def running(places):
     """Find the processes in namespaces: the number and name of each, and where it is."""
     for path in Path("/proc").glob("[0-9]*"):
@@ -194,6 +191,19 @@ def running(places):
             place = (path / "ns" / "net").stat().st_ino
             if place in places:
                 yield f"process {path.name} ({(path / 'comm').read_text().strip()})", place
+
+
+def wait_for_executors(context, count, explain=str):
+    """Wait until an application has them all."""
+    status = context._jsc.sc().statusTracker()
+    until(lambda: len(status.getExecutorInfos()) == count + 1, explain)  # with the driver
+
+
+def until(condition, explain):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline, f"it has not come about after {SOON} s: {explain()}"
+        time.sleep(TICK)
 
 
 def scala_version(home):

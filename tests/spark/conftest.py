@@ -3,6 +3,7 @@
 
 import contextlib
 import secrets
+import signal
 import threading
 from pathlib import Path
 
@@ -25,6 +26,7 @@ DEADLINE = 90
 
 def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:distutils:DeprecationWarning")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that fixtures are taken down
 
 
 @pytest.hookimpl(trylast=True)
@@ -60,11 +62,13 @@ def spark(request, tmp_path_factory):
             patch.setenv("SPARK_LOCAL_IP", hosts.host)
             stack.enter_context(hosts.driver())
             session = start(hosts.configure(SparkSession.builder))
-            stack.callback(stop, session)
+            stack.callback(clusters.stop, session)
             hosts.wait_for_executors(session.sparkContext)
         else:
             session = start(on_this_machine(*request.param.split()))
-            stack.callback(stop, session)
+            stack.callback(clusters.stop, session)
+            if request.param != ONE_EXECUTOR:
+                clusters.wait_for_executors(session.sparkContext, 2)
         session.sparkContext.addPyFile(str(HERE / "tasks.py"))
         yield session
 
@@ -87,22 +91,10 @@ def start(builder):
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        # A barrier job looks for its slots once; the second executor may come a moment later.
+        # A barrier job looks for its slots, and once more a moment later.
         .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
         .getOrCreate()
     )
-
-
-def stop(session):
-    """End Spark and its Java process, so that the next master starts with its own environment."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    session.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture

@@ -72,27 +72,28 @@ def descend(comm, path, meet):
 
 def test_killed_executor(spark, tmp_path):
     undisturbed = run(descend, args=(str(tmp_path / "a"), None), num_proc=4, verbose=0)
-    assert {(attempt, first) for attempt, first, _, _ in undisturbed} == {(0, 0)}
+    assert {(attempt, first) for attempt, first, *_ in undisturbed} == {(0, 0)}
     ended = run(
         descend, args=(str(tmp_path / "b"), kill_executor), num_proc=4, max_restarts=1, timeout=100
     )
-    assert {(attempt, first) for attempt, first, _, _ in ended} == {(1, FATAL_STEP)}
-    assert {weights for _, _, _, weights in ended} == {undisturbed[0][3]}
+    assert {(attempt, first) for attempt, first, *_ in ended} == {(1, FATAL_STEP)}
+    assert {weights for *_, weights in ended} == {undisturbed[0][3]}
 
 
 def test_host_that_is_cut_off(spark, cluster, tmp_path):
     """Spark may place a rank of the second attempt there, too, until it has missed the executor."""
     undisturbed = run(descend, args=(str(tmp_path / "a"), None), num_proc=3, verbose=0)
     marker = tmp_path / "marker"
-    cut = []
+    cut, over = [], threading.Event()
 
     def pull():
-        while not (marker.exists() and marker.read_text()):
-            time.sleep(0.1)
-        cut.append(cluster.addresses.index(marker.read_text()))
-        cluster.pull_cable(cut[0])
+        while not over.wait(0.1):
+            if marker.exists() and marker.read_text():
+                cut.append(cluster.addresses.index(marker.read_text()))
+                cluster.pull_cable(cut[0])
+                return
 
-    thread = threading.Thread(target=pull, daemon=True)
+    thread = threading.Thread(target=pull)
     thread.start()
     try:
         ended = run(
@@ -103,12 +104,14 @@ def test_host_that_is_cut_off(spark, cluster, tmp_path):
             call_timeout=CALL_TIMEOUT,
         )
     finally:
+        over.set()
+        thread.join()
         for host in cut:
             cluster.plug_cable(host)
-    assert {first for _, first, _, _ in ended} == {FATAL_STEP}
-    assert all(attempt > 0 for attempt, _, _, _ in ended)
+    assert {first for _, first, *_ in ended} == {FATAL_STEP}
+    assert all(attempt > 0 for attempt, *_ in ended)
     assert cluster.addresses[cut[0]] not in ended[0][2]
-    assert {weights for _, _, _, weights in ended} == {undisturbed[0][3]}
+    assert {weights for *_, weights in ended} == {undisturbed[0][3]}
     cluster.wait_for_executors(spark.sparkContext)
 
 
