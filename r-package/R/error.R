@@ -19,6 +19,7 @@
 #' | `ring_error_unsupported` | not supported here                                             |
 #' | `ring_error_no_memory`   | out of memory                                                  |
 #' | `ring_error_system`      | a system call failed                                           |
+#' | `ring_error_remote`      | a rank of [ring_apply()] or [ring_run()] failed or was lost    |
 #'
 #' Besides `message` and `call`, the condition has `status` (such as `"TIMEOUT"`), `rank` (the rank
 #' at fault) and `errno` (the operating system's error code); the last two are `NA` where they are

@@ -83,7 +83,8 @@
 #'
 #' @inheritSection ring_alloc Forked processes
 #'
-#' @seealso [ring_allreduce()], [ring_rank()], [ring_close()], [ring_comm_split()];
+#' @seealso [ring_apply()] and [ring_run()], which do it all on Spark; [ring_allreduce()], [ring_rank()],
+#'   [ring_close()], [ring_comm_split()];
 #'   `vignette("rendezvous")`, which lists all variables of the environment; `vignette("failures")`.
 #' @examples
 #' comm <- ring_init() # a world of one, unless a launcher says otherwise
@@ -148,9 +149,41 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
 is_barrier <- function(x) is.list(x) && all(c("address", "partition") %in% names(x))
 
 check_barrier <- function(barrier) {
+  closure <- sparklyr_closure(sys.calls(), sys.frames())
+  if (length(closure$groups) > 0L) {
+    check_stop(
+      "the closure is called once for each group of ", toString(closure$groups), ", and a task has ",
+      "any number of these, so there can be no ring: leave out `group_by` of spark_apply(), ",
+      "and group the rows in the closure"
+    )
+  }
+  if (closure$arrow) {
+    check_stop(
+      "the closure is called once for each batch of Arrow, and a task has any number of these, so ",
+      "there can be no ring: pass `arrow = FALSE` to spark_apply(), or use ring_apply()"
+    )
+  }
   if (is_barrier(barrier)) return(NULL)
   check_stop(
     "`barrier` must be a list with `address` and `partition`, as spark_apply(barrier = TRUE) ",
-    "hands it to a closure of two arguments, function(df, barrier)"
+    "hands it to a closure of two arguments, function(df, barrier), or where `context` is given, ",
+    "of three, function(df, context, barrier)",
+    if (closure$context) ", and here it is given"
+  )
+}
+
+# How sparklyr has called this closure, as its worker's variables have it; nothing is known of them
+# where it has not.
+sparklyr_closure <- function(calls, frames) {
+  ours <- vapply(calls, function(call) is.name(call[[1L]]), NA)
+  names <- rep("", length(calls))
+  names[ours] <- vapply(calls[ours], function(call) as.character(call[[1L]]), "")
+  at <- match("spark_worker_execute_closure", names)
+  if (is.na(at)) return(list(groups = NULL, arrow = FALSE, context = FALSE))
+  told <- function(name) get0(name, frames[[at]], inherits = FALSE)
+  list(
+    groups = unlist(told("grouped_by")),
+    arrow = "spark_worker_apply_arrow" %in% names,
+    context = !is.null(told("funcContext")$user_context)
   )
 }

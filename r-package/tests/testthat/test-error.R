@@ -51,6 +51,30 @@ test_that("a bad barrier argument is an error that says what it must be", {
   )
 })
 
+test_that("closures that sparklyr calls in another way than they think are told what to change", {
+  invalid <- function(expression, message) {
+    expect_error(expression, message, class = "ring_error_invalid")
+  }
+  # As its worker does, with its names: as many arguments as the closure has.
+  spark_worker_execute_closure <- function(closure, grouped_by, funcContext) {
+    barrier <- list(address = list("a"), partition = 0)
+    groups <- lapply(grouped_by, function(name) 7)
+    context <- if (!is.null(funcContext$user_context)) list(funcContext$user_context)
+    given <- c(list(data.frame()), context, groups, list(barrier = barrier))
+    do.call(closure, given[0:length(formals(closure))])
+  }
+  two <- function(df, barrier) ring_init(barrier)
+  three <- function(df, group, barrier) ring_init(barrier)
+  invalid(
+    spark_worker_execute_closure(two, NULL, list(user_context = list(token = "x"))),
+    "function\\(df, context, barrier\\), and here it is given$"
+  )
+  invalid(spark_worker_execute_closure(two, "g", list()), "for each group of g, .*`group_by`")
+  invalid(spark_worker_execute_closure(three, "g", list()), "for each group of g, .*`group_by`")
+  spark_worker_apply_arrow <- function() spark_worker_execute_closure(two, NULL, list())
+  invalid(spark_worker_apply_arrow(), "for each batch of Arrow.*`arrow = FALSE`")
+})
+
 test_that("bad arguments of collectives are errors, and the communicator goes on", {
   comm <- local_world()
   invalid <- function(expression, message) {

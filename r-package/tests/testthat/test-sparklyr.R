@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The real thing: sparklyr hands its barrier argument to closures in R workers of a Spark stage.
+# The real thing: sparklyr hands its barrier argument to closures in R workers of a Spark stage. A
+# connection takes long to make, so a test has many things to say.
 
 # What the tasks of a stage of three say.
 spark_ring <- function(sc, ...) {
@@ -23,21 +24,131 @@ spark_ring <- function(sc, ...) {
   as.data.frame(sparklyr::collect(ring))
 }
 
-test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
+# A connection that ends with the calling test.
+spark_connection <- function(master, envir = parent.frame()) {
   skip_if_not_installed("sparklyr")
-  skip_if(Sys.getenv("SPARK_HOME") == "", "SPARK_HOME is not set, so there is no Spark")
+  home <- Sys.getenv("SPARK_HOME")
+  skip_if(home == "", "SPARK_HOME is not set, so there is no Spark")
+  work <- tempfile("work") # of the executors of a local-cluster
+  before <- Sys.getenv("SPARK_WORKER_DIR", NA)
+  Sys.setenv(SPARK_WORKER_DIR = work)
   config <- sparklyr::spark_config()
   config$spark.r.libpaths <- paste(.libPaths(), collapse = ",")
-  sc <- sparklyr::spark_connect("local[3]", spark_home = Sys.getenv("SPARK_HOME"), config = config)
-  on.exit(sparklyr::spark_disconnect(sc))
+  config$spark.ui.enabled <- "false"
+  config$sparklyr.connect.timeout <- 150 # of a loaded machine
+  sc <- suppressWarnings(sparklyr::spark_connect(master, spark_home = home, config = config))
+  if (is.na(before)) Sys.unsetenv("SPARK_WORKER_DIR") else Sys.setenv(SPARK_WORKER_DIR = before)
+  end <- bquote({
+    sparklyr::spark_disconnect(.(sc))
+    unlink(.(work), recursive = TRUE)
+  })
+  do.call(on.exit, list(end, add = TRUE), envir = envir)
+  sc
+}
 
-  expect_ring <- function(ring, secured) {
-    expect_identical(ring$total, c(21, 21, 21))
-    expect_identical(sort(ring$rank), 0:2)
-    expect_identical(unique(ring$ranks), "0 1 2")
-    expect_match(ring$shown, paste0("rank [0-2] of 3 on .*, ", secured, ", open$"))
-  }
+# A table that Spark makes itself.
+spark_table <- function(sc, sql) {
+  sparklyr::sdf_register(sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql))
+}
+
+# A function as a script would make it.
+of_script <- function(f) {
+  environment(f) <- globalenv()
+  f
+}
+
+expect_ring <- function(ring, secured) {
+  expect_identical(ring$total, c(21, 21, 21))
+  expect_identical(sort(ring$rank), 0:2)
+  expect_identical(unique(ring$ranks), "0 1 2")
+  expect_match(ring$shown, paste0("rank [0-2] of 3 on .*, ", secured, ", open$"))
+}
+
+expect_rows <- function(sc) {
+  tbl <- spark_table(sc, paste(
+    "SELECT id, if(id = 5, NULL, id / 4) AS x, if(id = 6, NULL, concat('\u00e9', id)) AS s,",
+    "date_add(date'2020-01-01', cast(id AS int)) AS d, timestamp_seconds(id + 0.5) AS t,",
+    "id > 5 AS l, array(id, 0.5D) AS a FROM range(0, 9, 1, 3) WHERE id >= 3"
+  ))
+  rows <- ring_apply(tbl, of_script(function(df, comm) df))
+  expect_identical(rows$rank, rep(1:2, each = 3)) # the first partition is empty
+  expect_identical(rows$id, as.double(3:8))
+  expect_identical(rows$x, c(0.75, 1, NA, 1.5, 1.75, 2))
+  expect_identical(rows$s, c(paste0("\u00e9", 3:5), NA, paste0("\u00e9", 7:8)))
+  expect_equal(rows$d, as.Date("2020-01-01") + 3:8)
+  expect_equal(as.double(rows$t), 3:8 + 0.5)
+  expect_identical(rows$l, rep(c(FALSE, TRUE), each = 3))
+  expect_identical(rows$a[[1]], c(3, 0.5))
+  counts <- ring_apply(tbl, of_script(function(df, comm) {
+    c(nrow(df), ring_allreduce(comm, sum(df$id)), ring_size(comm))
+  }), num_proc = 2)
+  expect_identical(counts, list(c(3, 33, 2), c(3, 33, 2)))
+}
+
+expect_failure <- function(sc) {
+  error <- tryCatch(
+    ring_run(sc, of_script(function(comm, culprit) {
+      ring_barrier(comm)
+      if (ring_rank(comm) == culprit) stop("rank one has had enough")
+      ring_allreduce(comm, 1)
+    }), culprit = 1, num_proc = 3),
+    ring_error_remote = identity
+  )
+  expect_s3_class(error, "ring_error_remote")
+  expect_identical(error$rank, 1L)
+  expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
+  expect_match(error$traceback, "f(comm, culprit = args[[1L]])", fixed = TRUE)
+}
+
+test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
+  sc <- spark_connection("local[3]")
   expect_ring(spark_ring(sc, token = fresh_token()), "authenticated")
   ring <- spark_ring(sc, token = fresh_token(), encryption = TRUE, shared_memory = FALSE)
   expect_ring(ring, "authenticated, encrypted")
+
+  # ring_apply() and ring_run(), whose ranks have a token of their own
+  expect_rows(sc)
+  expect_failure(sc)
+  views <- sparklyr::invoke(sparklyr::invoke(sparklyr::spark_session(sc), "catalog"), "listTables")
+  names <- as.data.frame(sparklyr::sdf_collect(sparklyr::sdf_register(sparklyr::invoke(
+    views, "toDF"
+  ))))$name
+  expect_false(any(startsWith(names, "sparkring_")))
+  expect_error(
+    ring_run(sc, sum, num_proc = 4), "local\\[3\\] has 3: 3 cores / 1 per task",
+    class = "ring_error_invalid"
+  )
+
+  # A rank is killed, the next time another fails, and the third time all goes well.
+  expect_message(expect_message(
+    attempts <- ring_run(sc, of_script(function(comm) {
+      attempt <- ring_attempt(comm)
+      if (attempt == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), 9)
+      if (attempt == 1 && ring_rank(comm) == 0) stop("again")
+      ring_allreduce(comm, attempt)
+    }), num_proc = 2, max_restarts = 2),
+    "rank 1 was lost: .*; launching all ranks again \\(1 of 2 times\\)"
+  ), "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)")
+  expect_identical(attempts, list(4L, 4L))
+
+  # A model is fitted, and predicts in any worker, to each of which Spark brings it once.
+  cars <- spark_table(sc, "SELECT id, id * id / 10 AS y FROM range(0, 12, 1, 3)")
+  models <- ring_apply(cars, of_script(function(df, comm) ring_glm(comm, y ~ id, data = df)))
+  predicted <- sparklyr::spark_apply(
+    cars, of_script(function(df, context) {
+      loadNamespace("sparkring")
+      data.frame(id = df$id, y = as.double(predict(context$model, df)))
+    }),
+    context = list(model = models[[3]]), packages = FALSE, memory = FALSE,
+    columns = c(id = "double", y = "double")
+  )
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  pooled <- stats::lm(y ~ id, data.frame(id = 0:11, y = (0:11)^2 / 10))
+  expect_equal(predicted$y, unname(stats::fitted(pooled))[predicted$id + 1], tolerance = 1e-8)
+})
+
+test_that("ring_apply() and ring_run() work on two executors", {
+  sc <- spark_connection("local-cluster[2,2,1024]")
+  expect_rows(sc)
+  expect_failure(sc)
 })

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The one call for the whole: slots, barrier job, ring, results or the first error. Here is the
+# driver's side; rank.R has that of the ranks. Python's sparkring.spark.run does the same.
+
+#' Call a function on the ranks of a ring, as the tasks of a Spark barrier stage
+#'
+#' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The function
+#' gets a communicator that is open already and is closed afterwards: it does not call [ring_init()].
+#'
+#' Whether there is room for all ranks at the same time is checked before anything starts. A rank
+#' whose part has no rows takes part, with a table of no rows. `f` is called once on each rank. The
+#' ranks get a token of their own, by the context of `sparklyr::spark_apply()`, so that nobody else
+#' can join. Tables come to the ranks packed, thousands of rows at once, and not as `spark_apply()`
+#' passes them.
+#'
+#' @param x A Spark table, of a connection of sparklyr. Its columns are numbers, logicals, strings,
+#'   dates, timestamps, binary, or arrays of numbers, which become lists of vectors, as binary does.
+#'   Integers of 64 bits and decimals become doubles.
+#' @param sc A connection, from `sparklyr::spark_connect()`.
+#' @param f A function. `ring_apply()` calls `f(df, comm, ...)` with the rows of the rank as a data
+#'   frame (a tibble, where that is installed), and `ring_run()` calls `f(comm, ...)`. It travels as
+#'   [serialize()] makes it: with the environment that it was made in, unless that is the global
+#'   one, so what it needs is best passed in `...`, and packages by `package::name`.
+#' @param ... Further arguments of `f`, by name or place.
+#' @param columns The columns of the result, when `f` returns data frames: names, or types with names,
+#'   as in `c(total = "double")`: double, integer, character, logical, date, timestamp, factor or
+#'   list. `NULL`: those that it returns.
+#' @param num_proc How many ranks; the rows are dealt out to them evenly. `NULL`: for `ring_apply()`
+#'   as many as the table has partitions, and the rows of a partition stay together, in their order;
+#'   for `ring_run()` as many as there is room for.
+#' @param packages What to send to the executors, as in `sparklyr::spark_apply()`: the names of
+#'   packages, a bundle, or `TRUE` for all. `FALSE`: they have sparkring, and what `f` needs.
+#' @param timeout Seconds until all ranks must have met, from the start of each.
+#' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
+#'   [ring_attempt()] tells them which time this is.
+#' @param options A list with further arguments of [ring_init()], such as
+#'   `list(call_timeout = 3600, encryption = TRUE)`.
+#'
+#' @returns Where `f` returns a data frame on every rank: one data frame (a tibble, where that is
+#'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
+#'   values of `f` in rank order, which may be anything that [serialize()] takes. All of it is
+#'   collected: what is the same on every rank is best returned by one.
+#'
+#' @section Errors:
+#' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
+#' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, and the condition
+#' itself as `parent`. It has the classes and fields of that as well, so `tryCatch()` finds it by its
+#' own class. The other ranks fail in their next call on the communicator. A rank that was lost, as
+#' its process was killed, is such an error, too, with Spark's as its `parent`.
+#'
+#' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
+#' slots, with the arithmetic; `ring_error_unsupported` where Spark cannot run barrier stages, as with
+#' dynamic allocation. See [ring_error].
+#'
+#' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `f`; [ring_init()], for
+#'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
+#' @examples
+#' \dontrun{
+#' # Needs a Spark cluster.
+#' sc <- sparklyr::spark_connect("local[4]")
+#' cars <- sparklyr::copy_to(sc, mtcars)
+#' ring_apply(cars, function(df, comm) {
+#'   total <- ring_allreduce(comm, c(sum(df$mpg), nrow(df)))
+#'   data.frame(rows = nrow(df), mean = total[1] / total[2])
+#' }, num_proc = 4)
+#'
+#' models <- ring_apply(cars, function(df, comm) ring_glm(comm, mpg ~ wt, data = df), num_proc = 4)
+#' ring_run(sc, function(comm, x) ring_allreduce(comm, x * ring_rank(comm)), x = 2)
+#' }
+#' @export
+ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FALSE,
+                       timeout = 300, max_restarts = 0, options = list()) {
+  job <- apply_job(f, list(...), 2L, columns, num_proc, timeout, max_restarts, options)
+  apply_check_table(x)
+  sc <- sparklyr::spark_connection(x)
+  sdf <- sparklyr::spark_dataframe(x)
+  types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
+  job$cells <- cells_kinds(types)
+  deal <- !is.null(num_proc)
+  if (!deal) job$size <- max(1L, as.integer(sparklyr::sdf_num_partitions(sdf)))
+  make_table <- function(size) apply_pack(sc, sdf, job$cells, size, deal)
+  apply_attempts(sc, job, make_table, columns, packages, timeout, max_restarts)
+}
+
+#' @rdname ring_apply
+#' @export
+ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FALSE, timeout = 300,
+                     max_restarts = 0, options = list()) {
+  job <- apply_job(f, list(...), 1L, columns, num_proc, timeout, max_restarts, options)
+  apply_need_sparklyr()
+  if (!inherits(sc, "spark_connection")) {
+    check_stop("`sc` must be a connection, from sparklyr::spark_connect(), not ", describe(sc))
+  }
+  make_table <- function(size) {
+    apply_sql(sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
+  }
+  apply_attempts(sc, job, make_table, columns, packages, timeout, max_restarts)
+}
+
+# ---- Arguments -----------------------------------------------------------------------------------
+
+# What ranks are told, but for the token, the attempt and what becomes of the table; `given` is how
+# many arguments of `f` are ours.
+apply_job <- function(f, args, given, columns, num_proc, timeout, max_restarts, options) {
+  call <- sys.call(-1)
+  apply_check_function(f, args, given, call)
+  apply_check_columns(columns, call)
+  size <- if (!is.null(num_proc)) check_whole(num_proc, "num_proc", least = 1)
+  timeout <- check_seconds(timeout, "timeout")
+  check_whole(max_restarts, "max_restarts", least = 0)
+  apply_check_options(options, call)
+  list(
+    work = serialize(list(f = f, args = args), NULL, version = 3L),
+    size = size, options = c(options, timeout = timeout)
+  )
+}
+
+apply_check_function <- function(f, args, given, call) {
+  ours <- c("df", "comm")[c(given == 2L, TRUE)]
+  text <- paste0("f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
+  if (!is.function(f)) {
+    check_stop("`f` must be a function, called as ", text, ", not ", describe(f), call = call)
+  }
+  if (is.primitive(f)) return()
+  tryCatch(
+    match.call(f, as.call(c(quote(f), lapply(ours, as.name), args))),
+    error = function(error) {
+      check_stop("`f` is called as ", text, ", which does not fit its arguments (",
+                 toString(names(formals(f))), "): ", conditionMessage(error), call = call)
+    }
+  )
+}
+
+apply_check_columns <- function(columns, call) {
+  if (is.null(columns)) return()
+  columns <- unlist(columns)
+  known <- is.character(columns) && !anyNA(columns)
+  if (known && !is.null(names(columns))) known <- all(columns %in% names(table_types))
+  if (known) return()
+  check_stop("`columns` must be names, or types with names, which are ",
+             toString(names(table_types)), call = call)
+}
+
+apply_check_options <- function(options, call) {
+  ours <- c("barrier", "...", "rank", "size", "addresses", "root_address", "token", "timeout")
+  known <- setdiff(names(formals(ring_init)), ours)
+  if (!is.list(options)) check_stop("`options` must be a list, not ", describe(options), call = call)
+  if (length(options) == 0L) return()
+  odd <- setdiff(names(options), known)
+  if (is.null(names(options)) || length(odd) > 0L) {
+    check_stop("`options` must have names, of arguments of ring_init(): ", toString(known),
+               if (length(odd) > 0L) paste0("; not ", odd[[1L]]), call = call)
+  }
+}
+
+apply_check_table <- function(x) {
+  apply_need_sparklyr()
+  if (inherits(x, "tbl_spark")) return()
+  check_stop("`x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
+             if (is.data.frame(x)) ", which is in this R and not in Spark")
+}
+
+apply_need_sparklyr <- function() {
+  if (requireNamespace("sparklyr", quietly = TRUE)) return()
+  ring_stop("UNSUPPORTED", "the package sparklyr is not installed: install.packages(\"sparklyr\")",
+            call = sys.call(-2))
+}
+
+# ---- In Spark ------------------------------------------------------------------------------------
+
+apply_sql <- function(sc, sql) {
+  sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)
+}
+
+# `sdf`, as a table with one partition a rank, none of which is empty.
+apply_pack <- function(sc, sdf, kinds, size, deal) {
+  hashes <- sparklyr::sdf_collect(apply_sql(sc, cells_hashes_sql(size)), arrow = FALSE)
+  keys <- cells_keys(hashes$parts, size)
+  rows <- sparklyr::invoke(sdf, "selectExpr", as.list(cells_select_sql(kinds, keys, deal)))
+  rows <- sparklyr::invoke(rows, "union", apply_sql(sc, cells_empty_sql(keys)))
+  apply_with_view(rows, function(tbl, view) apply_sql(sc, cells_pack_sql(view, size)))
+}
+
+# What `code` returns, called with `sdf` as a table and the name of its view, which ends with the call.
+apply_with_view <- function(sdf, code) {
+  view <- paste0("sparkring_", paste(apply_random(8), collapse = ""))
+  tbl <- sparklyr::sdf_register(sdf, view)
+  session <- sparklyr::spark_session(sparklyr::spark_connection(sdf))
+  on.exit(sparklyr::invoke(sparklyr::invoke(session, "catalog"), "dropTempView", view))
+  code(tbl, view)
+}
+
+apply_random <- function(length) {
+  random <- file("/dev/urandom", "rb", raw = TRUE)
+  on.exit(close(random))
+  readBin(random, "raw", length)
+}
+
+# Launches the ranks until they succeed, or may not be launched again.
+apply_attempts <- function(sc, job, make_table, columns, packages, timeout, max_restarts) {
+  for (attempt in seq_len(max_restarts + 1L) - 1L) {
+    job$size <- slots_wait(sc, job$size, timeout, attempt)
+    job$token <- apply_random(32)
+    job$attempt <- attempt
+    outcomes <- apply_launch(job, make_table(job$size), packages)
+    lost <- inherits(outcomes, "condition")
+    error <- if (lost) outcomes else outcome_judge(outcomes, job$size, attempt)
+    if (is.null(error)) return(outcome_values(outcomes, columns))
+    if (attempt == max_restarts) stop(error)
+    first <- strsplit(conditionMessage(error), "\n", fixed = TRUE)[[1L]][[1L]]
+    message("sparkring: ", first, "; launching all ranks again (", attempt + 1L, " of ",
+            max_restarts, " times)")
+  }
+}
+
+# The outcomes of the ranks, or the condition for one that Spark has lost. Without arrow, which calls
+# a closure for each batch of rows, and without the cache, which would keep the results.
+apply_launch <- function(job, table, packages) {
+  tryCatch({
+    rows <- apply_with_view(table, function(tbl, view) {
+      sparklyr::spark_apply(
+        tbl, rank_closure,
+        columns = rank_columns, memory = FALSE, packages = packages, context = job,
+        barrier = TRUE, arrow = FALSE
+      )
+    })
+    outcome_read(as.data.frame(sparklyr::sdf_collect(rows, arrow = FALSE)))
+  }, error = function(error) apply_explain(error, job$attempt))
+}
+
+# Finds out from Spark's error which rank it has lost; where it has lost none, that is the error.
+apply_explain <- function(error, attempt) {
+  text <- conditionMessage(error)
+  task <- "barrier task \\w+\\(([0-9]+), ([0-9]+)\\) finished unsuccessfully[.]\\s*([^\n]*)"
+  found <- regmatches(text, regexec(task, text))[[1L]]
+  lost <- length(found) > 0L || grepl("worker rscript failure", text, fixed = TRUE)
+  if (inherits(error, "ring_error") || !lost) stop(error)
+  why <- if (length(found) > 0L) found[[4L]] else "its R process ended"
+  rank <- if (length(found) > 0L) as.integer(found[[3L]]) else NA_integer_
+  condition <- outcome_condition(paste0("was lost: ", why), rank = rank, attempt = attempt)
+  condition$parent <- error
+  condition
+}

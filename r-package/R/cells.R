@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How the rows of a Spark table come to the ranks. sparklyr makes a table of each row by itself,
+# which takes milliseconds, gives dates and timestamps back as something else at times, and never
+# starts R for a partition without rows. So Spark packs them: a cell becomes text, a thousand rows
+# become one string, and every partition gets a string without rows, too.
+#
+# A cell is N for a null or V and a text; the bytes 31 and 30 end cells and rows, and what they and
+# 27, the escape, would be in a string begins with 27. To get each rank its partition, rows are given
+# a key, of which Spark's hash is known to choose that partition.
+
+cells_rows <- 1000 # in a string
+
+cells_numbers <- c(
+  "DoubleType", "FloatType", "ByteType", "ShortType", "IntegerType", "LongType"
+)
+
+# The kind of each column; `types` is a named character vector of Spark's names for them.
+cells_kinds <- function(types) {
+  kinds <- vapply(types, cells_kind, "")
+  odd <- which(is.na(kinds))
+  if (length(odd) == 0L) return(kinds)
+  check_stop(
+    "column ", names(types)[odd[[1L]]], " is of Spark's type ", substr(types[[odd[[1L]]]], 1L, 60L),
+    ", which has no vector in R: select other columns, or make numbers, strings or arrays of ",
+    "numbers of it first"
+  )
+}
+
+cells_kind <- function(type) {
+  simple <- c(
+    FloatType = "double", DoubleType = "double", LongType = "double", ByteType = "integer",
+    ShortType = "integer", IntegerType = "integer", BooleanType = "logical",
+    StringType = "character", DateType = "date", TimestampType = "timestamp",
+    TimestampNTZType = "timestamp", BinaryType = "raw"
+  )
+  if (type %in% names(simple)) return(simple[[type]])
+  if (grepl("^DecimalType", type)) return("double")
+  if (grepl("^(Varchar|Char)Type", type)) return("character")
+  if (sub("^ArrayType\\((\\w+), ?(true|false)\\)$", "\\1", type) %in% cells_numbers) {
+    return("doubles")
+  }
+  NA_character_
+}
+
+# ---- In Spark's SQL ------------------------------------------------------------------------------
+
+# The expression that makes a line of a row.
+cells_sql <- function(kinds) {
+  cells <- vapply(names(kinds), function(name) cell_sql(name, kinds[[name]]), "")
+  paste0("concat_ws(char(31), ", paste(cells, collapse = ", "), ")")
+}
+
+cell_sql <- function(name, kind) {
+  x <- paste0("`", gsub("`", "``", name, fixed = TRUE), "`")
+  escape <- function(x, byte, letter) {
+    sprintf("replace(%s, char(%d), concat(char(27), '%s'))", x, byte, letter)
+  }
+  text <- switch(kind,
+    double = sprintf("cast(cast(%s AS double) AS string)", x),
+    character = escape(escape(escape(x, 27L, "e"), 30L, "r"), 31L, "u"),
+    date = sprintf("cast(unix_date(%s) AS string)", x),
+    timestamp = sprintf("cast(cast(cast(%s AS timestamp) AS double) AS string)", x),
+    raw = sprintf("hex(%s)", x),
+    doubles = sprintf(
+      "array_join(transform(%s, x -> coalesce(cast(cast(x AS double) AS string), 'NA')), ' ')", x
+    ),
+    sprintf("cast(%s AS string)", x)
+  )
+  sprintf("coalesce(concat('V', %s), 'N')", text)
+}
+
+# The partitions that the hashes of the first numbers choose, as one text, which takes no job.
+cells_hashes_sql <- function(size) {
+  sprintf(paste(
+    "SELECT array_join(transform(sequence(0, %2$d), x ->",
+    "cast(pmod(hash(cast(x AS int)), %1$d) AS string)), ' ') AS parts"
+  ), size, 64L * size)
+}
+
+# For each partition, from 0, a number whose hash chooses it.
+cells_keys <- function(hashes, size) {
+  match(seq_len(size) - 1L, as.integer(strsplit(hashes, " ", fixed = TRUE)[[1L]])) - 1L
+}
+
+# The expressions that give a row its key, its chunk, whose rows stay in their order, and its line.
+# With `deal` the rows are dealt out to the ranks, else they stay with those of their partition.
+cells_select_sql <- function(kinds, keys, deal) {
+  size <- length(keys)
+  part <- if (deal) "monotonically_increasing_id() + spark_partition_id()" else "spark_partition_id()"
+  row <- "monotonically_increasing_id()"
+  c(
+    sprintf("element_at(%s, 1 + cast(pmod(%s, %d) AS int)) AS k", cells_array(keys), part, size),
+    sprintf("shiftright(%1$s, 33) * 8388608L + (%1$s & 8589934591L) div %2$.0fL AS chunk", row,
+            cells_rows * if (deal) size else 1),
+    paste(cells_sql(kinds), "AS line")
+  )
+}
+
+# The same for the strings without rows.
+cells_empty_sql <- function(keys) {
+  sprintf("SELECT explode(%s) AS k, -1L AS chunk, cast(NULL AS string) AS line", cells_array(keys))
+}
+
+# What packs the rows of `view`, which are those and these: one partition a rank, and none empty.
+cells_pack_sql <- function(view, size) {
+  sprintf(paste(
+    "SELECT chunk, array_join(collect_list(line), char(30)) AS text",
+    "FROM (SELECT /*+ REPARTITION(%d, k) */ * FROM %s) GROUP BY k, chunk"
+  ), size, view)
+}
+
+cells_array <- function(keys) sprintf("array(%s)", paste(keys, collapse = ", "))
+
+# ---- In R ----------------------------------------------------------------------------------------
+
+# The rows of a rank: `packed` has the columns chunk and text.
+cells_read <- function(packed, kinds) {
+  packed <- packed[packed$chunk >= 0, ]
+  text <- as.character(packed$text)[order(packed$chunk)]
+  lines <- as.character(unlist(strsplit(text, "\036", fixed = TRUE)))
+  cells <- as.character(unlist(strsplit(lines, "\037", fixed = TRUE)))
+  cells <- matrix(cells, nrow = length(kinds))
+  columns <- lapply(seq_along(kinds), function(i) cells_column(cells[i, ], kinds[[i]]))
+  names(columns) <- names(kinds)
+  as_table(columns)
+}
+
+cells_column <- function(cells, kind) {
+  text <- substring(cells, 2L)
+  text[cells == "N"] <- NA_character_
+  switch(kind,
+    double = as.double(text),
+    integer = as.integer(text),
+    logical = text == "true",
+    character = cells_unescape(text),
+    date = structure(as.double(text), class = "Date"),
+    timestamp = .POSIXct(as.double(text)),
+    raw = lapply(text, cells_raw),
+    doubles = lapply(strsplit(text, " ", fixed = TRUE), cells_doubles)
+  )
+}
+
+cells_doubles <- function(text) {
+  if (length(text) == 1L && is.na(text)) return(NULL)
+  text[text == "NA"] <- NA_character_
+  as.double(text)
+}
+
+cells_raw <- function(text) {
+  if (is.na(text)) return(NULL)
+  if (text == "") return(raw())
+  starts <- seq.int(1L, by = 2L, length.out = nchar(text) %/% 2L)
+  as.raw(strtoi(substring(text, starts, starts + 1L), 16L))
+}
+
+cells_unescape <- function(text) {
+  escaped <- grep("\033", text, fixed = TRUE)
+  for (pair in list(c("\033u", "\037"), c("\033r", "\036"), c("\033e", "\033"))) {
+    text[escaped] <- gsub(pair[[1L]], pair[[2L]], text[escaped], fixed = TRUE)
+  }
+  text
+}

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How a rank ended: with a value or a failure. An outcome travels as rows of a Spark table, in pieces
+# of text. A failure breaks the communicator, so all ranks fail soon after the first. What each
+# raised tells them apart: errors of the ring that say that another has gone weigh most, one that has
+# nothing to do with the ring least; that of the least weight is told, and of several the earliest.
+
+outcome_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
+outcome_longest <- 2^16 # characters of a traceback
+outcome_largest <- 2^18 # bytes of a condition
+
+outcome_weights <- c(
+  INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
+)
+
+outcome_make <- function(rank, value = NULL, failure = NULL) {
+  list(rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure)
+}
+
+outcome_of_value <- function(rank, value) {
+  outcome_make(rank, value = serialize(value, NULL, xdr = FALSE, version = 3L))
+}
+
+outcome_of_error <- function(rank, error, calls = NULL) {
+  bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
+  outcome_make(rank, failure = list(
+    message = conditionMessage(error),
+    error = if (length(bytes) <= outcome_largest) bytes,
+    traceback = outcome_traceback(calls),
+    weight = outcome_weight(error),
+    when = as.numeric(Sys.time())
+  ))
+}
+
+outcome_weight <- function(error) {
+  weight <- if (inherits(error, "ring_error")) outcome_weights[error$status] else 0
+  if (is.na(weight)) weight <- 0
+  if (inherits(error$parent, "condition")) weight <- max(weight, outcome_weight(error$parent))
+  unname(weight)
+}
+
+# The calls from that of the user's function to the one that failed, numbered, the outermost first;
+# without what R, and sparklyr's stop(), put on top.
+outcome_traceback <- function(calls) {
+  names <- vapply(calls, function(call) paste(deparse(call[[1L]]), collapse = " "), "")
+  first <- max(0L, which(names == "rank_call"))
+  if (first == 0L) return("")
+  ours <- which(names[-seq_len(first)] == "f")
+  if (length(ours) > 0L) first <- first + ours[[1L]] - 1L
+  ends <- which(names %in% c(".handleSimpleError", "h") | startsWith(names, "(function("))
+  last <- min(length(calls), ends[ends > first] - 1L)
+  while (last > first && names[[last]] %in% c("originalStop", "stop", "signalCondition")) {
+    last <- last - 1L
+  }
+  if (last <= first) return("")
+  lines <- vapply(calls[seq(first + 1L, last)], function(call) {
+    paste(utils::head(deparse(call, width.cutoff = 90L), 3L), collapse = "\n     ")
+  }, "")
+  substr(paste0(sprintf("%3d. ", seq_along(lines)), lines, collapse = "\n"), 1L, outcome_longest)
+}
+
+# ---- As rows ------------------------------------------------------------------------------------
+
+outcome_rows <- function(outcome) {
+  bytes <- serialize(outcome, NULL, version = 3L)
+  starts <- seq(1, length(bytes), by = outcome_piece)
+  text <- vapply(starts, function(start) {
+    base64_text(bytes[seq(start, min(start + outcome_piece - 1, length(bytes)))])
+  }, "")
+  data.frame(
+    rank = outcome$rank, piece = seq_along(text), pieces = length(text), text = text,
+    stringsAsFactors = FALSE
+  )
+}
+
+# The outcomes in `rows`, in rank order; of a rank without all of its pieces there is none. Where
+# there are no pieces the text is an error: a rank could not do more.
+outcome_read <- function(rows) {
+  outcomes <- lapply(split(rows, rows$rank), function(rows) {
+    rows <- rows[order(rows$piece), ]
+    if (rows$pieces[[1L]] == 0L) {
+      ring_stop("UNSUPPORTED", rows$text[[1L]], rank = rows$rank[[1L]], call = NULL)
+    }
+    if (nrow(rows) < rows$pieces[[1L]]) return(NULL)
+    unserialize(unlist(lapply(rows$text, base64_bytes)))
+  })
+  unname(Filter(Negate(is.null), outcomes))
+}
+
+base64_letters <- charToRaw("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+base64_text <- function(bytes) {
+  missing <- (3L - length(bytes) %% 3L) %% 3L
+  x <- matrix(as.integer(c(bytes, raw(missing))), nrow = 3L)
+  numbers <- rbind(
+    x[1L, ] %/% 4L,
+    x[1L, ] %% 4L * 16L + x[2L, ] %/% 16L,
+    x[2L, ] %% 16L * 4L + x[3L, ] %/% 64L,
+    x[3L, ] %% 64L
+  )
+  letters <- base64_letters[numbers + 1L]
+  if (missing > 0L) letters[length(letters) - seq_len(missing) + 1L] <- charToRaw("=")
+  rawToChar(letters)
+}
+
+base64_bytes <- function(text) {
+  letters <- charToRaw(text)
+  missing <- sum(utils::tail(letters, 2L) == charToRaw("="))
+  numbers <- match(letters, base64_letters, nomatch = 1L) - 1L
+  x <- matrix(numbers, nrow = 4L)
+  bytes <- as.raw(rbind(
+    x[1L, ] * 4L + x[2L, ] %/% 16L,
+    x[2L, ] %% 16L * 16L + x[3L, ] %/% 4L,
+    x[3L, ] %% 4L * 64L + x[4L, ]
+  ))
+  if (missing > 0L) utils::head(bytes, -missing) else bytes
+}
+
+# ---- On the driver ------------------------------------------------------------------------------
+
+# The condition to raise for the rank at fault; NULL when all have returned a value.
+outcome_judge <- function(outcomes, size, attempt) {
+  failed <- Filter(function(outcome) !is.null(outcome$failure), outcomes)
+  weights <- vapply(failed, function(outcome) outcome$failure$weight, 0)
+  there <- vapply(outcomes, function(outcome) outcome$rank, 0L)
+  missing <- setdiff(seq_len(size) - 1L, there)
+  if (length(missing) > 0L && !any(weights < outcome_weights[["PEER_LOST"]])) {
+    what <- "ended without a result: it may have called quit()"
+    return(outcome_condition(what, rank = missing[[1L]], attempt = attempt))
+  }
+  if (length(failed) == 0L) return(NULL)
+  whens <- vapply(failed, function(outcome) outcome$failure$when, 0)
+  culprit <- failed[[order(weights, whens)[[1L]]]]
+  failure <- culprit$failure
+  parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
+  outcome_condition(
+    paste0("failed: ", failure$message), culprit$rank, culprit$host, attempt, failure$traceback,
+    parent
+  )
+}
+
+# A condition of class ring_error_remote, with all that is known in its message. It is one of the
+# classes of `parent`, too, with its fields, so that a handler for these finds it.
+outcome_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L, traceback = "",
+                              parent = NULL) {
+  who <- if (is.na(rank)) "a rank" else paste("rank", rank)
+  if (nzchar(host)) who <- paste(who, "on", host)
+  message <- paste(who, what)
+  if (attempt > 0L) message <- paste0(message, " (attempt ", attempt, ")")
+  if (nzchar(traceback)) message <- paste0(message, "\n\nIts calls:\n", traceback)
+  base <- c("ring_error", "simpleError", "rlang_error", "error", "condition")
+  classes <- if (inherits(parent, "condition")) setdiff(class(parent), base)
+  fields <- if (inherits(parent, "condition")) unclass(parent) else list()
+  fields[c("message", "status", "rank", "errno", "host", "attempt", "traceback")] <- list(
+    message, "REMOTE", rank, NA_integer_, host, attempt, traceback
+  )
+  fields["call"] <- list(NULL)
+  fields["parent"] <- list(parent)
+  structure(class = c("ring_error_remote", classes, "ring_error", "error", "condition"), fields)
+}
+
+# The value of each rank; or one table, where all are tables or `columns` says so.
+outcome_values <- function(outcomes, columns = NULL) {
+  values <- lapply(outcomes, function(outcome) unserialize(outcome$value))
+  tables <- vapply(values, is.data.frame, NA)
+  if (is.null(columns) && !all(tables)) return(values)
+  if (!all(tables)) {
+    rank <- which(!tables)[[1L]]
+    check_stop("`columns` is given, but `f` returned ", describe(values[[rank]]), " on rank ",
+               rank - 1L, ": it must return a data frame", call = NULL)
+  }
+  outcome_table(values, columns)
+}
+
+outcome_table <- function(tables, columns = NULL) {
+  names <- if (is.null(columns)) names(tables[[1L]]) else table_names(columns)
+  for (i in seq_along(tables)) {
+    odd <- setdiff(names, names(tables[[i]]))
+    if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
+    if (length(odd) > 0L) {
+      check_stop("rank ", i - 1L, " returned other columns than ",
+                 if (is.null(columns)) "rank 0" else "`columns` says", ", such as ",
+                 odd[[1L]], call = NULL)
+    }
+    tables[[i]] <- as.data.frame(tables[[i]])[names]
+  }
+  ranks <- rep(seq_along(tables) - 1L, vapply(tables, nrow, 0L))
+  rows <- do.call(rbind, tables)
+  table_check_types(rows, columns)
+  as_table(c(list(rank = ranks), rows[names != "rank"]))
+}
+
+table_types <- list(
+  double = is.double, numeric = is.numeric, integer = is.integer, character = is.character,
+  logical = is.logical, date = function(x) inherits(x, "Date"), list = is.list,
+  timestamp = function(x) inherits(x, "POSIXct"), factor = is.factor
+)
+
+table_names <- function(columns) if (is.null(names(columns))) unlist(columns) else names(columns)
+
+table_check_types <- function(rows, columns) {
+  if (is.null(names(columns))) return()
+  for (name in names(columns)) {
+    type <- columns[[name]]
+    if (!table_types[[type]](rows[[name]])) {
+      check_stop("`f` returned a ", class(rows[[name]])[[1L]], " as ", name, ", and `columns` says ",
+                 type, call = NULL)
+    }
+  }
+}
+
+# A tibble, where that is installed.
+as_table <- function(columns) {
+  rows <- if (length(columns) > 0L) length(columns[[1L]]) else 0L
+  class <- c(if (requireNamespace("tibble", quietly = TRUE)) c("tbl_df", "tbl"), "data.frame")
+  structure(columns, class = class, row.names = .set_row_names(rows))
+}

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+
+cluster <- function(master = "yarn", slots = 8L, cores = c(8L, 8L), task_cpus = 2L, expected = NA,
+                    dynamic = FALSE) {
+  list(
+    master = master, slots = slots, cores = cores, task_cpus = task_cpus, expected = expected,
+    dynamic = dynamic
+  )
+}
+
+test_that("too few slots are explained with the arithmetic", {
+  expect_identical(slots_explain(cluster(), 9L), paste(
+    "9 ranks need as many free task slots at the same time, but yarn has 8: 2 executors x (8 cores",
+    "/ 2 per task). To go on, pass num_proc = 8 or less, or start more or larger executors",
+    "(spark.executor.instances, spark.executor.cores)"
+  ))
+  local <- slots_explain(cluster("local[3]", 3L, 3L, 1L), 4L)
+  expect_match(local, "local[3] has 3: 3 cores / 1 per task.", fixed = TRUE)
+  expect_match(local, "connect to local[4]", fixed = TRUE)
+  expect_match(slots_explain(cluster(slots = 0L, cores = integer()), 1L), paste(
+    "^1 rank needs .*no executor has registered. Wait for executors"
+  ))
+  uneven <- slots_arithmetic(cluster(cores = c(8L, 3L)))
+  expect_identical(uneven, "executors with 8 + 3 cores / 2 per task, each rounded down")
+  missing <- slots_arithmetic(cluster(cores = 8L, expected = 3L))
+  expect_identical(missing, "1 executor x (8 cores / 2 per task), and 2 executors are missing")
+})
+
+test_that("it is known how many executors there should be", {
+  expect_identical(slots_expected(cluster("local-cluster[2, 3,1024]")), 2L)
+  expect_identical(slots_expected(cluster(expected = 4L)), 4L)
+  expect_identical(slots_expected(cluster(expected = 0L)), NA_integer_)
+  expect_identical(slots_local(c("local", "local[*]", "local[4]", "local-cluster[1,1,1]")), c(
+    TRUE, TRUE, TRUE, FALSE
+  ))
+})
+
+test_that("dynamic allocation is refused, with the way out", {
+  expect_error(
+    slots_check_settings(cluster(dynamic = TRUE)), "Set it to false",
+    class = "ring_error_unsupported"
+  )
+  expect_null(slots_check_settings(cluster("local[2]", dynamic = TRUE)))
+})
