@@ -5,8 +5,9 @@
 
 #' Call a function on the ranks of a ring, as the tasks of a Spark barrier stage
 #'
-#' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The function
-#' gets a communicator that is open already and is closed afterwards: it does not call [ring_init()].
+#' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The
+#' function gets a communicator that is open already and is closed afterwards: it does not call
+#' [ring_init()].
 #'
 #' Whether there is room for all ranks at the same time is checked before anything starts. A rank
 #' whose part has no rows takes part, with a table of no rows. `f` is called once on each rank. The
@@ -23,9 +24,9 @@
 #'   [serialize()] makes it: with the environment that it was made in, unless that is the global
 #'   one, so what it needs is best passed in `...`, and packages by `package::name`.
 #' @param ... Further arguments of `f`, by name or place.
-#' @param columns The columns of the result, when `f` returns data frames: names, or types with names,
-#'   as in `c(total = "double")`: double, integer, character, logical, date, timestamp, factor or
-#'   list. `NULL`: those that it returns.
+#' @param columns The columns of the result, when `f` returns data frames: names, or types with
+#'   names, as in `c(total = "double")`: double, integer, character, logical, date, timestamp,
+#'   factor or list. `NULL`: those that it returns.
 #' @param num_proc How many ranks; the rows are dealt out to them evenly. `NULL`: for `ring_apply()`
 #'   as many as the table has partitions, and the rows of a partition stay together, in their order;
 #'   for `ring_run()` as many as there is room for.
@@ -45,13 +46,13 @@
 #' @section Errors:
 #' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
 #' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, and the condition
-#' itself as `parent`. It has the classes and fields of that as well, so `tryCatch()` finds it by its
-#' own class. The other ranks fail in their next call on the communicator. A rank that was lost, as
-#' its process was killed, is such an error, too, with Spark's as its `parent`.
+#' itself as `parent`. It has the classes and fields of that as well, so `tryCatch()` finds it by
+#' its own class. The other ranks fail in their next call on the communicator. A rank that was lost,
+#' as its process was killed, is such an error, too, with Spark's as its `parent`.
 #'
 #' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
-#' slots, with the arithmetic; `ring_error_unsupported` where Spark cannot run barrier stages, as with
-#' dynamic allocation. See [ring_error].
+#' slots, with the arithmetic; `ring_error_unsupported` where Spark cannot run barrier stages, as
+#' with dynamic allocation. See [ring_error].
 #'
 #' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `f`; [ring_init()], for
 #'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
@@ -145,7 +146,9 @@ apply_check_columns <- function(columns, call) {
 apply_check_options <- function(options, call) {
   ours <- c("barrier", "...", "rank", "size", "addresses", "root_address", "token", "timeout")
   known <- setdiff(names(formals(ring_init)), ours)
-  if (!is.list(options)) check_stop("`options` must be a list, not ", describe(options), call = call)
+  if (!is.list(options)) {
+    check_stop("`options` must be a list, not ", describe(options), call = call)
+  }
   if (length(options) == 0L) return()
   odd <- setdiff(names(options), known)
   if (is.null(names(options)) || length(odd) > 0L) {
@@ -182,7 +185,8 @@ apply_pack <- function(sc, sdf, kinds, size, deal) {
   apply_with_view(rows, function(tbl, view) apply_sql(sc, cells_pack_sql(view, size)))
 }
 
-# What `code` returns, called with `sdf` as a table and the name of its view, which ends with the call.
+# What `code` returns, called with `sdf` as a table and the name of its view, which ends with the
+# call.
 apply_with_view <- function(sdf, code) {
   view <- paste0("sparkring_", paste(apply_random(8), collapse = ""))
   tbl <- sparklyr::sdf_register(sdf, view)
@@ -214,8 +218,8 @@ apply_attempts <- function(sc, job, make_table, columns, packages, timeout, max_
   }
 }
 
-# The outcomes of the ranks, or the condition for one that Spark has lost. Without arrow, which calls
-# a closure for each batch of rows, and without the cache, which would keep the results.
+# The outcomes of the ranks, or the condition for one that Spark has lost. Without arrow, which
+# calls a closure for each batch of rows, and without the cache, which would keep the results.
 apply_launch <- function(job, table, packages) {
   tryCatch({
     rows <- apply_with_view(table, function(tbl, view) {

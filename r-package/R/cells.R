@@ -6,8 +6,8 @@
 # become one string, and every partition gets a string without rows, too.
 #
 # A cell is N for a null or V and a text; the bytes 31 and 30 end cells and rows, and what they and
-# 27, the escape, would be in a string begins with 27. To get each rank its partition, rows are given
-# a key, of which Spark's hash is known to choose that partition.
+# 27, the escape, would be in a string begins with 27. To get each rank its partition, rows are
+# given a key, of which Spark's hash is known to choose that partition.
 
 cells_rows <- 1000 # in a string
 
@@ -87,8 +87,9 @@ cells_keys <- function(hashes, size) {
 # With `deal` the rows are dealt out to the ranks, else they stay with those of their partition.
 cells_select_sql <- function(kinds, keys, deal) {
   size <- length(keys)
-  part <- if (deal) "monotonically_increasing_id() + spark_partition_id()" else "spark_partition_id()"
   row <- "monotonically_increasing_id()"
+  part <- "spark_partition_id()"
+  if (deal) part <- paste(row, "+", part)
   c(
     sprintf("element_at(%s, 1 + cast(pmod(%s, %d) AS int)) AS k", cells_array(keys), part, size),
     sprintf("shiftright(%1$s, 33) * 8388608L + (%1$s & 8589934591L) div %2$.0fL AS chunk", row,

@@ -83,8 +83,8 @@
 #'
 #' @inheritSection ring_alloc Forked processes
 #'
-#' @seealso [ring_apply()] and [ring_run()], which do it all on Spark; [ring_allreduce()], [ring_rank()],
-#'   [ring_close()], [ring_comm_split()];
+#' @seealso [ring_apply()] and [ring_run()], which do it all on Spark; [ring_allreduce()],
+#'   [ring_rank()], [ring_close()], [ring_comm_split()];
 #'   `vignette("rendezvous")`, which lists all variables of the environment; `vignette("failures")`.
 #' @examples
 #' comm <- ring_init() # a world of one, unless a launcher says otherwise
@@ -152,8 +152,8 @@ check_barrier <- function(barrier) {
   closure <- sparklyr_closure(sys.calls(), sys.frames())
   if (length(closure$groups) > 0L) {
     check_stop(
-      "the closure is called once for each group of ", toString(closure$groups), ", and a task has ",
-      "any number of these, so there can be no ring: leave out `group_by` of spark_apply(), ",
+      "the closure is called once for each group of ", toString(closure$groups), ", and a task ",
+      "has any number of these, so there can be no ring: leave out `group_by` of spark_apply(), ",
       "and group the rows in the closure"
     )
   }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How a rank ended: with a value or a failure. An outcome travels as rows of a Spark table, in pieces
-# of text. A failure breaks the communicator, so all ranks fail soon after the first. What each
-# raised tells them apart: errors of the ring that say that another has gone weigh most, one that has
-# nothing to do with the ring least; that of the least weight is told, and of several the earliest.
+# How a rank ended: with a value or a failure. An outcome travels as rows of a Spark table, in
+# pieces of text. A failure breaks the communicator, so all ranks fail soon after the first. What
+# each raised tells them apart: errors of the ring that say that another has gone weigh most, one
+# that has nothing to do with the ring least; that of the least weight is told, and of several the
+# earliest.
 
 outcome_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
 outcome_longest <- 2^16 # characters of a traceback
@@ -203,8 +204,8 @@ table_check_types <- function(rows, columns) {
   for (name in names(columns)) {
     type <- columns[[name]]
     if (!table_types[[type]](rows[[name]])) {
-      check_stop("`f` returned a ", class(rows[[name]])[[1L]], " as ", name, ", and `columns` says ",
-                 type, call = NULL)
+      check_stop("`f` returned a ", class(rows[[name]])[[1L]], " as ", name,
+                 ", and `columns` says ", type, call = NULL)
     }
   }
 }

@@ -5,9 +5,9 @@
 #
 # sparklyr loses the text of an error, and with it why the stage failed. So a closure of ours never
 # fails: a rank that does aborts its communicator, which makes the others fail in their next call,
-# and returns its failure like a value. The driver gets what every rank has to say, and finds who was
-# at fault. Everything goes through what sparklyr returns, and nothing through files: tasks of one
-# executor share their working directory.
+# and returns its failure like a value. The driver gets what every rank has to say, and finds who
+# was at fault. Everything goes through what sparklyr returns, and nothing through files: tasks of
+# one executor share their working directory.
 
 rank_state <- new.env(parent = emptyenv())
 rank_state$attempt <- 0L

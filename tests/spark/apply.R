@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The parts of ring_apply() that sparklyr would run, one a call; test_r_apply.py plays sparklyr, and
-# hands over what that does, in the same shapes. The first argument says which part, the second names
-# a folder of the driver.
+# hands over what that does, in the same shapes. The first argument says which part, the second
+# names a folder of the driver.
 
 ours <- asNamespace("sparkring")
 arguments <- commandArgs(TRUE)

@@ -46,7 +46,7 @@ play <- function(size, f, ..., attempt = 0L) {
   closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
   rows <- run_ranks(size, job = job, closure = closure, code = {
     lines <- paste0("V", seq_len(rank), collapse = "\036") # none for rank 0
-    packed <- data.frame(chunk = c(-1, 0)[c(TRUE, rank > 0)], text = c("", lines)[c(TRUE, rank > 0)])
+    packed <- data.frame(chunk = c(-1, 0), text = c("", lines))[c(TRUE, rank > 0), ]
     barrier <- list(address = as.list(rep("127.0.0.1:7", size)), partition = rank)
     closure(packed, job, barrier)
   })

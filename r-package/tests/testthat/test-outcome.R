@@ -68,8 +68,10 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   own <- structure(
     class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
   )
-  calls <- as.call(list(quote(rank_call), 1))
-  calls <- list(calls, quote(eval(x)), quote(f(rows, comm)), quote(g(1)), quote(stop(e)), quote(h()))
+  calls <- list(
+    quote(rank_call(1)), quote(eval(x)), quote(f(rows, comm)), quote(g(1)), quote(stop(e)),
+    quote(h())
+  )
   error <- outcome_judge(list(failed(1L, own, 1, calls)), 2L, 2L)
   classes <- c("ring_error_remote", "my_error", "ring_error", "error", "condition")
   expect_s3_class(error, classes, exact = TRUE)
