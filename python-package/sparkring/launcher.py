@@ -28,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     int
         The exit code.
     """
+    open_standard_files()
     options = parse(arguments)
     control(PR_SET_CHILD_SUBREAPER, 1)
     launcher = os.getpid()
@@ -69,12 +71,22 @@ def main(arguments: list[str] | None = None) -> int:
     supervisor = os.fork()
     if supervisor == 0:
         run_supervisor(options, launcher, mask)
-    handle_passed_on(lambda number, _: os.kill(supervisor, number))
+    handle_passed_on(lambda number, _: send(supervisor, number))
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(supervisor, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     kill_descendants(others)
     return exit_code(status)
+
+
+def open_standard_files() -> None:
+    """Open what is closed of 0 to 2 on /dev/null: else a file of ours would take its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
 
 
 # ---- The command line ----------------------------------------------------------------------------
@@ -171,8 +183,23 @@ def run_supervisor(options: argparse.Namespace, launcher: int, mask: set[int]) -
         os.setsid()
         control(PR_SET_CHILD_SUBREAPER, 1)
         code = Supervisor(launcher, mask).run(options)
+    except OSError as error:
+        complain(f"cannot run the job: {error}")
+    except BaseException:
+        complain(f"this is a defect of sparkring\n{traceback.format_exc().rstrip()}")
     finally:
         os._exit(code)
+
+
+def complain(text: str) -> None:
+    """Say why there is no job, to whoever can be told."""
+    with contextlib.suppress(OSError):
+        os.write(2, say_ours(text))
+
+
+def say_ours(text: str) -> bytes:
+    """Make a line of our own."""
+    return f"sparkring-run: {text}\n".encode(errors="backslashreplace")
 
 
 class Supervisor:
@@ -190,9 +217,18 @@ class Supervisor:
         self.selector = selectors.DefaultSelector()  # the data of a key is called; false: the end
         self.failure = 0  # the exit code of the first rank that failed
         self.ending = False
+        self.lost: set[int] = set()  # descriptors that take no output any more
 
     def run(self, options: argparse.Namespace) -> int:
         """Run the job to its end; the return value is the exit code."""
+        try:
+            return self.work(options)
+        except BaseException:
+            self.kill()
+            raise
+
+    def work(self, options: argparse.Namespace) -> int:
+        """Do what `run` does, as long as nothing goes wrong with ourselves."""
         self.watch_signals()
         with token_file() as path:
             self.start_all(options, path)
@@ -209,9 +245,10 @@ class Supervisor:
         try:
             for rank, environment in enumerate(environments(options, token_file)):
                 self.start(rank, options.command, environment)
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             self.failure = 127 if isinstance(error, FileNotFoundError) else 126
-            self.say(f"cannot run {options.command[0]!r}: {error.strerror}")
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.say(f"cannot run {options.command[0]!r}: {reason}")
             self.kill()
 
     def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
@@ -312,26 +349,33 @@ class Supervisor:
         while self.step(0.02):
             if time.monotonic() >= deadline:
                 for process in children():
-                    os.kill(process, signal.SIGKILL)
+                    send(process, signal.SIGKILL)
 
     # ---- Printing
 
     def say(self, text: str) -> None:
         """Print a line of our own."""
-        self.write(2, f"sparkring-run: {text}\n".encode(errors="backslashreplace"))
+        self.write(2, say_ours(text))
 
     def write(self, target: int, text: bytes) -> None:
-        """Write all of it. A reader who has gone ends the job, as SIGPIPE ends a program."""
-        while text:
+        """Write all of it, unless that has failed before."""
+        while text and target not in self.lost:
             try:
                 text = text[os.write(target, text) :]
             except BlockingIOError:  # whoever shares our output has made it so
                 select.select([], [target], [])
-            except BrokenPipeError:
-                self.failure = self.failure or 128 + signal.SIGPIPE
-                if not self.ending:
-                    self.pass_on(signal.SIGTERM)
-                return
+            except OSError as error:
+                self.lose(target, error)
+
+    def lose(self, target: int, error: OSError) -> None:
+        """End the job, as SIGPIPE ends a program: the reader has gone, or the disk is full."""
+        self.lost.add(target)
+        gone = isinstance(error, BrokenPipeError)
+        self.failure = self.failure or (128 + signal.SIGPIPE if gone else 1)
+        if not self.ending:
+            self.pass_on(signal.SIGTERM)
+        if not gone:
+            self.say(f"cannot write what the ranks print: {error.strerror}; ending them")
 
 
 class Lines:
@@ -401,6 +445,12 @@ def describe(status: int) -> str:
     with contextlib.suppress(ValueError):  # real-time signals have no names
         return f"was killed by {signal.Signals(-code).name}"
     return f"was killed by signal {-code}"
+
+
+def send(process: int, number: int) -> None:
+    """Send a signal to a process; one that has gone, as its parent may know, is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
 
 
 def kill_group(process: int, number: int) -> None:

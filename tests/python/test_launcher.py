@@ -84,6 +84,48 @@ def test_the_reader_goes_away():
     assert job.wait(DEADLINE) == 128 + signal.SIGPIPE
 
 
+@ON_LINUX
+def test_the_disk_is_full():
+    code = "import signal; print('x'); signal.pause()"
+    with open("/dev/full", "wb") as full:
+        job = python(2, code, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        assert python(1, code, capture_output=False, stdout=full, stderr=full).returncode == 1
+    assert job.returncode == 1
+    assert job.stderr == (
+        b"sparkring-run: cannot write what the ranks print: No space left on device; ending them\n"
+    )
+
+
+def test_a_file_may_not_grow(tmp_path):
+    limited = 'ulimit -f 1; "$@" >"$0"'
+    code = "import signal; print('x' * 5000); signal.pause()"
+    command = [*LAUNCHER, "-n", "1", sys.executable, "-c", code]
+    job = subprocess.run(
+        ["sh", "-c", limited, tmp_path / "out", *command],
+        timeout=DEADLINE,
+        capture_output=True,
+        check=False,
+    )
+    assert job.returncode == 1
+    assert b"cannot write what the ranks print: File too large" in job.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_descriptors(closed):
+    """They are open on nothing, for us and for the ranks, who can use all three."""
+    code = "import os, sys; sys.exit(len([os.fstat(n) for n in range(3)]) + len(os.read(0, 9)))"
+    command = [*LAUNCHER, "-n", "1", sys.executable, "-c", "print('x');" + code]
+    job = subprocess.run(
+        ["sh", "-c", f'"$@" {closed}', "sh", *command],
+        timeout=DEADLINE,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    assert job.returncode == 3, job.stderr
+    assert job.stdout == (b"" if ">&- " in closed or closed == ">&-" else b"[0] x\n")
+
+
 def test_standard_input():
     job = python(2, "import sys; print(repr(sys.stdin.read()))", input=b"given")
     assert lines(job.stdout) == ["[0] 'given'", "[1] ''"]
@@ -181,6 +223,56 @@ def test_command_not_found(tmp_path):
     job = launch(2, str(tmp_path))
     assert job.returncode == 126
     assert b"Permission denied" in job.stderr
+
+
+def patched(patch, *command):
+    """Run the launcher with its code changed before."""
+    code = (
+        f"import os, signal, subprocess, sys, sparkring.launcher as l\n{patch}\nsys.exit(l.main())"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, "-n", "2", *command],
+        timeout=DEADLINE,
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_no_place_for_the_token():
+    job = patched("def full(): raise OSError(28, 'No space')\nl.nameless_file = full", "true")
+    assert job.returncode == 1
+    assert job.stderr == b"sparkring-run: cannot run the job: [Errno 28] No space\n"
+
+
+def test_a_defect_is_told_and_ends_the_ranks(tmp_path):
+    patch = "def reap(self): raise KeyError('lost')\nl.Supervisor.reap = reap"
+    job = patched(patch, sys.executable, "-c", WAIT)
+    assert job.returncode == 1
+    for text in (b"this is a defect of sparkring", b"Traceback", b"KeyError: 'lost'"):
+        assert text in job.stderr
+
+
+def test_a_rank_that_cannot_be_prepared():
+    patch = """
+def setpgid(*_): raise PermissionError
+os.setpgid = setpgid"""
+    job = patched(patch, "true")
+    assert job.returncode == 126
+    assert job.stderr == b"sparkring-run: cannot run 'true': Exception occurred in preexec_fn.\n"
+
+
+def test_a_signal_as_the_job_ends():
+    """There is nobody to pass it on to, and the exit code is that of the job."""
+    patch = """
+launcher, wait = os.getpid(), os.waitpid
+def waitpid(*given):
+    result = wait(*given)
+    if os.getpid() == launcher:
+        os.kill(launcher, signal.SIGTERM)
+    return result
+os.waitpid = waitpid"""
+    job = patched(patch, "sh", "-c", "exit 5")
+    assert job.returncode == 5, job.stderr
 
 
 # ---- Ends
