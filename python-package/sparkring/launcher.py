@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Handler = Callable[[int, "FrameType | None"], None]
 
 GRACE = 10.0  # seconds between asking the ranks to end and killing them
-LINGER = 1.0  # seconds in which processes that the ranks left behind may end by themselves
+LINGER = 1.0  # seconds for what the ranks leave behind, and for who no longer reads their output
 
 ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 PASSED_ON = ENDING | {signal.SIGUSR1, signal.SIGUSR2}
@@ -206,7 +206,8 @@ class Supervisor:
     """Starts the ranks, prints what they say, and ends them.
 
     Signals do their work in their handlers, so that a reader of the output who has stopped reading
-    cannot keep the ranks from being ended.
+    cannot keep the ranks from being ended. Nor can he keep the job, once a signal has ended it: the
+    handler of SIGALRM then raises out of the write that waits for him.
     """
 
     def __init__(self, launcher: int, mask: set[int]) -> None:
@@ -217,6 +218,10 @@ class Supervisor:
         self.selector = selectors.DefaultSelector()  # the data of a key is called; false: the end
         self.failure = 0  # the exit code of the first rank that failed
         self.ending = False
+        self.asked = False  # to end, by a signal from outside
+        self.writing = False  # and maybe waiting for a reader
+        self.reaping = False  # in the handler of a signal, where nothing may be raised
+        self.unsaid: list[tuple[int, bytes]] = []  # what handlers had to say meanwhile
         self.lost: set[int] = set()  # descriptors that take no output any more
 
     def run(self, options: argparse.Namespace) -> int:
@@ -287,12 +292,18 @@ class Supervisor:
         os.set_blocking(writer, False)
         self.selector.register(reader, selectors.EVENT_READ, lambda: os.read(reader, 4096))
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGALRM, lambda *_: self.kill())
-        handle_passed_on(lambda number, _: self.pass_on(number))
+        signal.signal(signal.SIGCHLD, lambda *_: self.reap_meanwhile())
+        signal.signal(signal.SIGALRM, lambda *_: self.give_up())
+        handle_passed_on(lambda number, _: self.obey(number))
         control(PR_SET_PDEATHSIG, signal.SIGALRM)
         if os.getppid() != self.launcher:
             os._exit(1)
+
+    def obey(self, number: int) -> None:
+        """Do what a signal from outside asks for."""
+        self.asked = self.asked or number in ENDING
+        self.pass_on(number)
+        self.hurry()
 
     def pass_on(self, number: int) -> None:
         """Send a signal to the process groups of all ranks; after one to end, time runs."""
@@ -301,6 +312,24 @@ class Supervisor:
             signal.setitimer(signal.ITIMER_REAL, GRACE)
         for process in list(self.ranks):
             kill_group(process, number)
+
+    def hurry(self) -> None:
+        """Let time run for the reader, if only he keeps a job that was asked to end."""
+        if self.asked and not self.ranks:
+            signal.setitimer(signal.ITIMER_REAL, LINGER, LINGER)
+
+    def give_up(self) -> None:
+        """Kill the ranks; without any, take a reader that we wait for as gone."""
+        self.kill()
+        if self.asked and self.writing and not self.reaping and not self.ranks:
+            raise BrokenPipeError
+
+    def reap_meanwhile(self) -> None:
+        """Reap, if else that were not done before a reader goes on reading."""
+        if self.writing:
+            outer, self.reaping = self.reaping, True
+            self.reap()
+            self.reaping = outer
 
     def kill(self) -> None:
         """Kill the ranks: their time is over, or the launcher is dead and nobody is waiting."""
@@ -326,11 +355,13 @@ class Supervisor:
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
                 if process == 0:
+                    self.hurry()
                     return True
                 if process in self.ranks:
                     self.note_end(self.ranks.pop(process), status)
                     if not LINUX:
                         kill_group(process, signal.SIGKILL)  # nobody adopts its orphans
+        self.hurry()
         return False
 
     def note_end(self, rank: int, status: int) -> None:
@@ -339,9 +370,9 @@ class Supervisor:
             return
         self.failure = exit_code(status)
         others = "; ending the others" if self.ranks and not self.ending else ""
-        self.say(f"rank {rank} {describe(status)}{others}")
         if not self.ending:
             self.pass_on(signal.SIGTERM)
+        self.say(f"rank {rank} {describe(status)}{others}")
 
     def sweep(self) -> None:
         """End the processes that the ranks have left behind."""
@@ -358,14 +389,21 @@ class Supervisor:
         self.write(2, say_ours(text))
 
     def write(self, target: int, text: bytes) -> None:
-        """Write all of it, unless that has failed before."""
-        while text and target not in self.lost:
-            try:
-                text = text[os.write(target, text) :]
-            except BlockingIOError:  # whoever shares our output has made it so
-                select.select([], [target], [])
-            except OSError as error:
-                self.lose(target, error)
+        """Write all of it, unless that has failed before; for a handler, after what is begun."""
+        if self.writing:
+            self.unsaid.append((target, text))
+            return
+        try:
+            self.writing = True
+            self.reap()  # from here on SIGCHLD's handler does that
+            while text and target not in self.lost:
+                text = text[push(target, text) :]
+            self.writing = False
+        except OSError as error:
+            self.writing = False
+            self.lose(target, error)
+        while self.unsaid:
+            self.write(*self.unsaid.pop(0))
 
     def lose(self, target: int, error: OSError) -> None:
         """End the job, as SIGPIPE ends a program: the reader has gone, or the disk is full."""
@@ -376,6 +414,15 @@ class Supervisor:
             self.pass_on(signal.SIGTERM)
         if not gone:
             self.say(f"cannot write what the ranks print: {error.strerror}; ending them")
+
+
+def push(target: int, text: bytes) -> int:
+    """Write some of it, and wait for that; gives how much."""
+    try:
+        return os.write(target, text)
+    except BlockingIOError:  # whoever shares our output has made it so
+        select.select([], [target], [])
+        return 0
 
 
 class Lines:

@@ -7,13 +7,17 @@ them has died, so nothing here has to poll or to guess how long it takes.
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import sysconfig
+import termios
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -461,6 +465,62 @@ def test_the_launcher_dies_while_nobody_reads(tmp_path):
     job.wait_until_ready(2)
     job.process.kill()
     assert job.end() == -signal.SIGKILL
+
+
+FLOOD = """
+import os, signal
+signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+while True:
+    print("x" * 10000)
+"""
+
+
+def wait_until_stuck(job):
+    """Wait until the pipe that nobody reads is full: it takes no more for a while."""
+    held, before = 0, -1
+    deadline = time.monotonic() + DEADLINE
+    while (held < 1 << 15 or held != before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+        before = held
+        (held,) = array.array("i", fcntl.ioctl(job.process.stdout, termios.FIONREAD, bytes(4)))
+    assert held == before
+
+
+@ON_LINUX
+def test_a_signal_while_nobody_reads(tmp_path):
+    """The ranks end, and the job with them, with their exit code."""
+    job = Job(tmp_path, 2, FLOOD)
+    wait_until_stuck(job)
+    job.process.terminate()
+    assert job.process.wait(DEADLINE) == 9
+    assert b"failed with exit code 9" in job.process.stderr.peek()
+    job.end()
+
+
+@ON_LINUX
+def test_a_rank_fails_while_nobody_reads(tmp_path):
+    """The others are ended; what they have said is there for who goes on reading."""
+    go = tmp_path / "go"
+    code = f"""
+import os, time
+if os.environ["SPARKRING_RANK"] == "1":
+    while not os.path.exists({str(go)!r}):
+        time.sleep(0.01)
+    os._exit(7)
+"""
+    job = Job(tmp_path, 2, code + FLOOD)
+    wait_until_stuck(job)
+    go.touch()
+    read_to_the_end(job.fifo)
+    assert job.process.poll() is None
+    output = job.process.stdout.read()
+    assert output.startswith(b"[0] xxx")
+    assert job.process.wait(DEADLINE) == 7
+    assert job.process.stderr.read() == (
+        b"sparkring-run: rank 1 failed with exit code 7; ending the others\n"
+    )
+    job.process.stdout.close()
+    job.process.stderr.close()
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
