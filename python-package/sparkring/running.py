@@ -7,6 +7,7 @@ nobody to report to.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +57,8 @@ def progress(self: Communicator, step: float, total: float | None = None, **metr
     Raises
     ------
     InvalidError
-        When one of these is no number.
+        When one of these is no number that a float can hold, step or total is not finite, or all of
+        them take more than 32 KiB.
 
     Examples
     --------
@@ -64,19 +66,30 @@ def progress(self: Communicator, step: float, total: float | None = None, **metr
     ...     comm.progress(step + 1, 100, loss=loss)
     """
     global _last
-    if _reporter is None:
+    reporter = _reporter  # a thread may call this while the rank ends
+    if reporter is None:
         return
     now = time.monotonic()
     if now - _last < OFTEN and step != total:
         return
     _last = now
     numbers = {name: _number(name, value) for name, value in metrics.items()}
-    _reporter(_number("step", step), None if total is None else _number("total", total), numbers)
+    reporter(_bound("step", step), None if total is None else _bound("total", total), numbers)
+
+
+def _bound(name: str, value: Any) -> float:
+    number = _number(name, value)
+    if not math.isfinite(number):
+        raise InvalidError(f"{name} is {number}: progress takes what can be reached")
+    return number
 
 
 def _number(name: str, value: Any) -> float:
     try:
-        return value if type(value) is int else float(value)
+        number = float(value)
+        return value if type(value) is int else number
+    except OverflowError:
+        raise InvalidError(f"{name} is too large: progress takes what a float can hold") from None
     except (TypeError, ValueError):
         raise InvalidError(
             f"{name} is of type {type(value).__name__}: progress takes numbers"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import socket
@@ -13,8 +14,12 @@ import threading
 import time
 
 import pytest
+import sparkring
+from sparkring import running
 from sparkring.spark import relay
-from sparkring.spark.output import Output, check_report
+from sparkring.spark.bar import Display
+from sparkring.spark.capture import Capture
+from sparkring.spark.output import UNPROVEN, Output, check_report
 
 DEADLINE = 60
 
@@ -163,9 +168,112 @@ def test_reports(output):
     play("capture.report(3, 10, {'loss': 0.5})", output.address, 3)
     output.close()
     assert reports == [(3, 3, 10, {"loss": 0.5})]
-    for wrong in ([1, 2], [None, 3, {}], ["1", 3, {}], [1, 2, 3], {}):
-        with pytest.raises(ValueError, match="no report"):
-            check_report(wrong)
+    assert check_report([1, None, {"loss": float("inf")}]) == (1, None, {"loss": float("inf")})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *([1, 2], [None, 3, {}], ["1", 3, {}], [1, 2, 3], {}),
+        *([10**400, 3, {}], [1, 10**400, {}], [float("nan"), 3, {}], [1, float("inf"), {}]),
+        *([1, 2, {"loss": None}], [1, 2, {"loss": "low"}], [1, 2, {"loss": 10**400}]),
+    ],
+)
+def test_what_is_no_report(wrong):
+    with pytest.raises(ValueError, match="no report"):
+        check_report(wrong)
+
+
+@pytest.mark.parametrize("wrong", [b'[1, 2, {"loss": null}]', b"[" * 30000, b"[1, 2, {}]"])
+def test_a_peer_that_makes_us_fail(output, wrong):
+    """It is hung up on; the others are heard as before."""
+
+    def fail(*given):
+        raise TypeError(given)
+
+    output.progress = fail
+    with socket.create_connection(output.address[:2]) as peer:
+        session = introduce(peer, output)
+        assert is_hung_up_on(peer, relay.seal(session, 0, relay.PROGRESS, wrong))
+    play("print('one')", output.address, 1)
+    output.close()
+    assert output.shown == [(1, "one"), (1, "last words of 1")]
+
+
+def test_a_report_that_is_too_long(output):
+    reports.clear()
+    long = "{f'metric {i}': 1.0 for i in range(5000)}"
+    work = (
+        f"try: capture.report(1, 2, {long})\nexcept Exception as error: print(error)\n"
+        "capture.report(2, 2, {})"
+    )
+    play(work, output.address)
+    output.close()
+    (_, line), last = output.shown
+    assert line.startswith("this report of 5000 metrics takes ")
+    assert last == (0, "last words of 0")
+    assert reports == [(0, 2, 2, {})]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((10**400,), "step is too large"),
+        ((1, float("inf")), "total is inf: progress takes what can be reached"),
+        ((float("nan"), 2), "step is nan"),
+    ],
+)
+def test_progress_that_no_bar_can_show(given, text):
+    running.begin(0, report)
+    try:
+        with pytest.raises(sparkring.InvalidError, match=text):
+            running.progress(None, *given)
+    finally:
+        running.begin(0, None)
+
+
+def test_progress_while_the_rank_ends(monkeypatch):
+    """In the middle of a report of another thread."""
+
+    class Clock:
+        @staticmethod
+        def monotonic():
+            running.begin(0, None)
+            return time.monotonic()
+
+    reports.clear()
+    running.begin(0, report)
+    monkeypatch.setattr(running, "time", Clock)
+    running.progress(None, 1, 1)
+    assert reports == [(1, 1, {})]
+
+
+def test_a_report_while_the_capture_ends():
+    """Another thread ends it as soon as it has been looked at."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    values = [ours]
+
+    class Ending(Capture):
+        control = property(lambda self: values.pop() if values else None, lambda self, value: None)
+
+    with ours, theirs:
+        theirs.settimeout(DEADLINE)
+        Ending(0, 0, None, True).report(1, 2, {})
+        assert theirs.recv(100) == relay.PROGRESS + b"[1, 2, {}]"
+
+
+@pytest.mark.parametrize("bar", [True, False])
+def test_a_stream_that_cannot_show_all(bar):
+    with io.TextIOWrapper(io.BytesIO(), "ascii") as stream:
+        display = Display(1)
+        display.stream = stream
+        if bar:
+            pytest.importorskip("tqdm")
+            display.progress(0, 1, 2, {})
+        display.line(0, "caf\u00e9 \udc80")
+        display.close()
+        stream.flush()
+        assert stream.buffer.getvalue() == b"[0] caf\\xe9 \\udc80\n"
 
 
 def test_a_rank_that_is_killed(output):
@@ -202,18 +310,112 @@ def test_strangers(output):
     assert (0, "two") in output.shown
 
 
-def test_frames_that_were_changed(output):
-    """A rank of the job, as far as it proves; its frames are not."""
+def test_strangers_who_keep_silent_and_come_again(output):
+    """More than there is room for, at any time; the rank is heard."""
+    over = threading.Event()
+    full = threading.Event()
+
+    def crowd():
+        held = []
+        while not over.is_set():
+            held = [stranger for stranger in held if not has_ended(stranger)]
+            while len(held) < UNPROVEN + 6:
+                held.append(socket.create_connection(output.address[:2]))
+            full.set()
+            over.wait(0.02)
+        for stranger in held:
+            stranger.close()
+
+    thread = threading.Thread(target=crowd)
+    thread.start()
+    assert full.wait(DEADLINE)
+    try:
+        play("print('one'); import time; time.sleep(1)", output.address, echo=False)
+    finally:
+        over.set()
+        thread.join(DEADLINE)
+    output.close()
+    assert output.shown == [(0, "one"), (0, "last words of 0")]
+
+
+def has_ended(stranger):
+    """Whether the driver has hung up on one that never waits; it is closed then."""
+    try:
+        if stranger.recv(64, socket.MSG_DONTWAIT):
+            return False
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    stranger.close()
+    return True
+
+
+def test_a_driver_that_hangs_up_at_first(output):
+    """As on one of too many; the relay comes again, with what there is to say."""
+    turned_away = []
+
+    def accept():
+        output.accept = accept_all
+        connection, _ = output.listener.accept()
+        connection.close()
+        turned_away.append(1)
+
+    accept_all, output.accept = output.accept, accept
+    play("print('one'); import time; time.sleep(1)", output.address, echo=False)
+    output.close()
+    assert turned_away
+    assert output.shown == [(0, "one"), (0, "last words of 0")]
+
+
+def test_no_descriptor_is_left(output):
+    """Newcomers wait, and the thread does not spin; then they are heard."""
+    calls = []
+
+    class Listener:
+        def __init__(self, listener):
+            self.listener = listener
+
+        def accept(self):
+            calls.append(1)
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        def __getattr__(self, name):
+            return getattr(self.listener, name)
+
+        def __hash__(self):
+            return hash(self.listener)
+
+        def __eq__(self, other):
+            return self.listener == other
+
+    listener = output.listener
+    output.listener = Listener(listener)
+    with socket.create_connection(output.address[:2]) as newcomer:
+        time.sleep(1)
+        assert 1 <= len(calls) <= 12
+        output.listener = listener
+        newcomer.settimeout(DEADLINE)
+        assert len(newcomer.recv(relay.NONCE)) == relay.NONCE
+
+
+def introduce(peer, output):
+    """Prove to be a rank of the job, rank 0; gives the key of the frames."""
     key = bytes.fromhex(output.address.key)
     names = b"\0" * 16
     nonce = os.urandom(relay.NONCE)
+    theirs = peer.recv(relay.NONCE)
+    proof = relay.prove(key, b"rank", theirs, nonce, names)
+    peer.sendall(relay.HELLO.pack(relay.MAGIC, 0, 0, 0, nonce, proof))
+    assert peer.recv(32) == relay.prove(key, b"driver", nonce, theirs, names)
+    return relay.prove(key, b"session", theirs, nonce, names)
+
+
+def test_frames_that_were_changed(output):
+    """A rank of the job, as far as it proves; its frames are not."""
     for change in (0, 7, -1):
         with socket.create_connection(output.address[:2]) as peer:
-            theirs = peer.recv(relay.NONCE)
-            proof = relay.prove(key, b"rank", theirs, nonce, names)
-            peer.sendall(relay.HELLO.pack(relay.MAGIC, 0, 0, 0, nonce, proof))
-            assert peer.recv(32) == relay.prove(key, b"driver", nonce, theirs, names)
-            session = relay.prove(key, b"session", theirs, nonce, names)
+            session = introduce(peer, output)
             good = relay.seal(session, 0, relay.LINES, b"good")
             bad = bytearray(relay.seal(session, 1, relay.LINES, b"bad"))
             bad[change] ^= 1

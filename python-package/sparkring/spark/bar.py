@@ -51,9 +51,14 @@ class Display:
         """Write a line; above the bar, if there is one."""
         with self.lock:
             if self.bar is not None:
-                self.bar.write(text, file=self.stream)
+                self.bar.write(self.writable(text), file=self.stream)
             else:
-                print(text, file=self.stream, flush=True)
+                print(self.writable(text), file=self.stream, flush=True)
+
+    def writable(self, text: str) -> str:
+        """Escape what the stream cannot encode."""
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def progress(
         self, rank: int, step: float, total: float | None, metrics: dict[str, float]
@@ -70,7 +75,7 @@ class Display:
                 ended = least == total and self.told < math.inf
                 if ended or now - self.told >= SELDOM:
                     self.told = math.inf if ended else now
-                    print(f"sparkring: {text}", file=self.stream, flush=True)
+                    print(self.writable(f"sparkring: {text}"), file=self.stream, flush=True)
 
     def draw(self, step: float, total: float | None, metrics: dict[str, float] | None) -> bool:
         """Draw the bar; false where there is no tqdm."""

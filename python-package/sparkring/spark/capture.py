@@ -15,6 +15,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sparkring._core import InvalidError
 from sparkring.spark import relay
 
 if TYPE_CHECKING:
@@ -101,11 +102,16 @@ class Capture:
 
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
         """Send a report of progress, if the relay takes it now."""
-        if self.control is None:
-            return
-        with contextlib.suppress(OSError):
-            text = json.dumps([step, total, metrics]).encode()
-            self.control.send(relay.PROGRESS + text, socket.MSG_DONTWAIT)
+        text = json.dumps([step, total, metrics]).encode()
+        if len(text) > relay.PAYLOAD:
+            raise InvalidError(
+                f"this report of {len(metrics)} metrics takes {len(text)} bytes: progress takes"
+                f" {relay.PAYLOAD}"
+            )
+        control = self.control  # another thread may finish meanwhile
+        if control is not None:
+            with contextlib.suppress(OSError):
+                control.send(relay.PROGRESS + text, socket.MSG_DONTWAIT)
 
     def finish(self) -> tuple[str, ...]:
         """Print as before again; gives the last lines that went through the relay."""

@@ -4,14 +4,18 @@
 A thread of its own accepts, checks and shows. A job does not depend on it: where executors cannot
 reach the driver, their logs have the same lines. What it reads is hostile until proved (`relay`
 has the protocol): a fixed first message, few connections, little time; then frames of bounded size
-that are shown as text, never read as anything else but JSON.
+that are shown as text, never read as anything else but JSON. Strangers who crowd the place are
+passed through: whoever has been silent longest goes when others wait. A peer that makes anything go
+wrong loses its own connection, and no other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import json
+import math
 import os
 import secrets
 import selectors
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
 
 UNPROVEN = 64  # connections that have not proved anything yet
 PATIENCE = 5.0  # seconds that these have
+COURTESY = 0.1  # the same, when others wait for the place
+PAUSE = 0.1  # seconds without strangers when descriptors have run out
+LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Address(NamedTuple):
@@ -49,7 +56,7 @@ class Peer:
         self.session = b""
         self.number = 0
         self.received = bytearray()
-        self.deadline = time.monotonic() + PATIENCE
+        self.came = time.monotonic()
         connection.setblocking(False)
         connection.send(self.nonce)
 
@@ -129,6 +136,7 @@ class Output:
         self.key = secrets.token_bytes(32)
         self.peers: set[Peer] = set()
         self.until: float | None = None  # when to stop at the latest
+        self.shut = 0.0  # until when no stranger is let in
         self.listener = listen(bind)
         self.wake, self.waker = os.pipe()
         self.selector = selectors.DefaultSelector()
@@ -159,11 +167,12 @@ class Output:
         """Serve until the end."""
         try:
             while self.until is None or (self.peers and time.monotonic() < self.until):
-                for key, _ in self.selector.select(0.2):
+                ready = [key for key, _ in self.selector.select(self.watch_door())]
+                for key in sorted(ready, key=lambda key: key.data is None):  # newcomers last
                     self.serve(key.fileobj, key.data)
                 now = time.monotonic()
-                for peer in [peer for peer in self.peers if peer.rank is None]:
-                    if peer.deadline < now:
+                for peer in self.strangers():
+                    if peer.came + PATIENCE < now:
                         self.drop(peer)
         finally:
             for peer in list(self.peers):
@@ -178,25 +187,54 @@ class Output:
             self.selector.unregister(self.wake)
         elif peer is None:
             self.accept()
-        else:
+        elif peer in self.peers:
             try:
                 for kind, payload in peer.read():
                     self.take(peer.rank or 0, kind, payload)
             except BlockingIOError:
                 pass
-            except (OSError, ValueError):
+            except Exception:  # whatever it is: the other ranks are to be heard
                 self.drop(peer)
 
+    def strangers(self) -> list[Peer]:
+        """Those who have not proved anything yet, the oldest first."""
+        return sorted((peer for peer in self.peers if peer.rank is None), key=lambda p: p.came)
+
+    def watch_door(self) -> float:
+        """Watch for newcomers while there is room; gives the seconds to look elsewhere, too."""
+        wait = self.shut - time.monotonic()
+        watched = self.listener in self.selector.get_map()
+        if wait <= 0 and not watched:
+            self.selector.register(self.listener, selectors.EVENT_READ)
+        elif wait > 0 and watched:
+            self.selector.unregister(self.listener)
+        return min(wait, 0.2) if wait > 0 else 0.2
+
     def accept(self) -> None:
-        """Let a stranger in, unless there are too many."""
-        with contextlib.suppress(OSError):
+        """Let a stranger in; where there is no room, in place of the oldest one."""
+        strangers = self.strangers()
+        if len(strangers) >= UNPROVEN and not self.spare(strangers[0]):
+            return
+        try:
             connection, _ = self.listener.accept()
-            if sum(peer.rank is None for peer in self.peers) >= UNPROVEN:
-                connection.close()
-                return
+        except OSError as error:
+            if error.errno in LACKING and not (strangers and self.spare(strangers[0])):
+                self.shut = time.monotonic() + PAUSE
+            return
+        try:
             peer = Peer(connection, self.key)
-            self.peers.add(peer)
             self.selector.register(connection, selectors.EVENT_READ, peer)
+            self.peers.add(peer)
+        except OSError:
+            connection.close()
+
+    def spare(self, peer: Peer) -> bool:
+        """End a stranger that has had its time; else wait for that."""
+        if time.monotonic() < peer.came + COURTESY:
+            self.shut = peer.came + COURTESY
+            return False
+        self.drop(peer)
+        return True
 
     def drop(self, peer: Peer) -> None:
         """End a connection."""
@@ -226,10 +264,23 @@ def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:
     if not isinstance(report, list) or len(report) != 3:
         raise ValueError("this is no report")
     step, total, metrics = report
-    numbers = isinstance(step, (int, float)) and isinstance(total, (int, float, type(None)))
-    if not numbers or not isinstance(metrics, dict):
+    bounds = [step] if total is None else [step, total]
+    if not isinstance(metrics, dict) or not all(map(is_number, [*bounds, *metrics.values()])):
+        raise ValueError("this is no report")
+    if not all(map(math.isfinite, bounds)):
         raise ValueError("this is no report")
     return step, total, metrics
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a number that a float can hold, too."""
+    if not isinstance(value, (int, float)):
+        return False
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def listen(address: str) -> socket.socket:

@@ -42,6 +42,7 @@ LINE = 4096  # a longer line is sent in pieces
 KEPT = 20  # lines that an error shows
 FLUSH = 5.0  # seconds for the driver to take the rest
 CONNECT = 10.0  # seconds for the driver to answer
+TRIES = 3  # connections that it may end before it has answered: strangers may crowd it
 
 LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
 
@@ -69,16 +70,22 @@ class Driver:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.key = bytes.fromhex(settings["key"])
         self.names = struct.pack("!IIQ", settings["rank"], settings["attempt"], os.getppid())
+        self.waiting: collections.deque[bytes] = collections.deque()
+        self.queued = 0
+        self.dropped = 0
+        self.tries = 0
+        self.deadline = time.monotonic() + CONNECT
+        self.begin()
+
+    def begin(self) -> None:
+        """Start anew with a connection; what waits for the driver is kept."""
+        self.tries += 1
         self.nonce = os.urandom(NONCE)
         self.session = b""  # empty until the driver has proved itself
         self.theirs = b""
         self.received = b""
-        self.waiting: collections.deque[bytes] = collections.deque()
-        self.queued = 0
-        self.dropped = 0
         self.number = 0
         self.outgoing = b""
-        self.deadline = time.monotonic() + CONNECT
         self.reached: socket.socket | None = None  # what `connect` made, in its thread
         self.socket: socket.socket | None = None  # the same, once the selector knows it
 
@@ -113,7 +120,7 @@ class Driver:
         ):
             self.session = prove(self.key, b"session", self.theirs, self.nonce, self.names)
         else:
-            raise ConnectionError("whoever answers is not the driver")
+            raise OSError("whoever answers is not the driver")
 
     def put(self, kind: bytes, payload: bytes, lines: int = 0) -> None:
         """Queue a frame; without room it is dropped, and its lines are counted."""
@@ -264,10 +271,14 @@ class Relay:
         if not self.settings.get("host"):
             return
         self.driver = Driver(self.settings)
+        self.reach(self.driver)
+
+    def reach(self, driver: Driver) -> None:
+        """Have a thread connect to the driver."""
         ready, done = os.pipe()
         self.selector.register(ready, selectors.EVENT_READ, lambda _: self.connected(ready))
         address = (self.settings["host"], self.settings["port"])
-        threading.Thread(target=self.driver.connect, args=(address, done), daemon=True).start()
+        threading.Thread(target=driver.connect, args=(address, done), daemon=True).start()
 
     def connected(self, ready: int) -> None:
         """Go on when the thread has ended."""
@@ -287,8 +298,21 @@ class Relay:
             self.driver.write()
         except BlockingIOError:
             pass
+        except ConnectionError:
+            self.reach_again(self.driver)
         except OSError:
             self.lose_driver()
+
+    def reach_again(self, driver: Driver) -> None:
+        """Connect once more, unless that is of no use."""
+        if driver.session or driver.tries == TRIES:
+            self.lose_driver()
+            return
+        assert driver.socket
+        self.selector.unregister(driver.socket)
+        driver.socket.close()
+        driver.begin()
+        self.reach(driver)
 
     def watch_driver(self) -> None:
         """Ask to be called when the driver can take more; give up one that is too slow."""
