@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The handshake that begins every connection: a mutual challenge and response keyed by what the two
- * ranks share (keys.h; HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns nothing but
- * a random number, and one who is dialed learns a rank. Each proof covers everything said before it,
+ * ranks share (keys.h; HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns
+ * nothing but what HELLO has, and one who is dialed learns a rank, too. Each proof covers everything said before it,
  * so neither side can be fed another connection's answers.
  *
  *   dialer → HELLO    magic, wire version, purpose, encrypted, nonce             44 bytes

@@ -124,7 +124,7 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
   if (fd == -EADDRINUSE)
     ring_error_set(error, RING_SYSTEM, meeting->rank, EADDRINUSE,
                    "rank %d found no free port from %u to %u: a host needs one for each of its "
-                   "ranks",
+                   "ranks, and each of these another one for every communicator that is split off",
                    meeting->rank, (unsigned)meeting->port_first, (unsigned)meeting->port_last);
   else
     ring_error_set(error, RING_SYSTEM, meeting->rank, -fd, "rank %d cannot listen on %s",

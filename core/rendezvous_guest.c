@@ -48,6 +48,7 @@ typedef struct guest_walk {
   bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
   int version;
   uint16_t root_port; /* where rank 0 was last found */
+  ring_seal *seal;    /* of the connection to it */
 } guest_walk;
 
 static void guest_hang_up(guest_knock *knock) {
@@ -261,8 +262,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
 static ring_status guest_run(guest_walk *walk, ring_error *error) {
   for (;;) {
     int fd = -1;
-    ring_seal seal;
-    ring_status status = guest_find_root(walk, &fd, &seal);
+    ring_status status = guest_find_root(walk, &fd, walk->seal);
     if (status != RING_OK) {
       ring_socket_close(&fd);
       return guest_explain(walk, status, error);
@@ -270,9 +270,9 @@ static ring_status guest_run(guest_walk *walk, ring_error *error) {
     for (int i = 0; i < walk->meeting->port_count; i++) guest_hang_up(&walk->knocks[i]);
     walk->lost_root = false;
     error->status = RING_OK;
-    status = ring_rendezvous_join(walk->meeting, walk->peers, fd, &seal, error);
+    status = ring_rendezvous_join(walk->meeting, walk->peers, fd, walk->seal, error);
     ring_socket_close(&fd);
-    ring_seal_wipe(&seal);
+    ring_seal_wipe(walk->seal);
     if (status == RING_OK || error->status != RING_OK) return status;
     ring_peers_close(walk->peers);
     if (status != RING_PEER_LOST) return guest_explain(walk, status, error);
@@ -326,7 +326,8 @@ static ring_status guest_prepare(guest_walk *walk, ring_error *error) {
   walk->knocks = calloc((size_t)meeting->port_count, sizeof *walk->knocks);
   if (walk->knocks == NULL) return ring_error_no_memory(error, meeting->rank);
   for (int i = 0; i < meeting->port_count; i++) walk->knocks[i].handshake.fd = -1;
-  return RING_OK;
+  walk->seal = ring_secret_alloc(sizeof *walk->seal);
+  return walk->seal != NULL ? RING_OK : ring_error_no_memory(error, meeting->rank);
 }
 
 ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring_error *error) {
@@ -337,6 +338,7 @@ ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring
   for (int i = 0; walk.knocks != NULL && i < meeting->port_count; i++)
     guest_hang_up(&walk.knocks[i]);
   free(walk.knocks);
+  ring_secret_free(walk.seal, sizeof *walk.seal);
   ring_poller_fini(&walk.poller);
   return status;
 }

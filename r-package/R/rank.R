@@ -88,7 +88,7 @@ rank_init <- function(job, barrier) {
 # Calls f(rows, comm, ...), or f(comm, ...) where there are no rows.
 rank_call <- function(work, rows, comm) {
   work <- unserialize(work)
-  f <- work$f
+  f <- work$f # nolint: object_usage_linter. The call has it.
   args <- work$args
   further <- lapply(seq_along(args), function(i) call("[[", quote(args), i))
   names(further) <- names(args)

@@ -57,14 +57,22 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
     if (is.null(cluster$slots)) { # Spark will say it, later
       return(if (is.null(size)) max(1L, length(cluster$cores)) else size)
     }
-    complete <- slots_local(cluster$master) ||
-      isTRUE(length(cluster$cores) >= slots_expected(cluster))
+    complete <- slots_complete(cluster)
     patience <- if (complete) 0 else if (attempt > 0L) timeout else min(timeout, slots_missing)
-    waited <- proc.time()[["elapsed"]] - begin
     enough <- if (is.null(size)) complete else cluster$slots >= size
-    if (enough || waited >= patience) break
+    if (enough || proc.time()[["elapsed"]] - begin >= patience) break
     Sys.sleep(slots_again)
   }
+  slots_settle(cluster, size)
+}
+
+# Whether all executors have come that there should be.
+slots_complete <- function(cluster) {
+  slots_local(cluster$master) || isTRUE(length(cluster$cores) >= slots_expected(cluster))
+}
+
+# How many ranks there are to be, or an error.
+slots_settle <- function(cluster, size) {
   wanted <- if (is.null(size)) cluster$slots else size
   if (wanted > cluster$slots || wanted < 1L) {
     ring_stop("INVALID", slots_explain(cluster, max(wanted, 1L)), call = NULL)

@@ -116,18 +116,21 @@ static bool fault_took_long(const ring_error *error) {
 }
 
 /* Who was given up and goes on is told so, unless it had met nobody when it was stopped or has a link to
- * nobody, and nobody is left to be met. The others name it among those they missed, but in a world that
- * splits: who waits for it on the other communicator is missed, too, may be the first of them, also in
- * what the victim is told, and may hide the victim, or miss it where the victim has no part. Who has
- * given it up while they split, where texts have the numbers of the child, drops the parent, and says
- * why; this may come before a rank's own time is over. */
+ * nobody, and nobody is left to be met, or its links were so full that nothing could be said. The
+ * others name it among those they missed, but in a world that splits: who waits for it on the other
+ * communicator is missed, too, may be the first of them, also in what the victim is told, and may hide
+ * the victim, or miss it where the victim has no part. Who has given it up while they split, where texts
+ * have the numbers of the child, drops the parent, and says why; this may come before a rank's own time
+ * is over. */
 static bool fault_stop_is_expected(const fault_case *of, const ring_error *error, bool named) {
   bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
   bool splits = of->phase == FAULT_SPLITTING;
   int inside = splits ? plan_child_rank(of->world, of->world->fault.rank) : of->victim;
   bool elsewhere = of->world->splits && error->rank != of->victim;
   if (of->own && waited) return of->phase == FAULT_OPENING || elsewhere;
-  if (of->own && lost) return strstr(error->message, "nothing listens on its port") != NULL;
+  if (of->own && lost)
+    return strstr(error->message, "nothing listens on its port") != NULL ||
+           strstr(error->message, "it ended the connection") != NULL;
   if (of->own) return error->status == RING_ABORTED;
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;

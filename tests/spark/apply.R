@@ -12,7 +12,7 @@ size <- 4L
 
 fit <- function(df, comm, scale) {
   if (nrow(df) > 0 && anyNA(df$name)) stop("no name for ", df$id[is.na(df$name)])
-  total <- ring_allreduce(comm, c(sum(df$id), nrow(df))) * scale
+  total <- sparkring::ring_allreduce(comm, c(sum(df$id), nrow(df))) * scale
   data.frame(rows = nrow(df), total = total[[1]], all = total[[2]], first = df$id[1],
              names = paste(df$name, collapse = ""), pair = sum(unlist(df$pair)),
              day = paste(range(df$day, as.Date("2020-01-03")), collapse = " "))

@@ -37,6 +37,7 @@ of_script <- function(f) {
 }
 
 # The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
+# nolint start: object_usage_linter. Helpers.
 play <- function(size, f, ..., attempt = 0L) {
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
@@ -52,6 +53,7 @@ play <- function(size, f, ..., attempt = 0L) {
   })
   outcome_read(do.call(rbind, rows))
 }
+# nolint end
 
 test_that("ranks get their rows and a ring, and their tables become one", {
   f <- of_script(function(df, comm, factor) {

@@ -56,7 +56,9 @@ test_that("closures that sparklyr calls in another way than they think are told 
     expect_error(expression, message, class = "ring_error_invalid")
   }
   # As its worker does, with its names: as many arguments as the closure has.
-  spark_worker_execute_closure <- function(closure, grouped_by, funcContext) { # nolint
+  # nolint start: object_name_linter.
+  spark_worker_execute_closure <- function(closure, grouped_by, funcContext) {
+    # nolint end
     barrier <- list(address = list("a"), partition = 0)
     groups <- lapply(grouped_by, function(name) 7)
     context <- if (!is.null(funcContext$user_context)) list(funcContext$user_context)

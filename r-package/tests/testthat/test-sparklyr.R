@@ -24,6 +24,7 @@ spark_ring <- function(sc, ...) {
   as.data.frame(sparklyr::collect(ring))
 }
 
+# nolint start: object_usage_linter. What testthat gives to this code.
 # A connection that ends with the calling test.
 spark_connection <- function(master, envir = parent.frame()) {
   skip_if_not_installed("sparklyr")
@@ -99,6 +100,7 @@ expect_failure <- function(sc) {
   expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
   expect_match(error$traceback, "f(comm, culprit = args[[1L]])", fixed = TRUE)
 }
+# nolint end
 
 test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   sc <- spark_connection("local[3]")
