@@ -10,8 +10,10 @@
 #include "platform.h"
 #include "stall.h"
 
-/* How long a broken link waits for another rank to say why. */
+/* How long a broken link waits for another rank to say why; and one that could not be opened, for a rank
+ * that is gone in order has told others, who may be slow to pass it on. */
 #define FAILURE_GRACE_MS 20
+#define FAILURE_GRACE_UNLINKED_MS 300
 
 /* How long telling the others may take. */
 #define FAILURE_TELL_NS UINT64_C(200000000)
@@ -170,10 +172,9 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   return true;
 }
 
-/* Whether, after a moment, another rank says why it failed, or shows that it called something else. */
-static bool failure_is_told(ring_run *run, ring_status *status) {
+/* Whether another rank says why it failed, or shows that it called something else. */
+static bool failure_is_said(ring_run *run, ring_status *status) {
   const ring_peers *peers = run->engine->peers;
-  poll(NULL, 0, FAILURE_GRACE_MS);
   for (int i = 0; i < peers->linked_count; i++) {
     int other = peers->linked[i];
     if (!peers->peer[other].ended && !run_listens(run, other) &&
@@ -183,12 +184,21 @@ static bool failure_is_told(ring_run *run, ring_status *status) {
   return false;
 }
 
+/* The same after a moment, or sooner. */
+static bool failure_is_told(ring_run *run, int milliseconds, ring_status *status) {
+  for (int waited = 0; waited < milliseconds; waited += FAILURE_GRACE_MS) {
+    poll(NULL, 0, FAILURE_GRACE_MS);
+    if (failure_is_said(run, status)) return true;
+  }
+  return false;
+}
+
 bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error) {
   static const ring_schedule nothing;
   const ring_task task = {.schedule = &nothing, .call = *call};
   ring_run run = {.engine = engine, .task = &task, .error = error};
   ring_status status;
-  return failure_is_told(&run, &status);
+  return failure_is_told(&run, FAILURE_GRACE_MS, &status);
 }
 
 ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
@@ -196,7 +206,7 @@ ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
   ring_error why;
   if (status != RING_PEER_LOST) return status;
   why = *run->error;
-  if (failure_is_told(run, &status)) return status;
+  if (failure_is_told(run, FAILURE_GRACE_UNLINKED_MS, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   ring_error_set(run->error, why.status, why.rank, 0, "%.800s; this was found in %s", why.message,
                  call);
@@ -210,7 +220,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   char call[RING_CALL_TEXT];
   peers->peer[rank].ended = true;
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
-  if (failure_is_told(run, &status)) return status;
+  if (failure_is_told(run, FAILURE_GRACE_MS, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   double absence = run->timed ? ring_wait_absence(run->task->wait) : 0;
   if (absence > 0 && (code == EPIPE || code == ECONNRESET))

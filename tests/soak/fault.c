@@ -135,7 +135,8 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
   named = named || fault_names(error->message, inside);
-  if (splits && error->status == RING_ABORTED) return error->rank != of->victim && named;
+  bool splitting = plan_fault_moment(of->world->fault.kind) == PLAN_MOMENT_SPLITTING;
+  if (splitting && error->status == RING_ABORTED) return error->rank != of->victim && named;
   return (waited || lost) && named;
 }
 
