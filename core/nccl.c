@@ -98,9 +98,9 @@ ring_status ring_nccl_id(ring_comm *comm, const char *libraries, void *id) {
   ring_status status = ring_comm_enter_beside(comm);
   if (status != RING_OK) return status;
   bool asks = comm->peers.rank == 0;
-  if (id == NULL) status = ring_error_set(&comm->error, RING_INVALID, -1, 0, "id is NULL");
+  if (id == NULL) ring_error_set(&comm->error, RING_INVALID, -1, 0, "id is NULL");
   ring_comm_leave(comm);
-  if (status != RING_OK) return status;
+  if (id == NULL) return RING_INVALID;
   if (asks) nccl_write(libraries != NULL ? libraries : "libnccl.so.2:libnccl.so", &letter);
   status = ring_broadcast(comm, &letter, &letter, sizeof letter, RING_UINT8, 0);
   if (status != RING_OK) return status;
