@@ -134,7 +134,9 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   if (of->own) return error->status == RING_ABORTED;
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
-  named = named || fault_names(error->message, inside);
+  /* A guest that rank 0, starved, could not tell in time knows that some are missing, and not who. */
+  bool unknown = of->phase == FAULT_OPENING && error->rank < 0;
+  named = named || unknown || fault_names(error->message, inside);
   bool splitting = plan_fault_moment(of->world->fault.kind) == PLAN_MOMENT_SPLITTING;
   if (splitting && error->status == RING_ABORTED) return error->rank != of->victim && named;
   return (waited || lost) && named;
