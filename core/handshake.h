@@ -2,8 +2,8 @@
  *
  * The handshake that begins every connection: a mutual challenge and response keyed by what the two
  * ranks share (keys.h; HMAC-SHA256). The dialer proves itself first, so a stranger who connects learns
- * nothing but what HELLO has, and one who is dialed learns a rank, too. Each proof covers everything said before it,
- * so neither side can be fed another connection's answers.
+ * nothing but what HELLO has, and one who is dialed learns a rank, too. Each proof covers everything
+ * said before it, so neither side can be fed another connection's answers.
  *
  *   dialer → HELLO    magic, wire version, purpose, encrypted, nonce             44 bytes
  *          ← HELLO    magic, wire version, purpose, encrypted, nonce             44
