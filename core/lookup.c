@@ -13,6 +13,7 @@
 #define LOOKUP_SLICE_US 500
 
 struct ring_lookup {
+  pthread_t thread;
   atomic_int users; /* the thread, and who asks */
   atomic_bool done;
   uint16_t port;
@@ -37,17 +38,11 @@ static void *lookup_work(void *arg) {
 
 /* Signals are for the threads of the program. */
 static int lookup_start(ring_lookup *lookup) {
-  pthread_attr_t attributes;
-  pthread_t thread;
   sigset_t all, before;
-  int failure = pthread_attr_init(&attributes);
-  if (failure != 0) return failure;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  failure = pthread_create(&thread, &attributes, lookup_work, lookup);
+  int failure = pthread_create(&lookup->thread, NULL, lookup_work, lookup);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
-  pthread_attr_destroy(&attributes);
   return failure;
 }
 
@@ -102,6 +97,7 @@ ring_lookup_answer ring_lookup_ask(ring_lookup **lookup, const char *host, uint1
   }
   *resolved = (*lookup)->resolved;
   int failure = (*lookup)->failure;
+  pthread_join((*lookup)->thread, NULL); /* what the resolver keeps a thread is freed at its end */
   lookup_leave(*lookup);
   *lookup = NULL;
   return lookup_answer(resolved, failure, reason);
@@ -109,6 +105,7 @@ ring_lookup_answer ring_lookup_ask(ring_lookup **lookup, const char *host, uint1
 
 void ring_lookup_drop(ring_lookup **lookup) {
   if (*lookup == NULL) return;
+  pthread_detach((*lookup)->thread);
   lookup_leave(*lookup);
   *lookup = NULL;
 }

@@ -4,6 +4,8 @@
  * through here. The hosts have names that say what becomes of them; all are this one in the end.
  */
 #include <netdb.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,7 +15,15 @@
 
 /* ---- The name server ---------------------------------------------------------------------- */
 
-static int *asked; /* by all ranks, in shared memory */
+static int *asked;         /* by all ranks, in shared memory */
+static pthread_key_t kept; /* what a resolver keeps for each of its threads */
+static bool kept_is_freed;
+
+static void free_slowly(void *unused) {
+  (void)unused;
+  usleep(400000);
+  kept_is_freed = true;
+}
 
 int __real_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                        struct addrinfo **found);
@@ -25,6 +35,7 @@ int __wrap_getaddrinfo(const char *host, const char *service, const struct addri
   if (strcmp(host, "silent") == 0) return EAI_AGAIN;
   if (strcmp(host, "hangs") == 0) sleep(4);
   if (strcmp(host, "slow") == 0) usleep(700000);
+  if (strcmp(host, "keeps") == 0) pthread_setspecific(kept, &kept);
   if (strcmp(host, "unknown-at-first") == 0 && __sync_fetch_and_add(asked, 1) < 3)
     return EAI_NONAME;
   if (strcmp(host, "silent-at-first") == 0 && __sync_fetch_and_add(asked, 1) < 2) return EAI_AGAIN;
@@ -69,6 +80,18 @@ static void test_a_name_that_does_not_exist(void) {
   double took =
       fail_to_open("never", 60, RING_PEER_LOST, "cannot resolve the host never of rank 0");
   CHECK(took >= 4.9 && took < 15);
+}
+
+/* A process that forks or ends next neither copies nor leaks what its resolver kept. */
+static void test_the_resolver_has_ended(void) {
+  ring_options options = rank_options(1, 2);
+  ring_comm *comm = NULL;
+  CHECK_INT(pthread_key_create(&kept, free_slowly), 0);
+  options.addresses = (const char *const[]){"keeps", "127.0.0.1"};
+  options.timeout = 0.1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_TIMEOUT);
+  CHECK(kept_is_freed);
+  pthread_key_delete(kept);
 }
 
 static int stop_at_once(void *unused) {
@@ -126,6 +149,7 @@ int main(void) {
   RUN(test_ranks_that_are_found_late); /* forks: before there are threads */
   RUN(test_the_deadline_holds);
   RUN(test_a_name_that_does_not_exist);
+  RUN(test_the_resolver_has_ended);
   RUN(test_an_interrupt);
   return 0;
 }
