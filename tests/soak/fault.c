@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fault.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,7 +131,8 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   if (of->own && waited) return of->phase == FAULT_OPENING || elsewhere;
   if (of->own && lost)
     return strstr(error->message, "nothing listens on its port") != NULL ||
-           strstr(error->message, "it ended the connection") != NULL;
+           strstr(error->message, "it ended the connection") != NULL ||
+           error->system_errno == ECONNRESET;
   if (of->own) return error->status == RING_ABORTED;
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
