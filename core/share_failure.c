@@ -145,13 +145,28 @@ static bool share_came(const ring_share_call *call, int index) {
   return ring_share_heard(call->share, index, &theirs) && ring_call_is_same(&theirs, call->call);
 }
 
-/* Whom a rank that has not come waits for in its sleep, if that one has not come either, or -1. */
+static int share_missing(const ring_share_call *call) {
+  int missing = 0;
+  for (int i = 0; i < call->share->size; i++) missing += !share_came(call, i);
+  return missing;
+}
+
+/* Whether a rank keeps others from going on: it has not come, or, where all have, not finished. */
+static bool share_keeps(const ring_share_call *call, int index) {
+  const _Atomic uint64_t *done = &ring_share_seat(call->share, index)->done;
+  if (index == call->share->index) return false;
+  if (share_missing(call) > 0) return !share_came(call, index);
+  return !ring_share_reached(atomic_load_explicit(done, memory_order_acquire),
+                             call->share->sequence);
+}
+
+/* Whom a rank waits for in its sleep, if that one keeps it, or -1. */
 static int share_awaited(const ring_share_call *call, int index) {
   const ring_share *share = call->share;
   uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_acquire);
   int awaits = atomic_load_explicit(&ring_share_seat(share, index)->awaits, memory_order_relaxed);
   if ((sleeping >> index & 1) == 0 || awaits < 0 || awaits >= share->size) return -1;
-  return share_came(call, awaits) ? -1 : awaits;
+  return share_keeps(call, awaits) ? awaits : -1;
 }
 
 /* "; last heard in barrier() as call 16" or "; waits for rank 3 in ...", or nothing. */
@@ -169,7 +184,7 @@ static void share_describe_last(const ring_share_call *call, int index, char *te
     snprintf(text, size, "; last heard in %s", name);
 }
 
-/* Who keeps a rank that has not come: whom it waits for, or whom that one waits for, and so on. */
+/* Who keeps a rank that is waited for: whom it waits for, or whom that one waits for, and so on. */
 static int share_find_cause(const ring_share_call *call, int index) {
   int next = index;
   for (int steps = 0; steps < call->share->size && next >= 0; steps++) {
@@ -184,9 +199,8 @@ static int share_find_cause(const ring_share_call *call, int index) {
  * who keeps these. */
 static int share_list_missing(const ring_share_call *call, int index, char *text, size_t size) {
   const ring_share *share = call->share;
-  int missing = 0, fault = -1, listed = 0;
+  int missing = share_missing(call), fault = -1, listed = 0;
   size_t length = 0;
-  for (int i = 0; i < share->size; i++) missing += !share_came(call, i);
   text[0] = '\0';
   for (int i = 0; i < share->size && length < size; i++) {
     if (missing > 0 ? share_came(call, i) : i != index) continue;
