@@ -200,21 +200,70 @@ static ring_status rendezvous_read_note(const ring_meeting *meeting, const uint8
   return RING_OK;
 }
 
+enum {
+  RENDEZVOUS_NOTE_LEAST = RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES,
+  RENDEZVOUS_NOTE_MOST = RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES - 1 + RING_SEAL_BYTES
+};
+
+/* How much follows the length of a note, which `head` is; 0 for what is none. */
+static size_t rendezvous_note_length(const uint8_t *head) {
+  size_t length = (size_t)bytes_get(&head, RING_NOTE_LENGTH_BYTES);
+  return length >= RENDEZVOUS_NOTE_LEAST && length <= RENDEZVOUS_NOTE_MOST ? length : 0;
+}
+
+static ring_status rendezvous_open_note(const ring_meeting *meeting, ring_seal *seal,
+                                        const uint8_t *head, uint8_t *message, size_t length,
+                                        ring_note *note) {
+  length -= RING_SEAL_BYTES;
+  if (!ring_seal_open(seal, head, RING_NOTE_LENGTH_BYTES, message, length)) return RING_AUTH;
+  return rendezvous_read_note(meeting, message, length, note);
+}
+
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  ring_seal *seal, ring_note *note) {
-  uint8_t head[RING_NOTE_LENGTH_BYTES];
-  uint8_t message[RING_NOTE_HEAD_BYTES + RING_NOTE_TEXT_BYTES - 1 + RING_SEAL_BYTES];
-  const uint8_t *from = head;
+  uint8_t head[RING_NOTE_LENGTH_BYTES], message[RENDEZVOUS_NOTE_MOST];
   ring_status status = ring_rendezvous_move(meeting, poller, fd, false, head, sizeof head);
   if (status != RING_OK) return status;
-  size_t length = (size_t)bytes_get(&from, RING_NOTE_LENGTH_BYTES);
-  if (length < RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES || length > sizeof message)
-    return RING_PEER_LOST;
+  size_t length = rendezvous_note_length(head);
+  if (length == 0) return RING_PEER_LOST;
   status = ring_rendezvous_move(meeting, poller, fd, false, message, length);
   if (status != RING_OK) return status;
-  length -= RING_SEAL_BYTES;
-  if (!ring_seal_open(seal, head, sizeof head, message, length)) return RING_AUTH;
-  return rendezvous_read_note(meeting, message, length, note);
+  return rendezvous_open_note(meeting, seal, head, message, length, note);
+}
+
+/* Receives up to `length` bytes; RING_BUSY when fewer have come. */
+static ring_status rendezvous_take(int fd, uint8_t *bytes, size_t length, size_t *have) {
+  while (*have < length) {
+    ssize_t got = recv(fd, bytes + *have, length - *have, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return RING_BUSY;
+    if (got <= 0) return RING_PEER_LOST;
+    *have += (size_t)got;
+  }
+  return RING_OK;
+}
+
+ring_status ring_rendezvous_hear_part(const ring_meeting *meeting, int fd, ring_seal *seal,
+                                      ring_hearing *hearing, ring_note *note) {
+  ring_status status;
+  if (hearing->message == NULL) {
+    status = rendezvous_take(fd, hearing->head, sizeof hearing->head, &hearing->have);
+    if (status != RING_OK) return status;
+    hearing->length = rendezvous_note_length(hearing->head);
+    if (hearing->length == 0) return RING_PEER_LOST;
+    hearing->message = malloc(hearing->length);
+    if (hearing->message == NULL) return RING_NO_MEMORY;
+    hearing->have = 0;
+  }
+  status = rendezvous_take(fd, hearing->message, hearing->length, &hearing->have);
+  if (status != RING_OK) return status;
+  return rendezvous_open_note(meeting, seal, hearing->head, hearing->message, hearing->length,
+                              note);
+}
+
+void ring_rendezvous_hear_end(ring_hearing *hearing) {
+  free(hearing->message);
+  *hearing = (ring_hearing){.message = NULL};
 }
 
 /* ---- Exchange ----------------------------------------------------------------------------- */

@@ -66,6 +66,13 @@ typedef struct ring_note {
   uint8_t body[RING_NOTE_TEXT_BYTES];
 } ring_note;
 
+/* A note that comes piece by piece; begins as zeros. */
+typedef struct ring_hearing {
+  uint8_t head[RING_NOTE_LENGTH_BYTES];
+  uint8_t *message; /* NULL until its length is known */
+  size_t length, have;
+} ring_hearing;
+
 /* What all ranks of a job derive from what they know before: its key, and the ports for rank 0. */
 bool ring_rendezvous_begin(ring_meeting *meeting, ring_keys *keys);
 
@@ -101,6 +108,12 @@ ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *polle
                                  ring_seal *seal, const ring_note *note);
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  ring_seal *seal, ring_note *note);
+
+/* Hears what has come of a note, without waiting for more of it: RING_BUSY when that is not all, else
+ * what ring_rendezvous_hear returns. end frees what one that has begun holds, and makes it zeros. */
+ring_status ring_rendezvous_hear_part(const ring_meeting *meeting, int fd, ring_seal *seal,
+                                      ring_hearing *hearing, ring_note *note);
+void ring_rendezvous_hear_end(ring_hearing *hearing);
 
 /* "21345, 30112, 25001": the ports of the sequence, for messages. */
 void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t size);

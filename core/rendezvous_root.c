@@ -4,7 +4,7 @@
  * each where its parent is, gives the table to its own children, and waits until every rank has
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
  * newer connection, because a rank that was started again is the one that is wanted. At the
- * deadline all that came are told who did not; when a rank dies or fails later, or has joined, goes away
+ * deadline all that came are told who did not, whatever part of a report one of them has sent; when a rank dies or fails later, or has joined, goes away
  * and is not back a moment after, all are told that. A
  * rank that wants encryption where rank 0 does not, or the other way around, ends the meeting: as soon
  * as all have come, or a moment after, so that those who come a little later are told, too.
@@ -44,8 +44,9 @@ typedef struct root_arrival {
   size_t have; /* bytes of its JOIN */
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   ring_seal seal;
-  uint64_t leaves; /* when it gives up */
-  uint64_t lost;   /* when it went away after it had joined; 0: it has not */
+  ring_hearing hearing; /* of its REPORT */
+  uint64_t leaves;      /* when it gives up */
+  uint64_t lost;        /* when it went away after it had joined; 0: it has not */
   size_t slot;
 } root_arrival;
 
@@ -68,6 +69,7 @@ static void root_depart(root_meeting *root, int rank) {
   root->there -= arrival->stage >= root->goal ? 1 : 0;
   ring_socket_close(&arrival->fd);
   ring_seal_wipe(&arrival->seal);
+  ring_rendezvous_hear_end(&arrival->hearing);
   *arrival = (root_arrival){.fd = -1};
 }
 
@@ -152,13 +154,15 @@ static void root_hear_join(root_meeting *root, int rank) {
     root_depart(root, rank);
 }
 
-/* Reads the REPORT of a rank that joined; a failure there is one of all. */
+/* Reads what has come of the REPORT of a rank that joined; a failure there is one of all. */
 static ring_status root_hear_report(root_meeting *root, int rank, ring_error *error) {
   const char *host = ring_peers_host(root->peers, rank);
   root_arrival *arrival = &root->arrivals[rank];
   ring_note note;
-  ring_status status =
-      ring_rendezvous_hear(root->meeting, &root->mover, arrival->fd, &arrival->seal, &note);
+  ring_status status = ring_rendezvous_hear_part(root->meeting, arrival->fd, &arrival->seal,
+                                                 &arrival->hearing, &note);
+  if (status == RING_BUSY) return RING_OK;
+  ring_rendezvous_hear_end(&arrival->hearing);
   if (status == RING_OK && note.status != RING_OK)
     return ring_error_set(error, note.status, note.fault < 0 ? rank : note.fault, 0,
                           "rank %d reports: %.800s", rank, (const char *)note.body);

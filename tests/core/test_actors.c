@@ -259,6 +259,31 @@ static void report_without_end(const scene *scene) {
   report_a_length(scene, UINT32_MAX);
 }
 
+/* The first bytes of a report that says that all is well. */
+static void report_in_part(actor *self, size_t bytes) {
+  uint8_t message[NOTE_ROOM];
+  CHECK(bytes < seal_note(&self->seal, &(ring_note){.fault = -1}, message));
+  CHECK_INT(send(self->root, message, bytes, MSG_NOSIGNAL), bytes);
+}
+
+static void report_a_part_of_the_length(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_NOTE_LENGTH_BYTES - 1);
+  wait_for_the_end(self.root);
+}
+
+static void report_half(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES);
+  wait_for_the_end(self.root);
+}
+
+static void die_after_half_a_report(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES);
+  raise(SIGKILL);
+}
+
 static void report_too_little(const scene *scene) {
   report_a_length(scene, RING_NOTE_HEAD_BYTES + RING_SEAL_BYTES - 1);
 }
@@ -409,6 +434,63 @@ static void refuse(int actor, void (*act)(const scene *), const char *text) {
       .actor = actor, .act = act, .status = RING_AUTH, .text = text, .timeout = 30, .seconds = 10});
 }
 
+/* Who has sent a part of a report keeps rank 0 from nothing: all are told in time who is missing. */
+static void test_half_a_report(void) {
+  scene half = {.actor = 1,
+                .act = report_half,
+                .status = RING_TIMEOUT,
+                .text = "missing: rank 1 (127.0.0.1)",
+                .timeout = 3,
+                .seconds = 8};
+  play(half);
+  half.act = report_a_part_of_the_length;
+  play(half);
+  lose(1, die_after_half_a_report, SIGKILL, "rank 1 (127.0.0.1)");
+}
+
+/* Rank 3 is interrupted while rank 0 has half a report of rank 1. */
+typedef struct half {
+  scene scene;
+  int sent, asked;
+} half;
+
+static void act_half(const scene *scene) {
+  half *shared = (half *)(uintptr_t)scene; /* the first of its members */
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_NOTE_LENGTH_BYTES + RING_NOTE_HEAD_BYTES);
+  __sync_fetch_and_add(&shared->sent, 1);
+  wait_for_the_end(self.root);
+}
+
+static int stop_after_half(void *arg) {
+  half *shared = arg; /* asked every 100 ms: rank 0 has the half by the third time */
+  return *(volatile int *)&shared->sent != 0 && shared->asked++ >= 3;
+}
+
+static void fail_beside_half(int rank, int size, void *arg) {
+  half *shared = arg;
+  ring_options options = scene_options(&shared->scene, rank);
+  uint64_t begun = ring_platform_now();
+  (void)size;
+  if (rank == shared->scene.actor) {
+    watch_actor(&shared->scene);
+    return;
+  }
+  if (rank == 3) {
+    options.interrupt = stop_after_half;
+    options.interrupt_arg = shared;
+  }
+  CHECK_INT(expect_failure(&options, RING_ABORTED, "rank 3 was interrupted during open()"), 3);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+}
+
+static void test_a_failure_beside_half_a_report(void) {
+  half *shared = shared_alloc(sizeof *shared);
+  shared->scene = (scene){.actor = 1, .act = act_half, .timeout = 30};
+  run_ranks(ACT_RANKS, fail_beside_half, shared);
+  shared_free(shared, sizeof *shared);
+}
+
 static void test_what_was_changed_on_the_way(void) {
   refuse(2, tell_another_table, "in bytes that are not those of rank 0");
   refuse(3, report_something_else, "rank 3 (127.0.0.1) is not what it has sent");
@@ -431,6 +513,8 @@ int main(void) {
   RUN(test_rank_0_stops);
   RUN(test_hostile_tables);
   RUN(test_hostile_reports);
+  RUN(test_half_a_report);
+  RUN(test_a_failure_beside_half_a_report);
   RUN(test_what_was_changed_on_the_way);
   RUN(test_a_rank_fails);
   return 0;
