@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a core file of a rank would hold: every page of this process but those that the kernel leaves
- * out (VmFlags dd). Neither the token nor a key may be in there, as bytes or as text, while a
- * communicator is open, when it has failed and when it is closed; that the search finds what is there
+ * out (VmFlags dd). Neither the token nor a key may be in there, as bytes or as text, while the ranks
+ * meet, while a communicator is open, when it has failed and when it is closed; that the search finds what is there
  * is checked each time. Afterwards no page with secrets is left, and a forked child has none.
  *
  * What is looked for must not be in this process by being looked for: it lies in pages that are left
@@ -19,7 +19,7 @@
 #include "ranks.h"
 #include "seal.h"
 
-enum { RANKS = 3, TOKEN = 40, NEEDLES = 3 + 4 * RANKS };
+enum { RANKS = 3, TOKEN = 40, NEEDLES = 3 + 8 * RANKS };
 
 typedef struct needle {
   char name[32];
@@ -121,6 +121,27 @@ ring_link *__wrap_ring_link_tls(ring_link *under, bool dialer, const ring_secret
   return __real_ring_link_tls(under, dialer, key);
 }
 
+/* And the keys of a meeting are gone when it is over. */
+static int seals;
+static const ring_keys *met_with;
+
+bool __real_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
+bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
+bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
+  bool begun = __real_ring_seal_begin(seal, handshake);
+  look_for_secret("a key of the meeting to send", seal->send_key.bytes, RING_SECRET_BYTES);
+  look_for_secret("a key of the meeting to receive", seal->receive_key.bytes, RING_SECRET_BYTES);
+  seals++;
+  return begun;
+}
+
+bool __real_ring_keys_init(ring_keys *keys, int rank, int size);
+bool __wrap_ring_keys_init(ring_keys *keys, int rank, int size);
+bool __wrap_ring_keys_init(ring_keys *keys, int rank, int size) {
+  met_with = keys;
+  return __real_ring_keys_init(keys, rank, size);
+}
+
 static void learn_keys(const ring_comm *comm) {
   const ring_keys *keys = &comm->peers.keys;
   look_for_secret("the job's key", keys->vault->job.bytes, RING_SECRET_BYTES);
@@ -160,6 +181,8 @@ typedef struct exchange {
 static exchange *texts; /* in memory of all ranks */
 
 static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  look_for_secret("the private key", met_with->vault->own.bytes, RING_SECRET_BYTES);
+  check_memory("exchanging");
   snprintf(texts->texts[*(const int *)arg], sizeof texts->texts[0], "%s", mine);
   pthread_barrier_wait(&texts->all);
   for (int rank = 0; rank < RANKS; rank++) put(sink, rank, texts->texts[rank]);
@@ -187,17 +210,23 @@ static void check_child(ring_comm *comm) {
   CHECK_INT(status, 0);
 }
 
-static void be_searched(int rank, int size, void *shared) {
-  ring_options options = rank_options(rank, size);
-  ring_comm *comm, *half;
-  double x[100] = {1};
-  texts = shared;
+/* Makes a token, and looks for it; how many mappings are left out now. */
+static int prepare_search(void) {
   known = mmap(NULL, sizeof *known, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CHECK(known != MAP_FAILED);
   CHECK_INT(madvise(known, sizeof *known, MADV_DONTDUMP), 0);
   int before = count_left_out();
   for (int i = 0; i < TOKEN; i++) known->token[i] = (uint8_t)(getppid() * 7 + i * 31);
   look_for_secret("the token", known->token, TOKEN);
+  return before;
+}
+
+static void be_searched(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *half;
+  double x[100] = {1};
+  texts = shared;
+  int before = prepare_search();
   options.token = known->token;
   options.token_length = TOKEN;
   if (texts->used) options.exchange = pass_texts;
@@ -242,7 +271,53 @@ static void test_an_exchange(void) {
   run_searched(true);
 }
 
+/* ---- While they meet ---------------------------------------------------------------------- */
+
+static bool searched;
+
+/* Ranks that wait for others search themselves, once they share a key with one. */
+static int search_meanwhile(void *arg) {
+  int *count = arg;
+  if (searched || seals == 0) return 0;
+  look_for_secret("the job's key", met_with->vault->job.bytes, RING_SECRET_BYTES);
+  check_memory("meeting");
+  searched = true;
+  __sync_fetch_and_add(count, 1);
+  return 0;
+}
+
+/* The last rank comes when rank 0 and the other guest have searched. */
+static void meet_and_search(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  volatile int *count = shared;
+  ring_comm *comm;
+  int before = prepare_search();
+  options.token = known->token;
+  options.token_length = TOKEN;
+  options.interrupt = search_meanwhile;
+  options.interrupt_arg = shared;
+  for (int tries = 0; rank == size - 1 && *count < size - 1; tries++) {
+    CHECK(tries < 30000);
+    usleep(1000);
+  }
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(seals, rank == 0 ? size - 1 : 1);
+  CHECK(rank == size - 1 || searched);
+  check_memory("met");
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  CHECK_INT(check_memory("freed"), before);
+}
+
+static void test_a_meeting(void) {
+  int *count = shared_alloc(sizeof *count);
+  run_ranks(RANKS, meet_and_search, count);
+  CHECK_INT(*count, RANKS - 1);
+  shared_free(count, sizeof *count);
+}
+
 int main(void) {
+  RUN(test_a_meeting);
   RUN(test_a_token);
   RUN(test_an_exchange);
   return 0;
