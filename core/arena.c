@@ -105,8 +105,10 @@ static bool arena_is_mine(const ring_arena *arena) {
 /* ---- Life --------------------------------------------------------------------------------- */
 
 ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
-  ring_arena *arena = calloc(1, sizeof *arena);
+  if (region % ARENA_PAGE != 0 || region > ARENA_REGION_MOST + ARENA_REGION_LEAST) return NULL;
   size_t total = front + (size_t)ranks * region;
+  if (!ring_platform_memory_is(fd, total)) return NULL;
+  ring_arena *arena = calloc(1, sizeof *arena);
   void *base = MAP_FAILED;
   if (arena != NULL) base = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (base == MAP_FAILED) {
@@ -204,8 +206,9 @@ bool ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes
   return at >= arena->front && at <= arena->total && bytes <= arena->total - at;
 }
 
-void *ring_arena_at(const ring_arena *arena, uint64_t offset) {
-  return arena->base + offset;
+void *ring_arena_at(const ring_arena *arena, uint64_t offset, size_t bytes) {
+  bool within = offset >= arena->front && offset <= arena->total && bytes <= arena->total - offset;
+  return within ? arena->base + offset : NULL;
 }
 
 bool ring_arena_reserve(const void *memory, size_t bytes) {

@@ -27,7 +27,8 @@ typedef struct ring_arena ring_arena;
  * where the system has no such memory. The caller owns it. */
 ring_arena *ring_arena_create(size_t front, int ranks);
 
-/* Maps what another rank created, from the descriptor that it passed, which the arena then owns. */
+/* Maps what another rank created, from the descriptor that it passed, which the arena then owns. NULL
+ * for what is no such memory, or could be cut short: that rank may be mistaken, or hostile. */
 ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region);
 
 /* Takes the place of this rank, and with it the region that it allocates from, until it lets go of
@@ -43,7 +44,9 @@ void *ring_arena_front(const ring_arena *arena);
 
 /* The distance of a buffer from the start of the arena; false if it does not lie within it. */
 bool ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes, uint64_t *offset);
-void *ring_arena_at(const ring_arena *arena, uint64_t offset);
+
+/* What lies at that distance; NULL unless `bytes` from there on lie within the arena. */
+void *ring_arena_at(const ring_arena *arena, uint64_t offset, size_t bytes);
 
 /* Takes the pages of memory that is about to be used: all or part of the front of an arena. False
  * when the system has none. What lies in no arena, and all buffers, need not be reserved. */

@@ -51,8 +51,8 @@ static ring_status copy_move_shared(const ring_large_run *run, int from, int to)
   _Atomic uint64_t *next = &share->board->claims[share->sequence % RING_SLOTS].next;
   size_t bytes = ring_large_transfer_of(run->job, from, to).bytes;
   ring_status status = RING_OK;
-  while (status == RING_OK) {
-    size_t at = (size_t)atomic_fetch_add_explicit(next, RING_LARGE_CHUNK, memory_order_relaxed);
+  for (size_t most = bytes / RING_LARGE_CHUNK + 1; status == RING_OK && most > 0; most--) {
+    size_t at = ring_large_claim(next);
     if (at >= bytes) break;
     size_t left = bytes - at;
     status = copy_move(run, from, to, at, left < RING_LARGE_CHUNK ? left : RING_LARGE_CHUNK);

@@ -38,18 +38,58 @@ static void large_post_buffers(const ring_local_job *job, const uint8_t *stage) 
   ring_share_publish(&job->call);
 }
 
+/* How many bytes of a rank's input the others may read, or of its output write. */
+static size_t large_reached(const ring_local_job *job, int index, bool output) {
+  const ring_call *call = &job->outline->call;
+  size_t bytes = (size_t)call->count * job->task->element_size;
+  int last = job->size - 1, other = ring_collective_has_root(call->collective) ? job->root : last;
+  if (ring_collective_reduces(call->collective)) {
+    ring_large_range receivers = ring_large_receivers(job);
+    bool scatters = call->collective == RING_COLLECTIVE_REDUCE_SCATTER;
+    if (output) return index >= receivers.first && index < receivers.last ? bytes : 0;
+    return scatters ? bytes * (size_t)job->size : bytes;
+  }
+  size_t most = 0;
+  for (int turn = 0; turn < 2; turn++, other = last) { /* the parts of the last rank lie last */
+    ring_large_transfer transfer = output ? ring_large_transfer_of(job, other, index)
+                                          : ring_large_transfer_of(job, index, other);
+    size_t end = transfer.bytes + (output ? transfer.out_at : transfer.in_at);
+    if (transfer.bytes > 0 && end > most) most = end;
+  }
+  return most;
+}
+
+/* The place of `bytes` that another rank says begin there; NULL, and *good false, unless they lie in the
+ * arena and can hold what they are to. */
+static uint8_t *large_place(const ring_local_job *job, uint64_t at, size_t bytes, bool *good) {
+  if (at == 0) return NULL;
+  uint8_t *place = ring_arena_at(job->call.share->arena, at, bytes);
+  bool counts = bytes > 0 && ring_collective_reduces(job->outline->call.collective);
+  *good = *good && place != NULL && !(counts && at % job->task->element_size != 0);
+  return place;
+}
+
 ring_status ring_large_meet(ring_large_run *run, int index) {
   const ring_local_job *job = run->job;
-  const ring_arena *arena = job->call.share->arena;
+  const ring_share_call *call = &job->call;
   large_post post;
+  bool own = index == job->rank, good = true;
   ring_status status = RING_OK;
-  if (index != job->rank) status = ring_share_await(&job->call, index);
+  if (!own) status = ring_share_await(call, index);
   if (status != RING_OK) return status;
-  memcpy(&post, ring_share_slot(&job->call, index)->bytes, sizeof post);
-  if (index == job->rank) ring_large_own_sides(run);
-  if (post.input != 0) run->inputs[index] = ring_arena_at(arena, post.input);
-  if (post.output != 0) run->outputs[index] = ring_arena_at(arena, post.output);
-  if (post.stage != 0) run->stages[index] = ring_arena_at(arena, post.stage);
+  memcpy(&post, ring_share_slot(call, index)->bytes, sizeof post);
+  uint8_t *input = large_place(job, post.input, large_reached(job, index, false), &good);
+  uint8_t *output = large_place(job, post.output, large_reached(job, index, true), &good);
+  uint8_t *stage = large_place(job, post.stage, RING_STAGE, &good);
+  if (!own && !good) return ring_share_misleads(call, index);
+  if (own) {
+    ring_large_own_sides(run);
+    run->stages[index] = post.stage != 0 ? call->share->stage : NULL;
+  } else {
+    run->inputs[index] = input;
+    run->outputs[index] = output;
+    run->stages[index] = stage;
+  }
   run->input_shared[index] = post.input != 0;
   run->output_shared[index] = post.output != 0;
   run->in_place = run->in_place || post.in_place != 0;

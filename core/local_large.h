@@ -48,6 +48,13 @@ bool ring_large_stages(const ring_large_run *run);
 /* Says that this rank is done with a call, and may wait until all are. */
 ring_status ring_large_finish(const ring_share_call *call, bool awaits_all);
 
+/* Where the next chunk begins that nobody has claimed. A rank claims no more of them than there are: the
+ * count may have been overwritten. */
+static inline size_t ring_large_claim(_Atomic uint64_t *next) {
+  uint64_t at = atomic_fetch_add_explicit(next, RING_LARGE_CHUNK, memory_order_relaxed);
+  return (size_t)(at - at % RING_LARGE_CHUNK);
+}
+
 /* Whether another rank has failed meanwhile: its buffers may be gone. */
 bool ring_large_stops(const ring_large_run *run);
 

@@ -77,8 +77,8 @@ static ring_status reduce_shared(const reduce_plan *reduction, size_t bytes) {
     return reduce_range(reduction, at, bytes - at < part ? bytes : at + part);
   }
   _Atomic uint64_t *next = &share->board->claims[share->sequence % RING_SLOTS].next;
-  while (status == RING_OK) {
-    size_t at = (size_t)atomic_fetch_add_explicit(next, RING_LARGE_CHUNK, memory_order_relaxed);
+  for (size_t most = bytes / RING_LARGE_CHUNK + 1; status == RING_OK && most > 0; most--) {
+    size_t at = ring_large_claim(next);
     if (at >= bytes) break;
     size_t length = bytes - at < RING_LARGE_CHUNK ? bytes - at : RING_LARGE_CHUNK;
     status = reduce_range(reduction, at, at + length);

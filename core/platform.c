@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -235,6 +236,14 @@ int ring_platform_memory(size_t bytes) {
   return -code;
 }
 
+bool ring_platform_memory_is(int fd, uint64_t bytes) {
+  struct stat status;
+  const int fixed = F_SEAL_SHRINK | F_SEAL_GROW;
+  int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & fixed) == fixed && fstat(fd, &status) == 0 &&
+         (uint64_t)status.st_size == bytes;
+}
+
 int ring_platform_memory_again(int fd) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -315,6 +324,11 @@ void ring_platform_barrier(void) {
 int ring_platform_memory(size_t bytes) {
   (void)bytes;
   return -ENOSYS;
+}
+
+bool ring_platform_memory_is(int fd, uint64_t bytes) {
+  (void)fd, (void)bytes;
+  return false;
 }
 
 int ring_platform_memory_again(int fd) {

@@ -81,6 +81,10 @@ static inline void ring_platform_prefetch(const void *line) {
  * written; or -errno. */
 int ring_platform_memory(size_t bytes);
 
+/* Whether a descriptor that another process passed is such memory, of that length for good: who touched
+ * what is not there any more would be killed. */
+bool ring_platform_memory_is(int fd, uint64_t bytes);
+
 /* Another descriptor of the same memory that can hold locks of its own; or -errno. */
 int ring_platform_memory_again(int fd);
 

@@ -88,6 +88,7 @@ ring_call ring_share_said(const ring_share *share, int index, uint32_t sequence)
 void ring_share_wake(const ring_share *share, uint64_t sleeping) {
   while (sleeping != 0) {
     int index = __builtin_ctzll(sleeping);
+    if (index >= share->size) return; /* nobody: the board has been overwritten */
     ring_seat *seat = ring_share_seat(share, index);
     sleeping &= sleeping - 1;
     if (atomic_load_explicit(&seat->awaits, memory_order_relaxed) != share->index) continue;

@@ -232,6 +232,9 @@ ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *
  * not finished it. */
 ring_status ring_share_left(const ring_share_call *call, int index, uint64_t flag);
 
+/* The failure of a call in which a rank says that its buffers lie where they cannot. */
+ring_status ring_share_misleads(const ring_share_call *call, int index);
+
 /* The failure of a call whose flag is another one on rank `index`. */
 ring_status ring_share_differs(const ring_share_call *call, int index);
 

@@ -93,11 +93,19 @@ void ring_share_fail(ring_share *share, const ring_error *error) {
   if (share->exposed) share_quiet(share);
 }
 
+/* What stands on the board; any rank may have overwritten that. */
+static void share_read_failure(const ring_share *share, ring_error *error) {
+  *error = share->board->failure;
+  error->message[sizeof error->message - 1] = '\0';
+  bool known = strcmp(ring_status_name(error->status), "UNKNOWN") != 0;
+  if (!known || error->status == RING_OK) error->status = RING_ABORTED;
+  if (error->rank < 0 || error->rank >= share->peers->size) error->rank = -1;
+}
+
 bool ring_share_failed(const ring_share *share, const ring_wait *wait, ring_error *error) {
   if (share->arena == NULL) return false;
   if (atomic_load_explicit(&share->board->failed, memory_order_acquire) != 2) return false;
-  *error = share->board->failure;
-  error->message[sizeof error->message - 1] = '\0';
+  share_read_failure(share, error);
   bool late = wait == NULL || ring_wait_was_away(wait) || !ring_wait_is_old(wait);
   if (late && error->status == RING_TIMEOUT && error->rank == share->ranks[share->index])
     ring_failure_given_up(error->rank, error->message, error);
@@ -268,6 +276,18 @@ ring_status ring_share_left(const ring_share_call *call, int index, uint64_t fla
     sched_yield();
   }
   return call->error->status;
+}
+
+ring_status ring_share_misleads(const ring_share_call *call, int index) {
+  char text[RING_CALL_TEXT];
+  int rank = call->share->ranks[index];
+  ring_call_describe(call->call, text, sizeof text);
+  return ring_error_set(
+      call->error, RING_PEER_LOST, rank, 0,
+      "rank %d (%s) says in %s that its buffers lie where the memory of this host "
+      "does not hold them: something has overwritten that memory, or they are not "
+      "aligned",
+      rank, share_host(call->share, rank), text);
 }
 
 /* Whether a rank waits for this one to send or to take a message, which this one has not begun to. */

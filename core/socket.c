@@ -233,13 +233,14 @@ int ring_socket_take(int fd, void *bytes, size_t length) {
 #endif
   if (got < 0) return -errno;
   struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-  int descriptor;
-  bool passed = rights != NULL && rights->cmsg_level == SOL_SOCKET &&
-                rights->cmsg_type == SCM_RIGHTS && rights->cmsg_len == CMSG_LEN(sizeof(int));
-  if (!passed) return -EPROTO;
-  memcpy(&descriptor, CMSG_DATA(rights), sizeof descriptor);
-  if (got == (ssize_t)length) return descriptor;
-  close(descriptor);
+  int descriptors[2]; /* there is room for as many, as lengths are rounded up */
+  if (rights == NULL || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS ||
+      rights->cmsg_len < CMSG_LEN(sizeof(int)) || rights->cmsg_len > CMSG_LEN(sizeof descriptors))
+    return -EPROTO;
+  size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  memcpy(descriptors, CMSG_DATA(rights), count * sizeof(int));
+  if (got == (ssize_t)length && count == 1) return descriptors[0];
+  for (size_t i = 0; i < count; i++) close(descriptors[i]);
   return -EPROTO;
 }
 

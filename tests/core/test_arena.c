@@ -32,7 +32,7 @@ static bool lies_within(const ring_arena *arena, const void *buffer, size_t byte
   if (!ring_arena_offset(arena, buffer, bytes, &at)) return false;
   size_t region = ring_arena_region(arena);
   CHECK(at >= FRONT + region && at + bytes <= FRONT + 2 * region);
-  CHECK(ring_arena_at(arena, at) == buffer);
+  CHECK(ring_arena_at(arena, at, bytes) == buffer);
   return true;
 }
 
