@@ -91,7 +91,7 @@ void ring_share_wake(const ring_share *share, uint64_t sleeping) {
     if (index >= share->size) return; /* nobody: the board has been overwritten */
     ring_seat *seat = ring_share_seat(share, index);
     sleeping &= sleeping - 1;
-    if (atomic_load_explicit(&seat->awaits, memory_order_relaxed) != share->index) continue;
+    if (atomic_load_explicit(&seat->awaits, memory_order_relaxed) != share->index + 1) continue;
     atomic_fetch_add_explicit(&seat->wake, 1, memory_order_release);
     ring_platform_wake(&seat->wake);
   }
@@ -128,7 +128,7 @@ static void share_sleep(const ring_share *share, int index, const _Atomic uint64
   ring_seat *seat = ring_share_seat(share, share->index);
   uint64_t bit = UINT64_C(1) << share->index;
   uint32_t wake = atomic_load_explicit(&seat->wake, memory_order_acquire);
-  atomic_store_explicit(&seat->awaits, index, memory_order_relaxed);
+  atomic_store_explicit(&seat->awaits, index + 1, memory_order_relaxed);
   atomic_fetch_or(&share->board->sleeping, bit);
   if (!share->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
@@ -161,6 +161,7 @@ static ring_status share_wait_long(const ring_share_call *call, const _Atomic ui
       break;
     }
   }
+  atomic_store_explicit(&ring_share_seat(share, share->index)->awaits, 0, memory_order_relaxed);
   __atomic_store_n(&share->wait_ns, share->wait_ns + (ring_platform_now() - wait.begun),
                    __ATOMIC_RELAXED);
   return status;

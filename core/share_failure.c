@@ -168,12 +168,12 @@ static bool share_keeps(const ring_share_call *call, int index) {
                              call->share->sequence);
 }
 
-/* Whom a rank waits for in its sleep, if that one keeps it, or -1. */
+/* Whom a rank waits for, if that one keeps it, or -1. */
 static int share_awaited(const ring_share_call *call, int index) {
   const ring_share *share = call->share;
-  uint64_t sleeping = atomic_load_explicit(&share->board->sleeping, memory_order_acquire);
-  int awaits = atomic_load_explicit(&ring_share_seat(share, index)->awaits, memory_order_relaxed);
-  if ((sleeping >> index & 1) == 0 || awaits < 0 || awaits >= share->size) return -1;
+  const ring_seat *seat = ring_share_seat(share, index);
+  int awaits = atomic_load_explicit(&seat->awaits, memory_order_relaxed) - 1;
+  if (awaits < 0 || awaits >= share->size) return -1;
   return share_keeps(call, awaits) ? awaits : -1;
 }
 

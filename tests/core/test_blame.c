@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who is said to be at fault when the rank that one waits for is not the cause: in shared memory that
+ * one may itself wait for another, and so on; over links it may be gone because it failed, which
+ * others know better than who finds that nothing listens there.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "comm.h"
+#include "platform.h"
+#include "ranks.h"
+
+/* The test's ranks meet in this. */
+typedef struct blame {
+  int met, failed, asked;
+  bool says; /* the rank that goes */
+} blame;
+
+static void wait_for(const int *counter, int least) {
+  for (int tries = 0; *(const volatile int *)counter < least; tries++) {
+    CHECK(tries < 20000);
+    usleep(1000);
+  }
+}
+
+static void expect_blame(ring_comm *comm, ring_status status, ring_status expected, int fault,
+                         const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  if (status != expected || error->rank != fault)
+    fprintf(stderr, "rank %d: %s: %s\n", ring_comm_rank(comm), ring_status_name(status),
+            error->message);
+  CHECK_INT(status, expected);
+  CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+}
+
+/* ---- In shared memory --------------------------------------------------------------------- */
+
+/* Runs a rank in a process of its own, and kills it when the others have failed. */
+static void be_stopped(int rank, int size, blame *shared) {
+  ring_options options = rank_options(rank, size); /* with the token of this process */
+  ring_comm *comm;
+  int status;
+  pid_t process = fork();
+  CHECK(process >= 0);
+  if (process == 0) {
+    CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+    CHECK_INT(ring_barrier(comm), RING_OK);
+    raise(SIGSTOP);
+    _exit(1);
+  }
+  CHECK_INT(waitpid(process, &status, WUNTRACED), process);
+  CHECK(WIFSTOPPED(status));
+  __sync_fetch_and_add(&shared->met, 1);
+  wait_for(&shared->failed, size - 1);
+  kill(process, SIGKILL);
+  CHECK_INT(waitpid(process, &status, 0), process);
+}
+
+/* Rank 0 waits in the barrier for rank 1, which waits in a reduction for rank 2, which waits in another
+ * one for rank 3, which has stopped. Only rank 0 gives up soon. */
+static void wait_in_a_chain(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == size - 1) {
+    be_stopped(rank, size, shared);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 1 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->share.formed);
+  int64_t x = 1, y = 0;
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  wait_for(&shared->met, 1);
+  uint64_t begun = ring_platform_now();
+  ring_status status = RING_OK;
+  for (int root = size - 2; root > 0 && status == RING_OK; root--)
+    status = ring_reduce(comm, &x, &y, 1, RING_INT64, RING_SUM, root);
+  if (status == RING_OK) CHECK_INT(rank, 0);
+  if (status == RING_OK) status = ring_barrier(comm);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+  expect_blame(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 1.");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 2 in reduce(");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 3 in reduce(");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3 (127.0.0.1; last heard in barrier()");
+  __sync_fetch_and_add(&shared->failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_a_chain_of_waits(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(4, wait_in_a_chain, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+/* ---- Over links --------------------------------------------------------------------------- */
+
+/* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
+ * and WITNESS has one to both. */
+enum { SIZE = 8, GONE = 2, FINDER = 5, WITNESS = 1, PATIENT = 10 };
+
+static blame *finding; /* of the rank that finds that nothing listens */
+static int moments;
+
+/* A rank that waits for what others say sleeps on nothing, 20 ms at a time. After some of that
+ * the witness is asked, and it goes on when that one has spoken. */
+int __real_poll(struct pollfd *entries, nfds_t count, int milliseconds);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds) {
+  if (finding == NULL || count > 0) return __real_poll(entries, count, milliseconds);
+  if (++moments == PATIENT && finding->says) {
+    __sync_fetch_and_add(&finding->asked, 1);
+    wait_for(&finding->failed, 1);
+  }
+  return __real_poll(entries, count, milliseconds);
+}
+
+static void be_the_witness(ring_comm *comm, blame *shared) {
+  float x;
+  wait_for(&shared->asked, 1);
+  expect_blame(comm, ring_recv(comm, &x, 1, RING_FLOAT32, 0), RING_ABORTED, GONE, "no more data");
+  __sync_fetch_and_add(&shared->failed, 1);
+}
+
+static void find_one_gone(ring_comm *comm, blame *shared) {
+  float x;
+  CHECK(comm->peers.peer[GONE].link == NULL && comm->peers.peer[WITNESS].link != NULL);
+  finding = shared;
+  uint64_t begun = ring_platform_now();
+  ring_status status = ring_recv(comm, &x, 1, RING_FLOAT32, GONE);
+  double seconds = (double)(ring_platform_now() - begun) / 1e9;
+  finding = NULL;
+  if (shared->says) {
+    CHECK(moments >= PATIENT);
+    expect_blame(comm, status, RING_ABORTED, GONE, "no more data");
+  } else {
+    expect_blame(comm, status, RING_PEER_LOST, GONE,
+                 "rank 2 (127.0.0.1) is gone: nothing listens on its port ");
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "; this was found in message 1 from rank 2");
+    CHECK(seconds < 3);
+  }
+}
+
+/* Goes: with a word to those that have a link, or without one. */
+static void go(int rank, int size, blame *shared) {
+  ring_comm *comm;
+  ring_options options = rank_options(rank, size);
+  int status;
+  pid_t process = fork();
+  CHECK(process >= 0);
+  if (process > 0) {
+    CHECK_INT(waitpid(process, &status, 0), process);
+    CHECK(shared->says ? status == 0 : WIFSIGNALED(status));
+    __sync_fetch_and_add(&shared->met, 1);
+    return;
+  }
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  wait_for(&shared->met, size - 1);
+  if (!shared->says) raise(SIGKILL);
+  ring_comm_abort(comm, "no more data");
+  ring_comm_free(comm);
+  _exit(0);
+}
+
+static void know_better(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == GONE) {
+    go(rank, size, shared);
+    return;
+  }
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&shared->met, size); /* with who goes, when it has gone */
+  if (rank == WITNESS && shared->says) be_the_witness(comm, shared);
+  if (rank == FINDER) find_one_gone(comm, shared);
+  __sync_fetch_and_add(&shared->met, 1);
+  wait_for(&shared->met, 2 * size - 1);
+  ring_comm_free(comm);
+}
+
+static void test_others_know_why_one_is_gone(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  shared->says = true;
+  run_ranks(SIZE, know_better, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_nobody_knows_why_one_is_gone(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(SIZE, know_better, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+int main(void) {
+  RUN(test_a_chain_of_waits);
+  RUN(test_others_know_why_one_is_gone);
+  RUN(test_nobody_knows_why_one_is_gone);
+  return 0;
+}
