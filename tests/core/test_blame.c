@@ -40,17 +40,30 @@ static void expect_blame(ring_comm *comm, ring_status status, ring_status expect
 
 /* ---- In shared memory --------------------------------------------------------------------- */
 
+static bool stopping; /* the process of this rank, the next time that it waits for long */
+
+static int stop_if_stopping(void *unused) {
+  (void)unused;
+  if (stopping) raise(SIGSTOP);
+  return 0;
+}
+
+static void stop_after_a_call(ring_comm *comm) {
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  raise(SIGSTOP);
+}
+
 /* Runs a rank in a process of its own, and kills it when the others have failed. */
-static void be_stopped(int rank, int size, blame *shared) {
+static void be_stopped(int rank, int size, blame *shared, void (*stop)(ring_comm *)) {
   ring_options options = rank_options(rank, size); /* with the token of this process */
   ring_comm *comm;
   int status;
   pid_t process = fork();
   CHECK(process >= 0);
   if (process == 0) {
+    options.interrupt = stop_if_stopping;
     CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-    CHECK_INT(ring_barrier(comm), RING_OK);
-    raise(SIGSTOP);
+    stop(comm);
     _exit(1);
   }
   CHECK_INT(waitpid(process, &status, WUNTRACED), process);
@@ -68,7 +81,7 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   if (rank == size - 1) {
-    be_stopped(rank, size, shared);
+    be_stopped(rank, size, shared, stop_after_a_call);
     return;
   }
   options.call_timeout = rank == 0 ? 1 : 30;
@@ -95,6 +108,45 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
 static void test_a_chain_of_waits(void) {
   blame *shared = shared_alloc(sizeof *shared);
   run_ranks(4, wait_in_a_chain, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static int64_t gathered[4][2543];
+
+static ring_status gather_at_one(ring_comm *comm) {
+  static int64_t mine[2543];
+  return ring_gather(comm, mine, gathered, 2543, RING_INT64, 1);
+}
+
+static void stop_in_a_call(ring_comm *comm) {
+  stopping = true;
+  gather_at_one(comm);
+}
+
+/* All come to the call. Rank 3 stops in it before it has handed over its part, rank 1 waits for that, and
+ * the others for rank 1. Rank 0 comes last and gives up soon. */
+static void wait_for_who_has_come(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == size - 1) {
+    be_stopped(rank, size, shared, stop_in_a_call);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 1 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->share.formed);
+  if (rank < 2) wait_for(&shared->met, 2 - rank);
+  if (rank == 1) __sync_fetch_and_add(&shared->met, 1);
+  expect_blame(comm, gather_at_one(comm), RING_TIMEOUT, size - 1, "rank 0 waited 1.");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "for rank 1 (127.0.0.1; waits for rank 3 in ");
+  __sync_fetch_and_add(&shared->failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_who_has_come_and_does_not_go_on(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(4, wait_for_who_has_come, shared);
   shared_free(shared, sizeof *shared);
 }
 
@@ -201,6 +253,7 @@ static void test_nobody_knows_why_one_is_gone(void) {
 
 int main(void) {
   RUN(test_a_chain_of_waits);
+  RUN(test_who_has_come_and_does_not_go_on);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;
