@@ -48,12 +48,16 @@ def test_ranks_are_on_hosts_of_their_own(spark, four, cluster):
 # ---- A worker dies
 
 
-def kill_executor(comm):
-    """End the executor of this task: the parent of the process that Python workers come from."""
+def executor():
+    """Find the executor of this task: the parent of the process that Python workers come from."""
     factory = os.getppid()
-    executor = int(Path(f"/proc/{factory}/stat").read_text().rpartition(")")[2].split()[1])
-    assert Path(f"/proc/{executor}/comm").read_text().strip() == "java"
-    os.kill(executor, signal.SIGKILL)
+    found = int(Path(f"/proc/{factory}/stat").read_text().rpartition(")")[2].split()[1])
+    assert Path(f"/proc/{found}/comm").read_text().strip() == "java"
+    return found
+
+
+def kill_executor(comm):
+    os.kill(executor(), signal.SIGKILL)
 
 
 def descend(comm, path, meet):
@@ -67,10 +71,11 @@ def descend(comm, path, meet):
         data = np.random.default_rng((step, comm.rank)).normal(size=1000)
         weights = 0.9 * weights + comm.allreduce(data)
         checkpoint.save((step + 1, weights))
-    return comm.attempt, first, comm.hosts, weights.tobytes()
+    return comm.attempt, first, (comm.hosts, executor()), weights.tobytes()
 
 
 def test_killed_executor(spark, tmp_path):
+    """It is the only one that the cluster loses: the next attempt finds the other three there."""
     undisturbed = run(descend, args=(str(tmp_path / "a"), None), num_proc=4, verbose=0)
     assert {(attempt, first) for attempt, first, *_ in undisturbed} == {(0, 0)}
     ended = run(
@@ -78,6 +83,8 @@ def test_killed_executor(spark, tmp_path):
     )
     assert {(attempt, first) for attempt, first, *_ in ended} == {(1, FATAL_STEP)}
     assert {weights for *_, weights in ended} == {undisturbed[0][3]}
+    before, after = ({process for *_, (_, process), _ in each} for each in (undisturbed, ended))
+    assert (len(before), len(after), len(before & after)) == (4, 4, 3)
 
 
 def test_host_that_is_cut_off(spark, cluster, tmp_path):
@@ -110,7 +117,7 @@ def test_host_that_is_cut_off(spark, cluster, tmp_path):
             cluster.plug_cable(host)
     assert {first for _, first, *_ in ended} == {FATAL_STEP}
     assert all(attempt > 0 for attempt, *_ in ended)
-    assert cluster.addresses[cut[0]] not in ended[0][2]
+    assert cluster.addresses[cut[0]] not in ended[0][2][0]
     assert {weights for *_, weights in ended} == {undisturbed[0][3]}
     cluster.wait_for_executors(spark.sparkContext)
 

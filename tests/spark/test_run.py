@@ -124,13 +124,16 @@ def test_killed_rank(spark):
 
 @ON_TWO
 def test_ranks_that_do_not_notice_are_ended(spark, tmp_path):
+    """Their executors are not, nor is that of a rank which has ended well and waits for them."""
+
     def work(comm, folder):
         (folder / str(comm.rank)).write_text(str(os.getpid()))
         comm.barrier()
         if comm.rank == 3:
             raise PaperError(0)
-        time.sleep(1000)
+        time.sleep(0 if comm.rank == 0 else 1000)
 
+    before = executors(spark)
     begin = time.monotonic()
     with pytest.raises(PaperError) as caught:
         run(work, args=(tmp_path,), num_proc=4, verbose=0)
@@ -138,6 +141,17 @@ def test_ranks_that_do_not_notice_are_ended(spark, tmp_path):
     while any(alive(int(path.read_text())) for path in tmp_path.iterdir()):
         assert time.monotonic() - begin < SOON
         time.sleep(0.1)
+    assert executors(spark) == before
+
+
+def executors(spark):
+    """The processes of all executors, as the tasks of a job see them."""
+
+    def process(comm):
+        factory = os.getppid()  # from which Python workers come
+        return int(Path(f"/proc/{factory}/stat").read_text().rpartition(")")[2].split()[1])
+
+    return set(run(process, num_proc=4, verbose=0))
 
 
 def alive(process):

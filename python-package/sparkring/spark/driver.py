@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -197,7 +198,8 @@ def on_spark(
             last_lines = output.last_lines if output else lambda _: []
             stage = Stage(context, size, resources, timeout, display.say, last_lines)
             echo = not (local and address)
-            return stage.run(Job(work, options, attempt, address, echo, gpus))
+            key = secrets.token_bytes(32)
+            return stage.run(Job(work, options, attempt, address, echo, gpus, key))
 
     return attempts(launch, max_restarts, display)
 

@@ -26,11 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkring import launcher
-from sparkring.spark import rank, relay
+from sparkring.spark import rank, relay, settle
 from sparkring.spark.outcome import WEIGHTS, Outcome, rank_error
 from sparkring.spark.output import check_report
 
 if TYPE_CHECKING:
+    from sparkring import Communicator
     from sparkring.spark.outcome import RankError
     from sparkring.spark.rank import Job
 
@@ -171,13 +172,16 @@ class Folder:
         path.with_name(f"new-{path.name}").write_bytes(data)
         path.with_name(f"new-{path.name}").rename(path)
 
+    def meet(self, _: Communicator) -> None:
+        """Nothing is to be prepared."""
+
     def settle(self, outcome: Outcome) -> None:
         """Tell how this rank ended, and wait for the others to do so."""
         self.write("outcome", pickle.dumps(outcome))
-        deadline = time.monotonic() + rank.GRACE if outcome.failure else math.inf
+        deadline = time.monotonic() + settle.GRACE if outcome.failure else math.inf
         while not all((self.path / f"outcome-{other:06}").exists() for other in range(self.size)):
             if time.monotonic() > deadline or self.gone():
-                raise rank.RankFailed
+                raise settle.RankFailed
             time.sleep(LOOK)
 
     def gone(self) -> bool:
@@ -205,7 +209,7 @@ def main(name: str) -> int:
     job = pickle.loads((folder / "job").read_bytes())
     files = Folder(folder, number, size)
     try:
-        outcome = rank.play(job, number, files.settle, Here())
-    except rank.RankFailed:
+        outcome = rank.play(job, number, files, Here())
+    except settle.RankFailed:
         return 1
     return 1 if outcome.failure else 0

@@ -3,9 +3,7 @@
 
 A rank that fails aborts the communicator, so that the others fail in their next call, and then
 returns its failure like a value: the driver gets what every rank raised, and finds who was at
-fault. Before it ends it waits until all ranks have got there (they *settle*). Those who have
-succeeded wait as long as it takes. One that has failed waits `GRACE` seconds, and then fails its
-Spark task, so that Spark ends the ranks that do not come.
+fault. Before it ends it waits until all ranks have got there (`settle`).
 
 A task never reads its partition. That tells PySpark not to use the process again, so every attempt
 begins in one that no earlier attempt has touched.
@@ -18,9 +16,7 @@ import contextlib
 import pickle
 import re
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,19 +25,12 @@ from sparkring import running
 from sparkring.spark import pickling
 from sparkring.spark.capture import Capture
 from sparkring.spark.outcome import Failure, Outcome
+from sparkring.spark.settle import Others, RankFailed, Tasks
 
 if TYPE_CHECKING:
     from sparkring.spark.output import Address
 
-GRACE = 5.0  # seconds from a failure until Spark ends ranks that are still at work
 LARGEST = 1 << 18  # bytes of an exception in a text
-COURTESY = 1.0  # seconds that those wait longer who only know of another's failure
-
-Settle = Callable[[Outcome], None]
-
-
-class RankFailed(Exception):  # noqa: N818 (nobody catches it)
-    """Fails the Spark task of a rank, when others do not settle; carries how it ended."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +43,10 @@ class Job:
     address: Address | None  # of the driver that shows their output
     echo: bool  # whether their output is in their own log, too
     gpus: int = 0  # that each of them was promised
+    key: bytes = field(default=b"", repr=False)  # by which they know each other in the end
 
     def __repr__(self) -> str:
-        """Tell nothing of the key in the address."""
+        """Tell nothing of the keys, one of which is in the address."""
         return f"Job(attempt={self.attempt})"
 
 
@@ -70,13 +60,14 @@ class Printer(Protocol):
         """Give the last lines."""
 
 
-def play(job: Job, rank: int, settle: Settle, printer: Printer) -> Outcome:
+def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
     """Be a rank."""
     comm = None
     value = failure = None
     try:
         running.begin(job.attempt, printer.report)
         comm = sparkring.init(**job.options)
+        others.meet(comm)
         if job.gpus:  # before the function is read, which imports what it uses
             comm.gpus(job.gpus)
         value = pickling.dumps(call(job.work, comm))
@@ -91,11 +82,9 @@ def play(job: Job, rank: int, settle: Settle, printer: Printer) -> Outcome:
     if failure and job.echo:  # in the log; on the driver, that of the rank at fault is enough
         print(failure.traceback, file=sys.stderr, end="", flush=True)
     try:
-        settle(outcome)
-    except RankFailed:
-        raise RankFailed(
-            to_text(outcome, failure) if failure else f"rank {rank} was left"
-        ) from None
+        others.settle(outcome)
+    except RankFailed as error:
+        raise RankFailed(to_text(outcome, failure) if failure else str(error)) from None
     with contextlib.suppress(sparkring.RingError):
         if comm is not None:
             comm.close()  # all are here: it waits for nobody, unless another has failed
@@ -126,30 +115,7 @@ def task(job: Job, _: Iterable[Any]) -> Iterator[Outcome]:
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     with Capture(rank, job.attempt, job.address, job.echo) as capture:
-        yield play(job, rank, lambda outcome: settle_task(context, outcome), capture)
-
-
-def settle_task(context: Any, outcome: Outcome) -> None:
-    """Wait until the tasks of all ranks get here. Spark may end this one meanwhile."""
-    errors: list[BaseException] = []
-
-    def wait() -> None:
-        try:
-            context.barrier()
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=wait, name="sparkring settle", daemon=True)
-    thread.start()
-    if outcome.failure is None:
-        thread.join()
-        for error in errors:
-            raise error
-        return
-    thread.join(GRACE)
-    if thread.is_alive() or errors:
-        time.sleep(COURTESY if outcome.failure.weight else 0)
-        raise RankFailed
+        yield play(job, rank, Tasks(context, job.key), capture)
 
 
 def to_text(outcome: Outcome, failure: Failure) -> str:

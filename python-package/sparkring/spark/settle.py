@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the ranks of an attempt wait for each other before they end: they *settle*.
+
+Those who have succeeded wait as long as it takes. One that has failed waits `GRACE` seconds, and
+then fails its Spark task, so that Spark ends the ranks that do not come.
+
+They wait on connections to rank 0, which are made when the ring has formed, and not in a call of
+Spark: when it ends a task that is in ``barrier()``, the whole executor ends, with exit code 50, as
+the thread there that serves the call has no handler for TaskKilledException (PythonRunner.scala of
+Spark 3.5 and 4.1). So one lost executor would take all others with it. Only ranks that have no
+ring, or could not connect, use that call.
+
+Both ends of a connection prove that they have the attempt's key (as in `relay`). After that each
+says one thing: "settled" to rank 0, and that all have to the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import math
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sparkring._core import RingError
+from sparkring.spark import relay
+from sparkring.spark.outcome import WEIGHTS
+
+if TYPE_CHECKING:
+    from sparkring import Communicator
+    from sparkring.spark.outcome import Outcome
+
+GRACE = 5.0  # seconds from a failure until Spark ends ranks that are still at work
+COURTESY = 1.0  # seconds that those wait longer who only know of another's failure
+LEFT = 60.0  # seconds that one waits that has succeeded, until Spark misses the rank that is lost
+CONNECT = 10.0  # seconds for all connections to be made
+PATIENCE = 1.0  # seconds for a stranger to prove that it is none
+STRANGERS = 64  # that do not keep ranks out
+LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # of failures because a rank has gone
+
+NAMES = struct.Struct("!I")  # the rank
+HELLO = struct.Struct(f"!I{relay.NONCE}s32s")  # the rank, its random number, its proof
+
+
+class RankFailed(Exception):  # noqa: N818 (nobody catches it)
+    """Fails the Spark task of a rank, when others do not settle; carries how it ended."""
+
+
+class Others(Protocol):
+    """How a rank waits for the others."""
+
+    def meet(self, comm: Communicator) -> None:
+        """Prepare, on all ranks, when the ring has formed."""
+
+    def settle(self, outcome: Outcome) -> None:
+        """Wait until all ranks get here; raises `RankFailed` when they do not."""
+
+
+class Peer:
+    """A proved connection, on which each end says one thing."""
+
+    def __init__(self, connection: socket.socket, rank: int, session: bytes) -> None:
+        self.socket, self.rank, self.session = connection, rank, session
+        self.received = b""
+        connection.settimeout(GRACE)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def word(self, who: bytes) -> bytes:
+        """Give what that end has to say."""
+        return relay.tag(self.session, 0, who, b"")
+
+    def say(self, who: bytes) -> None:
+        """Say it; whom it does not reach, Spark will miss."""
+        with contextlib.suppress(OSError):
+            self.socket.sendall(self.word(who))
+
+    def hear(self, who: bytes) -> bool:
+        """Read once: whether that end has said it all; ``OSError`` when it has gone."""
+        piece = self.socket.recv(relay.TAG - len(self.received))
+        self.received += piece
+        if not piece or not self.word(who).startswith(self.received):
+            raise ConnectionError("it has gone")
+        return len(self.received) == relay.TAG
+
+
+class Tasks:
+    """How the tasks of a barrier stage settle.
+
+    Parameters
+    ----------
+    context : pyspark.BarrierTaskContext
+        The task.
+    key : bytes
+        What only the tasks of this attempt know.
+    """
+
+    def __init__(self, context: Any, key: bytes) -> None:
+        self.context, self.key = context, key
+        self.rank: int = context.partitionId()
+        self.who, self.whom = (b"root", b"rank") if self.rank == 0 else (b"rank", b"root")
+        self.peers: list[Peer] = []
+        self.connected = False  # all ranks are
+        self.lost: int | None = None  # a rank that has gone without a word
+
+    # ---- At the beginning
+
+    def meet(self, comm: Communicator) -> None:
+        """Connect all ranks to rank 0; where one does not succeed, Spark has to do for all."""
+        listener, port = listen(comm) if self.rank == 0 else (None, 0)
+        try:
+            port = int(comm.broadcast(port))
+            until = time.monotonic() + CONNECT
+            if listener is not None:
+                self.accept(listener, comm.size - 1, until)
+            elif port:
+                with contextlib.suppress(OSError):
+                    self.peers = [self.connect((comm.hosts[0], port), until)]
+            complete = len(self.peers) == (1 if self.rank else comm.size - 1)
+            self.connected = bool(comm.allreduce(int(complete), "min"))
+        finally:
+            if listener is not None:
+                listener.close()
+
+    def accept(self, listener: socket.socket, count: int, until: float) -> None:
+        """Take a connection from each of the others."""
+        while len(self.peers) < count and (left := until - time.monotonic()) > 0:
+            listener.settimeout(left)
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                try:
+                    self.peers.append(self.check(connection, count))
+                except OSError:
+                    connection.close()
+
+    def check(self, connection: socket.socket, last: int) -> Peer:
+        """Let who has connected prove to be a rank that is not here yet."""
+        ours = os.urandom(relay.NONCE)
+        until = time.monotonic() + PATIENCE
+        connection.settimeout(PATIENCE)
+        connection.sendall(ours)
+        rank, theirs, proof = HELLO.unpack(read(connection, HELLO.size, until))
+        names = NAMES.pack(rank)
+        expected = relay.prove(self.key, b"settle rank", ours, theirs, names)
+        new = rank not in [0, *(peer.rank for peer in self.peers)] and rank <= last
+        if not hmac.compare_digest(proof, expected) or not new:
+            raise ConnectionError("this is no rank of ours")
+        connection.sendall(relay.prove(self.key, b"settle root", theirs, ours, names))
+        return Peer(connection, rank, relay.prove(self.key, b"settle", ours, theirs, names))
+
+    def connect(self, address: tuple[str, int], until: float) -> Peer:
+        """Connect to rank 0."""
+        connection = socket.create_connection(address, CONNECT)
+        try:
+            connection.settimeout(CONNECT)
+            mine, names = os.urandom(relay.NONCE), NAMES.pack(self.rank)
+            theirs = read(connection, relay.NONCE, until)
+            proof = relay.prove(self.key, b"settle rank", theirs, mine, names)
+            connection.sendall(HELLO.pack(self.rank, mine, proof))
+            said = read(connection, len(proof), until)
+            expected = relay.prove(self.key, b"settle root", mine, theirs, names)
+            if not hmac.compare_digest(said, expected):
+                raise ConnectionError("this is not rank 0")
+        except BaseException:
+            connection.close()
+            raise
+        return Peer(connection, 0, relay.prove(self.key, b"settle", theirs, mine, names))
+
+    # ---- At the end
+
+    def settle(self, outcome: Outcome) -> None:
+        """Wait until all ranks get here; Spark may end this one meanwhile."""
+        failure = outcome.failure
+        try:
+            if self.connected:
+                settled = self.wait(GRACE if failure else math.inf)
+            elif failure is not None and failure.weight in LOST:  # Spark may miss that rank, too
+                time.sleep(GRACE)
+                settled = False
+            else:
+                settled = self.ask_spark(GRACE if failure else None)
+        finally:
+            for peer in self.peers:
+                peer.socket.close()
+        if not settled:
+            time.sleep(COURTESY if failure and failure.weight else 0)
+            raise RankFailed(
+                f"rank {self.rank} has ended well, but lost the connection to"
+                f" rank {self.lost} before that one had ended"
+            )
+
+    def wait(self, grace: float) -> bool:
+        """Wait for all, as long as this, or until Spark must have missed the one that is lost."""
+        until = time.monotonic() + grace
+        if self.rank:
+            self.peers[0].say(self.who)
+        with selectors.DefaultSelector() as selector:
+            for peer in self.peers:
+                selector.register(peer.socket, selectors.EVENT_READ, peer)
+            silent = len(self.peers)
+            while silent and (left := until - time.monotonic()) > 0:
+                for key, _ in selector.select(min(left, LEFT)):
+                    try:
+                        if not key.data.hear(self.whom):
+                            continue
+                        silent -= 1
+                    except OSError:
+                        self.lost = key.data.rank
+                        until = min(until, time.monotonic() + LEFT)
+                    selector.unregister(key.fileobj)
+        if self.rank == 0 and not silent:
+            for peer in self.peers:
+                peer.say(self.who)
+        return not silent
+
+    def ask_spark(self, grace: float | None) -> bool:
+        """Wait in Spark's own call."""
+        errors: list[BaseException] = []
+
+        def call() -> None:
+            try:
+                self.context.barrier()
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=call, name="sparkring settle", daemon=True)
+        thread.start()
+        thread.join(grace)
+        if errors and grace is None:
+            raise errors[0]
+        return not thread.is_alive() and not errors
+
+
+def listen(comm: Communicator) -> tuple[socket.socket | None, int]:
+    """Listen on a port that the ring may use; where there is none, on nothing, which is port 0."""
+    both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
+    backlog = comm.size + STRANGERS
+    with contextlib.suppress(RingError, OSError):
+        port = comm.port_reserve()
+        try:
+            listener = socket.create_server(
+                ("", port), family=family, backlog=backlog, dualstack_ipv6=both
+            )
+            return listener, port
+        finally:
+            comm.port_release(port)
+    return None, 0
+
+
+def read(connection: socket.socket, count: int, until: float) -> bytes:
+    """Read so many bytes; ``OSError`` when they do not come in time."""
+    data = b""
+    while len(data) < count:
+        left = until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("it says nothing")
+        connection.settimeout(left)
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("it has gone")
+        data += piece
+    return data

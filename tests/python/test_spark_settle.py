@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How ranks wait for each other at their end, over real sockets; here they are threads."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sparkring
+from sparkring.spark import settle
+from sparkring.spark.outcome import Failure, Outcome
+
+KEY = bytes(range(32))
+SHORT = {"GRACE": 0.3, "COURTESY": 0.1, "LEFT": 0.6, "PATIENCE": 0.1, "CONNECT": 1.0}
+WHILE = 0.5  # seconds
+
+
+class Ring:
+    """As much of a communicator as it takes, and of a barrier task; of its own for each rank."""
+
+    def __init__(self, rank, size, shared):
+        self.rank, self.size, self.shared = rank, size, shared
+        self.hosts = ["localhost"] * size
+        self.barriers = 0
+        self.port_of_root = None  # takes the port before anybody connects
+
+    def partitionId(self):  # noqa: N802 (Spark's name)
+        return self.rank
+
+    def barrier(self):
+        self.barriers += 1
+
+    def port_reserve(self):
+        with socket.create_server(("localhost", 0)) as free:
+            return free.getsockname()[1]
+
+    def port_release(self, port):
+        pass
+
+    def broadcast(self, port):
+        if self.rank == 0 and self.port_of_root:
+            self.port_of_root(port)
+        return self.gather(port)[0]
+
+    def allreduce(self, number, op):
+        assert op == "min"
+        return min(self.gather(number))
+
+    def gather(self, number):
+        self.shared["numbers"][self.rank] = number
+        self.shared["all"].wait(10)
+        numbers = list(self.shared["numbers"])
+        self.shared["all"].wait(10)
+        return numbers
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """Run ``work(ring, tasks)`` on three ranks that have met; gives what each returns."""
+    for name, seconds in SHORT.items():
+        monkeypatch.setattr(settle, name, seconds)
+
+    def run(work, prepare=lambda ring, tasks: None):
+        shared = {"numbers": [0] * 3, "all": threading.Barrier(3)}
+
+        def play(rank):
+            ring = Ring(rank, 3, shared)
+            tasks = settle.Tasks(ring, KEY)
+            prepare(ring, tasks)
+            tasks.meet(ring)
+            return work(ring, tasks)
+
+        with ThreadPoolExecutor(3) as threads:
+            return list(threads.map(play, range(3)))
+
+    return run
+
+
+def ended(ring, error=None):
+    return Outcome(ring.rank, b"", Failure.of(error, None) if error else None)
+
+
+def settled(tasks, outcome):
+    """Settle; gives the seconds, and what was raised."""
+    begin = time.monotonic()
+    try:
+        tasks.settle(outcome)
+    except settle.RankFailed as error:
+        return time.monotonic() - begin, str(error)
+    return time.monotonic() - begin, None
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_all_wait_for_the_last(ranks, last):
+    """Those who have ended well wait longer than one that has failed would."""
+
+    def work(ring, tasks):
+        assert tasks.connected
+        time.sleep(WHILE if ring.rank == last else 0)
+        return *settled(tasks, ended(ring)), ring.barriers
+
+    told = ranks(work)
+    assert [(error, barriers) for _, error, barriers in told] == [(None, 0)] * 3
+    assert all(told[rank][0] > WHILE / 2 for rank in {0, 1, 2} - {last})
+
+
+def test_failures_settle_too(ranks):
+    told = ranks(lambda ring, tasks: settled(tasks, ended(ring, ValueError())))
+    assert [error for _, error in told] == [None] * 3
+
+
+@pytest.mark.parametrize("weighs", [False, True])
+def test_who_has_failed_gives_up(ranks, weighs):
+    """Rank 2 is at work. One that only knows of another's failure gives up a little later."""
+
+    def work(ring, tasks):
+        if ring.rank == 2:
+            time.sleep(4 * WHILE)
+            return None
+        error = sparkring.PeerLostError("rank 9 was lost") if weighs else ValueError()
+        return settled(tasks, ended(ring, error))
+
+    least = SHORT["GRACE"] + weighs * SHORT["COURTESY"]
+    for seconds, error in ranks(work)[:2]:
+        assert error and least <= seconds < 4 * WHILE
+
+
+@pytest.mark.parametrize("gone", [0, 2])
+def test_one_is_lost(ranks, gone):
+    """Nobody waits for ever for a rank that has died; Spark should have ended them by then."""
+
+    def work(ring, tasks):
+        if ring.rank != gone:
+            return settled(tasks, ended(ring))
+        for peer in tasks.peers:
+            peer.socket.close()
+        return None
+
+    told = ranks(work)
+    rank, other = (1, 0) if gone == 0 else (0, 2)
+    seconds, error = told[rank]
+    assert seconds >= SHORT["LEFT"]
+    assert error == (
+        f"rank {rank} has ended well, but lost the connection to rank {other} before that one had"
+        " ended"
+    )
+
+
+def test_strangers(ranks):
+    """One is silent, one does not have the key, and one has it, but claims to be another root."""
+    strangers, thread = [], ThreadPoolExecutor(1)
+
+    def come(port):
+        for said in (b"", b"x" * settle.HELLO.size):
+            strangers.append(socket.create_connection(("localhost", port)))
+            strangers[-1].sendall(said)
+        strangers.append(thread.submit(claim, port, 0).result)
+
+    def prepare(ring, tasks):
+        ring.port_of_root = come
+
+    def work(ring, tasks):
+        return tasks.connected, settled(tasks, ended(ring))[1], ring.barriers
+
+    with thread:
+        assert ranks(work, prepare) == [(True, None, 0)] * 3
+    assert strangers.pop()() is False
+    for stranger in strangers:
+        stranger.close()
+
+
+def claim(port, rank):
+    """Whether one gets in who claims to be this rank."""
+    ring = Ring(rank, 3, {})
+    try:
+        settle.Tasks(ring, KEY).connect(("localhost", port), time.monotonic() + 10)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("reason", ["key", "port"])
+def test_without_connections_spark_has_to_do(ranks, reason):
+    def prepare(ring, tasks):
+        if reason == "key" and ring.rank == 1:
+            tasks.key = bytes(32)
+        if reason == "port":
+            ring.port_reserve = lack
+
+    def lack():
+        raise sparkring.SystemCallError("no port is free")
+
+    def work(ring, tasks):
+        return tasks.connected, settled(tasks, ended(ring))[1], ring.barriers
+
+    assert ranks(work, prepare) == [(False, None, 1)] * 3
+
+
+def test_who_has_missed_another_does_not_ask_spark(ranks):
+    """Spark will end its task soon; in ``barrier()`` that would end its executor."""
+
+    def prepare(ring, tasks):
+        tasks.key = bytes([ring.rank] * 32)
+
+    def work(ring, tasks):
+        seconds, error = settled(tasks, ended(ring, sparkring.TimeoutError("rank 9 is missing")))
+        return seconds >= SHORT["GRACE"] + SHORT["COURTESY"], error is not None, ring.barriers
+
+    assert ranks(work, prepare) == [(True, True, 0)] * 3
