@@ -135,9 +135,13 @@ class Stage:
         outcome = rank.from_text(text)
         if outcome is not None:
             return [outcome]
-        if "No module named 'sparkring'" in text:
+        missing = re.search(r"No module named '(sparkring(?:\.[\w.]+)?)'", text)
+        if missing is not None:
+            what = "no package sparkring"
+            if missing[1] != "sparkring":
+                what = f"an old package sparkring, without {missing[1]}"
             raise UnsupportedError(
-                "the executors' Python has no package sparkring: install it there, or send an"
+                f"the executors' Python has {what}: install this version there, or send an"
                 " environment that has it (spark.archives)"
             ) from error
         task = re.search(r"barrier task \w+\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", text)
