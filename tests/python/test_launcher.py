@@ -249,7 +249,10 @@ def test_no_place_for_the_token():
 
 
 def test_a_defect_is_told_and_ends_the_ranks(tmp_path):
-    patch = "def reap(self): raise KeyError('lost')\nl.Supervisor.reap = reap"
+    patch = """
+from sparkring.supervisor import Supervisor
+def reap(self): raise KeyError('lost')
+Supervisor.reap = reap"""
     job = patched(patch, sys.executable, "-c", WAIT)
     assert job.returncode == 1
     for text in (b"this is a defect of sparkring", b"Traceback", b"KeyError: 'lost'"):
@@ -317,7 +320,11 @@ open(sys.argv[1], "w").close()
 while True:
     signal.pause()
 """
-    impatient = "import sys, sparkring.launcher as l; l.GRACE = 0.1; sys.exit(l.main())"
+    impatient = """
+import sys
+from sparkring import launcher, supervisor
+supervisor.GRACE = 0.1
+sys.exit(launcher.main())"""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     job = subprocess.run(

@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkring import launcher
+from sparkring import processes, supervisor
 from sparkring.spark import rank, relay, settle
 from sparkring.spark.outcome import WEIGHTS, Outcome, rank_error
 from sparkring.spark.output import check_report
@@ -102,7 +102,7 @@ class Processes:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             preexec_fn=functools.partial(
-                launcher.control, launcher.PR_SET_PDEATHSIG, signal.SIGTERM
+                processes.control, processes.PR_SET_PDEATHSIG, signal.SIGTERM
             ),
         )
         try:
@@ -134,11 +134,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
     """End the launcher, which takes the ranks with it."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         if process.poll() is None:
-            process.wait(launcher.LINGER)
+            process.wait(supervisor.LINGER)
     if process.poll() is None:
         process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(launcher.GRACE + launcher.LINGER)
+        process.wait(supervisor.GRACE + supervisor.LINGER)
     process.kill()
     process.wait()
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``sparkring-run`` does with processes: signals, how they ended, and their descendants.
+
+A process that has ended meanwhile is no error anywhere here. Linux alone tells a process when its
+parent dies, lets it adopt orphans, and lists its children; elsewhere these do nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from types import FrameType
+
+    Handler = Callable[[int, "FrameType | None"], None]
+
+ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+PASSED_ON = ENDING | {signal.SIGUSR1, signal.SIGUSR2}
+
+LINUX = sys.platform == "linux"
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def control(option: int, argument: int) -> None:
+    """Call prctl, where there is one."""
+    if LINUX:
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(argument), *[ctypes.c_ulong(0)] * 3)
+
+
+def handle_passed_on(handler: Handler) -> None:
+    """Install a handler for the signals to pass on, but those that nohup and shells ignore."""
+    for number in PASSED_ON:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def exit_code(status: int) -> int:
+    """Turn a wait status into an exit code, as shells do: 128 + number for a signal."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def describe(status: int) -> str:
+    """Say how a process has failed."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"failed with exit code {code}"
+    with contextlib.suppress(ValueError):  # real-time signals have no names
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
+
+
+def send(process: int, number: int) -> None:
+    """Send a signal to a process; one that has gone, as its parent may know, is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+def kill_group(process: int, number: int) -> None:
+    """Send a signal to a process group; one that has gone, or is not ours, is no error."""
+    with contextlib.suppress(OSError):
+        os.killpg(process, number)
+
+
+def children() -> Iterator[int]:
+    """List the children of this process, the adopted ones too. Nothing where there is no /proc."""
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            _, _, after_name = entry.read_bytes().rpartition(b")")
+            if int(after_name.split()[1]) == os.getpid():
+                yield int(entry.parent.name)
+
+
+def kill_descendants(spared: Collection[int] = ()) -> None:
+    """Kill every child, and the orphans that become our children by that, until none is left."""
+    while mine := [process for process in children() if process not in spared]:
+        for process in mine:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        for process in mine:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
