@@ -96,6 +96,7 @@ class Supervisor:
         try:
             return self.work(command, environments)
         except BaseException:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # its handler may be what is broken
             self.kill()
             raise
 
