@@ -15,10 +15,19 @@
 #' can join. Tables come to the ranks packed, thousands of rows at once, and not as `spark_apply()`
 #' passes them.
 #'
+#' `f` runs in a process that is forked from the one that sparklyr has started. That one supervises
+#' it: it reads what `f` prints, which is in the executor's log, and ends `f` when another rank has
+#' failed.
+#'
+#' For trying and debugging, `ring_run(NULL, f, num_proc = -2)` runs two processes of this machine,
+#' without Spark and sparklyr. What they print is shown, line by line with the rank before it, and
+#' with [ring_progress()] a progress bar. They end with this process, and when it is interrupted.
+#'
 #' @param x A Spark table, of a connection of sparklyr. Its columns are numbers, logicals, strings,
 #'   dates, timestamps, binary, or arrays of numbers, which become lists of vectors, as binary does.
 #'   Integers of 64 bits and decimals become doubles.
-#' @param sc A connection, from `sparklyr::spark_connect()`.
+#' @param sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
+#'   used, and may be `NULL`.
 #' @param f A function. `ring_apply()` calls `f(df, comm, ...)` with the rows of the rank as a data
 #'   frame (a tibble, where that is installed), and `ring_run()` calls `f(comm, ...)`. It travels as
 #'   [serialize()] makes it: with the environment that it was made in, unless that is the global
@@ -29,14 +38,16 @@
 #'   factor or list. `NULL`: those that it returns.
 #' @param num_proc How many ranks; the rows are dealt out to them evenly. `NULL`: for `ring_apply()`
 #'   as many as the table has partitions, and the rows of a partition stay together, in their order;
-#'   for `ring_run()` as many as there is room for.
+#'   for `ring_run()` as many as there is room for. A negative number, for `ring_run()` alone: so
+#'   many processes of this machine, without Spark.
 #' @param packages What to send to the executors, as in `sparklyr::spark_apply()`: the names of
 #'   packages, a bundle, or `TRUE` for all. `FALSE`: they have sparkring, and what `f` needs.
 #' @param timeout Seconds until all ranks must have met, from the start of each.
 #' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
 #'   [ring_attempt()] tells them which time this is.
 #' @param options A list with further arguments of [ring_init()], such as
-#'   `list(call_timeout = 3600, encryption = TRUE)`.
+#'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
+#'   processes that supervise the ranks have their own.
 #'
 #' @returns Where `f` returns a data frame on every rank: one data frame (a tibble, where that is
 #'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
@@ -45,10 +56,14 @@
 #'
 #' @section Errors:
 #' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
-#' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, and the condition
-#' itself as `parent`. It has the classes and fields of that as well, so `tryCatch()` finds it by
-#' its own class. The other ranks fail in their next call on the communicator. A rank that was lost,
-#' as its process was killed, is such an error, too, with Spark's as its `parent`.
+#' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20 lines
+#' that the rank has printed as `log`, and the condition itself as `parent`. It has the classes and
+#' fields of that as well, so `tryCatch()` finds it by its own class.
+#'
+#' The other ranks fail in their next call on the communicator, and those that make none are ended
+#' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
+#' called `quit()` is such an error, too, as is one that Spark has lost, with Spark's as its
+#' `parent`.
 #'
 #' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
 #' slots, with the arithmetic; `ring_error_unsupported` where Spark cannot run barrier stages, as
@@ -69,6 +84,10 @@
 #' models <- ring_apply(cars, function(df, comm) ring_glm(comm, mpg ~ wt, data = df), num_proc = 4)
 #' ring_run(sc, function(comm, x) ring_allreduce(comm, x * ring_rank(comm)), x = 2)
 #' }
+#' \donttest{
+#' # Two processes of this machine, without Spark.
+#' ring_run(NULL, function(comm) ring_allreduce(comm, ring_rank(comm)), num_proc = -2)
+#' }
 #' @export
 ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FALSE,
                        timeout = 300, max_restarts = 0, options = list()) {
@@ -81,7 +100,7 @@ ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FA
   deal <- !is.null(num_proc)
   if (!deal) job$size <- max(1L, as.integer(sparklyr::sdf_num_partitions(sdf)))
   make_table <- function(size) apply_pack(sc, sdf, job$cells, size, deal)
-  apply_attempts(sc, job, make_table, columns, packages, timeout, max_restarts)
+  apply_on_spark(sc, job, make_table, columns, packages, timeout, max_restarts)
 }
 
 #' @rdname ring_apply
@@ -89,14 +108,16 @@ ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FA
 ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FALSE, timeout = 300,
                      max_restarts = 0, options = list()) {
   job <- apply_job(f, list(...), 1L, columns, num_proc, timeout, max_restarts, options)
+  if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
   apply_need_sparklyr()
   if (!inherits(sc, "spark_connection")) {
-    check_stop("`sc` must be a connection, from sparklyr::spark_connect(), not ", describe(sc))
+    check_stop("`sc` must be a connection, from sparklyr::spark_connect(), not ", describe(sc),
+               "; without Spark, pass a negative `num_proc`")
   }
   make_table <- function(size) {
     apply_sql(sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
   }
-  apply_attempts(sc, job, make_table, columns, packages, timeout, max_restarts)
+  apply_on_spark(sc, job, make_table, columns, packages, timeout, max_restarts)
 }
 
 # ---- Arguments -----------------------------------------------------------------------------------
@@ -107,13 +128,15 @@ apply_job <- function(f, args, given, columns, num_proc, timeout, max_restarts, 
   call <- sys.call(-1)
   apply_check_function(f, args, given, call)
   apply_check_columns(columns, call)
-  size <- if (!is.null(num_proc)) check_whole(num_proc, "num_proc", least = 1)
+  local <- given == 1L && is_whole(num_proc) && num_proc < 0
+  size <- if (local) -as.integer(num_proc)
+  if (!local && !is.null(num_proc)) size <- check_whole(num_proc, "num_proc", least = 1)
   timeout <- check_seconds(timeout, "timeout")
   check_whole(max_restarts, "max_restarts", least = 0)
   apply_check_options(options, call)
   list(
     work = serialize(list(f = f, args = args), NULL, version = 3L),
-    size = size, options = c(options, timeout = timeout)
+    size = size, local = local, options = c(options, timeout = timeout)
   )
 }
 
@@ -201,15 +224,23 @@ apply_random <- function(length) {
   readBin(random, "raw", length)
 }
 
-# Launches the ranks until they succeed, or may not be launched again.
-apply_attempts <- function(sc, job, make_table, columns, packages, timeout, max_restarts) {
-  for (attempt in seq_len(max_restarts + 1L) - 1L) {
-    job$size <- slots_wait(sc, job$size, timeout, attempt)
+apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_restarts) {
+  launch <- function(attempt) {
+    job$size <<- slots_wait(sc, job$size, timeout, attempt)
     job$token <- apply_random(32)
     job$attempt <- attempt
-    outcomes <- apply_launch(job, make_table(job$size), packages)
+    apply_launch(job, make_table(job$size), packages)
+  }
+  apply_attempts(launch, function() job$size, columns, max_restarts)
+}
+
+# Launches the ranks until they succeed, or may not be launched again. launch() gives their
+# outcomes, or the condition for one that was lost.
+apply_attempts <- function(launch, size, columns, max_restarts) {
+  for (attempt in seq_len(max_restarts + 1L) - 1L) {
+    outcomes <- launch(attempt)
     lost <- inherits(outcomes, "condition")
-    error <- if (lost) outcomes else outcome_judge(outcomes, job$size, attempt)
+    error <- if (lost) outcomes else outcome_judge(outcomes, size(), attempt)
     if (is.null(error)) return(outcome_values(outcomes, columns))
     if (attempt == max_restarts) stop(error)
     first <- strsplit(conditionMessage(error), "\n", fixed = TRUE)[[1L]][[1L]]

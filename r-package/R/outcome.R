@@ -9,13 +9,18 @@
 outcome_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
 outcome_longest <- 2^16 # characters of a traceback
 outcome_largest <- 2^18 # bytes of a condition
+outcome_line <- 200L # characters of a line of the log in a message
 
 outcome_weights <- c(
   INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
 )
 
+# `log` becomes the last lines that the rank has printed.
 outcome_make <- function(rank, value = NULL, failure = NULL) {
-  list(rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure)
+  list(
+    rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure,
+    log = character()
+  )
 }
 
 outcome_of_value <- function(rank, value) {
@@ -25,11 +30,20 @@ outcome_of_value <- function(rank, value) {
 outcome_of_error <- function(rank, error, calls = NULL) {
   bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
   outcome_make(rank, failure = list(
+    what = "failed",
     message = conditionMessage(error),
     error = if (length(bytes) <= outcome_largest) bytes,
     traceback = outcome_traceback(calls),
     weight = outcome_weight(error),
     when = as.numeric(Sys.time())
+  ))
+}
+
+# Of a rank that could not say anything itself. It weighs less than what the others say of it.
+outcome_lost <- function(rank, why, what = "was lost",
+                         weight = outcome_weights[["PEER_LOST"]] - 0.5) {
+  outcome_make(rank, failure = list(
+    what = what, message = why, traceback = "", weight = weight, when = as.numeric(Sys.time())
   ))
 }
 
@@ -135,25 +149,29 @@ outcome_judge <- function(outcomes, size, attempt) {
   failure <- culprit$failure
   parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
   outcome_condition(
-    paste0("failed: ", failure$message), culprit$rank, culprit$host, attempt, failure$traceback,
-    parent
+    paste0(failure$what, ": ", failure$message), culprit$rank, culprit$host, attempt,
+    failure$traceback, culprit$log, parent
   )
 }
 
 # A condition of class ring_error_remote, with all that is known in its message. It is one of the
 # classes of `parent`, too, with its fields, so that a handler for these finds it.
 outcome_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L, traceback = "",
-                              parent = NULL) {
+                              log = character(), parent = NULL) {
   who <- if (is.na(rank)) "a rank" else paste("rank", rank)
   if (nzchar(host)) who <- paste(who, "on", host)
   message <- paste(who, what)
   if (attempt > 0L) message <- paste0(message, " (attempt ", attempt, ")")
   if (nzchar(traceback)) message <- paste0(message, "\n\nIts calls:\n", traceback)
+  if (length(log) > 0L) {
+    lines <- paste0("  ", substr(log, 1L, outcome_line), collapse = "\n")
+    message <- paste0(message, "\n\nThe last lines of its log:\n", lines)
+  }
   base <- c("ring_error", "simpleError", "rlang_error", "error", "condition")
   classes <- if (inherits(parent, "condition")) setdiff(class(parent), base)
   fields <- if (inherits(parent, "condition")) unclass(parent) else list()
-  fields[c("message", "status", "rank", "errno", "host", "attempt", "traceback")] <- list(
-    message, "REMOTE", rank, NA_integer_, host, attempt, traceback
+  fields[c("message", "status", "rank", "errno", "host", "attempt", "traceback", "log")] <- list(
+    message, "REMOTE", rank, NA_integer_, host, attempt, traceback, log
   )
   fields["call"] <- list(NULL)
   fields["parent"] <- list(parent)

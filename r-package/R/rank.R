@@ -7,10 +7,13 @@
 # fails: a rank that does aborts its communicator, which makes the others fail in their next call,
 # and returns its failure like a value. The driver gets what every rank has to say, and finds who
 # was at fault. Everything goes through what sparklyr returns, and nothing through files: tasks of
-# one executor share their working directory.
+# one executor share their working directory. The work itself is done by a child of the process that
+# sparklyr has started, which supervises it (supervise.R).
 
 rank_state <- new.env(parent = emptyenv())
 rank_state$attempt <- 0L
+rank_state$supervised <- FALSE # somebody reads reports of progress
+rank_state$told <- -Inf # when the last of these was made
 
 #' How often the ranks were launched before
 #'
@@ -47,7 +50,14 @@ environment(rank_closure) <- globalenv()
 
 rank_columns <- c(rank = "integer", piece = "integer", pieces = "integer", text = "character")
 
-rank_main <- function(df, job, barrier) outcome_rows(rank_play(df, job, barrier))
+rank_main <- function(df, job, barrier) outcome_rows(supervise_rank(df, job, barrier))
+
+# What a child of the supervisor does. What it prints comes at once, also its warnings.
+rank_child <- function(df, job, barrier) {
+  if (identical(getOption("warn"), 0L)) options(warn = 1L)
+  rank_state$supervised <- TRUE
+  rank_play(df, job, barrier)
+}
 
 # The outcome of a rank. `job` is what the driver has sent, by sparklyr's `context`.
 rank_play <- function(df, job, barrier) {

@@ -5,6 +5,7 @@
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
 
+#include "capture.h"
 #include "collective.h"
 #include "comm.h"
 #include "explain.h"
@@ -61,6 +62,15 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(request_live, 0),
                                           ENTRY(shared_alloc, 3),
                                           ENTRY(shared_is, 1),
+                                          ENTRY(capture_open, 0),
+                                          ENTRY(capture_enter, 2),
+                                          ENTRY(capture_leave, 0),
+                                          ENTRY(capture_become, 1),
+                                          ENTRY(capture_read, 2),
+                                          ENTRY(capture_write, 2),
+                                          ENTRY(capture_close, 1),
+                                          ENTRY(capture_kill, 1),
+                                          ENTRY(capture_parent, 0),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {

@@ -11,7 +11,9 @@ kinds <- c(id = "double", name = "character", day = "date", pair = "doubles")
 size <- 4L
 
 fit <- function(df, comm, scale) {
+  cat("looking at", nrow(df), "rows\n")
   if (nrow(df) > 0 && anyNA(df$name)) stop("no name for ", df$id[is.na(df$name)])
+  while ("busy" %in% df$name) sqrt(2) # until it is ended
   total <- sparkring::ring_allreduce(comm, c(sum(df$id), nrow(df))) * scale
   data.frame(rows = nrow(df), total = total[[1]], all = total[[2]], first = df$id[1],
              names = paste(df$name, collapse = ""), pair = sum(unlist(df$pair)),

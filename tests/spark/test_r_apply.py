@@ -104,9 +104,12 @@ def test_ranks_get_the_rows_of_their_partitions(rows, apply):
 
 
 def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
-    nameless = rows.selectExpr("id", "nullif(name, if(id = 2500, '', '-')) AS name", "day", "pair")
+    """With what it has printed, and also when another would go on for ever."""
+    name = "if(id = 3000, 'busy', nullif(name, if(id = 2500, '', '-')))"
+    nameless = rows.selectExpr("id", f"{name} AS name", "day", "pair")
     kind, rank, *message = apply(nameless).splitlines()
     assert (kind, rank) == ("ring_error_remote", "2")
     assert message[0].startswith("rank 2 on ")
     assert message[0].endswith(" failed: no name for 2500")
     assert "1. f(rows, comm, scale = args[[1L]])" in "\n".join(message)
+    assert message[-2:] == ["The last lines of its log:", "  looking at 1000 rows"]

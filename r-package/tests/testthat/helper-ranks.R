@@ -95,3 +95,34 @@ wait_for_file <- function(file) {
   until <- Sys.time() + 30
   while (!file.exists(file) && Sys.time() < until) Sys.sleep(0.01)
 }
+
+# A function as a script would make it.
+of_script <- function(f) {
+  environment(f) <- globalenv()
+  f
+}
+
+# The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
+play <- function(size, f, ..., attempt = 0L) {
+  job <- list(
+    work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
+    token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
+    cells = c(n = "double")
+  )
+  closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
+  rows <- run_ranks(size, job = job, closure = closure, code = {
+    lines <- paste0("V", seq_len(rank), collapse = "\036") # none for rank 0
+    packed <- data.frame(chunk = c(-1, 0), text = c("", lines))[c(TRUE, rank > 0), ]
+    barrier <- list(address = as.list(rep("127.0.0.1:7", size)), partition = rank)
+    closure(packed, job, barrier)
+  })
+  outcome_read(do.call(rbind, rows))
+}
+
+# Whether a process runs; one that nobody has waited for yet has ended.
+is_running <- function(pid) {
+  pid <- trimws(pid)
+  stat <- suppressWarnings(tryCatch(readLines(file.path("/proc", pid, "stat")), error = identity))
+  if (is.character(stat)) return(!grepl("[)] [ZX] ", stat))
+  !dir.exists("/proc/self") && tools::pskill(as.integer(pid), 0L)
+}

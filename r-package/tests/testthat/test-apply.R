@@ -21,6 +21,7 @@ test_that("a function that does not take what it gets is told so", {
   invalid(ring_run(NULL, function() 1), "f\\(comm\\), which does not fit")
   invalid(ring_run(NULL, function(comm) 1, rate = 2), "f\\(comm, ...\\), which .* unused argument")
   invalid(ring_run(NULL, sum, num_proc = 0), "`num_proc` is 0: it must be 1 or more")
+  invalid(ring_apply(NULL, sum, num_proc = -2), "`num_proc` is -2: it must be 1 or more")
   invalid(ring_run(NULL, sum, max_restarts = -1), "`max_restarts` is -1: it must be 0 or more")
   invalid(ring_run(NULL, sum, timeout = 0), "`timeout` must be a positive number of seconds")
   invalid(ring_run(NULL, sum, options = list(token = "x")), "arguments of ring_init.*; not token")
@@ -29,31 +30,6 @@ test_that("a function that does not take what it gets is told so", {
   error <- tryCatch(ring_run(NULL, "f"), error = identity)
   expect_identical(conditionCall(error)[[1L]], quote(ring_run))
 })
-
-# A function as a script would make it.
-of_script <- function(f) {
-  environment(f) <- globalenv()
-  f
-}
-
-# The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
-# nolint start: object_usage_linter. Helpers.
-play <- function(size, f, ..., attempt = 0L) {
-  job <- list(
-    work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
-    token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
-    cells = c(n = "double")
-  )
-  closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
-  rows <- run_ranks(size, job = job, closure = closure, code = {
-    lines <- paste0("V", seq_len(rank), collapse = "\036") # none for rank 0
-    packed <- data.frame(chunk = c(-1, 0), text = c("", lines))[c(TRUE, rank > 0), ]
-    barrier <- list(address = as.list(rep("127.0.0.1:7", size)), partition = rank)
-    closure(packed, job, barrier)
-  })
-  outcome_read(do.call(rbind, rows))
-}
-# nolint end
 
 test_that("ranks get their rows and a ring, and their tables become one", {
   f <- of_script(function(df, comm, factor) {

@@ -129,7 +129,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
       if (attempt == 1 && ring_rank(comm) == 0) stop("again")
       ring_allreduce(comm, attempt)
     }), num_proc = 2, max_restarts = 2),
-    "rank 1 was lost: .*; launching all ranks again \\(1 of 2 times\\)"
+    "rank 1 on .* was lost: .*; launching all ranks again \\(1 of 2 times\\)"
   ), "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)")
   expect_identical(attempts, list(4L, 4L))
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A child process, and what it prints: forked by parallel, which knows what a forked R must not do,
+# with a pipe of ours as its output (src/capture.h). It has a process group of its own, and Linux
+# kills it when this process ends.
+
+# Starts a child that evaluates code() and sends what that returns.
+child_start <- function(code) {
+  pipe <- .Call(C_capture_open)
+  parent <- Sys.getpid()
+  process <- tryCatch(
+    parallel::mcparallel(
+      {
+        .Call(C_capture_enter, pipe, parent)
+        value <- code()
+        .Call(C_capture_leave)
+        value
+      },
+      mc.set.seed = FALSE
+    ),
+    error = function(error) {
+      .Call(C_capture_close, pipe)
+      stop(error)
+    }
+  )
+  .Call(C_capture_close, pipe[[2L]])
+  child <- list2env(list(process = process, output = pipe[[1L]], value = NULL, ended = FALSE))
+  child
+}
+
+# The process that has started this one, or whoever took it in after that has ended.
+child_parent <- function() .Call(C_capture_parent)
+
+# What the child has printed, after `seconds` at most, as a raw vector; NULL when there will be no
+# more.
+child_output <- function(child, seconds) {
+  if (is.na(child$output)) return(NULL)
+  bytes <- .Call(C_capture_read, child$output, seconds)[[1L]]
+  if (is.null(bytes)) child_hang_up(child)
+  bytes
+}
+
+child_hang_up <- function(child) {
+  if (!is.na(child$output)) .Call(C_capture_close, child$output)
+  child$output <- NA_integer_
+}
+
+# Whether it has ended; then child$value is what it has sent, and NULL if it could not.
+child_ended <- function(child) {
+  if (child$ended) return(TRUE)
+  sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE))
+  if (length(sent) == 0L) return(FALSE)
+  child$value <- sent[[1L]]
+  if (!is.null(child$value)) child_reap(child)
+  child$ended <- TRUE
+}
+
+child_reap <- function(child) suppressWarnings(parallel::mccollect(child$process))
+
+# Ends it, whatever it is at.
+child_kill <- function(child) {
+  if (child$ended) return()
+  .Call(C_capture_kill, child$process$pid)
+  child_reap(child)
+  child$ended <- TRUE
+}

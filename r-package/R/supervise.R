@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The supervisor of a rank: the R process that Spark has started, which forks the one that does the
+# work. It reads what that prints, to the log and for the error, and has always something to say to
+# Spark, also when the rank's process is killed or crashes. Supervisors form a ring of their own,
+# and tell each other in rounds who has ended. One that has failed has broken the ring of the ranks,
+# which those in a call of it hear; the others, who are computing, have `supervise_grace` seconds.
+# Then all ranks are ended, in the same round. Python's ranks settle alike, by Spark's barrier.
+
+supervise_grace <- 5 # seconds from a failure until ranks that are still at work are ended
+supervise_pauses <- c(0.005, 0.2) # seconds of a round: the first, the longest
+supervise_most <- 2^20 # bytes that are read of a child that has ended: others may go on printing
+supervise_job <- "sparkring supervisors"
+
+# The outcome of a rank; `job` is what the driver has sent, and `barrier` sparklyr's.
+supervise_rank <- function(df, job, barrier) {
+  rank <- as.integer(barrier$partition)
+  parent <- child_parent()
+  state <- list2env(list(rank = rank, outcome = NULL, failed = NULL))
+  printed <- supervise_printer(isTRUE(job$local))
+  child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
+    state$outcome <- outcome_of_error(rank, error)
+    NULL
+  })
+  on.exit(if (!is.null(child)) {
+    child_kill(child)
+    child_hang_up(child)
+  })
+  ring <- supervise_join(state, job, barrier)
+  pause <- supervise_pauses[[1L]]
+  repeat {
+    if (!is.null(child)) supervise_watch(state, child, printed, pause)
+    if (child_parent() != parent) quit("no", status = 1L) # the executor has ended
+    ring <- supervise_tell(state, ring)
+    if (state$all_ended || state$due) break
+    pause <- if (state$changed) supervise_pauses[[1L]] else min(1.5 * pause, supervise_pauses[[2L]])
+  }
+  if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
+  if (is.null(state$outcome)) state$outcome <- supervise_left(state)
+  state$outcome$log <- printed$last()
+  supervise_log(state$outcome$failure, isTRUE(job$local))
+  state$outcome
+}
+
+# Reads what the rank prints, to the log of this process. The reports of progress go on to who has
+# started it here, or are a line from time to time.
+supervise_printer <- function(local) {
+  print <- function(lines) {
+    .Call(C_capture_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")))
+  }
+  tell <- if (local) {
+    function(report) print(paste0(lines_mark, progress_write(report)))
+  } else {
+    progress_teller(print)
+  }
+  lines_reader(print, tell)
+}
+
+# The log has how a rank has failed; here the error says it.
+supervise_log <- function(failure, local) {
+  if (is.null(failure) || local) return()
+  cat("sparkring: this rank ", failure$what, ": ", failure$message, "\n", failure$traceback, "\n",
+      sep = "", file = stderr())
+}
+
+# The ring of the supervisors, NULL where there is none. It is formed while the ranks form theirs.
+supervise_join <- function(state, job, barrier) {
+  if (length(barrier$address) < 2L) return(NULL)
+  tryCatch(
+    ring_init(
+      barrier,
+      token = job$token, job = paste(c(supervise_job, job$options$job), collapse = " "),
+      timeout = job$options$timeout, ports = job$options$ports, warn_after = 0,
+      encryption = job$options$encryption, shared_memory = FALSE, lanes = 1
+    ),
+    ring_error = function(error) {
+      supervise_broken(state, error)
+      NULL
+    }
+  )
+}
+
+# Nobody can be asked any more: what this rank says itself counts, if it comes soon.
+supervise_broken <- function(state, error) {
+  state$broken <- error
+  if (is.null(state$failed)) state$failed <- proc.time()[["elapsed"]]
+}
+
+# Reads what the child prints until the round is over, or the child has ended.
+supervise_watch <- function(state, child, printed, pause) {
+  until <- proc.time()[["elapsed"]] + pause
+  repeat {
+    left <- until - proc.time()[["elapsed"]]
+    bytes <- child_output(child, max(0, left))
+    while (length(bytes) > 0L) {
+      printed$feed(bytes)
+      bytes <- if (proc.time()[["elapsed"]] < until) child_output(child, 0)
+    }
+    if (is.null(state$outcome) && child_ended(child)) {
+      state$outcome <- supervise_outcome(state$rank, child$value)
+      printed$feed(supervise_rest(child))
+      printed$finish()
+    }
+    if (!is.null(state$outcome) || proc.time()[["elapsed"]] >= until) break
+    if (is.null(bytes)) Sys.sleep(min(pause, 0.01)) # it has closed its output, but not ended
+  }
+}
+
+# What a child that has ended has left to read.
+supervise_rest <- function(child) {
+  rest <- raw()
+  while (length(rest) < supervise_most && length(bytes <- child_output(child, 0)) > 0L) {
+    rest <- c(rest, bytes)
+  }
+  child_hang_up(child)
+  rest
+}
+
+supervise_outcome <- function(rank, value) {
+  if (is.list(value) && !is.null(value$rank)) return(value)
+  why <- if (inherits(value, "try-error")) {
+    paste("could not tell how it ended:", conditionMessage(attr(value, "condition")))
+  } else {
+    "its R process was killed, has crashed or has called quit()"
+  }
+  outcome_lost(rank, why)
+}
+
+# The round: what all ranks have come to. Gives the ring, or NULL when there is none any more.
+supervise_tell <- function(state, ring) {
+  ended <- !is.null(state$outcome)
+  failed <- !is.null(state$outcome$failure)
+  now <- proc.time()[["elapsed"]]
+  if (failed && is.null(state$failed)) state$failed <- now
+  due <- !is.null(state$failed) && now - state$failed > supervise_grace
+  own <- c(ended, -ended, -failed, -due)
+  all <- own
+  if (!is.null(ring)) {
+    all <- tryCatch(ring_allreduce(ring, own, "min"), ring_error = function(error) {
+      supervise_broken(state, error)
+      ring <<- NULL
+      own
+    })
+  }
+  if (all[[3L]] < 0 && is.null(state$failed)) state$failed <- now
+  alone <- is.null(ring) # of a ring that is broken, or a world of one
+  state$changed <- !identical(all[2:3], state$known) || (ended && alone)
+  state$known <- all[2:3]
+  state$all_ended <- all[[1L]] == 1
+  state$due <- all[[4L]] < 0
+  ring
+}
+
+# The outcome of a rank that was still at work when all were ended.
+supervise_left <- function(state) {
+  if (!is.null(state$broken)) return(outcome_of_error(state$rank, state$broken))
+  outcome_lost(
+    state$rank, "another rank had failed", what = "was ended at its work",
+    weight = outcome_weights[["ABORTED"]]
+  )
+}

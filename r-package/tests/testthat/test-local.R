@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_run() without Spark: processes of this machine.
+
+test_that("ring_run() runs processes of this machine, and shows what they print", {
+  printed <- capture.output(values <- ring_run(NULL, of_script(function(comm, x) {
+    cat("hello\n")
+    ring_allreduce(comm, x + ring_rank(comm))
+  }), x = 2, num_proc = -3))
+  expect_identical(values, list(9, 9, 9))
+  expect_setequal(printed, paste0("[", 0:2, "] hello"))
+  table <- ring_run(NULL, of_script(function(comm) data.frame(n = ring_size(comm))), num_proc = -1)
+  expect_identical(as.list(table), list(rank = 0L, n = 1L))
+})
+
+test_that("its errors and restarts are those of Spark's ranks", {
+  f <- of_script(function(comm) {
+    attempt <- ring_attempt(comm)
+    cat("attempt", attempt, "\n")
+    if (attempt == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), tools::SIGKILL)
+    if (attempt == 1 && ring_rank(comm) == 0) stop("again")
+    ring_allreduce(comm, attempt)
+  })
+  run <- function(max_restarts) {
+    ring_run(NULL, f, num_proc = -2, max_restarts = max_restarts)
+  }
+  capture.output({
+    expect_message(
+      expect_message(values <- run(2), "rank 1 on .* was lost: .*; launching all ranks again"),
+      "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)"
+    )
+    error <- suppressMessages(tryCatch(run(1), ring_error_remote = identity))
+  })
+  expect_identical(values, list(4L, 4L))
+  expect_identical(error[c("rank", "attempt", "log")],
+                   list(rank = 0L, attempt = 1L, log = "attempt 1 "))
+  expect_match(error$traceback, "1. f(comm)", fixed = TRUE)
+})
+
+test_that("an interrupt ends the processes, and leaves nothing behind", {
+  file <- tempfile("pids")
+  before <- list.files(tempdir(), "^sparkring")
+  f <- of_script(function(comm, file) {
+    ring_barrier(comm)
+    cat(Sys.getpid(), "\n", file = file, append = TRUE)
+    repeat sqrt(2)
+  })
+  ended <- tryCatch(
+    {
+      setTimeLimit(elapsed = 6, transient = TRUE)
+      ring_run(NULL, f, file = file, num_proc = -2)
+    },
+    error = conditionMessage
+  )
+  setTimeLimit()
+  expect_match(ended, "elapsed time limit")
+  pids <- readLines(file)
+  expect_length(pids, 2)
+  until <- Sys.time() + 10
+  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
+  expect_false(any(vapply(pids, is_running, NA)))
+  expect_identical(list.files(tempdir(), "^sparkring"), before)
+})

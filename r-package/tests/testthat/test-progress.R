@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Lines that ranks print, and the reports of progress among them.
+
+test_that("lines come out whole, whatever the pieces were", {
+  lines <- character()
+  reader <- lines_reader(function(new) lines <<- c(lines, new))
+  text <- c(charToRaw("one\r\ntw\u00e9\n"), as.raw(c(0xff, 0x0a)), charToRaw("\nlast"))
+  for (byte in text) reader$feed(as.raw(byte))
+  expect_identical(lines, c("one", "tw\u00e9", "<ff>", ""))
+  reader$finish()
+  expect_identical(reader$last(), c("one", "tw\u00e9", "<ff>", "", "last"))
+  reader$feed(charToRaw(paste0(strrep("x", 2e5), "\n", paste0(1:100, "\n", collapse = ""))))
+  expect_identical(reader$last(), as.character(81:100))
+  expect_true(all(nchar(lines, "bytes") <= lines_longest))
+})
+
+test_that("reports go through lines, exactly", {
+  metrics <- list("a b%" = pi, n = NA_real_, inf = -Inf, "\u00e9" = 1L)
+  report <- progress_check(0.1 + 0.2, 10, metrics)
+  expect_identical(progress_read(progress_write(report)), report)
+  none <- progress_check(5L, NULL, list())
+  expect_identical(progress_read(progress_write(none)), none)
+  for (line in c("", "x", "1", "a b", "Inf 2", "1 2 3")) expect_null(progress_read(line))
+  reports <- list()
+  reader <- lines_reader(report = function(report) reports <<- c(reports, list(report)))
+  for (line in c("begun ", "", "nonsense")) {
+    text <- if (line == "nonsense") line else progress_write(report)
+    reader$feed(charToRaw(paste0(line, lines_mark, text, "\n")))
+  }
+  expect_identical(reports, list(report, report))
+  expect_identical(reader$last(), c("begun ", "nonsense"))
+})
+
+test_that("a report that makes no sense is refused, and one without a run goes nowhere", {
+  comm <- local_world()
+  invalid <- function(expression, message) {
+    expect_error(expression, message, class = "ring_error_invalid")
+  }
+  invalid(ring_progress(1, 1), "`comm` must be a communicator")
+  invalid(ring_progress(comm, "1"), "`step` must be one finite number, not \"1\"")
+  invalid(ring_progress(comm, 1, Inf), "`total` must be one finite number, not Inf")
+  invalid(ring_progress(comm, 1, 2, 3), "`...` must have names")
+  invalid(ring_progress(comm, 1, 2, loss = "low"), "`loss` must be one number, not \"low\"")
+  invalid(ring_progress(comm, 1, a = strrep("x", 2)), "`a` must be one number")
+  many <- stats::setNames(as.list(runif(500)), paste0("metric", 1:500))
+  invalid(do.call(ring_progress, c(list(comm, 1), many)), "500 metrics takes more than 4000 bytes")
+  expect_output(expect_null(ring_progress(comm, 1, 2, loss = 0.5)), NA)
+})
+
+test_that("the reports of ranks are shown, by a bar where there is a terminal", {
+  f <- of_script(function(comm) {
+    for (step in 1:3) {
+      ring_progress(comm, step + ring_rank(comm), 4, loss = step)
+      if (step == 2) cat("a line {x}\n")
+      Sys.sleep(0.15)
+    }
+  })
+  shown <- function(...) {
+    before <- options(..., cli.num_colors = 1L)
+    on.exit(options(before))
+    told <- capture.output(type = "message", {
+      printed <- capture.output(ring_run(NULL, f, num_proc = -2))
+    })
+    c(told, printed)
+  }
+  plain <- paste(shown(cli.dynamic = FALSE), collapse = "\n")
+  expect_match(plain, "sparkring: step [12] of 4, loss 1")
+  expect_match(plain, "[0] a line {x}", fixed = TRUE)
+  expect_no_match(plain, lines_mark, fixed = TRUE)
+  skip_if_not_installed("cli")
+  bar <- paste(shown(cli.dynamic = TRUE, cli.progress_show_after = 0), collapse = "\n")
+  expect_match(bar, "3/4 loss 3")
+  expect_match(bar, "[1] a line {x}", fixed = TRUE)
+})

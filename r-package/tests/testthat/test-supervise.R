@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The process that supervises a rank: what the rank prints, and how it ends when it does not end
+# itself. play() runs what is shipped to Spark's workers.
+
+test_that("the last lines of a rank come with its error", {
+  f <- of_script(function(df, comm) {
+    cat(paste("line", 1:30), sep = "\n")
+    message("a message")
+    warning("a warning")
+    system("echo a child")
+    cat("not ended")
+    if (nrow(df) == 1) stop("rank one has had enough")
+    ring_barrier(comm)
+  })
+  outcomes <- play(3L, f)
+  error <- outcome_judge(outcomes, 3L, 0L)
+  expect_identical(error$rank, 1L)
+  lines <- c(paste("line", 15:30), "a message", "Warning in f(rows, comm) : a warning", "a child",
+             "not ended")
+  expect_identical(error$log, lines)
+  expect_match(conditionMessage(error), "\n\nThe last lines of its log:\n  line 15\n", fixed = TRUE)
+  expect_match(conditionMessage(error), "\n  a child\n  not ended$")
+  expect_identical(outcomes[[1]]$log, lines)
+})
+
+test_that("a rank that goes on computing is ended when another has failed", {
+  began <- proc.time()[["elapsed"]]
+  f <- of_script(function(df, comm) {
+    ring_barrier(comm)
+    if (nrow(df) == 1) stop("rank one has had enough")
+    cat(Sys.getpid(), "\n")
+    if (nrow(df) == 2) system("sleep 500") else repeat sqrt(2)
+  })
+  outcomes <- play(3L, f)
+  error <- outcome_judge(outcomes, 3L, 0L)
+  expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
+  expect_gt(proc.time()[["elapsed"]] - began, supervise_grace)
+  expect_lt(proc.time()[["elapsed"]] - began, 60)
+  for (outcome in outcomes[-2]) {
+    expect_identical(outcome$failure$what, "was ended at its work")
+    expect_false(is_running(outcome$log))
+  }
+})
+
+test_that("a rank that is killed, or calls quit(), is told with what it has printed", {
+  ends <- list(
+    killed = function(df, comm) {
+      cat("I am to be killed\n")
+      if (nrow(df) == 1) tools::pskill(Sys.getpid(), tools::SIGKILL)
+      ring_barrier(comm)
+    },
+    quit = function(df, comm) {
+      cat("I am to quit\n")
+      if (nrow(df) == 1) quit("no")
+      ring_barrier(comm)
+    }
+  )
+  for (end in ends) {
+    error <- outcome_judge(play(2L, of_script(end)), 2L, 0L)
+    expect_s3_class(error, "ring_error_remote")
+    expect_identical(error$rank, 1L)
+    expect_match(conditionMessage(error), "^rank 1 on .* was lost: its R process was killed, has")
+    expect_match(error$log, "^I am to ")
+  }
+})
+
+test_that("a rank ends with its supervisor, and that with who has started it", {
+  folder <- tempfile("orphan")
+  dir.create(folder)
+  job <- list(
+    work = serialize(list(f = of_script(function(comm, file) {
+      writeLines(as.character(c(Sys.getpid(), sparkring:::child_parent())), file)
+      repeat sqrt(2)
+    }), args = list(file.path(folder, "pids"))), NULL),
+    size = 1L, attempt = 0L, token = charToRaw(fresh_token()), options = list(timeout = 30)
+  )
+  saveRDS(job, file.path(folder, "job.rds"))
+  script <- file.path(folder, "worker.R")
+  writeLines(deparse(bquote({
+    .libPaths(.(.libPaths()))
+    sparkring:::local_main(.(c(folder, "0")))
+  })), script)
+  log <- file.path(folder, "log")
+  rscript <- file.path(R.home("bin"), "Rscript")
+  parent <- file.path(folder, "parent.sh")
+  writeLines(sprintf("'%s' '%s' >'%s' 2>&1 &\nwait", rscript, script, log), parent)
+  system(sprintf("sh '%s' & echo $! >'%s'", parent, file.path(folder, "parent")))
+  wait_for_file(file.path(folder, "pids"))
+  Sys.sleep(0.1)
+  pids <- readLines(file.path(folder, "pids"))
+  expect_true(all(vapply(pids, is_running, NA)))
+  tools::pskill(as.integer(readLines(file.path(folder, "parent"))), tools::SIGKILL)
+  until <- Sys.time() + 30
+  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
+  expect_false(any(vapply(pids, is_running, NA)))
+  unlink(folder, recursive = TRUE)
+})
