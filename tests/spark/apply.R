@@ -41,7 +41,9 @@ send <- function() {
 
 # In a task: from stdin come the barrier, as an R expression, and the rows, chunk and text in hex.
 work <- function() {
-  lines <- readLines(file("stdin"))
+  input <- file("stdin")
+  lines <- readLines(input)
+  close(input)
   sent <- readRDS(file.path(folder, "job.rds"))
   closure <- unserialize(sent$closure)
   context <- unserialize(sent$context)
