@@ -5,7 +5,8 @@
 # Spark, also when the rank's process is killed or crashes. Supervisors form a ring of their own,
 # and tell each other in rounds who has ended. One that has failed has broken the ring of the ranks,
 # which those in a call of it hear; the others, who are computing, have `supervise_grace` seconds.
-# Then all ranks are ended, in the same round. Python's ranks settle alike, over connections to rank 0.
+# Then all ranks are ended, in the same round. Python's ranks settle alike, over connections to
+# rank 0.
 
 supervise_grace <- 5 # seconds from a failure until ranks that are still at work are ended
 supervise_pauses <- c(0.005, 0.2) # seconds of a round: the first, the longest
