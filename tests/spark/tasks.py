@@ -43,6 +43,22 @@ def collectives(rows):
         yield collect(comm)
 
 
+def rank_of_four(token):
+    """A function for mapPartitions: one of the first ranks of a ring that has others elsewhere."""
+
+    def run(rows):
+        rank = TaskContext.get().partitionId()
+        with sparkring.init(rank=rank, size=4, root_address="127.0.0.1", token=token) as comm:
+            yield {
+                "rank": comm.rank,
+                "sum": comm.allreduce(np.arange(5.0) + rank).tolist(),
+                "root": comm.broadcast(np.full(3, float(rank)), root=1).tolist(),
+                "all": comm.allgather(np.array([rank, 10.0 * rank])).ravel().tolist(),
+            }
+
+    return run
+
+
 def encrypted(rows):
     """Over links that are encrypted with keys of each two ranks."""
     with sparkring.init(encryption=True, shared_memory=False) as comm:
