@@ -47,6 +47,16 @@ static ring_status dial_unreachable(ring_peers *peers, int rank, int code, ring_
     return ring_error_set(error, RING_SYSTEM, peers->rank, code,
                           "rank %d cannot open a connection to rank %d (%s)", peers->rank, rank,
                           host);
+  if (code == EADDRNOTAVAIL) {
+    char ports[64];
+    ring_socket_ports_text(ports, sizeof ports);
+    return ring_error_set(
+        error, RING_SYSTEM, peers->rank, code,
+        "rank %d cannot connect to rank %d (%s) port %u: the host of rank %d has no "
+        "free port to connect from, of %s: widen that range, or find who uses "
+        "them up",
+        peers->rank, rank, host, port, peers->rank, ports);
+  }
   if (code == ECONNREFUSED)
     return ring_error_set(error, RING_PEER_LOST, rank, 0,
                           "rank %d (%s) is gone: nothing listens on its port %u any more", rank,

@@ -107,6 +107,20 @@ void ring_rendezvous_ports_text(const ring_meeting *meeting, char *text, size_t 
     snprintf(text + length, size - length, " and %d more", meeting->port_count - 4);
 }
 
+static void rendezvous_no_port(const ring_meeting *meeting, ring_error *error) {
+  char ports[64];
+  ring_socket_ports_text(ports, sizeof ports);
+  if (meeting->port_first == 0)
+    ring_error_set(error, RING_SYSTEM, meeting->rank, EADDRINUSE,
+                   "rank %d found no free port to listen on: its host has none left of %s",
+                   meeting->rank, ports);
+  else
+    ring_error_set(error, RING_SYSTEM, meeting->rank, EADDRINUSE,
+                   "rank %d found no free port from %u to %u: a host needs one for each of its "
+                   "ranks, and each of these another one for every communicator that is split off",
+                   meeting->rank, (unsigned)meeting->port_first, (unsigned)meeting->port_last);
+}
+
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
   const char *host = meeting->hosts != NULL ? meeting->hosts[meeting->rank] : meeting->root_host;
   uint32_t range = (uint32_t)(meeting->port_last - meeting->port_first) + 1;
@@ -121,14 +135,11 @@ int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error) {
     fd = ring_socket_listen(host, (uint16_t)port);
   }
   if (fd >= 0) return fd;
-  if (fd == -EADDRINUSE)
-    ring_error_set(error, RING_SYSTEM, meeting->rank, EADDRINUSE,
-                   "rank %d found no free port from %u to %u: a host needs one for each of its "
-                   "ranks, and each of these another one for every communicator that is split off",
-                   meeting->rank, (unsigned)meeting->port_first, (unsigned)meeting->port_last);
-  else
+  if (fd != -EADDRINUSE)
     ring_error_set(error, RING_SYSTEM, meeting->rank, -fd, "rank %d cannot listen on %s",
                    meeting->rank, host);
+  else
+    rendezvous_no_port(meeting, error);
   return -1;
 }
 

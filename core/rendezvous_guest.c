@@ -42,6 +42,7 @@ typedef struct guest_walk {
   int next;            /* port to knock on next */
   int further;         /* the port to try beyond one that refuses */
   bool refused;        /* a port, during this walk */
+  bool portless;       /* this host had no port to knock from, the last time */
   int lack;            /* errno of what this host had not enough of to knock; 0: nothing */
   uint64_t pause, resume;
   bool unlike;                             /* rank 0 does not want the same encryption */
@@ -73,6 +74,7 @@ static bool guest_connect(guest_walk *walk, int port) {
     guest_set_port(&walk->resolved, knock->address, walk->meeting->ports[port]);
     int fd = ring_socket_dial(&walk->resolved, knock->address);
     if (ring_socket_lacks(-fd)) walk->lack = -fd;
+    walk->portless = fd == -EADDRNOTAVAIL;
     if (fd < 0) continue;
     if (ring_handshake_dial(&knock->handshake, fd, &walk->peers->keys, &claim, 0)) return true;
     walk->lack = ENOMEM;
@@ -219,6 +221,19 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
 
 /* ---- The meeting -------------------------------------------------------------------------- */
 
+/* Others may let go of some, so it is only told at the deadline. */
+static ring_status guest_lacks_ports(const guest_walk *walk, double seconds, ring_error *error) {
+  char ports[64];
+  int rank = walk->meeting->rank;
+  ring_socket_ports_text(ports, sizeof ports);
+  return ring_error_set(
+      error, RING_SYSTEM, rank, EADDRNOTAVAIL,
+      "rank %d could not look for rank 0 on %s: within %.1f s its own host had no "
+      "free port to connect from, of %s: widen that range, or find who uses them "
+      "up",
+      rank, walk->meeting->root_host, seconds, ports);
+}
+
 static ring_status guest_explain(const guest_walk *walk, ring_status status, ring_error *error) {
   const ring_meeting *meeting = walk->meeting;
   char ports[128];
@@ -233,6 +248,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
     return ring_error_set(error, status, meeting->rank, 0, "rank %d could not look for rank 0: %s",
                           meeting->rank, ring_status_text(status));
   double seconds = ring_wait_seconds(meeting->wait);
+  if (walk->portless) return guest_lacks_ports(walk, seconds, error);
   if (walk->version != 0)
     return ring_error_set(error, RING_TIMEOUT, 0, 0,
                           "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "

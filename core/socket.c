@@ -250,6 +250,15 @@ int ring_socket_failure(int fd) {
   return getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &length) == 0 ? code : errno;
 }
 
+void ring_socket_ports_text(char *text, size_t size) {
+  unsigned first = 0, last = 0;
+  FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
+  bool known = file != NULL && fscanf(file, "%5u %5u", &first, &last) == 2;
+  if (file != NULL) fclose(file);
+  snprintf(text, size, known ? "%u to %u (net.ipv4.ip_local_port_range)" : "its range of them",
+           first, last);
+}
+
 bool ring_socket_lacks(int code) {
   return code == EMFILE || code == ENFILE || code == ENOMEM || code == ENOBUFS;
 }

@@ -57,6 +57,10 @@ int ring_socket_dial(const ring_resolved *resolved, int index);
 int ring_socket_listen_local(const char *name);
 int ring_socket_dial_local(const char *name);
 
+/* The ports that this host connects from, "32768 to 60999 (net.ipv4.ip_local_port_range)", for messages:
+ * connect fails with EADDRNOTAVAIL when none of them is free. */
+void ring_socket_ports_text(char *text, size_t size);
+
 /* Passes a descriptor and `length` bytes over a local connection; takes them, which is -EAGAIN until
  * they are there. */
 int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
