@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Stands in for sparklyr where it is not installed: four functions with its names that run a closure
-# in one R process a partition, with the barrier argument as sparklyr makes it.
+# Stands in for sparklyr where it is not installed: functions with its names that run a closure in one
+# R process a partition, with the barrier argument as sparklyr makes it. ring_apply() is here, too, as
+# it needs sparklyr.
 
 spark_connect <- function(master) master
 
+partition <- function(x, repartition) unname(split(x, seq_len(nrow(x)) %% repartition))
+
 sdf_len <- function(sc, length, repartition) {
-  id <- seq_len(length)
-  unname(split(data.frame(id = id), id %% repartition))
+  partition(data.frame(id = seq_len(length)), repartition)
 }
+
+sdf_copy_to <- function(sc, x, repartition) partition(x, repartition)
 
 sdf_collect <- identity
 
@@ -24,4 +28,13 @@ spark_apply <- function(x, f, columns, barrier, packages) {
   if (length(errors) > 0) stop(errors[[1]])
   stopifnot(length(unique(names(results))) == length(x)) # as many processes as partitions
   do.call(rbind, unname(results))
+}
+
+ring_apply <- function(x, f) {
+  play <- function(df, barrier) {
+    comm <- sparkring::ring_init(barrier)
+    on.exit(sparkring::ring_close(comm))
+    cbind(rank = sparkring::ring_rank(comm), f(df, comm))
+  }
+  spark_apply(x, play, barrier = TRUE)
 }

@@ -41,35 +41,51 @@ def spark_home():
     return str(Path(pyspark.__file__).parent)
 
 
-def test_there_is_one_block_of_each():
-    assert len(blocks("python")) == len(blocks("r")) == 1
+def check_r(output):
+    assert len(re.findall(r"\b500\.5\b", output)) == 4
+    ranks = re.findall(r"\b([0-3])\s+(\d+)\s+-5\.344\d*\b", output)
+    assert [int(rank) for rank, _ in ranks] == [0, 1, 2, 3]
+    assert sum(int(rows) for _, rows in ranks) == 32
+
+
+def test_there_are_two_blocks_of_each():
+    assert len(blocks("python")) == len(blocks("r")) == 2
 
 
 def test_python(tmp_path):
     script = tmp_path / "readme.py"
-    script.write_text(blocks("python")[0])
+    script.write_text("\n".join(blocks("python")))
     output = run([sys.executable, str(script)], cwd=tmp_path)
     print("ran with real Spark")
+    slopes = re.findall(r"\d\.\d+", re.search(r"^\[(\d.*)\]$", output, re.MULTILINE)[1])
+    assert len(slopes) == 4
+    assert len(set(slopes)) == 1
+    assert abs(float(slopes[0]) - 3) < 0.1
     ranks = re.findall(r"\((\d), array\(\[\s*(\d+),\s*(\d+)\]\)\)", output)
     assert ranks == [(str(rank), "499500", "1000") for rank in range(4)]
 
 
 def test_r_with_sparklyr(tmp_path):
     if not has_sparklyr():
-        pytest.skip("sparklyr is not installed; test_r_without_sparklyr runs the closure")
+        pytest.skip("sparklyr is not installed; test_r_without_sparklyr runs the closures")
     script = tmp_path / "readme.R"
-    script.write_text("options(pillar.sigfig = 7)\n" + blocks("r")[0])
+    script.write_text("options(pillar.sigfig = 7)\n" + "\n".join(blocks("r")))
     environment = {**os.environ, "SPARK_HOME": spark_home()}
     output = run(["Rscript", str(script)], cwd=tmp_path, env=environment)
     print("ran with real sparklyr and Spark")
-    assert len(re.findall(r"\b500\.5\b", output)) == 4
+    check_r(output)
 
 
 def test_r_without_sparklyr(tmp_path):
     shutil.copy(HERE / "standin.R", tmp_path)
-    code = blocks("r")[0].replace("library(sparklyr)", 'source("standin.R")')
-    assert "standin.R" in code
+    code = "\n".join(blocks("r"))
+    for ours, standin in (
+        ("library(sparklyr)", 'source("standin.R")'),
+        ("sparkring::ring_apply(", "ring_apply("),
+    ):
+        assert ours in code
+        code = code.replace(ours, standin)
     (tmp_path / "readme.R").write_text(code)
     output = run(["Rscript", "readme.R"], cwd=tmp_path)
     print("ran with four R processes and a stand-in for sparklyr")
-    assert len(re.findall(r"\b500\.5\b", output)) == 4
+    check_r(output)
