@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import operator
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -198,8 +197,7 @@ def on_spark(
             last_lines = output.last_lines if output else lambda _: []
             stage = Stage(context, size, resources, timeout, display.say, last_lines)
             echo = not (local and address)
-            key = secrets.token_bytes(32)
-            return stage.run(Job(work, options, attempt, address, echo, gpus, key))
+            return stage.run(Job(work, options, attempt, address, echo, gpus))
 
     return attempts(launch, max_restarts, display)
 

@@ -15,6 +15,7 @@ import base64
 import contextlib
 import pickle
 import re
+import secrets
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,8 @@ class Job:
     address: Address | None  # of the driver that shows their output
     echo: bool  # whether their output is in their own log, too
     gpus: int = 0  # that each of them was promised
-    key: bytes = field(default=b"", repr=False)  # by which they know each other in the end
+    # By which they know each other in the end.
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     def __repr__(self) -> str:
         """Tell nothing of the keys, one of which is in the address."""
