@@ -13,7 +13,11 @@
 #'
 #' * `ring_tf_config()` sets the variable `TF_CONFIG`, which TensorFlow's strategies for several
 #'   workers read.
-#' * `ring_torch_env()` sets the variables that PyTorch's `init_process_group()` reads.
+#' * `ring_torch_env()` sets the variables that PyTorch's `init_process_group()` reads. On several
+#'   hosts these are also `GLOO_SOCKET_IFNAME` and `TP_SOCKET_IFNAME`, the interface to the others,
+#'   as far as it is known (Linux, IPv4): on their own Gloo and TensorPipe take the address of the
+#'   host's name, which is often one that others cannot reach, 127.0.1.1. Those that are set already
+#'   stay as they are.
 #' * `ring_jax_config()` returns the arguments of `jax.distributed.initialize()`.
 #' * `ring_xgboost_config()` starts XGBoost's tracker on rank 0, in the Python of reticulate, and
 #'   returns the arguments of Python's `xgboost.collective.CommunicatorContext()`. The tracker
@@ -94,7 +98,7 @@ ring_torch_env <- function(comm, ...) {
       GROUP_RANK = match(ring_hosts(comm)[[ring_rank(comm) + 1L]], hosts) - 1L,
       GROUP_WORLD_SIZE = length(hosts)
     )
-    frameworks_set(lapply(variables, as.character))
+    frameworks_set(c(lapply(variables, as.character), torch_interfaces(comm)))
   })
 }
 
@@ -241,6 +245,44 @@ tf_config_json <- function(config) {
     paste0(quoted(names(jobs)), ": [", jobs, "]", collapse = ", "),
     quoted(config$task$type), config$task$index
   )
+}
+
+# ---- PyTorch -------------------------------------------------------------------------------------
+
+# The interface to the next host of the ring, for what asks for one.
+torch_interfaces <- function(comm) {
+  hosts <- ring_hosts(comm)
+  rank <- seq_along(hosts) - 1L
+  others <- hosts[order((rank - ring_rank(comm)) %% length(hosts))]
+  others <- others[others != others[[1L]]]
+  if (length(others) == 0L || !file.exists("/proc/net/route")) return(NULL)
+  address <- suppressWarnings(utils::nsl(others[[1L]]))
+  if (!is_string(address)) return(NULL)
+  interface <- torch_route(address, readLines("/proc/net/route"))
+  if (is.null(interface)) return(NULL)
+  names <- c("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+  as.list(Sys.getenv(names, interface, names = TRUE))
+}
+
+# The way to an IPv4 address in the kernel's table: of the most specific routes the first.
+torch_route <- function(address, lines) {
+  if (startsWith(address, "127.")) return(NULL)
+  wanted <- as.integer(strsplit(address, ".", fixed = TRUE)[[1L]])
+  routes <- utils::read.table(text = lines, header = TRUE, colClasses = "character")
+  flags <- strtoi(routes$Flags, 16L)
+  routes <- routes[bitwAnd(flags, 1L) != 0L & bitwAnd(flags, 0x200L) == 0L, ] # up, not rejected
+  bits <- mapply(function(target, mask) {
+    mask <- torch_octets(mask)
+    if (!identical(bitwAnd(wanted, mask), torch_octets(target))) return(-1L)
+    sum(vapply(mask, function(octet) sum(bitwAnd(octet, 2L^(0:7)) != 0L), 0L))
+  }, routes$Destination, routes$Mask)
+  if (length(bits) == 0L || max(bits) < 0L) NULL else routes$Iface[[which.max(bits)]]
+}
+
+# The table has addresses as numbers of this machine.
+torch_octets <- function(hex) {
+  octets <- strtoi(substring(hex, c(1L, 3L, 5L, 7L), c(2L, 4L, 6L, 8L)), 16L)
+  if (.Platform$endian == "little") rev(octets) else octets
 }
 
 # ---- XGBoost -------------------------------------------------------------------------------------

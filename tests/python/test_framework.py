@@ -13,6 +13,7 @@ import types
 import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
+from sparkring.frameworks import interface, torch
 from test_port import is_free
 
 VARIABLES = ("TF_CONFIG", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -116,6 +117,47 @@ def torch_env_of_two_hosts(token):
 
 def test_torch_env_tells_hosts_apart():
     assert run(4, torch_env_of_two_hosts, "0" * 32) == [[0, 0], [0, 1], [1, 0], [1, 1]]
+
+
+# As the kernel of a little-endian machine writes it: the default, 10.77.0.0/16, 10.77.2.0/24, this
+# one once more, one host that is refused, and one that is down.
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+ens3\t00000000\t0100A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t00004D0A\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+eth1\t00024D0A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+eth2\t00024D0A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0
+*\t07024D0A\t00000000\t0205\t0\t0\t0\tFFFFFFFF\t0\t0\t0
+eth3\t08024D0A\t00000000\t0000\t0\t0\t0\tFFFFFFFF\t0\t0\t0
+"""
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="the table is that of a little-endian machine")
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("10.77.1.9", "eth0"),
+        ("10.77.2.9", "eth1"),
+        ("10.77.2.7", "eth1"),
+        ("10.77.2.8", "eth1"),
+        ("10.78.0.1", "ens3"),
+        ("127.0.0.1", None),
+    ],
+)
+def test_interface_to_an_address(address, name):
+    assert interface.route(address, ROUTES) == name
+
+
+def test_no_interface():
+    assert interface.route("10.77.1.9", ROUTES.partition("\n")[0]) is None
+
+
+def test_an_interface_that_is_set_stays(monkeypatch):
+    monkeypatch.setattr(os, "environ", {**os.environ, "TP_SOCKET_IFNAME": "mine"})
+    monkeypatch.setattr(torch, "interface", lambda comm: "eth7")
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        told = comm.torch_env()
+    assert (told["GLOO_SOCKET_IFNAME"], told["TP_SOCKET_IFNAME"]) == ("eth7", "mine")
+    assert told.items() <= os.environ.items()
 
 
 def test_jax_config():

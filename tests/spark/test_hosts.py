@@ -19,7 +19,8 @@ from conftest import FOUR_HOSTS
 from pyspark import BarrierTaskContext, cloudpickle
 from sparkring.spark import Checkpoint, run
 
-DEMO = Path(__file__).parents[2] / "demo"
+HERE = Path(__file__).parent
+DEMO = HERE.parents[1] / "demo"
 
 sys.path.append(str(DEMO))
 
@@ -171,6 +172,7 @@ def check(told, cluster):
         assert each["jax"].rsplit(":", 1)[0] == each["torch"]["MASTER_ADDR"] == hosts[0]
         places = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
         assert [each["torch"][name] for name in places] == [str(rank), "4", "0", "1", str(rank)]
+        assert each["torch"]["GLOO_SOCKET_IFNAME"] == each["torch"]["TP_SOCKET_IFNAME"] == "eth0"
     assert len({address_of(each["torch"]) for each in told}) == 1
     assert told[0]["tensorflow"] == told[3]["tensorflow"]
 
@@ -194,6 +196,11 @@ def test_frameworks_take_the_barrier_itself(spark, four, cluster):
 
     first = set(four(work))
     assert len(first) == 1 and first < set(cluster.addresses)
+
+
+def test_torch_in_r(spark, four):
+    spark.sparkContext.addFile(str(HERE / "torch.R"))
+    assert four(tasks.r_program("torch.R", secrets.token_hex(32))) == ["eth0 eth0 eth0 mine"] * 4
 
 
 # ---- The demo

@@ -2,6 +2,7 @@
 """PyTorch: the variables that torchrun would set.
 
 The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it takes a port that is held.
+Gloo and TensorPipe take the address that the host's own name has, where nobody tells them better.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import os
 from typing import TYPE_CHECKING
 
 from sparkring.frameworks.exchange import communicator, of_root
+from sparkring.frameworks.interface import interface
 from sparkring.method import method
 
 if TYPE_CHECKING:
     from sparkring.frameworks.exchange import Ring
+
+INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
 @method
@@ -34,7 +38,11 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
     dict
         What was set, under the names that torchrun gives it: ``MASTER_ADDR``, ``MASTER_PORT``,
         ``RANK``, ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this
-        host; ``GROUP_RANK`` and ``GROUP_WORLD_SIZE``, this host among the hosts.
+        host; ``GROUP_RANK`` and ``GROUP_WORLD_SIZE``, this host among the hosts. On several hosts
+        also ``GLOO_SOCKET_IFNAME`` and ``TP_SOCKET_IFNAME``, the interface to the others, as far as
+        it is known (Linux, IPv4): on their own Gloo and TensorPipe take the address of the host's
+        name, which is often one that others cannot reach, 127.0.1.1. Those that are set already
+        stay as they are.
 
     Raises
     ------
@@ -65,6 +73,9 @@ def torch_env(comm: Ring = None, /) -> dict[str, str]:
             "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
             "GROUP_WORLD_SIZE": len(hosts),
         }
+        to_others = interface(ring)
+        if to_others is not None:
+            values.update((name, os.environ.get(name, to_others)) for name in INTERFACES)
     variables = {name: str(value) for name, value in values.items()}
     os.environ.update(variables)
     return variables

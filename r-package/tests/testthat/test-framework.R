@@ -97,6 +97,27 @@ test_that("torch_env tells hosts apart", {
   expect_identical(groups, list(c("0", "0"), c("0", "1"), c("1", "0"), c("1", "1")))
 })
 
+test_that("the interface to an address is that of its most specific route", {
+  skip_if(.Platform$endian == "big", "the table is that of a little-endian machine")
+  routes <- c(
+    "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT",
+    "ens3 00000000 0100A8C0 0003 0 0 0 00000000 0 0 0", # the default
+    "eth0 00004D0A 00000000 0001 0 0 0 0000FFFF 0 0 0", # 10.77.0.0/16
+    "eth1 00024D0A 00000000 0001 0 0 0 00FFFFFF 0 0 0", # 10.77.2.0/24
+    "eth2 00024D0A 00000000 0001 0 0 100 00FFFFFF 0 0 0",
+    "* 07024D0A 00000000 0205 0 0 0 FFFFFFFF 0 0 0", # refused
+    "eth3 08024D0A 00000000 0000 0 0 0 FFFFFFFF 0 0 0" # down
+  )
+  to <- function(address) sparkring:::torch_route(address, routes)
+  expect_identical(to("10.77.1.9"), "eth0")
+  expect_identical(to("10.77.2.9"), "eth1")
+  expect_identical(to("10.77.2.7"), "eth1")
+  expect_identical(to("10.77.2.8"), "eth1")
+  expect_identical(to("10.78.0.1"), "ens3")
+  expect_null(to("127.0.0.1"))
+  expect_null(sparkring:::torch_route("10.77.1.9", routes[1]))
+})
+
 test_that("jax_config", {
   outcome <- configure(2, "ring_jax_config")
   address <- outcome[[1]]$result$coordinator_address
