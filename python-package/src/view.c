@@ -18,6 +18,7 @@
 static PyObject *element_name(PyObject *object, const char *format) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype");
   if (dtype == NULL) {
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return NULL;
     PyErr_Clear();
     return PyUnicode_FromFormat("format '%s'", format ? format : "");
   }
@@ -42,14 +43,14 @@ static int refuse_elements(module_state *state, PyObject *object, const char *na
 }
 
 /* A new reference: 16-bit words over the memory of an array of bfloat16, which NumPy does not
- * export. NULL without an exception for anything else. */
+ * export. NULL without an exception for anything else, or with MemoryError. */
 static PyObject *bfloat16_words(PyObject *object) {
   PyObject *elements = element_name(object, NULL);
   PyObject *words = NULL;
   if (elements && PyUnicode_CompareWithASCIIString(elements, "bfloat16") == 0)
     words = PyObject_CallMethod(object, "view", "s", "uint16");
   Py_XDECREF(elements);
-  PyErr_Clear();
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_MemoryError)) PyErr_Clear();
   return words;
 }
 
@@ -79,6 +80,7 @@ static int acquire(view *view, module_state *state, PyObject *object, const char
     return -1;
   }
   if (PyObject_GetBuffer(object, &view->buffer, PyBUF_RECORDS_RO) == 0) return 0;
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
   PyObject *raised, *value, *traceback;
   PyErr_Fetch(&raised, &value, &traceback);
   if (!PyObject_HasAttrString(object, "dtype")) { /* its own exception says it best */
@@ -89,6 +91,7 @@ static int acquire(view *view, module_state *state, PyObject *object, const char
   Py_XDECREF(value);
   Py_XDECREF(traceback);
   PyObject *words = bfloat16_words(object);
+  if (words == NULL && PyErr_Occurred()) return -1;
   if (words == NULL) return refuse_elements(state, object, name, NULL);
   *dtype = "bfloat16";
   int failed = PyObject_GetBuffer(words, &view->buffer, PyBUF_RECORDS_RO);

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python's memory runs out in the module's C: for every k, the k-th allocation of a call fails.
+
+Each method is tried in a world of one rank. It must raise MemoryError or do without; what it had
+taken by then (references, views of buffers, memory) it gives back, and the communicator goes on.
+The allocations of the core fail in tests/core/test_allocator.c.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sparkring
+
+testcapi = pytest.importorskip("_testcapi", reason="this Python has no allocator that can fail")
+
+HERE = Path(__file__).parent
+ENOUGH = 12  # calls in a row in which nothing failed: there are no further allocations
+MOST = 2000
+X = np.arange(6.0).reshape(3, 2)
+BYTES = bytearray(48)
+
+
+def split_close(comm):
+    with comm.split(0) as child:
+        return child.size
+
+
+def call_started(comm):
+    return comm.allreduce_start(X).wait()
+
+
+def drop_started(comm):
+    comm.allreduce_start(X)
+
+
+def raise_invalid(comm):
+    try:
+        comm.allreduce(X, out=np.empty(2))
+    except (ValueError, TypeError) as error:
+        str(error)
+
+
+CALLS = {
+    "allreduce": lambda comm: comm.allreduce(X),
+    "allreduce of a view": lambda comm: comm.allreduce(X.T),
+    "allreduce of a number": lambda comm: comm.allreduce(3.0),
+    "allreduce of bytes": lambda comm: comm.allreduce(BYTES, dtype="uint8"),
+    "allreduce, out": lambda comm: comm.allreduce(X, out=np.empty_like(X)),
+    "allreduce, a start": call_started,
+    "allreduce, dropped": drop_started,
+    "allreduce, invalid": raise_invalid,
+    "group": lambda comm: comm.allreduce_group([X, X + 1]),
+    "group, out": lambda comm: comm.allreduce_group([X, X + 1], out=[X.copy(), X.copy()]),
+    "reduce": lambda comm: comm.reduce(X),
+    "reduce_scatter": lambda comm: comm.reduce_scatter(X),
+    "broadcast": lambda comm: comm.broadcast(X),
+    "allgather": lambda comm: comm.allgather(X),
+    "allgatherv": lambda comm: comm.allgatherv(X),
+    "gatherv": lambda comm: comm.gatherv(X),
+    "scatterv": lambda comm: comm.scatterv(X, counts=[3]),
+    "alltoallv": lambda comm: comm.alltoallv(X, counts=[3]),
+    "alltoall": lambda comm: comm.alltoall(X[:1]),
+    "split": split_close,
+    "explain": lambda comm: comm.explain("allreduce", 100, "float32"),
+    "repr": repr,
+}
+
+
+def one_call(comm, call, number):
+    """Make a call of which one allocation fails; tell whether that showed."""
+    testcapi.set_nomemory(number, number + 1)
+    try:
+        call(comm)
+    except MemoryError:
+        return True
+    finally:
+        testcapi.remove_mem_hooks()
+    return False
+
+
+def starve(comm, call):
+    """Let every allocation of a call fail in turn; return how many calls were made, and failed."""
+    number = failures = quiet = 0
+    while quiet < ENOUGH and number < MOST:
+        failed = one_call(comm, call, number)
+        failures += failed
+        quiet = 0 if failed else quiet + 1
+        number += 1
+    assert number < MOST, "no end of allocations"
+    return number, failures
+
+
+def settle(comm, call):
+    """Count what is allocated after a call that went well."""
+    for _ in range(3):
+        call(comm)
+    return sys.getallocatedblocks()
+
+
+# These also run Python of NumPy or of the package, whose own leftovers cannot be told from ours.
+UNCOUNTED = {"allreduce of a view", "allreduce of a number", "allreduce of bytes", "explain"}
+
+
+def run(comm, name):
+    call = CALLS[name]
+    starve(comm, call)  # what is made once and kept is made now
+    counts = [settle(comm, call)]
+    for _ in range(3):  # caches grow now and then, a leak each time
+        number, failures = starve(comm, call)
+        counts.append(settle(comm, call))
+    grown = min(after - before for before, after in itertools.pairwise(counts))
+    assert failures > 0, f"{name}: {number} calls, and none failed"
+    if name not in UNCOUNTED:  # one more is the last of the counts
+        assert grown <= 1, f"{name}: {counts} blocks, each time after {failures} failures"
+    BYTES.append(0)  # raises as long as somebody has a view of it
+    del BYTES[48:]
+    assert comm.allreduce(1) == 1
+
+
+def test_every_allocation_fails():
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
+    command = [sys.executable, str(HERE / "test_memory.py")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert done.returncode == 0, f"ended with {done.returncode}\n{done.stdout}{done.stderr[-3000:]}"
+
+
+if __name__ == "__main__":
+    with sparkring.init(rank=0, size=1, addresses=["127.0.0.1"]) as comm:
+        for name in CALLS:
+            run(comm, name)
