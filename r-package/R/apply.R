@@ -45,6 +45,9 @@
 #' @param timeout Seconds until all ranks must have met, from the start of each.
 #' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
 #'   [ring_attempt()] tells them which time this is.
+#' @param progress Whether to show what the ranks tell by [ring_progress()]. On Spark a process that
+#'   is forked from this one does that, on the standard error, where R runs in a terminal; executors
+#'   must be able to reach this host (`spark.driver.host`), or nothing is shown.
 #' @param options A list with further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
 #'   processes that supervise the ranks have their own.
@@ -90,8 +93,10 @@
 #' }
 #' @export
 ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FALSE,
-                       timeout = 300, max_restarts = 0, options = list()) {
+                       timeout = 300, max_restarts = 0, progress = interactive(),
+                       options = list()) {
   job <- apply_job(f, list(...), 2L, columns, num_proc, timeout, max_restarts, options)
+  job$progress <- check_flag(progress, "progress")
   apply_check_table(x)
   sc <- sparklyr::spark_connection(x)
   sdf <- sparklyr::spark_dataframe(x)
@@ -106,8 +111,9 @@ ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FA
 #' @rdname ring_apply
 #' @export
 ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FALSE, timeout = 300,
-                     max_restarts = 0, options = list()) {
+                     max_restarts = 0, progress = interactive(), options = list()) {
   job <- apply_job(f, list(...), 1L, columns, num_proc, timeout, max_restarts, options)
+  job$progress <- check_flag(progress, "progress")
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
   apply_need_sparklyr()
   if (!inherits(sc, "spark_connection")) {
@@ -229,7 +235,14 @@ apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_
     job$size <<- slots_wait(sc, job$size, timeout, attempt)
     job$token <- apply_random(32)
     job$attempt <- attempt
-    apply_launch(job, make_table(job$size), packages)
+    table <- make_table(job$size)
+    if (job$progress) {
+      host <- slots_conf(sparklyr::spark_context(sc), "spark.driver.host", "localhost")
+      listener <- relay_listen(host)
+      on.exit(relay_unlisten(listener))
+      job$relay <- listener$told
+    }
+    apply_launch(job, table, packages)
   }
   apply_attempts(launch, function() job$size, columns, max_restarts)
 }

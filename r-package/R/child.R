@@ -4,28 +4,29 @@
 # with a pipe of ours as its output (src/capture.h). It has a process group of its own, and Linux
 # kills it when this process ends.
 
-# Starts a child that evaluates code() and sends what that returns.
-child_start <- function(code) {
-  pipe <- .Call(C_capture_open)
+# Starts a child that evaluates code() and sends what that returns. One that is not captured prints
+# where this process does.
+child_start <- function(code, captured = TRUE) {
+  pipe <- if (captured) .Call(C_capture_open)
   parent <- Sys.getpid()
   process <- tryCatch(
     parallel::mcparallel(
       {
         .Call(C_capture_enter, pipe, parent)
         value <- code()
-        .Call(C_capture_leave)
+        if (captured) .Call(C_capture_leave)
         value
       },
       mc.set.seed = FALSE
     ),
     error = function(error) {
-      .Call(C_capture_close, pipe)
+      if (captured) .Call(C_capture_close, pipe)
       stop(error)
     }
   )
-  .Call(C_capture_close, pipe[[2L]])
-  child <- list2env(list(process = process, output = pipe[[1L]], value = NULL, ended = FALSE))
-  child
+  if (captured) .Call(C_capture_close, pipe[[2L]])
+  output <- if (captured) pipe[[1L]] else NA_integer_
+  list2env(list(process = process, output = output, value = NULL, ended = FALSE))
 }
 
 # The process that has started this one, or whoever took it in after that has ended.

@@ -8,7 +8,7 @@
 local_look <- 0.1 # seconds until R is asked whether it wants to be interrupted
 
 local_attempts <- function(job, columns, max_restarts) {
-  display <- progress_display()
+  display <- progress_display(job$progress)
   on.exit(display$close())
   launch <- function(attempt) {
     job$token <- apply_random(32)

@@ -11,11 +11,9 @@ progress_longest <- 4000L # bytes of a report: a pipe takes so many in one piece
 
 #' Tell how far this rank is
 #'
-#' In a function that [ring_run()] calls without Spark, with a negative `num_proc`, the caller sees
-#' a progress bar: of the least step of the ranks that report, with the metrics of the lowest of
-#' them.
-#' On Spark the executors' logs have a line every five seconds: sparklyr's connection waits for the
-#' job, so nothing can be shown meanwhile. Elsewhere nothing happens.
+#' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar: of the least step of
+#' the ranks that report, with the metrics of the lowest of them, or on Spark of rank 0. The
+#' executors' logs have a line every five seconds. Elsewhere nothing happens.
 #'
 #' This is no collective: any ranks may call it, as often as they like, and one alone suffices. Of
 #' reports less than 0.1 seconds apart only the first and the last step count.
@@ -52,7 +50,7 @@ ring_progress <- function(comm, step, total = NULL, ...) {
   }
   rank_state$told <- now
   flush(stdout())
-  .Call(C_capture_write, 1L, charToRaw(paste0(lines_mark, progress_write(report), "\n")))
+  .Call(C_capture_write, 1L, charToRaw(paste0(lines_mark, progress_write(report), "\n")), TRUE)
   invisible()
 }
 
@@ -127,13 +125,14 @@ progress_teller <- function(say) {
 
 # The bar of the driver: report() takes what a rank has reported, line() shows a line above the bar,
 # and close() ends it.
-progress_display <- function() {
+progress_display <- function(wanted = TRUE) {
   reports <- list() # of the ranks, by name
   bar <- NULL
   tell <- progress_teller(function(text) message(text))
   with_cli <- requireNamespace("cli", quietly = TRUE) && cli::is_dynamic_tty()
   scope <- environment()
   report <- function(rank, report) {
+    if (!wanted) return()
     reports[[as.character(rank)]] <<- report
     steps <- vapply(reports, `[[`, 0, "step")
     lowest <- reports[[as.character(min(as.integer(names(reports))))]]

@@ -16,9 +16,10 @@ supervise_job <- "sparkring supervisors"
 # The outcome of a rank; `job` is what the driver has sent, and `barrier` sparklyr's.
 supervise_rank <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
-  parent <- child_parent()
-  state <- list2env(list(rank = rank, outcome = NULL, failed = NULL))
-  printed <- supervise_printer(isTRUE(job$local))
+  state <- list2env(list(
+    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL
+  ))
+  printed <- supervise_printer(state, isTRUE(job$local))
   child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
     state$outcome <- outcome_of_error(rank, error)
     NULL
@@ -27,34 +28,51 @@ supervise_rank <- function(df, job, barrier) {
     child_kill(child)
     child_hang_up(child)
   })
-  ring <- supervise_join(state, job, barrier)
-  pause <- supervise_pauses[[1L]]
-  repeat {
-    if (!is.null(child)) supervise_watch(state, child, printed, pause)
-    if (child_parent() != parent) quit("no", status = 1L) # the executor has ended
-    ring <- supervise_tell(state, ring)
-    if (state$all_ended || state$due) break
-    pause <- if (state$changed) supervise_pauses[[1L]] else min(1.5 * pause, supervise_pauses[[2L]])
+  if (rank == 0L && !is.null(job$relay)) {
+    on.exit(if (!is.null(state$relay)) relay_end(state$relay), add = TRUE)
+    state$tell <- function(report) {
+      if (is.null(state$relay)) state$relay <- relay_start(job$relay)
+      relay_tell(state$relay, report)
+    }
   }
-  if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
+  supervise_rounds(state, child, printed, supervise_join(state, job, barrier))
   if (is.null(state$outcome)) state$outcome <- supervise_left(state)
   state$outcome$log <- printed$last()
   supervise_log(state$outcome$failure, isTRUE(job$local))
   state$outcome
 }
 
+# Until all ranks have ended, or are to be ended.
+supervise_rounds <- function(state, child, printed, ring) {
+  pause <- supervise_pauses[[1L]]
+  repeat {
+    if (!is.null(child)) supervise_watch(state, child, printed, pause)
+    if (child_parent() != state$parent) { # the executor has ended
+      if (!is.null(child)) child_kill(child)
+      quit("no", status = 1L)
+    }
+    ring <- supervise_tell(state, ring)
+    if (state$all_ended || state$due) break
+    pause <- if (state$changed) supervise_pauses[[1L]] else min(1.5 * pause, supervise_pauses[[2L]])
+  }
+  if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
+}
+
 # Reads what the rank prints, to the log of this process. The reports of progress go on to who has
 # started it here, or are a line from time to time.
-supervise_printer <- function(local) {
+supervise_printer <- function(state, local) {
   print <- function(lines) {
-    .Call(C_capture_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")))
+    .Call(C_capture_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")), TRUE)
   }
   tell <- if (local) {
     function(report) print(paste0(lines_mark, progress_write(report)))
   } else {
     progress_teller(print)
   }
-  lines_reader(print, tell)
+  lines_reader(print, function(report) {
+    state$report <- report
+    tell(report)
+  })
 }
 
 # The log has how a rank has failed; here the error says it.
@@ -134,7 +152,8 @@ supervise_tell <- function(state, ring) {
   now <- proc.time()[["elapsed"]]
   if (failed && is.null(state$failed)) state$failed <- now
   due <- !is.null(state$failed) && now - state$failed > supervise_grace
-  own <- c(ended, -ended, -failed, -due)
+  steps <- if (is.null(state$report)) c(NA, NA) else c(state$report$step, state$report$total)
+  own <- c(ended, -ended, -failed, -due, ifelse(is.na(steps), Inf, steps))
   all <- own
   if (!is.null(ring)) {
     all <- tryCatch(ring_allreduce(ring, own, "min"), ring_error = function(error) {
@@ -149,7 +168,18 @@ supervise_tell <- function(state, ring) {
   state$known <- all[2:3]
   state$all_ended <- all[[1L]] == 1
   state$due <- all[[4L]] < 0
+  supervise_report(state, all[5:6])
   ring
+}
+
+# Tells the driver when the least step of all ranks has changed.
+supervise_report <- function(state, steps) {
+  if (is.null(state$tell) || identical(steps, state$steps)) return()
+  state$steps <- steps
+  total <- if (is.finite(steps[[2L]])) steps[[2L]] else NA_real_
+  if (is.finite(steps[[1L]])) {
+    state$tell(list(step = steps[[1L]], total = total, metrics = state$report$metrics))
+  }
 }
 
 # The outcome of a rank that was still at work when all were ended.

@@ -43,6 +43,7 @@ SEXP capture_enter(SEXP pipe, SEXP parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 #endif
   if (getppid() != Rf_asInteger(parent)) raise(SIGKILL); /* it had ended before that */
+  if (pipe == R_NilValue) return R_NilValue;
   dup2(INTEGER(pipe)[1], STDOUT_FILENO);
   dup2(INTEGER(pipe)[1], STDERR_FILENO);
   return capture_close(pipe);
@@ -88,17 +89,15 @@ SEXP capture_read(SEXP descriptors, SEXP seconds) {
   return result;
 }
 
-SEXP capture_write(SEXP descriptor, SEXP bytes) {
+SEXP capture_write(SEXP descriptor, SEXP bytes, SEXP wait) {
   const uint8_t *rest = RAW(bytes);
   size_t left = (size_t)XLENGTH(bytes);
+  struct pollfd entry = {.fd = Rf_asInteger(descriptor), .events = POLLOUT};
   while (left > 0) {
-    ssize_t put = write(Rf_asInteger(descriptor), rest, left);
+    if (poll(&entry, 1, Rf_asLogical(wait) ? 100 : 0) == 0 && !Rf_asLogical(wait)) break;
+    ssize_t put = write(entry.fd, rest, left);
     if (put < 0 && errno != EINTR && errno != EAGAIN) break;
-    if (put < 0) {
-      struct pollfd entry = {.fd = Rf_asInteger(descriptor), .events = POLLOUT};
-      poll(&entry, 1, 100);
-      continue;
-    }
+    if (put < 0) continue;
     rest += put;
     left -= (size_t)put;
   }

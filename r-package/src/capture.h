@@ -13,7 +13,7 @@
 SEXP capture_open(void);
 
 /* In a child: prints to the pipe from now on, in a process group of its own, as long as `parent`
- * lives, which has forked it. */
+ * lives, which has forked it. NULL: prints where that does. */
 SEXP capture_enter(SEXP pipe, SEXP parent);
 
 /* In a child: what is printed is written, and what comes now goes nowhere, so that the other end
@@ -27,8 +27,9 @@ SEXP capture_become(SEXP command);
  * when nothing has come, or NULL at its end. */
 SEXP capture_read(SEXP descriptors, SEXP seconds);
 
-/* Writes all of a raw vector to a descriptor; what that does not take is dropped. */
-SEXP capture_write(SEXP descriptor, SEXP bytes);
+/* Writes all of a raw vector to a descriptor; what that does not take is dropped. Without `wait`, all
+ * or nothing of what fits into a pipe in one piece. */
+SEXP capture_write(SEXP descriptor, SEXP bytes, SEXP wait);
 
 SEXP capture_close(SEXP descriptors);
 

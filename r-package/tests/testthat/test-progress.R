@@ -60,7 +60,7 @@ test_that("the reports of ranks are shown, by a bar where there is a terminal", 
     before <- options(..., cli.num_colors = 1L)
     on.exit(options(before))
     told <- capture.output(type = "message", {
-      printed <- capture.output(ring_run(NULL, f, num_proc = -2))
+      printed <- capture.output(ring_run(NULL, f, num_proc = -2, progress = TRUE))
     })
     c(told, printed)
   }
@@ -72,4 +72,25 @@ test_that("the reports of ranks are shown, by a bar where there is a terminal", 
   bar <- paste(shown(cli.dynamic = TRUE, cli.progress_show_after = 0), collapse = "\n")
   expect_match(bar, "3/4 loss 3")
   expect_match(bar, "[1] a line {x}", fixed = TRUE)
+})
+
+test_that("the progress of Spark's ranks reaches a process of the driver", {
+  listener <- relay_listen("127.0.0.1", captured = TRUE)
+  f <- of_script(function(df, comm) {
+    for (step in 1:3) {
+      ring_progress(comm, step + ring_rank(comm), 4, loss = step)
+      ring_barrier(comm)
+      Sys.sleep(0.3)
+    }
+    ring_progress(comm, 4, 4, loss = 0)
+  })
+  outcomes <- play(3L, f, relay = listener$told)
+  expect_null(outcome_judge(outcomes, 3L, 0L))
+  shown <- raw()
+  while (!is.null(bytes <- child_output(listener$child, 5))) shown <- c(shown, bytes)
+  expect_match(rawToChar(shown), "sparkring: step [1-4] of 4, loss [0-3]")
+  relay_unlisten(listener)
+  # Nobody listens: that harms nothing.
+  outcomes <- play(1L, f, relay = list(host = "127.0.0.1", token = as.raw(1:32)))
+  expect_null(outcome_judge(outcomes, 1L, 0L))
 })

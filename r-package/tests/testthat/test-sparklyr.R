@@ -90,7 +90,9 @@ expect_failure <- function(sc) {
   error <- tryCatch(
     ring_run(sc, of_script(function(comm, culprit) {
       ring_barrier(comm)
+      message("I am rank ", ring_rank(comm))
       if (ring_rank(comm) == culprit) stop("rank one has had enough")
+      while (ring_rank(comm) > culprit) sqrt(2) # until it is ended
       ring_allreduce(comm, 1)
     }), culprit = 1, num_proc = 3),
     ring_error_remote = identity
@@ -99,6 +101,7 @@ expect_failure <- function(sc) {
   expect_identical(error$rank, 1L)
   expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
   expect_match(error$traceback, "f(comm, culprit = args[[1L]])", fixed = TRUE)
+  expect_identical(error$log, "I am rank 1")
 }
 # nolint end
 
