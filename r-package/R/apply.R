@@ -45,9 +45,10 @@
 #' @param timeout Seconds until all ranks must have met, from the start of each.
 #' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
 #'   [ring_attempt()] tells them which time this is.
-#' @param progress Whether to show what the ranks tell by [ring_progress()]. On Spark a process that
-#'   is forked from this one does that, on the standard error, where R runs in a terminal; executors
-#'   must be able to reach this host (`spark.driver.host`), or nothing is shown.
+#' @param progress Whether to show what the ranks tell by [ring_progress()]; by default only without
+#'   Spark. On Spark a process that is forked from this one does it, on the standard error, where R
+#'   runs in a terminal. Executors must be able to reach this host (`spark.driver.host`), or nothing
+#'   is shown.
 #' @param options A list with further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
 #'   processes that supervise the ranks have their own.
@@ -93,8 +94,7 @@
 #' }
 #' @export
 ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FALSE,
-                       timeout = 300, max_restarts = 0, progress = interactive(),
-                       options = list()) {
+                       timeout = 300, max_restarts = 0, progress = FALSE, options = list()) {
   job <- apply_job(f, list(...), 2L, columns, num_proc, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   apply_check_table(x)
@@ -111,7 +111,7 @@ ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FA
 #' @rdname ring_apply
 #' @export
 ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FALSE, timeout = 300,
-                     max_restarts = 0, progress = interactive(), options = list()) {
+                     max_restarts = 0, progress = isTRUE(num_proc < 0), options = list()) {
   job <- apply_job(f, list(...), 1L, columns, num_proc, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))

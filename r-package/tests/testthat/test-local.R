@@ -40,20 +40,17 @@ test_that("its errors and restarts are those of Spark's ranks", {
 test_that("an interrupt ends the processes, and leaves nothing behind", {
   file <- tempfile("pids")
   before <- list.files(tempdir(), "^sparkring")
-  f <- of_script(function(comm, file) {
-    ring_barrier(comm)
+  f <- of_script(function(comm, file, driver) {
     cat(Sys.getpid(), "\n", file = file, append = TRUE)
+    ring_barrier(comm)
+    if (ring_rank(comm) == 0) tools::pskill(driver, tools::SIGINT)
     repeat sqrt(2)
   })
   ended <- tryCatch(
-    {
-      setTimeLimit(elapsed = 6, transient = TRUE)
-      ring_run(NULL, f, file = file, num_proc = -2)
-    },
-    error = conditionMessage
+    ring_run(NULL, f, file = file, driver = Sys.getpid(), num_proc = -2),
+    interrupt = function(condition) "interrupted"
   )
-  setTimeLimit()
-  expect_match(ended, "elapsed time limit")
+  expect_identical(ended, "interrupted")
   pids <- readLines(file)
   expect_length(pids, 2)
   until <- Sys.time() + 10
