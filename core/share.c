@@ -67,6 +67,11 @@ void ring_share_announce(const ring_share *share, const ring_call *call) {
   share_say(share, words);
 }
 
+void ring_share_show(const ring_share *share, int index) {
+  _Atomic int32_t *awaits = &ring_share_seat(share, share->index)->awaits;
+  atomic_store_explicit(awaits, index + 1, memory_order_relaxed);
+}
+
 void ring_share_retire(const ring_share *share) {
   static const uint64_t nothing[RING_CALL_WORDS];
   share_say(share, nothing);
@@ -128,7 +133,7 @@ static void share_sleep(const ring_share *share, int index, const _Atomic uint64
   ring_seat *seat = ring_share_seat(share, share->index);
   uint64_t bit = UINT64_C(1) << share->index;
   uint32_t wake = atomic_load_explicit(&seat->wake, memory_order_acquire);
-  atomic_store_explicit(&seat->awaits, index + 1, memory_order_relaxed);
+  ring_share_show(share, index);
   atomic_fetch_or(&share->board->sleeping, bit);
   if (!share->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
@@ -161,7 +166,7 @@ static ring_status share_wait_long(const ring_share_call *call, const _Atomic ui
       break;
     }
   }
-  atomic_store_explicit(&ring_share_seat(share, share->index)->awaits, 0, memory_order_relaxed);
+  ring_share_show(share, -1);
   __atomic_store_n(&share->wait_ns, share->wait_ns + (ring_platform_now() - wait.begun),
                    __ATOMIC_RELAXED);
   return status;

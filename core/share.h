@@ -143,6 +143,9 @@ static inline uint64_t ring_share_receiver(int rank) {
 /* Says what this rank is about to call, in shared memory or not, so that whoever waits for it in
  * another call can say so; or that a call over links is over. */
 void ring_share_announce(const ring_share *share, const ring_call *call);
+
+/* Says for whom this rank waits, in a call over links; -1: for nobody of this host. */
+void ring_share_show(const ring_share *share, int index);
 void ring_share_retire(const ring_share *share);
 
 /* Begins a call, once all ranks have finished the one `depth` calls before: RING_SLOTS, so that this

@@ -330,6 +330,18 @@ static void stall_show(const ring_run *run) {
   ring_share_announce(engine->share, &shown);
 }
 
+/* There it says, too, for whom this rank waits: who keeps them all may be behind several ranks. */
+static void stall_show_whom(ring_run *run) {
+  const ring_share *share = run->engine->share;
+  if (share->arena == NULL) return;
+  ring_share_show(share, ring_share_index(share, stall_first(run)));
+  run->shown = true;
+}
+
+void ring_stall_end(const ring_run *run) {
+  ring_share_show(run->engine->share, -1);
+}
+
 /* A host that has vanished leaves what was sent to it without an answer. */
 static ring_status stall_listen(ring_run *run) {
   const ring_peers *peers = run->engine->peers;
@@ -358,6 +370,7 @@ ring_status ring_stall_search(ring_run *run) {
     search->said = notice;
     search->sent = wait->now;
     stall_say(run, &notice);
+    stall_show_whom(run);
   }
   if (!due) return stall_check(run, &notice);
   stall_show(run);

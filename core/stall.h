@@ -29,6 +29,9 @@ void ring_stall_warn(const ring_run *run);
  * nothing to wait for. */
 ring_status ring_stall_search(ring_run *run);
 
+/* Takes back what a run has shown to the ranks of this host: it waits no more. */
+void ring_stall_end(const ring_run *run);
+
 /* Takes in a notice of a rank that has just come; RING_MISMATCH when it contradicts this rank. */
 ring_status ring_stall_heard(const ring_run *run, int rank);
 
