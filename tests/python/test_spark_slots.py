@@ -8,11 +8,12 @@ import types
 import pytest
 import sparkring
 from sparkring.spark import run, slots
+from sparkring.spark.classic import Classic
 from sparkring.spark.slots import Cluster, Executor
 
 
 def cluster(cores, task_cpus=1, expected=None, master="spark://host:7077", needs=""):
-    executors = tuple(Executor(f"host{index}", size, size) for index, size in enumerate(cores))
+    executors = tuple(Executor(f"host{index}", size) for index, size in enumerate(cores))
     total = sum(size // task_cpus for size in cores)
     return Cluster(master, total, executors, task_cpus, needs, expected)
 
@@ -56,21 +57,21 @@ def test_what_to_do():
 )
 def test_executors_that_may_still_come(given, complete):
     assert given.complete is complete
-    begun = types.SimpleNamespace(startTime=0)
+    begun = context()
     assert slots.patience(begun, True, 0) == 0
     assert slots.patience(begun, False, 0) == slots.MISSING
     assert slots.patience(begun, None, 0) == 2
 
 
 def test_expected_executors():
-    assert slots.expected_executors("local-cluster[3,2,1024]", None) == 3
+    assert slots.expected_executors("local-cluster[3,2,1024]", "") == 3
     assert slots.expected_executors("yarn", "7") == 7
-    assert slots.expected_executors("spark://host:7077", None) is None
+    assert slots.expected_executors("spark://host:7077", "") is None
 
 
 def context(master="yarn", **settings):
     conf = {name.replace("_", "."): value for name, value in settings.items()}
-    return types.SimpleNamespace(master=master, getConf=lambda: conf)
+    return Classic(types.SimpleNamespace(master=master, getConf=lambda: conf, startTime=0))
 
 
 def test_dynamic_allocation():
@@ -98,7 +99,7 @@ def test_resources():
 def test_a_spark_that_tells_nothing():
     """Then Spark itself finds that there are too few slots."""
     mute = context()
-    mute.defaultParallelism = 3
+    mute.context.defaultParallelism = 3
     assert slots.wait_for(mute, None, None, timeout=1) == 3
     assert slots.wait_for(mute, None, 8, timeout=1) == 8
 
@@ -109,6 +110,3 @@ def test_which_spark():
         run(print, num_proc=1)
     with pytest.raises(sparkring.InvalidError, match="spark is of type int"):
         run(print, num_proc=1, spark=3)
-    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
-    with pytest.raises(sparkring.UnsupportedError, match="a session of Spark Connect"):
-        run(print, num_proc=1, spark=connect)

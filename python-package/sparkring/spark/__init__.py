@@ -10,6 +10,7 @@ Examples
 
 from sparkring.spark.checkpoint import Checkpoint
 from sparkring.spark.driver import run
+from sparkring.spark.limits import explained
 from sparkring.spark.outcome import RankError
 
-__all__ = ["Checkpoint", "RankError", "run"]
+__all__ = ["Checkpoint", "RankError", "explained", "run"]

@@ -17,10 +17,11 @@ from sparkring.spark.bar import Display
 from sparkring.spark.local import Processes
 from sparkring.spark.output import Output
 from sparkring.spark.rank import Job
-from sparkring.spark.stage import Stage, context_of
+from sparkring.spark.session import find
 
 if TYPE_CHECKING:
     from sparkring.spark.outcome import Outcome, RankError
+    from sparkring.spark.session import Spark
 
 OURS = ("rank", "size", "addresses", "root_address", "token", "exchange", "timeout", "encryption")
 
@@ -123,9 +124,7 @@ def run(
                 max_restarts,
                 display,
             )
-        return on_spark(
-            work, options, num_proc, context_of(spark), resources, max_restarts, display
-        )
+        return on_spark(work, options, num_proc, find(spark), resources, max_restarts, display)
     finally:
         display.close()
 
@@ -176,27 +175,26 @@ def on_spark(
     work: bytes,
     options: dict[str, Any],
     num_proc: int | None,
-    context: Any,
+    spark: Spark,
     resources: Any,
     max_restarts: int,
     display: Display,
 ) -> list[Any]:
     """Run the attempts on Spark."""
-    slots.check_settings(context, resources)
+    slots.check_settings(spark, resources)
     timeout = options["timeout"]
-    local = slots.is_local(context.master)
-    gpus = slots.gpus_of_task(context, resources)
+    gpus = slots.gpus_of_task(spark, resources)
     size = num_proc  # where it is not given, that of the first attempt is that of all
 
     def launch(attempt: int) -> list[Outcome] | RankError:
         nonlocal size
-        size = slots.wait_for(context, resources, size, timeout, attempt)
-        display.detail(f"{size} ranks, {slots.arithmetic(slots.read(context, resources))}")
-        with listening(context, size, options, display) as output:
+        size = slots.wait_for(spark, resources, size, timeout, attempt)
+        display.detail(f"{size} ranks, {slots.arithmetic(slots.read(spark, resources))}")
+        with listening(spark, size, options, display) as output:
             address = output.address if output else None
             last_lines = output.last_lines if output else lambda _: []
-            stage = Stage(context, size, resources, timeout, display.say, last_lines)
-            echo = not (local and address)
+            stage = spark.stage(size, resources, timeout, display.say, last_lines)
+            echo = not (address and spark.here)
             return stage.run(Job(work, options, attempt, address, echo, gpus))
 
     return attempts(launch, max_restarts, display)
@@ -204,15 +202,13 @@ def on_spark(
 
 @contextlib.contextmanager
 def listening(
-    context: Any, size: int, options: dict[str, Any], display: Display
+    spark: Spark, size: int, options: dict[str, Any], display: Display
 ) -> Iterator[Output | None]:
     """Listen for what the ranks print, where that is wanted and nobody else can read it."""
     output = None
-    if display.verbose and not encrypts(context, options):
-        conf = context.getConf()
-        host = conf.get("spark.driver.host", "localhost")
+    if display.verbose and not encrypts(spark, options):
         with contextlib.suppress(OSError):
-            bind = conf.get("spark.driver.bindAddress", host)
+            host, bind = spark.reach()
             output = Output(host, bind, size, display.line, display.progress)
     elif display.verbose:
         display.say("the executors' logs have what the ranks print, as it is to be encrypted")
@@ -225,13 +221,12 @@ def listening(
         display.say("no executor has reached this process; their logs have what the ranks print")
 
 
-def encrypts(context: Any, options: dict[str, Any]) -> bool:
+def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
     """Whether what the ranks say is to be encrypted, which their output to the driver is not."""
     given = options["encryption"]
     if given is not None:
         return bool(given)
-    conf = context.getConf()
-    asked = conf.get("spark.executorEnv.SPARKRING_ENCRYPTION")
+    asked = spark.setting("spark.executorEnv.SPARKRING_ENCRYPTION")
     if asked:
         return bool(asked == "1")
-    return any(str(conf.get(name)).lower() == "true" for name in spark_encryption)
+    return any(spark.setting(name).lower() == "true" for name in spark_encryption)

@@ -2,7 +2,7 @@
 """Whether a barrier stage has room: as many free slots, all at once, as it has tasks.
 
 Spark itself looks again and again, for ten minutes, before it fails such a stage. Here the question
-is asked first, with the method that Spark uses for it, and the answer has the arithmetic.
+is asked first, if possible with the method that Spark uses for it; the answer has the arithmetic.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkring._core import InvalidError, UnsupportedError
+from sparkring.spark import limits
+
+if TYPE_CHECKING:
+    from sparkring.spark.session import Spark
 
 MISSING = 60.0  # seconds for executors of which it is known that they should be here
 REGISTRATION = 30.0  # seconds after the start of an application in which others still come
@@ -27,7 +31,6 @@ class Executor:
 
     host: str
     cores: int
-    tasks: int
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Cluster:
         What else a task needs, in words; may be empty.
     expected : int or None
         How many executors there should be, if that is known.
+    cores : int or None
+        The cores of all executors, where Spark does not tell which has how many.
     """
 
     master: str
@@ -56,6 +61,7 @@ class Cluster:
     task_cpus: int
     task_resources: str
     expected: int | None
+    cores: int | None = None
 
     @property
     def complete(self) -> bool | None:
@@ -63,7 +69,7 @@ class Cluster:
         if is_local(self.master):
             return True
         if not self.executors:
-            return False
+            return None if self.cores else False
         return None if self.expected is None else len(self.executors) >= self.expected
 
 
@@ -72,34 +78,34 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def read(context: Any, resources: Any = None) -> Cluster:
+def read(spark: Spark, resources: Any = None) -> Cluster:
     """Ask Spark.
 
     Parameters
     ----------
-    context : pyspark.SparkContext
+    spark : sparkring.spark.session.Spark
         The Spark to ask.
     resources : pyspark.resource.ResourceProfile, optional
         What tasks need, if not what the configuration says.
     """
-    conf = context.getConf()
     wanted = {} if resources is None else dict(resources.taskResources)
     cpus = wanted.pop("cpus", None)
     others = [f"{request.amount:g} {name}" for name, request in wanted.items()]
     return Cluster(
-        master=context.master,
-        slots=ask(lambda: read_slots(context, resources)),
-        executors=ask(lambda: read_executors(context)) or (),
-        task_cpus=int(cpus.amount if cpus else conf.get("spark.task.cpus", "1")),
+        master=spark.master,
+        slots=ask(lambda: spark.slots(resources)),
+        executors=ask(spark.executors) or (),
+        task_cpus=int(cpus.amount if cpus else spark.setting("spark.task.cpus", "1")),
         task_resources=" and ".join(others),
-        expected=expected_executors(context.master, conf.get("spark.executor.instances")),
+        expected=expected_executors(spark.master, spark.setting("spark.executor.instances")),
+        cores=ask(spark.cores),
     )
 
 
-def gpus_of_task(context: Any, resources: Any) -> int:
+def gpus_of_task(spark: Spark, resources: Any) -> int:
     """How many GPUs a task is to get; one of which it gets a part counts as one."""
     if resources is None:
-        amount = float(context.getConf().get("spark.task.resource.gpu.amount", "0"))
+        amount = float(spark.setting("spark.task.resource.gpu.amount", "0"))
     else:
         request = resources.taskResources.get("gpu")
         amount = 0.0 if request is None else request.amount
@@ -107,65 +113,31 @@ def gpus_of_task(context: Any, resources: Any) -> int:
 
 
 def ask(question: Callable[[], Any]) -> Any:
-    """Ask the JVM what it tells, but does not promise to; None when it does not."""
+    """Ask Spark what it tells, but does not promise to; None when it does not."""
     try:
         return question()
     except Exception:
         return None
 
 
-def read_slots(context: Any, resources: Any) -> int:
-    """Ask what Spark asks itself when it submits a barrier stage."""
-    scala = context._jsc.sc()
-    if resources is None:
-        profile = scala.resourceProfileManager().defaultResourceProfile()
-    else:
-        profile = register(context, resources)
-    return int(scala.maxNumConcurrentTasks(profile))
-
-
-def register(context: Any, resources: Any) -> Any:
-    """Make a profile known to Spark; gives the JVM's."""
-    return context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
-
-
-def read_executors(context: Any) -> tuple[Executor, ...]:
-    """List those who run tasks."""
-    found = context._jsc.sc().statusStore().executorList(True)
-    summaries = [found.apply(index) for index in range(found.size())]
-    executors = [
-        Executor(summary.hostPort().rpartition(":")[0], summary.totalCores(), summary.maxTasks())
-        for summary in summaries
-    ]
-    return tuple(executor for executor in executors if executor.cores)
-
-
-def expected_executors(master: str, instances: str | None) -> int | None:
+def expected_executors(master: str, instances: str) -> int | None:
     """How many executors there should be, from the master's URL or the configuration."""
     pseudo = re.match(r"local-cluster\[\s*(\d+)", master)
     if pseudo:
         return int(pseudo[1])
-    return int(instances) if instances and instances.isdecimal() else None
+    return int(instances) if instances.isdecimal() else None
 
 
 # ---- Checks --------------------------------------------------------------------------------------
 
 
-def check_settings(context: Any, resources: Any = None) -> None:
-    """Refuse what Spark refuses for barrier stages, with the way out.
-
-    Speculation is none of it: Spark never starts a second copy of a barrier task.
-    """
-    conf = context.getConf()
-    dynamic = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
-    if dynamic and not is_local(context.master):
-        raise UnsupportedError(
-            "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could"
-            " not tell when all its tasks have room. Set it to false, and ask for a fixed number of"
-            " executors (spark.executor.instances, or spark.cores.max on a standalone cluster)"
-        )
+def check_settings(spark: Spark, resources: Any = None) -> None:
+    """Refuse what Spark refuses for barrier stages, with the way out."""
+    dynamic = spark.setting("spark.dynamicAllocation.enabled").lower() == "true"
+    if dynamic and not is_local(spark.master):
+        raise UnsupportedError(limits.DYNAMIC)
     if resources is None:
-        check_gpus(context)
+        check_gpus(spark)
         return
     if not hasattr(resources, "taskResources"):
         raise InvalidError(
@@ -179,32 +151,31 @@ def check_settings(context: Any, resources: Any = None) -> None:
             " (TaskResourceRequests), and give executors theirs in the configuration"
         )
     try:
-        register(context, resources)
+        spark.register(resources)
     except Exception as error:
-        java = getattr(error, "java_exception", None)
-        text = java.getMessage() if java is not None else error
+        text = limits.text_of(error)
         raise UnsupportedError(f"this Spark takes no resources: {text}") from error
 
 
-def check_gpus(context: Any) -> None:
+def check_gpus(spark: Spark) -> None:
     """Refuse what would wait for ever: a master of one machine has no GPUs to hand out."""
-    gpus = gpus_of_task(context, None)
-    if gpus and is_local(context.master):
+    gpus = gpus_of_task(spark, None)
+    if gpus and is_local(spark.master):
         raise UnsupportedError(
-            f"each task is to have a GPU (spark.task.resource.gpu.amount), but {context.master} has"
+            f"each task is to have a GPU (spark.task.resource.gpu.amount), but {spark.master} has"
             " none to hand out, so that none would ever start. Leave that setting out, and call"
             f" comm.gpus({gpus}) in the function to share out the GPUs of this machine"
         )
 
 
 def wait_for(
-    context: Any, resources: Any, num_proc: int | None, timeout: float, attempt: int = 0
+    spark: Spark, resources: Any, num_proc: int | None, timeout: float, attempt: int = 0
 ) -> int:
     """Wait until executors have come that have room for all ranks.
 
     Parameters
     ----------
-    context : pyspark.SparkContext
+    spark : sparkring.spark.session.Spark
         The Spark that is to run them.
     resources : pyspark.resource.ResourceProfile or None
         What a task needs.
@@ -227,12 +198,12 @@ def wait_for(
     """
     begin = time.monotonic()
     while True:
-        cluster = read(context, resources)
+        cluster = read(spark, resources)
         if cluster.slots is None:  # Spark will say it, later
-            return num_proc or context.defaultParallelism
+            return num_proc or spark.parallelism
         enough = num_proc is not None and cluster.slots >= num_proc
         waited = time.monotonic() - begin
-        if enough or waited >= min(timeout, patience(context, cluster.complete, attempt)):
+        if enough or waited >= min(timeout, patience(spark, cluster.complete, attempt)):
             break
         time.sleep(AGAIN)
     wanted = cluster.slots if num_proc is None else num_proc
@@ -241,7 +212,7 @@ def wait_for(
     return wanted
 
 
-def patience(context: Any, complete: bool | None, attempt: int) -> float:
+def patience(spark: Spark, complete: bool | None, attempt: int) -> float:
     """How many seconds executors may take."""
     if complete:
         return 0.0
@@ -249,8 +220,7 @@ def patience(context: Any, complete: bool | None, attempt: int) -> float:
         return math.inf
     if complete is False:
         return MISSING
-    age = time.time() - int(context.startTime) / 1000
-    return max(2.0, REGISTRATION - age)
+    return max(2.0, REGISTRATION - spark.age)
 
 
 def explain(cluster: Cluster, num_proc: int) -> str:
@@ -259,7 +229,7 @@ def explain(cluster: Cluster, num_proc: int) -> str:
         f"{num_proc} {'rank needs' if num_proc == 1 else 'ranks need'} as many free task slots at"
         f" the same time, but {cluster.master} has {cluster.slots}: {arithmetic(cluster)}."
     )
-    if not cluster.executors:
+    if not cluster.executors and not cluster.cores:
         return text + " Wait for executors, or look at why none has started"
     if is_local(cluster.master):
         more = f"start Spark with local[{num_proc * cluster.task_cpus}]"
@@ -271,11 +241,13 @@ def explain(cluster: Cluster, num_proc: int) -> str:
 
 def arithmetic(cluster: Cluster) -> str:
     """Say how slots come about, as in ``2 executors x (8 cores / 2 per task) = 8``."""
-    if not cluster.executors:
+    if not cluster.executors and not cluster.cores:
         return "no executor has registered"
     needs = f"{cluster.task_cpus} per task"
     sizes = sorted({executor.cores for executor in cluster.executors})
-    if is_local(cluster.master):
+    if not sizes:
+        text = f"executors with {cluster.cores} cores together / {needs}"
+    elif is_local(cluster.master):
         text = f"{sizes[0]} cores / {needs}"
     elif len(sizes) == 1:
         count = len(cluster.executors)
@@ -283,7 +255,7 @@ def arithmetic(cluster: Cluster) -> str:
     else:
         cores = " + ".join(str(executor.cores) for executor in cluster.executors)
         text = f"executors with {cores} cores / {needs}, each rounded down"
-    if cluster.expected is not None and len(cluster.executors) < cluster.expected:
+    if sizes and cluster.expected is not None and len(cluster.executors) < cluster.expected:
         text += f", and {cluster.expected - len(cluster.executors)} executors are missing"
     if cluster.task_resources:
         text += f", where a task needs {cluster.task_resources}, too"

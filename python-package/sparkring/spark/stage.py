@@ -1,67 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attempt as a barrier stage of Spark: submit it, watch it start, and tell how it ended."""
+"""An attempt as a barrier stage of Spark: submit it, watch it start, and tell how it ended.
+
+How Spark is asked for that is the part of a subclass: `classic` and `connect` have one each.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparkring._core import InvalidError, TimeoutError, UnsupportedError  # noqa: A004
-from sparkring.spark import rank, slots
+from sparkring._core import TimeoutError, UnsupportedError  # noqa: A004
+from sparkring.spark import limits, rank, slots
 from sparkring.spark.outcome import Outcome, rank_error
 
 if TYPE_CHECKING:
     from sparkring.spark.outcome import RankError
+    from sparkring.spark.session import Spark
 
-PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 LOOK = 0.2  # seconds between two looks at a stage that has not started
 TELL = 20.0  # seconds until the user is told that it has not
-
-
-def context_of(spark: Any) -> Any:
-    """Find the SparkContext: of the session that was given, or of the one that there is."""
-    try:
-        from pyspark import SparkContext
-    except ImportError as error:
-        raise UnsupportedError(
-            "PySpark is not installed: pip install pyspark, or pass a negative num_proc for"
-            " processes of this machine"
-        ) from error
-    if spark is None:
-        spark = SparkContext._active_spark_context or connected()
-    if isinstance(spark, SparkContext):
-        return spark
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise UnsupportedError(
-            "spark is a session of Spark Connect, which has no jobs of functions: use a classic"
-            " session, or call sparkring.init() in a function for"
-            " DataFrame.mapInPandas(f, schema, barrier=True)"
-        )
-    try:
-        return spark.sparkContext
-    except AttributeError:
-        pass
-    if spark is None:
-        raise InvalidError(
-            "there is no Spark session: start one with SparkSession.builder.getOrCreate(), or pass"
-            " a negative num_proc for processes of this machine"
-        )
-    raise InvalidError(f"spark is of type {type(spark).__name__}: pass a SparkSession")
-
-
-def connected() -> Any:
-    """Find a session of Spark Connect, for which there is no context."""
-    with contextlib.suppress(Exception):
-        from pyspark.sql import SparkSession
-
-        return SparkSession.getActiveSession()
-    return None
 
 
 class Stage:
@@ -69,7 +31,7 @@ class Stage:
 
     Parameters
     ----------
-    context : pyspark.SparkContext
+    spark : sparkring.spark.session.Spark
         The Spark.
     num_proc : int
         How many ranks.
@@ -85,53 +47,56 @@ class Stage:
 
     def __init__(
         self,
-        context: Any,
+        spark: Spark,
         num_proc: int,
         resources: Any,
         timeout: float,
         say: Callable[[str], None],
         last_lines: Callable[[int], list[str]],
     ) -> None:
-        self.context, self.num_proc, self.resources = context, num_proc, resources
+        self.spark, self.num_proc, self.resources = spark, num_proc, resources
         self.timeout, self.say, self.last_lines = timeout, say, last_lines
+
+    # ---- What a subclass does
+
+    def collect(self, job: rank.Job) -> list[Outcome]:
+        """Run the ranks, and get how they ended."""
+        raise NotImplementedError
+
+    def named(self, name: str, what: str) -> contextlib.AbstractContextManager[None]:
+        """Give what this thread submits inside of a block a name, and a description."""
+        raise NotImplementedError
+
+    def cancel(self, name: str) -> None:
+        """End what was submitted with a name."""
+        raise NotImplementedError
+
+    def started(self, name: str) -> int | None:
+        """Count the tasks that have started; None where Spark does not tell."""
+        raise NotImplementedError
+
+    # ---- An attempt
 
     def run(self, job: rank.Job) -> list[Outcome] | RankError:
         """Run all ranks once; an error when Spark has lost one, or had to end the stage."""
-        # Spark's own range() would be read by PySpark, and a task must not read its partition.
-        rdd = self.context.parallelize(list(range(self.num_proc)), self.num_proc)
-        if self.resources is not None:
-            rdd = rdd.withResources(self.resources)
-        stage = rdd.barrier().mapPartitions(functools.partial(rank.task, job))
-        with self.group(job.attempt) as group, Watch(self, group) as watch:
+        name = f"sparkring-{uuid.uuid4().hex}"
+        attempt = f", attempt {job.attempt}" if job.attempt else ""
+        what = f"sparkring: {self.num_proc} ranks{attempt}"
+        with self.named(name, what), Watch(self, name) as watch:
             try:
-                return list(stage.collect())
+                return self.collect(job)
             except Exception as error:
                 if watch.late:
                     raise TimeoutError(watch.late) from error
                 return self.explain(error, job.attempt)
-
-    @contextlib.contextmanager
-    def group(self, attempt: int) -> Iterator[str]:
-        """Run jobs in a group of their own, which ends with this block."""
-        name = f"sparkring-{uuid.uuid4().hex}"
-        before = [self.context.getLocalProperty(key) for key in PROPERTIES]
-        what = f"sparkring: {self.num_proc} ranks" + (f", attempt {attempt}" if attempt else "")
-        self.context.setJobGroup(name, what, interruptOnCancel=True)
-        try:
-            yield name
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self.context.cancelJobGroup(name)
-            raise
-        finally:
-            with contextlib.suppress(Exception):
-                for key, value in zip(PROPERTIES, before):
-                    self.context.setLocalProperty(key, value)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    self.cancel(name)
+                raise
 
     def explain(self, error: Exception, attempt: int) -> list[Outcome] | RankError:
         """Find out from Spark's error which rank has failed; raise it if none has."""
-        java = getattr(error, "java_exception", None)
-        text = str(java.getMessage() if java is not None else error)
+        text = limits.text_of(error)
         outcome = rank.from_text(text)
         if outcome is not None:
             return [outcome]
@@ -144,14 +109,19 @@ class Stage:
                 f"the executors' Python has {what}: install this version there, or send an"
                 " environment that has it (spark.archives)"
             ) from error
+        limit = limits.explain(text)
+        if limit is not None:
+            raise limit from error
         task = re.search(r"barrier task \w+\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", text)
         if task is None:
             raise error
+        failed = re.search(r"RankFailed: rank \d+ (failed with \w+)", text)
+        number, why = int(task[2]), task[3].strip() or "Spark does not say why"
         lost = rank_error(
-            f"was lost: {task[3].strip() or 'Spark does not say why'}",
-            rank=int(task[2]),
+            f"{failed[1]}; Spark has cut the rest" if failed else f"was lost: {why}",
+            rank=number,
             attempt=attempt,
-            log=self.last_lines(int(task[2])),
+            log=self.last_lines(number),
         )
         lost.__cause__ = error
         return lost
@@ -160,8 +130,8 @@ class Stage:
 class Watch:
     """Looks whether all tasks of a stage have started, in a thread, inside a ``with`` block."""
 
-    def __init__(self, stage: Stage, group: str) -> None:
-        self.stage, self.group = stage, group
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage, self.name = stage, name
         self.late = ""  # why the stage was given up
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.work, name="sparkring watch", daemon=True)
@@ -180,30 +150,22 @@ class Watch:
         """Wait until they have started; after too long, end the stage."""
         begin, told = time.monotonic(), False
         with contextlib.suppress(Exception):  # Spark has gone, which the job will tell
-            while not self.over.wait(LOOK) and self.started() < self.stage.num_proc:
+            while not self.over.wait(LOOK):
+                started = self.stage.started(self.name)
+                if started is None or started >= self.stage.num_proc:
+                    return
                 waited = time.monotonic() - begin
                 if waited > TELL and not told:
                     told = True
                     self.stage.say(f"{self.waiting(waited)}; still waiting")
                 if waited > self.stage.timeout:
                     self.late = self.waiting(waited) + "; the stage was cancelled"
-                    self.stage.context.cancelJobGroup(self.group)
+                    self.stage.cancel(self.name)
                     return
-
-    def started(self) -> int:
-        """Count the tasks that have started."""
-        tracker = self.stage.context.statusTracker()
-        count = 0
-        for job in tracker.getJobIdsForGroup(self.group):
-            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
-                info = tracker.getStageInfo(stage)
-                if info is not None:
-                    count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
-        return count
 
     def waiting(self, waited: float) -> str:
         """Say what the stage waits for."""
-        cluster = slots.read(self.stage.context, self.stage.resources)
+        cluster = slots.read(self.stage.spark, self.stage.resources)
         return (
             f"the {self.stage.num_proc} tasks of the ranks have not all started after"
             f" {waited:.0f} s: they need as many free slots at the same time, and"

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Spark whose driver is in this process: its context tells all, and runs jobs of functions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sparkring.spark import rank
+from sparkring.spark.outcome import Outcome
+from sparkring.spark.slots import Executor, is_local
+from sparkring.spark.stage import Stage
+
+PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+class Classic:
+    """What a context tells and does (`sparkring.spark.session.Spark`)."""
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+
+    @property
+    def master(self) -> str:
+        """The URL of its master."""
+        return str(self.context.master)
+
+    @property
+    def here(self) -> bool:
+        """Whether tasks write their log to where this process writes its own."""
+        return is_local(self.master)
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks to make when nobody knows how many slots there are."""
+        return int(self.context.defaultParallelism)
+
+    @property
+    def age(self) -> float:
+        """Seconds since its application has started."""
+        return time.time() - int(self.context.startTime) / 1000
+
+    def setting(self, name: str, default: str = "") -> str:
+        """Tell what its configuration says."""
+        return str(self.context.getConf().get(name, default))
+
+    def cores(self) -> None:
+        """Leave that to `executors`."""
+
+    def slots(self, resources: Any) -> int:
+        """Ask what Spark asks itself when it submits a barrier stage."""
+        scala = self.context._jsc.sc()
+        if resources is None:
+            profile = scala.resourceProfileManager().defaultResourceProfile()
+        else:
+            profile = self.register(resources)
+        return int(scala.maxNumConcurrentTasks(profile))
+
+    def executors(self) -> tuple[Executor, ...]:
+        """List those who run tasks."""
+        found = self.context._jsc.sc().statusStore().executorList(True)
+        summaries = [found.apply(index) for index in range(found.size())]
+        executors = [
+            Executor(summary.hostPort().rpartition(":")[0], summary.totalCores())
+            for summary in summaries
+        ]
+        return tuple(executor for executor in executors if executor.cores)
+
+    def register(self, resources: Any) -> Any:
+        """Make a profile known to Spark; gives the JVM's."""
+        return self.context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
+
+    def reach(self) -> tuple[str, str]:
+        """Find where executors reach this process, and the address to listen on for that."""
+        host = self.setting("spark.driver.host", "localhost")
+        return host, self.setting("spark.driver.bindAddress", host)
+
+    def stage(
+        self,
+        num_proc: int,
+        resources: Any,
+        timeout: float,
+        say: Callable[[str], None],
+        last_lines: Callable[[int], list[str]],
+    ) -> Stage:
+        """Prepare a stage of ranks."""
+        return JobStage(self, num_proc, resources, timeout, say, last_lines)
+
+
+class JobStage(Stage):
+    """A stage as a job of the context, in a group of its own."""
+
+    spark: Classic
+
+    def collect(self, job: rank.Job) -> list[Outcome]:
+        """Run the ranks, and get how they ended."""
+        # Spark's own range() would be read by PySpark, and a task must not read its partition.
+        rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
+        if self.resources is not None:
+            rdd = rdd.withResources(self.resources)
+        return list(rdd.barrier().mapPartitions(functools.partial(rank.task, job)).collect())
+
+    @contextlib.contextmanager
+    def named(self, name: str, what: str) -> Iterator[None]:
+        """Run jobs in a group inside of this block."""
+        context = self.spark.context
+        before = [context.getLocalProperty(key) for key in PROPERTIES]
+        context.setJobGroup(name, what, interruptOnCancel=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                for key, value in zip(PROPERTIES, before):
+                    context.setLocalProperty(key, value)
+
+    def cancel(self, name: str) -> None:
+        """End the jobs of a group."""
+        self.spark.context.cancelJobGroup(name)
+
+    def started(self, name: str) -> int:
+        """Count the tasks that have started."""
+        tracker = self.spark.context.statusTracker()
+        count = 0
+        for job in tracker.getJobIdsForGroup(name):
+            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
+        return count

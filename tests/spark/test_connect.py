@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparkring.spark.run, and sparkring.init() in a user's own function, through Spark Connect.
+
+The server and its two executors are processes of this machine. PySpark brings it from 4.0 on, and
+wants to be a process of its own: scripts/setup connect makes the environment that these run in.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import sparkring
+from conftest import QUIET, TWO_EXECUTORS
+from pyspark import __version__, cloudpickle
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+from sparkring.spark import RankError, explained, run
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
+
+SOON = 60  # seconds: far less than ranks would take that are not ended
+
+
+def missing():
+    """Say why there can be no server here, if so."""
+    if int(__version__.partition(".")[0]) < 4:
+        return f"PySpark {__version__} brings no server of Spark Connect: scripts/setup connect"
+    try:
+        import grpc_status  # noqa: F401
+    except ImportError as error:
+        return f"Spark Connect needs more packages, see scripts/setup connect: {error}"
+    return None
+
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+
+
+class PaperError(Exception):
+    """Defined where the client runs, as in a notebook."""
+
+
+@pytest.fixture(scope="module")
+def connected(tmp_path_factory):
+    """A session of Spark Connect; its server is started for it."""
+    from pyspark.sql import SparkSession
+
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tries to set again what the server was started with
+        patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
+            "spark.executor.memory": "1g",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        builder = SparkSession.builder.appName("sparkring tests").remote(TWO_EXECUTORS)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+def tell(comm, factor):
+    print(f"rank {comm.rank} works")
+    comm.progress(1, 1)
+    total = float(comm.allreduce(np.array(factor * comm.rank)))
+    return comm.rank, comm.size, comm.attempt, total, os.getpid()
+
+
+def fail(comm, how):
+    print(f"rank {comm.rank} was here")
+    comm.barrier()
+    if comm.rank == 1:
+        if how == "raise":
+            raise PaperError(3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def sleep(comm, folder):
+    (folder / str(comm.rank)).write_text(str(os.getpid()))
+    time.sleep(1000)
+
+
+def until(condition):
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# ---- run()
+
+
+def test_results_and_output(connected, capfd):
+    first = run(tell, args=(0.5,))  # the active session, and as many ranks as there are slots
+    assert [value[:4] for value in first] == [(rank, 4, 0, 3.0) for rank in range(4)]
+    said = capfd.readouterr().out.splitlines()
+    assert {f"[{rank}] rank {rank} works" for rank in range(4)} <= set(said)
+    second = run(tell, args=(0.5,), num_proc=2, spark=connected, verbose=0)
+    assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
+    assert not {value[-1] for value in first} & {value[-1] for value in second}
+
+
+def test_results_larger_than_a_message(connected):
+    found = run(lambda comm: np.full(1 << 20, comm.rank), num_proc=2, verbose=0)
+    assert [array.sum() for array in found] == [0, 1 << 20]
+
+
+def test_exception_of_the_rank_at_fault(connected):
+    with pytest.raises(PaperError) as caught:
+        run(fail, args=("raise",), num_proc=4, max_restarts=1, verbose=0)
+    cause = caught.value.__cause__
+    assert isinstance(cause, RankError)
+    assert (cause.rank, cause.attempt, cause.log) == (1, 1, ["rank 1 was here"])
+    assert cause.host and "in fail" in cause.remote_traceback
+
+
+def test_killed_rank(connected):
+    with pytest.raises(RankError, match=r"rank 1 was lost: .*exited unexpectedly") as caught:
+        run(fail, args=("kill",), num_proc=4)
+    assert (caught.value.rank, caught.value.log) == (1, ["rank 1 was here"])
+
+
+def test_interrupt_ends_the_ranks(connected, tmp_path):
+    def interrupt():
+        until(lambda: len(list(tmp_path.iterdir())) == 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(sleep, args=(tmp_path,), num_proc=2, verbose=0)
+    thread.join()
+    processes = [int(path.read_text()) for path in tmp_path.iterdir()]
+    until(lambda: not any(map(alive, processes)))
+    assert connected.getTags() == set()
+
+
+def test_too_few_slots(connected):
+    with pytest.raises(sparkring.InvalidError, match=r"^5 ranks need") as caught:
+        run(tell, args=(1.0,), num_proc=5)
+    assert f"{TWO_EXECUTORS} has 4: 2 executors x (2 cores / 1 per task)" in str(caught.value)
+
+
+def test_slots_that_others_hold(connected, tmp_path):
+    def held(batches):
+        (tmp_path / "held").touch()
+        time.sleep(1000)
+        yield from batches
+
+    def hold():
+        connected.addTag("holder")
+        with pytest.raises(Exception, match=r"CANCELED|canceled|cancelled"):
+            connected.range(0, 1, 1, 1).mapInArrow(held, "id long").collect()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        until((tmp_path / "held").exists)
+        with pytest.raises(sparkring.TimeoutError, match="other jobs of this application hold"):
+            run(tell, args=(1.0,), num_proc=4, timeout=2, verbose=0)
+    finally:
+        connected.interruptTag("holder")
+        holder.join()
+
+
+def test_resources(connected):
+    two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
+    assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
+    with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
+        run(tell, num_proc=3, resources=two)
+
+
+# ---- A function of one's own
+
+
+def average(frames):
+    import pandas as pd
+
+    ids = pd.concat(frames)["id"]
+    with sparkring.init() as comm:
+        total, count = comm.allreduce(np.array([ids.sum(), len(ids)], dtype=np.float64))
+        yield pd.DataFrame({"rank": [comm.rank], "mean": [total / count]})
+
+
+def test_map_in_pandas(connected):
+    frame = connected.range(1000).repartition(4)
+    rows = frame.mapInPandas(average, "rank long, mean double", barrier=True).collect()
+    assert sorted((row["rank"], row["mean"]) for row in rows) == [
+        (rank, 499.5) for rank in range(4)
+    ]
+
+
+def test_limits_are_explained(connected):
+    frame = connected.range(0, 4, 1, 4).coalesce(2)
+    stage = frame.mapInPandas(average, "rank long, mean double", barrier=True)
+    with pytest.raises(sparkring.UnsupportedError, match="put repartition"), explained():
+        stage.collect()
