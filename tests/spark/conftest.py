@@ -2,6 +2,7 @@
 """Real Spark, started once for each kind of master; the tests of one master run together."""
 
 import contextlib
+import inspect
 import secrets
 import signal
 import threading
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import cluster as clusters
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import __version__
+from pyspark.sql import DataFrame, SparkSession
 
 HERE = Path(__file__).parent
 ONE_EXECUTOR = "local[4]"
@@ -20,6 +22,10 @@ spark.worker.resource.gpu.amount=2 spark.executor.resource.gpu.amount=2
 spark.task.resource.gpu.amount=1 spark.executorEnv.CUDA_VISIBLE_DEVICES=6,7"""
 FOUR_HOSTS = "four hosts"
 MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, GPUS, FOUR_HOSTS]
+FRAMES = pytest.mark.skipif(
+    "barrier" not in inspect.signature(DataFrame.mapInPandas).parameters,
+    reason=f"data frames of Spark {__version__} have no barrier stages",
+)
 QUIET = HERE.parents[1] / "demo" / "log4j2.properties"
 DEADLINE = 90
 

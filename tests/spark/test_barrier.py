@@ -3,7 +3,7 @@
 
 import pytest
 import tasks
-from conftest import ONE_EXECUTOR
+from conftest import FRAMES, ONE_EXECUTOR
 
 
 def expected(rank):
@@ -37,6 +37,7 @@ def test_encryption(four):
     assert four(tasks.encrypted) == [(expected(rank), True, "tls") for rank in range(4)]
 
 
+@FRAMES
 def test_map_in_pandas(spark):
     frame = spark.range(1000).repartition(4)
     rows = frame.mapInPandas(

@@ -22,7 +22,7 @@ from sparkring.spark import RankError, explained, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
-SOON = 60  # seconds: far less than ranks would take that are not ended
+SOON = 120  # seconds: far less than ranks would take that are not ended
 
 
 def missing():

@@ -5,6 +5,7 @@ import json
 
 import pytest
 import tasks
+from conftest import FRAMES
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
@@ -46,7 +47,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("equalize", WAYS)
+@pytest.mark.parametrize(
+    "equalize", ["drop", *(pytest.param(way, marks=FRAMES) for way in ("pad", "join"))]
+)
 def test_batches_of_partitions(spark, equalize):
     collect, sizes = WAYS[equalize]
     steps = min(sizes) // BATCH if equalize == "drop" else -(-max(sizes) // BATCH)

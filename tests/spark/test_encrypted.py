@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import tasks
-from conftest import ENCRYPTED
+from conftest import ENCRYPTED, FRAMES
 from sparkring.spark import run
 
 WORKER = Path(__file__).with_name("worker.R")
@@ -18,6 +18,7 @@ def test_jobs_of_rdds(four):
     assert four(tasks.unasked) == [((True, "tls"), (False, "tcp"))] * 4
 
 
+@FRAMES
 def test_jobs_of_data_frames(spark):
     frame = spark.range(100).repartition(4)
     rows = frame.mapInPandas(tasks.unasked_frames, "encrypted boolean", barrier=True).collect()

@@ -58,7 +58,10 @@ def run(
         How many ranks; by default as many as there are slots. A negative number runs that many
         processes of this machine, without Spark, for trying and debugging.
     spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
-        Which Spark; by default the active one.
+        Which Spark; by default the active one. Through a session of Spark Connect its ranks work
+        just so, but of its cluster only the configuration is known: `timeout` counts from when the
+        tasks have started unless server and client are of Spark 4, ``resources`` needs both to be,
+        too, and output comes only if executors can reach this process as its server would.
     resources : pyspark.resource.ResourceProfile, optional
         What each task needs, such as two cores or a GPU, where that is not what the configuration
         of Spark says. It cannot ask for executors: Spark gives those with dynamic allocation only,
@@ -94,7 +97,7 @@ def run(
     InvalidError
         When there are too few slots, and for arguments that make no sense; nothing was started.
     UnsupportedError
-        When Spark cannot run barrier stages: with dynamic allocation, or through Spark Connect.
+        When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4.
     TimeoutError
         When the tasks have not started in time.
 
