@@ -13,13 +13,25 @@
 #'
 #' @inheritParams ring_allreduce
 #' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()],
-#'   with the rows of this rank, of which there may be none. Levels of factors and strings are those
-#'   of all ranks. Terms that depend on all rows, such as `poly(x, 2)` or `scale(x)`, are errors.
+#'   with the rows of this rank, of which there may be none.
 #' @param control As for [stats::glm()], from [stats::glm.control()].
 #' @returns A `ring_glm`, the same on all ranks and small, as it holds no rows. It has methods for
 #'   `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`, `logLik()`, `AIC()`,
-#'   `nobs()`, `family()`, `deviance()` and `formula()`. The environment of its formula is the
-#'   global one.
+#'   `nobs()`, `family()`, `deviance()` and `formula()`; `fitted()` and `residuals()` need rows, and
+#'   say so. The environment of its formula has the constants and functions that the terms need, as
+#'   `k` in `I(x^k)`, and nothing else.
+#' @section Levels:
+#' Levels of factors and strings are those of all ranks. Where they are made of the rows, as by
+#' `factor(x)` in the formula, they get the order that `factor()` gives those of all rows: by number
+#' where all are numbers, else as text. An order of your own is kept, also where each rank has a
+#' part of the levels. Orders that contradict each other are an error, and so is an ordered factor
+#' whose order no rank tells: give `factor()` its `levels` and `labels`, the same on all ranks.
+#' @section Terms:
+#' A term is worked out by each rank from its own rows. Terms that depend on all rows, such as
+#' `poly(x, 2)`, `x - mean(x)` or `cut(x, 3)`, would be another model and are errors, in weights,
+#' offsets and subsets, too. They are found by working out each term for parts of a sample of the
+#' rows. Work out what they need first, as with [ring_allreduce()]. A constant in a term must be the
+#' same on all ranks, as must the family and `control`.
 #' @section Errors:
 #' What is an error on one rank, such as a column that is not there, is an error on all, which names
 #' the rank. The communicator goes on. All others as for [ring_allreduce()].
@@ -38,25 +50,58 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
                      na.action, # nolint: object_name_linter. As in glm().
                      start = NULL, offset, control = list(), contrasts = NULL) {
   call <- match.call()
-  family <- together(comm, glm_family(family))
+  env <- parent.frame()
+  family <- together(comm, glm_family(family, env))
   control <- together(comm, do.call(stats::glm.control, control))
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
-  frame <- together(comm, eval(frame, parent.frame()))
-  rows <- rows_of_model(comm, frame, contrasts)
+  frame <- together(comm, rows_frame(frame, env))
+  rows <- rows_of_model(comm, frame, if (!missing(data)) data, contrasts,
+                        as.list(call)[c("offset", "weights", "subset")])
+  glm_check_settings(comm, rows, family, control, start)
   fit <- glm_fit(comm, glm_rows(comm, rows, family), start, family, control)
+  call <- scope_call(call)
   structure(class = "ring_glm", c(fit, list(
-    call = call, formula = stats::formula(rows$terms), terms = rows$terms, family = family,
-    xlevels = rows$levels, contrasts = rows$contrasts, offset = call$offset, control = control
+    call = call, formula = stats::formula(rows$terms), terms = rows$terms,
+    family = glm_small_family(family), xlevels = rows$levels, contrasts = rows$contrasts,
+    offset = call$offset, control = control
   )))
 }
 
-glm_family <- function(family) {
-  if (is.character(family)) family <- get(family, mode = "function", envir = parent.frame())
+glm_family <- function(family, env) {
+  if (is.character(family)) family <- get(family, mode = "function", envir = env)
   if (is.function(family)) family <- family()
   if (inherits(family, "family")) return(family)
   stop("`family` must be a family such as binomial(), not ", describe(family), call. = FALSE)
+}
+
+# A family can hold on to where it was made, and that to the rows: binomial(link = logit) does.
+glm_small_family <- function(family) {
+  functions <- vapply(family, is.function, NA)
+  family[functions] <- lapply(family[functions], scope_function)
+  family
+}
+
+# What must be the same on all ranks, as each would else fit a model of its own.
+glm_check_settings <- function(comm, rows, family, control, start) {
+  settings <- list(
+    response = rows$response, family = c(family$family, family$link, family$varfun),
+    control = unlist(control), start = start, contrasts = rows$contrasts,
+    offset = if (is.null(rows$offset)) "none" else "one"
+  )
+  told <- allgather_text(comm, vapply(settings, FUN.VALUE = "", function(setting) {
+    text <- if (is.character(setting)) setting else deparse(setting, control = "niceNames")
+    paste(text, collapse = " ")
+  }))
+  for (rank in seq_along(told)) {
+    odd <- which(told[[rank]] != told[[1L]])
+    if (length(odd) == 0L) next
+    ring_stop("INVALID", rank = rank - 1L, call = NULL, paste0(
+      "rank ", rank - 1L, " has another ", names(settings)[[odd[[1L]]]], " than rank 0: ",
+      told[[rank]][[odd[[1L]]]], ", and not ", told[[1L]][[odd[[1L]]]]
+    ))
+  }
 }
 
 # This rank's rows as the family wants them: y as numbers, weights and starting means.
@@ -65,7 +110,7 @@ glm_rows <- function(comm, rows, family) {
   absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
   prior <- absent(rows$weights, 1)
   ready <- together(comm, {
-    if (any(prior < 0)) stop("negative weights", call. = FALSE)
+    if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
     glm_initialise(rows$y, prior, family)
   })
   list(
@@ -91,11 +136,17 @@ glm_initialise <- function(y, weights, family) {
 # ---- Fitting ------------------------------------------------------------------------------------
 
 glm_fit <- function(comm, rows, start, family, control) {
-  fit <- glm_iterate(comm, rows, rows$x, start, family, control)
+  fit <- if (ncol(rows$x) > 0L) glm_iterate(comm, rows, rows$x, start, family, control)
+         else glm_empty(comm, rows, family)
   sums <- glm_sums(comm, rows, fit, family)
   null <- glm_null_deviance(comm, rows, sums, family, control)
   if (!fit$converged) warning("ring_glm did not converge: see `control`", call. = FALSE)
   if (fit$boundary) warning("ring_glm stopped at the boundary of valid values", call. = FALSE)
+  if (sums[["extreme"]] > 0) {
+    what <- if (family$family == "poisson") "rates numerically 0" else
+      "probabilities numerically 0 or 1"
+    warning("ring_glm: fitted ", what, " occurred", call. = FALSE)
+  }
   residual <- sums[["ok"]] - fit$rank
   estimated <- !family$family %in% c("poisson", "binomial")
   list(
@@ -106,6 +157,16 @@ glm_fit <- function(comm, rows, start, family, control) {
     df.residual = as.integer(residual), df.null = as.integer(sums[["ok"]] - rows$intercept),
     iter = fit$iterations, converged = fit$converged, boundary = fit$boundary,
     nobs = as.integer(sums[["ok"]])
+  )
+}
+
+# The fit of a model without columns.
+glm_empty <- function(comm, rows, family) {
+  state <- together(comm, glm_state(rows, rows$x, double(), family))
+  list(
+    coefficients = double(), state = state, solved_at = state,
+    deviance = glm_deviance(comm, rows, state, family), iterations = 0L, converged = TRUE,
+    boundary = FALSE, rank = 0L, covariance = matrix(0, 0L, 0L)
   )
 }
 
@@ -252,10 +313,17 @@ glm_sums <- function(comm, rows, fit, family) {
   sums <- together(comm, {
     c(
       ok = sum(rows$weights != 0), weights = sum(rows$weights),
-      pearson = glm_pearson(rows, fit, family), weighted = sum(rows$weights * rows$y)
+      pearson = glm_pearson(rows, fit, family), weighted = sum(rows$weights * rows$y),
+      extreme = glm_extreme(fit$state$mu, family$family)
     )
   })
   ring_allreduce(comm, sums)
+}
+
+# How many means are where the likelihood has no maximum, as glm() sees it.
+glm_extreme <- function(mu, family) {
+  least <- 10 * .Machine$double.eps
+  switch(family, binomial = sum(mu > 1 - least | mu < least), poisson = sum(mu < least), 0)
 }
 
 # With the weights of the last step, as summary.glm() has them.

@@ -2,13 +2,18 @@
 #
 # What one does with a fitted model: it holds no rows, so all of this works anywhere.
 
-#' @importFrom stats coef family formula logLik nobs predict vcov
+#' @importFrom stats coef family fitted formula logLik nobs predict residuals vcov
 NULL
 
 #' @export
 print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
-  cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\nCoefficients:\n", sep = "")
-  print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
+  cat("\nCall:  ", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
+  if (length(x$coefficients) > 0L) {
+    cat("Coefficients:\n")
+    print.default(format(x$coefficients, digits = digits), print.gap = 2L, quote = FALSE)
+  } else {
+    cat("No coefficients\n")
+  }
   cat("\nDegrees of Freedom: ", x$df.null, " Total (i.e. Null);  ", x$df.residual, " Residual\n",
       "Null Deviance:     ", format(signif(x$null.deviance, digits)), "\n",
       "Residual Deviance: ", format(signif(x$deviance, digits)),
@@ -20,7 +25,7 @@ print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
 summary.ring_glm <- function(object, ...) {
   known <- !is.na(object$coefficients)
   estimate <- object$coefficients[known]
-  error <- sqrt(diag(stats::vcov(object)))
+  error <- sqrt(diag(object$covariance) * object$dispersion)
   statistic <- estimate / error
   estimated <- !object$family$family %in% c("poisson", "binomial")
   p <- if (!estimated) {
@@ -47,8 +52,12 @@ print.summary.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L)
   cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
   missing <- sum(x$aliased)
   note <- if (missing > 0L) paste0(" (", missing, " not defined because of singularities)")
-  cat("Coefficients:", note, "\n", sep = "")
-  stats::printCoefmat(x$table, digits = digits)
+  if (nrow(x$table) > 0L) {
+    cat("Coefficients:", note, "\n", sep = "")
+    stats::printCoefmat(x$table, digits = digits)
+  } else {
+    cat("No coefficients\n")
+  }
   cat("\n(Dispersion parameter for ", x$family$family, " family taken to be ",
       format(x$dispersion, digits = digits), ")\n\n", sep = "")
   cat("    Null deviance: ", format(signif(x$null.deviance, digits)), "  on ", x$df.null,
@@ -61,7 +70,26 @@ print.summary.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L)
 }
 
 #' @export
-vcov.ring_glm <- function(object, ...) object$dispersion * object$covariance
+vcov.ring_glm <- function(object, complete = TRUE, ...) {
+  known <- object$dispersion * object$covariance
+  if (!complete) return(known)
+  names <- names(object$coefficients)
+  all <- matrix(NA_real_, length(names), length(names), dimnames = list(names, names))
+  all[rownames(known), colnames(known)] <- known
+  all
+}
+
+#' @export
+fitted.ring_glm <- function(object, ...) {
+  stop("a ring_glm holds no rows: predict(fit, rows, type = \"response\") gives the fitted values ",
+       "of those of a rank", call. = FALSE)
+}
+
+#' @export
+residuals.ring_glm <- function(object, ...) {
+  stop("a ring_glm holds no rows: subtract predict(fit, rows, type = \"response\") from the ",
+       "response of those of a rank", call. = FALSE)
+}
 
 #' @export
 nobs.ring_glm <- function(object, ...) object$nobs
@@ -81,6 +109,7 @@ logLik.ring_glm <- function(object, ...) {
 #' Predict from a distributed generalised linear model
 #'
 #' Needs neither ranks nor the rows of the fit, so it works inside `spark_apply()`, on any rows.
+#' Variables that are not in `newdata` are those of the fit, wherever it was made.
 #'
 #' @param object What [ring_glm()] returns.
 #' @param newdata A data frame.
@@ -99,17 +128,15 @@ predict.ring_glm <- function(object, newdata, type = c("link", "response"),
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().
                              ...) {
   type <- match.arg(type)
-  terms <- stats::delete.response(object$terms)
-  frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
-  x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)
+  rows <- rows_predict(object, newdata, object$offset)
   known <- !is.na(object$coefficients)
-  x <- x[, known, drop = FALSE]
-  offset <- stats::model.offset(frame)
+  x <- rows$x[, known, drop = FALSE]
+  offset <- stats::model.offset(rows$frame)
   eta <- drop(x %*% object$coefficients[known]) + if (is.null(offset)) 0 else offset
-  if (!is.null(object$offset)) eta <- eta + eval(object$offset, newdata, globalenv())
+  if (!is.null(object$offset)) eta <- eta + eval(object$offset, newdata, environment(object$terms))
   fit <- if (type == "response") object$family$linkinv(eta) else eta
   if (!se.fit) return(fit)
-  error <- sqrt(rowSums((x %*% stats::vcov(object)) * x))
+  error <- sqrt(rowSums((x %*% stats::vcov(object, complete = FALSE)) * x))
   if (type == "response") error <- error * abs(object$family$mu.eta(eta))
   list(fit = fit, se.fit = error, residual.scale = sqrt(object$dispersion))
 }

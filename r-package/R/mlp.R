@@ -25,6 +25,8 @@
 #'   `type = "prob"` a matrix of probabilities, and needs no ranks.
 #' @details Initial weights are uniform in \eqn{\pm\sqrt{6 / (inputs + outputs)}} (Glorot and
 #'   Bengio, 2010), drawn on rank 0, where [set.seed()] makes them repeatable.
+#' @inheritSection ring_glm Levels
+#' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Errors
 #' @references X. Glorot and Y. Bengio (2010). Understanding the difficulty of training deep
 #'   feedforward neural networks. *Proceedings of AISTATS*.
@@ -38,15 +40,19 @@
 #' @export
 ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100L, tol = 1e-6,
                      scale = TRUE) {
+  call <- match.call()
   valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
   if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
   max_iter <- check_whole(max_iter, "max_iter", least = 1)
-  frame <- together(comm, stats::model.frame(formula, data))
-  rows <- rows_of_model(comm, frame)
+  frame <- call[c(1L, match(c("formula", "data"), names(call), 0L))]
+  frame[[1L]] <- quote(stats::model.frame)
+  frame <- together(comm, rows_frame(frame, parent.frame()))
+  rows <- rows_of_model(comm, frame, if (!missing(data)) data)
   if (length(rows$response_levels) < 2L) {
     check_stop("the response must be a factor or strings with two classes at least")
   }
   x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
+  if (ncol(x) == 0L) check_stop("the model has no predictors")
   moments <- mlp_moments(comm, x, check_flag(scale, "scale"))
   classes <- seq_along(rows$response_levels)
   layers <- c(ncol(x), as.integer(hidden), length(classes))
@@ -58,7 +64,7 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
     control = list(maxit = max_iter, factr = tol / .Machine$double.eps, lmm = 10)
   )
   structure(class = "ring_mlp", list(
-    call = match.call(), terms = rows$terms, xlevels = rows$levels, contrasts = rows$contrasts,
+    call = scope_call(call), terms = rows$terms, xlevels = rows$levels, contrasts = rows$contrasts,
     levels = rows$response_levels, layers = layers, weights = mlp_unpack(fit$par, layers),
     moments = moments[c("center", "scale")], loss = fit$value,
     evaluations = fit$counts[["function"]], converged = fit$convergence == 0L
@@ -160,9 +166,7 @@ print.ring_mlp <- function(x, ...) {
 #' @export
 predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
   type <- match.arg(type)
-  terms <- stats::delete.response(object$terms)
-  frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
-  x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)
+  x <- rows_predict(object, newdata)$x
   x <- mlp_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
   known <- stats::complete.cases(x)
   outputs <- mlp_forward(x[known, , drop = FALSE], object$weights)

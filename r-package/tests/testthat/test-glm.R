@@ -12,8 +12,26 @@ in_blocks <- function(data, rank, size) {
 strings <- transform(iris, Species = as.character(Species))
 virginica <- transform(iris, is = factor(Species == "virginica"))
 
+# Sorted, so that no rank has all levels, and rank 0 lacks the first; and then rank 0 has no rows.
+descending <- mtcars[order(-mtcars$cyl, -mtcars$am), ]
+descending$gears <- 13 - descending$gear # 8, 9 and 10
+first_empty <- function(data, rank, size) {
+  if (rank == 0) data[0, , drop = FALSE] else in_blocks(data, rank - 1, size - 1)
+}
+
 # model, data, further arguments, split.
 models <- list(
+  factor_made = list(mpg ~ factor(cyl) + wt, descending, list(), in_blocks),
+  factor_made_of_numbers = list(mpg ~ as.factor(gears), descending, list(), in_blocks),
+  factor_made_late = list(mpg ~ factor(cyl), descending, list(), first_empty),
+  ordered_made = list(mpg ~ factor(cyl, ordered = TRUE), descending, list(), in_blocks),
+  logical_made = list(mpg ~ factor(cyl < 8), descending, list(), in_blocks),
+  logical_response = list(
+    factor(am == 1) ~ wt, mtcars[order(-mtcars$am), ], list(family = binomial), in_blocks
+  ),
+  response_made = list(
+    factor(am) ~ wt, mtcars[order(-mtcars$am), ], list(family = binomial), in_blocks
+  ),
   gaussian = list(mpg ~ wt + factor(cyl), mtcars),
   binomial = list(am ~ wt, mtcars, list(family = "binomial")),
   probit = list(am ~ wt, mtcars, list(family = binomial("probit"))),
@@ -121,6 +139,108 @@ test_that("offsets are part of a prediction", {
   expect_equal(predict(inside, mtcars), predict(truth, mtcars))
 })
 
+test_that("a prediction takes constants and functions from where the model was fitted", {
+  comm <- local_world()
+  scope <- globalenv()
+  scope$power_of_test <- 2
+  scope$wt <- 1:3
+  on.exit(rm(power_of_test, wt, envir = scope))
+  fitted_here <- function(ring) {
+    power_of_test <- 3
+    shift <- function(x) x + half(power_of_test)
+    half <- function(x) x / 2
+    formula <- mpg ~ I(wt^power_of_test) + shift(hp)
+    if (ring) ring_glm(comm, formula, data = mtcars, offset = qsec / power_of_test)
+    else glm(update(formula, . ~ . + offset(qsec / power_of_test)), data = mtcars)
+  }
+  fit <- fitted_here(TRUE)
+  truth <- fitted_here(FALSE)
+  # predict.glm() of some versions of R takes what the offset needs from the global environment.
+  expect_equal(predict(fit, mtcars), fitted(truth))
+  expect_equal(predict(unserialize(serialize(fit, NULL)), mtcars), fitted(truth))
+  expect_identical(sort(ls(environment(formula(fit)))), c("half", "power_of_test", "shift"))
+  expect_error(predict(fit), "predict\\(\\) needs `newdata`, a data frame")
+  expect_error(predict(fit, mtcars[c("hp", "qsec")]), "`newdata` has no column wt")
+})
+
+test_that("a model holds no rows, however it was fitted", {
+  comm <- local_world()
+  fitted_in <- function() {
+    data <- data.frame(x = rnorm(1e5), f = sample(c("a", "b"), 1e5, TRUE))
+    data$y <- rbinom(1e5, 1, 0.5)
+    twice <- function(x) 2 * x
+    list(
+      ring_glm(comm, y ~ twice(x) + f, family = binomial(link = logit), data = data),
+      do.call(ring_glm, list(comm, y ~ x, binomial, data = data, weights = data$x > 0)),
+      ring_glm(comm, data$y ~ data$x), do.call(ring_mlp, list(comm, f ~ x, data, max_iter = 1)),
+      ring_mlp(comm, f ~ twice(x), data, max_iter = 1)
+    )
+  }
+  for (fit in fitted_in()) expect_lt(length(serialize(fit, NULL)), 60000)
+  expect_lt(as.double(object.size(fitted_in()[[1]])), 100000)
+})
+
+test_that("a model without coefficients is one, too", {
+  comm <- local_world()
+  fit <- ring_glm(comm, carb ~ 0, family = poisson(), data = mtcars)
+  truth <- glm(carb ~ 0, family = poisson(), data = mtcars)
+  same <- c("coefficients", "deviance", "null.deviance", "aic", "df.residual", "df.null", "rank")
+  expect_equal(fit[same], truth[same])
+  expect_equal(predict(fit, mtcars), unname(predict(truth, mtcars)), ignore_attr = TRUE)
+  expect_identical(dim(coef(summary(fit))), c(0L, 4L))
+  expect_output(print(fit), "No coefficients")
+  expect_output(print(summary(fit)), "No coefficients")
+})
+
+test_that("what needs rows says so, and aliased coefficients have a place in vcov()", {
+  comm <- local_world()
+  fit <- ring_glm(comm, mpg ~ wt + I(2 * wt), data = mtcars)
+  truth <- glm(mpg ~ wt + I(2 * wt), data = mtcars)
+  expect_equal(vcov(fit), vcov(truth))
+  expect_equal(vcov(fit, complete = FALSE), vcov(truth, complete = FALSE))
+  expect_equal(confint(fit), confint.default(truth))
+  expect_error(fitted(fit), "holds no rows: predict\\(fit, rows, type = \"response\"\\)")
+  expect_error(residuals(fit), "holds no rows: subtract predict")
+})
+
+test_that("a family is found where ring_glm() is called", {
+  comm <- local_world()
+  local_family <- function() poisson("sqrt")
+  fit <- ring_glm(comm, carb ~ wt, family = "local_family", data = mtcars)
+  expect_identical(family(fit)$link, "sqrt")
+})
+
+test_that("ranks that do not fit the same model are named", {
+  results <- run_ring(3, {
+    data <- dealt(mtcars, rank, size)
+    odd <- rank == 1
+    said <- function(...) {
+      tryCatch(ring_glm(comm, ..., data = data), error = conditionMessage)
+    }
+    power <- if (odd) 2 else 1
+    list(
+      said(carb ~ wt, family = if (odd) "poisson" else "gaussian"),
+      said(am ~ wt, family = binomial(if (odd) "logit" else "probit")),
+      said(mpg ~ wt, control = list(maxit = if (odd) 5 else 25)),
+      said(if (odd) hp ~ wt else mpg ~ wt), said(mpg ~ I(wt^power)),
+      said(mpg ~ wt, start = c(1, rank)), tryCatch(
+        ring_glm(comm, mpg ~ wt, data = data[0, ]), error = conditionMessage
+      ),
+      ring_allreduce(comm, 1)
+    )
+  }, dealt = dealt)
+  for (said in results) {
+    expect_match(said[[1]], "rank 1 has another family than rank 0: poisson log, and not gaussian")
+    expect_match(said[[2]], "rank 1 has another family than rank 0: binomial logit, and not binom")
+    expect_match(said[[3]], "rank 1 has another control than rank 0: .*maxit = 5.*, and not")
+    expect_match(said[[4]], "rank 1 has another response than rank 0: hp, and not mpg")
+    expect_match(said[[5]], "`power` is 2 on rank 1 and 1 on rank 0: what is not a column must be")
+    expect_match(said[[6]], "rank 1 has another start than rank 0: c\\(1, 1\\), and not c")
+    expect_match(said[[7]], "there are no rows without missing values on any rank")
+    expect_identical(said[[8]], 3)
+  }
+})
+
 test_that("an error on one rank is one on all, and the communicator goes on", {
   results <- run_ring(3, {
     data <- dealt(mtcars, rank, size)
@@ -157,4 +277,25 @@ test_that("a fit that does not converge says so", {
                  "did not converge")
   expect_message(ring_glm(comm, mpg ~ wt, data = mtcars, control = list(trace = TRUE)),
                  "ring_glm: deviance 278.3")
+})
+
+test_that("fits at the edge of the family warn as glm() does", {
+  results <- run_ring(2, {
+    data <- data.frame(x = 1:20, y = rep(0:1, each = 10))
+    warned <- function(...) {
+      said <- character()
+      withCallingHandlers(ring_glm(comm, ...), warning = function(warning) {
+        said <<- c(said, conditionMessage(warning))
+        invokeRestart("muffleWarning")
+      })
+      said
+    }
+    list(warned(y ~ x, binomial, in_blocks(data, rank, size)),
+         warned(y ~ factor(y), poisson, in_blocks(data, rank, size),
+                control = list(epsilon = 1e-15, maxit = 60)))
+  }, in_blocks = in_blocks)
+  for (said in results) {
+    expect_match(said[[1]], "fitted probabilities numerically 0 or 1 occurred", all = FALSE)
+    expect_match(said[[2]], "fitted rates numerically 0 occurred", all = FALSE)
+  }
 })
