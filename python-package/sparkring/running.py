@@ -2,7 +2,7 @@
 """What a communicator knows of the run that it belongs to: which attempt, and who wants reports.
 
 `sparkring.spark.run` sets these before it calls the function; elsewhere there is one attempt, and
-nobody to report to.
+nobody to report to, and relative paths are those of this process.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sparkring._core import Communicator, InvalidError
@@ -22,12 +23,18 @@ OFTEN = 0.1  # seconds between two reports; those that come sooner are left out
 _attempt = 0
 _reporter: Reporter | None = None
 _last = 0.0
+_folder: str | None = "."
 
 
-def begin(attempt: int, reporter: Reporter | None) -> None:
-    """Note what run this process belongs to from now on."""
-    global _attempt, _reporter, _last
-    _attempt, _reporter, _last = attempt, reporter, 0.0
+def begin(attempt: int, reporter: Reporter | None, folder: str | None = ".") -> None:
+    """Note what run this process belongs to from now on, and its folder, if it has one."""
+    global _attempt, _reporter, _last, _folder
+    _attempt, _reporter, _last, _folder = attempt, reporter, 0.0, folder
+
+
+def folder() -> Path | None:
+    """Where relative paths begin, on all ranks and in all attempts; None if there is no such."""
+    return None if _folder is None else Path(_folder).absolute()
 
 
 @attribute

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sparkring
 from ranks import open_comm, run
+from sparkring import running
 from sparkring.spark import Checkpoint, checkpoint
 
 
@@ -91,17 +94,111 @@ def test_disks_of_their_own(tmp_path):
     assert second[2] == []
 
 
+class Server:
+    """Files that have another process's name for them, written bytewise; some can be moved."""
+
+    def __init__(self, moves):
+        from fsspec.implementations.local import LocalFileSystem
+        from fsspec.spec import AbstractFileSystem
+
+        def mv(self, old, new):
+            os.rename(old, new)
+
+        def pipe_file(self, path, data):
+            written.append(Path(path).name)
+            Path(path).write_bytes(data[: len(data) // 2])
+            if broken:
+                raise OSError("the line is cut")
+            Path(path).write_bytes(data)
+
+        written, broken = [], []
+        self.written, self.broken = written, broken
+        own = {
+            "mv": mv if moves else AbstractFileSystem.mv,
+            "pipe_file": pipe_file,
+            "_strip_protocol": staticmethod(lambda path: path.partition("://")[2] or path),
+            "cachable": False,
+        }
+        self.files = type("ServerFiles", (LocalFileSystem,), own)
+
+
+@pytest.mark.parametrize("moves", [True, False])
+def test_remote_files_get_their_name_when_whole(comm, tmp_path, moves):
+    import fsspec
+
+    server = Server(moves)
+    fsspec.register_implementation("server", server.files, clobber=True)
+    url = f"server://{tmp_path}/states"
+    states = Checkpoint(comm, url)
+    states.save("whole")
+    server.broken.append(True)
+    with pytest.raises(OSError, match="cut"):
+        states.save("torn")
+    server.broken.clear()
+    named = ["state-000000000000", "state-000000000001"]
+    assert server.written == ([f"new-{name}" for name in named] if moves else named)
+    assert set(names(tmp_path / "states")) == {named[0], server.written[1]}
+    assert Checkpoint(comm, url).restore() == "whole"
+    states.save("next")
+    assert Checkpoint(comm, url).restore() == "next"
+
+
+def test_urls_of_a_disk_are_disks(tmp_path):
+    """Rank 0 may be on another host the next time, so every rank looks into its own."""
+    for url in [f"file://{tmp_path}", f"file:{tmp_path}", f"local://{tmp_path}"]:
+        store = checkpoint.find(url)
+        assert (type(store), store.path, store.shared) == (checkpoint.Disk, tmp_path, False)
+    assert checkpoint.find(f"file://localhost{tmp_path}").path == tmp_path
+
+
+def test_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert checkpoint.find("~/job").path == tmp_path / "job"
+    assert checkpoint.find("file://~/job").path == tmp_path / "job"
+
+
+def test_relative_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert checkpoint.find("job").path == tmp_path / "job"
+    monkeypatch.setattr(running, "_folder", "/where/the/driver/is")
+    assert checkpoint.find("job").path == Path("/where/the/driver/is/job")
+    monkeypatch.setattr(running, "_folder", None)
+    with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
+        checkpoint.find("job")
+    assert checkpoint.find(str(tmp_path)).path == tmp_path
+
+
+@pytest.mark.parametrize("url", ["memory://job", "simplecache::memory://job"])
+def test_memory_of_a_process(comm, url):
+    with pytest.raises(sparkring.InvalidError, match="memory of this process, which ends"):
+        Checkpoint(comm, url)
+
+
+def test_one_slash(comm):
+    with pytest.raises(sparkring.InvalidError, match=r"write hdfs:// for a URL, and \./hdfs:/job"):
+        Checkpoint(comm, "hdfs:/job")
+    assert checkpoint.find("./hdfs:/job").path.name == "job"
+
+
+def test_a_later_attempt_that_finds_nothing_says_so(comm, tmp_path, monkeypatch):
+    assert Checkpoint(comm, tmp_path / "job").restore(default=1) == 1  # no warning
+    monkeypatch.setattr(running, "_attempt", 1)
+    with pytest.warns(RuntimeWarning, match=r"attempt 1 found no state in .*/job on its hosts"):
+        assert Checkpoint(comm, tmp_path / "job").restore(default=1) == 1
+
+
 def one_url(url):
     with open_comm() as comm:
         states = Checkpoint(comm, url)
         before = states.restore()
         states.save([1, 2])
         comm.barrier()
+        assert isinstance(states.store, checkpoint.Remote)
         return before, Checkpoint(comm, url).restore(), sorted(states.store.names())
 
 
 def test_fsspec(tmp_path):
-    url = f"file://{tmp_path}/states"
+    url = f"dir::file://{tmp_path}/states"
     assert run(2, one_url, url) == [(None, [1, 2], ["state-000000000000"])] * 2
     assert run(2, one_url, url)[1][0] == [1, 2]
 
@@ -110,5 +207,6 @@ def test_fsspec_is_missing(comm, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(sparkring.UnsupportedError, match=r"s3://bucket/job needs .* fsspec"):
         Checkpoint(comm, "s3://bucket/job")
-    with pytest.raises(sparkring.InvalidError, match="path is empty"):
-        Checkpoint(comm, "")
+    for path in ["", b"bytes"]:
+        with pytest.raises(sparkring.InvalidError, match="path is empty or no text"):
+            Checkpoint(comm, path)

@@ -6,7 +6,8 @@ digest of the rest, so one that was not written to its end, on a file system tha
 told from a whole one, and the one before it counts.
 
 A new attempt may have its rank 0 on another host. So on local disks every rank looks into its own
-folder, and the one with the newest state sends it. Folders with a URL are the same for all.
+folder, and the one with the newest state sends it. Folders with a URL are the same for all, but for
+those that name a local disk. What no later attempt could find is refused.
 """
 
 from __future__ import annotations
@@ -15,17 +16,21 @@ import contextlib
 import hashlib
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from sparkring import running
 from sparkring._core import Communicator, InvalidError, UnsupportedError
 from sparkring.spark import pickling
 
 KEPT = 2  # states in a folder
 MAGIC = b"sparkring checkpoint 1\n"
 NAME = re.compile(r"state-(\d{12})")
+LOCAL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?)?(.*)", re.DOTALL)
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")  # of a URL with one slash
 
 
 class Store(Protocol):
@@ -88,6 +93,11 @@ class Remote:
     shared = True
 
     def __init__(self, url: str) -> None:
+        if url.rpartition("::")[2].startswith("memory:"):
+            raise InvalidError(
+                f"the path {url} is memory of this process, which ends with its attempt: pass a"
+                " folder that the hosts share, or the URL of one"
+            )
         try:
             from fsspec.core import url_to_fs  # type: ignore
         except ImportError as error:
@@ -95,7 +105,10 @@ class Remote:
                 f"a checkpoint at {url} needs the package fsspec: pip install fsspec, and what it"
                 " asks for that kind of storage; or pass the path of a folder"
             ) from error
+        from fsspec.spec import AbstractFileSystem  # type: ignore
+
         self.files, self.path = url_to_fs(url)
+        self.moves = type(self.files).mv is not AbstractFileSystem.mv  # that one copies
 
     def names(self) -> list[str]:
         """List the files; none where there is no folder."""
@@ -111,9 +124,12 @@ class Remote:
         return bytes(self.files.cat_file(f"{self.path}/{name}"))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file. Object stores do it all at once; for others there is the digest."""
+        """Write a file, and then give it its name; object stores do both at once."""
         self.files.makedirs(self.path, exist_ok=True)
-        self.files.pipe_file(f"{self.path}/{name}", data)
+        new = f"{self.path}/new-{name}" if self.moves else f"{self.path}/{name}"
+        self.files.pipe_file(new, data)
+        if self.moves:
+            self.files.mv(new, f"{self.path}/{name}")
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -131,7 +147,21 @@ class Checkpoint:
     path : str or path
         A folder, which need not exist: of this host, or shared by the hosts, or a URL that fsspec
         knows, such as ``s3://bucket/job``. It is for this job alone. States are pickles: whoever
-        can write to it can have the ranks run code.
+        can write to it can have the ranks run code. A folder of one host is found again while a
+        rank runs there. A relative one is that of the driver's working directory, where all ranks
+        run on its host (``local[n]``, or a negative ``num_proc``), and refused elsewhere.
+
+    Raises
+    ------
+    InvalidError
+        When no later attempt could find what is saved there: ``memory://``, or a relative path in
+        executors, each of which has a working directory of its own.
+
+    Notes
+    -----
+    A file appears with its name when it is whole, on disks, on object stores (S3, GCS, Azure) and
+    where fsspec can move files (HDFS, SFTP, SMB, ...). Elsewhere one that was not written to its
+    end is told by its digest, and the state before it counts.
 
     Examples
     --------
@@ -146,11 +176,8 @@ class Checkpoint:
     """
 
     def __init__(self, comm: Communicator, path: str | os.PathLike[str]) -> None:
-        where = os.fspath(path)
-        if not where:
-            raise InvalidError("path is empty: pass the folder of the checkpoint")
         self.comm = comm
-        self.store: Store = Remote(where) if "://" in where else Disk(where)
+        self.store = find(os.fspath(path))
         self.last: int | None = None  # the number of the newest state; None if not known yet
 
     def save(self, state: Any) -> None:
@@ -199,11 +226,23 @@ class Checkpoint:
             owner = int(np.argmax(newest))
             below = float(newest[owner])
             if below < 0:
+                self.doubt()
                 return default
             data = self.offer(owner, int(below))
             if data is not None:
                 self.last = int(below)
                 return pickling.loads(data)
+
+    def doubt(self) -> None:
+        """Say that a later attempt begins anew, where a state may be on a host without ranks."""
+        if self.comm.attempt and self.comm.rank == 0 and isinstance(self.store, Disk):
+            warnings.warn(
+                f"attempt {self.comm.attempt} found no state in {self.store.path} on its hosts. If"
+                " an earlier one has saved some, they are on a host without a rank now: pass a"
+                " folder that the hosts share, or the URL of one",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def numbers(self) -> list[int]:
         """List the states that this rank answers for."""
@@ -222,6 +261,32 @@ class Checkpoint:
             return None
         memory = np.empty(length, "uint8") if data is None else np.frombuffer(data, "uint8")
         return self.comm.broadcast(memory, owner).tobytes()
+
+
+def find(path: str | bytes) -> Store:
+    """Find the store that a path names; refuses what no later attempt could find."""
+    if not isinstance(path, str) or not path:
+        raise InvalidError("path is empty or no text: pass the folder of the checkpoint")
+    local = LOCAL.fullmatch(path)
+    if local is None and "://" in path:
+        return Remote(path)
+    slash = None if local else SCHEME.match(path)
+    if slash:
+        raise InvalidError(
+            f"the path {path} has one slash after {slash[1]}: write {slash[1]}:// for a URL, and"
+            f" ./{path} for a folder of that name"
+        )
+    folder = Path(local[1] if local else path).expanduser()
+    if not folder.is_absolute():
+        base = running.folder()
+        if not base:
+            raise InvalidError(
+                f"the path {path} is relative, and each executor has a working directory of its"
+                " own, which a new attempt would not find: pass an absolute path, best of a folder"
+                " that the hosts share, or a URL such as s3://bucket/job"
+            )
+        folder = base / folder
+    return Disk(str(folder))
 
 
 def name_of(number: int) -> str:
