@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import operator
 import os
 import signal
 import sys
 import threading
 import time
+import types
 
+import numpy as np
 import pytest
 import sparkring
 from sparkring.spark import Checkpoint, RankError, run
@@ -95,6 +100,12 @@ def test_restarts(tmp_path, said):
     assert caught.value.__cause__.attempt == 1
 
 
+def test_relative_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(resume, args=("states",), num_proc=-1, max_restarts=2, verbose=0) == [[0, 1, 2]]
+    assert (tmp_path / "states").is_dir()
+
+
 def fail_always(comm):
     raise ArithmeticError
 
@@ -104,28 +115,74 @@ def unpicklable(comm):
 
 
 def test_result_that_cannot_be_sent():
-    with pytest.raises(TypeError, match="generator"):
-        run(unpicklable, num_proc=-2, verbose=0)
+    with pytest.raises(
+        TypeError, match=r"f returned a value on rank 0, of type generator, that"
+    ) as e:
+        run(unpicklable, num_proc=-1, verbose=0)
+    assert e.value.__cause__.rank == 0
 
 
-def test_arguments():
-    with pytest.raises(sparkring.InvalidError, match=r"f is of type int"):
-        run(3, num_proc=-2)
-    with pytest.raises(sparkring.InvalidError, match=r"args=\('abc',\)"):
-        run(tell, args="abc", num_proc=-2)
-    with pytest.raises(sparkring.InvalidError, match="f or its arguments cannot be sent"):
-        run(tell, args=(threading.Lock(),), num_proc=-2)
-    with pytest.raises(sparkring.InvalidError, match="num_proc is 0"):
-        run(tell, num_proc=0)
-    with pytest.raises(sparkring.InvalidError, match="max_restarts is -1"):
-        run(tell, num_proc=-2, max_restarts=-1)
-    with pytest.raises(sparkring.InvalidError, match="timeout is 0"):
-        run(tell, num_proc=-2, timeout=0)
-    with pytest.raises(sparkring.InvalidError, match="resources is for Spark"):
-        run(tell, num_proc=-2, resources=object())
-    for name in ("token", "lane"):
-        with pytest.raises(TypeError, match=f"no argument '{name}'"):
-            run(tell, num_proc=-2, **{name: "x"})
+def of_a_module_that_only_ranks_have(comm):
+    module = types.ModuleType("only_there")
+    exec("class Value: pass", module.__dict__)
+    sys.modules["only_there"] = module
+    return module.Value() if comm.rank == 1 else 0
+
+
+def test_result_that_cannot_be_read():
+    with pytest.raises(
+        RankError, match=r"^rank 1 on .* a value of type Value that.*only_there"
+    ) as e:
+        run(of_a_module_that_only_ranks_have, num_proc=-2, verbose=0)
+    assert e.value.rank == 1
+    assert isinstance(e.value.__cause__, ModuleNotFoundError)
+
+
+def train(rate):
+    return rate
+
+
+@pytest.mark.parametrize(
+    ("f", "given", "text"),
+    [
+        (3, {}, "f is of type int"),
+        (tell, {"args": "abc"}, r"args=\('abc',\)"),
+        (tell, {"args": 5}, r"args is of type int: pass a tuple, as in args=\(value,\)"),
+        (tell, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),
+        (tell, {"kwargs": [1]}, "kwargs is of type list: pass a dictionary"),
+        (tell, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no text"),
+        (tell, {"args": (threading.Lock(),)}, "f or its arguments cannot be sent"),
+        (train, {"args": (0.5,)}, r"f\(comm, .* train\(rate\) does not take: too many positional"),
+        (lambda: 0, {}, r"which <lambda>\(\) does not take"),
+        (tell, {}, "does not take: missing a required argument: 'factor'"),
+        (tell, {"args": (1,), "kwargs": {"minus": 1}}, "unexpected keyword argument 'minus'"),
+        (tell, {"num_proc": 0}, "num_proc is 0"),
+        (tell, {"num_proc": True}, "num_proc is True: pass a whole number"),
+        (tell, {"num_proc": 2.0}, r"num_proc is 2\.0: pass a whole number"),
+        (tell, {"max_restarts": -1}, "max_restarts is -1"),
+        (tell, {"max_restarts": None}, "max_restarts is None: pass a whole number"),
+        (tell, {"timeout": 0}, "timeout is 0: it must be a positive number of seconds"),
+        (tell, {"timeout": None}, "timeout is None: it must be"),
+        (tell, {"timeout": math.inf}, "timeout is inf: it must be"),
+        (tell, {"call_timeout": math.inf}, "call_timeout is inf: it must be"),
+        (train, {"resources": object()}, "resources is for Spark"),
+    ],
+)
+def test_arguments(f, given, text):
+    with pytest.raises(sparkring.InvalidError, match=text):
+        run(f, **{"num_proc": -1, "verbose": 0, **given})
+
+
+@pytest.mark.parametrize("name", ["token", "lane"])
+def test_unknown_arguments(name):
+    with pytest.raises(TypeError, match=f"no argument '{name}'"):
+        run(tell, num_proc=-2, **{name: "x"})
+
+
+def test_functions_of_all_kinds():
+    partial = functools.partial(tell, factor=1.0)
+    assert run(partial, num_proc=-1, verbose=0) == [(0, 1, 0, 0.0)]
+    assert run(operator.attrgetter("size"), num_proc=-1, verbose=0) == [1]  # has no signature
 
 
 def report(comm):

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import operator
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -93,7 +95,8 @@ def run(
         What ``f`` has raised on the rank at fault, in the last attempt. Its ``__cause__`` is a
         `RankError` with the rank, its host, its traceback and its last lines.
     RankError
-        When a rank was lost, or its exception makes no sense here, as that of ``sys.exit``.
+        When a rank was lost, or its exception makes no sense here, as that of ``sys.exit``, or what
+        it has returned cannot be read here.
     InvalidError
         When there are too few slots, and for arguments that make no sense; nothing was started.
     UnsupportedError
@@ -122,8 +125,11 @@ def run(
                     "resources is for Spark, but num_proc is negative: leave one out"
                 )
             processes = Processes(-num_proc, display.line, display.progress)
+            here = os.getcwd()
             return attempts(
-                lambda attempt: processes.run(Job(work, options, attempt, None, echo=False)),
+                lambda attempt: processes.run(
+                    Job(work, options, attempt, None, echo=False, folder=here)
+                ),
                 max_restarts,
                 display,
             )
@@ -140,12 +146,36 @@ def check(
     for name in options:
         if name not in known:
             raise TypeError(f"run() has no argument {name!r}, nor has sparkring.init() for its use")
-    if num_proc is not None and operator.index(num_proc) == 0:
+    if num_proc is not None and whole("num_proc", num_proc) == 0:
         raise InvalidError("num_proc is 0: pass how many ranks, or nothing for as many as fit")
-    if not timeout > 0:
-        raise InvalidError(f"timeout is {timeout:g}: it must be a positive number of seconds")
-    if operator.index(max_restarts) < 0:
+    seconds("timeout", timeout)
+    if options.get("call_timeout") is not None:
+        seconds("call_timeout", options["call_timeout"])
+    if whole("max_restarts", max_restarts) < 0:
         raise InvalidError(f"max_restarts is {max_restarts}: it must be 0 or more")
+
+
+def whole(name: str, value: Any) -> int:
+    """Refuse what is no whole number; True is none."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)
+    except TypeError:
+        raise InvalidError(f"{name} is {value!r}: pass a whole number") from None
+
+
+def seconds(name: str, value: Any) -> None:
+    """Refuse what is no time that can pass."""
+    try:
+        fine = 0 < value < math.inf
+    except (TypeError, ValueError):  # such as that of an array
+        fine = False
+    if not fine:
+        raise InvalidError(
+            f"{name} is {value!r}: it must be a positive number of seconds, and finite: for as long"
+            " as it takes pass a large one, such as 1e6"
+        )
 
 
 def attempts(
@@ -158,7 +188,7 @@ def attempts(
         error = outcomes if isinstance(outcomes, Exception) else judge(outcomes, attempt)
         if isinstance(outcomes, list) and error is None:
             display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
-            return outcome.values(outcomes)
+            return outcome.values(outcomes, attempt)
         assert error is not None
         if attempt == max_restarts:
             raise error
@@ -187,6 +217,7 @@ def on_spark(
     slots.check_settings(spark, resources)
     timeout = options["timeout"]
     gpus = slots.gpus_of_task(spark, resources)
+    folder = os.getcwd() if spark.here else None
     size = num_proc  # where it is not given, that of the first attempt is that of all
 
     def launch(attempt: int) -> list[Outcome] | RankError:
@@ -198,7 +229,7 @@ def on_spark(
             last_lines = output.last_lines if output else lambda _: []
             stage = spark.stage(size, resources, timeout, display.say, last_lines)
             echo = not (address and spark.here)
-            return stage.run(Job(work, options, attempt, address, echo, gpus))
+            return stage.run(Job(work, options, attempt, address, echo, gpus, folder=folder))
 
     return attempts(launch, max_restarts, display)
 

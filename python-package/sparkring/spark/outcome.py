@@ -83,6 +83,7 @@ class Outcome:
     failure: Failure | None = None
     log: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
+    kind: str = ""  # the type of the value
 
 
 def chain(error: BaseException) -> Iterator[RingError]:
@@ -148,6 +149,22 @@ def to_raise(outcome: Outcome, attempt: int) -> BaseException:
     return error
 
 
-def values(outcomes: Iterable[Outcome]) -> list[Any]:
+def values(outcomes: Iterable[Outcome], attempt: int = 0) -> list[Any]:
     """Read what the ranks returned."""
-    return [pickling.loads(outcome.value) for outcome in outcomes if outcome.value is not None]
+    return [value(outcome, attempt) for outcome in outcomes if outcome.value is not None]
+
+
+def value(outcome: Outcome, attempt: int) -> Any:
+    """Read what a rank returned; a `RankError` when that makes no sense here."""
+    assert outcome.value is not None
+    try:
+        return pickling.loads(outcome.value)
+    except Exception as error:
+        raise rank_error(
+            f"returned a value of type {outcome.kind} that cannot be read here:"
+            f" {type(error).__name__}: {error}. Its modules must be those of this process, too; or"
+            " return numbers, arrays, and lists and dictionaries of them",
+            rank=outcome.rank,
+            host=outcome.host,
+            attempt=attempt,
+        ) from error

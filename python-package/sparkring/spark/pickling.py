@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import pickle
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkring._core import InvalidError
@@ -40,15 +42,64 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> bytes:
     """Pickle a function with its arguments, or say what is wrong with it."""
     if not callable(f):
         raise InvalidError(f"f is of type {type(f).__name__}: pass a function of the communicator")
-    if isinstance(args, (str, bytes)):
-        raise InvalidError(f"args is one text: pass a tuple, as in args=({args!r},)")
+    check_arguments(args, kwargs)
+    args, kwargs = tuple(args), dict(kwargs or {})
+    check_call(f, args, kwargs)
     try:
-        return dumps((f, tuple(args), dict(kwargs or {})))
+        return dumps((f, args, kwargs))
     except Exception as error:
         raise InvalidError(
             f"f or its arguments cannot be sent to the ranks: {type(error).__name__}: {error}."
             " Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
             " made of"
+        ) from error
+
+
+def check_arguments(args: Any, kwargs: Any) -> None:
+    """Refuse what is not a sequence, or hardly meant as one, and what has no names."""
+    if isinstance(args, (str, bytes)):
+        raise InvalidError(f"args is one text: pass a tuple, as in args=({args!r},)")
+    if not isinstance(args, Sequence):
+        raise InvalidError(
+            f"args is of type {type(args).__name__}: pass a tuple, as in args=(value,) for one"
+            " argument"
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidError(
+            f"kwargs is of type {type(kwargs).__name__}: pass a dictionary, as in"
+            ' kwargs={"rate": 0.5}'
+        )
+    for name in kwargs or ():
+        if not isinstance(name, str):
+            raise InvalidError(f"kwargs has the name {name!r}, which is no text")
+
+
+def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a function that cannot be called so, as far as Python can tell."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):  # some in C have none
+        return
+    try:
+        signature.bind(object(), *args, **kwargs)
+    except TypeError as error:
+        name = getattr(f, "__name__", type(f).__name__)
+        raise InvalidError(
+            f"f is called as f(comm, *args, **kwargs), which {name}{signature} does not take:"
+            f" {error}. Its first parameter is the communicator, then come what args and kwargs"
+            " have"
+        ) from None
+
+
+def dumps_value(value: Any, rank: int) -> bytes:
+    """Pickle what the function has returned on a rank, or say what is wrong with it."""
+    try:
+        return dumps(value)
+    except Exception as error:
+        raise TypeError(
+            f"f returned a value on rank {rank}, of type {type(value).__name__}, that cannot be"
+            f" sent to the driver: {type(error).__name__}: {error}. Return what can be pickled,"
+            " such as numbers, arrays, and lists and dictionaries of them"
         ) from error
 
 

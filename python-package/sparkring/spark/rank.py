@@ -46,6 +46,7 @@ class Job:
     gpus: int = 0  # that each of them was promised
     # By which they know each other in the end.
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    folder: str | None = None  # the driver's, where all ranks run on its host
 
     def __repr__(self) -> str:
         """Tell nothing of the keys, one of which is in the address."""
@@ -66,13 +67,16 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
     """Be a rank."""
     comm = None
     value = failure = None
+    kind = ""
     try:
-        running.begin(job.attempt, printer.report)
+        running.begin(job.attempt, printer.report, job.folder)
         comm = sparkring.init(**job.options)
         others.meet(comm)
         if job.gpus:  # before the function is read, which imports what it uses
             comm.gpus(job.gpus)
-        value = pickling.dumps(call(job.work, comm))
+        result = call(job.work, comm)
+        kind = type(result).__name__
+        value = pickling.dumps_value(result, rank)
     except BaseException as error:
         failure = Failure.of(error, beyond_us(error))
         if comm is not None:
@@ -80,7 +84,7 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
                 comm.abort(f"rank {rank} failed with {failure.name}")
     finally:
         running.begin(0, None)
-    outcome = Outcome(rank, value, failure, printer.finish())
+    outcome = Outcome(rank, value, failure, printer.finish(), kind=kind)
     if failure and job.echo:  # in the log; on the driver, that of the rank at fault is enough
         print(failure.traceback, file=sys.stderr, end="", flush=True)
     try:
