@@ -179,6 +179,23 @@ def test_unknown_arguments(name):
         run(tell, num_proc=-2, **{name: "x"})
 
 
+def fork(comm, how):
+    child = os.fork()
+    if child == 0:
+        if how == "raise":
+            raise ArithmeticError("of the child")
+        if how == "exit":
+            sys.exit(3)
+        return "child"
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), float(comm.allreduce(1.0))
+
+
+@pytest.mark.parametrize(("how", "code"), [("return", 0), ("raise", 1), ("exit", 3)])
+def test_a_forked_process_that_comes_out_of_f(how, code, said):
+    assert run(fork, args=(how,), num_proc=-2) == [(code, 2.0)] * 2
+    assert ("[1] ArithmeticError: of the child" in said()) == (how == "raise")
+
+
 def test_functions_of_all_kinds():
     partial = functools.partial(tell, factor=1.0)
     assert run(partial, num_proc=-1, verbose=0) == [(0, 1, 0, 0.0)]

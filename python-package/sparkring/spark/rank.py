@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import os
 import pickle
 import re
 import secrets
 import sys
+import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import running
@@ -98,9 +100,32 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
 
 
 def call(work: bytes, comm: sparkring.Communicator) -> Any:
-    """Call the function."""
+    """Call the function; a process that it forked, and that comes out of it, ends here."""
     f, args, kwargs = pickling.loads(work)
-    return f(comm, *args, **kwargs)
+    process = os.getpid()
+    try:
+        result = f(comm, *args, **kwargs)
+    except BaseException as error:
+        if os.getpid() != process:
+            leave(error)
+        raise
+    if os.getpid() != process:
+        leave(None)
+    return result
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End a forked process; the rank is the one that forked it."""
+    code = 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        traceback.print_exception(type(error), error, beyond_us(error))
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 def beyond_us(error: BaseException) -> Any:
