@@ -111,6 +111,10 @@ logLik.ring_glm <- function(object, ...) {
 #' Needs neither ranks nor the rows of the fit, so it works inside `spark_apply()`, on any rows.
 #' Variables that are not in `newdata` are those of the fit, wherever it was made.
 #'
+#' As the `context` of `sparklyr::spark_apply()`, a model travels with the code of the tasks, which
+#' Spark sends to each executor once, however many tasks it runs there. The R process of each task
+#' reads it once. The same is true of a `ring_mlp`.
+#'
 #' @param object What [ring_glm()] returns.
 #' @param newdata A data frame.
 #' @param type `"link"`: on the scale of the linear predictors; `"response"`: of the response.
@@ -123,6 +127,16 @@ logLik.ring_glm <- function(object, ...) {
 #' fit <- ring_glm(comm, dist ~ speed, data = cars)
 #' ring_close(comm)
 #' predict(fit, data.frame(speed = c(10, 20)), se.fit = TRUE)
+#' \dontrun{
+#' # Needs a Spark cluster.
+#' sparklyr::spark_apply(
+#'   rows, context = fit, columns = list(distance = "double"), packages = FALSE,
+#'   f = function(df, model) {
+#'     loadNamespace("sparkring") # has the method
+#'     data.frame(distance = predict(model, df))
+#'   }
+#' )
+#' }
 #' @export
 predict.ring_glm <- function(object, newdata, type = c("link", "response"),
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().

@@ -180,6 +180,36 @@ test_that("a model holds no rows, however it was fitted", {
   expect_lt(as.double(object.size(fitted_in()[[1]])), 100000)
 })
 
+test_that("a model predicts where spark_apply() has sent it, in a process with nothing else", {
+  comm <- local_world()
+  fitted_in <- function() {
+    power <- 2
+    twice <- function(x) power * x
+    data <- mtcars
+    list(
+      glm = ring_glm(comm, mpg ~ I(wt^power) + twice(hp) + factor(cyl), data = data),
+      mlp = ring_mlp(comm, factor(am) ~ I(wt^power) + twice(hp), data = data, hidden = 2)
+    )
+  }
+  models <- fitted_in()
+  closure <- function(df, model) {
+    loadNamespace("sparkring")
+    data.frame(mpg = predict(model$glm, df), am = as.character(predict(model$mlp, df)))
+  }
+  environment(closure) <- globalenv()
+  sent <- lapply(list(closure = closure, context = models), serialize, NULL, version = 2)
+  results <- run_ranks(2, {
+    closure <- unserialize(sent$closure)
+    closure(mtcars[seq_len(32) %% 2 == rank, ], unserialize(sent$context))
+  }, sent = sent)
+  truth <- fitted(glm(mpg ~ I(wt^2) + hp + factor(cyl), data = mtcars))
+  for (rank in 0:1) {
+    rows <- seq_len(32) %% 2 == rank
+    expect_equal(results[[rank + 1]]$mpg, unname(truth[rows]))
+    expect_identical(results[[rank + 1]]$am, as.character(predict(models$mlp, mtcars[rows, ])))
+  }
+})
+
 test_that("a model without coefficients is one, too", {
   comm <- local_world()
   fit <- ring_glm(comm, carb ~ 0, family = poisson(), data = mtcars)
