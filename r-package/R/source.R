@@ -41,12 +41,16 @@ source_moving <- function(source) {
   seed <- scope$.Random.seed
   count <- min(source$count, source_sample)
   rows <- lapply(source$rows, pick, round(seq(1, source$count, length.out = count)))
-  for (expr in Filter(is.call, c(source$terms, source$further))) {
+  columns <- Filter(Negate(is.data.frame), rows) # of a rank's own table one may take rows by number
+  judge <- function(expr, rows) {
     moves <- source_moves(expr, rows[intersect(all.vars(expr), names(rows))], count, source$env)
     random <- !identical(scope$.Random.seed, seed)
     scope$.Random.seed <- seed
-    if (moves && !random) return(deparse(expr)[[1L]])
+    moves && !random
   }
+  found <- c(Find(function(expr) judge(expr, rows), Filter(is.call, source$terms)),
+             Find(function(expr) judge(expr, columns), Filter(is.call, source$further)))
+  if (length(found) > 0L) deparse(found[[1L]])[[1L]]
 }
 
 # Parts that tell means, ranges, ranks, quantiles, codes and positions: halves in the order of each

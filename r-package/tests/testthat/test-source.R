@@ -46,6 +46,7 @@ test_that("what does not is left alone, and the random generator as it was", {
     expect_identical(.Random.seed, before)
   }
   expect_null(found_to_move(mpg ~ wt, data, subset = 1:5, weights = quote(sqrt(hp))))
+  expect_null(found_to_move(mpg ~ wt, data, subset = quote(seq_len(nrow(data)) %% 2 == 0)))
 })
 
 test_that("a term that needs rows of other ranks is named, on all ranks", {
