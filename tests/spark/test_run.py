@@ -184,6 +184,34 @@ def test_restarts_end(spark):
     assert caught.value.__cause__.attempt == 1
 
 
+# ---- Ctrl-C
+
+
+def wait_for_ever(comm, folder):
+    (Path(folder) / str(comm.rank)).touch()
+    while True:
+        comm.barrier()
+        time.sleep(0.1)
+
+
+@ON_ONE
+def test_ctrl_c_is_a_keyboard_interrupt(spark, tmp_path):
+    key = "spark.jobGroup.id"
+    before = spark.sparkContext.getLocalProperty(key)
+
+    def interrupt():
+        while len(list(tmp_path.iterdir())) < 4:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    waiter = threading.Thread(target=interrupt, daemon=True)
+    waiter.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(wait_for_ever, args=(str(tmp_path),), num_proc=4, verbose=0)
+    assert run(lambda comm: comm.size, num_proc=4, verbose=0, timeout=SOON) == [4] * 4
+    assert spark.sparkContext.getLocalProperty(key) == before
+
+
 # ---- Slots
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparkring.spark import rank
+from sparkring.spark.apart import apart
 from sparkring.spark.outcome import Outcome
 from sparkring.spark.slots import Executor, is_local
 from sparkring.spark.stage import Stage
@@ -101,7 +102,9 @@ class JobStage(Stage):
         rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
         if self.resources is not None:
             rdd = rdd.withResources(self.resources)
-        return list(rdd.barrier().mapPartitions(functools.partial(rank.task, job)).collect())
+        stage = rdd.barrier().mapPartitions(functools.partial(rank.task, job))
+        group = self.spark.context.getLocalProperty(PROPERTIES[0])
+        return list(apart(stage.collect, lambda: self.cancel(group)))
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
