@@ -231,17 +231,17 @@ def test_resources(spark):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
     with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
-        run(tell, num_proc=3, resources=two)
+        run(tell, args=(1.0,), num_proc=3, resources=two)
     executors = ResourceProfileBuilder().require(ExecutorResourceRequests().cores(2)).build
     with pytest.raises(sparkring.UnsupportedError, match="asks for executors of its own"):
-        run(tell, num_proc=1, resources=executors)
+        run(tell, args=(1.0,), num_proc=1, resources=executors)
 
 
 @ON_ONE
 def test_resources_where_spark_takes_none(spark):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     with pytest.raises(sparkring.UnsupportedError, match="this Spark takes no resources: "):
-        run(tell, num_proc=1, resources=two)
+        run(tell, args=(1.0,), num_proc=1, resources=two)
 
 
 @ON_ONE
