@@ -262,14 +262,17 @@ void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *e
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
+#define COMM_LONGEST 1e9 /* seconds */
+
 /* Two barriers over links, and one in shared memory before them. Who passes those that compare knows
  * that all ranks have called close, and of no call of its own that differs; who passes the last, that
  * this holds for all ranks: none that closes well leaves one behind that does not. */
-ring_status ring_comm_close(ring_comm *comm) {
+ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   ring_wait wait;
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
-  comm_prepare_wait(comm, comm->call_timeout, &wait);
+  if (!(seconds > 0)) seconds = comm->call_timeout;
+  comm_prepare_wait(comm, seconds < COMM_LONGEST ? seconds : COMM_LONGEST, &wait);
   ring_wait_begin(&wait);
   status = ring_collective_compare(comm, &wait);
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
@@ -284,6 +287,10 @@ ring_status ring_comm_close(ring_comm *comm) {
   ring_keys_wipe(&comm->peers.keys);
   ring_comm_leave(comm);
   return status;
+}
+
+ring_status ring_comm_close(ring_comm *comm) {
+  return ring_comm_close_within(comm, 0);
 }
 
 void ring_comm_abort(ring_comm *comm, const char *reason) {

@@ -255,6 +255,10 @@ RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_c
  * what the communicator knows can be read until ring_comm_free. */
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
+/* The same, where other ranks may take so many seconds (0: the call timeout) until they call it: for a
+ * rank that has ended, while others work on without this communicator. */
+RING_API ring_status ring_comm_close_within(ring_comm *comm, double seconds);
+
 /* Ends it at once, from this rank alone: the other ranks' current or next call returns RING_ABORTED
  * with `reason` (which may be NULL). Requests that are outstanding complete with RING_ABORTED; when
  * abort returns, none of their buffers is used any more. May not run beside another call on the same

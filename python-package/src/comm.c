@@ -160,12 +160,21 @@ PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
-PyObject *comm_close(PyObject *object, PyObject *unused) {
-  (void)unused;
+PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
+  static char *names[] = {"timeout", NULL};
   comm_object *self = (comm_object *)object;
+  PyObject *timeout = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:close", names, &timeout)) return NULL;
+  double seconds = timeout == Py_None ? 0 : PyFloat_AsDouble(timeout);
+  if (PyErr_Occurred()) return NULL;
+  if (timeout != Py_None && !(seconds > 0)) {
+    PyErr_Format(PyExc_ValueError, "timeout is %R: it must be a positive number of seconds",
+                 timeout);
+    return NULL;
+  }
   if (self->closed) Py_RETURN_NONE;
   comm_enter(self);
-  ring_status status = ring_comm_close(self->comm);
+  ring_status status = ring_comm_close_within(self->comm, seconds);
   if (!comm_leave(self, status)) {
     self->closed = status != RING_BUSY;
     return NULL;
@@ -216,7 +225,7 @@ PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs) {
 PyObject *comm_exit(PyObject *self, PyObject *args) {
   PyObject *type = Py_None, *value, *traceback;
   if (!PyArg_ParseTuple(args, "OOO:__exit__", &type, &value, &traceback)) return NULL;
-  if (type == Py_None) return comm_close(self, NULL);
+  if (type == Py_None) return PyObject_CallMethod(self, "close", NULL);
   PyObject *name = PyObject_GetAttrString(type, "__name__");
   const char *reason = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
   PyObject *result = reason ? end_at_once((comm_object *)self, reason) : NULL;

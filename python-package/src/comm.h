@@ -29,7 +29,7 @@ bool comm_leave(comm_object *self, ring_status status);
 /* The function _core.open and the methods of the same names. */
 PyObject *comm_open(PyObject *module, PyObject *args);
 PyObject *comm_split(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *comm_close(PyObject *self, PyObject *unused);
+PyObject *comm_close(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *comm_abort(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *comm_exit(PyObject *self, PyObject *args);
 

@@ -602,17 +602,24 @@ PyDoc_STRVAR(comm_split_doc,
              "...     half.allreduce(numpy.ones(3))\n");
 
 PyDoc_STRVAR(comm_close_doc,
-             "close($self, /)\n--\n\n"
+             "close($self, timeout=None)\n--\n\n"
              "Wait until every rank has called this, and end all links.\n"
              "\n"
              "Requests that are under way are waited for first.\n"
              "Closing a closed or aborted communicator does nothing.\n"
              "\n"
+             "Parameters\n"
+             "----------\n"
+             "timeout : float, optional\n"
+             "    Seconds that the other ranks may take; by default the call timeout.\n"
+             "\n"
              "Raises\n"
              "------\n"
              "PeerLostError, TimeoutError, AbortedError\n"
              "    When the other ranks did not get here, or the communicator was broken\n"
-             "    already. It is closed all the same.\n");
+             "    already. It is closed all the same.\n"
+             "MismatchError\n"
+             "    When another rank has called something else.\n");
 
 PyDoc_STRVAR(comm_abort_doc, "abort($self, reason=None)\n--\n\n"
                              "End the communicator at once, from this rank alone.\n"

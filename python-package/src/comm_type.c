@@ -217,7 +217,7 @@ static PyMethodDef methods[] = {
     METHODS(message, recv),
     {"empty", WITH_KEYWORDS(memory_empty), KEYWORDS, comm_empty_doc},
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
-    {"close", comm_close, METH_NOARGS, comm_close_doc},
+    {"close", WITH_KEYWORDS(comm_close), KEYWORDS, comm_close_doc},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
     {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks.nccl makes a method of it */
     {"port_reserve", port_reserve, METH_NOARGS, comm_port_reserve_doc},

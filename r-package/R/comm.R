@@ -74,7 +74,7 @@ ring_counters <- function(comm, peer = NULL) {
 #' ring_close(comm)
 #' comm
 #' @export
-ring_close <- function(comm) invisible(.Call(C_comm_close, comm))
+ring_close <- function(comm) invisible(.Call(C_comm_close, comm, 0))
 
 #' @rdname ring_close
 #' @export

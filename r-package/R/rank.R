@@ -71,7 +71,9 @@ rank_play <- function(df, job, barrier) {
       rank_check(job, barrier)
       rows <- if (!is.null(job$cells)) cells_read(df, job$cells)
       comm <- rank_init(job, barrier)
-      outcome_of_value(rank, rank_call(job$work, rows, comm))
+      value <- outcome_of_value(rank, rank_call(job$work, rows, comm))
+      rank_close(comm)
+      value
     }, error = function(error) if (is.null(calls)) calls <<- sys.calls()),
     error = function(error) outcome_of_error(rank, error, calls)
   )
@@ -103,6 +105,16 @@ rank_call <- function(work, rows, comm) {
   further <- lapply(seq_along(args), function(i) call("[[", quote(args), i))
   names(further) <- names(args)
   eval(as.call(c(quote(f), if (!is.null(rows)) quote(rows), quote(comm), further)))
+}
+
+# Tells ranks that want more of this one that it has ended, and waits as long as the others take.
+# Only what ranks have called differently is a failure of this one.
+rank_close <- function(comm) {
+  tryCatch(
+    .Call(C_comm_close, comm, 1e9),
+    ring_error_mismatch = function(error) stop(error),
+    ring_error = function(error) NULL
+  )
 }
 
 # What a rank has to say is said already, so errors of the end do not count.

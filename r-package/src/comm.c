@@ -159,10 +159,10 @@ SEXP comm_split(SEXP comm, SEXP color, SEXP key) {
   return child->comm != NULL ? pointer : R_NilValue;
 }
 
-SEXP comm_close(SEXP comm) {
+SEXP comm_close(SEXP comm, SEXP seconds) {
   comm_handle *handle = comm_of(comm);
   if (handle->closed) return R_NilValue;
-  ring_status status = ring_comm_close(handle->comm);
+  ring_status status = ring_comm_close_within(handle->comm, Rf_asReal(seconds));
   handle->closed = status != RING_BUSY;
   comm_finish(handle, status);
   return R_NilValue;

@@ -45,7 +45,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
                SEXP shared_memory, SEXP lanes, SEXP encryption, SEXP watch_parent);
 SEXP comm_split(SEXP comm, SEXP color, SEXP key);
-SEXP comm_close(SEXP comm);
+SEXP comm_close(SEXP comm, SEXP seconds);
 SEXP comm_abort(SEXP comm, SEXP reason);
 SEXP comm_rank(SEXP comm);
 SEXP comm_size(SEXP comm);

@@ -22,7 +22,7 @@
 
 static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_split, 3),
-                                          ENTRY(comm_close, 1),
+                                          ENTRY(comm_close, 2),
                                           ENTRY(comm_abort, 2),
                                           ENTRY(comm_rank, 1),
                                           ENTRY(comm_size, 1),

@@ -8,6 +8,7 @@ import inspect
 import os
 import pickle
 import re
+import time
 import weakref
 
 import numpy as np
@@ -279,7 +280,7 @@ def test_signatures():
         "broadcast": "(self, /, x, root=0, *, out=None, dtype=None)",
         "allgather": "(self, /, x, *, out=None, dtype=None)",
         "barrier": "(self, /)",
-        "close": "(self, /)",
+        "close": "(self, /, timeout=None)",
         "abort": "(self, /, reason=None)",
         "counters": "(self, /, peer=None)",
         "link": "(self, /, peer)",
@@ -287,3 +288,19 @@ def test_signatures():
     }
     for name, signature in signatures.items():
         assert str(inspect.signature(getattr(sparkring.Communicator, name))) == signature
+
+
+def late(timeout):
+    with open_comm(call_timeout=1) as comm:
+        if comm.rank:
+            time.sleep(3)
+        comm.close(timeout)
+
+
+def test_close_may_wait_longer_than_other_calls():
+    assert run(2, late, 100.0) == [None, None]
+    with sparkring.init() as comm:
+        for timeout in (0, -1, float("nan")):
+            with pytest.raises(ValueError, match="it must be a positive number of seconds"):
+                comm.close(timeout)
+        assert not comm.closed

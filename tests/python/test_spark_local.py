@@ -196,6 +196,28 @@ def test_a_forked_process_that_comes_out_of_f(how, code, said):
     assert ("[1] ArithmeticError: of the child" in said()) == (how == "raise")
 
 
+def return_early(comm):
+    return comm.allreduce(1.0) if comm.rank else None
+
+
+def test_a_rank_that_returns_early_is_told_of_at_once():
+    begin = time.monotonic()
+    with pytest.raises(sparkring.MismatchError, match="close"):
+        run(return_early, num_proc=-3, verbose=0, call_timeout=300)
+    assert time.monotonic() - begin < 100
+
+
+def return_late(comm):
+    with comm.split(int(comm.rank > 0)) as rest:
+        for _ in range(8 if comm.rank else 0):
+            rest.barrier()
+            time.sleep(0.5)
+
+
+def test_ranks_may_end_later_than_the_call_timeout():
+    assert run(return_late, num_proc=-3, verbose=0, call_timeout=2) == [None] * 3
+
+
 def test_functions_of_all_kinds():
     partial = functools.partial(tell, factor=1.0)
     assert run(partial, num_proc=-1, verbose=0) == [(0, 1, 0, 0.0)]

@@ -18,6 +18,7 @@ import pickle
 import re
 import secrets
 import sys
+import time
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from sparkring.spark.settle import Others, RankFailed, Tasks
 if TYPE_CHECKING:
     from sparkring.spark.output import Address
 
+BUSY = 5.0  # seconds for a call of another thread to end
+PATIENCE = 1e9  # seconds: whatever others do without this ring may take
 LARGEST = 1 << 18  # bytes of an exception in a text
 
 
@@ -79,8 +82,9 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
         result = call(job.work, comm)
         kind = type(result).__name__
         value = pickling.dumps_value(result, rank)
+        finish(comm)
     except BaseException as error:
-        failure = Failure.of(error, beyond_us(error))
+        value, failure = None, Failure.of(error, beyond_us(error))
         if comm is not None:
             with contextlib.suppress(sparkring.RingError):  # a thread of f may be stuck in a call
                 comm.abort(f"rank {rank} failed with {failure.name}")
@@ -93,9 +97,6 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
         others.settle(outcome)
     except RankFailed as error:
         raise RankFailed(to_text(outcome, failure) if failure else str(error)) from None
-    with contextlib.suppress(sparkring.RingError):
-        if comm is not None:
-            comm.close()  # all are here: it waits for nobody, unless another has failed
     return outcome
 
 
@@ -112,6 +113,27 @@ def call(work: bytes, comm: sparkring.Communicator) -> Any:
     if os.getpid() != process:
         leave(None)
     return result
+
+
+def finish(comm: sparkring.Communicator) -> None:
+    """Close, which tells ranks that want more of this one, and wait as long as the others take.
+
+    Only what ranks have called differently is a failure of this one: when another has failed or is
+    lost, that one's counts.
+    """
+    until = time.monotonic() + BUSY
+    while True:
+        try:
+            comm.close(timeout=PATIENCE)
+            return
+        except sparkring.MismatchError:
+            raise
+        except sparkring.BusyError:  # a thread of f is in a call; one that stays there is left
+            if time.monotonic() > until:
+                return
+            time.sleep(0.01)
+        except sparkring.RingError:
+            return
 
 
 def leave(error: BaseException | None) -> NoReturn:

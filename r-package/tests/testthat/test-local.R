@@ -58,3 +58,27 @@ test_that("an interrupt ends the processes, and leaves nothing behind", {
   expect_false(any(vapply(pids, is_running, NA)))
   expect_identical(list.files(tempdir(), "^sparkring"), before)
 })
+
+test_that("a rank that returns early is told of at once", {
+  f <- of_script(function(comm) if (ring_rank(comm) > 0) ring_allreduce(comm, 1))
+  begin <- Sys.time()
+  expect_error(
+    ring_run(NULL, f, num_proc = -2, options = list(call_timeout = 300)), "close",
+    class = "ring_error_mismatch"
+  )
+  expect_lt(as.numeric(Sys.time() - begin, units = "secs"), 100)
+})
+
+test_that("ranks may end later than the call timeout", {
+  f <- of_script(function(comm) {
+    rest <- ring_comm_split(comm, as.integer(ring_rank(comm) > 0))
+    if (ring_rank(comm) > 0) for (i in 1:8) {
+      ring_barrier(rest)
+      Sys.sleep(0.5)
+    }
+    ring_close(rest)
+    ring_rank(comm)
+  })
+  values <- ring_run(NULL, f, num_proc = -3, options = list(call_timeout = 2))
+  expect_identical(values, list(0L, 1L, 2L))
+})
