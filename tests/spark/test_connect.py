@@ -183,7 +183,7 @@ def test_resources(connected):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
     with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
-        run(tell, num_proc=3, resources=two)
+        run(tell, args=(1.0,), num_proc=3, resources=two)
 
 
 # ---- A function of one's own
