@@ -2,6 +2,7 @@
  *
  * The life of a communicator: opening with bad options, what it knows, and every way to end.
  */
+#include <math.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -231,6 +232,26 @@ static void test_close_finds_what_differs(void) {
 }
 
 /* With an error before, or without. */
+/* The last rank comes later than a call may wait; `seconds` is what the others wait for it. */
+static void close_late(int rank, int size, void *seconds) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  double most = *(const double *)seconds;
+  options.call_timeout = 1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == size - 1) usleep(2500000);
+  ring_status status = ring_comm_close_within(comm, rank == size - 1 ? 0 : most);
+  if (most > 0) CHECK_INT(status, RING_OK);
+  if (most == 0) CHECK_INT(ring_comm_error(comm)->rank, size - 1);
+  if (most == 0) CHECK_INT(status, rank == size - 1 ? RING_ABORTED : RING_TIMEOUT);
+  ring_comm_free(comm);
+}
+
+static void test_close_waits_as_long_as_it_may(void) {
+  double seconds[] = {60, INFINITY, 0};
+  for (int i = 0; i < 3; i++) run_ranks(3, close_late, &seconds[i]);
+}
+
 static void drop_or_wait(int rank, int size, void *shared) {
   int *met = shared;
   ring_comm *comm = open_rank(rank, size);
@@ -381,6 +402,7 @@ int main(void) {
   RUN(test_a_rank_that_dies);
   RUN(test_abort);
   RUN(test_close_finds_what_differs);
+  RUN(test_close_waits_as_long_as_it_may);
   RUN(test_free_without_close);
   RUN(test_interrupt);
   RUN(test_abort_under_load);
