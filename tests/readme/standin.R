@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Stands in for sparklyr where it is not installed: functions with its names that run a closure in one
-# R process a partition, with the barrier argument as sparklyr makes it. ring_apply() is here, too, as
-# it needs sparklyr.
+# Stands in for sparklyr where it is not installed: functions with its names that run a closure in
+# one R process a partition, with the barrier argument as sparklyr makes it. ring_apply() is here,
+# too, as it needs sparklyr.
 
 spark_connect <- function(master) master
 
