@@ -23,8 +23,8 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 #'   `"SANN"`, whose `gr` is no gradient, is not among the methods.
 #' @returns The list that [stats::optim()] returns, the same on every rank.
 #' @section Errors:
-#' An error of `fn` or `gr` on any rank is an error on all, which names the rank; and so is one of
-#' [stats::optim()]. The communicator goes on. All others as for [ring_allreduce()].
+#' An error of `fn` or `gr` on any rank is an error on all, which names the rank; and so are one of
+#' [stats::optim()], and a rank whose `par` has another length, or which alone has a `gr` or none. The communicator goes on. All others as for [ring_allreduce()].
 #' @seealso [ring_glm()] and [ring_mlp()], which need no objective of your own.
 #' @examples
 #' comm <- ring_init()
@@ -41,10 +41,13 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 ring_optim <- function(comm, par, fn, gr = NULL, ...,
                        method = c("Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "Brent"),
                        lower = -Inf, upper = Inf, control = list(), hessian = FALSE) {
-  if (!is.numeric(par)) check_stop("`par` must be numbers, not ", describe(par))
-  if (!is.function(fn)) check_stop("`fn` must be a function of `par`, not ", describe(fn))
-  if (!is.null(gr) && !is.function(gr)) check_stop("`gr` must be a function, not ", describe(gr))
-  method <- match.arg(method)
+  method <- together(comm, {
+    if (!is.numeric(par)) check_stop("`par` must be numbers, not ", describe(par))
+    if (!is.function(fn)) check_stop("`fn` must be a function of `par`, not ", describe(fn))
+    if (!is.null(gr) && !is.function(gr)) check_stop("`gr` must be a function, not ", describe(gr))
+    match.arg(method)
+  })
+  optim_check_alike(comm, c(length(par), !is.null(gr)))
   parts <- list(
     value = optim_part(function(par) fn(par, ...), 1L, "fn"),
     gradient = if (!is.null(gr)) optim_part(function(par) gr(par, ...), length(par), "gr")
@@ -55,6 +58,18 @@ ring_optim <- function(comm, par, fn, gr = NULL, ...,
                  method = method, lower = lower, upper = upper, control = control,
                  hessian = hessian)
   })
+}
+
+# Whether the ranks have as many parameters, and all of them a gradient or none.
+optim_check_alike <- function(comm, own) {
+  told <- matrix(ring_allgather(comm, as.double(own)), nrow = 2L)
+  odd <- which(told[1L, ] != told[1L, 1L] | told[2L, ] != told[2L, 1L])
+  if (length(odd) == 0L) return()
+  what <- sprintf("%g parameters and %s `gr`", told[1L, ], ifelse(told[2L, ] > 0, "a", "no"))
+  ring_stop("INVALID", paste0(
+    "the ranks differ: rank ", odd[[1L]] - 1L, " passed ", what[[odd[[1L]]]], ", rank 0 ",
+    what[[1L]]
+  ), rank = odd[[1L]] - 1L, call = NULL)
 }
 
 # Of a rank: its numbers, or why there are none.

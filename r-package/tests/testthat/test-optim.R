@@ -64,6 +64,28 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_identical(lapply(results, `[[`, 6), list(3, 3, 3))
 })
 
+test_that("what is different on one rank is named, and the communicator goes on", {
+  results <- run_ring(3, {
+    said <- function(...) tryCatch(ring_optim(comm, ...), error = conditionMessage)
+    list(
+      said(if (rank == 1) 1 else c(1, 2), sum),
+      said(1, sum, if (rank == 2) identity, method = "BFGS"),
+      said(1, if (rank == 0) 7 else sum),
+      ring_allreduce(comm, 1)
+    )
+  })
+  said <- lapply(1:4, function(item) lapply(results, `[[`, item))
+  differ <- function(one, other) {
+    list(paste0("the ranks differ: rank ", one, " `gr`, rank 0 ", other, " `gr`"))
+  }
+  expect_identical(
+    unique(said[[1]]), differ("1 passed 1 parameters and no", "2 parameters and no")
+  )
+  expect_identical(unique(said[[2]]), differ("2 passed 1 parameters and a", "1 parameters and no"))
+  expect_match(unlist(said[[3]][2:3]), "^rank 0 .* failed: `fn` must be a function")
+  expect_identical(said[[4]], list(3, 3, 3))
+})
+
 test_that("arguments that make no sense are named", {
   comm <- local_world()
   expect_error(ring_optim(comm, "a", sum), "`par` must be numbers", class = "ring_error_invalid")
