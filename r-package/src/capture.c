@@ -26,14 +26,15 @@ static _Noreturn void capture_fail(const char *what) {
 
 SEXP capture_open(void) {
   int ends[2];
+  SEXP result = PROTECT(Rf_allocVector(INTSXP, 2)); /* which may fail, with nothing open yet */
   if (pipe(ends) != 0) capture_fail("pipe()");
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
 #ifdef F_SETPIPE_SZ
   fcntl(ends[1], F_SETPIPE_SZ, CAPTURE_ROOM);
 #endif
-  SEXP result = Rf_allocVector(INTSXP, 2);
   for (int i = 0; i < 2; i++) INTEGER(result)[i] = ends[i];
+  UNPROTECT(1);
   return result;
 }
 
@@ -52,6 +53,7 @@ SEXP capture_enter(SEXP pipe, SEXP parent) {
 SEXP capture_leave(void) {
   fflush(NULL);
   int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return R_NilValue; /* the pipe ends with this process */
   dup2(nowhere, STDOUT_FILENO);
   dup2(nowhere, STDERR_FILENO);
   close(nowhere);
