@@ -194,12 +194,13 @@ static void tls_forget_key(tls_link *link) {
 }
 
 /* Empties OpenSSL's queue of errors, and tells whether it holds one that is this side's own: memory
- * that it lacked, mostly. */
+ * that it lacked, mostly. "Missing fatal" is what it says of a step that failed without a reason. */
 static bool tls_lacked(void) {
   bool lacked = false;
   for (unsigned long code = ERR_get_error(); code != 0; code = ERR_get_error()) {
     int reason = ERR_GET_REASON(code);
-    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
+    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR ||
+             (ERR_GET_LIB(code) == ERR_LIB_SSL && reason == SSL_R_MISSING_FATAL);
   }
   return lacked;
 }
