@@ -24,7 +24,8 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 #' @returns The list that [stats::optim()] returns, the same on every rank.
 #' @section Errors:
 #' An error of `fn` or `gr` on any rank is an error on all, which names the rank; and so are one of
-#' [stats::optim()], and a rank whose `par` has another length, or which alone has a `gr` or none. The communicator goes on. All others as for [ring_allreduce()].
+#' [stats::optim()], and a rank whose `par` has another length, or which alone has a `gr` or none.
+#' The communicator goes on. All others as for [ring_allreduce()].
 #' @seealso [ring_glm()] and [ring_mlp()], which need no objective of your own.
 #' @examples
 #' comm <- ring_init()
