@@ -41,7 +41,7 @@ test_that("an interrupt ends the processes, and leaves nothing behind", {
   file <- tempfile("pids")
   before <- list.files(tempdir(), "^sparkring")
   f <- of_script(function(comm, file, driver) {
-    cat(Sys.getpid(), "\n", file = file, append = TRUE)
+    cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
     ring_barrier(comm)
     if (ring_rank(comm) == 0) tools::pskill(driver, tools::SIGINT)
     repeat sqrt(2)
