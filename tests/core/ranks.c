@@ -120,3 +120,14 @@ void run_comms(int size, comm_function function, void *shared) {
   ranks_call call = {function, shared};
   run_ranks(size, ranks_open_run_close, &call);
 }
+
+void ranks_expect(ring_comm *comm, ring_status status, ring_status expected, int fault,
+                  const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  if (status != expected || error->rank != fault)
+    fprintf(stderr, "rank %d: %s: %s\n", ring_comm_rank(comm), ring_status_name(status),
+            error->message);
+  CHECK_INT(status, expected);
+  CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+}

@@ -28,17 +28,6 @@ static void wait_for(const int *counter, int least) {
   }
 }
 
-static void expect_blame(ring_comm *comm, ring_status status, ring_status expected, int fault,
-                         const char *text) {
-  const ring_error *error = ring_comm_error(comm);
-  if (status != expected || error->rank != fault)
-    fprintf(stderr, "rank %d: %s: %s\n", ring_comm_rank(comm), ring_status_name(status),
-            error->message);
-  CHECK_INT(status, expected);
-  CHECK_INT(error->rank, fault);
-  CHECK_CONTAINS(error->message, text);
-}
-
 /* ---- In shared memory --------------------------------------------------------------------- */
 
 static bool stopping; /* the process of this rank, the next time that it waits for long */
@@ -100,7 +89,7 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
   if (status == RING_OK) CHECK_INT(rank, 0);
   if (status == RING_OK) status = ring_barrier(comm);
   CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
-  expect_blame(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 2.");
+  ranks_expect(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 2.");
   if (shared->algorithms == NULL)
     CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 2 in reduce(");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 3 in reduce(");
@@ -149,7 +138,7 @@ static void wait_for_who_has_come(int rank, int size, void *arg) {
   CHECK(comm->share.formed);
   if (rank < 2) wait_for(&shared->met, 2 - rank);
   if (rank == 1) __sync_fetch_and_add(&shared->met, 1);
-  expect_blame(comm, gather_at_one(comm), RING_TIMEOUT, size - 1, "rank 0 waited 1.");
+  ranks_expect(comm, gather_at_one(comm), RING_TIMEOUT, size - 1, "rank 0 waited 1.");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "for rank 1 (127.0.0.1; waits for rank 3 in ");
   __sync_fetch_and_add(&shared->failed, 1);
   ring_comm_free(comm);
@@ -186,7 +175,7 @@ int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds) {
 static void be_the_witness(ring_comm *comm, blame *shared) {
   float x;
   wait_for(&shared->asked, 1);
-  expect_blame(comm, ring_recv(comm, &x, 1, RING_FLOAT32, 0), RING_ABORTED, GONE, "no more data");
+  ranks_expect(comm, ring_recv(comm, &x, 1, RING_FLOAT32, 0), RING_ABORTED, GONE, "no more data");
   __sync_fetch_and_add(&shared->failed, 1);
 }
 
@@ -200,9 +189,9 @@ static void find_one_gone(ring_comm *comm, blame *shared) {
   finding = NULL;
   if (shared->says) {
     CHECK(moments >= PATIENT);
-    expect_blame(comm, status, RING_ABORTED, GONE, "no more data");
+    ranks_expect(comm, status, RING_ABORTED, GONE, "no more data");
   } else {
-    expect_blame(comm, status, RING_PEER_LOST, GONE,
+    ranks_expect(comm, status, RING_PEER_LOST, GONE,
                  "rank 2 (127.0.0.1) is gone: nothing listens on its port ");
     CHECK_CONTAINS(ring_comm_error(comm)->message, "; this was found in message 1 from rank 2");
     CHECK(seconds < 3);

@@ -57,13 +57,7 @@ static void put_floats(float *x, bool arena) {
 
 static void expect_end(ring_comm *comm, ring_status status, ring_status expected, int fault,
                        const char *text) {
-  const ring_error *error = ring_comm_error(comm);
-  if (status != expected || error->rank != fault)
-    fprintf(stderr, "rank %d: %s: %s\n", ring_comm_rank(comm), ring_status_name(status),
-            error->message);
-  CHECK_INT(status, expected);
-  CHECK_INT(error->rank, fault);
-  CHECK_CONTAINS(error->message, text);
+  ranks_expect(comm, status, expected, fault, text);
   CHECK_INT(ring_barrier(comm), expected);
   CHECK_INT(ring_comm_close(comm), expected);
   ring_comm_free(comm);

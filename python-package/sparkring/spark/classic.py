@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from sparkring.spark import rank
@@ -18,8 +18,54 @@ from sparkring.spark.stage import Stage
 PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
+class JobStage(Stage):
+    """A stage as a job of the context, in a group of its own."""
+
+    spark: Classic
+
+    def collect(self, job: rank.Job) -> list[Outcome]:
+        """Run the ranks, and get how they ended."""
+        # Spark's own range() would be read by PySpark, and a task must not read its partition.
+        rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
+        if self.resources is not None:
+            rdd = rdd.withResources(self.resources)
+        stage = rdd.barrier().mapPartitions(functools.partial(rank.task, job))
+        group = self.spark.context.getLocalProperty(PROPERTIES[0])
+        return list(apart(stage.collect, lambda: self.cancel(group)))
+
+    @contextlib.contextmanager
+    def named(self, name: str, what: str) -> Iterator[None]:
+        """Run jobs in a group inside of this block."""
+        context = self.spark.context
+        before = [context.getLocalProperty(key) for key in PROPERTIES]
+        context.setJobGroup(name, what, interruptOnCancel=True)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                for key, value in zip(PROPERTIES, before):
+                    context.setLocalProperty(key, value)
+
+    def cancel(self, name: str) -> None:
+        """End the jobs of a group."""
+        self.spark.context.cancelJobGroup(name)
+
+    def started(self, name: str) -> int:
+        """Count the tasks that have started."""
+        tracker = self.spark.context.statusTracker()
+        count = 0
+        for job in tracker.getJobIdsForGroup(name):
+            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
+        return count
+
+
 class Classic:
     """What a context tells and does (`sparkring.spark.session.Spark`)."""
+
+    stage = JobStage
 
     def __init__(self, context: Any) -> None:
         self.context = context
@@ -78,58 +124,3 @@ class Classic:
         """Find where executors reach this process, and the address to listen on for that."""
         host = self.setting("spark.driver.host", "localhost")
         return host, self.setting("spark.driver.bindAddress", host)
-
-    def stage(
-        self,
-        num_proc: int,
-        resources: Any,
-        timeout: float,
-        say: Callable[[str], None],
-        last_lines: Callable[[int], list[str]],
-    ) -> Stage:
-        """Prepare a stage of ranks."""
-        return JobStage(self, num_proc, resources, timeout, say, last_lines)
-
-
-class JobStage(Stage):
-    """A stage as a job of the context, in a group of its own."""
-
-    spark: Classic
-
-    def collect(self, job: rank.Job) -> list[Outcome]:
-        """Run the ranks, and get how they ended."""
-        # Spark's own range() would be read by PySpark, and a task must not read its partition.
-        rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
-        if self.resources is not None:
-            rdd = rdd.withResources(self.resources)
-        stage = rdd.barrier().mapPartitions(functools.partial(rank.task, job))
-        group = self.spark.context.getLocalProperty(PROPERTIES[0])
-        return list(apart(stage.collect, lambda: self.cancel(group)))
-
-    @contextlib.contextmanager
-    def named(self, name: str, what: str) -> Iterator[None]:
-        """Run jobs in a group inside of this block."""
-        context = self.spark.context
-        before = [context.getLocalProperty(key) for key in PROPERTIES]
-        context.setJobGroup(name, what, interruptOnCancel=True)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(Exception):
-                for key, value in zip(PROPERTIES, before):
-                    context.setLocalProperty(key, value)
-
-    def cancel(self, name: str) -> None:
-        """End the jobs of a group."""
-        self.spark.context.cancelJobGroup(name)
-
-    def started(self, name: str) -> int:
-        """Count the tasks that have started."""
-        tracker = self.spark.context.statusTracker()
-        count = 0
-        for job in tracker.getJobIdsForGroup(name):
-            for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
-                info = tracker.getStageInfo(stage)
-                if info is not None:
-                    count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
-        return count

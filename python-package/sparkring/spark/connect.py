@@ -18,7 +18,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sparkring._core import UnsupportedError
@@ -32,8 +32,102 @@ SCHEMA = "rank int, piece int, data binary"
 FIXED = ("spark.default.parallelism", "spark.sql.leafNodeDefaultParallelism")
 
 
+class PlanStage(Stage):
+    """A stage as a plan for the server, with a tag of its own."""
+
+    spark: Connect
+    running: int | None = None
+
+    def collect(self, job: rank.Job) -> list[Outcome]:
+        """Run the ranks, and get how they ended."""
+
+        def ranks(batches: Iterable[Any]) -> Iterator[Any]:
+            return task(job, batches)
+
+        rows = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
+        with_profile = {} if self.resources is None else {"profile": self.resources}
+        plan = rows.mapInArrow(ranks, SCHEMA, barrier=True, **with_profile)
+        return assemble(plan.collect())
+
+    @contextlib.contextmanager
+    def named(self, name: str, what: str) -> Iterator[None]:
+        """Tag what this thread submits inside of this block, and listen to its progress."""
+        session, this = self.spark.session, threading.get_ident()
+        tells = hasattr(session, "registerProgressHandler")
+        self.running = 0 if tells else None
+
+        def progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
+            if threading.get_ident() == this:  # others submit with this session, too
+                done = sum(stage.num_completed_tasks for stage in stages or ())
+                self.running = max(self.running or 0, inflight_tasks + done)
+
+        session.addTag(name)
+        if tells:
+            session.registerProgressHandler(progress)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):
+                if tells:
+                    session.removeProgressHandler(progress)
+                session.removeTag(name)
+
+    def cancel(self, name: str) -> None:
+        """End what has a tag."""
+        self.spark.session.interruptTag(name)
+
+    def started(self, name: str) -> int | None:
+        """Count the tasks that have started, as far as the server has told."""
+        return self.running
+
+
+def takes(method: Any, name: str) -> bool:
+    """Whether a method has a parameter of this name."""
+    return name in inspect.signature(method).parameters
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is that of this machine for itself."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+# ---- How ranks end, as rows ----------------------------------------------------------------------
+
+
+def task(job: rank.Job, batches: Iterable[Any]) -> Iterator[Any]:
+    """Be the rank of this Spark task; for ``mapInArrow``."""
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    for outcome in rank.task(job, batches):
+        for piece, data in enumerate(cut(pickle.dumps(outcome))):
+            columns = {"rank": "int32", "piece": "int32", "data": "binary"}
+            values = [[outcome.rank], [piece], [data]]
+            arrays = [pyarrow.array(v, t) for v, t in zip(values, columns.values())]
+            yield pyarrow.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Cut bytes into pieces."""
+    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
+
+
+def assemble(rows: Iterable[Any]) -> list[Outcome]:
+    """Read how the ranks ended, in rank order."""
+    pieces: dict[int, list[tuple[int, bytes]]] = {}
+    for number, piece, data in rows:
+        pieces.setdefault(number, []).append((piece, bytes(data)))
+    return [
+        pickle.loads(b"".join(data for _, data in sorted(pieces[number])))
+        for number in sorted(pieces)
+    ]
+
+
 class Connect:
     """What a session of Spark Connect tells and does (`sparkring.spark.session.Spark`)."""
+
+    stage = PlanStage
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -131,106 +225,3 @@ class Connect:
             probe.connect(address)  # sends nothing
             own = probe.getsockname()[0]
         return own, own
-
-    def stage(
-        self,
-        num_proc: int,
-        resources: Any,
-        timeout: float,
-        say: Callable[[str], None],
-        last_lines: Callable[[int], list[str]],
-    ) -> Stage:
-        """Prepare a stage of ranks."""
-        return PlanStage(self, num_proc, resources, timeout, say, last_lines)
-
-
-class PlanStage(Stage):
-    """A stage as a plan for the server, with a tag of its own."""
-
-    spark: Connect
-    running: int | None = None
-
-    def collect(self, job: rank.Job) -> list[Outcome]:
-        """Run the ranks, and get how they ended."""
-
-        def ranks(batches: Iterable[Any]) -> Iterator[Any]:
-            return task(job, batches)
-
-        rows = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
-        with_profile = {} if self.resources is None else {"profile": self.resources}
-        plan = rows.mapInArrow(ranks, SCHEMA, barrier=True, **with_profile)
-        return assemble(plan.collect())
-
-    @contextlib.contextmanager
-    def named(self, name: str, what: str) -> Iterator[None]:
-        """Tag what this thread submits inside of this block, and listen to its progress."""
-        session, this = self.spark.session, threading.get_ident()
-        tells = hasattr(session, "registerProgressHandler")
-        self.running = 0 if tells else None
-
-        def progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
-            if threading.get_ident() == this:  # others submit with this session, too
-                done = sum(stage.num_completed_tasks for stage in stages or ())
-                self.running = max(self.running or 0, inflight_tasks + done)
-
-        session.addTag(name)
-        if tells:
-            session.registerProgressHandler(progress)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(Exception):
-                if tells:
-                    session.removeProgressHandler(progress)
-                session.removeTag(name)
-
-    def cancel(self, name: str) -> None:
-        """End what has a tag."""
-        self.spark.session.interruptTag(name)
-
-    def started(self, name: str) -> int | None:
-        """Count the tasks that have started, as far as the server has told."""
-        return self.running
-
-
-def takes(method: Any, name: str) -> bool:
-    """Whether a method has a parameter of this name."""
-    return name in inspect.signature(method).parameters
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address is that of this machine for itself."""
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
-
-
-# ---- How ranks end, as rows ----------------------------------------------------------------------
-
-
-def task(job: rank.Job, batches: Iterable[Any]) -> Iterator[Any]:
-    """Be the rank of this Spark task; for ``mapInArrow``."""
-    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    for outcome in rank.task(job, batches):
-        for piece, data in enumerate(cut(pickle.dumps(outcome))):
-            columns = {"rank": "int32", "piece": "int32", "data": "binary"}
-            values = [[outcome.rank], [piece], [data]]
-            arrays = [pyarrow.array(v, t) for v, t in zip(values, columns.values())]
-            yield pyarrow.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-def cut(data: bytes) -> list[bytes]:
-    """Cut bytes into pieces."""
-    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
-
-
-def assemble(rows: Iterable[Any]) -> list[Outcome]:
-    """Read how the ranks ended, in rank order."""
-    pieces: dict[int, list[tuple[int, bytes]]] = {}
-    for number, piece, data in rows:
-        pieces.setdefault(number, []).append((piece, bytes(data)))
-    return [
-        pickle.loads(b"".join(data for _, data in sorted(pieces[number])))
-        for number in sorted(pieces)
-    ]

@@ -227,7 +227,7 @@ def on_spark(
         with listening(spark, size, options, display) as output:
             address = output.address if output else None
             last_lines = output.last_lines if output else lambda _: []
-            stage = spark.stage(size, resources, timeout, display.say, last_lines)
+            stage = spark.stage(spark, size, resources, timeout, display.say, last_lines)
             echo = not (address and spark.here)
             return stage.run(Job(work, options, attempt, address, echo, gpus, folder=folder))
 

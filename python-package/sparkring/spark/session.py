@@ -15,8 +15,6 @@ from sparkring.spark.classic import Classic
 from sparkring.spark.connect import Connect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sparkring.spark.slots import Executor
     from sparkring.spark.stage import Stage
 
@@ -58,15 +56,9 @@ class Spark(Protocol):
     def reach(self) -> tuple[str, str]:
         """Find where executors reach this process, and the address to listen on for that."""
 
-    def stage(
-        self,
-        num_proc: int,
-        resources: Any,
-        timeout: float,
-        say: Callable[[str], None],
-        last_lines: Callable[[int], list[str]],
-    ) -> Stage:
-        """Prepare a stage of ranks."""
+    @property
+    def stage(self) -> type[Stage]:
+        """The kind of stage in which it runs ranks."""
 
 
 def find(spark: Any) -> Spark:
