@@ -9,7 +9,7 @@
 #include "platform.h"
 
 #define DIAL_AGAIN_NS UINT64_C(50000000)
-#define DIAL_PROBE_NS UINT64_C(500000000)
+#define DIAL_PROBE_NS UINT64_C(250000000)
 #define DIAL_ASK_NS UINT64_C(10000000)        /* until a lookup is asked again */
 #define DIAL_ASK_ANEW_NS UINT64_C(500000000)  /* until one is begun anew that nobody answered */
 #define DIAL_SILENCE_NS UINT64_C(10000000000) /* for so long */

@@ -363,15 +363,24 @@ static void failure_linger(ring_engine *engine) {
     ring_peers_serve(engine->peers, &engine->poller, NULL);
 }
 
+/* Whether a rank that is to hear of the failure may still open a link: all but who is at fault. */
+static bool failure_expects(const ring_engine *engine, const ring_task *task, int fault) {
+  const ring_peers *peers = engine->peers;
+  if (task == NULL || !ring_collective_opens(task->call.collective)) return false;
+  bool lost = fault >= 0 && fault < peers->size && fault != peers->rank;
+  int unlinked = peers->size - 1 - peers->linked_count;
+  return unlinked > (lost && peers->peer[fault].link == NULL ? 1 : 0);
+}
+
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
   uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
-  bool opening = task != NULL && ring_collective_opens(task->call.collective);
   for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
     failure_finish_frame(engine, task, lane, give_up);
   for (;;) {
     failure_say(engine->peers, error, give_up);
     bool ended = failure_drain(engine->peers);
-    if ((ended && !opening) || ring_platform_now() >= give_up) return;
+    bool expects = failure_expects(engine, task, error->rank);
+    if ((ended && !expects) || ring_platform_now() >= give_up) return;
     failure_linger(engine);
   }
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +16,7 @@
 #include "check.h"
 #include "collective.h"
 #include "meetings.h"
+#include "platform.h"
 #include "ranks.h"
 #include "socket.h"
 
@@ -389,6 +391,36 @@ static void test_death_while_splitting(void) {
   shared_free(of, sizeof *of);
 }
 
+/* Rank 1 is killed before it links with rank 0, which is for it to do. */
+static void vanish_while_splitting(int rank, int size, void *shared) {
+  _Atomic uint64_t *killed = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  if (rank == 1) {
+    pid_t process = fork();
+    CHECK(process >= 0);
+    if (process == 0) {
+      CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+      begin_to_split(comm, 1, 1);
+      atomic_store(killed, ring_platform_now());
+      kill(getpid(), SIGKILL);
+    }
+    CHECK_INT(waitpid(process, NULL, 0), process);
+    return;
+  }
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_comm_split(comm, 1, 0, &child), RING_PEER_LOST);
+  CHECK((double)(ring_platform_now() - atomic_load(killed)) / 1e9 < 1);
+  CHECK_INT(ring_comm_error(comm)->rank, 1);
+  ring_comm_free(comm);
+}
+
+static void test_who_is_killed_while_splitting_is_missed_within_a_second(void) {
+  _Atomic uint64_t *killed = shared_alloc(sizeof *killed);
+  run_ranks(2, vanish_while_splitting, killed);
+  shared_free(killed, sizeof *killed);
+}
+
 /* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
  * for the reason in the parent. */
 static void abort_while_splitting(int rank, int size, void *shared) {
@@ -464,6 +496,7 @@ int main(void) {
   RUN(test_ends_are_apart);
   RUN(test_death_in_a_child);
   RUN(test_death_while_splitting);
+  RUN(test_who_is_killed_while_splitting_is_missed_within_a_second);
   RUN(test_abort_while_splitting);
   RUN(test_the_hook_is_inherited);
   return 0;
