@@ -33,6 +33,11 @@ const program *disagreement_of(const disagreement *of, int rank) {
   return rank == of->odd ? &of->other : &of->rest;
 }
 
+int disagreement_pair(const disagreement *of) {
+  int odd = of->other.count > 0 ? (int)of->other.calls[0].kind : CALL_KINDS;
+  return (int)of->rest.calls[0].kind * (CALL_KINDS + 1) + odd;
+}
+
 bool disagreement_may_succeed(const disagreement *of, int rank, int call) {
   const program *mine = disagreement_of(of, rank);
   const program *theirs = rank == of->odd ? &of->rest : &of->other;

@@ -38,6 +38,11 @@ disagreement *disagreements_make(size_t *count);
 /* The program of a rank. */
 const program *disagreement_of(const disagreement *of, int rank);
 
+/* What disagrees with what: the kind that the others call first, and that of the odd rank, or nothing
+ * where that ends before. A number below DISAGREEMENT_PAIRS, all of which occur. */
+enum { DISAGREEMENT_PAIRS = CALL_KINDS * (CALL_KINDS + 1) };
+int disagreement_pair(const disagreement *of);
+
 /* Whether a rank's call may succeed: where all ranks have made the same one, or it needs none of
  * those that have not. */
 bool disagreement_may_succeed(const disagreement *of, int rank, int call);

@@ -5,7 +5,8 @@
  * close, that shows two calls which differ and names the odd rank; and no call may succeed of which
  * the rank can know that not all have made it.
  *
- *   test_disagreement                a sample, the same each time
+ *   test_disagreement                each ordered pair of kinds once, and some more: the same each
+ *                                    time, and others over another link or with sanitizers
  *   test_disagreement --sample 500 --seed 7
  *   test_disagreement --all --lanes 12
  *   test_disagreement --case 1234    that one, and what each rank was told
@@ -22,9 +23,9 @@
 #include "disagreements.h"
 #include "ranks.h"
 
-enum { SAMPLE = 240, LANES = 4, RANKS = 5 };
-#define CALL_SECONDS                                                                               \
-  6.0 /* the search begins after half a second; a busy machine may make it slow */
+enum { SAMPLE = DISAGREEMENT_PAIRS + 28, LANES = 4, RANKS = 5 };
+/* The search begins after half a second; a busy machine may make it slow. */
+#define CALL_SECONDS 15.0
 
 typedef struct outcome {
   ring_status calls[DISAGREEMENT_CALLS], end;
@@ -49,7 +50,8 @@ typedef struct tally {
 typedef struct chosen {
   disagreement *all;
   size_t *numbers, count;
-  int lanes;
+  uint64_t seed;
+  int lanes, pairs;
   bool verbose;
 } chosen;
 
@@ -209,26 +211,44 @@ static void run_lanes(const chosen *from, tally *into) {
   CHECK_INT(bad, 0);
 }
 
-/* The first `count` of all in a random order (SplitMix64). */
-static void choose(chosen *from, size_t all, size_t count, uint64_t seed) {
-  from->numbers = malloc(all * sizeof *from->numbers);
-  CHECK(from->numbers != NULL && count <= all);
-  for (size_t i = 0; i < all; i++) from->numbers[i] = i;
-  for (size_t i = 0; i < count && count < all; i++) {
+/* All in a random order (SplitMix64). */
+static void shuffle(size_t *numbers, size_t all, uint64_t seed) {
+  for (size_t i = 0; i < all; i++) numbers[i] = i;
+  for (size_t i = 0; i < all; i++) {
     uint64_t x = seed += UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    size_t other = i + (size_t)((x ^ x >> 31) % (all - i)), kept = from->numbers[i];
-    from->numbers[i] = from->numbers[other];
-    from->numbers[other] = kept;
+    size_t other = i + (size_t)((x ^ x >> 31) % (all - i)), kept = numbers[i];
+    numbers[i] = numbers[other];
+    numbers[other] = kept;
   }
+}
+
+/* `count` of all: the first of each pair of kinds, then the first of what is left. */
+static void choose(chosen *from, size_t all, size_t count) {
+  bool met[DISAGREEMENT_PAIRS] = {0};
+  size_t *numbers = from->numbers = malloc(all * sizeof *numbers);
+  CHECK(numbers != NULL && count <= all);
+  shuffle(numbers, all, from->seed);
+  for (size_t i = 0; i < all; i++) {
+    int pair = disagreement_pair(&from->all[numbers[i]]);
+    size_t kept = numbers[i];
+    if (met[pair]) continue;
+    met[pair] = true;
+    numbers[i] = numbers[from->pairs];
+    numbers[from->pairs++] = kept;
+  }
+  CHECK_INT(from->pairs, DISAGREEMENT_PAIRS);
   from->count = count;
+  if (count < (size_t)from->pairs) from->pairs = (int)count;
 }
 
 static void report(const chosen *from, size_t all, const tally *of) {
-  printf("%zu of %zu disagreements over %s: %d found only at the deadline, %d wrong; the slowest "
-         "other after %.3f s; ranks were told",
-         from->count, all, ranks_link(), of->late, of->failed, of->worst_ms * 1e-3);
+  printf(
+      "%zu of %zu disagreements over %s, of %d of %d pairs of kinds (seed %llu): %d found only at "
+      "the deadline, %d wrong; the slowest other after %.3f s; ranks were told",
+      from->count, all, ranks_link(), from->pairs, DISAGREEMENT_PAIRS,
+      (unsigned long long)from->seed, of->late, of->failed, of->worst_ms * 1e-3);
   for (int status = 0; status <= RING_SYSTEM; status++)
     if (of->told[status] > 0)
       printf(" %s %d,", ring_status_name((ring_status)status), of->told[status]);
@@ -236,24 +256,24 @@ static void report(const chosen *from, size_t all, const tally *of) {
 }
 
 int main(int count, char **arguments) {
-  chosen from = {.lanes = LANES};
+  chosen from = {.lanes = LANES, .seed = 1 + !ranks_share + 2 * SPARKRING_SANITIZED};
   size_t all, sample = SAMPLE;
-  uint64_t seed = 1;
   from.all = disagreements_make(&all);
   for (int i = 1; i < count; i++) {
     const char *value = i + 1 < count ? arguments[i + 1] : "0";
     if (strcmp(arguments[i], "--all") == 0) sample = all;
     if (strcmp(arguments[i], "--sample") == 0) sample = strtoul(value, NULL, 10);
     if (strcmp(arguments[i], "--lanes") == 0) from.lanes = atoi(value);
-    if (strcmp(arguments[i], "--seed") == 0) seed = strtoull(value, NULL, 10);
+    if (strcmp(arguments[i], "--seed") == 0) from.seed = strtoull(value, NULL, 10);
     if (strcmp(arguments[i], "--case") != 0) continue;
     from.verbose = true;
     sample = 0;
   }
-  choose(&from, all, sample < all ? sample : all, seed);
+  choose(&from, all, sample < all ? sample : all);
   if (from.verbose) {
     from.numbers[0] = strtoul(arguments[count - 1], NULL, 10);
     from.count = 1;
+    from.pairs = 1;
   }
   tally *tally = shared_alloc(sizeof *tally);
   run_lanes(&from, tally);
