@@ -160,18 +160,24 @@ PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
+/* None is 0, which is the call timeout to the core. */
+static int read_patience(module_state *state, PyObject *timeout, double *seconds) {
+  char text[32];
+  *seconds = timeout == Py_None ? 0 : PyFloat_AsDouble(timeout);
+  if (PyErr_Occurred()) return -1;
+  if (timeout == Py_None || *seconds > 0) return 0;
+  PyOS_snprintf(text, sizeof text, "%g", *seconds);
+  error_invalid(state, "timeout is %s: it must be a positive number of seconds", text);
+  return -1;
+}
+
 PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"timeout", NULL};
   comm_object *self = (comm_object *)object;
   PyObject *timeout = Py_None;
+  double seconds;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:close", names, &timeout)) return NULL;
-  double seconds = timeout == Py_None ? 0 : PyFloat_AsDouble(timeout);
-  if (PyErr_Occurred()) return NULL;
-  if (timeout != Py_None && !(seconds > 0)) {
-    PyErr_Format(PyExc_ValueError, "timeout is %R: it must be a positive number of seconds",
-                 timeout);
-    return NULL;
-  }
+  if (read_patience(comm_state(self), timeout, &seconds) < 0) return NULL;
   if (self->closed) Py_RETURN_NONE;
   comm_enter(self);
   ring_status status = ring_comm_close_within(self->comm, seconds);

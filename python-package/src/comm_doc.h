@@ -611,7 +611,8 @@ PyDoc_STRVAR(comm_close_doc,
              "Parameters\n"
              "----------\n"
              "timeout : float, optional\n"
-             "    Seconds that the other ranks may take; by default the call timeout.\n"
+             "    Seconds that the other ranks may take, more than 0; by default the call\n"
+             "    timeout. `abort` waits for nobody.\n"
              "\n"
              "Raises\n"
              "------\n"
@@ -619,7 +620,9 @@ PyDoc_STRVAR(comm_close_doc,
              "    When the other ranks did not get here, or the communicator was broken\n"
              "    already. It is closed all the same.\n"
              "MismatchError\n"
-             "    When another rank has called something else.\n");
+             "    When another rank has called something else.\n"
+             "InvalidError\n"
+             "    When ``timeout`` is no positive number; the communicator stays open.\n");
 
 PyDoc_STRVAR(comm_abort_doc, "abort($self, reason=None)\n--\n\n"
                              "End the communicator at once, from this rank alone.\n"

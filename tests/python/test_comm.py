@@ -300,7 +300,10 @@ def late(timeout):
 def test_close_may_wait_longer_than_other_calls():
     assert run(2, late, 100.0) == [None, None]
     with sparkring.init() as comm:
-        for timeout in (0, -1, float("nan")):
-            with pytest.raises(ValueError, match="it must be a positive number of seconds"):
+        for timeout in (0, -1.5, float("nan")):
+            text = f"timeout is {timeout}: it must be a positive number of seconds"
+            with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$"):
                 comm.close(timeout)
+        with pytest.raises(TypeError, match="str"):
+            comm.close("1")
         assert not comm.closed
