@@ -55,8 +55,6 @@ def spark(tmp_path_factory):
 
 
 def torch(comm):
-    # These hosts have one name, with an address that none of them has, so gloo is told where.
-    os.environ["GLOO_SOCKET_IFNAME"] = "eth0"
     comm.torch_env()
     return comm.hosts, *test_torch.fit()
 

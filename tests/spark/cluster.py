@@ -199,11 +199,21 @@ def wait_for_executors(context, count, explain=str):
     until(lambda: len(status.getExecutorInfos()) == count + 1, explain)  # with the driver
 
 
-def until(condition, explain):
+def until(condition, explain=str):
+    """Wait for it; `explain` says what is known when it does not come."""
     deadline = time.monotonic() + SOON
     while not condition():
         assert time.monotonic() < deadline, f"it has not come about after {SOON} s: {explain()}"
         time.sleep(TICK)
+
+
+def alive(process):
+    """Whether there is a process of this number."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def scala_version(home):

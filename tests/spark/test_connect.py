@@ -15,14 +15,14 @@ import warnings
 import numpy as np
 import pytest
 import sparkring
+from cluster import alive, until
 from conftest import QUIET, TWO_EXECUTORS
+from notebook import PaperError, fail
 from pyspark import __version__, cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from sparkring.spark import RankError, explained, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
-
-SOON = 120  # seconds: far less than ranks would take that are not ended
 
 
 def missing():
@@ -37,10 +37,6 @@ def missing():
 
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
-
-
-class PaperError(Exception):
-    """Defined where the client runs, as in a notebook."""
 
 
 @pytest.fixture(scope="module")
@@ -73,34 +69,9 @@ def tell(comm, factor):
     return comm.rank, comm.size, comm.attempt, total, os.getpid()
 
 
-def fail(comm, how):
-    print(f"rank {comm.rank} was here")
-    comm.barrier()
-    if comm.rank == 1:
-        if how == "raise":
-            raise PaperError(3)
-        os.kill(os.getpid(), signal.SIGKILL)
-    comm.barrier()
-
-
 def sleep(comm, folder):
     (folder / str(comm.rank)).write_text(str(os.getpid()))
     time.sleep(1000)
-
-
-def until(condition):
-    deadline = time.monotonic() + SOON
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def alive(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # ---- run()

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sparkring
+from cluster import alive, until
 from conftest import ONE_EXECUTOR, TWO_EXECUTORS
+from notebook import PaperError, fail
 from pyspark import cloudpickle
 from pyspark.resource import (
     ExecutorResourceRequests,
@@ -27,31 +29,11 @@ ON_ONE = pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 SOON = 60  # seconds: far less than ranks would take that are not ended
 
 
-class PaperError(Exception):
-    """Defined where the driver runs, as in a notebook."""
-
-    def __init__(self, sheets):
-        super().__init__(sheets)
-        self.sheets = sheets
-
-
 def tell(comm, factor, plus=0.0):
     print(f"rank {comm.rank} works")
     os.system(f"echo a child of {comm.rank}")
     total = float(comm.allreduce(np.array(factor * comm.rank + plus)))
     return comm.rank, comm.size, comm.attempt, total, os.getpid()
-
-
-def fail(comm, how):
-    print(f"rank {comm.rank} was here")
-    comm.barrier()
-    if comm.rank == 1:
-        if how == "raise":
-            raise PaperError(3)
-        if how == "exit":
-            sys.exit("enough")
-        os.kill(os.getpid(), signal.SIGKILL)
-    comm.barrier()
 
 
 def sums(comm, path, fails):
@@ -134,13 +116,10 @@ def test_ranks_that_do_not_notice_are_ended(spark, tmp_path):
         time.sleep(0 if comm.rank == 0 else 1000)
 
     before = executors(spark)
-    begin = time.monotonic()
     with pytest.raises(PaperError) as caught:
         run(work, args=(tmp_path,), num_proc=4, verbose=0)
     assert caught.value.__cause__.rank == 3
-    while any(alive(int(path.read_text())) for path in tmp_path.iterdir()):
-        assert time.monotonic() - begin < SOON
-        time.sleep(0.1)
+    until(lambda: not any(alive(int(path.read_text())) for path in tmp_path.iterdir()))
     assert executors(spark) == before
 
 
@@ -152,14 +131,6 @@ def executors(spark):
         return int(Path(f"/proc/{factory}/stat").read_text().rpartition(")")[2].split()[1])
 
     return set(run(process, num_proc=4, verbose=0))
-
-
-def alive(process):
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # ---- Restarts
