@@ -163,7 +163,7 @@ def test_relative_paths(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "_folder", "/where/the/driver/is")
     assert checkpoint.find("job").path == Path("/where/the/driver/is/job")
     monkeypatch.setattr(running, "_folder", None)
-    with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
+    with pytest.raises(sparkring.InvalidError, match="job is relative, and executors have"):
         checkpoint.find("job")
     assert checkpoint.find(str(tmp_path)).path == tmp_path
 

@@ -121,9 +121,17 @@ def test_where_executors_reach_the_client():
     assert made(endpoint="127.0.0.1:15002").reach() == ("127.0.0.1", "127.0.0.1")
     with pytest.raises(OSError, match="not known where the server is"):
         made(endpoint="unix").reach()
+
+
+def test_whether_ranks_share_folder_and_log(monkeypatch):
+    """Not with a server that somebody else has started, though it may seem to be of this host."""
+    monkeypatch.delenv("SPARK_LOCAL_REMOTE", raising=False)
+    assert not made(spark_master="local[2]").here
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")
     assert made(spark_master="local[2]").here
     assert not made(spark_master="local[2]", endpoint="192.0.2.1:15002").here
-    assert not made(spark_master="yarn").here
+    assert not made(spark_master="local[2]", endpoint="unix").here
+    assert not made(spark_master="local-cluster[2,1,1024]").here
 
 
 # ---- The stage

@@ -20,7 +20,7 @@ from conftest import QUIET, TWO_EXECUTORS
 from notebook import PaperError, fail
 from pyspark import __version__, cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
-from sparkring.spark import RankError, explained, run
+from sparkring.spark import Checkpoint, RankError, explained, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -155,6 +155,11 @@ def test_resources(connected):
     assert run(lambda comm: comm.size, resources=two, verbose=0) == [2, 2]
     with pytest.raises(sparkring.InvalidError, match=r"2 executors x \(2 cores / 2 per task\)"):
         run(tell, args=(1.0,), num_proc=3, resources=two)
+
+
+def test_relative_checkpoint(connected):
+    with pytest.raises(sparkring.InvalidError, match="job is relative, and executors have"):
+        run(lambda comm: Checkpoint(comm, "job"), num_proc=1, verbose=0)
 
 
 # ---- A function of one's own

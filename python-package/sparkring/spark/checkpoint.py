@@ -148,14 +148,15 @@ class Checkpoint:
         A folder, which need not exist: of this host, or shared by the hosts, or a URL that fsspec
         knows, such as ``s3://bucket/job``. It is for this job alone. States are pickles: whoever
         can write to it can have the ranks run code. A folder of one host is found again while a
-        rank runs there. A relative one is that of the driver's working directory, where all ranks
-        run on its host (``local[n]``, or a negative ``num_proc``), and refused elsewhere.
+        rank runs there. A relative one is in the working directory of the program that calls
+        `run`, where that has started all ranks itself (``local[n]``, or a negative ``num_proc``),
+        and refused elsewhere, as with any server of Spark Connect that was there before.
 
     Raises
     ------
     InvalidError
         When no later attempt could find what is saved there: ``memory://``, or a relative path in
-        executors, each of which has a working directory of its own.
+        executors, which have working directories of their own.
 
     Notes
     -----
@@ -281,9 +282,9 @@ def find(path: str | bytes) -> Store:
         base = running.folder()
         if not base:
             raise InvalidError(
-                f"the path {path} is relative, and each executor has a working directory of its"
-                " own, which a new attempt would not find: pass an absolute path, best of a folder"
-                " that the hosts share, or a URL such as s3://bucket/job"
+                f"the path {path} is relative, and executors have working directories of their own,"
+                " not that of the program that has called run(): pass an absolute path, best of a"
+                " folder that the hosts share, or a URL such as s3://bucket/job"
             )
         folder = base / folder
     return Disk(str(folder))

@@ -77,7 +77,7 @@ class Classic:
 
     @property
     def here(self) -> bool:
-        """Whether tasks write their log to where this process writes its own."""
+        """Whether tasks run in a process that this one has started, in its folder and log."""
         return is_local(self.master)
 
     @property

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import ipaddress
+import os
 import pickle
 import re
 import socket
@@ -147,8 +148,11 @@ class Connect:
 
     @property
     def here(self) -> bool:
-        """Whether tasks write their log to where this process writes its own."""
-        return is_local(self.master) and is_loopback(self.host()[0])
+        """Whether tasks run in a process that this one has started, in its folder and log."""
+        own = "SPARK_LOCAL_REMOTE" in os.environ  # PySpark has started it for remote("local")
+        with contextlib.suppress(OSError):
+            return own and is_local(self.master) and is_loopback(self.host()[0])
+        return False
 
     @property
     def parallelism(self) -> int:

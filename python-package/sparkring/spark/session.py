@@ -28,7 +28,7 @@ class Spark(Protocol):
 
     @property
     def here(self) -> bool:
-        """Whether tasks write their log to where this process writes its own."""
+        """Whether tasks run in a process that this one has started, in its folder and log."""
 
     @property
     def parallelism(self) -> int:
