@@ -83,9 +83,8 @@ def train(frames):
     """Train on this task's images together with the other tasks; for mapInPandas."""
     import sparkring
 
-    images = pd.concat(frames)
     with sparkring.init() as comm:
-        result = learn(comm, images)
+        result = learn(comm, pd.concat(frames))
     yield pd.DataFrame({name: [value] for name, value in result.items()})
 
 

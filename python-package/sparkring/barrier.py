@@ -85,7 +85,9 @@ def _gather(context: Any, text: str, timeout: float) -> list[str]:
 
     Spark itself waits for a year, and does not notice that a task has ended without calling it. So
     a thread makes the call; one that is left waiting ends with the worker process, which Spark ends
-    when the task fails.
+    when the task fails. What serves the call in the executor waits on; when Spark ends a task that
+    it serves, the whole executor ends (`sparkring.spark.settle` says why). Tasks have no other way
+    to find each other without a secret, so `sparkring.init` says when to call it.
     """
     texts: list[list[str]] = []
     failures: list[BaseException] = []

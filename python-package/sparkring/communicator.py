@@ -67,6 +67,14 @@ def init(
     which was its parent when ``sparkring`` was imported: without its executor a worker waits for
     nobody. Calls and requests then raise :class:`AbortedError`.
 
+    In a barrier task, call it before rows are read or anything else is done that may fail or take
+    long. Until the last task of the stage has called it, the others wait in Spark's ``allGather``.
+    When Spark ends the stage meanwhile, as a task has failed before it called `init`, waited for
+    longer than ``timeout``, or was lost with its host, the whole executors of the tasks that wait
+    end, too, with exit code 50, and Spark starts new ones (not with ``local[n]``, where there are
+    none). Once all have called it, nothing waits there any more, and executors stay when a task
+    fails or is lost. `sparkring.spark.run` calls it first of all.
+
     Parameters
     ----------
     rank : int, optional

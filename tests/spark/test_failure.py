@@ -6,10 +6,16 @@ import tasks
 
 
 def test_failing_rank_fails_the_job(four):
-    """Spark reports the failing task or one of those that lost it; either message names rank 2."""
+    """Spark reports the failing task or one of those that lost it; either message names rank 2.
+
+    Their executors, which have folders of their own, stay.
+    """
+    before = four(tasks.describe)
     with pytest.raises(Exception, match="rank 2"):
         four(tasks.rank_two_fails)
-    assert [rank["rank"] for rank in four(tasks.describe)] == [0, 1, 2, 3]
+    after = four(tasks.describe)
+    assert [rank["rank"] for rank in after] == [0, 1, 2, 3]
+    assert {rank["executor"] for rank in after} == {rank["executor"] for rank in before}
 
 
 def test_rank_that_stays_away(four):
