@@ -4,8 +4,8 @@
 import pytest
 import sparkring
 import tasks
-from conftest import FRAMES, ONE_EXECUTOR
-from sparkring.spark import explained
+from conftest import FRAMES, ONE_EXECUTOR, TWO_EXECUTORS
+from sparkring.spark import explained, run
 
 ON_ONE = pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 
@@ -34,3 +34,20 @@ def test_some_rows_of_a_data_frame(spark):
     rows = frame.coalesce(2).mapInPandas(tasks.average, "rank long, mean double", barrier=True)
     with refused(r"put repartition\(n\) between"), explained():
         rows.collect()
+
+
+@pytest.mark.parametrize("spark", [TWO_EXECUTORS], indirect=True)
+def test_dynamic_allocation(spark):
+    """A Spark that has begun without it is told that it has it, which is all that counts here."""
+    name = "spark.dynamicAllocation.enabled"
+    settings = spark.sparkContext._jsc.sc().conf()
+    rdd = spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(tasks.describe)
+    settings.set(name, "true")
+    try:
+        with refused(r"^spark\.dynamicAllocation\.enabled is true: .* fixed number of executors"):
+            run(len, num_proc=2)
+        with refused(r"^spark\.dynamicAllocation\.enabled is true: .*SPARK-24942"), explained():
+            rdd.collect()
+    finally:
+        settings.remove(name)
+    assert len(rdd.collect()) == 2
