@@ -4,6 +4,7 @@
 import contextlib
 import inspect
 import secrets
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import cluster as clusters
 import pytest
 from pyspark import __version__
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import DataFrame, SparkSession
 
 HERE = Path(__file__).parent
@@ -61,17 +63,19 @@ def spark(request, tmp_path_factory):
     """A session with room for four tasks at once, which knows the functions of tasks.py."""
     with contextlib.ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        events = tmp_path_factory.mktemp("events")
         if request.param == FOUR_HOSTS:
             hosts = request.getfixturevalue("cluster")
             patch.setenv("SPARK_LOCAL_IP", hosts.host)
             stack.enter_context(hosts.driver())
-            session = start(hosts.configure(SparkSession.builder))
+            session = start(hosts.configure(SparkSession.builder), events)
             stack.callback(clusters.stop, session)
             hosts.wait_for_executors(session.sparkContext)
         else:
-            session = start(on_this_machine(*request.param.split()))
+            session = start(on_this_machine(*request.param.split()), events)
+            work = work_of(session.sparkContext.applicationId)
+            stack.callback(shutil.rmtree, work, ignore_errors=True)  # there is none of local[n]
             stack.callback(clusters.stop, session)
             if request.param != ONE_EXECUTOR:
                 clusters.wait_for_executors(session.sparkContext, 2)
@@ -90,17 +94,25 @@ def on_this_machine(master, *settings):
     return builder
 
 
-def start(builder):
-    """Start Spark."""
+def start(builder, events):
+    """Start Spark, which logs its events to a folder."""
     return (
         builder.appName("sparkring tests")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET.as_uri()}")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", events.as_uri())
+        .config("spark.eventLog.compress", "false")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         # A barrier job looks for its slots, and once more a moment later.
         .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
         .getOrCreate()
     )
+
+
+def work_of(application):
+    """Where the executors of a local-cluster have their folders and logs: it asks no setting."""
+    return Path(_find_spark_home(), "work", application)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ wants to be a process of its own: scripts/setup connect makes the environment th
 """
 
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 import sparkring
 from cluster import alive, until
-from conftest import QUIET, TWO_EXECUTORS
+from conftest import QUIET, TWO_EXECUTORS, work_of
 from notebook import PaperError, fail
 from pyspark import __version__, cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
@@ -40,13 +41,12 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
 
 @pytest.fixture(scope="module")
-def connected(tmp_path_factory):
+def connected():
     """A session of Spark Connect; its server is started for it."""
     from pyspark.sql import SparkSession
 
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it tries to set again what the server was started with
-        patch.setenv("SPARK_WORKER_DIR", str(tmp_path_factory.mktemp("work")))
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET.as_uri()}",
@@ -58,8 +58,10 @@ def connected(tmp_path_factory):
         for name, value in settings.items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
+    work = work_of(session.conf.get("spark.app.id"))
     yield session
     session.stop()
+    shutil.rmtree(work)
 
 
 def tell(comm, factor):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sparkring
 from cluster import alive, until
-from conftest import ONE_EXECUTOR, TWO_EXECUTORS
+from conftest import ONE_EXECUTOR, TWO_EXECUTORS, work_of
 from notebook import PaperError, fail
 from pyspark import cloudpickle
 from pyspark.resource import (
@@ -68,10 +68,8 @@ def test_results_and_output(spark, capfd):
 @ON_TWO
 def test_logs_have_the_output(spark):
     run(lambda comm: print(f"rank {comm.rank} in the log"), num_proc=4, verbose=1)
-    folder = run(lambda comm: os.getcwd(), num_proc=1, verbose=0)[0]
-    application = os.path.dirname(folder)
-    logs = [os.path.join(application, name, "stderr") for name in os.listdir(application)]
-    text = "".join(Path(log).read_text() for log in logs)
+    logs = work_of(spark.sparkContext.applicationId).glob("*/stderr")
+    text = "".join(log.read_text() for log in logs)
     for rank in range(4):
         assert f"rank {rank} in the log" in text
 
