@@ -149,8 +149,8 @@ progress_display <- function(wanted = TRUE) {
     if (is.null(bar)) return(writeLines(text))
     cli::cli_verbatim(text, .envir = scope)
   }
-  close <- function() {
-    if (!is.null(bar)) cli::cli_progress_done(id = bar, .envir = scope)
+  close <- function() { # "done" would draw a full bar, wherever the ranks have stopped
+    if (!is.null(bar)) cli::cli_progress_done(id = bar, .envir = scope, result = "failed")
     bar <<- NULL
   }
   list(report = report, line = line, close = close)

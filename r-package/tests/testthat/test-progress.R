@@ -56,11 +56,11 @@ test_that("the reports of ranks are shown, by a bar where there is a terminal", 
       Sys.sleep(0.15)
     }
   })
-  shown <- function(...) {
+  shown <- function(..., run = f) {
     before <- options(..., cli.num_colors = 1L)
     on.exit(options(before))
     told <- capture.output(type = "message", {
-      printed <- capture.output(ring_run(NULL, f, num_proc = -2, progress = TRUE))
+      printed <- capture.output(try(ring_run(NULL, run, num_proc = -2), TRUE))
     })
     c(told, printed)
   }
@@ -72,6 +72,13 @@ test_that("the reports of ranks are shown, by a bar where there is a terminal", 
   bar <- paste(shown(cli.dynamic = TRUE, cli.progress_show_after = 0), collapse = "\n")
   expect_match(bar, "3/4 loss 3")
   expect_match(bar, "[1] a line {x}", fixed = TRUE)
+  stops <- of_script(function(comm) {
+    ring_progress(comm, 1, 3)
+    stop("enough")
+  })
+  bar <- paste(shown(cli.dynamic = TRUE, cli.progress_show_after = 0, run = stops), collapse = "\n")
+  expect_match(bar, "1/3")
+  expect_no_match(bar, "3/3") # where it has not come to
 })
 
 test_that("the progress of Spark's ranks reaches a process of the driver", {
