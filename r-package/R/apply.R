@@ -44,7 +44,7 @@
 #'   packages, a bundle, or `TRUE` for all. `FALSE`: they have sparkring, and what `f` needs.
 #' @param timeout Seconds until all ranks must have met, from the start of each.
 #' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
-#'   [ring_attempt()] tells them which time this is.
+#'   [ring_attempt()] tells them which time this is, and [ring_checkpoint()] what was done before.
 #' @param progress Whether to show what the ranks tell by [ring_progress()]; by default only without
 #'   Spark. On Spark a process that is forked from this one does it, on the standard error, where R
 #'   runs in a terminal. Executors must be able to reach this host (`spark.driver.host`), or nothing

@@ -12,6 +12,7 @@
 
 rank_state <- new.env(parent = emptyenv())
 rank_state$attempt <- 0L
+rank_state$executor <- FALSE # this process has a working directory of its own
 rank_state$supervised <- FALSE # somebody reads reports of progress
 rank_state$told <- -Inf # when the last of these was made
 
@@ -21,6 +22,7 @@ rank_state$told <- -Inf # when the last of these was made
 #'
 #' @inheritParams ring_rank
 #' @returns An integer: 0 the first time, and everywhere but in a function that they call.
+#' @seealso [ring_checkpoint()], to go on where the ranks were before.
 #' @examples
 #' comm <- ring_init()
 #' ring_attempt(comm)
@@ -62,8 +64,9 @@ rank_child <- function(df, job, barrier) {
 # The outcome of a rank. `job` is what the driver has sent, by sparklyr's `context`.
 rank_play <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
-  on.exit(rank_state$attempt <- 0L)
+  on.exit(list2env(list(attempt = 0L, executor = FALSE), rank_state))
   rank_state$attempt <- job$attempt
+  rank_state$executor <- !isTRUE(job$local)
   comm <- NULL
   calls <- NULL
   outcome <- tryCatch(

@@ -6,6 +6,7 @@
 #include <R_ext/Visibility.h>
 
 #include "capture.h"
+#include "checkpoint.h"
 #include "collective.h"
 #include "comm.h"
 #include "explain.h"
@@ -71,6 +72,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(capture_close, 1),
                                           ENTRY(capture_kill, 1),
                                           ENTRY(capture_parent, 0),
+                                          ENTRY(checkpoint_write, 4),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {
