@@ -103,6 +103,82 @@ expect_failure <- function(sc) {
   expect_match(error$traceback, "f(comm, culprit = args[[1L]])", fixed = TRUE)
   expect_identical(error$log, "I am rank 1")
 }
+
+# A rank is killed, the next time another fails, and the third time all goes well; each time all know
+# what was before.
+expect_restarts <- function(sc) {
+  path <- tempfile("checkpoint")
+  on.exit(unlink(path, recursive = TRUE))
+  expect_message(expect_message(
+    attempts <- ring_run(sc, of_script(function(comm, path) {
+      attempt <- ring_attempt(comm)
+      checkpoint <- ring_checkpoint(comm, path)
+      before <- ring_restore(checkpoint, default = integer())
+      ring_save(checkpoint, c(before, attempt))
+      ring_barrier(comm)
+      if (attempt == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), 9)
+      if (attempt == 1 && ring_rank(comm) == 0) stop("again")
+      list(ring_allreduce(comm, attempt), before)
+    }), path = path, num_proc = 2, max_restarts = 2),
+    "rank 1 on .* was lost: .*; launching all ranks again \\(1 of 2 times\\)"
+  ), "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)")
+  expect_identical(attempts, rep(list(list(4L, 0:1)), 2))
+}
+
+# The driver is a process of its own, so that one can read what it shows.
+expect_bar <- function(sc) {
+  driver <- child_start(function() {
+    options(cli.dynamic = TRUE, cli.progress_show_after = 0, cli.num_colors = 1L)
+    ring_run(sc, of_script(function(comm) {
+      for (step in 1:4) {
+        ring_progress(comm, step, 4, loss = 1 / step)
+        ring_barrier(comm)
+        Sys.sleep(0.3)
+      }
+      ring_rank(comm)
+    }), num_proc = 2, progress = TRUE)
+  })
+  shown <- raw()
+  while (!is.null(bytes <- child_output(driver, 60))) shown <- c(shown, bytes)
+  while (!child_ended(driver)) Sys.sleep(0.01)
+  expect_identical(driver$value, list(0L, 1L))
+  expect_match(rawToChar(shown), "[1-4]/4 loss (1|0[.][235]+)")
+}
+
+# Models are fitted, and predict in any worker, to each of which Spark brings them once.
+expect_models <- function(sc) {
+  rows <- spark_table(sc, paste(
+    "SELECT id, id * id / 10 AS y, if(id < 5, 'low', 'high') AS level FROM range(0, 12, 1, 3)"
+  ))
+  models <- ring_apply(rows, of_script(function(df, comm) {
+    squares <- function(par) sum((df$y - par[1] - par[2] * df$id)^2)
+    set.seed(1)
+    list(
+      glm = ring_glm(comm, y ~ id, data = df),
+      mlp = ring_mlp(comm, level ~ id, data = df, hidden = 3),
+      line = ring_optim(comm, c(0, 0), squares, method = "BFGS")$par
+    )
+  }))
+  expect_identical(models[[1]]$line, models[[3]]$line)
+  predicted <- sparklyr::spark_apply(
+    rows, of_script(function(df, context) {
+      loadNamespace("sparkring")
+      data.frame(
+        id = df$id, glm = as.double(predict(context$glm, df)),
+        line = context$line[1] + context$line[2] * df$id,
+        mlp = as.character(predict(context$mlp, df)), stringsAsFactors = FALSE
+      )
+    }),
+    context = models[[3]], packages = FALSE, memory = FALSE,
+    columns = c(id = "double", glm = "double", line = "double", mlp = "character")
+  )
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  pooled <- stats::lm(y ~ id, data.frame(id = 0:11, y = (0:11)^2 / 10))
+  expected <- unname(stats::fitted(pooled))[predicted$id + 1]
+  expect_equal(predicted$glm, expected, tolerance = 1e-8)
+  expect_equal(predicted$line, expected, tolerance = 1e-5)
+  expect_identical(predicted$mlp, ifelse(predicted$id < 5, "low", "high"))
+}
 # nolint end
 
 test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
@@ -124,32 +200,9 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
     class = "ring_error_invalid"
   )
 
-  # A rank is killed, the next time another fails, and the third time all goes well.
-  expect_message(expect_message(
-    attempts <- ring_run(sc, of_script(function(comm) {
-      attempt <- ring_attempt(comm)
-      if (attempt == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), 9)
-      if (attempt == 1 && ring_rank(comm) == 0) stop("again")
-      ring_allreduce(comm, attempt)
-    }), num_proc = 2, max_restarts = 2),
-    "rank 1 on .* was lost: .*; launching all ranks again \\(1 of 2 times\\)"
-  ), "rank 0 on .* failed: again \\(attempt 1\\); launching all ranks again \\(2 of 2 times\\)")
-  expect_identical(attempts, list(4L, 4L))
-
-  # A model is fitted, and predicts in any worker, to each of which Spark brings it once.
-  cars <- spark_table(sc, "SELECT id, id * id / 10 AS y FROM range(0, 12, 1, 3)")
-  models <- ring_apply(cars, of_script(function(df, comm) ring_glm(comm, y ~ id, data = df)))
-  predicted <- sparklyr::spark_apply(
-    cars, of_script(function(df, context) {
-      loadNamespace("sparkring")
-      data.frame(id = df$id, y = as.double(predict(context$model, df)))
-    }),
-    context = list(model = models[[3]]), packages = FALSE, memory = FALSE,
-    columns = c(id = "double", y = "double")
-  )
-  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
-  pooled <- stats::lm(y ~ id, data.frame(id = 0:11, y = (0:11)^2 / 10))
-  expect_equal(predicted$y, unname(stats::fitted(pooled))[predicted$id + 1], tolerance = 1e-8)
+  expect_restarts(sc)
+  expect_bar(sc)
+  expect_models(sc)
 })
 
 test_that("ring_apply() and ring_run() work on two executors", {
