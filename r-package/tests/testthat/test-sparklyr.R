@@ -104,8 +104,8 @@ expect_failure <- function(sc) {
   expect_identical(error$log, "I am rank 1")
 }
 
-# A rank is killed, the next time another fails, and the third time all goes well; each time all know
-# what was before.
+# A rank is killed, the next time another fails, and the third time all goes well; each time all
+# know what was before.
 expect_restarts <- function(sc) {
   path <- tempfile("checkpoint")
   on.exit(unlink(path, recursive = TRUE))
