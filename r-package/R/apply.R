@@ -58,6 +58,14 @@
 #'   values of `f` in rank order, which may be anything that [serialize()] takes. All of it is
 #'   collected: what is the same on every rank is best returned by one.
 #'
+#' @section GPUs:
+#' What a task needs is said in the configuration that the connection is made with:
+#' `config <- sparklyr::spark_config()`, `config$spark.executor.resource.gpu.amount`,
+#' `config$spark.task.resource.gpu.amount` and, so that executors find their GPUs,
+#' `config$spark.executor.resource.gpu.discoveryScript`. Slots are counted with that. For a single
+#' call there is no other way, as sparklyr hands no resource profile to a stage. In `f`,
+#' `ring_gpus(comm, count)` gives each rank its own.
+#'
 #' @section Errors:
 #' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
 #' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20 lines
