@@ -20,6 +20,7 @@ slots_read <- function(sc) {
     cores = tryCatch(slots_cores(context), error = function(error) integer()),
     task_cpus = as.integer(conf("spark.task.cpus", "1")),
     expected = suppressWarnings(as.integer(conf("spark.executor.instances", "0"))),
+    gpus = as.double(conf("spark.task.resource.gpu.amount", "0")),
     dynamic = identical(conf("spark.dynamicAllocation.enabled", "false"), "true")
   )
 }
@@ -81,11 +82,23 @@ slots_settle <- function(cluster, size) {
 }
 
 slots_check_settings <- function(cluster) {
-  if (!cluster$dynamic || slots_local(cluster$master)) return()
+  if (slots_local(cluster$master)) return(slots_check_local(cluster))
+  if (!cluster$dynamic) return()
   ring_stop("UNSUPPORTED", call = NULL, paste(
     "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could not",
     "tell when all its tasks have room. Set it to false, and ask for a fixed number of executors",
     "(spark.executor.instances, or spark.cores.max on a standalone cluster)"
+  ))
+}
+
+# A master of one machine has no GPUs to hand out, so tasks that are to have one wait for ever.
+slots_check_local <- function(cluster) {
+  if (!isTRUE(cluster$gpus > 0)) return()
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "each task is to have a GPU (spark.task.resource.gpu.amount), but ", cluster$master, " has ",
+    "none to hand out, so that none would ever start. Leave that setting out, and call ",
+    "ring_gpus(comm, ", ceiling(cluster$gpus), ") in the function to share out the GPUs of this ",
+    "machine"
   ))
 }
 

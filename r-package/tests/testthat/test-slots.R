@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 cluster <- function(master = "yarn", slots = 8L, cores = c(8L, 8L), task_cpus = 2L, expected = NA,
-                    dynamic = FALSE) {
+                    dynamic = FALSE, gpus = 0) {
   list(
     master = master, slots = slots, cores = cores, task_cpus = task_cpus, expected = expected,
-    dynamic = dynamic
+    dynamic = dynamic, gpus = gpus
   )
 }
 
@@ -41,4 +41,13 @@ test_that("dynamic allocation is refused, with the way out", {
     class = "ring_error_unsupported"
   )
   expect_null(slots_check_settings(cluster("local[2]", dynamic = TRUE)))
+})
+
+test_that("GPUs that a local master cannot hand out are refused, with the way out", {
+  expect_error(
+    slots_check_settings(cluster("local[2]", gpus = 0.5)), "call ring_gpus\\(comm, 1\\)",
+    class = "ring_error_unsupported"
+  )
+  expect_null(slots_check_settings(cluster("local-cluster[1,1,1]", gpus = 1)))
+  expect_null(slots_check_settings(cluster("local[2]")))
 })
