@@ -61,10 +61,20 @@ interrupt_until <- function(process, gate) {
   stop("rank 0 does not notice that it is interrupted")
 }
 
+# Rank 0 notices a signal in its calls only: on a starved machine it comes before them, or twice.
+guard <- function(rank, code) {
+  if (rank != 0) return(code)
+  suspendInterrupts({
+    force(code)
+    tryCatch(allowInterrupts(NULL), interrupt = identity) # one that came twice
+  })
+  code
+}
+
 # Rank 0: the call, again where the signal came before it. The class of what was caught, and when.
 be_interrupted <- function(comm, call, gate) {
   repeat {
-    caught <- tryCatch(call(comm), interrupt = class, error = class)
+    caught <- tryCatch(allowInterrupts(call(comm)), interrupt = class, error = class)
     ended <- as.numeric(Sys.time())
     if (!grepl("open$", format(comm))) break
   }
@@ -93,7 +103,7 @@ test_that("an interrupt ends every call, and all ranks learn it", {
     dir.create(folder)
     results <- run_ranks(3, {
       setTimeLimit(elapsed = 120)
-      sapply(names(calls), simplify = FALSE, function(name) {
+      guard(rank, sapply(names(calls), simplify = FALSE, function(name) {
         gate <- file.path(folder, name)
         comm <- open()
         process <- ring_broadcast(comm, Sys.getpid())
@@ -107,10 +117,10 @@ test_that("an interrupt ends every call, and all ranks learn it", {
         }
         try(ring_abort(comm), silent = TRUE)
         result
-      })
+      }))
     },
     calls = calls, messages = messages, folder = folder, interrupt_until = interrupt_until,
-    be_interrupted = be_interrupted, be_told = be_told)
+    guard = guard, be_interrupted = be_interrupted, be_told = be_told)
     unlink(folder, recursive = TRUE)
     for (name in names(calls)) {
       first <- results[[1]][[name]]
