@@ -14,7 +14,7 @@ from sparkring.spark import settle
 from sparkring.spark.outcome import Failure, Outcome
 
 KEY = bytes(range(32))
-SHORT = {"GRACE": 0.3, "COURTESY": 0.1, "LEFT": 0.6, "PATIENCE": 0.1, "CONNECT": 1.0}
+SHORT = {"GRACE": 0.3, "COURTESY": 0.1, "LEFT": 0.6, "CONNECT": 1.0}
 WHILE = 0.5  # seconds
 
 
@@ -149,15 +149,23 @@ def test_one_is_lost(ranks, gone):
     )
 
 
-def test_strangers(ranks):
-    """One is silent, one does not have the key, and one has it, but claims to be another root."""
-    strangers, thread = [], ThreadPoolExecutor(1)
+GARBAGE = [b"", b"x", b"x" * settle.HELLO.size, b"\0" * 100_000]
+
+
+@pytest.mark.parametrize(("count", "places"), [(20, settle.STRANGERS), (40, 3)])
+@pytest.mark.parametrize("said", GARBAGE, ids=["silence", "a byte", "a hello", "much"])
+def test_strangers(ranks, monkeypatch, said, count, places):
+    """They come first, talk or not, and keep no rank out, also when they are too many."""
+    monkeypatch.setattr(settle, "STRANGERS", places)
+    monkeypatch.setattr(settle, "PATIENCE", 0.01)
+    monkeypatch.setattr(settle, "CONNECT", 10.0)
+    strangers = []
 
     def come(port):
-        for said in (b"", b"x" * settle.HELLO.size):
+        for _ in range(count):
             strangers.append(socket.create_connection(("localhost", port)))
-            strangers[-1].sendall(said)
-        strangers.append(thread.submit(claim, port, 0).result)
+            strangers[-1].setblocking(False)
+            strangers[-1].send(said)
 
     def prepare(ring, tasks):
         ring.port_of_root = come
@@ -165,11 +173,25 @@ def test_strangers(ranks):
     def work(ring, tasks):
         return tasks.connected, settled(tasks, ended(ring))[1], ring.barriers
 
-    with thread:
-        assert ranks(work, prepare) == [(True, None, 0)] * 3
-    assert strangers.pop()() is False
+    begin = time.monotonic()
+    assert ranks(work, prepare) == [(True, None, 0)] * 3
+    assert time.monotonic() - begin < settle.CONNECT / 2
     for stranger in strangers:
         stranger.close()
+
+
+def test_who_has_the_key_and_is_no_rank(ranks):
+    """One claims to be another root, and one to be a rank that there is not."""
+    thread, claims = ThreadPoolExecutor(2), []
+
+    def prepare(ring, tasks):
+        ring.port_of_root = lambda port: claims.extend(
+            thread.submit(claim, port, rank) for rank in (0, 3)
+        )
+
+    with thread:
+        assert ranks(lambda ring, tasks: tasks.connected, prepare) == [True] * 3
+    assert [each.result() for each in claims] == [False, False]
 
 
 def claim(port, rank):

@@ -11,7 +11,9 @@ Spark 3.5 and 4.1). So one lost executor would take all others with it. Only ran
 ring, or could not connect, use that call.
 
 Both ends of a connection prove that they have the attempt's key (as in `relay`). After that each
-says one thing: "settled" to rank 0, and that all have to the others.
+says one thing: "settled" to rank 0, and that all have to the others. Until then it is a stranger's,
+who keeps no rank out: rank 0 hears all of them side by side, and when too many have come, whoever
+has been there longest goes.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ GRACE = 5.0  # seconds from a failure until Spark ends ranks that are still at w
 COURTESY = 1.0  # seconds that those wait longer who only know of another's failure
 LEFT = 60.0  # seconds that one waits that has succeeded, until Spark misses the rank that is lost
 CONNECT = 10.0  # seconds for all connections to be made
-PATIENCE = 1.0  # seconds for a stranger to prove that it is none
-STRANGERS = 64  # that do not keep ranks out
+BACKLOG = 128  # connections that wait to be taken, besides those of the ranks
+STRANGERS = 64  # connections that have not proved anything yet
+PATIENCE = 0.1  # seconds that these have when others wait for the place
+PAUSE = 0.01  # seconds until the next try when descriptors have run out
 LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # of failures because a rank has gone
 
 NAMES = struct.Struct("!I")  # the rank
@@ -88,6 +92,110 @@ class Peer:
         return len(self.received) == relay.TAG
 
 
+class Stranger:
+    """Who has connected to rank 0, until it has proved to be another rank."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.ours = os.urandom(relay.NONCE)
+        self.received = b""
+        self.came = time.monotonic()
+        connection.setblocking(False)
+        connection.send(self.ours)
+
+    def prove(self, key: bytes, missing: set[int]) -> Peer | None:
+        """Read once; gives the rank when it has said all, and ``OSError`` when it is none."""
+        piece = self.socket.recv(HELLO.size - len(self.received))
+        self.received += piece
+        if not piece:
+            raise ConnectionError("it has gone")
+        if len(self.received) < HELLO.size:
+            return None
+        rank, theirs, proof = HELLO.unpack(self.received)
+        names = NAMES.pack(rank)
+        expected = relay.prove(key, b"settle rank", self.ours, theirs, names)
+        if not hmac.compare_digest(proof, expected) or rank not in missing:
+            raise ConnectionError("this is no rank of ours")
+        self.socket.send(relay.prove(key, b"settle root", theirs, self.ours, names))
+        return Peer(self.socket, rank, relay.prove(key, b"settle", self.ours, theirs, names))
+
+
+class Door:
+    """Where the other ranks come to rank 0, among strangers."""
+
+    def __init__(self, listener: socket.socket, key: bytes, size: int) -> None:
+        self.listener, self.key = listener, key
+        self.missing = set(range(1, size))
+        self.peers: list[Peer] = []
+        self.strangers: dict[Stranger, None] = {}  # the oldest first
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(listener, selectors.EVENT_READ)
+        listener.setblocking(False)
+
+    def admit(self, until: float) -> list[Peer]:
+        """Let in each of the others, of whom some may not come in time."""
+        try:
+            while self.missing and (left := until - time.monotonic()) > 0:
+                self.take_turn(left)
+        finally:
+            for stranger in self.strangers:
+                stranger.socket.close()
+            self.selector.close()
+        return self.peers
+
+    def take_turn(self, left: float) -> None:
+        """Hear all who say something; then make room for a newcomer, or let it in."""
+        full = len(self.strangers) >= STRANGERS
+        watched = self.listener in self.selector.get_map()
+        if full and watched:
+            self.selector.unregister(self.listener)
+        elif not full and not watched:
+            self.selector.register(self.listener, selectors.EVENT_READ)
+        ready = [key.data for key, _ in self.selector.select(min(left, PATIENCE if full else left))]
+        for stranger in filter(None, ready):
+            self.hear(stranger)
+        oldest = next(iter(self.strangers), None)
+        if full and oldest and oldest.came + PATIENCE <= time.monotonic():
+            self.forget(oldest).close()
+        elif None in ready:
+            self.open()
+
+    def open(self) -> None:
+        """Take a connection."""
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:
+            time.sleep(PAUSE)
+            return
+        try:
+            stranger = Stranger(connection)
+        except OSError:
+            connection.close()
+            return
+        self.selector.register(connection, selectors.EVENT_READ, stranger)
+        self.strangers[stranger] = None
+
+    def hear(self, stranger: Stranger) -> None:
+        """Read what a stranger says; after that it may be a peer, or be sent away."""
+        try:
+            peer = stranger.prove(self.key, self.missing)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.forget(stranger).close()
+            return
+        if peer:
+            self.forget(stranger)
+            self.peers.append(peer)
+            self.missing.discard(peer.rank)
+
+    def forget(self, stranger: Stranger) -> socket.socket:
+        """Hear it here no more."""
+        del self.strangers[stranger]
+        self.selector.unregister(stranger.socket)
+        return stranger.socket
+
+
 class Tasks:
     """How the tasks of a barrier stage settle.
 
@@ -116,7 +224,7 @@ class Tasks:
             port = int(comm.broadcast(port))
             until = time.monotonic() + CONNECT
             if listener is not None:
-                self.accept(listener, comm.size - 1, until)
+                self.peers = Door(listener, self.key, comm.size).admit(until)
             elif port:
                 with contextlib.suppress(OSError):
                     self.peers = [self.connect((comm.hosts[0], port), until)]
@@ -125,32 +233,6 @@ class Tasks:
         finally:
             if listener is not None:
                 listener.close()
-
-    def accept(self, listener: socket.socket, count: int, until: float) -> None:
-        """Take a connection from each of the others."""
-        while len(self.peers) < count and (left := until - time.monotonic()) > 0:
-            listener.settimeout(left)
-            with contextlib.suppress(OSError):
-                connection, _ = listener.accept()
-                try:
-                    self.peers.append(self.check(connection, count))
-                except OSError:
-                    connection.close()
-
-    def check(self, connection: socket.socket, last: int) -> Peer:
-        """Let who has connected prove to be a rank that is not here yet."""
-        ours = os.urandom(relay.NONCE)
-        until = time.monotonic() + PATIENCE
-        connection.settimeout(PATIENCE)
-        connection.sendall(ours)
-        rank, theirs, proof = HELLO.unpack(read(connection, HELLO.size, until))
-        names = NAMES.pack(rank)
-        expected = relay.prove(self.key, b"settle rank", ours, theirs, names)
-        new = rank not in [0, *(peer.rank for peer in self.peers)] and rank <= last
-        if not hmac.compare_digest(proof, expected) or not new:
-            raise ConnectionError("this is no rank of ours")
-        connection.sendall(relay.prove(self.key, b"settle root", theirs, ours, names))
-        return Peer(connection, rank, relay.prove(self.key, b"settle", ours, theirs, names))
 
     def connect(self, address: tuple[str, int], until: float) -> Peer:
         """Connect to rank 0."""
@@ -239,7 +321,7 @@ def listen(comm: Communicator) -> tuple[socket.socket | None, int]:
     """Listen on a port that the ring may use; where there is none, on nothing, which is port 0."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
-    backlog = comm.size + STRANGERS
+    backlog = comm.size + BACKLOG
     with contextlib.suppress(RingError, OSError):
         port = comm.port_reserve()
         try:
