@@ -23,21 +23,13 @@ def missing():
     return None
 
 
-def pytest_addoption(parser):
-    parser.addoption("--patient", action="store_true", help="run what takes a minute, too")
-
-
-def pytest_collection_modifyitems(config, items):
-    for item in items:
-        if item.get_closest_marker("patient") and not config.getoption("--patient"):
-            item.add_marker(pytest.mark.skip(reason="takes a minute: --patient runs it"))
+def pytest_collection_modifyitems(items):
     if (reason := missing()) is not None:
         for item in items:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "patient: takes a minute, and runs with --patient only")
     config.stash[ROWS] = collections.defaultdict(list)
     config.stash[NOTES] = []
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that fixtures are taken down

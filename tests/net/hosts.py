@@ -7,6 +7,7 @@ a host cut off, ports closed, connections redirected to a relay. All of it lies 
 and goes with them; those of a run that was killed are removed by the next one.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -76,6 +77,19 @@ class Hosts(Network):
                 words = f"root tbf rate {rate} burst 6kb latency 200ms".split()
                 inside(name, "tc", "qdisc", "add", "dev", device, *words)
                 self.later(inside, name, "tc", "qdisc", "del", "dev", device, "root")
+
+    def limited(self):
+        """Count how often a packet had to wait for that, and the most bytes that went one way."""
+        waits, most = 0, 0
+        for host in range(self.ranks):
+            for name, device in ((self.namespace(host), "eth0"), (self.switch, self.port(host))):
+                command = ["ip", "netns", "exec", name, "tc", "-s", "-j", "qdisc", "show"]
+                listed = subprocess.run(
+                    [*command, "dev", device], capture_output=True, check=True, timeout=10
+                )
+                for queue in json.loads(listed.stdout):
+                    waits, most = waits + queue["overlimits"], max(most, queue["bytes"])
+        return waits, most
 
     def cut(self, host):
         """Pull a host's cable out of the switch. The host is not told: its own link stays up."""

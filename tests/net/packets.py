@@ -17,6 +17,8 @@ import socket
 import struct
 import time
 
+from jobs import FORK
+
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
 ETH_P_ALL = 3
 OFFLOAD_BYTES = 10  # struct virtio_net_hdr
@@ -31,9 +33,12 @@ class Fate:
         self.spread = spread  # further seconds at random, which puts packets out of order
         self.repeat = repeat  # the share of packets that come twice
         self.random = random.Random(seed)
+        self.switched, self.repeated, self.overtaken = (FORK.Value("q", 0) for _ in range(3))
 
     def waits(self):
         copies = 2 if self.random.random() < self.repeat else 1
+        self.switched.value += 1
+        self.repeated.value += copies - 1
         return [self.delay + self.random.random() * self.spread for _ in range(copies)]
 
 
@@ -51,12 +56,15 @@ def run_switch(names, fate, alter, ready):
     """Switch packets between these ports for ever. `alter` may change one before it goes on."""
     ports = [open_port(name) for name in names]
     where, due, order = {}, [], itertools.count()  # where: the port of a hardware address
+    latest = dict.fromkeys(ports, 0)  # of the packets that have left by each port
     ready.set()
     while True:
         now = time.monotonic()
         while due and due[0][0] <= now:
-            _, _, port, packet = heapq.heappop(due)
+            _, number, port, packet = heapq.heappop(due)
             send(port, packet)
+            fate.overtaken.value += number < latest[port]
+            latest[port] = max(latest[port], number)
         left = max(0.0, due[0][0] - now) if due else None
         for port in select.select(ports, [], [], left)[0]:
             for packet in receive(port):

@@ -7,9 +7,11 @@ is a thread that calls `meddle(source, target, sent)`, with `sent` true for what
 """
 
 import contextlib
+import fcntl
 import socket
 import struct
 import threading
+import time
 
 from hosts import RELAY_MARK
 from jobs import FORK, process
@@ -17,6 +19,8 @@ from jobs import FORK, process
 PORT = 9
 SO_MARK, SO_ORIGINAL_DST = 36, 80
 PIECE = 1 << 16
+SIOCOUTQNSD = 0x894B
+DATA_SEGS_OUT = 156  # where struct tcp_info has tcpi_data_segs_out
 
 
 def start(hosts, host, meddle):
@@ -67,8 +71,36 @@ def pieces(source):
         yield piece
 
 
-def trickle(source, target, sent):
-    """Carry each byte in a segment of its own."""
-    for piece in pieces(source):
-        for at in range(len(piece)):
-            target.sendall(piece[at : at + 1])
+class Trickle:
+    """Carries each byte in a segment of its own, and counts both.
+
+    Linux puts bytes into one segment that wait for the congestion window. So each waits here until
+    the one before has left.
+    """
+
+    def __init__(self):
+        self.bytes, self.segments = FORK.Value("q", 0), FORK.Value("q", 0)
+
+    def __call__(self, source, target, sent):
+        left = 0
+        for piece in pieces(source):
+            for at in range(len(piece)):
+                target.sendall(piece[at : at + 1])
+                while unsent(target):
+                    time.sleep(0)
+            before, left = left, data_segments(target)
+            with self.bytes.get_lock():
+                self.bytes.value += len(piece)
+                self.segments.value += left - before
+
+
+def unsent(connection):
+    """Count the bytes that have not left for the first time."""
+    (count,) = struct.unpack("i", fcntl.ioctl(connection, SIOCOUTQNSD, b"\0" * 4))
+    return count
+
+
+def data_segments(connection):
+    """Count the segments with data that have left, repeated ones, too."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGS_OUT + 4)
+    return struct.unpack_from("I", info, DATA_SEGS_OUT)[0]

@@ -14,6 +14,8 @@ PLACEMENTS = {"2 hosts": [0, 1], "2 x 2": [0, 0, 1, 1], "4 hosts": [0, 1, 2, 3]}
 CASES = [("2 hosts", False), ("2 x 2", True), ("4 hosts", False)]
 GOOD = {}  # what a placement, counts and dtypes give on a good network
 COUNTS = (1, 700)  # numbers for each rank
+CALLS, HANDSHAKE = 6, 4  # what waits for the other side, for each count and type; to get a link
+BURST = 6 << 10  # bytes that pass any limit at once
 
 
 def run(hosts, placement, encryption, *what):
@@ -25,7 +27,7 @@ def run(hosts, placement, encryption, *what):
 
 @pytest.fixture(params=CASES)
 def same(hosts, request, injected):
-    """`same(fault, spoil)` fails unless results are those of a network that was not spoilt."""
+    """`same(fault, spoil)` fails unless results are those of a good network; gives the seconds."""
     name, encryption = request.param
     placement = PLACEMENTS[name]
 
@@ -37,6 +39,7 @@ def same(hosts, request, injected):
         found, seconds = run(hosts, placement, encryption, counts, dtypes)
         assert found == GOOD[key]
         injected(fault, "exact, encrypted" if encryption else "exact", seconds)
+        return seconds
 
     return compare
 
@@ -51,25 +54,37 @@ def test_five_percent_of_packets_lost(hosts, same):
 
 
 def test_one_megabit(hosts, same):
-    same("1 Mbit/s", lambda: hosts.limit("1mbit"))
+    seconds = same("1 Mbit/s", lambda: hosts.limit("1mbit"))
+    waits, most = hosts.limited()
+    assert waits > 0
+    assert seconds > 0.9 * (most - BURST) * 8 / 1e6 > 0.1, (seconds, most)
 
 
 def test_100_ms(hosts, same):
     fate = packets.Fate(delay=0.1)
-    same("100 ms each way", lambda: hosts.switch_with(fate), counts=(300,), dtypes=["float32"])
+    seconds = same(
+        "100 ms each way", lambda: hosts.switch_with(fate), counts=(300,), dtypes=["float32"]
+    )
+    assert fate.switched.value > 0
+    assert seconds > 0.1 * (CALLS + HANDSHAKE)
 
 
 def test_packets_out_of_order(hosts, same):
     fate = packets.Fate(spread=0.02, repeat=0.05)
     same("packets out of order, 5% of them twice", lambda: hosts.switch_with(fate))
+    assert fate.repeated.value > 0.02 * fate.switched.value > 0
+    assert fate.overtaken.value > 0.05 * fate.switched.value
 
 
 def test_one_byte_at_a_time(hosts, same):
+    trickle = relay.Trickle()
+
     def spoil():
         for host in range(hosts.ranks):
-            relay.start(hosts, host, relay.trickle)
+            relay.start(hosts, host, trickle)
 
     same("one byte a segment", spoil, counts=(60,))
+    assert trickle.segments.value >= trickle.bytes.value > 10_000
 
 
 def flip(job, armed, board):

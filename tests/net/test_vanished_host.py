@@ -85,7 +85,6 @@ def call_or_wait(options, board, told):
         comm.allreduce(1)
 
 
-@pytest.mark.patient
 @pytest.mark.timeout(150)
 def test_while_waiting_for_another(hosts, injected):
     """The deadline is far: what shows that a host is gone is that it answers nothing any more."""
@@ -136,7 +135,11 @@ def test_in_rendezvous(hosts, placement, delay, injected):
 
 
 def test_that_comes_back_too_late(hosts, injected):
-    """The others have given up: whoever was cut off is told, and has no result."""
+    """The others have given up: whoever was cut off fails, too, and has no result.
+
+    It may not learn that they gave it up, where they have ended by then: what they said of that is
+    lost with their sockets, which answer with a reset. Then it has lost them.
+    """
     placement = PLACEMENTS["4 hosts"]
     board = jobs.FORK.Array("q", len(placement))
     with Job(hosts, placement, call_timeout=1.0) as job:
@@ -149,9 +152,12 @@ def test_that_comes_back_too_late(hosts, injected):
         began = time.monotonic()
         outcomes = job.wait(20)
     assert all(outcome is not None for outcome in outcomes), outcomes
-    errors = [outcome.error for outcome in outcomes]
-    assert errors[GONE].kind in ("ABORTED", "PEER_LOST", "TIMEOUT"), errors
-    injected("host back after others gave up", errors[GONE].kind, outcomes[GONE].ended - began)
+    error = outcomes[GONE].error
+    assert outcomes[GONE].value is None and error is not None, outcomes
+    told = error.kind == "ABORTED" and error.rank == GONE
+    lost = error.kind == "PEER_LOST" and error.rank in survivors(placement)
+    assert told or lost, error
+    injected("host back after others gave up", error.kind, outcomes[GONE].ended - began)
 
 
 @pytest.mark.parametrize(("name", "encryption"), zip(PLACEMENTS, [True, False]))
