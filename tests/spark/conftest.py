@@ -86,6 +86,7 @@ def spark(request, tmp_path_factory):
 def on_this_machine(master, *settings):
     """Prepare a session with executors that are processes of this host."""
     builder = SparkSession.builder.master(master).config("spark.executor.memory", "1g")
+    builder = builder.config("spark.executor.extraJavaOptions", clusters.SMALL)
     for setting in settings:
         name, _, value = setting.partition("=")
         builder = builder.config(name, value or "true")
