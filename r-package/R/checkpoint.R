@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What outlives an attempt: rank 0 writes states, and after a restart all ranks get the last one. A
-# folder has the last states, one a file, with a rising number in its name. A file is a parcel, which
-# tells at its end what it is and how long, so one that was not written to its end, on a file system
-# that cannot rename, is told from a whole one, and the one before it counts.
+# folder has the last states, one a file, with a rising number in its name. A file is a parcel,
+# which tells at its end what it is and how long, so one that was not written to its end, on a file
+# system that cannot rename, is told from a whole one, and the one before it counts.
 #
 # A new attempt may have its rank 0 on another host. So every rank looks into the folder as it sees
 # it, and the one with the newest state sends it. Python's sparkring.spark.Checkpoint does the same.
@@ -15,23 +15,23 @@ checkpoint_names <- "^state-([0-9]{12})[.]rds$"
 #'
 #' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after one has failed,
 #' and what they had computed is lost. A checkpoint keeps it:
-#' * `ring_save()` writes a state; rank 0 does, and the others return at once. The state before stays
-#'   until this one is whole, and nothing waits for the other ranks.
-#' * `ring_restore()` gives every rank the newest state that is whole, from the same bytes. All ranks
-#'   call it.
+#' * `ring_save()` writes a state; rank 0 does, and the others return at once. The state before
+#'   stays until this one is whole, and nothing waits for the other ranks.
+#' * `ring_restore()` gives every rank the newest state that is whole, from the same bytes. All
+#'   ranks call it.
 #'
 #' A state is on the disk when `ring_save()` returns, in a file that gets its name when it is whole.
 #' The last two stay; [readRDS()] reads them, too.
 #'
 #' @section Security:
-#' States are read as [unserialize()] does, so whoever can write to the folder can have the ranks run
-#' code. Ranks without a token cannot restore, as with [ring_broadcast_object()].
+#' States are read as [unserialize()] does, so whoever can write to the folder can have the ranks
+#' run code. Ranks without a token cannot restore, as with [ring_broadcast_object()].
 #'
 #' @inheritParams ring_rank
 #' @param path A folder, which need not exist: of this host, or shared by the hosts, such as one of
 #'   NFS, or a mounted object store. It is for this job alone. A folder of one host is found again
-#'   while a rank runs there. On Spark the path is absolute, as each executor has a working directory
-#'   of its own.
+#'   while a rank runs there. On Spark the path is absolute, as each executor has a working
+#'   directory of its own.
 #' @param checkpoint What `ring_checkpoint()` has returned.
 #' @param state Any R value; looked at on rank 0 only.
 #' @param default What to return when there is no state.
