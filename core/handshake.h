@@ -25,7 +25,7 @@
 #include "keys.h"
 #include "sparkring.h"
 
-#define RING_WIRE_VERSION 5
+#define RING_WIRE_VERSION 6
 
 typedef enum ring_purpose {
   RING_PURPOSE_MEET = 1, /* a rank looks for rank 0 */

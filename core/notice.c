@@ -10,6 +10,7 @@
 
 static uint8_t *notice_put_suspect(uint8_t *to, const ring_suspect *suspect) {
   to = bytes_put(to, (uint32_t)suspect->rank, 4);
+  to = bytes_put(to, suspect->steps, 4);
   to = bytes_put(to, suspect->state, 1);
   return ring_call_pack(&suspect->call, to);
 }
@@ -17,6 +18,7 @@ static uint8_t *notice_put_suspect(uint8_t *to, const ring_suspect *suspect) {
 static ring_suspect notice_get_suspect(const uint8_t **from) {
   ring_suspect suspect;
   suspect.rank = (int)(int32_t)(uint32_t)bytes_get(from, 4);
+  suspect.steps = (uint32_t)bytes_get(from, 4);
   suspect.state = (uint8_t)bytes_get(from, 1);
   suspect.call = ring_call_unpack(from);
   return suspect;

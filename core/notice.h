@@ -8,8 +8,8 @@
  *
  *   frame   call of the sender; length and check of what follows
  *           count u8, three zeros, how long it has waited u32 (ms), then RING_SUSPECTS times
- *           rank i32, state u8, collective u8, op u8, dtype u8, sequence u32, root i32, count u64,
- *           layout u64
+ *           rank i32, steps u32, state u8, collective u8, op u8, dtype u8, sequence u32, root i32,
+ *           count u64, layout u64
  */
 #ifndef RING_NOTICE_H
 #define RING_NOTICE_H
@@ -18,7 +18,7 @@
 #include "peers.h"
 
 #define RING_SUSPECTS 8
-#define RING_NOTICE_BYTES (8 + 32 * RING_SUSPECTS) /* of its payload */
+#define RING_NOTICE_BYTES (8 + 36 * RING_SUSPECTS) /* of its payload */
 
 /* What is known of a suspect's call. */
 enum {
@@ -31,6 +31,8 @@ enum {
 
 typedef struct ring_suspect {
   int rank;
+  uint32_t
+      steps; /* to who waits for it: 0: the sender does itself, 1: a rank that this one waits for */
   uint8_t state;
   ring_call call;
 } ring_suspect;

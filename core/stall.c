@@ -65,27 +65,46 @@ static const ring_notice *stall_said(const ring_run *run, int rank) {
   return counts ? &mail->last : NULL;
 }
 
-static void stall_add(ring_notice *notice, const ring_suspect *suspect) {
-  for (int i = 0; i < notice->count; i++) {
-    ring_suspect *known = &notice->suspects[i];
-    if (known->rank != suspect->rank) continue;
-    uint8_t needed = (known->state | suspect->state) & RING_SUSPECT_NEEDED;
-    if ((suspect->state & RING_SUSPECT_STATE) > (known->state & RING_SUSPECT_STATE))
-      *known = *suspect;
-    known->state |= needed;
-    return;
-  }
-  if (notice->count < RING_SUSPECTS) notice->suspects[notice->count++] = *suspect;
+/* What is known of one suspect from two sides. */
+static void stall_merge(ring_suspect *known, const ring_suspect *suspect) {
+  uint8_t needed = (known->state | suspect->state) & RING_SUSPECT_NEEDED;
+  uint32_t steps = known->steps < suspect->steps ? known->steps : suspect->steps;
+  if ((suspect->state & RING_SUSPECT_STATE) > (known->state & RING_SUSPECT_STATE))
+    *known = *suspect;
+  known->state |= needed;
+  known->steps = steps;
 }
 
-/* Adds a rank that is waited for, or in its place those that it suspects itself. */
+/* Keeps the nearest ones, the nearest first. */
+static void stall_add(ring_notice *notice, const ring_suspect *suspect) {
+  ring_suspect *list = notice->suspects;
+  int i = 0;
+  while (i < notice->count && list[i].rank != suspect->rank) i++;
+  bool known = i < notice->count;
+  if (i == RING_SUSPECTS && list[--i].steps <= suspect->steps) return;
+  if (known)
+    stall_merge(&list[i], suspect);
+  else
+    list[i] = *suspect;
+  if (i == notice->count) notice->count++;
+  for (; i > 0 && list[i].steps < list[i - 1].steps; i--) {
+    ring_suspect nearer = list[i];
+    list[i] = list[i - 1];
+    list[i - 1] = nearer;
+  }
+}
+
+/* Adds a rank that is waited for, or in its place those that it suspects itself. Of all ranks in a row the
+ * last is size - 2 steps from who waits for the first: what has come farther went round in a circle. */
 static void stall_add_rank(const ring_run *run, int rank, ring_notice *notice) {
+  const ring_peers *peers = run->engine->peers;
   const ring_notice *theirs = stall_said(run, rank);
   bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+  uint32_t most = (uint32_t)peers->size - 2;
   int passed = 0;
   for (int i = 0; theirs != NULL && i < theirs->count; i++) {
     ring_suspect suspect = theirs->suspects[i];
-    if (suspect.rank == run->engine->peers->rank) continue;
+    if (suspect.rank == peers->rank || suspect.steps++ >= most) continue;
     if (!here) suspect.state &= RING_SUSPECT_STATE;
     stall_add(notice, &suspect);
     passed++;
@@ -113,8 +132,8 @@ static bool stall_is_same(const ring_notice *one, const ring_notice *other) {
   bool same = one->count == other->count;
   for (int i = 0; i < one->count && same; i++) {
     const ring_suspect *mine = &one->suspects[i], *theirs = &other->suspects[i];
-    same = mine->rank == theirs->rank && mine->state == theirs->state &&
-           ring_call_is_same(&mine->call, &theirs->call);
+    same = mine->rank == theirs->rank && mine->steps == theirs->steps &&
+           mine->state == theirs->state && ring_call_is_same(&mine->call, &theirs->call);
   }
   return same;
 }

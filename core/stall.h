@@ -8,6 +8,10 @@
  * there are ranks between the two, each rank suspects who keeps all of them waiting. A notice counts
  * until its sender sends anything else, or does not repeat it in time.
  *
+ * Ranks that wait for each other in a circle hear from each other also what they have said themselves,
+ * and would keep it for ever. So a suspicion counts the steps that it has come; the nearest suspect is
+ * the one at fault, and who seems farther than a rank can be is none.
+ *
  * Notices also show that ranks have called different things where they never compare frames: one says
  * what its sender called under a number under which this rank called something else; or that it
  * cannot go on without this rank, which itself cannot go on without the sender. Links keep order, so

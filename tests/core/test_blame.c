@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Who is said to be at fault when the rank that one waits for is not the cause: in shared memory that
- * one may itself wait for another, and so on; over links it may be gone because it failed, which
- * others know better than who finds that nothing listens there.
+ * one may itself wait for another, and so on; over links ranks may wait for each other in a circle, and
+ * one may be gone because it failed, which others know better than who finds that nothing listens there.
  */
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@ typedef struct blame {
   int met, failed, asked;
   bool says; /* the rank that goes */
   const char *algorithms;
+  int shared_memory, stopped; /* as an option; the rank that stops */
 } blame;
 
 static void wait_for(const int *counter, int least) {
@@ -53,6 +55,7 @@ static void be_stopped(int rank, int size, blame *shared, void (*stop)(ring_comm
   if (process == 0) {
     options.interrupt = stop_if_stopping;
     options.algorithms = shared->algorithms;
+    options.shared_memory = shared->shared_memory;
     CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
     stop(comm);
     _exit(1);
@@ -151,6 +154,60 @@ static void test_who_has_come_and_does_not_go_on(void) {
 }
 
 /* ---- Over links --------------------------------------------------------------------------- */
+
+enum { CIRCLE_COUNT = 20000 };
+
+static void stop_before_a_circle(ring_comm *comm) {
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  raise(SIGSTOP);
+}
+
+/* Ranks that exchange parts wait for each other, and only few of them for the one that has stopped. At
+ * first all suspect all for whom they wait, and tell that each other: in the end none of it is left. The
+ * rank before the one that has stopped gives up first, which in a ring is the farthest. */
+static void wait_in_a_circle(int rank, int size, void *arg) {
+  static int32_t x[CIRCLE_COUNT], y[CIRCLE_COUNT];
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  char suspects[64];
+  ring_comm *comm;
+  if (rank == shared->stopped) {
+    be_stopped(rank, size, shared, stop_before_a_circle);
+    return;
+  }
+  options.call_timeout = (rank + 1) % size == shared->stopped ? 3 : 30;
+  options.shared_memory = -1;
+  options.algorithms = shared->algorithms;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  wait_for(&shared->met, 1);
+  ring_status status = ring_allreduce(comm, x, y, CIRCLE_COUNT, RING_INT32, RING_SUM);
+  snprintf(suspects, sizeof suspects, " as call 2 for rank %d (127.0.0.1; last heard in ",
+           shared->stopped);
+  ranks_expect(comm, status, RING_TIMEOUT, shared->stopped, suspects);
+  CHECK(strstr(ring_comm_error(comm)->message, "), rank") == NULL);
+  __sync_fetch_and_add(&shared->failed, 1);
+  ring_comm_free(comm);
+}
+
+static void blame_one_of_a_circle(int size, int stopped, const char *algorithms) {
+  blame *shared = shared_alloc(sizeof *shared);
+  *shared = (blame){.stopped = stopped, .algorithms = algorithms, .shared_memory = -1};
+  run_ranks(size, wait_in_a_circle, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_circles_of_ranks_that_all_have_links(void) {
+  blame_one_of_a_circle(6, 4, "allreduce:halving");
+}
+
+static void test_circles_of_ranks_of_which_few_have_links(void) {
+  blame_one_of_a_circle(13, 11, "allreduce:halving");
+}
+
+static void test_a_ring(void) {
+  blame_one_of_a_circle(7, 3, "allreduce:ring");
+}
 
 /* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
  * and WITNESS has one to both. */
@@ -255,6 +312,9 @@ int main(void) {
   RUN(test_a_chain_of_waits);
   RUN(test_a_chain_that_begins_in_shared_memory);
   RUN(test_who_has_come_and_does_not_go_on);
+  RUN(test_circles_of_ranks_that_all_have_links);
+  RUN(test_circles_of_ranks_of_which_few_have_links);
+  RUN(test_a_ring);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;

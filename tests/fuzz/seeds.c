@@ -148,6 +148,7 @@ static void add_notice(seed *to, const ring_call *call, unsigned first, unsigned
   add_number(&made, 900, 4); /* ms */
   for (unsigned i = 0; i < count; i++) {
     add_number(&made, first + i, 4);
+    add_number(&made, i, 4); /* steps */
     add_number(&made, RING_SUSPECT_WAITS | RING_SUSPECT_NEEDED, 1);
     add_call(&made, call);
   }
