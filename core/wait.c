@@ -12,6 +12,14 @@
 #define WAIT_ABSENCE_NS UINT64_C(1000000000)
 #define WAIT_ABSENCE_LEAST_NS (3 * WAIT_SLICE_NS)
 
+/* Nanoseconds since the last check that do not count. */
+static uint64_t wait_absent(const ring_wait *wait, uint64_t now) {
+  uint64_t since = now - wait->now, limit = wait->patience / 4;
+  if (limit > WAIT_ABSENCE_NS) limit = WAIT_ABSENCE_NS;
+  if (limit < WAIT_ABSENCE_LEAST_NS) limit = WAIT_ABSENCE_LEAST_NS;
+  return since > limit ? since - limit / 2 : 0;
+}
+
 void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg) {
   *wait = (ring_wait){
       .patience = (uint64_t)(seconds * 1e9), .interrupt = interrupt, .interrupt_arg = arg};
@@ -29,8 +37,10 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 }
 
 void ring_wait_renew(ring_wait *wait) {
+  uint64_t now = ring_platform_now();
   wait->told = 0;
-  wait->begun = wait->now = ring_platform_now();
+  wait->away += wait_absent(wait, now); /* what is taken after a stop had come in it */
+  wait->begun = wait->now = now;
   wait->deadline = wait->begun + wait->patience;
 }
 
@@ -45,14 +55,6 @@ int ring_wait_slice(const ring_wait *wait) {
   if (now >= wait->deadline) return 0;
   uint64_t left = (wait->deadline - now + 999999) / 1000000;
   return left < WAIT_SLICE_MS ? (int)left : WAIT_SLICE_MS;
-}
-
-/* Nanoseconds since the last check that do not count. */
-static uint64_t wait_absent(const ring_wait *wait, uint64_t now) {
-  uint64_t since = now - wait->now, limit = wait->patience / 4;
-  if (limit > WAIT_ABSENCE_NS) limit = WAIT_ABSENCE_NS;
-  if (limit < WAIT_ABSENCE_LEAST_NS) limit = WAIT_ABSENCE_LEAST_NS;
-  return since > limit ? since - limit / 2 : 0;
 }
 
 ring_status ring_wait_check(ring_wait *wait) {

@@ -37,6 +37,7 @@ static bool stopping; /* the process of this rank, the next time that it waits f
 static int stop_if_stopping(void *unused) {
   (void)unused;
   if (stopping) raise(SIGSTOP);
+  stopping = false;
   return 0;
 }
 
@@ -209,6 +210,49 @@ static void test_a_ring(void) {
   blame_one_of_a_circle(7, 3, "allreduce:ring");
 }
 
+enum { FLOOD = 8 << 20 };
+
+static uint8_t flood[FLOOD];
+
+/* A rank is stopped, and given up by one whose parts fill its link so that nothing can be said any more.
+ * It goes on, takes these, and finds the end: it is told all the same that it is the one at fault. */
+static void stop_with_a_full_link(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  int status;
+  options.call_timeout = 2;
+  options.shared_memory = -1;
+  pid_t process = rank == 1 ? fork() : 0;
+  CHECK(process >= 0);
+  if (process > 0) {
+    CHECK_INT(waitpid(process, &status, WUNTRACED), process);
+    CHECK(WIFSTOPPED(status));
+    __sync_fetch_and_add(&shared->met, 1);
+    wait_for(&shared->failed, 1);
+    kill(process, SIGCONT);
+    CHECK_INT(waitpid(process, &status, 0), process);
+    CHECK_INT(status, 0);
+    return;
+  }
+  if (rank == 1) options.interrupt = stop_if_stopping;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  if (rank == 0) wait_for(&shared->met, 1);
+  stopping = rank == 1;
+  ring_status failure = ring_broadcast(comm, flood, flood, FLOOD, RING_UINT8, 0);
+  ranks_expect(comm, failure, rank == 0 ? RING_TIMEOUT : RING_ABORTED, 1, "rank 1 ");
+  ring_comm_free(comm);
+  __sync_fetch_and_add(&shared->failed, 1);
+  if (rank == 1) _exit(0);
+}
+
+static void test_a_stopped_rank_with_a_full_link(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(2, stop_with_a_full_link, shared);
+  shared_free(shared, sizeof *shared);
+}
+
 /* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
  * and WITNESS has one to both. */
 enum { SIZE = 8, GONE = 2, FINDER = 5, WITNESS = 1, PATIENT = 10 };
@@ -315,6 +359,7 @@ int main(void) {
   RUN(test_circles_of_ranks_that_all_have_links);
   RUN(test_circles_of_ranks_of_which_few_have_links);
   RUN(test_a_ring);
+  RUN(test_a_stopped_rank_with_a_full_link);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;
