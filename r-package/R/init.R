@@ -9,7 +9,8 @@
 #' * `barrier`: the argument that `sparklyr::spark_apply(barrier = TRUE)` hands to its closure.
 #' * `rank` and `addresses`, or `rank`, `size` and `root_address`.
 #' * Nothing: the environment tells, as `sparkring-run`, Open MPI, MPICH, torchrun or Slurm set it
-#'   up. Where none of them did, the process is a world of one, in which every call works as well.
+#'   up. Where none of them did, the process is a world of one, in which every call works as well;
+#'   but for a task of `spark_apply(barrier = TRUE)` that is an error, as it forgot its `barrier`.
 #'
 #' A process opens one communicator at a time: close it before the next `ring_init()`.
 #' [ring_comm_split()] makes others of it.
@@ -125,6 +126,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_barrier(barrier)
     rank <- check_whole(barrier$partition, "barrier$partition", least = 0)
     addresses <- check_addresses(barrier$address, "barrier$address")
+  } else if (is.null(c(rank, size, addresses, root_address))) {
+    check_no_barrier()
   }
   .Call(
     C_comm_open,
@@ -148,27 +151,49 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
 
 is_barrier <- function(x) is.list(x) && all(c("address", "partition") %in% names(x))
 
-check_barrier <- function(barrier) {
+# Nothing tells this process who the others are, while sparklyr could: each task would be a world of
+# one, and its sums its own.
+check_no_barrier <- function() {
+  if (rank_state$supervised || nzchar(Sys.getenv("SPARKRING_RANK"))) return()
   closure <- sparklyr_closure(sys.calls(), sys.frames())
+  if (!closure$barrier) return()
+  call <- sys.call(-1)
+  check_closure(closure, call)
+  check_stop(
+    "this is a task of spark_apply(barrier = TRUE), but nothing says who the others are: take ",
+    "`barrier`, function(df, ", if (closure$context) "context, ", "barrier), and pass it on, ",
+    "ring_init(barrier)", call = call
+  )
+}
+
+# What closures are called with from which no ring can come.
+check_closure <- function(closure, call) {
   if (length(closure$groups) > 0L) {
     check_stop(
       "the closure is called once for each group of ", toString(closure$groups), ", and a task ",
       "has any number of these, so there can be no ring: leave out `group_by` of spark_apply(), ",
-      "and group the rows in the closure"
+      "and group the rows in the closure", call = call
     )
   }
   if (closure$arrow) {
     check_stop(
       "the closure is called once for each batch of Arrow, and a task has any number of these, so ",
-      "there can be no ring: pass `arrow = FALSE` to spark_apply(), or use ring_apply()"
+      "there can be no ring: pass `arrow = FALSE` to spark_apply(), or use ring_apply()",
+      call = call
     )
   }
+}
+
+check_barrier <- function(barrier) {
+  closure <- sparklyr_closure(sys.calls(), sys.frames())
+  call <- sys.call(-1)
+  check_closure(closure, call)
   if (is_barrier(barrier)) return(NULL)
   check_stop(
     "`barrier` must be a list with `address` and `partition`, as spark_apply(barrier = TRUE) ",
     "hands it to a closure of two arguments, function(df, barrier), or where `context` is given, ",
     "of three, function(df, context, barrier)",
-    if (closure$context) ", and here it is given"
+    if (closure$context) ", and here it is given", call = call
   )
 }
 
@@ -179,11 +204,12 @@ sparklyr_closure <- function(calls, frames) {
   names <- rep("", length(calls))
   names[ours] <- vapply(calls[ours], function(call) as.character(call[[1L]]), "")
   at <- match("spark_worker_execute_closure", names)
-  if (is.na(at)) return(list(groups = NULL, arrow = FALSE, context = FALSE))
+  if (is.na(at)) return(list(groups = NULL, arrow = FALSE, context = FALSE, barrier = FALSE))
   told <- function(name) get0(name, frames[[at]], inherits = FALSE)
   list(
     groups = unlist(told("grouped_by")),
     arrow = "spark_worker_apply_arrow" %in% names,
-    context = !is.null(told("funcContext")$user_context)
+    context = !is.null(told("funcContext")$user_context),
+    barrier = length(told("barrier_map")) > 0L
   )
 }

@@ -57,9 +57,10 @@ test_that("closures that sparklyr calls in another way than they think are told 
   }
   # As its worker does, with its names: as many arguments as the closure has.
   # nolint start: object_name_linter.
-  spark_worker_execute_closure <- function(closure, grouped_by, funcContext) {
+  task <- list(address = list("a"), partition = 0)
+  spark_worker_execute_closure <- function(closure, grouped_by, funcContext, barrier_map = task) {
     # nolint end
-    barrier <- list(address = list("a"), partition = 0)
+    barrier <- barrier_map
     groups <- lapply(grouped_by, function(name) 7)
     context <- if (!is.null(funcContext$user_context)) list(funcContext$user_context)
     given <- c(list(data.frame()), context, groups, list(barrier = barrier))
@@ -73,8 +74,27 @@ test_that("closures that sparklyr calls in another way than they think are told 
   )
   invalid(spark_worker_execute_closure(two, "g", list()), "for each group of g, .*`group_by`")
   invalid(spark_worker_execute_closure(three, "g", list()), "for each group of g, .*`group_by`")
-  spark_worker_apply_arrow <- function() spark_worker_execute_closure(two, NULL, list())
-  invalid(spark_worker_apply_arrow(), "for each batch of Arrow.*`arrow = FALSE`")
+  one <- function(df) ring_init()
+  invalid(
+    spark_worker_execute_closure(one, NULL, list()),
+    "nothing says who the others are: take `barrier`, function\\(df, barrier\\), and pass it on"
+  )
+  invalid(
+    spark_worker_execute_closure(one, NULL, list(user_context = list(token = "x"))),
+    "take `barrier`, function\\(df, context, barrier\\)"
+  )
+  invalid(spark_worker_execute_closure(one, "g", list()), "for each group of g, .*`group_by`")
+  said <- function(df) ring_init(rank = 0, size = 1, addresses = "127.0.0.1")
+  alone <- spark_worker_execute_closure(said, NULL, list())
+  expect_identical(ring_size(alone), 1L)
+  ring_close(alone)
+  alone <- spark_worker_execute_closure(one, NULL, list(), barrier_map = list())
+  expect_identical(ring_size(alone), 1L)
+  ring_close(alone)
+  for (closure in list(one, two)) {
+    spark_worker_apply_arrow <- function() spark_worker_execute_closure(closure, NULL, list())
+    invalid(spark_worker_apply_arrow(), "for each batch of Arrow.*`arrow = FALSE`")
+  }
 })
 
 test_that("bad arguments of collectives are errors, and the communicator goes on", {
