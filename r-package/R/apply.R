@@ -66,6 +66,13 @@
 #' call there is no other way, as sparklyr hands no resource profile to a stage. In `f`,
 #' `ring_gpus(comm, count)` gives each rank its own.
 #'
+#' @section Interrupts:
+#' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
+#' they compute: rank 0 has a connection to a process that is forked from this one and ends with the
+#' call, authenticated and encrypted. Where it cannot be made (executors must be able to reach
+#' `spark.driver.host`), all works but that: sparklyr cancels the job but leaves R running, and the
+#' next call waits until it has ended, says so after 20 seconds, and gives up after `timeout`.
+#'
 #' @section Errors:
 #' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
 #' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20 lines
@@ -78,8 +85,9 @@
 #' `parent`.
 #'
 #' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
-#' slots, with the arithmetic; `ring_error_unsupported` where Spark cannot run barrier stages, as
-#' with dynamic allocation. See [ring_error].
+#' slots, with the arithmetic; `ring_error_timeout` when other tasks have held the slots all the
+#' time; `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation.
+#' See [ring_error].
 #'
 #' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `f`; [ring_init()], for
 #'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
@@ -244,12 +252,10 @@ apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_
     job$token <- apply_random(32)
     job$attempt <- attempt
     table <- make_table(job$size)
-    if (job$progress) {
-      host <- slots_conf(sparklyr::spark_context(sc), "spark.driver.host", "localhost")
-      listener <- relay_listen(host)
-      on.exit(relay_unlisten(listener))
-      job$relay <- listener$told
-    }
+    host <- slots_conf(sparklyr::spark_context(sc), "spark.driver.host", "localhost")
+    listener <- relay_listen(host, job$progress)
+    on.exit(relay_unlisten(listener))
+    job$relay <- listener$told
     apply_launch(job, table, packages)
   }
   apply_attempts(launch, function() job$size, columns, max_restarts)

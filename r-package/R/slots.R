@@ -7,6 +7,7 @@
 
 slots_missing <- 30 # seconds for executors that have not come yet
 slots_again <- 0.25 # seconds between two looks
+slots_tell <- 20 # seconds until the user is told that slots are held
 
 # What Spark tells about the room that it has; `slots` is NULL where it does not tell.
 slots_read <- function(sc) {
@@ -18,6 +19,7 @@ slots_read <- function(sc) {
     master = sparklyr::invoke(context, "master"),
     slots = ask(context, "maxNumConcurrentTasks", profile),
     cores = tryCatch(slots_cores(context), error = function(error) integer()),
+    running = tryCatch(slots_running(context), error = function(error) 0L),
     task_cpus = as.integer(conf("spark.task.cpus", "1")),
     expected = suppressWarnings(as.integer(conf("spark.executor.instances", "0"))),
     gpus = as.double(conf("spark.task.resource.gpu.amount", "0")),
@@ -37,6 +39,13 @@ slots_cores <- function(context) {
     as.integer(sparklyr::invoke(sparklyr::invoke(found, "apply", i - 1L), "totalCores"))
   }, 0L)
   cores[cores > 0L]
+}
+
+# How many tasks hold a slot, also those of a job that was cancelled. The scheduler knows; the
+# statusStore may have missed an end.
+slots_running <- function(context) {
+  scheduler <- sparklyr::invoke(context, "taskScheduler")
+  sum(as.integer(unlist(sparklyr::invoke(scheduler, "runningTasksByExecutors"))))
 }
 
 slots_local <- function(master) grepl("^local(\\[[^]]*\\])?$", master)
@@ -64,7 +73,37 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
     if (enough || proc.time()[["elapsed"]] - begin >= patience) break
     Sys.sleep(slots_again)
   }
-  slots_settle(cluster, size)
+  wanted <- slots_settle(cluster, size)
+  slots_wait_free(cluster, wanted, timeout, function() slots_read(sc))
+  wanted
+}
+
+# Waits until so many slots are not only there but free. Spark would wait for that as long as it
+# takes, without a word.
+slots_wait_free <- function(cluster, size, timeout, look, tell = slots_tell) {
+  begin <- proc.time()[["elapsed"]]
+  told <- FALSE
+  while (isTRUE(cluster$slots - cluster$running < size)) {
+    waited <- proc.time()[["elapsed"]] - begin
+    if (waited > timeout) ring_stop("TIMEOUT", slots_held(cluster, size, waited), call = NULL)
+    if (waited > tell && !told) {
+      told <- TRUE
+      message("sparkring: ", slots_held(cluster, size, waited), "; still waiting")
+    }
+    Sys.sleep(slots_again)
+    cluster <- look()
+  }
+}
+
+slots_held <- function(cluster, size, waited) {
+  sprintf(
+    paste(
+      "there is no room for the %d tasks of the ranks after %.0f s: they need as many free slots",
+      "at the same time, and of the %d of %s (%s) tasks that run hold %d. Usual causes: other jobs",
+      "of this application, or an earlier call that was interrupted and whose R processes go on"
+    ),
+    size, waited, cluster$slots, cluster$master, slots_arithmetic(cluster), cluster$running
+  )
 }
 
 # Whether all executors have come that there should be.

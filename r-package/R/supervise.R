@@ -5,8 +5,8 @@
 # Spark, also when the rank's process is killed or crashes. Supervisors form a ring of their own,
 # and tell each other in rounds who has ended. One that has failed has broken the ring of the ranks,
 # which those in a call of it hear; the others, who are computing, have `supervise_grace` seconds.
-# Then all ranks are ended, in the same round. Python's ranks settle alike, over connections to
-# rank 0.
+# Then all ranks are ended, in the same round; and so they are, at once, when the call on the driver
+# has ended (relay.R). Python's ranks settle alike, over connections to rank 0.
 
 supervise_grace <- 5 # seconds from a failure until ranks that are still at work are ended
 supervise_pauses <- c(0.005, 0.2) # seconds of a round: the first, the longest
@@ -17,7 +17,7 @@ supervise_job <- "sparkring supervisors"
 supervise_rank <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
-    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL
+    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL, gone = FALSE
   ))
   printed <- supervise_printer(state, isTRUE(job$local))
   child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
@@ -29,11 +29,9 @@ supervise_rank <- function(df, job, barrier) {
     child_hang_up(child)
   })
   if (rank == 0L && !is.null(job$relay)) {
-    on.exit(if (!is.null(state$relay)) relay_end(state$relay), add = TRUE)
-    state$tell <- function(report) {
-      if (is.null(state$relay)) state$relay <- relay_start(job$relay)
-      relay_tell(state$relay, report)
-    }
+    state$relay <- relay_start(job$relay)
+    on.exit(relay_end(state$relay), add = TRUE)
+    state$tell <- function(report) relay_tell(state$relay, report)
   }
   supervise_rounds(state, child, printed, supervise_join(state, job, barrier))
   if (is.null(state$outcome)) state$outcome <- supervise_left(state)
@@ -51,6 +49,7 @@ supervise_rounds <- function(state, child, printed, ring) {
       if (!is.null(child)) child_kill(child)
       quit("no", status = 1L)
     }
+    state$gone <- state$gone || relay_lost(state$relay)
     ring <- supervise_tell(state, ring)
     if (state$all_ended || state$due) break
     pause <- if (state$changed) supervise_pauses[[1L]] else min(1.5 * pause, supervise_pauses[[2L]])
@@ -151,7 +150,7 @@ supervise_tell <- function(state, ring) {
   failed <- !is.null(state$outcome$failure)
   now <- proc.time()[["elapsed"]]
   if (failed && is.null(state$failed)) state$failed <- now
-  due <- !is.null(state$failed) && now - state$failed > supervise_grace
+  due <- state$gone || !is.null(state$failed) && now - state$failed > supervise_grace
   steps <- if (is.null(state$report)) c(NA, NA) else c(state$report$step, state$report$total)
   own <- c(ended, -ended, -failed, -due, ifelse(is.na(steps), Inf, steps))
   all <- own
@@ -185,6 +184,12 @@ supervise_report <- function(state, steps) {
 # The outcome of a rank that was still at work when all were ended.
 supervise_left <- function(state) {
   if (!is.null(state$broken)) return(outcome_of_error(state$rank, state$broken))
+  if (state$gone) {
+    return(outcome_lost(
+      state$rank, "the call on the driver has ended",
+      what = "was ended at its work"
+    ))
+  }
   outcome_lost(
     state$rank, "another rank had failed", what = "was ended at its work",
     weight = outcome_weights[["ABORTED"]]

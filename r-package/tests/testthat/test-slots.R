@@ -26,6 +26,27 @@ test_that("too few slots are explained with the arithmetic", {
   expect_identical(missing, "1 executor x (8 cores / 2 per task), and 2 executors are missing")
 })
 
+test_that("slots that other tasks hold are waited for, and told", {
+  at_look <- function(running) c(cluster("local[4]", 4L, 4L, 1L), running = running)
+  looks <- 0
+  look <- function() {
+    looks <<- looks + 1
+    at_look(if (looks < 2) 2L else 1L)
+  }
+  expect_silent(slots_wait_free(at_look(1L), 3L, 30, look))
+  expect_identical(looks, 0)
+  expect_silent(slots_wait_free(at_look(2L), 3L, 30, look))
+  expect_identical(looks, 2)
+  expect_message(
+    slots_wait_free(at_look(3L), 3L, 30, look, tell = -1),
+    "of the 4 of local\\[4\\] \\(4 cores / 1 per task\\) tasks that run hold 3. .*; still waiting"
+  )
+  expect_error(
+    slots_wait_free(at_look(4L), 3L, -1, look), "no room for the 3 tasks of the ranks after 0 s",
+    class = "ring_error_timeout"
+  )
+})
+
 test_that("it is known how many executors there should be", {
   expect_identical(slots_expected(cluster("local-cluster[2, 3,1024]")), 2L)
   expect_identical(slots_expected(cluster(expected = 4L)), 4L)

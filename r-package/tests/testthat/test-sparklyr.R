@@ -86,6 +86,30 @@ expect_rows <- function(sc) {
   expect_identical(counts, list(c(3, 33, 2), c(3, 33, 2)))
 }
 
+# Ctrl-C at the driver: no rank goes on, and there is room for others at once.
+expect_interrupt <- function(sc) {
+  file <- tempfile("pids")
+  on.exit(unlink(file))
+  ended <- tryCatch(
+    ring_run(sc, of_script(function(comm, file, driver) {
+      cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
+      ring_barrier(comm)
+      Sys.sleep(2) # the driver is met
+      if (ring_rank(comm) == 0) tools::pskill(driver, tools::SIGINT)
+      repeat sqrt(2)
+    }), file = file, driver = Sys.getpid(), num_proc = 2),
+    interrupt = function(condition) "interrupted"
+  )
+  expect_identical(ended, "interrupted")
+  pids <- readLines(file)
+  expect_length(pids, 2)
+  until <- Sys.time() + 30
+  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
+  expect_false(any(vapply(pids, is_running, NA)))
+  sums <- ring_run(sc, of_script(function(comm) ring_allreduce(comm, 1)), num_proc = 3)
+  expect_identical(sums, list(3, 3, 3))
+}
+
 expect_failure <- function(sc) {
   error <- tryCatch(
     ring_run(sc, of_script(function(comm, culprit) {
@@ -190,6 +214,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   # ring_apply() and ring_run(), whose ranks have a token of their own
   expect_rows(sc)
   expect_failure(sc)
+  expect_interrupt(sc)
   views <- sparklyr::invoke(sparklyr::invoke(sparklyr::spark_session(sc), "catalog"), "listTables")
   names <- as.data.frame(sparklyr::sdf_collect(sparklyr::sdf_register(sparklyr::invoke(
     views, "toDF"
@@ -209,4 +234,5 @@ test_that("ring_apply() and ring_run() work on two executors", {
   sc <- spark_connection("local-cluster[2,2,1024]")
   expect_rows(sc)
   expect_failure(sc)
+  expect_interrupt(sc)
 })

@@ -65,6 +65,37 @@ test_that("a rank that is killed, or calls quit(), is told with what it has prin
   }
 })
 
+test_that("ranks end with the call on the driver, whatever they compute", {
+  listener <- relay_listen("127.0.0.1", shows = FALSE)
+  file <- tempfile("pids")
+  f <- of_script(function(df, comm, file, driver) {
+    cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
+    ring_barrier(comm)
+    Sys.sleep(2) # the driver is met
+    if (nrow(df) == 0) tools::pskill(driver, tools::SIGKILL) # as when the call ends
+    repeat sqrt(2)
+  })
+  begin <- proc.time()[["elapsed"]]
+  outcomes <- play(3L, f, file, listener$child$process$pid, relay = listener$told)
+  expect_lt(proc.time()[["elapsed"]] - begin, 60)
+  relay_unlisten(listener)
+  pids <- readLines(file)
+  expect_length(pids, 3)
+  expect_false(any(vapply(pids, is_running, NA)))
+  for (outcome in outcomes) expect_identical(outcome$failure$what, "was ended at its work")
+  error <- outcome_judge(outcomes, 3L, 0L)
+  expect_match(conditionMessage(error), "the call on the driver has ended")
+})
+
+test_that("ranks that never meet the driver go on without it", {
+  f <- of_script(function(df, comm) {
+    Sys.sleep(3)
+    ring_allreduce(comm, 1)
+  })
+  outcomes <- play(2L, f, relay = list(host = "127.0.0.1", token = as.raw(1:32)))
+  expect_identical(outcome_values(outcomes), list(2, 2))
+})
+
 test_that("a rank ends with its supervisor, and that with who has started it", {
   folder <- tempfile("orphan")
   dir.create(folder)
