@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of the 2020 talk, trained from R through reticulate by three workers (talk.R)."""
+"""What R trains through reticulate: the network of the 2020 talk (talk.R), and trees (boost.R)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from conftest import HERE
 WORKERS = 3
 
 
-def start(rank, framework, token, folder):
+def start(script, rank, workers, framework, token, folder):
     """Start a worker; it gets the barrier as sparklyr hands it to a closure."""
-    addresses = ", ".join(['"127.0.0.1:4040"'] * WORKERS)
+    addresses = ", ".join(['"127.0.0.1:4040"'] * workers)
     told = folder / f"{rank}.R"
     told.write_text(
         f"list(barrier = list(address = list({addresses}), partition = {rank}L), "
@@ -27,7 +27,7 @@ def start(rank, framework, token, folder):
     )
     with open(told) as stdin:
         return subprocess.Popen(
-            ["Rscript", "--vanilla", str(HERE / "talk.R")],
+            ["Rscript", "--vanilla", str(HERE / script)],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -36,17 +36,26 @@ def start(rank, framework, token, folder):
         )
 
 
+def train(script, workers, framework, folder):
+    """Train on all workers, which come to one model; tells how good it is."""
+    token = secrets.token_hex(32)
+    started = [start(script, rank, workers, framework, token, folder) for rank in range(workers)]
+    try:
+        said = [worker.communicate(timeout=ranks.DEADLINE) for worker in started]
+    finally:
+        for worker in started:
+            worker.kill()
+    assert [worker.returncode for worker in started] == [0] * workers, said
+    seen = [json.loads(output.splitlines()[-1]) for output, _ in said]
+    assert [one["replicas"] for one in seen] == [workers] * workers
+    assert seen[1:] == seen[:1] * (workers - 1)
+    return seen[0]["accuracy"]
+
+
 @pytest.mark.parametrize("framework", ["tensorflow", "torch"])
 def test_the_talks_network(framework, tmp_path):
-    token = secrets.token_hex(32)
-    workers = [start(rank, framework, token, tmp_path) for rank in range(WORKERS)]
-    try:
-        said = [worker.communicate(timeout=ranks.DEADLINE) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0] * WORKERS, said
-    seen = [json.loads(output.splitlines()[-1]) for output, _ in said]
-    assert [one["replicas"] for one in seen] == [WORKERS] * WORKERS
-    assert seen[0]["accuracy"] >= digits.ACCURACY
-    assert seen[1:] == seen[:1] * (WORKERS - 1)
+    assert train("talk.R", WORKERS, framework, tmp_path) >= digits.ACCURACY
+
+
+def test_xgboost(tmp_path):
+    assert train("boost.R", 2, "xgboost", tmp_path) >= digits.ACCURACY

@@ -10,14 +10,25 @@ folder <- arguments[[2]]
 kinds <- c(id = "double", name = "character", day = "date", pair = "doubles")
 size <- 4L
 
-fit <- function(df, comm, scale) {
+fit <- function(df, comm, scale, token) {
   cat("looking at", nrow(df), "rows\n")
   if (nrow(df) > 0 && anyNA(df$name)) stop("no name for ", df$id[is.na(df$name)])
   while ("busy" %in% df$name) sqrt(2) # until it is ended
   total <- sparkring::ring_allreduce(comm, c(sum(df$id), nrow(df))) * scale
   data.frame(rows = nrow(df), total = total[[1]], all = total[[2]], first = df$id[1],
              names = paste(df$name, collapse = ""), pair = sum(unlist(df$pair)),
-             day = paste(range(df$day, as.Date("2020-01-03")), collapse = " "))
+             day = paste(range(df$day, as.Date("2020-01-03")), collapse = " "),
+             tells = tells(token), files = paste(list.files(all.files = TRUE, recursive = TRUE),
+                                                 collapse = " "))
+}
+
+# Whether an environment variable of this rank, or of the process that supervises it, holds the
+# token, as R prints it or in hex.
+tells <- function(token) {
+  bytes <- readBin(sprintf("/proc/%d/environ", ours$child_parent()), "raw", 1e6)
+  variables <- c(Sys.getenv(), rawToChar(bytes[bytes != 0]))
+  forms <- c(paste(token, collapse = " "), paste(token, collapse = ""))
+  any(sapply(forms, grepl, tolower(variables), fixed = TRUE))
 }
 
 # What is asked of Spark, a line each.
@@ -30,9 +41,11 @@ sql <- function(hashes) {
 
 # What is sent to the tasks.
 send <- function() {
+  token <- ours$apply_random(32)
+  work <- serialize(list(f = fit, args = list(scale = 2, token = token)), NULL)
   job <- list(
-    work = serialize(list(f = fit, args = list(scale = 2)), NULL), size = size, attempt = 0L,
-    token = ours$apply_random(32), options = list(timeout = 60), cells = kinds
+    work = work, size = size, attempt = 0L, token = token, options = list(timeout = 60),
+    cells = kinds
   )
   context <- list(column_types = list(), partition_index_param = "", user_context = job)
   saveRDS(list(closure = serialize(ours$rank_closure, NULL, version = 2),

@@ -9,6 +9,7 @@ r-package/tests/testthat/test-sparklyr.R does the same with sparklyr.
 import csv
 import io
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -43,8 +44,12 @@ def worker(folder):
         addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
         barrier = f"list(address = list({addresses}), partition = {context.partitionId()}L)"
         told = [f"{row['chunk']} {row['text'].encode().hex()}" for row in rows]
+        home = SparkFiles.getRootDirectory()  # of all tasks of an executor
+        before = sorted(os.listdir(home))
+        context.barrier()
         done = subprocess.run(
             ["Rscript", "--vanilla", SparkFiles.get("apply.R"), "work", folder],
+            cwd=home,
             input="\n".join([barrier, *told]) + "\n",
             capture_output=True,
             text=True,
@@ -52,6 +57,7 @@ def worker(folder):
         )
         if done.returncode != 0:
             raise RuntimeError(done.stderr)
+        assert sorted(os.listdir(home)) == before
         yield done.stdout
 
     return run
@@ -101,6 +107,9 @@ def test_ranks_get_the_rows_of_their_partitions(rows, apply):
     assert float(table[2]["pair"]) == sum(range(2000, 3000)) + 500
     days = {row["day"] for row in table}
     assert days == {"2020-01-01 2020-01-05", "2020-01-03 2020-01-03"}
+    assert {row["tells"] for row in table} == {"FALSE"}
+    for row in table:
+        assert set(row["files"].split()) <= {"apply.R", "tasks.py", "stdout", "stderr"}
 
 
 def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
@@ -111,5 +120,5 @@ def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
     assert (kind, rank) == ("ring_error_remote", "2")
     assert message[0].startswith("rank 2 on ")
     assert message[0].endswith(" failed: no name for 2500")
-    assert "1. f(rows, comm, scale = args[[1L]])" in "\n".join(message)
+    assert "1. f(rows, comm, scale = args[[1L]], token = args[[2L]])" in "\n".join(message)
     assert message[-2:] == ["The last lines of its log:", "  looking at 1000 rows"]
