@@ -85,6 +85,14 @@ static int tls_refuse_certificate(X509_STORE_CTX *certificate, void *unused) {
   return 0;
 }
 
+/* What fails here without the other's fault OpenSSL tells it by this alert; the reasons that it
+ * gives are many, and few of them are called a lack of memory. */
+static void tls_notice(const SSL *ssl, int where, int what) {
+  tls_link *link = SSL_get_app_data(ssl);
+  if ((where & SSL_CB_WRITE_ALERT) == SSL_CB_WRITE_ALERT && (what & 0xff) == SSL_AD_INTERNAL_ERROR)
+    link->lacked = true;
+}
+
 /* Only what both ends of ours speak, whatever the system's openssl.cnf would have; a session is never
  * resumed. */
 static SSL_CTX *tls_context(void) {
@@ -105,6 +113,7 @@ static SSL_CTX *tls_context(void) {
   SSL_CTX_set_psk_use_session_callback(context, tls_use_key);
   SSL_CTX_set_psk_find_session_callback(context, tls_find_key);
   SSL_CTX_set_cert_verify_callback(context, tls_refuse_certificate, NULL);
+  SSL_CTX_set_info_callback(context, tls_notice);
   return context;
 }
 
@@ -356,11 +365,10 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
   link->key = *key;
   link->ssl = context != NULL ? SSL_new(context) : NULL; /* holds on to the context */
   SSL_CTX_free(context);
-  if (link->ssl == NULL || !tls_connect(link)) {
+  if (link->ssl == NULL || SSL_set_app_data(link->ssl, link) != 1 || !tls_connect(link)) {
     tls_free(link);
     return NULL;
   }
-  SSL_set_app_data(link->ssl, link);
   SSL_set_verify(link->ssl, dialer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
   if (!dialer) SSL_set_accept_state(link->ssl);
   ERR_clear_error();
