@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory runs out: on one rank of a workload the k-th allocation fails, and with it every later one
- * or none, for every k. The linker sends what the core asks of the system through here (--wrap), and
- * OpenSSL asks the same functions.
- *   test_allocator                 some k
- *   test_allocator --all           every k, but of those of OpenSSL every fifth
- *   test_allocator LINK FORM K     one run
+ * Memory runs out: on one rank of a workload an allocation fails, and with it every later one or
+ * none. The linker sends what the core asks of the system through here (--wrap), and OpenSSL asks the
+ * same functions. Before that the workload runs over each link with enough of it, to learn which sites
+ * ask (see origin.h). Then each site of the core fails alone, each of its calls of an allocator also
+ * with all that follows, and each line of OpenSSL and each way of the core into it; they take turns
+ * over the links and ranks that have them.
+ *   test_allocator                      every site
+ *   test_allocator --all                every allocation, but of those of OpenSSL every fifth
+ *   test_allocator LINK FORM K [SITE]   one run: the K-th allocation of that site, or of all
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
 #include <openssl/crypto.h>
@@ -18,27 +20,38 @@
 
 #include "check.h"
 #include "ranks.h"
+#include "sites.h"
 #include "workload.h"
 
 typedef struct famine {
-  long first;   /* allocation that fails; 0: none does */
-  bool lasting; /* and all later ones */
-  bool crypto;  /* of OpenSSL; or of the core */
-  long asked;   /* allocations of that kind */
-  void *site;   /* that asked for the first one that failed */
+  uint64_t site;    /* whose allocations are counted; 0: all */
+  long first;       /* of these, that fails; 0: none does */
+  bool lasting;     /* and all later ones, whoever asks */
+  bool crypto;      /* of OpenSSL; or of the core */
+  bool met;         /* it has failed */
+  unsigned long at; /* which asked for it */
+  journal *journal; /* of all that is asked for, or NULL */
 } famine;
 
 static famine *hunger; /* of this process; NULL: it is not the victim */
 static atomic_long asked;
+static atomic_bool begun;
 static atomic_long held; /* allocations of the core that were not freed */
 
 /* Whether the system has this one. */
-static bool grant(bool crypto, void *site) {
-  if (hunger == NULL || hunger->crypto != crypto) return true;
-  long number = atomic_fetch_add(&asked, 1) + 1;
-  bool first = number == hunger->first;
-  bool fails = first || (hunger->lasting && hunger->first != 0 && number > hunger->first);
-  if (first) hunger->site = site;
+static bool grant(void *from, const char *file, int line) {
+  if (hunger == NULL) return true;
+  origin who = origin_find(from, file, line);
+  if (hunger->journal != NULL) journal_note(hunger->journal, &who);
+  if (hunger->crypto != (who.line != 0)) return true;
+  bool fails = atomic_load(&begun) && hunger->lasting;
+  if (!atomic_load(&begun) && (hunger->site == 0 || hunger->site == origin_site(&who)) &&
+      atomic_fetch_add(&asked, 1) + 1 == hunger->first) {
+    atomic_store(&begun, true);
+    hunger->met = true;
+    hunger->at = who.at;
+    fails = true;
+  }
   if (fails) errno = ENOMEM;
   return !fails;
 }
@@ -65,28 +78,28 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*function)(void *), void *arg);
 
 void *__wrap_malloc(size_t size) {
-  return grant(false, SITE) ? keep(__real_malloc(size)) : NULL;
+  return grant(SITE, NULL, 0) ? keep(__real_malloc(size)) : NULL;
 }
 
 void *__wrap_calloc(size_t count, size_t size) {
-  return grant(false, SITE) ? keep(__real_calloc(count, size)) : NULL;
+  return grant(SITE, NULL, 0) ? keep(__real_calloc(count, size)) : NULL;
 }
 
 void *__wrap_realloc(void *memory, size_t size) {
-  if (!grant(false, SITE)) return NULL;
+  if (!grant(SITE, NULL, 0)) return NULL;
   return memory == NULL ? keep(__real_realloc(memory, size)) : __real_realloc(memory, size);
 }
 
 void *__wrap_aligned_alloc(size_t alignment, size_t size) {
-  return grant(false, SITE) ? keep(__real_aligned_alloc(alignment, size)) : NULL;
+  return grant(SITE, NULL, 0) ? keep(__real_aligned_alloc(alignment, size)) : NULL;
 }
 
 char *__wrap_strdup(const char *text) {
-  return grant(false, SITE) ? keep(__real_strdup(text)) : NULL;
+  return grant(SITE, NULL, 0) ? keep(__real_strdup(text)) : NULL;
 }
 
 char *__wrap_strndup(const char *text, size_t length) {
-  return grant(false, SITE) ? keep(__real_strndup(text, length)) : NULL;
+  return grant(SITE, NULL, 0) ? keep(__real_strndup(text, length)) : NULL;
 }
 
 void __wrap_free(void *memory) {
@@ -95,7 +108,7 @@ void __wrap_free(void *memory) {
 }
 
 void *__wrap_mmap(void *at, size_t length, int access, int flags, int fd, off_t offset) {
-  if (!grant(false, SITE)) return MAP_FAILED;
+  if (!grant(SITE, NULL, 0)) return MAP_FAILED;
   void *memory = __real_mmap(at, length, access, flags, fd, offset);
   return memory == MAP_FAILED ? memory : keep(memory);
 }
@@ -107,23 +120,21 @@ int __wrap_munmap(void *at, size_t length) {
 
 int __wrap_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                        struct addrinfo **found) {
-  return grant(false, SITE) ? __real_getaddrinfo(host, service, hints, found) : EAI_MEMORY;
+  return grant(SITE, NULL, 0) ? __real_getaddrinfo(host, service, hints, found) : EAI_MEMORY;
 }
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*function)(void *), void *arg) {
-  return grant(false, SITE) ? __real_pthread_create(thread, attributes, function, arg) : EAGAIN;
+  return grant(SITE, NULL, 0) ? __real_pthread_create(thread, attributes, function, arg) : EAGAIN;
 }
 
 /* OpenSSL's own; what it keeps for good is its affair. */
 static void *crypto_malloc(size_t size, const char *file, int line) {
-  (void)file, (void)line;
-  return grant(true, SITE) ? __real_malloc(size) : NULL;
+  return grant(SITE, file, line) ? __real_malloc(size) : NULL;
 }
 
 static void *crypto_realloc(void *memory, size_t size, const char *file, int line) {
-  (void)file, (void)line;
-  return grant(true, SITE) ? __real_realloc(memory, size) : NULL;
+  return grant(SITE, file, line) ? __real_realloc(memory, size) : NULL;
 }
 
 static void crypto_free(void *memory, const char *file, int line) {
@@ -138,53 +149,38 @@ static void starve(void *arg) {
 }
 
 static void feed(void *arg) {
-  famine *f = arg;
-  f->asked = atomic_load(&asked);
+  (void)arg;
   hunger = NULL;
   CHECK_INT(atomic_load(&held), 0);
 }
 
-enum { RUNNERS = 16, FORMS = 6, PARTS = 3, PIECES_MOST = (WORKLOAD_LINKS * FORMS + 2) * PARTS };
+/* A form is a sum of these. */
+enum { FORM_VICTIM = 1, FORM_LASTING = 2, FORM_CRYPTO = 4, FORM_EXCHANGE = 8 };
+enum { RUNNERS = 16, TRIES = 3 };
 
 typedef struct tally {
-  int runs, went_on, failed, problems;
+  int runs, went_on, failed, unmet, problems;
   double delay;
 } tally;
 
 static tally *tallies; /* of each link, for each runner */
 
-/* The place as addr2line wants it. */
-static unsigned long place(void *site) {
-  Dl_info info;
-  bool known = site != NULL && dladdr(site, &info) != 0;
-  return known ? (unsigned long)((char *)site - (char *)info.dli_fbase) - 1 : 0;
-}
+/* One run: over a link, in a form, the k-th allocation of a site, or of all. */
+typedef struct job {
+  workload_link link;
+  int form;
+  uint64_t site;
+  long k;
+} job;
 
-/* Runs a workload whose k-th allocation fails. */
-static void run(workload *work, long k, tally *sum) {
-  famine *f = work->arg;
-  char what[160];
-  f->first = k;
-  f->site = NULL;
-  snprintf(what, sizeof what, "%sallocation %ld%s", f->crypto ? "OpenSSL's " : "", k,
-           f->lasting ? " and all later ones" : "");
-  sum->runs++;
-  if (!workload_run(work, what)) {
-    sum->problems++;
-    fprintf(stderr, "  the allocation was asked for at %#lx\n", place(f->site));
-  }
-  bool failed = workload_failed(work);
-  sum->failed += failed;
-  sum->went_on += !failed;
-  bool met = failed && strcmp(work->ends[work->victim].step, "open") != 0;
-  if (met && workload_delay(work) > sum->delay) sum->delay = workload_delay(work);
-}
-
-static workload *prepare(workload_link link, int form) {
-  workload *work = workload_alloc(link, form % 2);
+static workload *prepare(const job *of) {
+  workload *work = workload_alloc(of->link, of->form & FORM_VICTIM);
   famine *f = work->arg = shared_alloc(sizeof *f);
-  f->lasting = form / 2 % 2 != 0;
-  f->crypto = form / 4 % 2 != 0;
+  *f = (famine){.site = of->site,
+                .first = of->k,
+                .lasting = of->form & FORM_LASTING,
+                .crypto = of->form & FORM_CRYPTO};
+  work->exchanges = of->form & FORM_EXCHANGE;
   work->starve = starve;
   work->feed = feed;
   return work;
@@ -195,49 +191,124 @@ static void finish_work(workload *work) {
   workload_free(work);
 }
 
-/* Of the runs of one link and form those of every `step`th allocation from `first` on, and of these
- * some: each runner takes the next piece, as long as there is one. */
-typedef struct piece {
-  workload_link link;
-  int form;
-  bool exchanges;
-  long first, step;
-  int part;
-} piece;
+/* Whether a run shows nothing: the allocation was not asked for, or ranks were late, as on a machine
+ * that has no time for them. What is wrong is so each time; and a rank that crashed was not late. */
+static bool is_void(const workload *work, bool well) {
+  bool came = true;
+  for (int rank = 0; rank < WORKLOAD_RANKS; rank++) came = came && work->ends[rank].came;
+  return !((famine *)work->arg)->met || (!well && came);
+}
 
-static piece pieces[PIECES_MOST];
-static int piece_count;
+static bool run_once(workload *work, const char *what, tally *sum) {
+  famine *f = work->arg;
+  f->met = false;
+  sum->runs++;
+  bool well = workload_run(work, what), failed = workload_failed(work);
+  if (!well) fprintf(stderr, "  the allocation was asked for at %#lx\n", f->at);
+  sum->failed += failed;
+  sum->went_on += !failed;
+  bool met = failed && strcmp(work->ends[work->victim].step, "open") != 0;
+  if (met && workload_delay(work) > sum->delay) sum->delay = workload_delay(work);
+  return well;
+}
 
-static void run_piece(const piece *p, tally *sum) {
-  workload *work = prepare(p->link, p->form);
-  work->exchanges = p->exchanges;
-  run(work, 0, sum);
-  long most = ((famine *)work->arg)->asked;
-  if (p->part == 0)
-    printf("%s, form %d%s: %ld allocations\n", workload_link_name(p->link), p->form,
-           p->exchanges ? ", exchange" : "", most);
-  CHECK(!workload_failed(work));
-  CHECK(most > 20);
-  for (long k = p->first + p->part * p->step; k <= most + 2; k += PARTS * p->step)
-    run(work, k, sum);
+static void run(const job *of, tally *sum) {
+  workload *work = prepare(of);
+  char what[160];
+  snprintf(what, sizeof what, "again: %d %d %ld %#llx", (int)of->link, of->form, of->k,
+           (unsigned long long)of->site);
+  bool well = run_once(work, what, sum);
+  for (int i = 1; i < TRIES && is_void(work, well); i++) well = run_once(work, what, sum);
+  sum->unmet += !((famine *)work->arg)->met;
+  sum->problems += !well;
   finish_work(work);
 }
 
-/* Most runs wait, so many go on beside each other. */
-static void run_pieces(int runner, int runners, void *next) {
-  (void)runners;
-  alarm(0); /* all of them take long */
-  for (int i; (i = __sync_fetch_and_add((int *)next, 1)) < piece_count;)
-    run_piece(&pieces[i], &tallies[runner * WORKLOAD_LINKS + (int)pieces[i].link]);
+/* ---- Who asks in a whole run -------------------------------------------------------------- */
+
+static const job wholes[SITE_RUNS] = {
+    {.link = WORKLOAD_SHM, .form = 0},
+    {.link = WORKLOAD_SHM, .form = FORM_VICTIM},
+    {.link = WORKLOAD_TCP, .form = 0},
+    {.link = WORKLOAD_TCP, .form = FORM_VICTIM},
+    {.link = WORKLOAD_LANES, .form = 0},
+    {.link = WORKLOAD_LANES, .form = FORM_VICTIM},
+    {.link = WORKLOAD_TLS, .form = 0},
+    {.link = WORKLOAD_TLS, .form = FORM_VICTIM},
+    {.link = WORKLOAD_SHM, .form = FORM_EXCHANGE},
+    {.link = WORKLOAD_TCP, .form = FORM_EXCHANGE | FORM_VICTIM},
+};
+
+static void listen_to(int number, int count, void *shared) {
+  (void)count;
+  workload *work = prepare(&wholes[number]);
+  ((famine *)work->arg)->journal = (journal *)shared + number;
+  CHECK(workload_run(work, "nothing"));
+  CHECK(!workload_failed(work));
+  finish_work(work);
 }
 
-static void plan(workload_link link, int form, bool exchanges, long first, long step) {
-  for (int part = 0; part < PARTS; part++)
-    pieces[piece_count++] = (piece){link, form, exchanges, first, step, part};
+typedef struct list {
+  job *jobs;
+  int count, room;
+} list;
+
+static void list_add(list *to, const job *in, int form, uint64_t site, long k) {
+  if (to->count == to->room) {
+    to->room = to->room == 0 ? 1024 : 2 * to->room;
+    to->jobs = realloc(to->jobs, (size_t)to->room * sizeof *to->jobs);
+    CHECK(to->jobs != NULL);
+  }
+  to->jobs[to->count++] = (job){in->link, in->form | form, site, k};
+}
+
+/* In the middle of the times that it asks, what fails with all that follows. */
+static void list_sites(list *to, const sites *from) {
+  int turn = 0, core = 0, crypto = 0;
+  for (int i = 0; i < from->count; i++) {
+    const site *of = &from->all[i];
+    uint64_t key = origin_site(&of->origin);
+    bool of_crypto = of->origin.line != 0;
+    site_news news = sites_news(from, i);
+    if (of_crypto && !news.line && !news.callers) continue;
+    crypto += of_crypto;
+    core += !of_crypto;
+    turn = site_turn(of, turn);
+    list_add(to, &wholes[turn], of_crypto ? FORM_CRYPTO : 0, key, 1);
+    if (of_crypto || !news.call) continue;
+    turn = site_turn(of, turn);
+    list_add(to, &wholes[turn], FORM_LASTING, key, (of->counts[turn] + 1) / 2);
+  }
+  printf("%d sites of the core, %d of OpenSSL\n", core, crypto);
+}
+
+static void list_all(list *to, const journal *in, int number) {
+  long core = 0, crypto = 0;
+  for (int i = 0; i < in->count; i++) {
+    bool of_crypto = in->asked[i].line != 0;
+    long k = of_crypto ? ++crypto : ++core;
+    if (of_crypto && k % 5 != 1) continue;
+    list_add(to, &wholes[number], of_crypto ? FORM_CRYPTO : 0, 0, k);
+    if (!of_crypto) list_add(to, &wholes[number], FORM_LASTING, 0, k);
+  }
+  printf("%s, form %d: %ld allocations, %ld of OpenSSL\n", workload_link_name(wholes[number].link),
+         wholes[number].form, core, crypto);
+}
+
+/* ---- All of them -------------------------------------------------------------------------- */
+
+static list jobs;
+
+/* Most runs wait, so many go on beside each other. */
+static void run_jobs(int runner, int runners, void *next) {
+  (void)runners;
+  alarm(0); /* all of them take long */
+  for (int i; (i = __sync_fetch_and_add((int *)next, 1)) < jobs.count;)
+    run(&jobs.jobs[i], &tallies[runner * WORKLOAD_LINKS + (int)jobs.jobs[i].link]);
 }
 
 static void report(void) {
-  int problems = 0;
+  int problems = 0, unmet = 0;
   for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++) {
     tally all = {0};
     for (int runner = 0; runner < RUNNERS; runner++) {
@@ -245,46 +316,55 @@ static void report(void) {
       all.runs += sum->runs;
       all.went_on += sum->went_on;
       all.failed += sum->failed;
+      all.unmet += sum->unmet;
       all.problems += sum->problems;
       if (sum->delay > all.delay) all.delay = sum->delay;
     }
     problems += all.problems;
+    unmet += all.unmet;
     printf("%-6s %5d runs: %5d went on, %5d failed as they should, %d did not; once they had met, "
            "the others knew within %.3f s\n",
            workload_link_name(link), all.runs, all.went_on, all.failed - all.problems, all.problems,
            all.delay);
   }
+  printf("%d allocations to fail: %d were not asked for again\n", jobs.count, unmet);
   CHECK_INT(problems, 0);
+  CHECK(unmet * 20 <= jobs.count);
 }
 
-/* step: of the core's allocations; OpenSSL makes ten times as many, that are more alike. */
-static void run_all(long step, long crypto_step) {
-  long first = 0;
+static void run_all(bool every) {
+  size_t length = SITE_RUNS * sizeof(journal);
+  journal *journals = shared_alloc(length);
+  sites found = {0};
+  run_ranks(SITE_RUNS, listen_to, journals);
+  for (int i = 0; i < SITE_RUNS; i++) {
+    CHECK(journals[i].count > 20);
+    if (every) list_all(&jobs, &journals[i], i);
+    if (!every) sites_add(&found, &journals[i], i);
+  }
+  if (!every) list_sites(&jobs, &found);
+  shared_free(journals, length);
   tallies = shared_alloc(RUNNERS * WORKLOAD_LINKS * sizeof *tallies);
-  for (workload_link link = WORKLOAD_SHM; link < WORKLOAD_LINKS; link++)
-    for (int form = 0; form < FORMS; form++, first++) {
-      long stride = form < 4 ? step : crypto_step;
-      plan(link, form, false, 1 + first % stride, stride);
-    }
-  plan(WORKLOAD_SHM, 0, true, 1, step);
-  plan(WORKLOAD_TCP, 3, true, 1, step);
   int *next = shared_alloc(sizeof *next);
-  run_ranks(RUNNERS, run_pieces, next);
+  run_ranks(RUNNERS, run_jobs, next);
   shared_free(next, sizeof *next);
   report();
+  free(found.all);
+  free(jobs.jobs);
 }
 
-/* One run, to look at: LINK FORM K. */
-static void run_one(char **arguments) {
-  tally sum = {0};
-  workload *work = prepare((workload_link)atoi(arguments[0]), atoi(arguments[1]));
-  run(work, atol(arguments[2]), &sum);
+/* One run, to look at: LINK FORM K [SITE]. */
+static void run_one(int count, char **arguments) {
+  uint64_t site = count > 3 ? strtoull(arguments[3], NULL, 16) : 0;
+  workload *work = prepare(
+      &(job){(workload_link)atoi(arguments[0]), atoi(arguments[1]), site, atol(arguments[2])});
+  workload_run(work, "this run");
   for (int i = 0; i < WORKLOAD_RANKS; i++) {
     const workload_end *end = &work->ends[i];
     printf("rank %d: %s %s at %.3f: %s\n", i, end->step != NULL ? end->step : "came through",
            ring_status_name(end->status), end->at, end->message);
   }
-  printf("%#lx\n", place(((famine *)work->arg)->site));
+  printf("%#lx\n", ((famine *)work->arg)->at);
   finish_work(work);
 }
 
@@ -311,11 +391,9 @@ static void warm_up(void) {
 
 int main(int argc, char **argv) {
   warm_up();
-  if (argc == 4)
-    run_one(argv + 1);
-  else if (argc == 2 && strcmp(argv[1], "--all") == 0)
-    run_all(1, 5);
+  if (argc >= 4)
+    run_one(argc - 1, argv + 1);
   else
-    run_all(23, 1499);
+    run_all(argc == 2 && strcmp(argv[1], "--all") == 0);
   return 0;
 }
