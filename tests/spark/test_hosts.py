@@ -20,14 +20,8 @@ from pyspark import BarrierTaskContext, cloudpickle
 from sparkring.spark import Checkpoint, run
 
 HERE = Path(__file__).parent
-DEMO = HERE.parents[1] / "demo"
 
-sys.path.append(str(DEMO))
-
-import digits  # noqa: E402 (it is in that folder)
-
-for module in (sys.modules[__name__], digits):  # executors do not have these files
-    cloudpickle.register_pickle_by_value(module)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
 pytestmark = pytest.mark.parametrize("spark", [FOUR_HOSTS], indirect=True)
 
@@ -201,24 +195,3 @@ def test_frameworks_take_the_barrier_itself(spark, four, cluster):
 def test_torch_in_r(spark, four):
     spark.sparkContext.addFile(str(HERE / "torch.R"))
     assert four(tasks.r_program("torch.R", secrets.token_hex(32))) == ["eth0 eth0 eth0 mine"] * 4
-
-
-# ---- The demo
-
-
-def test_digits(spark, capfd):
-    """What demo/digits.py does, on ranks that read their quarter of the images themselves."""
-    everything = digits.read_digits(spark).toPandas()
-
-    def work(comm):
-        return digits.learn(comm, everything[everything.id % comm.size == comm.rank])
-
-    digits.prove(run(work, num_proc=4), everything)
-    assert "held-out images" in capfd.readouterr().out
-
-
-def test_iris(spark, four):
-    spark.sparkContext.addFile(str(DEMO / "iris.R"))
-    said = four(tasks.r_program("iris.R", secrets.token_hex(32)))
-    assert "all 4 ranks hold the same weights: TRUE" in said[0]
-    assert said[1:] == ["", "", ""]

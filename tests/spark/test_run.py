@@ -3,6 +3,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from pyspark.resource import (
     ResourceProfileBuilder,
     TaskResourceRequests,
 )
-from sparkring.spark import Checkpoint, RankError, run
+from sparkring.spark import Checkpoint, RankError, driver, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -72,6 +73,33 @@ def test_logs_have_the_output(spark):
     text = "".join(log.read_text() for log in logs)
     for rank in range(4):
         assert f"rank {rank} in the log" in text
+
+
+def environments(comm):
+    """What this rank began with, what it has now, and what its children get."""
+    began = Path("/proc/self/environ").read_bytes()
+    now = b"\0".join(b"%b=%b" % pair for pair in os.environb.items())
+    children = subprocess.run(["env", "-0"], stdout=subprocess.PIPE, check=True).stdout
+    return [text.split(b"\0") for text in (began, now, children)]
+
+
+def test_no_token_in_the_environment(spark, monkeypatch):
+    """The ring has no token but keys of its own; those of this module come with the closure."""
+    make, keys = driver.Job, []
+
+    def note(*args, **kwargs):
+        job = make(*args, **kwargs)
+        keys.extend([job.key, bytes.fromhex(job.address.key)])
+        return job
+
+    monkeypatch.setattr(driver, "Job", note)
+    found = run(environments, num_proc=4)
+    variables = {variable for rank in found for each in rank for variable in each}
+    assert any(variable.startswith(b"PATH=") for variable in variables) and len(keys) == 2
+    forms = [form for key in keys for form in (key, key.hex().encode())]
+    assert not [variable for variable in variables if any(form in variable for form in forms)]
+    names = {variable.partition(b"=")[0] for variable in variables} - set(os.environb)
+    assert not [name for name in names if b"TOKEN" in name.upper() or b"SPARKRING" in name.upper()]
 
 
 # ---- Failures
