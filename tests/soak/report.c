@@ -2,6 +2,8 @@
 #include "report.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 /* Resident memory depends on where the allocator finds room, too; the heap on little but what
  * libraries keep when they are first used: OpenSSL 60 KiB, with the first link that is encrypted, to
@@ -16,6 +18,12 @@ enum {
 
 #define REPORT_EARLY_SECONDS 120.0
 #define REPORT_MINUTE UINT64_C(60000000000)
+
+#define REPORT_STEP UINT64_C(10000000) /* ns */
+#define REPORT_SOON 1.0
+#define REPORT_SOON_SHARE 0.9
+#define REPORT_BUSY_SHARE 0.75
+enum { REPORT_KILLED_LEAST = 20, REPORT_BUSY_LOAD = 4 /* of a processor */ };
 
 void report_begin(report *of, const board *board, double seconds) {
   *of = (report){.board = board, .seconds = seconds, .begun = board_now(), .said = board_now()};
@@ -42,6 +50,68 @@ static bool report_is_flat(const report_memory *memory, uint64_t slack, int elde
   if (!sampled || memory->late_least <= memory->early_most + slack) return true;
   printf("soak: the %s of worker %d has grown from %llu to %llu bytes\n", name, elder,
          (unsigned long long)memory->early_most, (unsigned long long)memory->late_least);
+  return false;
+}
+
+/* ---- Kills -------------------------------------------------------------------------------- */
+
+/* Who dies before it has met anybody is missed when time runs out. */
+static void report_add_killed(report *of, const plan_world *world) {
+  const board *board = of->board;
+  bool opened = atomic_load(&board->doing) > BOARD_OPENING, heard = false, late = false;
+  uint64_t last = 0;
+  if (plan_fault_family(world->fault.kind) != PLAN_FAMILY_KILLED) return;
+  for (int i = 0; i < 2 * world->size; i++) {
+    const board_outcome *outcome = &board->outcomes[i / 2][i % 2];
+    bool timeout = outcome->status == RING_TIMEOUT;
+    if (i / 2 == world->fault.rank || outcome->status == RING_OK || (timeout && !opened)) continue;
+    heard = true;
+    late = late || timeout;
+    if (outcome->ns > last) last = outcome->ns;
+  }
+  if (!heard) return;
+  uint64_t step = late ? REPORT_STEPS : last / REPORT_STEP;
+  of->killed[step < REPORT_STEPS ? step : REPORT_STEPS - 1]++;
+}
+
+/* Seconds within which that share of the worlds had heard. */
+static double report_quantile(const report *of, uint64_t worlds, double share) {
+  uint64_t sum = 0;
+  int step = 0;
+  while (step < REPORT_STEPS - 1 && (double)(sum += of->killed[step]) < share * (double)worlds)
+    step++;
+  return (double)(step + 1) * (double)REPORT_STEP * 1e-9;
+}
+
+/* The share of the worlds that have to hear soon. */
+static double report_soon_share(void) {
+  double load = 0;
+  if (getloadavg(&load, 1) != 1 || load <= REPORT_BUSY_LOAD * (double)sysconf(_SC_NPROCESSORS_ONLN))
+    return REPORT_SOON_SHARE;
+  printf("         this machine is busy (load %.0f)\n", load);
+  return REPORT_BUSY_SHARE;
+}
+
+static bool report_heard_soon(const report *of) {
+  uint64_t worlds = 0, soon = 0;
+  for (int i = 0; i < REPORT_STEPS; i++) {
+    worlds += of->killed[i];
+    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 <= REPORT_SOON) soon += of->killed[i];
+  }
+  if (worlds == 0) return true;
+  printf(
+      "         %6llu worlds heard of a kill: half of them within %.2f s, 90 %% %.2f s, 99 %% %.2f "
+      "s; %llu later than %.0f s\n",
+      (unsigned long long)worlds, report_quantile(of, worlds, 0.5),
+      report_quantile(of, worlds, 0.9), report_quantile(of, worlds, 0.99),
+      (unsigned long long)(worlds - soon), REPORT_SOON);
+  if (worlds < REPORT_KILLED_LEAST) {
+    printf("         too few to ask that they hear within %.0f s\n", REPORT_SOON);
+    return true;
+  }
+  double share = report_soon_share();
+  if ((double)soon >= share * (double)worlds) return true;
+  printf("soak: less than %.0f %% of them heard within %.0f s\n", 100 * share, REPORT_SOON);
   return false;
 }
 
@@ -79,6 +149,7 @@ void report_add(report *of, const plan_world *world) {
   of->repeated += world->twice;
   of->faults[world->fault.kind]++;
   tally_add(&of->tally, world, of->board);
+  report_add_killed(of, world);
   for (int i = 0; i < PLAN_ELDERS; i++) {
     report_sample(of, &of->resident[i], of->board->workers[i].resident);
     report_sample(of, &of->heap[i], of->board->workers[i].heap);
@@ -104,5 +175,5 @@ bool report_end(report *of) {
       flat = false;
     if (!report_is_flat(&of->heap[i], heap_slack, i, "heap")) flat = false;
   }
-  return flat;
+  return report_heard_soon(of) && flat;
 }

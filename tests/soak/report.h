@@ -4,11 +4,16 @@
  * who live through all worlds. It has where even the least of the last quarter of the time is more
  * than the most of the beginning, which is the first two minutes, or half the time when that is
  * less.
+ *
+ * A machine that gives a rank no time for a second makes single worlds late, for which there is
+ * --patience; that nearly all ranks hear within a second that one was killed is asked for besides.
  */
 #ifndef SOAK_REPORT_H
 #define SOAK_REPORT_H
 
 #include "tally.h"
+
+enum { REPORT_STEPS = 501 };
 
 /* Bytes of one elder's resident memory or heap. */
 typedef struct report_memory {
@@ -21,6 +26,7 @@ typedef struct report {
   uint64_t begun, said;
   uint64_t worlds, repeated, faults[PLAN_FAULTS];
   report_memory resident[PLAN_ELDERS], heap[PLAN_ELDERS];
+  uint64_t killed[REPORT_STEPS]; /* worlds with one, by when the last heard; in the last: later */
   tally tally;
 } report;
 
@@ -31,7 +37,7 @@ double report_elapsed(const report *of);
 /* After every world; says something about once a minute. */
 void report_add(report *of, const plan_world *world);
 
-/* The last words. False when memory has grown. */
+/* The last words. False when memory has grown, or too few heard soon that one was killed. */
 bool report_end(report *of);
 
 #endif
