@@ -31,8 +31,7 @@ enum {
 
 typedef struct ring_suspect {
   int rank;
-  uint32_t
-      steps; /* to who waits for it: 0: the sender does itself, 1: a rank that this one waits for */
+  uint32_t steps; /* to who waits for it: 0: the sender, 1: a rank that this one waits for */
   uint8_t state;
   ring_call call;
 } ring_suspect;

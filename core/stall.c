@@ -80,8 +80,9 @@ static void stall_add(ring_notice *notice, const ring_suspect *suspect) {
   ring_suspect *list = notice->suspects;
   int i = 0;
   while (i < notice->count && list[i].rank != suspect->rank) i++;
-  bool known = i < notice->count;
-  if (i == RING_SUSPECTS && list[--i].steps <= suspect->steps) return;
+  bool known = i < notice->count, full = i == RING_SUSPECTS;
+  if (full && list[i - 1].steps <= suspect->steps) return;
+  if (full) i--;
   if (known)
     stall_merge(&list[i], suspect);
   else

@@ -94,7 +94,7 @@ def rows(spark):
     )
 
 
-def test_ranks_get_the_rows_of_their_partitions(rows, apply):
+def test_ranks_get_the_rows_of_their_partitions(spark, rows, apply):
     """In their order, exactly; and the rank without any takes part."""
     table = list(csv.DictReader(io.StringIO(apply(rows))))
     assert [row["rank"] for row in table] == ["0", "1", "2", "3"]
@@ -108,8 +108,9 @@ def test_ranks_get_the_rows_of_their_partitions(rows, apply):
     days = {row["day"] for row in table}
     assert days == {"2020-01-01 2020-01-05", "2020-01-03 2020-01-03"}
     assert {row["tells"] for row in table} == {"FALSE"}
+    brought = {Path(file).name for file in spark.sparkContext.listFiles}
     for row in table:
-        assert set(row["files"].split()) <= {"apply.R", "tasks.py", "stdout", "stderr"}
+        assert set(row["files"].split()) <= {*brought, "stdout", "stderr"}
 
 
 def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
