@@ -7,7 +7,6 @@ know sooner, but could not be cancelled, and asyncio has few of them.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Generator
 from typing import Any
@@ -20,6 +19,8 @@ _LONGEST = 5e-3  # seconds between two looks
 
 async def _done(request: Request[Any]) -> Any:
     """Look at once, and then in steps that grow with the time it has taken."""
+    import asyncio  # here, as it would take a sixth of the time of `import sparkring`
+
     start = time.monotonic()
     while not request.test():
         passed = time.monotonic() - start
