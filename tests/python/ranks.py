@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 import traceback
-import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,33 +81,8 @@ def run(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [outcome.value for outcome in ended]
 
 
-class Marks:
-    """What marks a test, and does nothing."""
-
-    def __getattr__(self, name: str) -> Marks:
-        return self
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return arguments[0] if arguments and callable(arguments[0]) else self
-
-
-class Pytest(types.ModuleType):
-    """What a rank takes for pytest, whose import takes as long as all else that it imports.
-
-    A rank imports the module of a test, but most ranks need nothing of pytest but the marks.
-    """
-
-    mark = fixture = Marks()
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules["pytest"] is self:
-            del sys.modules["pytest"]
-        return getattr(importlib.import_module("pytest"), name)
-
-
 def main(folder: Path) -> None:
     """Be a rank."""
-    sys.modules["pytest"] = Pytest("pytest")
     module, name, arguments = pickle.loads((folder / "work").read_bytes())
     function = getattr(importlib.import_module(module), name)
     try:
