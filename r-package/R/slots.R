@@ -15,10 +15,12 @@ slots_read <- function(sc) {
   ask <- function(...) tryCatch(sparklyr::invoke(...), error = function(error) NULL)
   profile <- ask(ask(context, "resourceProfileManager"), "defaultResourceProfile")
   conf <- function(name, absent) slots_conf(context, name, absent)
+  # First, as an executor that comes meanwhile would seem to be there, and without slots.
+  cores <- tryCatch(slots_cores(context), error = function(error) integer())
   list(
     master = sparklyr::invoke(context, "master"),
     slots = ask(context, "maxNumConcurrentTasks", profile),
-    cores = tryCatch(slots_cores(context), error = function(error) integer()),
+    cores = cores,
     running = tryCatch(slots_running(context), error = function(error) 0L),
     task_cpus = as.integer(conf("spark.task.cpus", "1")),
     expected = suppressWarnings(as.integer(conf("spark.executor.instances", "0"))),

@@ -34,6 +34,15 @@ class Frame:
         """Do nothing; its parameters count."""
 
 
+class LateFrame(Frame):
+    """An executor of two cores comes between two looks."""
+
+    def _explain_string(self):
+        told = super()._explain_string()
+        self.splits = min(self.splits + 2, 4)
+        return told
+
+
 class OldFrame(Frame):
     """A data frame of a client of Spark 3.5."""
 
@@ -91,6 +100,12 @@ def test_slots(splits, settings, room, text):
     assert cluster.slots == room
     assert slots.arithmetic(cluster).startswith(text)
     assert f"has {room}: " in slots.explain(cluster, 100)
+
+
+def test_executors_that_come_between_two_looks():
+    """All ranks are there, not those of the executors that came first."""
+    spark = made(LateFrame(2), spark_master="local-cluster[2,2,1024]")
+    assert slots.wait_for(spark, None, None, timeout=10) == 4
 
 
 def test_slots_that_nobody_knows():

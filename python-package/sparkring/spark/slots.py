@@ -91,14 +91,16 @@ def read(spark: Spark, resources: Any = None) -> Cluster:
     wanted = {} if resources is None else dict(resources.taskResources)
     cpus = wanted.pop("cpus", None)
     others = [f"{request.amount:g} {name}" for name, request in wanted.items()]
+    # First, as one that comes meanwhile would seem to be there, and without slots.
+    executors, cores = ask(spark.executors) or (), ask(spark.cores)
     return Cluster(
         master=spark.master,
         slots=ask(lambda: spark.slots(resources)),
-        executors=ask(spark.executors) or (),
+        executors=executors,
         task_cpus=int(cpus.amount if cpus else spark.setting("spark.task.cpus", "1")),
         task_resources=" and ".join(others),
         expected=expected_executors(spark.master, spark.setting("spark.executor.instances")),
-        cores=ask(spark.cores),
+        cores=cores,
     )
 
 
