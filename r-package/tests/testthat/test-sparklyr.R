@@ -128,6 +128,29 @@ expect_failure <- function(sc) {
   expect_identical(error$log, "I am rank 1")
 }
 
+# What a closure is told from which no ring can come.
+expect_refusals <- function(sc) {
+  told <- function(f, columns = c(text = "character"), ...) {
+    rows <- sparklyr::spark_apply(
+      sparklyr::sdf_len(sc, 2, repartition = 2), of_script(f), columns, ..., barrier = TRUE,
+      packages = FALSE
+    )
+    unique(as.data.frame(sparklyr::collect(rows))$text)
+  }
+  alone <- told(function(df) {
+    comm <- tryCatch(sparkring::ring_init(), ring_error_invalid = conditionMessage)
+    data.frame(text = format(comm), stringsAsFactors = FALSE)
+  })
+  expect_length(alone, 1)
+  expect_match(alone, "take `barrier`, function(df, barrier)", fixed = TRUE)
+  grouped <- told(function(df, barrier) {
+    comm <- tryCatch(sparkring::ring_init(barrier), ring_error_invalid = conditionMessage)
+    data.frame(text = format(comm), stringsAsFactors = FALSE)
+  }, c(id = "integer", text = "character"), group_by = "id")
+  expect_length(grouped, 1)
+  expect_match(grouped, "once for each group of id, .* leave out `group_by`")
+}
+
 # A rank is killed, the next time another fails, and the third time all goes well; each time all
 # know what was before.
 expect_restarts <- function(sc) {
@@ -210,6 +233,8 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   expect_ring(spark_ring(sc, token = fresh_token()), "authenticated")
   ring <- spark_ring(sc, token = fresh_token(), encryption = TRUE, shared_memory = FALSE)
   expect_ring(ring, "authenticated, encrypted")
+
+  expect_refusals(sc)
 
   # ring_apply() and ring_run(), whose ranks have a token of their own
   expect_rows(sc)
