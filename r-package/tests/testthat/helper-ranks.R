@@ -126,3 +126,12 @@ is_running <- function(pid) {
   if (is.character(stat)) return(!grepl("[)] [ZX] ", stat))
   !dir.exists("/proc/self") && tools::pskill(as.integer(pid), 0L)
 }
+
+# Processes that end in time.
+# nolint start: object_usage_linter. What testthat gives to this code.
+expect_ended <- function(pids, seconds) {
+  until <- Sys.time() + seconds
+  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
+  expect_false(any(vapply(pids, is_running, NA)))
+}
+# nolint end

@@ -53,9 +53,7 @@ test_that("an interrupt ends the processes, and leaves nothing behind", {
   expect_identical(ended, "interrupted")
   pids <- readLines(file)
   expect_length(pids, 2)
-  until <- Sys.time() + 10
-  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
-  expect_false(any(vapply(pids, is_running, NA)))
+  expect_ended(pids, seconds = 10)
   expect_identical(list.files(tempdir(), "^sparkring"), before)
 })
 

@@ -103,9 +103,7 @@ expect_interrupt <- function(sc) {
   expect_identical(ended, "interrupted")
   pids <- readLines(file)
   expect_length(pids, 2)
-  until <- Sys.time() + 30
-  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
-  expect_false(any(vapply(pids, is_running, NA)))
+  expect_ended(pids, seconds = 30)
   sums <- ring_run(sc, of_script(function(comm) ring_allreduce(comm, 1)), num_proc = 3)
   expect_identical(sums, list(3, 3, 3))
 }

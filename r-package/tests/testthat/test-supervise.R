@@ -122,8 +122,6 @@ test_that("a rank ends with its supervisor, and that with who has started it", {
   pids <- readLines(file.path(folder, "pids"))
   expect_true(all(vapply(pids, is_running, NA)))
   tools::pskill(as.integer(readLines(file.path(folder, "parent"))), tools::SIGKILL)
-  until <- Sys.time() + 30
-  while (any(vapply(pids, is_running, NA)) && Sys.time() < until) Sys.sleep(0.05)
-  expect_false(any(vapply(pids, is_running, NA)))
+  expect_ended(pids, seconds = 30)
   unlink(folder, recursive = TRUE)
 })
