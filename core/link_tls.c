@@ -41,6 +41,7 @@ typedef struct tls_link {
   size_t owed;      /* length of the record that the socket has taken only in part, or 0 */
   short wants;      /* what OpenSSL last waited for, besides what it was asked to do */
   bool settled;     /* the key is not needed any more */
+  bool found;       /* the key, at the accepter's end: the dialer has named it */
   bool lacked;      /* memory, and is of no use since */
   size_t kept;      /* bytes of `turn` that the socket has not taken yet */
   uint8_t turn[64]; /* a message about new keys */
@@ -76,6 +77,7 @@ static int tls_find_key(SSL *ssl, const unsigned char *identity, size_t length,
   *session = NULL;
   if (length != strlen(TLS_IDENTITY) || memcmp(identity, TLS_IDENTITY, length) != 0) return 1;
   *session = tls_session(ssl);
+  ((tls_link *)SSL_get_app_data(ssl))->found = *session != NULL;
   return *session != NULL;
 }
 
@@ -202,15 +204,27 @@ static void tls_forget_key(tls_link *link) {
   link->settled = true;
 }
 
-/* Empties OpenSSL's queue of errors, and tells whether it holds one that is this side's own: memory
- * that it lacked, mostly. "Missing fatal" is what it says of a step that failed without a reason. */
-static bool tls_lacked(void) {
+/* Whether an error is one of this side's own: memory that it lacked, mostly. TLS has reasons of its own
+ * for what the other did; what it says with those that all of OpenSSL shares is that a part of OpenSSL
+ * failed, and "missing fatal" that a step did without a reason. For want of memory it also passes over
+ * a key that it has found, and then wants a signature. */
+static bool tls_is_own(const tls_link *link, unsigned long code) {
+  int reason = ERR_GET_REASON(code);
+#if OPENSSL_VERSION_NUMBER >= 0x30000000L
+  bool shared = ERR_COMMON_ERROR(code);
+#else
+  bool shared = reason < 100;
+#endif
+  bool passed_over = link->found && reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM;
+  return shared ||
+         (ERR_GET_LIB(code) == ERR_LIB_SSL && (passed_over || reason == SSL_R_MISSING_FATAL));
+}
+
+/* Empties OpenSSL's queue of errors, and tells whether it holds one of this side's own. */
+static bool tls_lacked(const tls_link *link) {
   bool lacked = false;
-  for (unsigned long code = ERR_get_error(); code != 0; code = ERR_get_error()) {
-    int reason = ERR_GET_REASON(code);
-    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR ||
-             (ERR_GET_LIB(code) == ERR_LIB_SSL && reason == SSL_R_MISSING_FATAL);
-  }
+  for (unsigned long code = ERR_get_error(); code != 0; code = ERR_get_error())
+    lacked = tls_is_own(link, code) || lacked;
   return lacked;
 }
 
@@ -221,7 +235,7 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   link->wants = 0;
   if (done == 1) return (ssize_t)moved;
   int reason = SSL_get_error(link->ssl, done);
-  link->lacked = tls_lacked() || link->lacked;
+  link->lacked = tls_lacked(link) || link->lacked;
   switch (reason) {
   case SSL_ERROR_WANT_READ:
     link->wants = POLLIN;

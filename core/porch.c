@@ -84,6 +84,7 @@ static bool porch_hear(ring_porch *porch, ring_guest *guest) {
     ring_handshake_answer(handshake, porch->judge(porch->owner, &handshake->claim));
     state = ring_handshake_advance(handshake);
   }
+  if (state == RING_HANDSHAKE_LOST && handshake->system_errno == ENOMEM) porch->lacked = ENOMEM;
   if (state == RING_HANDSHAKE_DONE) {
     porch->admit(porch->owner, handshake);
     porch->lacked = 0;

@@ -226,8 +226,8 @@ static ring_status rendezvous_open_note(const ring_meeting *meeting, ring_seal *
                                         const uint8_t *head, uint8_t *message, size_t length,
                                         ring_note *note) {
   length -= RING_SEAL_BYTES;
-  if (!ring_seal_open(seal, head, RING_NOTE_LENGTH_BYTES, message, length)) return RING_AUTH;
-  return rendezvous_read_note(meeting, message, length, note);
+  ring_status status = ring_seal_open(seal, head, RING_NOTE_LENGTH_BYTES, message, length);
+  return status == RING_OK ? rendezvous_read_note(meeting, message, length, note) : status;
 }
 
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,

@@ -102,8 +102,8 @@ void ring_rendezvous_warn(const ring_meeting *meeting);
 ring_status ring_rendezvous_move(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  bool sending, void *bytes, size_t length);
 
-/* The same with a note. RING_PEER_LOST for one that cannot be read, too, and RING_AUTH for one that
- * is not what the other end has sent. */
+/* The same with a note. RING_PEER_LOST for one that cannot be read, too, RING_AUTH for one that is
+ * not what the other end has sent, and RING_NO_MEMORY. */
 ring_status ring_rendezvous_tell(const ring_meeting *meeting, ring_poller *poller, int fd,
                                  ring_seal *seal, const ring_note *note);
 ring_status ring_rendezvous_hear(const ring_meeting *meeting, ring_poller *poller, int fd,

@@ -239,6 +239,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   char ports[128];
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   if (status == RING_ABORTED) return ring_rendezvous_aborted(meeting, error);
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, meeting->rank);
   if (walk->unlike)
     return ring_rendezvous_disagree(meeting, meeting->rank, !meeting->encrypted, error);
   if (walk->lack != 0)

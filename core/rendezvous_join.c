@@ -79,6 +79,7 @@ static ring_status join_hear_verdict(join_side *side, ring_error *error) {
       ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
   if (status == RING_ABORTED) return ring_rendezvous_aborted(side->meeting, error);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, side->meeting->rank);
   if (status == RING_OK && note.status != RING_OK) return join_sent_away(&note, error);
   if (status == RING_OK && side->spread.informed) return RING_OK;
   return ring_error_set(error, RING_PEER_LOST, 0, 0,

@@ -60,6 +60,7 @@ typedef struct root_meeting {
   ring_spread spread;     /* from then on */
   ring_poller poller;
   ring_poller mover; /* of notes */
+  bool starved;      /* of memory, to answer a rank that has proved itself */
   uint64_t looked;   /* when all arrivals were last looked at */
   uint64_t patience; /* when it ends with those who are not there, once one has disagreed */
 } root_meeting;
@@ -117,41 +118,47 @@ static void root_admit(void *owner, const ring_handshake *proven) {
   int rank = proven->claim.rank;
   root_depart(root, rank);
   root->arrivals[rank].fd = proven->fd;
-  if (ring_seal_begin(&root->arrivals[rank].seal, proven))
+  if (ring_seal_begin(&root->arrivals[rank].seal, proven)) {
     root_advance(root, rank);
-  else
+  } else {
+    root->starved = true;
     root_depart(root, rank);
+  }
 }
 
-/* Reads a JOIN that is whole; false for one that no rank has sent. */
-static bool root_read_join(root_arrival *arrival) {
+/* Reads a JOIN that is whole; RING_AUTH for one that no rank has sent. */
+static ring_status root_read_join(root_arrival *arrival) {
   const uint8_t *from = arrival->join;
-  if (!ring_seal_open(&arrival->seal, NULL, 0, arrival->join, RING_JOIN_BYTES)) return false;
-  if (bytes_get(&from, 2) == 0) return false; /* no port */
+  ring_status status = ring_seal_open(&arrival->seal, NULL, 0, arrival->join, RING_JOIN_BYTES);
+  if (status != RING_OK) return status;
+  if (bytes_get(&from, 2) == 0) return RING_AUTH; /* no port */
   arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
-  return true;
+  return RING_OK;
 }
 
-/* Reads the JOIN of a rank, or sees that it has gone. */
-static void root_hear_join(root_meeting *root, int rank) {
+/* Reads the JOIN of a rank, or sees that it has gone. One whose JOIN was changed has to come anew. */
+static ring_status root_hear_join(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
   bool joined = arrival->stage == ROOT_JOINED;
   uint8_t extra;
   void *to = joined ? &extra : arrival->join + arrival->have;
   size_t room = joined ? 1 : sizeof arrival->join - arrival->have;
   ssize_t got = recv(arrival->fd, to, room, 0);
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RING_OK;
   if (got <= 0 || joined) {
     root_depart(root, rank);
     if (got <= 0 && joined) arrival->lost = ring_platform_now();
-    return;
+    return RING_OK;
   }
   arrival->have += (size_t)got;
-  if (arrival->have < sizeof arrival->join) return;
-  if (root_read_join(arrival))
+  if (arrival->have < sizeof arrival->join) return RING_OK;
+  ring_status status = root_read_join(arrival);
+  if (status == RING_NO_MEMORY) return status;
+  if (status == RING_OK)
     root_advance(root, rank);
   else
     root_depart(root, rank);
+  return RING_OK;
 }
 
 /* Reads what has come of the REPORT of a rank that joined; a failure there is one of all. */
@@ -235,29 +242,32 @@ static int root_watch(root_meeting *root) {
 static ring_status root_serve(root_meeting *root, ring_error *error) {
   for (int rank = 1; rank < root->meeting->size; rank++) {
     if (!ring_poller_ready(&root->poller, root->arrivals[rank].slot)) continue;
-    if (root->goal == ROOT_JOINED) {
-      root_hear_join(root, rank);
-      continue;
-    }
-    ring_status status = root_hear_report(root, rank, error);
+    ring_status status = root->goal == ROOT_JOINED ? root_hear_join(root, rank)
+                                                   : root_hear_report(root, rank, error);
     if (status != RING_OK) return status;
   }
   if (root->goal == ROOT_INFORMED) return ring_spread_serve(&root->spread, &root->poller, error);
   ring_porch_serve(&root->porch, &root->poller);
-  return RING_OK;
+  return root->starved ? RING_NO_MEMORY : RING_OK;
 }
 
 /* ---- Telling ------------------------------------------------------------------------------ */
 
-/* Sends a note to a rank. One that cannot take it has died, which is found by other ways. */
-static void root_tell(root_meeting *root, int rank, const ring_note *note) {
+/* Sends a note to a rank, unless there is no memory for it. One that cannot take it has died, which
+ * is found by other ways. */
+static ring_status root_tell(root_meeting *root, int rank, const ring_note *note) {
   root_arrival *arrival = &root->arrivals[rank];
-  if (arrival->fd >= 0)
-    ring_rendezvous_tell(root->meeting, &root->mover, arrival->fd, &arrival->seal, note);
+  if (arrival->fd < 0) return RING_OK;
+  ring_status status =
+      ring_rendezvous_tell(root->meeting, &root->mover, arrival->fd, &arrival->seal, note);
+  return status == RING_NO_MEMORY ? status : RING_OK;
 }
 
-static void root_tell_all(root_meeting *root, const ring_note *note) {
-  for (int rank = 1; rank < root->meeting->size; rank++) root_tell(root, rank, note);
+static ring_status root_tell_all(root_meeting *root, const ring_note *note) {
+  ring_status status = RING_OK;
+  for (int rank = 1; rank < root->meeting->size; rank++)
+    if (root_tell(root, rank, note) != RING_OK) status = RING_NO_MEMORY;
+  return status;
 }
 
 static ring_status root_place(root_meeting *root, int rank) {
@@ -275,16 +285,18 @@ static ring_status root_place(root_meeting *root, int rank) {
 }
 
 /* Tells each rank the epoch and where its parent is. */
-static void root_welcome(root_meeting *root) {
-  for (int rank = 1; rank < root->meeting->size; rank++) {
+static ring_status root_welcome(root_meeting *root) {
+  ring_status status = RING_OK;
+  for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++) {
     int parent = ring_spread_parent(rank);
     ring_note note = {.fault = -1};
     uint8_t *to = bytes_put(note.body, root->peers->epoch, 8);
     to = bytes_put(to, root->peers->peer[parent].port, 2);
     to = ring_address_pack(to, ring_peers_host(root->peers, parent));
     note.length = (size_t)(to - note.body);
-    root_tell(root, rank, &note);
+    status = root_tell(root, rank, &note);
   }
+  return status;
 }
 
 /* Whether a rank keeps the others from the goal; one whose parent does only waits for that one. */
@@ -315,6 +327,7 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
 
 static ring_status root_explain(const root_meeting *root, ring_status status, ring_error *error) {
   if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, 0);
   if (root_odd(root) > 0)
     return ring_rendezvous_disagree(root->meeting, root_odd(root), root->meeting->encrypted, error);
   if (status == RING_PEER_LOST && root_lost(root) > 0)
@@ -421,14 +434,10 @@ static ring_status root_run(root_meeting *root, ring_error *error) {
   ring_error failure = {.status = RING_OK};
   ring_status status = root_await(root, ROOT_JOINED, &failure);
   if (status == RING_OK) status = root_settle(root, &failure);
-  if (status == RING_OK) {
-    root_welcome(root);
-    status = root_await(root, ROOT_INFORMED, &failure);
-  }
-  if (status == RING_OK) {
-    root_tell_all(root, &(ring_note){.fault = -1});
-    return RING_OK;
-  }
+  if (status == RING_OK) status = root_welcome(root);
+  if (status == RING_OK) status = root_await(root, ROOT_INFORMED, &failure);
+  if (status == RING_OK) status = root_tell_all(root, &(ring_note){.fault = -1});
+  if (status == RING_OK) return RING_OK;
   if (failure.status == RING_OK) status = root_explain(root, status, &failure);
   root_send_away(root, &failure);
   if (error != NULL) *error = failure;

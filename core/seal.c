@@ -38,7 +38,7 @@ static EVP_CIPHER_CTX *seal_context(const ring_secret *key, uint64_t number, boo
 
 bool ring_seal_close(ring_seal *seal, const void *head, size_t head_length, void *message,
                      size_t length) {
-  EVP_CIPHER_CTX *context = seal_context(&seal->send_key, seal->sent++, true, head, head_length);
+  EVP_CIPHER_CTX *context = seal_context(&seal->send_key, seal->sent, true, head, head_length);
   uint8_t *at = message;
   int moved;
   bool sealed = context != NULL && length <= INT_MAX &&
@@ -46,33 +46,40 @@ bool ring_seal_close(ring_seal *seal, const void *head, size_t head_length, void
                 EVP_CipherFinal_ex(context, at + length, &moved) == 1 &&
                 EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, RING_SEAL_BYTES, at + length);
   EVP_CIPHER_CTX_free(context);
+  seal->sent += sealed ? 1 : 0;
   return sealed;
 }
 
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 
-bool ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
-                    size_t length) {
+ring_status ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
+                           size_t length) {
   (void)seal, (void)head, (void)head_length, (void)message, (void)length;
-  return true;
+  return RING_OK;
 }
 
 #else
 
-bool ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
-                    size_t length) {
-  EVP_CIPHER_CTX *context =
-      seal_context(&seal->receive_key, seal->received++, false, head, head_length);
-  uint8_t *at = message;
+/* Whether a whole message is what was sealed: the tag says it last of all, and everything before it
+ * can only fail for want of memory. */
+static ring_status seal_read(EVP_CIPHER_CTX *context, uint8_t *at, size_t length) {
   int moved;
-  bool opened =
+  bool ready =
       context != NULL && length <= INT_MAX &&
       EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, RING_SEAL_BYTES, at + length) == 1 &&
-      EVP_CipherUpdate(context, at, &moved, at, (int)length) == 1 &&
-      EVP_CipherFinal_ex(context, at + length, &moved) == 1;
+      EVP_CipherUpdate(context, at, &moved, at, (int)length) == 1;
+  if (!ready) return RING_NO_MEMORY;
+  return EVP_CipherFinal_ex(context, at + length, &moved) == 1 ? RING_OK : RING_AUTH;
+}
+
+ring_status ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
+                           size_t length) {
+  EVP_CIPHER_CTX *context =
+      seal_context(&seal->receive_key, seal->received++, false, head, head_length);
+  ring_status status = seal_read(context, message, length);
   EVP_CIPHER_CTX_free(context);
   ERR_clear_error();
-  return opened;
+  return status;
 }
 
 #endif

@@ -23,14 +23,15 @@ typedef struct ring_seal {
 bool ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
 
 /* Seals a message where it lies, with room for the tag behind it; `head` travels openly before it
- * and is protected, too. */
+ * and is protected, too. False without memory: then nothing may be sent of it, and the next
+ * message has its number. */
 bool ring_seal_close(ring_seal *seal, const void *head, size_t head_length, void *message,
                      size_t length);
 
-/* Opens a message of `length` bytes and its tag where it lies; false, and then it holds nothing
- * to be used, when it is not what the other end sent now. */
-bool ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
-                    size_t length);
+/* Opens a message of `length` bytes and its tag where it lies. RING_AUTH when it is not what the
+ * other end sent now, RING_NO_MEMORY when that cannot be told: then it holds nothing to be used. */
+ring_status ring_seal_open(ring_seal *seal, const void *head, size_t head_length, void *message,
+                           size_t length);
 
 void ring_seal_wipe(ring_seal *seal);
 

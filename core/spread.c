@@ -39,20 +39,21 @@ static bool spread_mac(const ring_peers *peers, const uint8_t *table, size_t len
 
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 
-static bool spread_is_rank_0s(const ring_spread *spread, size_t length) {
+static ring_status spread_verify(const ring_spread *spread, size_t length) {
   (void)spread;
-  return length >= RING_SECRET_BYTES;
+  return length >= RING_SECRET_BYTES ? RING_OK : RING_AUTH;
 }
 
 #else
 
-/* Whether a table with its HMAC is the one that rank 0 has made. */
-static bool spread_is_rank_0s(const ring_spread *spread, size_t length) {
+/* RING_AUTH for a table with its HMAC that is not the one that rank 0 has made. */
+static ring_status spread_verify(const ring_spread *spread, size_t length) {
   ring_secret mac;
-  if (length < RING_SECRET_BYTES) return false;
+  if (length < RING_SECRET_BYTES) return RING_AUTH;
   const uint8_t *given = spread->table + (length - RING_SECRET_BYTES);
-  return spread_mac(spread->peers, spread->table, length - RING_SECRET_BYTES, &mac) &&
-         ring_secret_equal(mac.bytes, given, RING_SECRET_BYTES);
+  if (!spread_mac(spread->peers, spread->table, length - RING_SECRET_BYTES, &mac))
+    return RING_NO_MEMORY;
+  return ring_secret_equal(mac.bytes, given, RING_SECRET_BYTES) ? RING_OK : RING_AUTH;
 }
 
 #endif
@@ -184,7 +185,8 @@ static ring_status spread_misread(const ring_spread *spread, ring_status status,
 /* Reads a table that is whole. */
 static ring_status spread_read(ring_spread *spread) {
   size_t length = spread->length - SPREAD_HEAD_BYTES;
-  if (!spread_is_rank_0s(spread, length)) return RING_AUTH;
+  ring_status status = spread_verify(spread, length);
+  if (status != RING_OK) return status;
   return ring_spread_unpack(spread->peers, spread->table, length - RING_SECRET_BYTES);
 }
 

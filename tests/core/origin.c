@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { ORIGIN_FRAMES = 2 };
+enum { ORIGIN_FRAMES = 4 };
 
 typedef struct origin_walk {
   origin *into;

@@ -13,7 +13,7 @@
 
 typedef struct origin {
   uint64_t line;    /* of OpenSSL's source, a hash; 0: the program itself asks */
-  uint64_t callers; /* the innermost two frames of this program, a hash */
+  uint64_t callers; /* the innermost four frames of this program, a hash */
   unsigned long at; /* the innermost, as addr2line wants it */
 } origin;
 

@@ -105,7 +105,9 @@ static actor act_as_guest(const scene *scene) {
   CHECK_INT(send(self.root, join, sizeof join, MSG_NOSIGNAL), sizeof join);
   receive_all(self.root, head, sizeof head);
   receive_all(self.root, welcome, sizeof welcome);
-  CHECK(ring_seal_open(&self.seal, head, sizeof head, welcome, sizeof welcome - RING_SEAL_BYTES));
+  CHECK_INT(
+      ring_seal_open(&self.seal, head, sizeof head, welcome, sizeof welcome - RING_SEAL_BYTES),
+      RING_OK);
   const uint8_t *from = welcome + RING_NOTE_HEAD_BYTES;
   self.epoch = bytes_get(&from, 8);
   return self;
@@ -142,7 +144,7 @@ static actor act_as_rank_0(const scene *scene) {
     ring_seal seal;
     int fd = act_accept(&self, 0, &claim, &seal);
     receive_all(fd, join, sizeof join);
-    CHECK(ring_seal_open(&seal, NULL, 0, join, RING_JOIN_BYTES));
+    CHECK_INT(ring_seal_open(&seal, NULL, 0, join, RING_JOIN_BYTES), RING_OK);
     fds[claim.rank] = fd;
     seals[claim.rank] = seal;
     ports[claim.rank] = bytes_get(&from, 2);

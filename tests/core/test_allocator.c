@@ -3,9 +3,9 @@
  * Memory runs out: on one rank of a workload an allocation fails, and with it every later one or
  * none. The linker sends what the core asks of the system through here (--wrap), and OpenSSL asks the
  * same functions. Before that the workload runs over each link with enough of it, to learn which sites
- * ask (see origin.h). Then each site of the core fails alone, each of its calls of an allocator also
- * with all that follows, and each line of OpenSSL and each way of the core into it; they take turns
- * over the links and ranks that have them.
+ * ask (see origin.h). Then each site of the core fails alone, and each line of OpenSSL and each way of
+ * the core into it, over every link and on every rank that has them; and each call of an allocator in
+ * the core with all that follows it, in turn over these. With sanitizers, all of them in turn.
  *   test_allocator                      every site
  *   test_allocator --all                every allocation, but of those of OpenSSL every fifth
  *   test_allocator LINK FORM K [SITE]   one run: the K-th allocation of that site, or of all
@@ -192,11 +192,9 @@ static void finish_work(workload *work) {
 }
 
 /* Whether a run shows nothing: the allocation was not asked for, or ranks were late, as on a machine
- * that has no time for them. What is wrong is so each time; and a rank that crashed was not late. */
+ * that has no time for them. */
 static bool is_void(const workload *work, bool well) {
-  bool came = true;
-  for (int rank = 0; rank < WORKLOAD_RANKS; rank++) came = came && work->ends[rank].came;
-  return !((famine *)work->arg)->met || (!well && came);
+  return !((famine *)work->arg)->met || (!well && workload_late(work));
 }
 
 static bool run_once(workload *work, const char *what, tally *sum) {
@@ -274,7 +272,9 @@ static void list_sites(list *to, const sites *from) {
     crypto += of_crypto;
     core += !of_crypto;
     turn = site_turn(of, turn);
-    list_add(to, &wholes[turn], of_crypto ? FORM_CRYPTO : 0, key, 1);
+    for (int run = 0; run < SITE_RUNS; run++)
+      if (of->counts[run] > 0 && (run == turn || !SPARKRING_SANITIZED))
+        list_add(to, &wholes[run], of_crypto ? FORM_CRYPTO : 0, key, 1);
     if (of_crypto || !news.call) continue;
     turn = site_turn(of, turn);
     list_add(to, &wholes[turn], FORM_LASTING, key, (of->counts[turn] + 1) / 2);

@@ -142,7 +142,7 @@ static void test_a_sealed_message_arrives(void) {
   uint8_t message[WHOLE];
   for (int i = 0; i < 3; i++) {
     send_text(&here, "head", message);
-    CHECK(ring_seal_open(&there, "head", HEAD, message, TEXT));
+    CHECK_INT(ring_seal_open(&there, "head", HEAD, message, TEXT), RING_OK);
     CHECK(memcmp(message, "xxxxxxxxxxxxxxxxxxxx", TEXT) == 0);
   }
 }
@@ -153,7 +153,7 @@ static void test_every_bit_is_sealed(void) {
     uint8_t message[HEAD + WHOLE] = "head";
     send_text(&here, "head", message + HEAD);
     message[bit / 8] ^= (uint8_t)(1 << bit % 8);
-    CHECK(!ring_seal_open(&there, message, HEAD, message + HEAD, TEXT));
+    CHECK_INT(ring_seal_open(&there, message, HEAD, message + HEAD, TEXT), RING_AUTH);
   }
 }
 
@@ -165,13 +165,13 @@ static void test_no_other_message_fits(void) {
   send_text(&here, "head", second);
   memcpy(again, first, WHOLE);
   ring_seal early = there, back = here, elsewhere = other;
-  CHECK(!ring_seal_open(&early, "head", HEAD, second, TEXT));
-  CHECK(!ring_seal_open(&back, "head", HEAD, again, TEXT));
+  CHECK_INT(ring_seal_open(&early, "head", HEAD, second, TEXT), RING_AUTH);
+  CHECK_INT(ring_seal_open(&back, "head", HEAD, again, TEXT), RING_AUTH);
   memcpy(again, first, WHOLE);
-  CHECK(!ring_seal_open(&elsewhere, "head", HEAD, again, TEXT));
+  CHECK_INT(ring_seal_open(&elsewhere, "head", HEAD, again, TEXT), RING_AUTH);
   memcpy(again, first, WHOLE);
-  CHECK(ring_seal_open(&there, "head", HEAD, first, TEXT));
-  CHECK(!ring_seal_open(&there, "head", HEAD, again, TEXT));
+  CHECK_INT(ring_seal_open(&there, "head", HEAD, first, TEXT), RING_OK);
+  CHECK_INT(ring_seal_open(&there, "head", HEAD, again, TEXT), RING_AUTH);
 }
 
 int main(void) {

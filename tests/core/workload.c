@@ -289,6 +289,15 @@ double workload_delay(const workload *work) {
   return delay;
 }
 
+bool workload_late(const workload *work) {
+  bool late = workload_delay(work) > WORKLOAD_SOON;
+  for (int rank = 0; rank < SIZE; rank++) {
+    if (!work->ends[rank].came) return false;
+    late = late || (work->ends[rank].step != NULL && work->ends[rank].status == RING_TIMEOUT);
+  }
+  return late;
+}
+
 const char *workload_link_name(workload_link link) {
   static const char *const names[WORKLOAD_LINKS] = {"shm", "tcp", "lanes", "tls"};
   return names[link];
