@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "checksum.h"
+#include "contradiction.h"
 #include "dial.h"
 #include "error.h"
 #include "failure.h"
@@ -276,7 +277,7 @@ static bool engine_mail(ring_run *run, const ring_lane *shape, ring_status *stat
   if (shape->kind == RING_LANE_SEND) return ring_notice_flush(peer);
   if (peer->mail->have == 0) return true;
   int got = ring_notice_read(peer, peers->size);
-  if (got == 1) *status = ring_stall_heard(run, shape->peer);
+  if (got == 1) *status = ring_contradiction_heard(run, shape->peer);
   if (got == -EBADMSG) *status = ring_failure_damaged(run, shape->peer);
   if (got < 0 && got != -EBADMSG) *status = engine_stuck(run, shape, -got);
   return got == 1 && *status == RING_OK;

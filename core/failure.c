@@ -6,9 +6,10 @@
 #include <string.h>
 
 #include "checksum.h"
+#include "contradiction.h"
 #include "error.h"
 #include "platform.h"
-#include "stall.h"
+#include "suspicion.h"
 
 /* How long a broken link waits for another rank to say why; and one that could not be opened, for a rank
  * that is gone in order has told others, who may be slow to pass it on. */
@@ -128,7 +129,7 @@ static bool failure_contradicts(const ring_call *theirs, const ring_call *own) {
 static ring_status failure_hear_notice(ring_run *run, int rank, int *got) {
   ring_peer *peer = &run->engine->peers->peer[rank];
   *got = ring_notice_read(peer, run->engine->peers->size);
-  if (*got == 1) return ring_stall_heard(run, rank);
+  if (*got == 1) return ring_contradiction_heard(run, rank);
   return *got == -EBADMSG ? ring_failure_damaged(run, rank) : RING_OK;
 }
 
@@ -258,7 +259,7 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
 ring_status ring_failure_impatient(ring_run *run, ring_status why) {
   char call[RING_CALL_TEXT], whom[640];
   ring_call_describe(&run->task->call, call, sizeof call);
-  int rank = ring_stall_whom(run, whom, sizeof whom);
+  int rank = ring_suspicion_whom(run, whom, sizeof whom);
   if (why == RING_ABORTED)
     return ring_wait_aborted(run->task->wait, run->engine->peers->rank, call, run->error);
   const ring_peers *peers = run->engine->peers;

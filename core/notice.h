@@ -17,6 +17,8 @@
 #include "frame.h"
 #include "peers.h"
 
+#define RING_NOTICE_MOST_NS UINT64_C(10000000000) /* from one to its repetition */
+
 #define RING_SUSPECTS 8
 #define RING_NOTICE_BYTES (8 + 36 * RING_SUSPECTS) /* of its payload */
 

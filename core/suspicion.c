@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "suspicion.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#include "platform.h"
+#include "share.h"
+
+#define SUSPICION_LATE_NS UINT64_C(1000000000) /* how late the repetition of a notice may come */
+
+/* ---- What is known ------------------------------------------------------------------------ */
+
+/* What a rank was last seen in: it says so in shared memory, or what it sent last shows it. */
+static void suspicion_last_call(const ring_engine *engine, int rank, ring_suspect *suspect) {
+  const ring_share *share = engine->share;
+  int index = share->arena != NULL ? ring_share_index(share, rank) : -1;
+  uint32_t heard = engine->peers->peer[rank].heard;
+  suspect->state = RING_SUSPECT_HEARD;
+  if (index >= 0 && ring_share_heard(share, index, &suspect->call) && suspect->call.collective != 0)
+    return;
+  suspect->call = engine->calls[heard % RING_ENGINE_RUNS];
+  if (heard != 0 && engine->runs - heard < RING_ENGINE_RUNS) return;
+  suspect->call = (ring_call){0};
+  suspect->state = RING_SUSPECT_UNHEARD;
+}
+
+bool ring_suspicion_blocks(const ring_run *run, size_t lane) {
+  const ring_lane *shape = run_lane(run, lane);
+  return shape->kind != RING_LANE_LOCAL && shape->peer >= 0 && run->engine->progress[lane].active;
+}
+
+/* The same, but for a rank that a lane before this one waits for. */
+static bool suspicion_is_new(const ring_run *run, size_t lane) {
+  if (!ring_suspicion_blocks(run, lane)) return false;
+  for (size_t before = 0; before < lane; before++)
+    if (ring_suspicion_blocks(run, before) &&
+        run_lane(run, before)->peer == run_lane(run, lane)->peer)
+      return false;
+  return true;
+}
+
+const ring_notice *ring_suspicion_said(const ring_run *run, int rank) {
+  const ring_peer *peer = &run->engine->peers->peer[rank];
+  const struct ring_mail *mail = peer->mail;
+  if (mail == NULL || mail->came == 0 || mail->behind != peer->counters.bytes_received) return NULL;
+  uint64_t until_next = mail->last.waited * UINT64_C(1000000);
+  if (until_next > RING_NOTICE_MOST_NS) until_next = RING_NOTICE_MOST_NS;
+  bool counts = ring_platform_now() - mail->came < until_next + SUSPICION_LATE_NS;
+  return counts ? &mail->last : NULL;
+}
+
+/* What is known of one suspect from two sides. */
+static void suspicion_merge(ring_suspect *known, const ring_suspect *suspect) {
+  uint8_t needed = (known->state | suspect->state) & RING_SUSPECT_NEEDED;
+  uint32_t steps = known->steps < suspect->steps ? known->steps : suspect->steps;
+  if ((suspect->state & RING_SUSPECT_STATE) > (known->state & RING_SUSPECT_STATE))
+    *known = *suspect;
+  known->state |= needed;
+  known->steps = steps;
+}
+
+/* Keeps the nearest ones, the nearest first. */
+static void suspicion_add(ring_notice *notice, const ring_suspect *suspect) {
+  ring_suspect *list = notice->suspects;
+  int i = 0;
+  while (i < notice->count && list[i].rank != suspect->rank) i++;
+  bool known = i < notice->count, full = i == RING_SUSPECTS;
+  if (full && list[i - 1].steps <= suspect->steps) return;
+  if (full) i--;
+  if (known)
+    suspicion_merge(&list[i], suspect);
+  else
+    list[i] = *suspect;
+  if (i == notice->count) notice->count++;
+  for (; i > 0 && list[i].steps < list[i - 1].steps; i--) {
+    ring_suspect nearer = list[i];
+    list[i] = list[i - 1];
+    list[i - 1] = nearer;
+  }
+}
+
+/* Adds a rank that is waited for, or in its place those that it suspects itself. Of all ranks in a row the
+ * last is size - 2 steps from who waits for the first: what has come farther went round in a circle. */
+static void suspicion_add_rank(const ring_run *run, int rank, ring_notice *notice) {
+  const ring_peers *peers = run->engine->peers;
+  const ring_notice *theirs = ring_suspicion_said(run, rank);
+  bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+  uint32_t most = (uint32_t)peers->size - 2;
+  int passed = 0;
+  for (int i = 0; theirs != NULL && i < theirs->count; i++) {
+    ring_suspect suspect = theirs->suspects[i];
+    if (suspect.rank == peers->rank || suspect.steps++ >= most) continue;
+    if (!here) suspect.state &= RING_SUSPECT_STATE;
+    suspicion_add(notice, &suspect);
+    passed++;
+  }
+  if (here || passed > 0) return;
+  ring_suspect suspect = {.rank = rank, .state = RING_SUSPECT_WAITS};
+  if (theirs != NULL)
+    suspect.call = theirs->call;
+  else
+    suspicion_last_call(run->engine, rank, &suspect);
+  suspect.state |= RING_SUSPECT_NEEDED;
+  suspicion_add(notice, &suspect);
+}
+
+void ring_suspicion_compose(const ring_run *run, ring_notice *notice) {
+  *notice = (ring_notice){.call = run->task->call};
+  notice->waited = (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
+  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++)
+    if (suspicion_is_new(run, lane)) suspicion_add_rank(run, run_lane(run, lane)->peer, notice);
+}
+
+/* ---- Its words ---------------------------------------------------------------------------- */
+
+/* A firewall drops without a word, so nothing but silence tells of it. */
+static const char suspicion_unconnected[] =
+    "it is late, or a firewall stands between (open a port range, and pass it on all ranks)";
+
+/* "last heard in barrier() as call 16"; of a link that opens also how far it has come. */
+static void suspicion_describe(const ring_run *run, const ring_suspect *suspect, char *text,
+                               size_t size) {
+  const ring_peer *peer = &run->engine->peers->peer[suspect->rank];
+  const ring_strand *strand = peer->strand;
+  bool waits = (suspect->state & RING_SUSPECT_STATE) == RING_SUSPECT_WAITS;
+  char name[RING_CALL_TEXT];
+  ring_call_describe(&suspect->call, name, sizeof name);
+  if (strand != NULL && strand->have > 0)
+    snprintf(text, size, "of whose link %d of the %d lanes are open", strand->have, strand->lanes);
+  else if ((suspect->state & RING_SUSPECT_STATE) != RING_SUSPECT_UNHEARD)
+    snprintf(text, size, "%s in %s", waits ? "waits" : "last heard", name);
+  else if (peer->link == NULL && peer->dial != NULL)
+    snprintf(text, size, "not connected: %s", suspicion_unconnected);
+  else if (peer->heard != 0)
+    snprintf(text, size, "last heard %u calls ago", (unsigned)(run->engine->runs - peer->heard));
+  else
+    snprintf(text, size, "nothing heard since the start");
+}
+
+int ring_suspicion_first(const ring_run *run) {
+  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++)
+    if (ring_suspicion_blocks(run, lane)) return run_lane(run, lane)->peer;
+  return -1;
+}
+
+int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
+  const ring_peers *peers = run->engine->peers;
+  ring_notice notice;
+  size_t length = 0;
+  int first = ring_suspicion_first(run);
+  bool direct = false;
+  ring_suspicion_compose(run, &notice);
+  for (int i = 0; i < notice.count && length < size; i++) {
+    const ring_suspect *suspect = &notice.suspects[i];
+    char last[RING_CALL_TEXT + 32];
+    static_assert(sizeof last > sizeof suspicion_unconnected + 16, "there is room for each text");
+    direct = direct || suspect->rank == first;
+    suspicion_describe(run, suspect, last, sizeof last);
+    length +=
+        (size_t)snprintf(text + length, size - length, "%srank %d (%s; %s)", i == 0 ? "" : ", ",
+                         suspect->rank, ring_peers_host(peers, suspect->rank), last);
+  }
+  if (first < 0) {
+    snprintf(text, size, "other ranks");
+    return -1;
+  }
+  if (notice.count == 0)
+    snprintf(text, size, "rank %d (%s; in the same call, as all others that it knows of)", first,
+             ring_peers_host(peers, first));
+  else if (!direct && length < size)
+    snprintf(text + length, size - length, ", for which rank %d waits, too", first);
+  return notice.count == 0 ? first : notice.suspects[0].rank;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Suspicions: what a rank that waits knows about whom the job waits for.
+ *
+ * A rank suspects those that its lanes wait for. Where one of them has sent a notice (notice.h), it is
+ * there and waits itself: then those that it suspects take its place. So after as many notices as
+ * there are ranks between the two, each rank suspects who keeps all of them waiting. A notice counts
+ * until its sender sends anything else, or does not repeat it in time.
+ *
+ * Ranks that wait for each other in a circle hear from each other also what they have said themselves,
+ * and would keep it for ever. So a suspicion counts the steps that it has come; the nearest suspect is
+ * the one at fault, and who seems farther than a rank can be is none.
+ */
+#ifndef RING_SUSPICION_H
+#define RING_SUSPICION_H
+
+#include "run.h"
+
+/* Whether a lane can only go on when its peer does something. */
+bool ring_suspicion_blocks(const ring_run *run, size_t lane);
+
+/* The first rank that a lane waits for, or -1. */
+int ring_suspicion_first(const ring_run *run);
+
+/* What a rank has said that still counts, or NULL. */
+const ring_notice *ring_suspicion_said(const ring_run *run, int rank);
+
+/* The notice of this rank: whom it suspects, and in which call. */
+void ring_suspicion_compose(const ring_run *run, ring_notice *notice);
+
+/* "rank 1 (host; last heard in barrier() as call 16), rank 3 (host; ...)": whom a run waits for.
+ * Returns the rank at fault, or -1. */
+int ring_suspicion_whom(const ring_run *run, char *text, size_t size);
+
+#endif
