@@ -43,6 +43,7 @@ typedef struct tls_link {
   bool settled;     /* the key is not needed any more */
   bool found;       /* the key, at the accepter's end: the dialer has named it */
   bool lacked;      /* memory, and is of no use since */
+  bool refused;     /* what the other end sent, and is of no use since */
   size_t kept;      /* bytes of `turn` that the socket has not taken yet */
   uint8_t turn[64]; /* a message about new keys */
   uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH]; /* where several pieces become one */
@@ -246,8 +247,12 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   case SSL_ERROR_ZERO_RETURN:
     return -EPIPE;
   case SSL_ERROR_SYSCALL:
-    return link->code != 0 ? -link->code : link->lacked ? -ENOMEM : -EPIPE;
+    if (link->code != 0) return -link->code;
+    /* Nothing failed below, nor did the other end before: a step failed and left no reason. */
+    link->lacked = link->lacked || !link->refused;
+    return link->lacked ? -ENOMEM : -EPROTO;
   default:
+    link->refused = !link->lacked;
     return link->lacked ? -ENOMEM : -EPROTO;
   }
 }

@@ -263,10 +263,12 @@ static ring_status root_tell(root_meeting *root, int rank, const ring_note *note
   return status == RING_NO_MEMORY ? status : RING_OK;
 }
 
-static ring_status root_tell_all(root_meeting *root, const ring_note *note) {
+/* Tells all ranks that the job has formed. */
+static ring_status root_confirm(root_meeting *root) {
+  const ring_note formed = {.fault = -1};
   ring_status status = RING_OK;
-  for (int rank = 1; rank < root->meeting->size; rank++)
-    if (root_tell(root, rank, note) != RING_OK) status = RING_NO_MEMORY;
+  for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++)
+    status = root_tell(root, rank, &formed);
   return status;
 }
 
@@ -379,7 +381,7 @@ static void root_send_away(root_meeting *root, const ring_error *error) {
   ring_note note = {
       .status = error->status, .fault = error->rank, .length = strlen(error->message)};
   memcpy(note.body, error->message, note.length);
-  root_tell_all(root, &note);
+  for (int rank = 1; rank < root->meeting->size; rank++) root_tell(root, rank, &note);
 }
 
 /* ---- The meeting -------------------------------------------------------------------------- */
@@ -436,7 +438,7 @@ static ring_status root_run(root_meeting *root, ring_error *error) {
   if (status == RING_OK) status = root_settle(root, &failure);
   if (status == RING_OK) status = root_welcome(root);
   if (status == RING_OK) status = root_await(root, ROOT_INFORMED, &failure);
-  if (status == RING_OK) status = root_tell_all(root, &(ring_note){.fault = -1});
+  if (status == RING_OK) status = root_confirm(root);
   if (status == RING_OK) return RING_OK;
   if (failure.status == RING_OK) status = root_explain(root, status, &failure);
   root_send_away(root, &failure);

@@ -329,9 +329,14 @@ static const char *blame(const workload *work, int rank) {
   bool never_came = strcmp(victim->step, "open") == 0;
   if (never_came && work->exchanges && end->status == RING_ABORTED) return NULL;
   if (never_came && end->status == RING_TIMEOUT) return NULL;
-  /* One that gave up a child because of the victim is missed by those who had no link to it yet. */
-  bool chain = strcmp(end->step, "split") == 0 && end->status == RING_PEER_LOST;
-  if (chain && strstr(end->message, "is gone") != NULL) return NULL;
+  /* One that gave up a child because of the victim is missed by those who had no link to it yet; and one
+   * that gave up the meeting, by those who were told before that the job has formed. */
+  bool chain = end->status == RING_PEER_LOST && end->fault >= 0;
+  const workload_end *missed = &work->ends[chain ? end->fault : rank];
+  if (chain && strcmp(end->step, "split") == 0 && strstr(end->message, "is gone") != NULL)
+    return NULL;
+  if (chain && never_came && missed->step != NULL && strstr(missed->message, name) != NULL)
+    return NULL;
   if (end->fault != work->victim && strstr(end->message, name) == NULL)
     return "was not told that the victim failed";
   return end->at - victim->at > WORKLOAD_SOON ? "was told too late" : NULL;
