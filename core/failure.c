@@ -16,8 +16,10 @@
 #define FAILURE_GRACE_MS 20
 #define FAILURE_GRACE_UNLINKED_MS 300
 
-/* How long telling the others may take. */
+/* How long telling the others may take; and where an exchange may let go of some as much later as
+ * Spark's allGather does, which asks once a second whether all have come. */
 #define FAILURE_TELL_NS UINT64_C(200000000)
+#define FAILURE_TELL_EXCHANGED_NS UINT64_C(1500000000)
 
 /* ---- Finding ------------------------------------------------------------------------------ */
 
@@ -374,14 +376,15 @@ static bool failure_expects(const ring_engine *engine, const ring_task *task, in
 }
 
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
-  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
+  uint64_t begun = ring_platform_now(), give_up = begun + FAILURE_TELL_NS, last = give_up;
   for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
     failure_finish_frame(engine, task, lane, give_up);
   for (;;) {
-    failure_say(engine->peers, error, give_up);
+    failure_say(engine->peers, error, last);
     bool ended = failure_drain(engine->peers);
     bool expects = failure_expects(engine, task, error->rank);
-    if ((ended && !expects) || ring_platform_now() >= give_up) return;
+    if (expects && engine->peers->exchanged) last = begun + FAILURE_TELL_EXCHANGED_NS;
+    if ((ended && !expects) || ring_platform_now() >= last) return;
     failure_linger(engine);
   }
 }

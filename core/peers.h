@@ -61,6 +61,7 @@ typedef struct ring_peers {
   int rank, size;
   uint64_t epoch;
   bool authenticated;
+  bool exchanged; /* the ranks met by an exchange, which lets go of them one after the other */
   bool encrypted; /* what is said between them, but for what lies in memory of both */
   ring_keys keys;
   char **hosts; /* the different hosts, in order of their first rank */

@@ -365,7 +365,7 @@ static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peer
                                    const exchange_sink *sink, ring_error *error) {
   uint8_t epoch[8];
   peers->epoch = sink->entries[0].epoch;
-  peers->authenticated = true;
+  peers->authenticated = peers->exchanged = true;
   bytes_put(epoch, peers->epoch, 8);
   if (!ring_secret_bind(&peers->keys.vault->job, epoch, sizeof epoch))
     return rendezvous_no_crypto(error);
@@ -387,6 +387,7 @@ static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int li
     return rendezvous_no_crypto(error);
   if (meeting->exchange(meeting->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
+  ring_wait_begin(meeting->wait); /* it was no stop of this rank, and now all ranks are there */
   ring_status status = exchange_check(sink, error);
   if (status == RING_OK) status = exchange_agree(meeting, sink, error);
   return status == RING_OK ? exchange_settle(meeting, peers, sink, error) : status;

@@ -164,7 +164,8 @@ typedef struct ring_options {
   const char *job;              /* tells jobs apart that share addresses and token; NULL: "" */
   uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
   uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */
-  double timeout;               /* seconds until all ranks must have met; 0: 300 */
+  double timeout;               /* seconds until all ranks must have met, from the exchange's end
+                                   where there is one; 0: 300 */
   double call_timeout;          /* seconds a collective may wait with nothing moving; 0: 600 */
   ring_exchange_fn exchange;
   void *exchange_arg;

@@ -101,7 +101,8 @@ def init(
         tells who the ranks are, those of ``SPARKRING_PORTS``.
     timeout : float, optional
         Seconds until all ranks must have met; by default 300 or, when the environment tells who the
-        ranks are, ``SPARKRING_TIMEOUT``.
+        ranks are, ``SPARKRING_TIMEOUT``. In a barrier task, until all have called `init`, and as
+        long again until they are connected.
     call_timeout : float
         Seconds that a later call may wait for other ranks with nothing moving.
     warn_after : float, optional

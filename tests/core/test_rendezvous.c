@@ -206,7 +206,7 @@ typedef struct exchange {
   pthread_barrier_t all_wrote;
   char texts[4][200];
   int mode;
-  int victim;
+  int victim, late; /* which ranks; -1: none */
 } exchange;
 
 typedef struct exchange_end {
@@ -323,10 +323,23 @@ static void test_a_port_that_is_not_told(void) {
 
 /* ---- Deaths while opening ----------------------------------------------------------------- */
 
+static void die(int signal_number) {
+  (void)signal_number;
+  _exit(0);
+}
+
+/* At once; where another rank is late, when it has met those that are not. */
 static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
   const exchange_end *end = arg;
+  bool late = end->rank == end->shared->late;
+  if (late) usleep(1600000);
   int failure = pass_texts(arg, mine, put, sink);
-  if (end->rank == end->shared->victim) _exit(0);
+  if (end->rank == end->shared->victim && end->shared->late < 0) die(0);
+  if (end->rank == end->shared->victim) {
+    signal(SIGALRM, die);
+    ualarm(300000, 0);
+  }
+  if (late) usleep(800000);
   return failure;
 }
 
@@ -336,22 +349,34 @@ static void lose_one_while_opening(int rank, int size, void *shared) {
   char text[64];
   options.exchange = pass_texts_and_die;
   options.exchange_arg = &end;
+  if (end.shared->late >= 0) options.timeout = 2;
   snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
   CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
 }
 
-/* Higher ranks dial lower ones, so there is a way to notice for each direction. */
-static void test_a_rank_that_dies_while_opening(void) {
+static void lose_each_while_opening(int after) {
   exchange *shared = shared_alloc(sizeof *shared);
   pthread_barrierattr_t attributes;
   pthread_barrierattr_init(&attributes);
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   for (shared->victim = 0; shared->victim < 4; shared->victim++) {
+    shared->late = after > 0 ? (shared->victim + after) % 4 : -1;
     pthread_barrier_init(&shared->all_wrote, &attributes, 4);
     run_ranks(4, lose_one_while_opening, shared);
     pthread_barrier_destroy(&shared->all_wrote);
   }
   shared_free(shared, sizeof *shared);
+}
+
+/* Higher ranks dial lower ones, so there is a way to notice for each direction. */
+static void test_a_rank_that_dies_while_opening(void) {
+  lose_each_while_opening(0);
+}
+
+/* One comes to the exchange so late that the others have spent most of their time, and leaves it a second
+ * after them, as happens with Spark's allGather: to all the same rank is at fault. */
+static void test_one_that_is_late_meanwhile(void) {
+  for (int after = 1; after < 4; after++) lose_each_while_opening(after);
 }
 
 /* Once it has joined and waits for others. */
@@ -417,6 +442,7 @@ int main(void) {
   RUN(test_exchange);
   RUN(test_a_port_that_is_not_told);
   RUN(test_a_rank_that_dies_while_opening);
+  RUN(test_one_that_is_late_meanwhile);
   RUN(test_a_rank_that_had_come);
   RUN(test_no_descriptor_is_left);
   return 0;
