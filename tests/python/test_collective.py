@@ -118,22 +118,23 @@ def gather_uneven_every_case():
     return count
 
 
+def every_collective():
+    """Count what each compares; the ranks start once for all."""
+    return [
+        allreduce_every_case(),
+        reduce_every_case(),
+        broadcast_every_case(),
+        allgather_every_case(),
+        gather_every_case(),
+        gather_uneven_every_case(),
+    ]
+
+
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(
-    "every_case",
-    [
-        allreduce_every_case,
-        reduce_every_case,
-        broadcast_every_case,
-        allgather_every_case,
-        gather_every_case,
-        gather_uneven_every_case,
-    ],
-)
-def test_every_container_and_dtype(every_case, size):
-    counts = run(size, every_case)
+def test_every_container_and_dtype(size):
+    counts = run(size, every_collective)
     assert counts == counts[:1] * size
-    assert counts[0] >= len(list(cases(0)))
+    assert min(counts[0]) >= len(list(cases(0)))
 
 
 SHAPES = [(6,), (2, 3), (1, 2, 2), (0, 3), (3, 0)]  # of a part

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import math
@@ -102,9 +103,14 @@ def check_epoch(equalize, sizes, rank, epoch, taken):
     return real
 
 
+@functools.cache
+def of_every_way(sizes):
+    return run(len(sizes), every_way, sizes)
+
+
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_every_row_once_and_equal_steps(sizes):
-    check_all(sizes, run(len(sizes), every_way, sizes))
+    check_all(sizes, of_every_way(sizes))
 
 
 def test_rows_that_are_kept_in_a_file():
@@ -129,7 +135,7 @@ def check_all(sizes, ranks):
 
 
 def test_pad_repeats_rows_of_its_own_or_of_another_rank():
-    found = run(3, every_way, (20, 0, 7))
+    found = of_every_way((20, 0, 7))
     padded = [[batch["ids"] for batch in rank["pad", 0][0]] for rank in found]
     first = list(range(6))  # of the first frame
     assert padded[0] == [list(range(8)), list(range(8, 16)), [16, 17, 18, 19, *first[:4]]]
@@ -139,7 +145,7 @@ def test_pad_repeats_rows_of_its_own_or_of_another_rank():
 
 
 def test_join_gives_empty_arrays_to_ranks_without_rows():
-    found = run(3, every_way, (20, 0, 7))
+    found = of_every_way((20, 0, 7))
     assert [[batch["rows"] for batch in rank["join", 0][0]] for rank in found] == [
         [8, 8, 4],
         [0, 0, 0],
@@ -147,40 +153,50 @@ def test_join_gives_empty_arrays_to_ranks_without_rows():
     ]
 
 
-def orders(together, seed):
+def order(comm, together, seed):
+    rows = frames(0, 50, together)
+    data = batches(rows, comm, BATCH, columns=["id"], shuffle_buffer=20, seed=seed, epochs=2)
+    return [[batch["id"][: batch.rows].tolist() for batch in data] for _ in range(2)]
+
+
+def orders(*each):
     with open_comm() as comm:
-        rows = frames(0, 50, together)
-        data = batches(rows, comm, BATCH, columns=["id"], shuffle_buffer=20, seed=seed, epochs=2)
-        return [[batch["id"][: batch.rows].tolist() for batch in data] for _ in range(2)]
+        return [order(comm, together, seed) for together, seed in each]
 
 
 def test_order_follows_from_seed_rank_and_epoch():
-    one, other = run(2, orders, 6, 1)
+    (one,), (other,) = run(2, orders, (6, 1))
     assert one != other  # the ranks have the same rows
-    assert run(2, orders, 6, 1) == [one, other]
-    assert run(2, orders, 50, 1) == [one, other]  # wherever chunks end
-    assert run(2, orders, 6, 2)[0] not in (one, other)
+    first, second = run(2, orders, (6, 1), (50, 1), (6, 2))  # in other processes
+    assert first[:2] == [one, one]  # wherever chunks end
+    assert second[:2] == [other, other]
+    assert first[2] not in (one, other)
     place = {row: at for at, row in enumerate(itertools.chain(*one[0]))}
     assert all(at >= row - 20 for row, at in place.items())
 
 
-def calls(equalize):
+def calls(comm, equalize):
     """How many calls each epoch makes, and how many steps it has."""
+    data = batches(frames(comm.rank, 24 + comm.rank), comm, BATCH, epochs=3, equalize=equalize)
+    made = []
+    for _ in range(3):
+        before = comm.counters()["calls"]
+        steps = sum(1 for _ in data)
+        made.append((steps, comm.counters()["calls"] - before))
+    return made
+
+
+def calls_of_every_way():
     with open_comm() as comm:
-        data = batches(frames(comm.rank, 24 + comm.rank), comm, BATCH, epochs=3, equalize=equalize)
-        made = []
-        for _ in range(3):
-            before = comm.counters()["calls"]
-            steps = sum(1 for _ in data)
-            made.append((steps, comm.counters()["calls"] - before))
-        return made
+        return [calls(comm, equalize) for equalize in WAYS]
 
 
 def test_calls():
     """One a step and one at the end in the first epoch; then one that tells all lengths."""
-    assert run(2, calls, "pad") == run(2, calls, "join") == [[(4, 5), (4, 1), (4, 0)]] * 2
-    assert run(2, calls, "drop") == [[(3, 4), (3, 1), (3, 0)]] * 2
-    assert run(2, calls, None) == [[(3, 0)] * 3, [(4, 0)] * 3]
+    for rank, (pad, drop, join, alone) in enumerate(run(2, calls_of_every_way)):
+        assert pad == join == [(4, 5), (4, 1), (4, 0)]
+        assert drop == [(3, 4), (3, 1), (3, 0)]
+        assert alone == [(3 + rank, 0)] * 3
 
 
 def leaves_early():
