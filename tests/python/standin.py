@@ -38,9 +38,10 @@ def importorskip(name: str, reason: str = "") -> ModuleType:
 
 
 class Raises:
-    """A block that raises; `value` is the error."""
+    """A block that raises; `value` is the error, `type` its class."""
 
     value: BaseException
+    type: type
 
     def __init__(self, kinds: Any, match: str | None) -> None:
         self.kinds = kinds
@@ -53,7 +54,7 @@ class Raises:
         assert error is not None, f"nothing has raised {self.kinds}"
         if not isinstance(error, self.kinds):
             return False
-        self.value = error
+        self.value, self.type = error, type(error)
         fits = self.match is None or re.search(self.match, str(error))
         assert fits, f"{self.match!r} is not in {str(error)!r}"
         return True
