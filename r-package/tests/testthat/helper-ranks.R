@@ -26,8 +26,9 @@ start_rank <- function(rank, folder) {
   code <- sprintf("source('%s/main.R'); rank_main('%s', %dL)", folder, folder, rank)
   log <- file.path(folder, paste0(rank, ".log"))
   # Half of R's start is the package methods, which ranks do without.
-  rscript <- paste("R_DEFAULT_PACKAGES=datasets,stats,utils", shQuote(file.path(R.home("bin"), "Rscript")))
-  pipe(paste(rscript, "-e", shQuote(code), ">", shQuote(log), "2>&1"), open = "r")
+  rscript <- shQuote(file.path(R.home("bin"), "Rscript"))
+  command <- paste("R_DEFAULT_PACKAGES=datasets,stats,utils", rscript, "-e", shQuote(code))
+  pipe(paste(command, ">", shQuote(log), "2>&1"), open = "r")
 }
 
 # Waits for a rank. Its result, or where it had none, that and what it printed.

@@ -258,7 +258,7 @@ test_that("there are no objects without a token", {
     total <- ring_allreduce(comm, 1)
     ring_close(comm)
     list(errors = errors, calls = calls, total = total)
-  }, options = list(timeout = 30))
+  }, options = list(timeout = 30, job = fresh_token()))
   for (result in results) {
     expect_identical(result$total, 2)
     for (error in result$errors) {
