@@ -147,7 +147,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_request *request) 
   } else {
     call->sequence = ++comm->sequence;
   }
-  comm->calls++;
+  engine_counter_add(&comm->calls, 1);
   return RING_OK;
 }
 

@@ -402,7 +402,7 @@ ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *c
   }
   for (int rank = 0; rank < comm->peers.size; rank++)
     comm_add_counters(counters, &comm->peers.peer[rank].counters);
-  counters->calls = comm->calls;
+  counters->calls = __atomic_load_n(&comm->calls, __ATOMIC_RELAXED);
   counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED) +
                       __atomic_load_n(&comm->share.wait_ns, __ATOMIC_RELAXED);
   return RING_OK;
@@ -419,6 +419,6 @@ ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory) {
 const char *ring_comm_link(const ring_comm *comm, int peer) {
   if (peer == comm->peers.rank) return "self";
   if (peer < 0 || peer >= comm->peers.size) return "";
-  const ring_link *link = __atomic_load_n(&comm->peers.peer[peer].link, __ATOMIC_ACQUIRE);
-  return link == NULL ? "" : link->ops->name;
+  const char *name = atomic_load_explicit(&comm->peers.peer[peer].link_name, memory_order_relaxed);
+  return name == NULL ? "" : name;
 }

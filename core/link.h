@@ -19,7 +19,7 @@
 typedef struct ring_link ring_link;
 
 typedef struct ring_link_ops {
-  const char *name;
+  const char *name; /* static storage: it outlives the link */
   ssize_t (*send)(ring_link *link, const struct iovec *pieces, int count);
   ssize_t (*receive)(ring_link *link, const struct iovec *pieces, int count);
   ssize_t (*peek)(ring_link *link, void *bytes, size_t length);

@@ -18,7 +18,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +31,6 @@
 typedef struct tls_link {
   ring_link base;
   ring_link_ops ops;
-  char name[16]; /* that of the link below, with "tls" instead of "tcp" */
   ring_link *under;
   int code; /* why `under` moved nothing: 0 or an errno */
   SSL *ssl;
@@ -369,6 +367,16 @@ static void tls_close(ring_link *base) {
   tls_free(link);
 }
 
+/* That of the link below, with "tls" instead of "tcp". */
+static const char *tls_name(const ring_link *under) {
+  static const char *const names[] = {
+      "tls",    "tls x2",  "tls x3",  "tls x4",  "tls x5",  "tls x6",  "tls x7",  "tls x8",
+      "tls x9", "tls x10", "tls x11", "tls x12", "tls x13", "tls x14", "tls x15", "tls x16"};
+  size_t at = sizeof names / sizeof names[0] - 1, kind = strlen("tls");
+  while (at > 0 && strcmp(names[at] + kind, under->ops->name + kind) != 0) at--;
+  return names[at];
+}
+
 ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) {
   tls_link *link = calloc(1, sizeof *link);
   SSL_CTX *context = tls_context();
@@ -376,9 +384,8 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     SSL_CTX_free(context);
     return NULL;
   }
-  snprintf(link->name, sizeof link->name, "tls%s", under->ops->name + strlen("tcp"));
-  link->ops = (ring_link_ops){link->name, tls_send,  tls_receive, tls_peek, tls_arm,
-                              tls_finish, tls_close, tls_silence, false};
+  link->ops = (ring_link_ops){tls_name(under), tls_send,  tls_receive, tls_peek, tls_arm,
+                              tls_finish,      tls_close, tls_silence, false};
   link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;

@@ -77,6 +77,12 @@ const char *ring_peers_host(const ring_peers *peers, int rank) {
 
 /* ---- Linking ------------------------------------------------------------------------------ */
 
+static void peers_set_link(ring_peer *peer, ring_link *link) {
+  peer->link = link;
+  atomic_store_explicit(&peer->link_name, link != NULL ? link->ops->name : NULL,
+                        memory_order_relaxed); /* what it points to never changes */
+}
+
 /* Closes the connections of a link that did not open. */
 static void peers_unravel(ring_peers *peers, int rank) {
   ring_strand *strand = peers->peer[rank].strand;
@@ -137,7 +143,7 @@ bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) 
   } else {
     strand->have = 0; /* they are the link's */
     peer->lanes = strand->lanes;
-    __atomic_store_n(&peer->link, link, __ATOMIC_RELEASE); /* see ring_comm_link */
+    peers_set_link(peer, link);
     peers->linked[peers->linked_count++] = rank;
   }
   peers_unravel(peers, rank);
@@ -153,7 +159,7 @@ ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
   if (link == NULL) return RING_NO_MEMORY;
   peer->link->fd = -1; /* it has changed hands */
   peer->link->ops->close(peer->link);
-  peer->link = link;
+  peers_set_link(peer, link);
   *peer->mail = (struct ring_mail){0}; /* a notice stays behind */
   peer->mailing = false;
   return RING_OK;
@@ -252,8 +258,9 @@ void ring_peers_answer(ring_peers *peers, ring_poller *poller) {
 void ring_peers_close(ring_peers *peers) {
   for (int i = 0; i < peers->linked_count; i++) {
     ring_peer *peer = &peers->peer[peers->linked[i]];
-    peer->link->ops->close(peer->link);
-    peer->link = NULL;
+    ring_link *link = peer->link;
+    peers_set_link(peer, NULL);
+    link->ops->close(link);
     free(peer->mail);
     peer->mail = NULL;
     peer->mailing = false;

@@ -9,6 +9,8 @@
 #ifndef RING_PEERS_H
 #define RING_PEERS_H
 
+#include <stdatomic.h>
+
 #include "link.h"
 #include "poller.h"
 #include "porch.h"
@@ -46,6 +48,9 @@ typedef struct ring_peer {
   bool early;      /* it is ahead: its next bytes belong to a later step or call */
   bool mailing;    /* part of a notice has to be sent, or to come, before the next frame */
   ring_link *link; /* NULL until it is needed */
+  /* The link's, or NULL. Other threads read it while this one opens and closes links, and so never
+   * look at the link itself. */
+  _Atomic(const char *) link_name;
   ring_dial *dial; /* a connection under way */
   ring_strand *strand;
   struct ring_mail *mail; /* as long as there is a link */

@@ -8,9 +8,10 @@
  * call, what to do) is the text of `ring_comm_error`.
  *
  * Threads: one communicator serves one call at a time (a collective, its start, split, or close);
- * another that is made meanwhile returns RING_BUSY. Everything else (abort, free, error, counters,
- * link, usable, giving ports back) may not run beside a call; what never changes (rank, size, host,
- * epoch, ...) may. Requests are not calls: all of these may be used while some are outstanding.
+ * another that is made meanwhile returns RING_BUSY. Abort, free, error and giving ports back may not
+ * run beside a call. What only looks may, in any thread and beside abort, too: counters, link, usable,
+ * and what never changes (rank, size, host, epoch, ...). Requests are not calls: all of these may be
+ * used while some are outstanding.
  * Different communicators are independent of each other.
  * Forks: a child of a process that has a communicator may only call `ring_comm_free` and
  * `ring_request_free`, and should: as long as it holds the links, the others do not see when the
@@ -319,7 +320,7 @@ typedef struct ring_counters {
 RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
 
 /* "tcp", "tcp x4" (of 4 lanes), the same with "tls" where it is encrypted, or "shm" for an open link,
- * "" for a peer without one, "self" for the rank itself. */
+ * "" for a peer without one, "self" for the rank itself. Static storage. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 
 /* ---- Ports for other servers -------------------------------------------------------------- */

@@ -80,7 +80,7 @@ static ring_status split_tell(split_run *run, bool failed) {
                                 .output_count = (uint64_t)size * SPLIT_BYTES,
                                 .out_at = (uint64_t)rank * SPLIT_BYTES,
                                 .in_place = true};
-  parent->calls++;
+  engine_counter_add(&parent->calls, 1);
   return ring_collective_run_here(parent, &request);
 }
 

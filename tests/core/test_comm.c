@@ -4,6 +4,7 @@
  */
 #include <math.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -368,6 +369,63 @@ static void test_two_threads(void) {
   shared_free(done, 64);
 }
 
+typedef struct watching {
+  const ring_comm *comm;
+  int other;
+  atomic_bool watches, stop;
+} watching;
+
+/* What only looks, all the time. */
+static void *watch(void *arg) {
+  watching *of = arg;
+  while (!atomic_load(&of->stop)) {
+    const char *link = ring_comm_link(of->comm, of->other);
+    ring_counters counters;
+    CHECK(link[0] == '\0' || strcmp(link, ranks_network()) == 0 || strcmp(link, "shm") == 0);
+    CHECK_INT(ring_comm_counters(of->comm, -1, &counters), RING_OK);
+    CHECK(counters.calls <= 3);
+    CHECK(ring_comm_usable(of->comm) <= 1);
+    atomic_store(&of->watches, true);
+  }
+  CHECK_INT(ring_comm_usable(of->comm), 0);
+  CHECK_INT(strcmp(ring_comm_link(of->comm, of->other), ""), 0);
+  return NULL;
+}
+
+/* The ways in which a communicator ends. */
+static void close_it(ring_comm *comm) {
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+}
+
+static void abort_it(ring_comm *comm) {
+  ring_comm_abort(comm, "enough");
+}
+
+static void lose_it(ring_comm *comm) {
+  if (ring_comm_rank(comm) == 0) _exit(0);
+  CHECK_INT(ring_comm_close(comm), RING_PEER_LOST);
+}
+
+static void end_while_watched(int rank, int size, void *end) {
+  watching of = {.comm = open_rank(rank, size), .other = 1 - rank};
+  ring_comm *comm = (ring_comm *)of.comm;
+  float x = 1;
+  pthread_t thread;
+  CHECK_INT(pthread_create(&thread, NULL, watch, &of), 0);
+  while (!atomic_load(&of.watches)) usleep(1000);
+  for (int i = 0; i < 3; i++)
+    CHECK_INT(ring_allreduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM), RING_OK);
+  (*(void (*const *)(ring_comm *))end)(comm);
+  atomic_store(&of.stop, true);
+  CHECK_INT(pthread_join(thread, NULL), 0);
+  ring_comm_free(comm);
+}
+
+static void test_it_ends_while_a_thread_looks(void) {
+  static void (*const ends[])(ring_comm *) = {close_it, abort_it, lose_it};
+  for (int i = 0; i < 9; i++) run_ranks(2, end_while_watched, (void *)&ends[i % 3]);
+}
+
 static void fork_inside(ring_comm *comm, void *shared) {
   (void)shared;
   int status;
@@ -407,6 +465,7 @@ int main(void) {
   RUN(test_interrupt);
   RUN(test_abort_under_load);
   RUN(test_two_threads);
+  RUN(test_it_ends_while_a_thread_looks);
   RUN(test_a_fork_may_only_free);
   RUN(test_statuses_have_names);
   return 0;
