@@ -213,21 +213,15 @@ void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict) {
 
 const char *ring_verdict_text(ring_verdict verdict) {
   switch (verdict) {
-  case RING_VERDICT_WELCOME:
-    return "welcome";
-  case RING_VERDICT_FORMED:
-    return "the job has already formed: this process is left over from an earlier attempt, or was "
-           "started twice";
   case RING_VERDICT_STALE:
     return "this process belongs to an earlier attempt of the job";
   case RING_VERDICT_TWICE:
     return "another process with this rank is connected already";
   case RING_VERDICT_LANES:
     return "the lanes of a link came out of order, or are more than it can serve";
-  case RING_VERDICT_UNLIKE:
-    return "one of the two wants encryption, and the other does not";
+  default: /* no answer to who wants a link, or told elsewhere */
+    return "its reason makes no sense";
   }
-  return "refused";
 }
 
 bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key) {

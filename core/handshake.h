@@ -100,7 +100,7 @@ void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
 /* After DONE: a key that only both ends of this connection have. */
 bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key);
 
-/* "the job has already formed ..." */
+/* Why a link is refused: "this process belongs to an earlier attempt of the job". */
 const char *ring_verdict_text(ring_verdict verdict);
 
 #endif

@@ -172,16 +172,23 @@ static int guest_slice(const guest_walk *walk) {
   return pause < slice ? pause : slice;
 }
 
+/* It is no reason to end the search: rank 0 may be one of an attempt that ends, before the next begins. */
+static const char *guest_formed(const guest_walk *walk) {
+  return walk->met_formed ? "; a job with this token and these addresses has already formed there"
+                          : "";
+}
+
 static void guest_warn(const guest_walk *walk) {
   const ring_meeting *meeting = walk->meeting;
   char ports[128], text[sizeof(((ring_error *)0)->message)];
   ring_rendezvous_ports_text(meeting, ports, sizeof ports);
   snprintf(
       text, sizeof text,
-      "rank %d has waited %.1f s in open() for rank 0, which it looks for on %s (ports %s)%s%s",
+      "rank %d has waited %.1f s in open() for rank 0, which it looks for on %s (ports %s)%s%s%s",
       meeting->rank, ring_wait_seconds(meeting->wait), meeting->root_host, ports,
       walk->met_foreign ? "; another job, or one with another token, answered" : "",
-      walk->version != 0 ? "; what answered has another version of sparkring" : "");
+      walk->version != 0 ? "; what answered has another version of sparkring" : "",
+      guest_formed(walk));
   ring_wait_tell(meeting->wait, text);
 }
 
@@ -271,8 +278,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
       meeting->rank, meeting->root_host, seconds, ports,
       walk->lost_root ? "; it was there, and went away" : "",
       walk->met_foreign ? "; another job, or one with another token, answered" : "",
-      walk->met_formed ? "; a job with this token and these addresses has already formed there"
-                       : "");
+      guest_formed(walk));
 }
 
 /* Finds rank 0 and joins it, again if it goes away: it may have been started anew. */

@@ -71,10 +71,10 @@ static void test_both_prove_themselves(void) {
 static void test_a_refusal_arrives(void) {
   pair p;
   make_pair(&p, "token", "token");
-  run_pair(&p, RING_VERDICT_FORMED);
+  run_pair(&p, RING_VERDICT_STALE);
   CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
-  CHECK_INT(p.dialer.verdict, RING_VERDICT_FORMED);
-  CHECK_CONTAINS(ring_verdict_text(p.dialer.verdict), "already formed");
+  CHECK_INT(p.dialer.verdict, RING_VERDICT_STALE);
+  CHECK_CONTAINS(ring_verdict_text(p.dialer.verdict), "an earlier attempt of the job");
   end_pair(&p);
 }
 

@@ -174,6 +174,10 @@ static void test_another_token(void) {
 
 /* ---- A rank too many ---------------------------------------------------------------------- */
 
+static void keep_text(void *kept, const char *text) {
+  snprintf(kept, 512, "%s", text);
+}
+
 /* Ranks 0 and 1 form a job; the third process claims to be rank 1, too, after that. */
 static void come_too_late(int rank, int size, void *shared) {
   volatile int *memory = shared;
@@ -182,10 +186,16 @@ static void come_too_late(int rank, int size, void *shared) {
   options.port_first = ports[0];
   options.port_last = ports[1];
   if (rank == 2) {
+    static const char formed[] =
+        "; a job with this token and these addresses has already formed there";
+    char said[512] = "";
     while (!memory[0]) usleep(1000);
     options.timeout = 1;
-    expect_failure(&options, RING_TIMEOUT,
-                   "a job with this token and these addresses has already formed there");
+    options.warn_after = 0.5;
+    options.log = keep_text;
+    options.log_arg = said;
+    expect_failure(&options, RING_TIMEOUT, formed);
+    CHECK_CONTAINS(said, formed);
     memory[1] = 1;
     return;
   }
