@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import socket
 import subprocess
@@ -15,11 +16,12 @@ import time
 
 import pytest
 import sparkring
+from mutations import mutations
 from sparkring import running
 from sparkring.spark import relay
 from sparkring.spark.bar import Display
 from sparkring.spark.capture import Capture
-from sparkring.spark.output import UNPROVEN, Output, check_report
+from sparkring.spark.output import UNPROVEN, Output, Peer, check_report
 
 DEADLINE = 60
 
@@ -422,3 +424,73 @@ def test_frames_that_were_changed(output):
             assert is_hung_up_on(peer, good + bytes(bad) + good)
     output.close()
     assert output.shown == [(0, "good")] * 3
+
+
+REPORT = b'[3, 10.5, {"loss": 0.25, "\\u00e9": NaN, "more": -1e300}]'
+FRAMES = [
+    (relay.LINES, b"one\ntwo\xff"),
+    (relay.PROGRESS, REPORT),
+    (relay.DROPPED, b"123"),
+    (relay.GONE, b"the last\nlines"),
+]
+
+
+WORDS = [b"NaN", b"-Infinity", b"1e999", b"null", b"true", b'"', b"[", b"{}", b",", b"\n"]
+
+
+def talk_of_a_rank(nonce, key):
+    """All that the relay of a rank says to a driver with this random number."""
+    names, mine = b"\0" * 16, b"m" * relay.NONCE
+    proof = relay.prove(key, b"rank", nonce, mine, names)
+    session = relay.prove(key, b"session", nonce, mine, names)
+    frames = [relay.seal(session, number, *frame) for number, frame in enumerate(FRAMES)]
+    return relay.HELLO.pack(relay.MAGIC, 0, 0, 0, mine, proof) + b"".join(frames)
+
+
+def hear(said, nonce, key):
+    """What the driver takes for frames of a rank, until it hangs up: what comes last is none."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        peer, frames = Peer(theirs, key), []
+        peer.nonce = nonce
+        for piece in [*said, bytes(relay.HELLO.size + relay.HEAD.size + relay.PAYLOAD + relay.TAG)]:
+            ours.sendall(piece)
+            try:
+                frames += peer.read()
+            except ConnectionError:
+                return frames
+        raise AssertionError(f"it waits for more, with {len(peer.received)} bytes")
+
+
+def test_bytes_that_were_changed():
+    """Frames are taken up to the one where something is wrong; no more is kept than one takes."""
+    key, nonce = b"k" * 32, b"n" * relay.NONCE
+    said = talk_of_a_rank(nonce, key)
+    assert hear([said], nonce, key) == FRAMES
+    counts = [0] * (len(FRAMES) + 1)
+    for pieces in mutations(said, 4000):
+        frames = hear(pieces, nonce, key)
+        assert frames == FRAMES[: len(frames)]
+        assert len(frames) < len(FRAMES) or b"".join(pieces).startswith(said)
+        counts[len(frames)] += 1
+    assert min(counts) > 10
+
+
+@pytest.mark.parametrize(("kind", "said"), FRAMES, ids=["lines", "report", "dropped", "gone"])
+def test_payloads_that_make_no_sense(output, kind, said):
+    """Of a rank that has proved itself: shown as text, or the one refusal."""
+    taken = []
+    output.progress = lambda *given: taken.append(given)
+    for pieces in mutations(said, 3000, WORDS):
+        try:
+            output.take(1, kind, b"".join(pieces))
+        except ValueError:
+            continue
+    for rank, line in output.shown:
+        assert rank == 1
+        assert "\n" not in line
+    for rank, step, total, metrics in taken:
+        assert rank == 1
+        assert all(math.isfinite(bound) for bound in (step, total) if bound is not None)
+        assert all(isinstance(value, (int, float)) for value in metrics.values())
+    assert (kind == relay.PROGRESS) == bool(taken)

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sparkring
-from sparkring.spark import settle
+from mutations import mutations
+from sparkring.spark import relay, settle
 from sparkring.spark.outcome import Failure, Outcome
 
 KEY = bytes(range(32))
@@ -232,3 +233,51 @@ def test_who_has_missed_another_does_not_ask_spark(ranks):
         return seconds >= SHORT["GRACE"] + SHORT["COURTESY"], error is not None, ring.barriers
 
     assert ranks(work, prepare) == [(True, True, 0)] * 3
+
+
+def prove(said, nonce):
+    """What rank 0 takes a stranger for, who says this to its random number; None if it hangs up."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stranger, peer = settle.Stranger(theirs), None
+        stranger.ours = nonce
+        for piece in said:
+            ours.sendall(piece)
+            try:
+                peer = peer or stranger.prove(KEY, {1, 2})
+            except ConnectionError:
+                return None
+        assert len(stranger.received) <= settle.HELLO.size
+        return peer or stranger
+
+
+def test_a_hello_that_was_changed():
+    """Only the right one makes a rank of a stranger."""
+    nonce, mine = b"n" * relay.NONCE, b"m" * relay.NONCE
+    proof = relay.prove(KEY, b"settle rank", nonce, mine, settle.NAMES.pack(2))
+    said = settle.HELLO.pack(2, mine, proof)
+    assert prove([said], nonce).rank == 2
+    refused = 0
+    for pieces in mutations(said, 4000):
+        peer = prove(pieces, nonce)
+        whole = b"".join(pieces).startswith(said)
+        assert isinstance(peer, settle.Peer) == whole
+        refused += peer is None
+    assert refused > 1000
+
+
+def test_a_word_that_was_changed():
+    """A rank that has proved itself says the one thing, or has gone."""
+    session = b"s" * 32
+    for pieces in mutations(relay.tag(session, 0, b"rank", b""), 4000):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            peer, heard = settle.Peer(theirs, 1, session), False
+            for piece in pieces:
+                ours.sendall(piece)
+                try:
+                    heard = heard or peer.hear(b"rank")
+                except ConnectionError:
+                    break
+            assert heard == b"".join(pieces).startswith(peer.word(b"rank"))
+            assert len(peer.received) <= relay.TAG
