@@ -87,14 +87,18 @@ progress_write <- function(report) {
   paste(c(sprintf("%.17g", c(report$step, report$total)), metrics), collapse = " ")
 }
 
-# The report in a line; NULL when it is none.
+# The report in a line; NULL when it is none, whatever it has.
 progress_read <- function(line) {
+  tryCatch(suppressWarnings(progress_parse(line)), error = function(error) NULL)
+}
+
+progress_parse <- function(line) {
   words <- strsplit(line, " ", fixed = TRUE)[[1L]]
   if (length(words) < 2L || length(words) %% 2L != 0L) return(NULL)
   pairs <- matrix(words, nrow = 2L)
-  bounds <- suppressWarnings(as.double(pairs[, 1L]))
-  if (!is.finite(bounds[[1L]])) return(NULL)
-  metrics <- suppressWarnings(as.double(pairs[2L, -1L]))
+  bounds <- as.double(pairs[, 1L])
+  if (!is.finite(bounds[[1L]]) || is.infinite(bounds[[2L]])) return(NULL)
+  metrics <- as.double(pairs[2L, -1L])
   if (length(metrics) > 0L) {
     names(metrics) <- vapply(pairs[1L, -1L], utils::URLdecode, "", USE.NAMES = FALSE)
   }

@@ -45,7 +45,7 @@ relay_show <- function(told, shows) {
     repeat {
       bytes <- ring_recv(ring, raw(progress_longest), 1)
       report <- progress_read(rawToChar(bytes[bytes != 0L]))
-      if (!is.null(report)) display$report(0L, report)
+      if (!is.null(report)) try(display$report(0L, report), silent = TRUE) # which ends nothing
     }
   }
   tryCatch(show(), ring_error = function(error) NULL) # the end

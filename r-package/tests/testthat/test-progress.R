@@ -32,6 +32,27 @@ test_that("reports go through lines, exactly", {
   expect_identical(reader$last(), c("begun ", "nonsense"))
 })
 
+test_that("bytes that were changed are another report, or none", {
+  set.seed(1)
+  line <- charToRaw(progress_write(progress_check(3, 10, list(loss = 0.25, "a b%" = -1e300))))
+  likely <- charToRaw("%0Af -+.e9IN")
+  read <- none <- 0L
+  for (i in 1:3000) {
+    changed <- line
+    for (at in sample(length(line), sample(3L, 1L))) {
+      changed[[at]] <- if (runif(1) < 0.5) sample(likely, 1L) else as.raw(sample(255L, 1L))
+    }
+    if (i %% 3L == 0L) changed <- changed[seq_len(sample(length(line), 1L))]
+    report <- tryCatch(progress_read(rawToChar(changed)), condition = identity)
+    if (is.null(report)) none <- none + 1L else read <- read + 1L
+    well <- is.null(report) || identical(names(report), c("step", "total", "metrics")) &&
+      is.finite(report$step) && !is.infinite(report$total) && is.double(report$metrics) &&
+      length(names(report$metrics)) == length(report$metrics)
+    if (!well) fail(rawToChar(changed))
+  }
+  expect_gt(min(none, read), 500L)
+})
+
 test_that("a report that makes no sense is refused, and one without a run goes nowhere", {
   comm <- local_world()
   invalid <- function(expression, message) {
