@@ -7,8 +7,8 @@
  * A forked child has the same memory and a copy of the lists. What is free there may be in use in
  * the parent, and what lies before a buffer may be something else by now; so a child takes no
  * memory from its parent's arenas, and gives none back. It knows a buffer of theirs by its address,
- * as what surrounds that is the parent's. A place is a lock that ends with its last descriptor, so
- * a child closes those that it inherits: its parent's death shows at once.
+ * as what surrounds that is the parent's. A place is a lock that ends with its last descriptor, which
+ * a child gives up: its parent's death shows at once.
  */
 #include "arena.h"
 
@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "descriptor.h"
 #include "platform.h"
 #include "socket.h"
 
@@ -62,14 +63,8 @@ static void arenas_drop(void) {
   pthread_mutex_unlock(&arenas_lock);
 }
 
-static void arenas_forked(void) {
-  for (ring_arena *arena = arenas; arena != NULL; arena = arena->next)
-    ring_socket_close(&arena->place);
-  arenas_drop();
-}
-
 static void arenas_watch_forks(void) {
-  pthread_atfork(arenas_hold, arenas_drop, arenas_forked);
+  pthread_atfork(arenas_hold, arenas_drop, arenas_drop);
 }
 
 static void arenas_add(ring_arena *arena) {
@@ -152,11 +147,9 @@ ring_arena *ring_arena_create(size_t front, int ranks) {
 }
 
 bool ring_arena_take(ring_arena *arena, int index) {
-  arenas_hold(); /* so that no child has a copy of the lock that it does not know of */
-  arena->place = ring_platform_memory_again(arena->fd);
-  bool taken = arena->place >= 0 && ring_platform_hold(arena->place, index);
-  arenas_drop();
-  if (!taken) return false;
+  ring_descriptor_begin();
+  arena->place = ring_descriptor_end(ring_platform_memory_again(arena->fd));
+  if (arena->place < 0 || !ring_platform_hold(arena->place, index)) return false;
   arena->free = malloc(16 * sizeof *arena->free);
   if (arena->free == NULL) return true; /* every allocation is ordinary memory then */
   arena->free_room = 16;

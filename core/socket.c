@@ -14,6 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "descriptor.h"
+
 #ifdef TCP_KEEPIDLE
 #define SOCKET_KEEPIDLE TCP_KEEPIDLE
 #else
@@ -62,21 +64,22 @@ bool ring_socket_is_loopback(const char *host) {
 }
 
 static int socket_open(int family) {
+  ring_descriptor_begin();
 #ifdef SOCK_CLOEXEC
   int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  return fd < 0 ? -errno : fd;
+  return ring_descriptor_end(fd < 0 ? -errno : fd);
 #else
   int fd = socket(family, SOCK_STREAM, 0);
-  if (fd < 0) return -errno;
+  if (fd < 0) return ring_descriptor_end(-errno);
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   fcntl(fd, F_SETFL, O_NONBLOCK);
-  return fd;
+  return ring_descriptor_end(fd);
 #endif
 }
 
 static int socket_fail(int fd) {
   int failure = -errno;
-  close(fd);
+  ring_descriptor_close(fd);
   return failure;
 }
 
@@ -143,15 +146,16 @@ int ring_socket_port(int fd) {
 }
 
 int ring_socket_accept(int listener) {
+  ring_descriptor_begin();
 #if defined(__linux__)
   int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  return fd < 0 ? -errno : fd;
+  return ring_descriptor_end(fd < 0 ? -errno : fd);
 #else
   int fd = accept(listener, NULL, NULL);
-  if (fd < 0) return -errno;
+  if (fd < 0) return ring_descriptor_end(-errno);
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   fcntl(fd, F_SETFL, O_NONBLOCK);
-  return fd;
+  return ring_descriptor_end(fd);
 #endif
 }
 
@@ -342,6 +346,6 @@ uint32_t ring_socket_silence(int fd) {
 #endif
 
 void ring_socket_close(int *fd) {
-  if (*fd >= 0) close(*fd);
+  if (*fd >= 0) ring_descriptor_close(*fd);
   *fd = -1;
 }

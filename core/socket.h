@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sockets: small helpers, each so small that an error can name the call that failed. All sockets
- * are non-blocking and close on exec. Functions that make a descriptor return it, or -errno.
+ * are non-blocking, close on exec, and are given up by forked children; ring_socket_close closes them.
+ * Functions that make a descriptor return it, or -errno.
  */
 #ifndef RING_SOCKET_H
 #define RING_SOCKET_H

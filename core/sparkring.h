@@ -14,8 +14,9 @@
  * used while some are outstanding.
  * Different communicators are independent of each other.
  * Forks: a child of a process that has a communicator may only call `ring_comm_free` and
- * `ring_request_free`, and should: as long as it holds the links, the others do not see when the
- * parent dies.
+ * `ring_request_free`, and need not. As it begins it gives up its copies of the links, listeners and
+ * reserved ports (in a handler of pthread_atfork, which only vfork, _Fork and clone do without), so
+ * the others see at once when the parent dies.
  * The library never prints, exits or installs a signal handler. It has a thread of its own, which
  * blocks all signals, only while requests are outstanding.
  */

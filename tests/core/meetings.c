@@ -39,13 +39,21 @@ int expect_failure(const ring_options *options, ring_status status, const char *
   return error.rank;
 }
 
+/* Ranks that are forked later would give up a listener of the core's. */
+static int listen_for_children(uint16_t port) {
+  int given_up = ring_socket_listen("127.0.0.1", port), fd = -1;
+  if (given_up >= 0) fd = fcntl(given_up, F_DUPFD_CLOEXEC, 0);
+  ring_socket_close(&given_up);
+  return fd;
+}
+
 /* Below the ports that systems hand out by themselves, and below those of the meeting. */
 held_ports hold_ports(int count) {
   for (uint16_t first = 12000; first < 20000; first = (uint16_t)(first + count)) {
     held_ports ports = {.first = first, .last = (uint16_t)(first + count - 1)};
     int fd = 0;
     for (int i = 0; i < count && fd >= 0; i++) {
-      fd = ring_socket_listen("127.0.0.1", (uint16_t)(first + i));
+      fd = listen_for_children((uint16_t)(first + i));
       if (fd >= 0) ports.listeners[ports.held++] = fd;
     }
     bool all = fd >= 0;

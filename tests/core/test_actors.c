@@ -82,7 +82,7 @@ static int act_knock(actor *self, int port) {
   if (fd < 0) return -1;
   CHECK(ring_handshake_dial(&handshake, fd, &self->keys, &claim, 0));
   if (shake_hands(&handshake) && ring_seal_begin(&self->seal, &handshake)) return fd;
-  close(fd);
+  ring_socket_close(&fd);
   return -1;
 }
 

@@ -74,7 +74,7 @@ static void be_strangers(siege *s) {
   for (int i = 0; i < STRANGERS; i++) {
     struct pollfd entry = {.fd = sockets[i], .events = POLLIN};
     s->refused += poll(&entry, 1, 0) == 1;
-    close(sockets[i]);
+    ring_socket_close(&sockets[i]);
   }
   reach(s, 4);
 }

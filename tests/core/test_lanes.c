@@ -167,7 +167,7 @@ static void test_lanes_come_in_order(void) {
   fd[7] = bring_lane(&host, port, 2, 3, RING_VERDICT_WELCOME);
   CHECK(host.peer[1].link != NULL && strcmp(host.peer[1].link->ops->name, "tcp x3") == 0);
   fd[8] = bring_lane(&host, port, 0, 1, RING_VERDICT_TWICE);
-  for (int i = 0; i < 9; i++) close(fd[i]);
+  for (int i = 0; i < 9; i++) ring_socket_close(&fd[i]);
   ring_peers_fini(&host);
   CHECK_INT(count_descriptors(), descriptors);
 }
@@ -214,7 +214,7 @@ static void test_lanes_that_never_come(void) {
   int descriptors = count_descriptors(), port = begin_host(&host), fd[15];
   for (int i = 0; i < 15; i++) fd[i] = bring_lane(&host, port, i, 16, RING_VERDICT_WELCOME);
   CHECK(host.peer[1].link == NULL);
-  for (int i = 0; i < 15; i++) close(fd[i]);
+  for (int i = 0; i < 15; i++) ring_socket_close(&fd[i]);
   ring_peers_fini(&host);
   CHECK_INT(count_descriptors(), descriptors);
 }
@@ -241,7 +241,7 @@ static void bring_too_few(const ring_options *options, int *done) {
   CHECK(fd >= 0 && ring_handshake_dial(&handshake, fd, &peers.keys, &claim, 1));
   CHECK(shake_hands(&handshake));
   meet_ranks(done, options->size);
-  close(fd);
+  ring_socket_close(&fd);
   ring_peers_fini(&peers);
   ring_keys_wipe(&keys);
 }

@@ -233,7 +233,7 @@ static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, rin
   }
   serve_annex(host);
   got = ring_socket_take(fd, bytes, 16);
-  close(fd);
+  ring_socket_close(&fd);
   if (got >= 0) close(got);
   return got >= 0;
 }
@@ -260,8 +260,8 @@ static void test_strangers_get_nothing(void) {
   serve_annex(&peers);
   while ((got = ring_socket_take(noisy, bytes, sizeof bytes)) >= 0) CHECK(got < 0);
   CHECK(ring_socket_take(silent, bytes, sizeof bytes) < 0);
-  close(silent);
-  close(noisy);
+  ring_socket_close(&silent);
+  ring_socket_close(&noisy);
   ring_peers_fini(&peers);
   ring_share_fini(&share);
   CHECK_INT(count_descriptors(), descriptors);

@@ -432,7 +432,7 @@ static void abort_while_splitting(int rank, int size, void *shared) {
     int called = accept(entry.fd, NULL, NULL);
     meet_ranks(&of->split, 2);
     ring_comm_abort(comm, "enough");
-    close(entry.fd);
+    ring_socket_close(&entry.fd);
     close(called);
   } else {
     ring_status expected = rank == 0 ? RING_ABORTED : RING_OK;

@@ -91,7 +91,7 @@ static void be_pestered(int rank, int size, void *shared) {
     int fd = ring_socket_dial(&resolved, 0);
     struct pollfd entry = {.fd = fd, .events = POLLOUT};
     if (fd < 0 || poll(&entry, 1, 1000) != 1 || (entry.revents & POLLERR)) {
-      if (fd >= 0) close(fd);
+      ring_socket_close(&fd);
       continue;
     }
     if (count++ % 2 == 0)
@@ -118,7 +118,7 @@ static int dial_rank_0(const held_ports *held) {
     int fd = ring_socket_dial(&resolved, 0);
     struct pollfd entry = {.fd = fd, .events = POLLOUT};
     if (fd >= 0 && poll(&entry, 1, 1000) == 1 && ring_socket_failure(fd) == 0) return fd;
-    if (fd >= 0) close(fd);
+    ring_socket_close(&fd);
   }
 }
 
@@ -244,7 +244,7 @@ static bool welcome_falsely(int listener, const ring_keys *keys, char name) {
   size_t length = seal_note(&seal, &note, message);
   if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);
   send(entry.fd, message, length, MSG_NOSIGNAL);
-  if (poll(&entry, 1, 1000) == 1) close(entry.fd); /* it has read and hung up */
+  if (poll(&entry, 1, 1000) == 1) ring_socket_close(&entry.fd); /* it has read and hung up */
   return true;
 }
 
