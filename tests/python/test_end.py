@@ -8,6 +8,7 @@ what it was told, and how long after rank 1 had begun to end. Nothing may crash 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -241,6 +242,50 @@ def test_pool_of_processes(tmp_path):
     job = launch(2, sys.executable, str(tmp_path / "work.py"), text=True)
     assert job.returncode == 0, job.stdout + job.stderr
     assert job.stdout.count("sums 200000.0 200001.0 200002.0\n") == 2
+
+
+# A worker of a data loader, say, which sleeps in its queue.
+KILLED = """
+import multiprocessing, os, signal, sys, time
+import sparkring
+
+rank = int(sys.argv[1])
+options = {"rank": rank, "addresses": ["127.0.0.1"] * 2, "token": sys.argv[2]}
+comm = sparkring.init(**options, timeout=30, call_timeout=20)
+if rank == 1:
+    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    worker.start()
+    print(worker.pid, flush=True)
+comm.barrier()
+if rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+begun = time.monotonic()
+try:
+    comm.barrier()
+except sparkring.PeerLostError as error:
+    print("lost", error.rank, time.monotonic() - begun)
+"""
+
+
+@pytest.mark.forks
+@pytest.mark.parametrize("shared", ["1", "0"])
+def test_a_killed_rank_is_missed_although_its_child_lives(shared, monkeypatch):
+    monkeypatch.setenv("SPARKRING_SHARED_MEMORY", shared)
+    run = [sys.executable, "-c", KILLED]
+    token = secrets.token_hex(16)
+    ranks = [
+        subprocess.Popen([*run, str(rank), token], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    worker = int(ranks[1].stdout.readline())  # it has the same standard output
+    try:
+        said = ranks[0].communicate(timeout=DEADLINE)[0]
+        assert ranks[1].wait() == -signal.SIGKILL
+        os.kill(worker, 0)
+    finally:
+        os.kill(worker, signal.SIGKILL)
+    assert said.startswith("lost 1 "), said
+    assert float(said.split()[2]) < LIMIT
 
 
 # ---- Orphans

@@ -128,6 +128,25 @@ test_that("forked children can do nothing with what they inherit, and harm nothi
   }
 })
 
+test_that("a rank that is killed is missed at once, although a child of it lives", {
+  child <- tempfile("child")
+  results <- run_ranks(2, {
+    comm <- open(call_timeout = 20, shared_memory = FALSE)
+    if (rank == 1) writeLines(as.character(parallel::mcparallel(Sys.sleep(50))$pid), child)
+    ring_barrier(comm)
+    if (rank == 1) tools::pskill(Sys.getpid(), tools::SIGKILL)
+    seconds <- system.time(error <- tryCatch(ring_barrier(comm), ring_error = identity))
+    list(error = error, seconds = seconds[["elapsed"]])
+  }, lost = 1, child = child)
+  pid <- readLines(child)
+  expect_true(is_running(pid))
+  tools::pskill(as.integer(pid), tools::SIGKILL)
+  expect_s3_class(results[[1]]$error, "ring_error_peer_lost")
+  expect_identical(results[[1]]$error$rank, 1L)
+  expect_lt(results[[1]]$seconds, 3)
+  unlink(child)
+})
+
 test_that("a worker of Spark ends without its parent", {
   folder <- tempfile("orphan")
   dir.create(folder)
