@@ -46,11 +46,19 @@ child_hang_up <- function(child) {
   child$output <- NA_integer_
 }
 
-# Whether it has ended; then child$value is what it has sent, and NULL if it could not.
+# Whether it has ended; then child$value is what it has sent, and NULL if it could not. parallel sees
+# the end of one that is killed when nobody can write to its pipe, and so not before the children
+# that it has forked itself have ended. These are killed, too.
 child_ended <- function(child) {
   if (child$ended) return(TRUE)
+  gone <- .Call(C_capture_gone, child$process$pid) # before the pipe is read
   sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE))
-  if (length(sent) == 0L) return(FALSE)
+  if (length(sent) == 0L && gone) {
+    .Call(C_capture_kill, child$process$pid)
+    sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE, timeout = 1))
+    child$ended <- TRUE
+  }
+  if (length(sent) == 0L) return(child$ended)
   child$value <- sent[[1L]]
   if (!is.null(child$value)) child_reap(child)
   child$ended <- TRUE

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/prctl.h>
@@ -117,6 +118,12 @@ SEXP capture_kill(SEXP process) {
   kill(-number, SIGKILL);
   kill(number, SIGKILL); /* which may not have made its group yet */
   return R_NilValue;
+}
+
+SEXP capture_gone(SEXP process) {
+  siginfo_t end = {0};
+  int code = waitid(P_PID, (id_t)Rf_asInteger(process), &end, WEXITED | WNOHANG | WNOWAIT);
+  return Rf_ScalarLogical(code != 0 || end.si_pid != 0);
 }
 
 SEXP capture_parent(void) {

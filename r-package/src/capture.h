@@ -39,4 +39,7 @@ SEXP capture_kill(SEXP process);
 /* The number of the process that has started this one, or whoever took it in. */
 SEXP capture_parent(void);
 
+/* Whether a child has ended, be it waited for or not. */
+SEXP capture_gone(SEXP process);
+
 #endif

@@ -72,6 +72,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(capture_close, 1),
                                           ENTRY(capture_kill, 1),
                                           ENTRY(capture_parent, 0),
+                                          ENTRY(capture_gone, 1),
                                           ENTRY(checkpoint_write, 4),
                                           {NULL, NULL, 0}};
 

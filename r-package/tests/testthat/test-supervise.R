@@ -65,6 +65,22 @@ test_that("a rank that is killed, or calls quit(), is told with what it has prin
   }
 })
 
+test_that("a rank that is killed is told at once, and its children end with it", {
+  file <- tempfile("child")
+  f <- of_script(function(df, comm, file) {
+    if (nrow(df) == 1) {
+      writeLines(as.character(parallel::mcparallel(Sys.sleep(50))$pid), file)
+      tools::pskill(Sys.getpid(), tools::SIGKILL)
+    }
+    Sys.sleep(50) # nobody is in a call that would hear of it
+  })
+  took <- system.time(outcomes <- play(2L, f, file))[["elapsed"]]
+  expect_lt(took, 15)
+  expect_match(outcomes[[2]]$failure$message, "its R process was killed, has crashed")
+  expect_ended(readLines(file), 5)
+  unlink(file)
+})
+
 test_that("ranks end with the call on the driver, whatever they compute", {
   listener <- relay_listen("127.0.0.1", shows = FALSE)
   file <- tempfile("pids")
