@@ -46,9 +46,9 @@ child_hang_up <- function(child) {
   child$output <- NA_integer_
 }
 
-# Whether it has ended; then child$value is what it has sent, and NULL if it could not. parallel sees
-# the end of one that is killed when nobody can write to its pipe, and so not before the children
-# that it has forked itself have ended. These are killed, too.
+# Whether it has ended; then child$value is what it has sent, and NULL if it could not. parallel
+# sees the end of one that is killed when nobody can write to its pipe, and so not before the
+# children that it has forked itself have ended. These are killed, too.
 child_ended <- function(child) {
   if (child$ended) return(TRUE)
   gone <- .Call(C_capture_gone, child$process$pid) # before the pipe is read
