@@ -466,15 +466,18 @@ static void test_killed_between_windows(void) {
   }
 }
 
-/* A child that stops its parent. */
-static pid_t stop_for(unsigned microseconds) {
+/* A child that stops its parent; again when nobody has lost patience, as who was starved meanwhile does
+ * not. */
+static pid_t stop_for_long(const windowed *w) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child > 0) return child;
-  usleep(20000);
-  kill(getppid(), SIGSTOP);
-  usleep(microseconds);
-  kill(getppid(), SIGCONT);
+  for (int tries = 0; tries < 20 && *(const volatile int *)&w->ended == 0; tries++) {
+    usleep(20000);
+    kill(getppid(), SIGSTOP);
+    usleep(w->stop);
+    kill(getppid(), SIGCONT);
+  }
   _exit(0);
 }
 
@@ -496,7 +499,7 @@ static void be_impatient(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   float *x = get_floats(comm, arena), *y = get_floats(comm, arena);
   meet_ranks(&f->met, size);
-  if (rank == f->victim) child = stop_for(w->stop);
+  if (rank == f->victim) child = stop_for_long(w);
   while (status == RING_OK) status = call_windowed(comm, w->which, x, y);
   /* A rank that was starved may be what the others gave up. */
   CHECK(status == RING_TIMEOUT || (rank > 0 && status == RING_ABORTED));
