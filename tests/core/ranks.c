@@ -22,6 +22,14 @@ void shared_free(void *memory, size_t length) {
   munmap(memory, length);
 }
 
+pid_t fork_for(unsigned seconds) {
+  fflush(NULL);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) alarm(seconds);
+  return child;
+}
+
 void meet_ranks(int *met, int size) {
   __sync_fetch_and_add(met, 1);
   while (*(volatile int *)met < size) usleep(1000);

@@ -8,6 +8,7 @@
 #define RING_RANKS_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "sparkring.h"
 
@@ -26,6 +27,9 @@ void run_comms(int size, comm_function function, void *shared);
 /* Counts the ranks in shared memory and waits for all. After an open, it makes certain that nobody is
  * still opening, whom a failure that is to come could reach. */
 void meet_ranks(int *met, int size);
+
+/* Forks; a child that lives for longer than so many seconds is killed. */
+pid_t fork_for(unsigned seconds);
 
 /* Zeroed memory that forked processes share; free it with shared_free. */
 void *shared_alloc(size_t length);

@@ -76,14 +76,6 @@ static void await_child(pid_t child) {
   CHECK_INT(status, 0);
 }
 
-static pid_t fork_child(void) {
-  fflush(NULL);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) alarm(CHILD_SECONDS);
-  return child;
-}
-
 /* The numbers stay taken, and what they stand for has ended. Its own the child keeps to itself, too. */
 static void be_a_child(sockets *inherited, int descriptors) {
   CHECK_INT(count_descriptors(), descriptors);
@@ -91,7 +83,7 @@ static void be_a_child(sockets *inherited, int descriptors) {
   CHECK_INT(fcntl(inherited->dialed, F_GETFD), FD_CLOEXEC);
   sockets own = make_sockets();
   CHECK_INT(count_descriptors(), descriptors + 3);
-  pid_t grandchild = fork_child();
+  pid_t grandchild = fork_for(CHILD_SECONDS);
   if (grandchild == 0) {
     CHECK(!is_connected(own.dialed) && !is_connected(own.accepted));
     _exit(0);
@@ -106,7 +98,7 @@ static void be_a_child(sockets *inherited, int descriptors) {
 static void test_a_child_gives_up_connections(void) {
   int before = count_descriptors();
   sockets of = make_sockets();
-  pid_t child = fork_child();
+  pid_t child = fork_for(CHILD_SECONDS);
   if (child == 0) {
     be_a_child(&of, before + 3);
     _exit(0);
@@ -119,7 +111,7 @@ static void test_a_child_gives_up_connections(void) {
 
 static void test_an_end_shows_beside_a_child(void) {
   sockets of = make_sockets();
-  pid_t child = fork_child();
+  pid_t child = fork_for(CHILD_SECONDS);
   if (child == 0) {
     pause();
     _exit(0);
@@ -143,7 +135,7 @@ static void test_a_child_without_a_free_descriptor(void) {
   close(free_number);
   low = (struct rlimit){(rlim_t)free_number, limit.rlim_max};
   CHECK_INT(setrlimit(RLIMIT_NOFILE, &low), 0);
-  pid_t child = fork_child();
+  pid_t child = fork_for(CHILD_SECONDS);
   if (child == 0) {
     CHECK(dup(0) < 0 && errno == EMFILE);
     CHECK(!is_connected(of.dialed) && !is_connected(of.accepted) && !is_listening(of.listener));
@@ -174,7 +166,7 @@ static void test_forks_beside_a_thread(void) {
     int ends[2];
     char byte = 0;
     CHECK_INT(pipe(ends), 0);
-    pid_t child = fork_child();
+    pid_t child = fork_for(CHILD_SECONDS);
     if (child == 0) {
       for (int fd = 3; fd < DESCRIPTORS; fd++)
         if (is_connected(fd) || is_listening(fd)) _exit(1);
@@ -211,7 +203,7 @@ static ring_options death_options(const death *of, int rank) {
 
 /* As the system does where memory runs out, which takes the largest process of a job. */
 static void die_beside_a_child(death *of) {
-  pid_t child = fork_child();
+  pid_t child = fork_for(CHILD_SECONDS);
   if (child == 0) {
     pause();
     _exit(0);
@@ -223,7 +215,7 @@ static void die_beside_a_child(death *of) {
 }
 
 static pid_t fork_rank(void (*function)(death *, int), death *of, int rank) {
-  pid_t child = fork_child();
+  pid_t child = fork_for(CHILD_SECONDS);
   if (child > 0) return child;
   function(of, rank);
   exit(0);

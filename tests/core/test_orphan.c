@@ -41,20 +41,12 @@ static void await(const int *flag) {
 
 /* ---- Families ----------------------------------------------------------------------------- */
 
-static pid_t fork_child(void) {
-  fflush(NULL);
-  pid_t child = fork();
-  CHECK(child >= 0);
-  if (child == 0) alarm(LIMIT);
-  return child;
-}
-
 /* Runs the orphan as a child of a process of its own, which waits to be killed. */
 static pid_t fork_parent(rank_function function, int orphan, int said) {
-  pid_t parent = fork_child();
+  pid_t parent = fork_for(LIMIT);
   if (parent > 0) return parent;
   shared->parent = (long)getpid();
-  if (fork_child() == 0) {
+  if (fork_for(LIMIT) == 0) {
     function(orphan, SIZE, NULL);
     CHECK(write(said, "ended", 5) == 5);
     exit(0);
@@ -64,7 +56,7 @@ static pid_t fork_parent(rank_function function, int orphan, int said) {
 }
 
 static pid_t fork_rank(rank_function function, int rank, int said) {
-  pid_t child = fork_child();
+  pid_t child = fork_for(LIMIT);
   if (child > 0) return child;
   close(said);
   function(rank, SIZE, NULL);
