@@ -82,7 +82,8 @@ static ring_status collective_engage(ring_comm *comm, const ring_outline *outlin
   bool shares = comm->share.arena != NULL && !opens;
   ring_status status = ring_plan_find(&comm->plans, outline, &task->schedule);
   if (status != RING_OK) {
-    task->schedule = NULL; /* half a plan: nothing was begun */
+    task->schedule = &ring_schedule_empty; /* not half a plan */
+    comm->engine.lanes = 0;
     return ring_error_set(error, status, comm->peers.rank, 0,
                           "rank %d is out of memory: it cannot plan the call", comm->peers.rank);
   }

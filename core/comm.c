@@ -47,6 +47,14 @@ static ring_status comm_parse_hosts(const ring_options *options, const char ***h
   return RING_OK;
 }
 
+/* Breaks it between the calls of opening: ranks that open their link only now are told, too. */
+static void comm_break_opening(ring_comm *comm, const ring_error *error) {
+  const ring_task opening = {.schedule = &ring_schedule_empty,
+                             .call.collective = RING_COLLECTIVE_OPEN};
+  comm->engine.lanes = 0;
+  ring_comm_break(comm, &opening, error);
+}
+
 /* Meets the other ranks; `hosts` are those of comm_parse_hosts. */
 static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_wait *wait,
                              const char *const *hosts, ring_error *error) {
@@ -71,7 +79,9 @@ static ring_status comm_meet(ring_comm *comm, const ring_options *options, ring_
                           .exchange = options->exchange,
                           .exchange_arg = options->exchange_arg,
                           .wait = wait};
-  return ring_rendezvous(&meeting, &comm->peers, error);
+  status = ring_rendezvous(&meeting, &comm->peers, error);
+  if (status != RING_OK && meeting.awaited) comm_break_opening(comm, error);
+  return status;
 }
 
 ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
@@ -83,25 +93,20 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   comm->engine.peers = &comm->peers;
   comm->engine.share = &comm->share;
   comm->engine.bell = -1;
-  if (ring_peers_init(&comm->peers, rank, size) == RING_OK) return comm;
+  /* All that is as long as there are ranks, before another one knows of this one: later there is no link
+   * yet over which to tell that it lacks memory. */
+  if (ring_peers_init(&comm->peers, rank, size) == RING_OK &&
+      ring_layout_init(&comm->layout, size) == RING_OK)
+    return comm;
   comm->state = RING_COMM_BROKEN;
   ring_comm_free(comm);
   return NULL;
 }
 
-/* For want of memory, which the other ranks are told. */
-static ring_status comm_no_memory(ring_comm *comm) {
-  ring_error error;
-  ring_error_no_memory(&error, comm->peers.rank);
-  ring_comm_break(comm, NULL, &error);
-  return RING_NO_MEMORY;
-}
-
 /* Finds out who is on which host. */
-static ring_status comm_survey(ring_comm *comm) {
+static void comm_survey(ring_comm *comm) {
   const ring_peers *peers = &comm->peers;
   ring_layout *layout = &comm->layout;
-  if (ring_layout_init(layout, peers->size) != RING_OK) return comm_no_memory(comm);
   for (int rank = 0; rank < peers->size; rank++) layout->nodes[rank] = peers->peer[rank].host;
   ring_layout_survey(layout);
   int node = layout->nodes[peers->rank], processors = ring_platform_processors();
@@ -112,19 +117,23 @@ static ring_status comm_survey(ring_comm *comm) {
                                                                     : RING_CORES_CROWDED;
   comm->plans.chooser.layout = layout;
   comm->plans.chooser.tier = layout->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
-  return RING_OK;
 }
 
 /* Lets the ranks of a host that can share memory share it. */
 static ring_status comm_share(ring_comm *comm, ring_wait *wait) {
   uint8_t *has = calloc((size_t)comm->peers.size, 1);
   ring_error error;
-  if (has == NULL) return comm_no_memory(comm);
+  ring_status status;
+  if (has == NULL) {
+    status = ring_error_no_memory(&error, comm->peers.rank);
+    comm_break_opening(comm, &error);
+    return status;
+  }
   has[comm->peers.rank] = comm->shares && ring_share_fetch(&comm->share, &comm->peers, wait);
-  ring_status status = ring_collective_tell(comm, has, wait);
+  status = ring_collective_tell(comm, has, wait);
   if (status == RING_OK) {
     status = ring_share_settle(&comm->share, &comm->peers, has, wait, &error);
-    if (status != RING_OK) ring_comm_break(comm, NULL, &error);
+    if (status != RING_OK) comm_break_opening(comm, &error);
     ring_layout_share(&comm->layout, has);
     if (comm->layout.hosts == 1) comm->plans.chooser.tier = comm->layout.inside;
   }
@@ -150,10 +159,10 @@ static ring_status comm_first_meeting(ring_comm *comm, ring_wait *wait) {
 }
 
 ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error) {
-  ring_status status = comm_survey(comm);
+  comm_survey(comm);
   bool may_share = ring_layout_has_group(&comm->layout, RING_SHARE_RANKS);
   if (may_share && comm->shares) ring_share_invite(&comm->share, &comm->peers);
-  if (status == RING_OK) status = comm_first_meeting(comm, wait);
+  ring_status status = comm_first_meeting(comm, wait);
   if (status == RING_OK && may_share) status = comm_share(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
@@ -208,7 +217,9 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
 ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_error *error) {
   ring_options options;
   ring_environment environment = {0};
-  if (error != NULL) *error = (ring_error){.rank = -1};
+  ring_error unread;
+  if (error == NULL) error = &unread;
+  *error = (ring_error){.rank = -1};
   if (comm == NULL) return ring_error_set(error, RING_INVALID, -1, 0, "comm is NULL");
   *comm = NULL;
   ring_status status = ring_options_read(given, &options, &environment, error);

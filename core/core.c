@@ -53,6 +53,7 @@
 #include "rendezvous_guest.c"
 #include "rendezvous_join.c"
 #include "rendezvous_root.c"
+#include "rendezvous_verdict.c"
 #include "request.c"
 #include "schedule.c"
 #include "schedule_across_doubling.c"

@@ -198,6 +198,7 @@ static ring_status dial_advance(ring_peers *peers, int rank, ring_error *error) 
   case RING_HANDSHAKE_REFUSED:
     if (dial->handshake.verdict == RING_VERDICT_UNLIKE)
       return ring_peers_disagree(peers, rank, error);
+    ring_socket_close(&dial->handshake.fd);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
                           host, ring_verdict_text(dial->handshake.verdict));
   case RING_HANDSHAKE_STRANGER:

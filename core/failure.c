@@ -7,6 +7,7 @@
 
 #include "checksum.h"
 #include "contradiction.h"
+#include "dial.h"
 #include "error.h"
 #include "platform.h"
 #include "suspicion.h"
@@ -197,8 +198,7 @@ static bool failure_is_told(ring_run *run, int milliseconds, ring_status *status
 }
 
 bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error) {
-  static const ring_schedule nothing;
-  const ring_task task = {.schedule = &nothing, .call = *call};
+  const ring_task task = {.schedule = &ring_schedule_empty, .call = *call};
   ring_run run = {.engine = engine, .task = &task, .error = error};
   ring_status status;
   return failure_is_told(&run, FAILURE_GRACE_MS, &status);
@@ -207,7 +207,9 @@ bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_erro
 ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
   char call[RING_CALL_TEXT];
   ring_error why;
-  if (status != RING_PEER_LOST) return status;
+  bool opens = ring_collective_opens(run->task->call.collective);
+  /* Who fails while a link of several lanes opens refuses the rest of them. */
+  if (status != RING_PEER_LOST && !(opens && status == RING_ABORTED)) return status;
   why = *run->error;
   if (failure_is_told(run, FAILURE_GRACE_UNLINKED_MS, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
@@ -375,8 +377,20 @@ static bool failure_expects(const ring_engine *engine, const ring_task *task, in
   return unlinked > (lost && peers->peer[fault].link == NULL ? 1 : 0);
 }
 
+/* Begins the links that this rank has to open to lower ones, which wait in the call that failed here. */
+static void failure_seek(const ring_engine *engine, const ring_task *task, int fault) {
+  if (task == NULL || !ring_collective_opens(task->call.collective)) return;
+  for (size_t lane = 0; lane < task->schedule->lane_count; lane++) {
+    int peer = task->schedule->lanes[lane].peer;
+    bool lower = peer >= 0 && peer < engine->peers->rank && peer != fault;
+    if (lower && engine->peers->peer[peer].link == NULL) ring_dial_want(engine->peers, peer, NULL);
+  }
+}
+
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
   uint64_t begun = ring_platform_now(), give_up = begun + FAILURE_TELL_NS, last = give_up;
+  engine->peers->starved = 0; /* the next link may open all the same */
+  failure_seek(engine, task, error->rank);
   for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
     failure_finish_frame(engine, task, lane, give_up);
   for (;;) {

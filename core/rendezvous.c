@@ -372,10 +372,18 @@ static ring_status exchange_settle(const ring_meeting *meeting, ring_peers *peer
   for (int rank = 0; rank < meeting->size; rank++) {
     const exchange_entry *entry = &sink->entries[rank];
     ring_keys_take(&peers->keys, rank, entry->public);
-    if (ring_peers_place(peers, rank, meeting->hosts[rank], (uint16_t)entry->port) != RING_OK)
-      return ring_error_no_memory(error, meeting->rank);
+    peers->peer[rank].port = (uint16_t)entry->port;
   }
   return RING_OK;
+}
+
+/* All that takes memory, before the others know of this rank: afterwards there is no link yet over which
+ * to tell that it lacks some. */
+static ring_status exchange_prepare(const ring_meeting *meeting, ring_peers *peers, int listener) {
+  ring_status status = ring_peers_listen(peers, listener);
+  for (int rank = 0; rank < meeting->size && status == RING_OK; rank++)
+    status = ring_peers_place(peers, rank, meeting->hosts[rank], 0);
+  return status;
 }
 
 static ring_status exchange_run(ring_meeting *meeting, ring_peers *peers, int listener,
@@ -399,14 +407,12 @@ static ring_status rendezvous_exchange(ring_meeting *meeting, ring_peers *peers,
   if (sink.entries == NULL) return ring_error_no_memory(error, meeting->rank);
   int listener = ring_rendezvous_listen(meeting, error);
   ring_status status = RING_SYSTEM;
-  if (listener >= 0) status = exchange_run(meeting, peers, listener, &sink, error);
+  if (listener >= 0 && exchange_prepare(meeting, peers, listener) != RING_OK)
+    status = ring_error_no_memory(error, meeting->rank);
+  else if (listener >= 0)
+    status = exchange_run(meeting, peers, listener, &sink, error);
   free(sink.entries);
-  if (status != RING_OK) {
-    ring_socket_close(&listener);
-    return status;
-  }
-  status = ring_peers_listen(peers, listener);
-  return status == RING_OK ? RING_OK : ring_error_no_memory(error, meeting->rank);
+  return status;
 }
 
 /* ---- All modes ---------------------------------------------------------------------------- */

@@ -12,16 +12,17 @@
  * cannot, rank 0 tells everybody (VERDICT). So rank 0 moves a few bytes for each rank and the
  * table log2(size) times. Other links are opened later, when they are first used.
  *
- *   JOIN      port u16, milliseconds left u32; sealed (seal.h)
+ *   JOIN      port u16, milliseconds left u32; sealed (seal.h). Without a port, 0, the rank cannot
+ *             join, and a REPORT follows that says why
  *   note      length u32 of what follows, which is sealed: status u8, rank at fault i32; then an
  *             explanation when the status is not RING_OK, else what is said below
  *   WELCOME   a note: epoch u64, parent's port u16, parent's host: length u8, text
- *   REPORT    a note: nothing
+ *   REPORT    a note: nothing. One that says what the rank lacks may also come before the WELCOME
  *   VERDICT   a note: nothing
  *
  * rendezvous.c has what both sides share and the exchange; rendezvous_root.c is rank 0's side of
- * the meeting by addresses, rendezvous_guest.c the others' until they have found rank 0, and
- * rendezvous_join.c from there on.
+ * the meeting by addresses, rendezvous_verdict.c what it says of one that does not come about,
+ * rendezvous_guest.c the others' until they have found rank 0, and rendezvous_join.c from there on.
  */
 #ifndef RING_RENDEZVOUS_H
 #define RING_RENDEZVOUS_H
@@ -56,6 +57,7 @@ typedef struct ring_meeting {
   ring_wait *wait;
   uint16_t ports[RING_MEETING_PORTS]; /* see ring_rendezvous_begin */
   int port_count;
+  bool awaited; /* it has failed, and others may wait for it in the first call */
 } ring_meeting;
 
 /* What one side of the meeting tells the other. */
@@ -85,8 +87,8 @@ ring_status ring_rendezvous_guest(ring_meeting *meeting, ring_peers *peers, ring
 
 /* The other ranks' side from the moment on when rank 0 has opened at the other end of fd. With
  * error->status RING_OK a failure means that rank 0 went away before it said anything. */
-ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,
-                                 ring_seal *seal, ring_error *error);
+ring_status ring_rendezvous_join(ring_meeting *meeting, ring_peers *peers, int fd, ring_seal *seal,
+                                 ring_error *error);
 
 /* Listens for links on a free port of the range, or on any. A descriptor, or -1 with *error set. */
 int ring_rendezvous_listen(const ring_meeting *meeting, ring_error *error);

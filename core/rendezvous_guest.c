@@ -34,7 +34,7 @@ typedef struct guest_knock {
 } guest_knock;
 
 typedef struct guest_walk {
-  const ring_meeting *meeting;
+  ring_meeting *meeting;
   ring_peers *peers;
   ring_resolved resolved;
   ring_poller poller;

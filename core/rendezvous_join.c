@@ -3,7 +3,8 @@
  * The other ranks' side of the meeting by addresses, once rank 0 has opened: join, wait for the
  * welcome, take the table of places from the parent in the tree and hand it on, report, and wait
  * for the verdict. Rank 0 sees first who has died and hears from all what went wrong, so a rank
- * that fails waits a moment for what rank 0 has to say about it.
+ * that fails waits a moment for what rank 0 has to say about it. One that lacks something before it is
+ * welcomed knows better, and withdraws: rank 0 tells the others.
  */
 #include <string.h>
 
@@ -21,8 +22,10 @@ typedef struct join_side {
   ring_peers *peers;
   int fd; /* to rank 0 */
   ring_seal *seal;
+  bool introduced; /* it has joined */
   bool reported;
   bool judged; /* rank 0 has given its verdict, or gone */
+  bool deaf;   /* there was no memory to hear it */
   ring_poller poller;
   ring_spread spread;
 } join_side;
@@ -40,11 +43,13 @@ static ring_status join_introduce(join_side *side, ring_error *error) {
   bytes_put(to, ring_wait_left(side->meeting->wait), 4);
   if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
     return ring_error_no_memory(error, side->meeting->rank);
+  side->introduced = true;
   return ring_rendezvous_move(side->meeting, &side->poller, side->fd, true, join, sizeof join);
 }
 
 /* Rank 0's own words about why the job did not form. */
-static ring_status join_sent_away(const ring_note *note, ring_error *error) {
+static ring_status join_sent_away(join_side *side, const ring_note *note, ring_error *error) {
+  side->judged = true;
   return ring_error_set(error, note->status, note->fault, 0, "rank 0 reports: %.900s",
                         (const char *)note->body);
 }
@@ -68,7 +73,7 @@ static ring_status join_hear_welcome(join_side *side, ring_error *error) {
       ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
   if (status != RING_OK) return status;
-  if (note.status != RING_OK) return join_sent_away(&note, error);
+  if (note.status != RING_OK) return join_sent_away(side, &note, error);
   return join_read_welcome(side, &note, error);
 }
 
@@ -79,8 +84,9 @@ static ring_status join_hear_verdict(join_side *side, ring_error *error) {
       ring_rendezvous_hear(side->meeting, &side->poller, side->fd, side->seal, &note);
   if (status == RING_ABORTED) return ring_rendezvous_aborted(side->meeting, error);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->meeting->root_host, error);
-  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, side->meeting->rank);
-  if (status == RING_OK && note.status != RING_OK) return join_sent_away(&note, error);
+  side->deaf = status == RING_NO_MEMORY;
+  if (side->deaf) return ring_error_no_memory(error, side->meeting->rank);
+  if (status == RING_OK && note.status != RING_OK) return join_sent_away(side, &note, error);
   if (status == RING_OK && side->spread.informed) return RING_OK;
   return ring_error_set(error, RING_PEER_LOST, 0, 0,
                         "rank 0 (%s) was lost while the ranks were told where the others are",
@@ -97,6 +103,22 @@ static ring_status join_report(join_side *side, const ring_error *error) {
     memcpy(note.body, error->message, note.length);
   }
   return ring_rendezvous_tell(side->meeting, &side->poller, side->fd, side->seal, &note);
+}
+
+/* Says that this rank cannot join, or stay, and why; then hears rank 0 until it has ended the meeting:
+ * who closes a connection with unread bytes may take back what it has said. */
+static void join_withdraw(join_side *side, const ring_error *error) {
+  const ring_meeting *meeting = side->meeting;
+  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES] = {0};
+  ring_note note = {.status = RING_OK};
+  ring_status status = RING_OK;
+  if (!side->introduced) {
+    if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES)) return;
+    status = ring_rendezvous_move(meeting, &side->poller, side->fd, true, join, sizeof join);
+  }
+  if (status == RING_OK) status = join_report(side, error);
+  while (status == RING_OK && note.status == RING_OK)
+    status = ring_rendezvous_hear(meeting, &side->poller, side->fd, side->seal, &note);
 }
 
 /* Learns where all ranks are, tells the children, and waits for the verdict. */
@@ -158,15 +180,20 @@ static ring_status join_fail(join_side *side, ring_status status, ring_error *er
   return join_explain(side, RING_TIMEOUT, error);
 }
 
-ring_status ring_rendezvous_join(const ring_meeting *meeting, ring_peers *peers, int fd,
-                                 ring_seal *seal, ring_error *error) {
+ring_status ring_rendezvous_join(ring_meeting *meeting, ring_peers *peers, int fd, ring_seal *seal,
+                                 ring_error *error) {
   join_side side = {.meeting = meeting, .peers = peers, .fd = fd, .seal = seal};
   ring_status status = join_introduce(&side, error);
   if (status == RING_OK) status = join_hear_welcome(&side, error);
+  if (status == RING_NO_MEMORY && error->status == RING_OK)
+    ring_error_no_memory(error, meeting->rank);
+  if ((status == RING_NO_MEMORY || status == RING_SYSTEM) && !side.judged)
+    join_withdraw(&side, error);
   if (status == RING_OK) {
     status = ring_spread_begin(&side.spread, peers, error);
     if (status == RING_OK) status = join_learn(&side, error);
     if (status != RING_OK && !side.judged) status = join_fail(&side, status, error);
+    meeting->awaited = status == RING_NO_MEMORY && side.deaf;
     ring_spread_free(&side.spread);
   }
   ring_poller_fini(&side.poller);

@@ -4,10 +4,11 @@
  * each where its parent is, gives the table to its own children, and waits until every rank has
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
  * newer connection, because a rank that was started again is the one that is wanted. At the
- * deadline all that came are told who did not, whatever part of a report one of them has sent; when a rank dies or fails later, or has joined, goes away
- * and is not back a moment after, all are told that. A
- * rank that wants encryption where rank 0 does not, or the other way around, ends the meeting: as soon
- * as all have come, or a moment after, so that those who come a little later are told, too.
+ * deadline all that came are told who did not, whatever part of a report one of them has sent; when a
+ * rank dies or fails later, or has joined, goes away and is not back a moment after, all are told that. A
+ * rank that wants encryption where rank 0 does not, or the other way around, and one that lacks what it
+ * needs to join end the meeting: as soon as all have come, or a moment after, so that those who come a
+ * little later are told, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +19,7 @@
 #include "bytes.h"
 #include "error.h"
 #include "platform.h"
-#include "rendezvous.h"
-#include "spread.h"
+#include "rendezvous_root.h"
 
 /* How long before the first rank gives up all are told. */
 #define ROOT_AHEAD_NS UINT64_C(250000000)
@@ -29,41 +29,8 @@
 #define ROOT_FEW 64
 #define ROOT_LOOK_NS UINT64_C(10000) /* for each rank */
 
-/* How long those who have not come yet are waited for when one has come that disagrees. */
+/* How long those who have not come yet are waited for when one has come that disagrees or cannot join. */
 #define ROOT_GRACE_NS UINT64_C(500000000)
-
-/* And one that had joined, and was lost. */
-#define ROOT_RETURN_NS UINT64_C(500000000)
-
-typedef enum root_stage { ROOT_ABSENT, ROOT_CAME, ROOT_JOINED, ROOT_INFORMED } root_stage;
-
-typedef struct root_arrival {
-  int fd; /* -1: not there */
-  root_stage stage;
-  bool unlike; /* was sent away: it does not want the same encryption */
-  size_t have; /* bytes of its JOIN */
-  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
-  ring_seal seal;
-  ring_hearing hearing; /* of its REPORT */
-  uint64_t leaves;      /* when it gives up */
-  uint64_t lost;        /* when it went away after it had joined; 0: it has not */
-  size_t slot;
-} root_arrival;
-
-typedef struct root_meeting {
-  const ring_meeting *meeting;
-  ring_peers *peers;
-  root_stage goal;
-  int there;              /* arrivals that have reached the goal */
-  root_arrival *arrivals; /* by rank; that of rank 0 is not used */
-  ring_porch porch;       /* until all have joined */
-  ring_spread spread;     /* from then on */
-  ring_poller poller;
-  ring_poller mover; /* of notes */
-  bool starved;      /* of memory, to answer a rank that has proved itself */
-  uint64_t looked;   /* when all arrivals were last looked at */
-  uint64_t patience; /* when it ends with those who are not there, once one has disagreed */
-} root_meeting;
 
 static void root_depart(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
@@ -74,30 +41,15 @@ static void root_depart(root_meeting *root, int rank) {
   *arrival = (root_arrival){.fd = -1};
 }
 
-/* "rank 1 (worker-a)", or without the host where that is not known yet. */
-static void root_name(const root_meeting *root, int rank, char *text, size_t size) {
-  const char *host = root->goal == ROOT_INFORMED ? ring_peers_host(root->peers, rank) : NULL;
-  if (root->meeting->hosts != NULL) host = root->meeting->hosts[rank];
-  snprintf(text, size, host != NULL ? "rank %d (%s)" : "rank %d", rank, host);
+static void root_enter(root_meeting *root, int rank, root_stage stage) {
+  root_arrival *arrival = &root->arrivals[rank];
+  root->there += (stage >= root->goal ? 1 : 0) - (arrival->stage >= root->goal ? 1 : 0);
+  arrival->stage = stage;
 }
 
-/* A rank that had joined has gone: it was lost, or this one was stopped, and it has given it up. */
-static ring_status root_lose(const root_meeting *root, int rank, const char *how,
-                             ring_error *error) {
-  char name[RING_HOST_BYTES + 32];
-  double absence = ring_wait_absence(root->meeting->wait);
-  root_name(root, rank, name, sizeof name);
-  if (absence == 0) return ring_error_set(error, RING_PEER_LOST, rank, 0, "%s %s", name, how);
-  return ring_error_set(
-      error, RING_ABORTED, 0, 0,
-      "rank 0 was stopped for %.1f s during open(), and %s has gone meanwhile: the "
-      "others have given this rank up",
-      absence, name);
-}
-
-static void root_advance(root_meeting *root, int rank) {
-  root->arrivals[rank].stage++;
-  root->there += root->arrivals[rank].stage == root->goal ? 1 : 0;
+/* The meeting ends soon, for want of what a rank that has come wants or needs. */
+static void root_lose_patience(root_meeting *root) {
+  if (root->patience == 0) root->patience = ring_platform_now() + ROOT_GRACE_NS;
 }
 
 /* ---- Joining ------------------------------------------------------------------------------ */
@@ -109,7 +61,7 @@ static ring_verdict root_judge(void *owner, const ring_claim *claim) {
   if (claim->encrypted == root->meeting->encrypted) return RING_VERDICT_WELCOME;
   root_depart(root, claim->rank);
   root->arrivals[claim->rank].unlike = true;
-  if (root->patience == 0) root->patience = ring_platform_now() + ROOT_GRACE_NS;
+  root_lose_patience(root);
   return RING_VERDICT_UNLIKE;
 }
 
@@ -119,45 +71,69 @@ static void root_admit(void *owner, const ring_handshake *proven) {
   root_depart(root, rank);
   root->arrivals[rank].fd = proven->fd;
   if (ring_seal_begin(&root->arrivals[rank].seal, proven)) {
-    root_advance(root, rank);
+    root_enter(root, rank, ROOT_CAME);
   } else {
     root->starved = true;
     root_depart(root, rank);
   }
 }
 
-/* Reads a JOIN that is whole; RING_AUTH for one that no rank has sent. */
-static ring_status root_read_join(root_arrival *arrival) {
+/* Reads a JOIN that is whole. One that was changed has to come anew. */
+static ring_status root_read_join(root_meeting *root, int rank) {
+  root_arrival *arrival = &root->arrivals[rank];
   const uint8_t *from = arrival->join;
   ring_status status = ring_seal_open(&arrival->seal, NULL, 0, arrival->join, RING_JOIN_BYTES);
-  if (status != RING_OK) return status;
-  if (bytes_get(&from, 2) == 0) return RING_AUTH; /* no port */
+  if (status == RING_NO_MEMORY) return status;
+  if (status != RING_OK) {
+    root_depart(root, rank);
+    return RING_OK;
+  }
+  bool joins = bytes_get(&from, 2) != 0;
   arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
+  root_enter(root, rank, joins ? ROOT_JOINED : ROOT_WITHDRAWN);
   return RING_OK;
 }
 
-/* Reads the JOIN of a rank, or sees that it has gone. One whose JOIN was changed has to come anew. */
+/* Reads the JOIN of a rank, or sees that it has gone. */
 static ring_status root_hear_join(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
-  bool joined = arrival->stage == ROOT_JOINED;
-  uint8_t extra;
-  void *to = joined ? &extra : arrival->join + arrival->have;
-  size_t room = joined ? 1 : sizeof arrival->join - arrival->have;
-  ssize_t got = recv(arrival->fd, to, room, 0);
+  size_t room = sizeof arrival->join - arrival->have;
+  ssize_t got = recv(arrival->fd, arrival->join + arrival->have, room, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RING_OK;
-  if (got <= 0 || joined) {
+  if (got <= 0) {
     root_depart(root, rank);
-    if (got <= 0 && joined) arrival->lost = ring_platform_now();
     return RING_OK;
   }
   arrival->have += (size_t)got;
-  if (arrival->have < sizeof arrival->join) return RING_OK;
-  ring_status status = root_read_join(arrival);
+  return arrival->have < sizeof arrival->join ? RING_OK : root_read_join(root, rank);
+}
+
+/* Keeps what a rank reports that failed, for all to be told. */
+static ring_status root_note_failure(int rank, const ring_note *note, ring_error *error) {
+  return ring_error_set(error, note->status, note->fault < 0 ? rank : note->fault, 0,
+                        "rank %d reports: %.800s", rank, (const char *)note->body);
+}
+
+/* Reads why a rank cannot join, or not stay until all have, or sees that it has gone. */
+static ring_status root_hear_withdrawal(root_meeting *root, int rank) {
+  root_arrival *arrival = &root->arrivals[rank];
+  ring_note note;
+  ring_status status = ring_rendezvous_hear_part(root->meeting, arrival->fd, &arrival->seal,
+                                                 &arrival->hearing, &note);
+  if (status == RING_BUSY) return RING_OK;
+  ring_rendezvous_hear_end(&arrival->hearing);
   if (status == RING_NO_MEMORY) return status;
-  if (status == RING_OK)
-    root_advance(root, rank);
-  else
+  if (status == RING_OK && note.status != RING_OK) {
+    root_enter(root, rank, ROOT_WITHDRAWN);
+    arrival->failed = true;
+    root_note_failure(rank, &note, &root->report);
+    root_lose_patience(root);
+  } else if (arrival->failed) {
+    ring_socket_close(&arrival->fd); /* it has said all */
+  } else {
     root_depart(root, rank);
+    if (status == RING_PEER_LOST) arrival->lost = ring_platform_now();
+  }
   return RING_OK;
 }
 
@@ -170,36 +146,19 @@ static ring_status root_hear_report(root_meeting *root, int rank, ring_error *er
                                                  &arrival->hearing, &note);
   if (status == RING_BUSY) return RING_OK;
   ring_rendezvous_hear_end(&arrival->hearing);
-  if (status == RING_OK && note.status != RING_OK)
-    return ring_error_set(error, note.status, note.fault < 0 ? rank : note.fault, 0,
-                          "rank %d reports: %.800s", rank, (const char *)note.body);
+  if (status == RING_OK && note.status != RING_OK) return root_note_failure(rank, &note, error);
   if (status == RING_OK && arrival->stage == ROOT_JOINED) {
-    root_advance(root, rank);
+    root_enter(root, rank, ROOT_INFORMED);
     return RING_OK;
   }
   if (status == RING_AUTH) return ring_rendezvous_altered(rank, host, error);
   if (status != RING_OK && status != RING_PEER_LOST) return status;
   root_depart(root, rank);
-  return root_lose(root, rank, "was lost while the ranks were told where the others are", error);
+  return ring_root_lose(root, rank, "was lost while the ranks were told where the others are",
+                        error);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
-
-/* The first rank that does not want the same encryption, or -1. */
-static int root_odd(const root_meeting *root) {
-  for (int rank = 1; rank < root->meeting->size; rank++)
-    if (root->arrivals[rank].unlike) return rank;
-  return -1;
-}
-
-/* The first rank that had joined and has been away for long, or -1. */
-static int root_lost(const root_meeting *root) {
-  for (int rank = 1; rank < root->meeting->size; rank++) {
-    uint64_t lost = root->arrivals[rank].lost;
-    if (lost != 0 && ring_platform_now() - lost > ROOT_RETURN_NS) return rank;
-  }
-  return -1;
-}
 
 /* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
 static ring_status root_check(const root_meeting *root) {
@@ -209,11 +168,12 @@ static ring_status root_check(const root_meeting *root) {
     const root_arrival *arrival = &root->arrivals[rank];
     bool joined = arrival->stage >= ROOT_JOINED;
     if (joined && arrival->leaves < soon) return RING_TIMEOUT;
-    all = all && (joined || arrival->unlike);
+    all = all && (joined || arrival->unlike || arrival->failed);
   }
   bool ends = root->patience != 0 && (all || now > root->patience);
-  if (ends && root_odd(root) > 0) return RING_MISMATCH;
-  if (root_lost(root) > 0) return RING_PEER_LOST;
+  if (ends && ring_root_odd(root) > 0) return RING_MISMATCH;
+  if (ends && ring_root_failed(root)) return root->report.status;
+  if (ring_root_lost(root) > 0) return RING_PEER_LOST;
   return ring_wait_check(root->meeting->wait);
 }
 
@@ -242,8 +202,10 @@ static int root_watch(root_meeting *root) {
 static ring_status root_serve(root_meeting *root, ring_error *error) {
   for (int rank = 1; rank < root->meeting->size; rank++) {
     if (!ring_poller_ready(&root->poller, root->arrivals[rank].slot)) continue;
-    ring_status status = root->goal == ROOT_JOINED ? root_hear_join(root, rank)
-                                                   : root_hear_report(root, rank, error);
+    ring_status status = root->goal == ROOT_INFORMED ? root_hear_report(root, rank, error)
+                         : root->arrivals[rank].stage == ROOT_CAME
+                             ? root_hear_join(root, rank)
+                             : root_hear_withdrawal(root, rank);
     if (status != RING_OK) return status;
   }
   if (root->goal == ROOT_INFORMED) return ring_spread_serve(&root->spread, &root->poller, error);
@@ -267,6 +229,7 @@ static ring_status root_tell(root_meeting *root, int rank, const ring_note *note
 static ring_status root_confirm(root_meeting *root) {
   const ring_note formed = {.fault = -1};
   ring_status status = RING_OK;
+  root->confirms = true;
   for (int rank = 1; status == RING_OK && rank < root->meeting->size; rank++)
     status = root_tell(root, rank, &formed);
   return status;
@@ -299,82 +262,6 @@ static ring_status root_welcome(root_meeting *root) {
     status = root_tell(root, rank, &note);
   }
   return status;
-}
-
-/* Whether a rank keeps the others from the goal; one whose parent does only waits for that one. */
-static bool root_misses(const root_meeting *root, int rank) {
-  if (root->arrivals[rank].stage >= root->goal) return false;
-  int parent = ring_spread_parent(rank);
-  return root->goal == ROOT_JOINED || parent == 0 || root->arrivals[parent].stage >= root->goal;
-}
-
-/* "rank 1 (worker-a), rank 3 (worker-b)" */
-static int root_list_missing(const root_meeting *root, char *text, size_t size) {
-  int missing = 0, first = -1;
-  size_t length = 0;
-  text[0] = '\0';
-  for (int rank = 1; rank < root->meeting->size; rank++) {
-    if (!root_misses(root, rank)) continue;
-    if (first < 0) first = rank;
-    if (++missing > 8 || length >= size) continue;
-    char name[RING_HOST_BYTES + 32];
-    root_name(root, rank, name, sizeof name);
-    length +=
-        (size_t)snprintf(text + length, size - length, "%s%s", missing == 1 ? "" : ", ", name);
-  }
-  if (missing > 8 && length < size)
-    snprintf(text + length, size - length, " and %d more", missing - 8);
-  return first;
-}
-
-static ring_status root_explain(const root_meeting *root, ring_status status, ring_error *error) {
-  if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
-  if (status == RING_NO_MEMORY) return ring_error_no_memory(error, 0);
-  if (root_odd(root) > 0)
-    return ring_rendezvous_disagree(root->meeting, root_odd(root), root->meeting->encrypted, error);
-  if (status == RING_PEER_LOST && root_lost(root) > 0)
-    return root_lose(root, root_lost(root),
-                     "was lost in open(): it had come, and went away before all ranks had come",
-                     error);
-  if (status != RING_TIMEOUT)
-    return ring_error_set(error, status, 0, 0, "rank 0 could not wait for the other ranks: %s",
-                          ring_status_text(status));
-  char missing[400];
-  int first = root_list_missing(root, missing, sizeof missing);
-  const ring_porch *porch = root->goal == ROOT_JOINED ? &root->porch : &root->peers->porch;
-  if (porch->lacked != 0)
-    return ring_error_set(error, RING_SYSTEM, 0, porch->lacked,
-                          "rank 0 could not accept all ranks (missing: %s)", missing);
-  if (porch->starved)
-    return ring_error_set(error, RING_SYSTEM, 0, 0,
-                          "rank 0 could not answer all ranks (missing: %s): OpenSSL gave no random "
-                          "numbers",
-                          missing);
-  if (root->goal == ROOT_INFORMED)
-    return ring_error_set(error, RING_TIMEOUT, first, 0,
-                          "%d of %d ranks met and learned where the others are within %.1f s; "
-                          "missing: %s. Rank %d has stopped, or rank %d, from which it learns it, "
-                          "has, or a firewall is between them (open the port range and pass it on "
-                          "all ranks)",
-                          root->there + 1, root->meeting->size,
-                          ring_wait_seconds(root->meeting->wait), missing, first,
-                          ring_spread_parent(first));
-  return ring_error_set(
-      error, RING_TIMEOUT, first, 0,
-      "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
-      "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
-      "range and pass it on all ranks), or a token, job or address list that differs",
-      root->there + 1, root->meeting->size, ring_wait_seconds(root->meeting->wait), missing);
-}
-
-static void root_warn(const root_meeting *root) {
-  char missing[400], text[sizeof(((ring_error *)0)->message)];
-  const char *what = root->goal == ROOT_JOINED ? "come" : "learned where the others are";
-  root_list_missing(root, missing, sizeof missing);
-  snprintf(
-      text, sizeof text, "rank 0 has waited %.1f s in open(): %d of %d ranks have %s; missing: %s",
-      ring_wait_seconds(root->meeting->wait), root->there + 1, root->meeting->size, what, missing);
-  ring_wait_tell(root->meeting->wait, text);
 }
 
 static void root_send_away(root_meeting *root, const ring_error *error) {
@@ -427,7 +314,7 @@ static ring_status root_await(root_meeting *root, root_stage goal, ring_error *e
     if (status != RING_OK) return status;
     status = root_check(root);
     if (status != RING_OK && root->there < root->meeting->size - 1) return status;
-    if (ring_wait_lasts(root->meeting->wait)) root_warn(root);
+    if (ring_wait_lasts(root->meeting->wait)) ring_root_warn(root);
   }
   return RING_OK;
 }
@@ -440,7 +327,7 @@ static ring_status root_run(root_meeting *root, ring_error *error) {
   if (status == RING_OK) status = root_await(root, ROOT_INFORMED, &failure);
   if (status == RING_OK) status = root_confirm(root);
   if (status == RING_OK) return RING_OK;
-  if (failure.status == RING_OK) status = root_explain(root, status, &failure);
+  if (failure.status == RING_OK) status = ring_root_explain(root, status, &failure);
   root_send_away(root, &failure);
   if (error != NULL) *error = failure;
   return status;
@@ -462,6 +349,7 @@ ring_status ring_rendezvous_root(ring_meeting *meeting, ring_peers *peers, ring_
   } else {
     for (int rank = 0; rank < meeting->size; rank++) root.arrivals[rank].fd = -1;
     status = root_run(&root, error);
+    meeting->awaited = status != RING_OK && root.confirms;
     for (int rank = 1; rank < meeting->size; rank++) root_depart(&root, rank);
   }
   ring_secret_free(root.arrivals, arrivals);

@@ -3,6 +3,8 @@
 
 #include "schedule_build.h"
 
+const ring_schedule ring_schedule_empty;
+
 void ring_schedule_free(ring_schedule *schedule) {
   free(schedule->lanes);
   free(schedule->steps);

@@ -69,6 +69,9 @@ typedef struct ring_schedule {
   uint64_t scratch; /* accumulators needed */
 } ring_schedule;
 
+/* Of nothing. */
+extern const ring_schedule ring_schedule_empty;
+
 /* How a buffer is cut into one part a rank: part i begins at offsets[i] and ends at offsets[i+1],
  * or, without offsets, all parts have `count` elements. */
 typedef struct ring_parts {

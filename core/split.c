@@ -20,6 +20,10 @@
 
 enum { SPLIT_BYTES = 11 };
 
+/* How often a rank whose child could not be opened looks, 20 ms each time, whether the parent tells why:
+ * whom it has lost there may be living, and take 200 ms to tell the child first. */
+enum { SPLIT_LOOKS_AT_LOST = 5, SPLIT_LOOKS_AT_LIVING = 15 };
+
 typedef struct split_member {
   int key, rank; /* in the parent */
   uint16_t port;
@@ -34,10 +38,15 @@ typedef struct split_run {
   int member_count, own; /* own: this rank's index among them */
 } split_run;
 
+/* Before the child opens, a rank that fails must break the parent: the others wait for it there, or in
+ * the child, where it has no links yet, and look into the parent when they miss it. */
 static ring_status split_no_memory(ring_comm *parent) {
-  return ring_error_set(&parent->error, RING_NO_MEMORY, parent->peers.rank, 0,
-                        "rank %d is out of memory: it cannot split the communicator",
-                        parent->peers.rank);
+  ring_error error;
+  ring_error_set(&error, RING_NO_MEMORY, parent->peers.rank, 0,
+                 "rank %d is out of memory: it cannot split the communicator", parent->peers.rank);
+  ring_comm_break(parent, NULL, &error);
+  parent->error = parent->failure;
+  return RING_NO_MEMORY;
 }
 
 /* ---- Telling ------------------------------------------------------------------------------ */
@@ -170,19 +179,43 @@ static bool split_knows_better(const split_run *run, const ring_error *why, cons
   return false;
 }
 
-/* Why the child could not be opened, which is told in the child's ranks. It may be that the parent has
- * failed, which the other ranks have heard and this one has not. Who was lost in the child is lost to
- * the parent, too, whose other ranks may be waiting for this one, which may now end. */
+/* Whether a rank is still there in the parent, as far as this one can see. */
+static bool split_sees(const ring_comm *parent, int rank) {
+  char byte;
+  ring_link *link = parent->peers.peer[rank].link;
+  int index = ring_share_index(&parent->share, rank);
+  if (index >= 0) return ring_arena_taken(parent->share.arena, index);
+  return link != NULL && link->ops->peek(link, &byte, 1) >= 0;
+}
+
+/* Whether the parent has failed, which the other ranks have heard and this one has not. Of one that was
+ * lost in the child, others hear there why, and pass it on a moment later; and who is still there in the
+ * parent says there why it has left the child. */
+static bool split_hears(const split_run *run, const ring_error *why, ring_error *failure) {
+  ring_comm *parent = run->parent;
+  const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
+  bool lost = why->status == RING_PEER_LOST && why->rank >= 0 && why->rank < run->member_count;
+  int rank = lost ? run->members[why->rank].rank : -1;
+  int looks = lost ? SPLIT_LOOKS_AT_LOST : 1;
+  for (int i = 0; i < looks; i++) {
+    if (ring_share_failed(&parent->share, NULL, failure)) return true;
+    if (ring_failure_is_known(&parent->engine, &call, failure)) return true;
+    if (lost) looks = split_sees(parent, rank) ? SPLIT_LOOKS_AT_LIVING : SPLIT_LOOKS_AT_LOST;
+  }
+  return false;
+}
+
+/* Why the child could not be opened, which is told in the child's ranks; or that the parent has failed.
+ * Who was lost in the child is lost to the parent, too, whose other ranks may be waiting for this one,
+ * which may now end. What this rank lacked is told there, too: in the child there may be no link. */
 static ring_status split_explain(const split_run *run, const ring_error *why,
                                  const ring_wait *wait) {
   ring_comm *parent = run->parent;
   bool known = why->rank >= 0 && why->rank < run->member_count;
   int rank = known ? run->members[why->rank].rank : -1;
-  const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
   char who[320] = "";
   ring_error error;
-  bool failed = ring_share_failed(&parent->share, NULL, &error) ||
-                ring_failure_is_known(&parent->engine, &call, &error);
+  bool failed = split_hears(run, why, &error);
   if (failed && !split_knows_better(run, why, wait, &error)) {
     ring_comm_break(parent, NULL, &error);
     parent->error = parent->failure;
@@ -195,7 +228,9 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
                  "split() as call %u could not open the new communicator%s: %.600s",
                  (unsigned)parent->sequence, who, why->message);
   error.system_errno = why->system_errno;
-  bool breaks = failed || why->status == RING_PEER_LOST;
+  bool lacks =
+      why->rank == run->own && (why->status == RING_NO_MEMORY || why->status == RING_SYSTEM);
+  bool breaks = failed || lacks || why->status == RING_PEER_LOST;
   if (breaks) ring_comm_break(parent, NULL, &error);
   parent->error = breaks ? parent->failure : error;
   return parent->error.status;
@@ -231,22 +266,11 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   return status;
 }
 
-/* Before the ranks have told each other anything, a rank that fails must break the parent: the
- * others wait for it. */
-static ring_status split_break(ring_comm *parent) {
-  ring_error error;
-  ring_error_set(&error, RING_NO_MEMORY, parent->peers.rank, 0,
-                 "rank %d is out of memory: it cannot split the communicator", parent->peers.rank);
-  ring_comm_break(parent, NULL, &error);
-  parent->error = parent->failure;
-  return RING_NO_MEMORY;
-}
-
 static ring_status split_run_all(split_run *run, ring_comm **child) {
   size_t size = (size_t)run->parent->peers.size;
   run->told = calloc(size, SPLIT_BYTES);
   run->members = calloc(size, sizeof *run->members);
-  if (run->told == NULL || run->members == NULL) return split_break(run->parent);
+  if (run->told == NULL || run->members == NULL) return split_no_memory(run->parent);
   ring_status listened = split_listen(run);
   ring_status status = split_tell(run, listened != RING_OK);
   if (status == RING_OK) status = listened;

@@ -159,7 +159,7 @@ enum { FORM_VICTIM = 1, FORM_LASTING = 2, FORM_CRYPTO = 4, FORM_EXCHANGE = 8 };
 enum { RUNNERS = 16, TRIES = 3 };
 
 typedef struct tally {
-  int runs, went_on, failed, unmet, problems;
+  int runs, went_on, failed, missed, unmet, problems;
   double delay;
 } tally;
 
@@ -218,6 +218,7 @@ static void run(const job *of, tally *sum) {
   bool well = run_once(work, what, sum);
   for (int i = 1; i < TRIES && is_void(work, well); i++) well = run_once(work, what, sum);
   sum->unmet += !((famine *)work->arg)->met;
+  sum->missed += workload_missed(work);
   sum->problems += !well;
   finish_work(work);
 }
@@ -316,16 +317,19 @@ static void report(void) {
       all.runs += sum->runs;
       all.went_on += sum->went_on;
       all.failed += sum->failed;
+      all.missed += sum->missed;
       all.unmet += sum->unmet;
       all.problems += sum->problems;
       if (sum->delay > all.delay) all.delay = sum->delay;
     }
     problems += all.problems;
     unmet += all.unmet;
-    printf("%-6s %5d runs: %5d went on, %5d failed as they should, %d did not; once they had met, "
-           "the others knew within %.3f s\n",
-           workload_link_name(link), all.runs, all.went_on, all.failed - all.problems, all.problems,
-           all.delay);
+    printf(
+        "%-6s %5d runs: %5d went on, %5d failed as they should, %d did not; %d times another rank "
+        "was not told why; once they had met, the others knew within %.3f s\n",
+        workload_link_name(link), all.runs, all.went_on, all.failed - all.problems, all.problems,
+        all.missed, all.delay);
+    CHECK(all.missed * 20 <= all.runs);
   }
   printf("%d allocations to fail: %d were not asked for again\n", jobs.count, unmet);
   CHECK_INT(problems, 0);

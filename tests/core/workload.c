@@ -311,6 +311,37 @@ static const char *blame_any(const workload *work, int rank) {
   return work->ends[end->fault].step == NULL ? "names a rank that did not fail" : NULL;
 }
 
+/* Whether a rank waited until its deadline for one that never came to meet it, of which nobody can
+ * tell. */
+static bool stood_up(const workload *work, const workload_end *end) {
+  if (work->exchanges) return end->status == RING_ABORTED;
+  return end->status == RING_TIMEOUT && (strstr(end->message, "ranks met within") != NULL ||
+                                         strstr(end->message, "ranks came within") != NULL ||
+                                         strstr(end->message, "did not find rank 0") != NULL);
+}
+
+/* Whether a rank knows that the victim is gone, and not why. */
+static bool only_misses(const workload *work, int rank) {
+  const workload_end *end = &work->ends[rank];
+  return end->status == RING_PEER_LOST && end->fault == work->victim;
+}
+
+/* Whether the victim may be unable to tell what it lacks: over a link that could not be made, or
+ * encrypted, and while it has no other one, or too late over that. */
+static bool is_mute(const workload *work) {
+  const workload_end *victim = &work->ends[work->victim];
+  bool opens = strcmp(victim->step, "open") == 0, splits = strcmp(victim->step, "split") == 0;
+  return work->link == WORKLOAD_TLS || (work->exchanges && opens) ||
+         (victim->status == RING_SYSTEM && splits);
+}
+
+int workload_missed(const workload *work) {
+  int missed = 0;
+  for (int rank = 0; rank < SIZE && workload_failed(work); rank++)
+    missed += rank != work->victim && only_misses(work, rank);
+  return missed;
+}
+
 /* What is wrong with how a rank ended, or NULL. */
 static const char *blame(const workload *work, int rank) {
   const workload_end *end = &work->ends[rank], *victim = &work->ends[work->victim];
@@ -325,18 +356,13 @@ static const char *blame(const workload *work, int rank) {
                 end->status == RING_UNSUPPORTED;
     return well ? NULL : "was the victim and was not told what it lacks";
   }
-  /* Nobody can tell of a victim that never came. */
-  bool never_came = strcmp(victim->step, "open") == 0;
-  if (never_came && work->exchanges && end->status == RING_ABORTED) return NULL;
-  if (never_came && end->status == RING_TIMEOUT) return NULL;
-  /* One that gave up a child because of the victim is missed by those who had no link to it yet; and one
-   * that gave up the meeting, by those who were told before that the job has formed. */
-  bool chain = end->status == RING_PEER_LOST && end->fault >= 0;
-  const workload_end *missed = &work->ends[chain ? end->fault : rank];
-  if (chain && strcmp(end->step, "split") == 0 && strstr(end->message, "is gone") != NULL)
-    return NULL;
-  if (chain && never_came && missed->step != NULL && strstr(missed->message, name) != NULL)
-    return NULL;
+  if (strcmp(victim->step, "open") == 0 && stood_up(work, end)) return NULL;
+  if (only_misses(work, rank)) return is_mute(work) ? NULL : "was not told what the victim lacks";
+  /* One that lacks descriptors may wait for some until its deadline, which is that of the others, too. */
+  bool tired = victim->status == RING_SYSTEM && strcmp(victim->step, "open") == 0;
+  if (tired && end->status == RING_TIMEOUT) return NULL;
+  tired = tired && end->status == RING_ABORTED;
+  if (end->status != victim->status && !tired) return "was not told what the victim lacks";
   if (end->fault != work->victim && strstr(end->message, name) == NULL)
     return "was not told that the victim failed";
   return end->at - victim->at > WORKLOAD_SOON ? "was told too late" : NULL;

@@ -58,6 +58,9 @@ bool workload_failed(const workload *work);
 /* The longest time, in seconds, between the victim's failure and that of another rank. */
 double workload_delay(const workload *work);
 
+/* How many ranks heard that the victim was lost, and not what it lacked. */
+int workload_missed(const workload *work);
+
 /* Whether all ranks came to their end, but one too late: at its deadline, or long after the victim. */
 bool workload_late(const workload *work);
 
