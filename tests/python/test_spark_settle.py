@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
@@ -129,13 +131,34 @@ def test_who_has_failed_gives_up(ranks, weighs):
         assert error and least <= seconds < 4 * WHILE
 
 
+@pytest.fixture
+def a_child():
+    """Fork a process that does nothing, until the test ends."""
+    pids = []
+
+    def fork():
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            time.sleep(30)
+            os._exit(0)
+
+    yield fork
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.forks
+@pytest.mark.parametrize("child", ["alone", "with a child"])
 @pytest.mark.parametrize("gone", [0, 2])
-def test_one_is_lost(ranks, gone):
+def test_one_is_lost(ranks, gone, child, a_child):
     """Nobody waits for ever for a rank that has died; Spark should have ended them by then."""
 
     def work(ring, tasks):
         if ring.rank != gone:
             return settled(tasks, ended(ring))
+        if child == "with a child":
+            a_child()
         for peer in tasks.peers:
             peer.socket.close()
         return None
@@ -143,7 +166,7 @@ def test_one_is_lost(ranks, gone):
     told = ranks(work)
     rank, other = (1, 0) if gone == 0 else (0, 2)
     seconds, error = told[rank]
-    assert seconds >= SHORT["LEFT"]
+    assert SHORT["LEFT"] <= seconds < 10
     assert error == (
         f"rank {rank} has ended well, but lost the connection to rank {other} before that one had"
         " ended"

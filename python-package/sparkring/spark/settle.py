@@ -27,6 +27,7 @@ import socket
 import struct
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkring._core import RingError
@@ -65,10 +66,23 @@ class Others(Protocol):
         """Wait until all ranks get here; raises `RankFailed` when they do not."""
 
 
+HELD: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # whose end shows that a rank has gone
+
+
+def give_up() -> None:
+    """Close the copies in a forked child, which may outlive the rank that made it."""
+    for connection in list(HELD):
+        connection.close()
+
+
+os.register_at_fork(after_in_child=give_up)
+
+
 class Peer:
     """A proved connection, on which each end says one thing."""
 
     def __init__(self, connection: socket.socket, rank: int, session: bytes) -> None:
+        HELD.add(connection)
         self.socket, self.rank, self.session = connection, rank, session
         self.received = b""
         connection.settimeout(GRACE)
