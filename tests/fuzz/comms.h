@@ -12,7 +12,7 @@
 
 static inline ring_comm *make_comm(int rank, int size) {
   ring_comm *comm = ring_comm_alloc(rank, size, 2);
-  FUZZ_PROMISE(comm != NULL && ring_layout_init(&comm->layout, size) == RING_OK);
+  FUZZ_PROMISE(comm != NULL);
   for (int i = 0; i < size; i++) {
     FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
     comm->layout.nodes[i] = 0;
