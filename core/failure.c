@@ -12,9 +12,11 @@
 #include "platform.h"
 #include "suspicion.h"
 
-/* How long a broken link waits for another rank to say why; and one that could not be opened, for a rank
- * that is gone in order has told others, who may be slow to pass it on. */
+/* How long a broken link waits for another rank to say why; one of a communicator that is being opened,
+ * where fewer ranks have links; and one that could not be opened, for a rank that is gone in order has
+ * told others, who may be slow to pass it on. */
 #define FAILURE_GRACE_MS 20
+#define FAILURE_GRACE_OPENING_MS 100
 #define FAILURE_GRACE_UNLINKED_MS 300
 
 /* How long telling the others may take; and where an exchange may let go of some as much later as
@@ -225,7 +227,9 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   char call[RING_CALL_TEXT];
   peers->peer[rank].ended = true;
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
-  if (failure_is_told(run, FAILURE_GRACE_MS, &status)) return status;
+  bool opens = ring_collective_opens(run->task->call.collective);
+  int grace = opens ? FAILURE_GRACE_OPENING_MS : FAILURE_GRACE_MS;
+  if (failure_is_told(run, grace, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   double absence = run->timed ? ring_wait_absence(run->task->wait) : 0;
   if (absence > 0 && (code == EPIPE || code == ECONNRESET))

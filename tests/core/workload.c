@@ -14,6 +14,7 @@
 #define WORKLOAD_SECONDS 60     /* after which a rank hangs */
 #define WORKLOAD_OPEN_SECONDS 3 /* for the others to miss a victim that never came */
 #define WORKLOAD_SOON 3.0       /* 1 s where nothing else runs */
+#define WORKLOAD_EXCHANGED 1.8  /* who fails after an exchange waits 1.5 s for others */
 
 enum { SIZE = WORKLOAD_RANKS, SHORT = 10, LONG = 60000 };
 
@@ -289,8 +290,20 @@ double workload_delay(const workload *work) {
   return delay;
 }
 
+/* Whether those who had failed waited no more for one that came to them after an exchange. */
+static bool missed_all(const workload *work) {
+  double first = 0, last = 0;
+  for (int rank = 0; rank < SIZE; rank++) {
+    double at = work->ends[rank].at;
+    if (work->ends[rank].step == NULL) continue;
+    if (first == 0 || at < first) first = at;
+    if (at > last) last = at;
+  }
+  return work->exchanges && last - first > WORKLOAD_EXCHANGED;
+}
+
 bool workload_late(const workload *work) {
-  bool late = workload_delay(work) > WORKLOAD_SOON;
+  bool late = workload_delay(work) > WORKLOAD_SOON || missed_all(work);
   for (int rank = 0; rank < SIZE; rank++) {
     if (!work->ends[rank].came) return false;
     late = late || (work->ends[rank].step != NULL && work->ends[rank].status == RING_TIMEOUT);
