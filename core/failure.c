@@ -372,10 +372,18 @@ static void failure_linger(ring_engine *engine) {
     ring_peers_serve(engine->peers, &engine->poller, NULL);
 }
 
-/* Whether a rank that is to hear of the failure may still open a link: all but who is at fault. */
+/* Whether a rank that is to hear of the failure may still open a link: all that have a part in the call
+ * with this one, or any if that is not known, but who is at fault. */
 static bool failure_expects(const ring_engine *engine, const ring_task *task, int fault) {
   const ring_peers *peers = engine->peers;
   if (task == NULL || !ring_collective_opens(task->call.collective)) return false;
+  const ring_schedule *schedule = task->schedule;
+  for (size_t lane = 0; lane < schedule->lane_count; lane++) {
+    int peer = schedule->lanes[lane].peer;
+    if (peer >= 0 && peer != peers->rank && peer != fault && peers->peer[peer].link == NULL)
+      return true;
+  }
+  if (schedule->lane_count > 0) return false;
   bool lost = fault >= 0 && fault < peers->size && fault != peers->rank;
   int unlinked = peers->size - 1 - peers->linked_count;
   return unlinked > (lost && peers->peer[fault].link == NULL ? 1 : 0);
