@@ -7,6 +7,7 @@
  * may not have started yet. A walk ends at the first port that refuses, and one further port, each
  * time the next: rank 0 takes the first that is free, so it lies behind one that refuses only if
  * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
+ * A rank 0 that was joined and goes away has a moment to be there again: it may have been started anew.
  */
 #include <errno.h>
 #include <poll.h>
@@ -24,6 +25,8 @@
 #define GUEST_PAUSE_NS UINT64_C(10000000)       /* the first pause between walks; it doubles to */
 #define GUEST_PAUSE_MAX_NS UINT64_C(250000000)
 #define GUEST_UNKNOWN_S 5.0 /* until a host name that does not exist is taken for wrong */
+#define GUEST_RETURN_NS                                                                            \
+  UINT64_C(500000000) /* until a rank 0 that was joined and went away is lost */
 
 /* One knock on one port. */
 typedef struct guest_knock {
@@ -45,8 +48,9 @@ typedef struct guest_walk {
   bool portless;       /* this host had no port to knock from, the last time */
   int lack;            /* errno of what this host had not enough of to knock; 0: nothing */
   uint64_t pause, resume;
-  bool unlike;                             /* rank 0 does not want the same encryption */
-  bool met_foreign, met_formed, lost_root; /* what to tell at the deadline */
+  bool unlike;                  /* rank 0 does not want the same encryption */
+  bool met_foreign, met_formed; /* what to tell at the deadline */
+  uint64_t lost; /* when rank 0 went away after this rank had found it; 0: it has not */
   int version;
   uint16_t root_port; /* where rank 0 was last found */
   ring_seal *seal;    /* of the connection to it */
@@ -221,6 +225,8 @@ static ring_status guest_find_root(guest_walk *walk, int *fd, ring_seal *seal) {
     }
     if (walk->unlike) return RING_MISMATCH;
     status = walk->lack != 0 ? RING_SYSTEM : ring_wait_check(walk->meeting->wait);
+    if (status == RING_OK && walk->lost != 0 && now - walk->lost > GUEST_RETURN_NS)
+      status = RING_PEER_LOST;
     if (status != RING_OK) return status;
     if (ring_wait_lasts(walk->meeting->wait)) guest_warn(walk);
   }
@@ -241,6 +247,21 @@ static ring_status guest_lacks_ports(const guest_walk *walk, double seconds, rin
       rank, walk->meeting->root_host, seconds, ports);
 }
 
+/* Rank 0 was lost, or this one was stopped, and the others have gone. */
+static ring_status guest_lost_root(const guest_walk *walk, ring_error *error) {
+  const ring_meeting *meeting = walk->meeting;
+  double absence = ring_wait_absence(meeting->wait);
+  if (absence == 0)
+    return ring_error_set(error, RING_PEER_LOST, 0, 0,
+                          "rank 0 (%s) was lost in open(): rank %d had met it, and it went away "
+                          "before all ranks had come",
+                          meeting->root_host, meeting->rank);
+  return ring_error_set(error, RING_ABORTED, meeting->rank, 0,
+                        "rank %d was stopped for %.1f s during open(), and rank 0 (%s) has gone "
+                        "meanwhile: the others have given this rank up",
+                        meeting->rank, absence, meeting->root_host);
+}
+
 static ring_status guest_explain(const guest_walk *walk, ring_status status, ring_error *error) {
   const ring_meeting *meeting = walk->meeting;
   char ports[128];
@@ -249,6 +270,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
   if (status == RING_NO_MEMORY) return ring_error_no_memory(error, meeting->rank);
   if (walk->unlike)
     return ring_rendezvous_disagree(meeting, meeting->rank, !meeting->encrypted, error);
+  if (status == RING_PEER_LOST && walk->lost != 0) return guest_lost_root(walk, error);
   if (walk->lack != 0)
     return ring_error_set(error, walk->lack == ENOMEM ? RING_NO_MEMORY : RING_SYSTEM, meeting->rank,
                           walk->lack, "rank %d cannot open a connection to rank 0", meeting->rank);
@@ -262,7 +284,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
                           "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "
                           "install the same version everywhere",
                           meeting->rank, meeting->root_host, walk->version, RING_WIRE_VERSION);
-  if (walk->root_port != 0 && !walk->lost_root)
+  if (walk->root_port != 0 && walk->lost == 0)
     return ring_error_set(error, RING_TIMEOUT, -1, 0,
                           "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "
                           "within %.1f s",
@@ -276,7 +298,7 @@ static ring_status guest_explain(const guest_walk *walk, ring_status status, rin
       "firewall (open the port range and pass it on all ranks), or a token, job or address list "
       "that differs",
       meeting->rank, meeting->root_host, seconds, ports,
-      walk->lost_root ? "; it was there, and went away" : "",
+      walk->lost != 0 ? "; it was there, and went away" : "",
       walk->met_foreign ? "; another job, or one with another token, answered" : "",
       guest_formed(walk));
 }
@@ -291,7 +313,7 @@ static ring_status guest_run(guest_walk *walk, ring_error *error) {
       return guest_explain(walk, status, error);
     }
     for (int i = 0; i < walk->meeting->port_count; i++) guest_hang_up(&walk->knocks[i]);
-    walk->lost_root = false;
+    walk->lost = 0;
     error->status = RING_OK;
     status = ring_rendezvous_join(walk->meeting, walk->peers, fd, walk->seal, error);
     ring_socket_close(&fd);
@@ -299,7 +321,9 @@ static ring_status guest_run(guest_walk *walk, ring_error *error) {
     if (status == RING_OK || error->status != RING_OK) return status;
     ring_peers_close(walk->peers);
     if (status != RING_PEER_LOST) return guest_explain(walk, status, error);
-    walk->lost_root = true;
+    walk->lost = ring_platform_now();
+    walk->next = 0;
+    walk->pause = GUEST_PAUSE_NS;
   }
 }
 

@@ -229,7 +229,7 @@ typedef struct ring_options {
 /* `watch_parent` is for workers whose results nobody takes when the process that started them has
  * ended, as those of Spark without their executor. Every wait in open, in calls, and of requests, also
  * of children that are split off, then ends about 100 ms later with RING_ABORTED, whether there is an
- * interrupt hook or not, and the other ranks are told. (Who ends while ranks still come to open is
+ * interrupt hook or not, and the other ranks are told. (Who ends before it has met rank 0 is
  * missing there, like any rank that may come again.) That process is the parent that this one had when
  * the library was loaded or, in a forked child, when it was forked; it may have ended before
  * ring_comm_open. One that ended before the library was loaded is not missed. */

@@ -266,7 +266,7 @@ static void meet_an_impostor(int rank, int size, void *shared) {
   options.port_first = held->first;
   options.port_last = held->last;
   options.timeout = 2;
-  CHECK_INT(expect_failure(&options, RING_TIMEOUT, "did not find rank 0"), 0);
+  CHECK_INT(expect_failure(&options, RING_PEER_LOST, "rank 0 (127.0.0.1) was lost in open()"), 0);
 }
 
 static void test_a_false_rank_0(void) {
