@@ -102,6 +102,7 @@ static ring_status root_hear_join(root_meeting *root, int rank) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RING_OK;
   if (got <= 0) {
     root_depart(root, rank);
+    arrival->lost = ring_platform_now();
     return RING_OK;
   }
   arrival->have += (size_t)got;

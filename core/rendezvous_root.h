@@ -27,7 +27,7 @@ typedef struct root_arrival {
   ring_seal seal;
   ring_hearing hearing; /* of its REPORT */
   uint64_t leaves;      /* when it gives up */
-  uint64_t lost;        /* when it went away after it had joined; 0: it has not */
+  uint64_t lost;        /* when it went away after it had come; 0: it has not */
   size_t slot;
 } root_arrival;
 
@@ -55,7 +55,7 @@ ring_status ring_root_lose(const root_meeting *root, int rank, const char *how, 
 /* The first rank that does not want the same encryption, or -1. */
 int ring_root_odd(const root_meeting *root);
 
-/* The first rank that had joined and has been away for long, or -1. */
+/* The first rank that had come and has been away for long, or -1. */
 int ring_root_lost(const root_meeting *root);
 
 /* Whether one has come that cannot join. */

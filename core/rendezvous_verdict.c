@@ -9,7 +9,7 @@
 #include "platform.h"
 #include "rendezvous_root.h"
 
-/* How long a rank that had joined and went away may take to come back. */
+/* How long a rank that had come and went away may take to come back. */
 #define ROOT_RETURN_NS UINT64_C(500000000)
 
 /* "rank 1 (worker-a)", or without the host where that is not known yet. */
@@ -78,11 +78,11 @@ static int root_list_missing(const root_meeting *root, char *text, size_t size) 
 }
 
 ring_status ring_root_explain(const root_meeting *root, ring_status status, ring_error *error) {
-  if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
   if (ring_root_failed(root)) {
     *error = root->report;
     return error->status;
   }
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(root->meeting, error);
   if (status == RING_NO_MEMORY) return ring_error_no_memory(error, 0);
   if (ring_root_odd(root) > 0)
     return ring_rendezvous_disagree(root->meeting, ring_root_odd(root), root->meeting->encrypted,

@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,12 @@
 #include <unistd.h>
 
 #include "descriptor.h"
+
+#ifdef POLLRDHUP
+#define SOCKET_HANGS_UP POLLRDHUP
+#else
+#define SOCKET_HANGS_UP 0 /* POLLHUP is always looked for */
+#endif
 
 #ifdef TCP_KEEPIDLE
 #define SOCKET_KEEPIDLE TCP_KEEPIDLE
@@ -246,6 +253,11 @@ int ring_socket_take(int fd, void *bytes, size_t length) {
   if (got == (ssize_t)length && count == 1) return descriptors[0];
   for (size_t i = 0; i < count; i++) close(descriptors[i]);
   return -EPROTO;
+}
+
+bool ring_socket_has_ended(int fd) {
+  struct pollfd end = {.fd = fd, .events = SOCKET_HANGS_UP};
+  return poll(&end, 1, 0) != 0;
 }
 
 int ring_socket_failure(int fd) {

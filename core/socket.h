@@ -67,6 +67,9 @@ void ring_socket_ports_text(char *text, size_t size);
 int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
 int ring_socket_take(int fd, void *bytes, size_t length);
 
+/* Whether the other end sends no more, also when there is something to be read from before that. */
+bool ring_socket_has_ended(int fd);
+
 /* Why a connection that was begun failed: an errno, or 0 when it did not. */
 int ring_socket_failure(int fd);
 

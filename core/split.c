@@ -17,6 +17,7 @@
 #include "error.h"
 #include "failure.h"
 #include "rendezvous.h"
+#include "socket.h"
 
 enum { SPLIT_BYTES = 11 };
 
@@ -179,13 +180,13 @@ static bool split_knows_better(const split_run *run, const ring_error *why, cons
   return false;
 }
 
-/* Whether a rank is still there in the parent, as far as this one can see. */
+/* Whether a rank is still there in the parent, as far as this one can see: it may have ended with words
+ * of before that nobody has read. */
 static bool split_sees(const ring_comm *parent, int rank) {
-  char byte;
-  ring_link *link = parent->peers.peer[rank].link;
+  const ring_link *link = parent->peers.peer[rank].link;
   int index = ring_share_index(&parent->share, rank);
   if (index >= 0) return ring_arena_taken(parent->share.arena, index);
-  return link != NULL && link->ops->peek(link, &byte, 1) >= 0;
+  return link != NULL && !ring_socket_has_ended(link->fd);
 }
 
 /* Whether the parent has failed, which the other ranks have heard and this one has not. Of one that was
