@@ -30,6 +30,7 @@ void board_wipe(board *of) {
   atomic_store(&of->struck, 0);
   atomic_store(&of->doing, BOARD_STARTING);
   atomic_store(&of->over, false);
+  for (int rank = 0; rank < PLAN_RANKS; rank++) atomic_store(&of->told[rank], false);
   memset(of->outcomes, 0, sizeof of->outcomes);
   memset(of->arrived, 0, sizeof of->arrived);
   memset(of->digests, 0, sizeof of->digests);

@@ -47,9 +47,11 @@ typedef struct board_outcome {
 
 typedef struct board {
   board_worker workers[PLAN_RANKS];
-  _Atomic uint64_t struck;                          /* when the fault happened, or 0 */
-  atomic_int doing, calling;                        /* of the victim: a plan_kind, when it calls */
-  atomic_bool over;                                 /* it goes on after the fault */
+  _Atomic uint64_t struck;      /* when the fault happened, or 0 */
+  atomic_int doing, calling;    /* of the victim: a plan_kind, when it calls */
+  atomic_bool over;             /* it goes on after the fault */
+  atomic_bool told[PLAN_RANKS]; /* a rank has passed its text to an exchange */
+  char texts[PLAN_RANKS][256];
   board_outcome outcomes[PLAN_RANKS][2];            /* of a rank, on the world and on its child */
   atomic_int arrived[PLAN_ROUNDS][1 + PLAN_COLORS]; /* ranks at a barrier */
   uint64_t digests[PLAN_ROUNDS][PLAN_RANKS];        /* of results, 0 where there is none */

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "exchange.h"
+
 /* Who dies before it has met anybody is missed when time runs out. */
 #define FAULT_OPEN_SECONDS 2.5
 #define FAULT_STOPPED_SECONDS 2.0
@@ -139,18 +141,28 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   /* A guest that rank 0, starved, could not tell in time knows that some are missing, and not who. */
   bool unknown = of->phase == FAULT_OPENING && error->rank < 0;
   named = named || unknown || fault_names(error->message, inside);
-  bool splitting = plan_fault_moment(of->world->fault.kind) == PLAN_MOMENT_SPLITTING;
-  if (splitting && error->status == RING_ABORTED) return error->rank != of->victim && named;
+  if (of->world->splits && error->status == RING_ABORTED) return error->rank != of->victim && named;
   return (waited || lost) && named;
+}
+
+/* Who was killed while opening is missed at the deadline where nobody had met it; and where an exchange
+ * was under way, that failed. */
+static bool fault_kill_is_expected(const fault_case *of, const ring_error *error, bool named) {
+  const char *text = error->message;
+  bool opening = of->phase == FAULT_OPENING;
+  bool unmet = strstr(text, "ranks met within") != NULL ||
+               (strstr(text, "did not find rank 0") != NULL && strstr(text, "went away") == NULL);
+  if (opening && error->status == RING_TIMEOUT) return named && unmet && !of->world->exchanges;
+  if (opening && error->status == RING_ABORTED)
+    return of->world->exchanges && exchange_is_broken(of->world, of->board);
+  return error->status == RING_PEER_LOST && fault_tells_all(of, error);
 }
 
 static bool fault_is_expected(const fault_case *of, const ring_error *error) {
   bool named = error->rank == of->victim || fault_names(error->message, of->victim);
-  bool waited = error->status == RING_TIMEOUT, lost = error->status == RING_PEER_LOST;
   switch (plan_fault_family(of->world->fault.kind)) {
   case PLAN_FAMILY_KILLED:
-    if (of->phase == FAULT_OPENING && waited) return named;
-    return lost && fault_tells_all(of, error);
+    return fault_kill_is_expected(of, error, named);
   case PLAN_FAMILY_STOPPED:
     return fault_stop_is_expected(of, error, named);
   case PLAN_FAMILY_ENDED:

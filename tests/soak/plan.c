@@ -96,6 +96,7 @@ static void plan_connect(plan_world *world, const plan_bounds *bounds) {
   world->lanes = 1 + (int)dice_below(&from, PLAN_LANES);
   bool encrypts = dice_chance(&from, 0.4), may = bounds->link != PLAN_LINK_TCP;
   world->encrypts = bounds->link == PLAN_LINK_TLS || (may && encrypts);
+  world->exchanges = dice_chance(&from, 0.4);
 }
 
 int plan_child_rank(const plan_world *world, int rank) {
@@ -205,6 +206,8 @@ static plan_fault_kind plan_throw_fault(plan_family only, dice *from) {
 static void plan_strike(plan_world *world, plan_family only, dice *from) {
   plan_fault *fault = &world->fault;
   fault->kind = plan_throw_fault(only, from);
+  if (plan_fault_family(fault->kind) == PLAN_FAMILY_STOPPED)
+    world->exchanges = false; /* which has no deadline */
   world->splits = world->splits || plan_fault_moment(fault->kind) == PLAN_MOMENT_SPLITTING;
   fault->rank = (int)dice_below(from, (uint64_t)world->size);
   fault->round = (int)dice_below(from, (uint64_t)world->rounds);
@@ -246,8 +249,9 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
     snprintf(fault, sizeof fault, "rank %d: %s in round %d, %d us", planned->rank,
              plan_fault_name(planned->kind), planned->round, planned->delay_us);
   snprintf(text, size,
-           "world %llu: %d ranks on hosts %s, %s, lanes %d%s%s, %d rounds, algorithms \"%s\", %s",
+           "world %llu: %d ranks on hosts %s, %s, lanes %d%s%s%s, %d rounds, algorithms \"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",
-           world->lanes, world->encrypts ? ", encrypted" : "", world->splits ? ", split" : "",
+           world->lanes, world->encrypts ? ", encrypted" : "",
+           world->exchanges ? ", met by an exchange" : "", world->splits ? ", split" : "",
            world->rounds, world->algorithms, fault);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "exchange.h"
 #include "fault.h"
 
 enum { PLAYER_PURPOSE = 2, PLAYER_ENDING_PURPOSE = 3, PLAYER_DEPTH = 8, PLAYER_TEXT = 1600 };
@@ -306,6 +307,8 @@ static ring_options player_options(const player *of, char hosts[][24], const cha
   options.algorithms = of->world->algorithms;
   options.lanes = of->world->lanes;
   options.encryption = of->world->encrypts ? 1 : -1;
+  options.exchange = of->world->exchanges ? exchange_texts : NULL;
+  options.exchange_arg = (void *)(uintptr_t)of->setting;
   return options;
 }
 
