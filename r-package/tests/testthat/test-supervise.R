@@ -26,13 +26,19 @@ test_that("the last lines of a rank come with its error", {
 
 test_that("a rank that goes on computing is ended when another has failed", {
   began <- proc.time()[["elapsed"]]
-  f <- of_script(function(df, comm) {
+  file <- tempfile("left")
+  f <- of_script(function(df, comm, file) {
     ring_barrier(comm)
-    if (nrow(df) == 1) stop("rank one has had enough")
+    if (nrow(df) == 1) {
+      while (!file.exists(file) || length(readLines(file)) < 2) Sys.sleep(0.01)
+      stop("rank one has had enough")
+    }
+    cat("has left the barrier\n", file = file, append = TRUE) # where it would hear of that
     cat(Sys.getpid(), "\n")
     if (nrow(df) == 2) system("sleep 500") else repeat sqrt(2)
   })
-  outcomes <- play(3L, f)
+  outcomes <- play(3L, f, file)
+  unlink(file)
   error <- outcome_judge(outcomes, 3L, 0L)
   expect_match(conditionMessage(error), "^rank 1 on .* failed: rank one has had enough")
   expect_gt(proc.time()[["elapsed"]] - began, supervise_grace)
