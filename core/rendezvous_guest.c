@@ -25,8 +25,9 @@
 #define GUEST_PAUSE_NS UINT64_C(10000000)       /* the first pause between walks; it doubles to */
 #define GUEST_PAUSE_MAX_NS UINT64_C(250000000)
 #define GUEST_UNKNOWN_S 5.0 /* until a host name that does not exist is taken for wrong */
-#define GUEST_RETURN_NS                                                                            \
-  UINT64_C(500000000) /* until a rank 0 that was joined and went away is lost */
+
+/* How long a rank 0 that was joined and went away may take to come back. */
+#define GUEST_RETURN_NS UINT64_C(500000000)
 
 /* One knock on one port. */
 typedef struct guest_knock {

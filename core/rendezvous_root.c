@@ -5,7 +5,7 @@
  * reported that it knows all places. While ranks still join, one that joins twice counts by its
  * newer connection, because a rank that was started again is the one that is wanted. At the
  * deadline all that came are told who did not, whatever part of a report one of them has sent; when a
- * rank dies or fails later, or has joined, goes away and is not back a moment after, all are told that. A
+ * rank dies or fails later, or has come, goes away and is not back a moment after, all are told that. A
  * rank that wants encryption where rank 0 does not, or the other way around, and one that lacks what it
  * needs to join end the meeting: as soon as all have come, or a moment after, so that those who come a
  * little later are told, too.
@@ -109,6 +109,15 @@ static ring_status root_hear_join(root_meeting *root, int rank) {
   return arrival->have < sizeof arrival->join ? RING_OK : root_read_join(root, rank);
 }
 
+/* Hears the rest of a note, or what has come of it: then RING_BUSY. */
+static ring_status root_hear(root_meeting *root, int rank, ring_note *note) {
+  root_arrival *arrival = &root->arrivals[rank];
+  ring_status status = ring_rendezvous_hear_part(root->meeting, arrival->fd, &arrival->seal,
+                                                 &arrival->hearing, note);
+  if (status != RING_BUSY) ring_rendezvous_hear_end(&arrival->hearing);
+  return status;
+}
+
 /* Keeps what a rank reports that failed, for all to be told. */
 static ring_status root_note_failure(int rank, const ring_note *note, ring_error *error) {
   return ring_error_set(error, note->status, note->fault < 0 ? rank : note->fault, 0,
@@ -119,10 +128,8 @@ static ring_status root_note_failure(int rank, const ring_note *note, ring_error
 static ring_status root_hear_withdrawal(root_meeting *root, int rank) {
   root_arrival *arrival = &root->arrivals[rank];
   ring_note note;
-  ring_status status = ring_rendezvous_hear_part(root->meeting, arrival->fd, &arrival->seal,
-                                                 &arrival->hearing, &note);
+  ring_status status = root_hear(root, rank, &note);
   if (status == RING_BUSY) return RING_OK;
-  ring_rendezvous_hear_end(&arrival->hearing);
   if (status == RING_NO_MEMORY) return status;
   if (status == RING_OK && note.status != RING_OK) {
     root_enter(root, rank, ROOT_WITHDRAWN);
@@ -141,14 +148,11 @@ static ring_status root_hear_withdrawal(root_meeting *root, int rank) {
 /* Reads what has come of the REPORT of a rank that joined; a failure there is one of all. */
 static ring_status root_hear_report(root_meeting *root, int rank, ring_error *error) {
   const char *host = ring_peers_host(root->peers, rank);
-  root_arrival *arrival = &root->arrivals[rank];
   ring_note note;
-  ring_status status = ring_rendezvous_hear_part(root->meeting, arrival->fd, &arrival->seal,
-                                                 &arrival->hearing, &note);
+  ring_status status = root_hear(root, rank, &note);
   if (status == RING_BUSY) return RING_OK;
-  ring_rendezvous_hear_end(&arrival->hearing);
   if (status == RING_OK && note.status != RING_OK) return root_note_failure(rank, &note, error);
-  if (status == RING_OK && arrival->stage == ROOT_JOINED) {
+  if (status == RING_OK && root->arrivals[rank].stage == ROOT_JOINED) {
     root_enter(root, rank, ROOT_INFORMED);
     return RING_OK;
   }
