@@ -374,6 +374,20 @@ ring_status ring_engine_turn(ring_run *run) {
   return RING_OK;
 }
 
+/* Asks at once for all links of a call that opens, not only for those whose turn has come: over them the
+ * ranks tell each other whom they wait for. */
+static ring_status engine_want_links(ring_run *run) {
+  ring_peers *peers = run->engine->peers;
+  ring_status status = RING_OK;
+  if (!ring_collective_opens(run->task->call.collective)) return status;
+  for (size_t lane = 0; lane < run->task->schedule->lane_count && status == RING_OK; lane++) {
+    int peer = run_lane(run, lane)->peer;
+    if (peer >= 0 && peers->peer[peer].link == NULL)
+      status = ring_failure_unlinked(run, ring_dial_want(peers, peer, run->error));
+  }
+  return status;
+}
+
 ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_error *error) {
   ring_run run = {.engine = engine,
                   .task = task,
@@ -382,6 +396,7 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
                   .error = error};
   engine->calls[++engine->runs % RING_ENGINE_RUNS] = task->call;
   ring_status status = engine_prepare(&run);
+  if (status == RING_OK) status = engine_want_links(&run);
   for (unsigned turns = 1; status == RING_OK && run.lanes_left > 0; turns++) {
     status = ring_engine_turn(&run);
     if (status == RING_OK && !run.moved && run.lanes_left > 0) status = ring_engine_wait(&run);

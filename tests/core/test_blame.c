@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ typedef struct blame {
   bool says; /* the rank that goes */
   const char *algorithms;
   int shared_memory, stopped; /* as an option; the rank that stops */
+  char texts[RANKS_MAX][256]; /* of those that meet by an exchange */
 } blame;
 
 static void wait_for(const int *counter, int least) {
@@ -46,13 +48,30 @@ static void stop_after_a_call(ring_comm *comm) {
   raise(SIGSTOP);
 }
 
-/* Runs a rank in a process of its own, and kills it when the others have failed. */
+/* Forks a process that ends with this one even where it has stopped. */
+static pid_t fork_rank(void) {
+  pid_t process = fork();
+  CHECK(process >= 0);
+  if (process == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return process;
+}
+
+/* Waits until the process of a rank has stopped, and kills it when the others have failed. */
+static void watch_stopped(pid_t process, int size, blame *shared) {
+  int status;
+  CHECK_INT(waitpid(process, &status, WUNTRACED), process);
+  CHECK(WIFSTOPPED(status));
+  __sync_fetch_and_add(&shared->met, 1);
+  wait_for(&shared->failed, size - 1);
+  kill(process, SIGKILL);
+  CHECK_INT(waitpid(process, &status, 0), process);
+}
+
+/* Runs a rank in a process of its own, which stops. */
 static void be_stopped(int rank, int size, blame *shared, void (*stop)(ring_comm *)) {
   ring_options options = rank_options(rank, size); /* with the token of this process */
   ring_comm *comm;
-  int status;
-  pid_t process = fork();
-  CHECK(process >= 0);
+  pid_t process = fork_rank();
   if (process == 0) {
     options.interrupt = stop_if_stopping;
     options.algorithms = shared->algorithms;
@@ -61,12 +80,7 @@ static void be_stopped(int rank, int size, blame *shared, void (*stop)(ring_comm
     stop(comm);
     _exit(1);
   }
-  CHECK_INT(waitpid(process, &status, WUNTRACED), process);
-  CHECK(WIFSTOPPED(status));
-  __sync_fetch_and_add(&shared->met, 1);
-  wait_for(&shared->failed, size - 1);
-  kill(process, SIGKILL);
-  CHECK_INT(waitpid(process, &status, 0), process);
+  watch_stopped(process, size, shared);
 }
 
 /* Rank 0 waits in the barrier for rank 1, which waits in a reduction for rank 2, which waits in another
@@ -223,8 +237,7 @@ static void stop_with_a_full_link(int rank, int size, void *arg) {
   int status;
   options.call_timeout = 2;
   options.shared_memory = -1;
-  pid_t process = rank == 1 ? fork() : 0;
-  CHECK(process >= 0);
+  pid_t process = rank == 1 ? fork_rank() : 0;
   if (process > 0) {
     CHECK_INT(waitpid(process, &status, WUNTRACED), process);
     CHECK(WIFSTOPPED(status));
@@ -251,6 +264,59 @@ static void test_a_stopped_rank_with_a_full_link(void) {
   blame *shared = shared_alloc(sizeof *shared);
   run_ranks(2, stop_with_a_full_link, shared);
   shared_free(shared, sizeof *shared);
+}
+
+/* ---- While opening ------------------------------------------------------------------------ */
+
+typedef struct opener {
+  blame *shared;
+  int rank, size;
+} opener;
+
+/* All come to the exchange, and one of them no farther. */
+static int exchange_and_stop(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const opener *me = arg;
+  strcpy(me->shared->texts[me->rank], mine);
+  __sync_fetch_and_add(&me->shared->asked, 1);
+  wait_for(&me->shared->asked, me->size);
+  for (int rank = 0; rank < me->size; rank++) put(sink, rank, me->shared->texts[rank]);
+  if (me->rank == me->shared->stopped) raise(SIGSTOP);
+  return 0;
+}
+
+/* Rank 0 waits for ranks that wait for the one that has stopped, and have nothing to send to rank 0 before
+ * they are let go: they have a link with it all the same. It gives up first. */
+static void open_with_one_that_stops(int rank, int size, void *arg) {
+  opener me = {arg, rank, size};
+  ring_options options = rank_options(rank, size);
+  ring_error error = {0};
+  ring_comm *comm;
+  options.timeout = rank == 0 ? 2 : 5;
+  options.shared_memory = -1;
+  options.exchange = exchange_and_stop;
+  options.exchange_arg = &me;
+  pid_t process = rank == me.shared->stopped ? fork_rank() : 0;
+  if (process > 0) {
+    watch_stopped(process, size, me.shared);
+    return;
+  }
+  ring_status status = ring_comm_open(&options, &comm, &error);
+  if (error.rank != me.shared->stopped) fprintf(stderr, "rank %d: %s\n", rank, error.message);
+  CHECK_INT(status, RING_TIMEOUT);
+  CHECK_INT(error.rank, me.shared->stopped);
+  __sync_fetch_and_add(&me.shared->failed, 1);
+}
+
+static void blame_while_opening(int size, int stopped) {
+  blame *shared = shared_alloc(sizeof *shared);
+  shared->stopped = stopped;
+  run_ranks(size, open_with_one_that_stops, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_one_that_stops_while_the_others_open(void) {
+  blame_while_opening(5, 2);
+  blame_while_opening(9, 4);
 }
 
 /* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
@@ -360,6 +426,7 @@ int main(void) {
   RUN(test_circles_of_ranks_of_which_few_have_links);
   RUN(test_a_ring);
   RUN(test_a_stopped_rank_with_a_full_link);
+  RUN(test_one_that_stops_while_the_others_open);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;
