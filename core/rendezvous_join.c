@@ -158,11 +158,13 @@ static ring_status join_explain(const join_side *side, ring_status status, ring_
                         ring_status_text(status));
 }
 
-/* Tells rank 0 what went wrong here. What it answers counts more: it knows what was first. */
+/* Tells rank 0 what went wrong here. What it answers counts more: it knows what was first. A rank that
+ * refuses a link may have failed before, but one that was interrupted does not wait. */
 static ring_status join_fail(join_side *side, ring_status status, ring_error *error) {
   uint64_t give_up = ring_platform_now() + JOIN_GRACE_NS;
+  bool interrupted = status == RING_ABORTED && error->status == RING_OK;
   join_explain(side, status, error);
-  if (join_report(side, error) != RING_OK || status == RING_ABORTED) return status;
+  if (join_report(side, error) != RING_OK || interrupted) return status;
   while (ring_platform_now() < give_up && ring_wait_check(side->meeting->wait) == RING_OK) {
     ring_poller_reset(&side->poller);
     size_t slot = ring_poller_add(&side->poller, side->fd, POLLIN);
