@@ -302,11 +302,18 @@ static bool missed_all(const workload *work) {
   return work->exchanges && last - first > WORKLOAD_EXCHANGED;
 }
 
+/* Whether a rank knows that the victim is gone, and not why. */
+static bool only_misses(const workload *work, int rank) {
+  const workload_end *end = &work->ends[rank];
+  return end->status == RING_PEER_LOST && end->fault == work->victim;
+}
+
 bool workload_late(const workload *work) {
   bool late = workload_delay(work) > WORKLOAD_SOON || missed_all(work);
   for (int rank = 0; rank < SIZE; rank++) {
     if (!work->ends[rank].came) return false;
     late = late || (work->ends[rank].step != NULL && work->ends[rank].status == RING_TIMEOUT);
+    late = late || (rank != work->victim && only_misses(work, rank));
   }
   return late;
 }
@@ -331,12 +338,6 @@ static bool stood_up(const workload *work, const workload_end *end) {
   return end->status == RING_TIMEOUT && (strstr(end->message, "ranks met within") != NULL ||
                                          strstr(end->message, "ranks came within") != NULL ||
                                          strstr(end->message, "did not find rank 0") != NULL);
-}
-
-/* Whether a rank knows that the victim is gone, and not why. */
-static bool only_misses(const workload *work, int rank) {
-  const workload_end *end = &work->ends[rank];
-  return end->status == RING_PEER_LOST && end->fault == work->victim;
 }
 
 /* Whether the victim may be unable to tell what it lacks: over a link that could not be made, or

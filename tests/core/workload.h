@@ -61,7 +61,8 @@ double workload_delay(const workload *work);
 /* How many ranks heard that the victim was lost, and not what it lacked. */
 int workload_missed(const workload *work);
 
-/* Whether all ranks came to their end, but one too late: at its deadline, or long after the victim. */
+/* Whether all ranks came to their end, but one too late: at its deadline, or long after the victim; or it
+ * knew that the victim was gone before it could be told why. */
 bool workload_late(const workload *work);
 
 const char *workload_link_name(workload_link link);
