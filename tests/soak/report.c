@@ -14,9 +14,8 @@ enum {
   REPORT_SHORT_HEAP_SLACK = 96 << 10
 };
 
-#define REPORT_SHORT_SECONDS 60.0
-
 #define REPORT_EARLY_SECONDS 120.0
+#define REPORT_SHORT_SECONDS (2 * REPORT_EARLY_SECONDS) /* there is less of an early time */
 #define REPORT_MINUTE UINT64_C(60000000000)
 
 #define REPORT_STEP UINT64_C(10000000) /* ns */
