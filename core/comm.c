@@ -237,8 +237,11 @@ static ring_status comm_enter(ring_comm *comm, bool beside) {
                           "this communicator belongs to the process that forked this one: open "
                           "one of its own here");
   if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return RING_BUSY;
-  if (!beside && atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0)
-    ring_queue_drain(comm);
+  if (!beside && atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0 &&
+      !ring_queue_drain(comm)) {
+    ring_comm_leave(comm);
+    return RING_BUSY;
+  }
   if (comm->state == RING_COMM_OPEN) return RING_OK;
   ring_status status = comm->failure.status;
   if (comm->state == RING_COMM_CLOSED)
@@ -313,9 +316,12 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
                  ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
                  said ? reason : "");
-  ring_queue_end(comm, &error);
-  comm->error = comm->failure;
-  ring_peers_close(&comm->peers);
+  if (ring_queue_end(comm, &error)) {
+    comm->error = comm->failure;
+    ring_peers_close(&comm->peers);
+  } else {
+    atomic_store(&comm->ending, true);
+  }
   ring_comm_leave(comm);
 }
 
@@ -394,7 +400,8 @@ int ring_comm_encrypted(const ring_comm *comm) {
 }
 
 int ring_comm_usable(const ring_comm *comm) {
-  return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process();
+  return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process() &&
+         !atomic_load(&comm->ending);
 }
 
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {

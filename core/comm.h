@@ -31,6 +31,7 @@ struct ring_comm {
   unsigned process; /* a forked child has another one */
   atomic_flag busy;
   _Atomic(ring_comm_state) state;
+  atomic_bool ending; /* aborted in a hook of a request, and open until that returns */
   ring_error error;   /* of the last call that failed */
   ring_error failure; /* what broke it */
   ring_peers peers;

@@ -21,7 +21,8 @@ typedef struct ring_queue {
   pthread_cond_t changed; /* a request was completed, the helper ended */
   unsigned process;
   ring_comm *comm;       /* NULL when it was freed */
-  ring_request *running; /* on the thread that drives */
+  ring_request *running; /* on the thread that drives: */
+  pthread_t driver;
   ring_request *first, *last;
   ring_request *spare;
   size_t references; /* the communicator, and requests that were not freed */
@@ -29,6 +30,7 @@ typedef struct ring_queue {
   pthread_t thread;
   atomic_bool stop;
   bool ending;        /* by a thread that is about to break the communicator */
+  bool deferred;      /* the end, until the thread that drives is back from its hook */
   ring_error cause;   /* why it was stopped */
   ring_error failure; /* of all requests that fail */
   int bell[2];        /* a pipe that wakes the thread that drives */
@@ -55,6 +57,12 @@ static bool queue_is_mine(const ring_queue *queue) {
 
 static bool queue_is_empty(const ring_queue *queue) {
   return queue->first == NULL && queue->running == NULL && !queue->ending;
+}
+
+/* Whether this thread is in a hook of the request that it runs, for whose end it cannot wait. Called
+ * with the mutex. */
+static bool queue_is_in_hook(const ring_queue *queue) {
+  return queue->running != NULL && pthread_equal(queue->driver, pthread_self());
 }
 
 static bool request_is_done(const ring_request *request) {
@@ -173,6 +181,16 @@ static void queue_fail(ring_queue *queue) {
   }
 }
 
+/* What follows when nothing runs any more. */
+static void queue_break(ring_queue *queue) {
+  ring_comm *comm = queue->comm;
+  if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, NULL, &queue->cause);
+  queue_fail(queue);
+  queue->ending = false;
+  atomic_fetch_sub_explicit(&comm->outstanding, 1, memory_order_release);
+  pthread_cond_broadcast(&queue->changed);
+}
+
 /* Runs the first request. Called with the mutex, which is free meanwhile. */
 static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ring_alarm *alarm) {
   ring_comm *comm = queue->comm;
@@ -180,6 +198,7 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ri
   ring_wait wait;
   queue->first = request->next;
   queue->running = request;
+  queue->driver = pthread_self();
   pthread_mutex_unlock(&queue->mutex);
   comm_prepare_wait(comm, comm->call_timeout, &wait);
   wait.interrupt = interrupt;
@@ -192,6 +211,10 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ri
   if (status != RING_OK && queue->failure.status == RING_OK) queue->failure = comm->failure;
   queue_complete(queue, request, status == RING_OK ? RING_OK : queue->failure.status);
   if (status != RING_OK) queue_fail(queue);
+  if (queue->deferred) {
+    queue->deferred = false;
+    queue_break(queue);
+  }
   pthread_cond_broadcast(&queue->changed);
 }
 
@@ -231,35 +254,36 @@ const ring_error *ring_queue_cause(const ring_comm *comm) {
 }
 
 /* Called with the mutex. The extra count keeps calls of other threads out until the communicator is
- * broken, also when the last request still ends well. */
+ * broken, also when the last request still ends well. From a hook of the request that runs, this
+ * returns before its end. */
 static void queue_end(ring_queue *queue, const ring_error *error) {
-  ring_comm *comm = queue->comm;
+  bool in_hook = queue_is_in_hook(queue);
   if (queue->stop) {
-    while (!queue_is_empty(queue)) pthread_cond_wait(&queue->changed, &queue->mutex);
+    while (!in_hook && !queue_is_empty(queue)) pthread_cond_wait(&queue->changed, &queue->mutex);
     return;
   }
   queue->ending = true;
-  atomic_fetch_add_explicit(&comm->outstanding, 1, memory_order_relaxed);
+  queue->deferred = in_hook;
+  atomic_fetch_add_explicit(&queue->comm->outstanding, 1, memory_order_relaxed);
   queue->cause = *error;
   atomic_store(&queue->stop, true);
   while (write(queue->bell[1], "", 1) < 0 && errno == EINTR) continue;
+  if (in_hook) return;
   while (queue->running != NULL) pthread_cond_wait(&queue->changed, &queue->mutex);
-  if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, NULL, error);
-  queue_fail(queue);
-  queue->ending = false;
-  atomic_fetch_sub_explicit(&comm->outstanding, 1, memory_order_release);
-  pthread_cond_broadcast(&queue->changed);
+  queue_break(queue);
 }
 
-void ring_queue_end(ring_comm *comm, const ring_error *error) {
+bool ring_queue_end(ring_comm *comm, const ring_error *error) {
   ring_queue *queue = comm->queue;
   if (queue == NULL) {
     ring_comm_break(comm, NULL, error);
-    return;
+    return true;
   }
   pthread_mutex_lock(&queue->mutex);
   queue_end(queue, error);
+  bool ended = queue->running == NULL;
   pthread_mutex_unlock(&queue->mutex);
+  return ended;
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
@@ -302,11 +326,13 @@ static void queue_wait(ring_queue *queue, const ring_request *request) {
   }
 }
 
-void ring_queue_drain(ring_comm *comm) {
+bool ring_queue_drain(ring_comm *comm) {
   ring_queue *queue = comm->queue;
   pthread_mutex_lock(&queue->mutex);
-  queue_wait(queue, NULL);
+  bool in_hook = queue_is_in_hook(queue);
+  if (!in_hook) queue_wait(queue, NULL);
   pthread_mutex_unlock(&queue->mutex);
+  return !in_hook;
 }
 
 /* ---- Starting ----------------------------------------------------------------------------- */
@@ -423,8 +449,10 @@ ring_status ring_request_wait(ring_request *request) {
   if (!request_is_done(request)) {
     if (!queue_is_mine(queue)) return RING_INVALID;
     pthread_mutex_lock(&queue->mutex);
-    queue_wait(queue, request);
+    bool in_hook = queue_is_in_hook(queue);
+    if (!in_hook) queue_wait(queue, request);
     pthread_mutex_unlock(&queue->mutex);
+    if (in_hook) return RING_BUSY;
   }
   return request->status;
 }

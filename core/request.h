@@ -23,11 +23,13 @@
 ring_status ring_request_begin(ring_comm *comm, ring_request **request, collective_request **asked);
 ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_request **request);
 
-/* Waits until nothing is outstanding. For the thread that has entered the communicator. */
-void ring_queue_drain(ring_comm *comm);
+/* Waits until nothing is outstanding; false where that cannot be, as the thread is in a hook of a
+ * request that it runs itself. For the thread that has entered the communicator. */
+bool ring_queue_drain(ring_comm *comm);
 
-/* Breaks the communicator with `error`; what is outstanding completes with it first. */
-void ring_queue_end(ring_comm *comm, const ring_error *error);
+/* Breaks the communicator with `error`; what is outstanding completes with it first. False where
+ * that is yet to come: when the thread leaves the hook of a request that it runs itself. */
+bool ring_queue_end(ring_comm *comm, const ring_error *error);
 
 /* Why the queue was stopped, or NULL: what a run that was cut short should say. */
 const ring_error *ring_queue_cause(const ring_comm *comm);

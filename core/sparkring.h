@@ -265,7 +265,7 @@ RING_API ring_status ring_comm_close_within(ring_comm *comm, double seconds);
 /* Ends it at once, from this rank alone: the other ranks' current or next call returns RING_ABORTED
  * with `reason` (which may be NULL). Requests that are outstanding complete with RING_ABORTED; when
  * abort returns, none of their buffers is used any more. May not run beside another call on the same
- * communicator. */
+ * communicator. From a hook of a wait for a request, all this may come when the hook returns. */
 RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
 
 /* Frees it. One that is still open is aborted first, with the last error as the reason; in a forked
@@ -510,7 +510,8 @@ RING_API ring_status ring_request_test(ring_request *request, int *done);
 
 /* Waits until the request is done and returns the status of the collective. Calls the interrupt hook
  * on this thread about every 100 ms; when that ends the wait, the communicator is broken and every
- * outstanding request completes with RING_ABORTED. Can be called again. */
+ * outstanding request completes with RING_ABORTED. Can be called again. RING_BUSY, and not done, from
+ * a hook of the communicator's while this thread itself runs a request. */
 RING_API ring_status ring_request_wait(ring_request *request);
 
 /* Why the collective failed; status RING_OK when it did not, or is not done yet. Valid until

@@ -43,13 +43,15 @@ static void request_settle(request_object *self, bool succeeded) {
   self->result = finish(self->operands, succeeded);
 }
 
-/* The result of one that is done, or NULL with an exception. RING_INVALID is no status of a
- * request: the core says it in a child of the process that has made it. */
+/* The result of one that is done, or NULL with an exception. RING_INVALID and
+ * RING_BUSY are no status of a request: the core says them in a child of the process that has made
+ * it, and in a handler that interrupts a wait for requests. */
 static PyObject *request_answer(request_object *self, ring_status status) {
   module_state *state = comm_state(self->comm);
   if (PyErr_Occurred()) return NULL; /* from a signal handler; it can be asked again */
   if (status == RING_INVALID)
     return error_invalid(state, "this request belongs to the process that forked this one");
+  if (status == RING_BUSY) return error_raise(state, status, NULL);
   request_settle(self, status == RING_OK);
   if (status != RING_OK) return error_raise(state, status, ring_request_error(self->request));
   if (self->result == NULL) return error_raise(state, RING_NO_MEMORY, NULL);

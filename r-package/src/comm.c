@@ -168,13 +168,20 @@ SEXP comm_close(SEXP comm, SEXP seconds) {
   return R_NilValue;
 }
 
+/* In a handler of a condition that the call signals: the error takes R out of both. */
 SEXP comm_abort(SEXP comm, SEXP reason) {
+  static const ring_error in_call = {
+      .status = RING_BUSY,
+      .rank = -1,
+      .message = "the communicator cannot be aborted inside a call on it: leave the call to end it,"
+                 " as tryCatch(ring_stall = ) does"};
   comm_handle *handle = comm_of(comm);
   if (handle->closed) return R_NilValue;
   const char *text = comm_string(reason); /* may jump */
-  handle->closed = true;
   ring_comm_abort(handle->comm, text);
+  handle->closed = !ring_comm_usable(handle->comm);
   interrupt_continue();
+  if (!handle->closed) error_raise(RING_BUSY, &in_call);
   return R_NilValue;
 }
 

@@ -144,6 +144,7 @@ SEXP request_wait(SEXP request) {
   const request_handle *handle = request_of(request);
   ring_status status = ring_request_wait(handle->request);
   interrupt_continue();
+  if (status == RING_BUSY) error_raise(status, NULL); /* in a handler, during a wait for requests */
   request_end(request, status);
   request_settle(request_kept(request, REQUEST_OUTPUT));
   return request_kept(request, REQUEST_OUTPUT);

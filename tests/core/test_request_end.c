@@ -288,6 +288,71 @@ static void test_the_hook_is_asked(void) {
   run_ranks(2, wait_long, NULL);
 }
 
+/* ---- A hook that uses the communicator ---------------------------------------------------- */
+
+static ring_comm *hook_comm;
+static ring_request *hook_requests[2];
+
+/* Aborts, and then tries what would wait for a request that this thread may run itself. */
+static int abort_hook(void *arg) {
+  (void)arg;
+  if (hook_comm == NULL || hook_calls++ > 0) return 0;
+  ring_comm_abort(hook_comm, "enough");
+  CHECK_INT(ring_comm_usable(hook_comm), 0);
+  ring_status status = ring_barrier(hook_comm);
+  CHECK(status == RING_BUSY || status == RING_ABORTED);
+  status = ring_request_wait(hook_requests[1]);
+  CHECK(status == RING_BUSY || status == RING_ABORTED);
+  ring_comm_abort(hook_comm, "again");
+  return 0;
+}
+
+/* Rank 0 waits for what never comes. At once it mostly runs the request itself, and later its helper
+ * has it. */
+static void abort_in_hook(int rank, int size, int *met, unsigned later) {
+  ring_options options = rank_options(rank, size);
+  options.interrupt = abort_hook;
+  ring_comm *comm;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(met, size);
+  if (rank == 0) {
+    start_barriers(comm, hook_requests, 2);
+    usleep(later);
+    double begun = seconds();
+    hook_calls = 0;
+    hook_comm = comm;
+    CHECK_INT(ring_request_wait(hook_requests[1]), RING_ABORTED);
+    CHECK(seconds() - begun < 5);
+    CHECK_INT(hook_calls > 0, 1);
+    hook_comm = NULL;
+    CHECK_INT(ring_barrier(comm), RING_ABORTED);
+    finish_badly(hook_requests[1], RING_ABORTED, 0, "enough");
+    finish_badly(hook_requests[0], RING_ABORTED, 0, "enough");
+    __sync_fetch_and_add(met + 1, 1);
+  }
+  while (rank > 0 && *(volatile int *)(met + 1) == 0) usleep(1000);
+  /* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
+  if (rank > 0 && ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);
+  if (rank > 0) CHECK_CONTAINS(ring_comm_error(comm)->message, "enough");
+  ring_comm_free(comm);
+}
+
+static void abort_at_once(int rank, int size, void *shared) {
+  abort_in_hook(rank, size, shared, 0);
+}
+
+static void abort_later(int rank, int size, void *shared) {
+  abort_in_hook(rank, size, shared, 10000);
+}
+
+static void test_a_hook_aborts(void) {
+  for (int i = 0; i < 10; i++) {
+    int *met = shared_alloc(64);
+    run_ranks(2, i % 2 == 0 ? abort_at_once : abort_later, met);
+    shared_free(met, 64);
+  }
+}
+
 /* ---- Threads and processes ---------------------------------------------------------------- */
 
 static void *wait_for_the_end(void *arg) {
@@ -415,6 +480,7 @@ int main(void) {
   RUN(test_a_rank_that_stays_away);
   RUN(test_interrupts);
   RUN(test_the_hook_is_asked);
+  RUN(test_a_hook_aborts);
   RUN(test_an_end_under_waiting_threads);
   RUN(test_threads_are_interrupted_together);
   RUN(test_a_fork_does_not_wait);

@@ -304,23 +304,54 @@ def test_interrupt_of_the_main_thread_ends_calls_of_others(tmp_path):
     assert max(run(3, interrupt_main_thread, tmp_path)) < LIMIT
 
 
-def abort_in_handler(folder):
+def abort_in_handler(folder, name):
     comm = open_comm()
     if comm.rank != 0:
-        error, _, _ = take_part(comm, "allreduce", folder / "gate")
+        error, _, _ = take_part(comm, name, folder / "gate")
         judge(comm, error, 0, [])
         return True
-    signal.signal(signal.SIGTERM, lambda number, frame: comm.abort())
+    signal.signal(signal.SIGTERM, lambda number, frame: comm.abort("it was interrupted"))
     interrupt_soon(os.kill, os.getpid(), signal.SIGTERM, comm=comm)
     with pytest.raises(sparkring.AbortedError):
-        comm.allreduce(X)
+        CALLS[name](comm)
     (folder / "gate").touch()
     comm.close()  # it is aborted already
     return comm.closed
 
 
-def test_abort_in_a_signal_handler(tmp_path):
-    assert run(3, abort_in_handler, tmp_path) == [True] * 3
+@pytest.mark.parametrize("name", ["allreduce", "wait", "a call behind a request"])
+def test_abort_in_a_signal_handler(name, tmp_path):
+    assert run(3, abort_in_handler, tmp_path, name) == [True] * 3
+
+
+def wait_in_handler():
+    """What the thread itself runs cannot be waited for in a handler; what another runs can."""
+    comm = open_comm()
+    if comm.rank != 0:
+        time.sleep(0.5)
+        comm.allreduce(X)
+        comm.barrier()
+        comm.close()
+        return True
+    said = []
+    request = comm.allreduce_start(X)
+
+    def handle(number, frame):
+        try:
+            said.append(request.wait()[1])
+        except sparkring.BusyError:
+            said.append(3)
+
+    signal.signal(signal.SIGTERM, handle)
+    interrupt_soon(os.kill, os.getpid(), signal.SIGTERM, comm=comm)
+    comm.barrier()
+    assert (said, request.wait()[1]) == ([3], 3)
+    comm.close()
+    return True
+
+
+def test_wait_in_a_signal_handler():
+    assert run(3, wait_in_handler) == [True] * 3
 
 
 def cancel(gate):

@@ -223,6 +223,38 @@ test_that("a handler can end the wait, and errors of handlers are not lost", {
   for (result in results[[2]]) expect_true("ring_error" %in% result$caught)
 })
 
+test_that("a handler that ends or waits for what it interrupts does not hang", {
+  wait <- function(comm) ring_wait(ring_allreduce_start(comm, 1))
+  in_handler <- list(
+    list(call = ring_barrier, handle = function(comm) ring_abort(comm, "slow")),
+    list(call = wait, handle = function(comm) ring_abort(comm, "slow")),
+    list(call = wait, handle = function(comm) stop("mine"))
+  )
+  results <- run_ranks(2, {
+    lapply(in_handler, function(case) {
+      comm <- open()
+      if (rank == 1) Sys.sleep(1)
+      caught <- if (rank == 0) {
+        tryCatch(
+          withCallingHandlers(case$call(comm), ring_stall = function(stall) case$handle(comm)),
+          error = conditionMessage
+        )
+      } else {
+        be_told(comm, case$call)$caught
+      }
+      result <- list(caught = caught, usable = grepl("open$", format(comm)))
+      ring_abort(comm)
+      result
+    })
+  }, in_handler = in_handler, be_told = be_told, options = impatient)
+  said <- vapply(results[[1]], `[[`, "", "caught")
+  expect_match(said[[1]], "cannot be aborted inside a call")
+  expect_match(said[[2]], "aborted the communicator: slow")
+  expect_identical(said[[3]], "mine")
+  for (result in c(results[[1]], results[[2]])) expect_false(result$usable)
+  for (result in results[[2]]) expect_true("ring_error" %in% result$caught)
+})
+
 test_that("warn_after is checked", {
   expect_error(ring_init(warn_after = -1), "`warn_after` must be a number of seconds, or 0 for no")
   expect_error(ring_init(warn_after = "x"), "`warn_after` must be a number", class = "ring_error")
