@@ -317,7 +317,7 @@ static void abort_in_hook(int rank, int size, int *met, unsigned later) {
   meet_ranks(met, size);
   if (rank == 0) {
     start_barriers(comm, hook_requests, 2);
-    usleep(later);
+    if (later > 0) usleep(later);
     double begun = seconds();
     hook_calls = 0;
     hook_comm = comm;
