@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -87,7 +86,10 @@ static ring_status options_check_ranks(const ring_options *options, ring_error *
 }
 
 static ring_status options_check_seconds(double seconds, const char *name, ring_error *error) {
-  if (isfinite(seconds) && seconds > 0 && seconds < 1e9) return RING_OK;
+  if (seconds > 0 && seconds < 1e9) return RING_OK;
+  if (seconds > 0)
+    return ring_error_set(error, RING_INVALID, -1, 0, "%s is %g: it must be less than 1e9 seconds",
+                          name, seconds);
   return ring_error_set(error, RING_INVALID, -1, 0,
                         "%s is %g: it must be a positive number of seconds", name, seconds);
 }
@@ -95,14 +97,13 @@ static ring_status options_check_seconds(double seconds, const char *name, ring_
 static ring_status options_check_warn_after(const ring_options *options, ring_error *error) {
   if (options->warn_after < 1e9) return RING_OK;
   return ring_error_set(error, RING_INVALID, -1, 0,
-                        "warn_after is %g: it must be a number of seconds, or negative for never",
+                        "warn_after is %g: it must be a number of seconds, less than 1e9",
                         options->warn_after);
 }
 
 static ring_status options_check_lanes(const ring_options *options, ring_error *error) {
   if (options->lanes < 0 || options->lanes > RING_LANES_MAX)
-    return ring_error_set(error, RING_INVALID, -1, 0,
-                          "lanes is %d: it must be from 1 to %d, or 0 for the usual number",
+    return ring_error_set(error, RING_INVALID, -1, 0, "lanes is %d: it must be from 1 to %d",
                           options->lanes, RING_LANES_MAX);
   if (options->lanes > 1 && !ring_platform_watches())
     return ring_error_set(error, RING_UNSUPPORTED, -1, 0,

@@ -9,6 +9,7 @@ left open is aborted when the next task asks for its own.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import operator
 import os
 import threading
@@ -188,7 +189,7 @@ def init(
         _check_size(size),
         _check_addresses(addresses),
         root_address,
-        token,
+        _check_token(token),
         job,
         _check_ports(ports),
         _check_seconds("timeout", timeout),
@@ -196,7 +197,7 @@ def init(
         _check_warn_after(warn_after),
         algorithms,
         exchange,
-        shared_memory,
+        _check_flag("shared_memory", shared_memory),
         _check_lanes(lanes),
         _check_encryption(encryption),
         attempt is not None,
@@ -243,9 +244,22 @@ def _check_lanes(lanes: int | None) -> int:
 def _check_encryption(encryption: bool | None) -> int:
     if encryption is None:
         return 0
-    if isinstance(encryption, (str, bytes)):
-        raise InvalidError(f"encryption must be True or False, not {encryption!r}")
-    return 1 if encryption else -1
+    return 1 if _check_flag("encryption", encryption) else -1
+
+
+def _check_flag(name: str, flag: bool) -> bool:
+    if isinstance(flag, (str, bytes)):
+        raise InvalidError(f"{name} must be True or False, not {flag!r}")
+    return bool(flag)
+
+
+def _check_token(token: str | bytes | None) -> bytes | None:
+    """Encode a text here: Python's own error, where that cannot be, has all of it."""
+    if not isinstance(token, str):
+        return token
+    with contextlib.suppress(UnicodeEncodeError):
+        return token.encode()
+    raise InvalidError("the token has a character that UTF-8 lacks: pass it as bytes")
 
 
 def _check_rank(rank: int | None) -> int:

@@ -198,7 +198,8 @@ apply_check_options <- function(options, call) {
   odd <- setdiff(names(options), known)
   if (is.null(names(options)) || length(odd) > 0L) {
     check_stop("`options` must have names, of arguments of ring_init(): ", toString(known),
-               if (length(odd) > 0L) paste0("; not ", odd[[1L]]), call = call)
+               if (length(odd) > 0L) paste0("; not ", odd[[1L]]),
+               call = call[1L]) # without its arguments, as the odd one may be a token
   }
 }
 

@@ -114,7 +114,10 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
                       timeout = NULL, call_timeout = 600, warn_after = NULL, algorithms = NULL,
                       shared_memory = TRUE, lanes = NULL, encryption = NULL) {
   if (...length() > 0L) {
-    ring_stop("INVALID", "`...` must be empty: give every argument but `barrier` by its full name")
+    ring_stop(
+      "INVALID", "`...` must be empty: give every argument but `barrier` by its full name",
+      call = quote(ring_init()) # what is in it may be the token
+    )
   }
   if (!is.null(barrier)) {
     if (!is.null(c(rank, size, addresses, root_address))) {

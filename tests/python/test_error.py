@@ -7,6 +7,7 @@ import builtins
 import os
 import pickle
 import re
+import traceback
 
 import numpy as np
 import pytest
@@ -89,15 +90,29 @@ def test_ports():
 
 @pytest.mark.parametrize("name", ["timeout", "call_timeout"])
 def test_seconds(name):
-    for seconds, shown in [(0, "0"), (-1, "-1"), (float("inf"), "inf"), (float("nan"), "nan")]:
+    for seconds, shown in [(0, "0"), (-1, "-1"), (float("nan"), "nan")]:
         text = f"{name} is {shown}: it must be a positive number of seconds"
         refuses(text, rank=0, addresses=HOSTS, **{name: seconds})
+    text = f"{name} is inf: it must be less than 1e9 seconds"
+    refuses(text, rank=0, addresses=HOSTS, **{name: float("inf")})
 
 
 def test_empty_token():
     text = "the token is empty: give at least 16 random bytes, or none"
     refuses(text, rank=0, addresses=HOSTS, token="")
     refuses(text, rank=0, addresses=HOSTS, token=b"")
+
+
+def test_a_token_that_is_no_text_is_in_no_error():
+    with pytest.raises(sparkring.InvalidError) as caught:
+        sparkring.init(rank=0, addresses=HOSTS, token="sesame\udc80")
+    assert "sesame" not in "".join(traceback.format_exception(None, caught.value, None))
+    assert caught.value.__context__ is None
+
+
+def test_flags():
+    for name in ("shared_memory", "encryption"):
+        refuses(f"{name} must be True or False, not 'no'", rank=0, addresses=HOSTS, **{name: "no"})
 
 
 def test_wrong_types():

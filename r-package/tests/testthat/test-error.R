@@ -130,6 +130,11 @@ test_that("the token is in no error", {
   expect_match(refused, "token = `<hidden>`.*no addresses were given")
   refused <- said(ring_init(rank = 0, token = c("open", "sesame")))
   expect_match(refused, "token = `<hidden>`.*`token` must be one string or a raw vector$")
+  expect_no_match(said(ring_init(rank = 0, tok = "open sesame")), "sesame")
+  expect_no_match(said(ring_init(NULL, "open sesame")), "sesame")
+  expect_no_match(
+    said(ring_run(NULL, sum, num_proc = -1, options = list(token = "open sesame"))), "sesame"
+  )
 })
 
 test_that("a rank with another token is turned away", {
