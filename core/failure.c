@@ -221,6 +221,35 @@ ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
   return why.status;
 }
 
+/* Takes bytes that are there, to keep or to forget. */
+static bool failure_take(ring_link *link, uint8_t *bytes, size_t length) {
+  uint8_t forgotten[4096];
+  for (size_t have = 0; have < length;) {
+    size_t left = length - have, room = left < sizeof forgotten ? left : sizeof forgotten;
+    struct iovec piece = {bytes != NULL ? bytes + have : forgotten, bytes != NULL ? left : room};
+    ssize_t got = link->ops->receive(link, &piece, 1);
+    if (got <= 0) return false;
+    have += (size_t)got;
+  }
+  return true;
+}
+
+/* Whether a rank that has ended said why, behind frames of calls to which this rank has not come: nobody
+ * takes these any more. */
+static bool failure_is_left(ring_run *run, int rank, ring_status *status) {
+  const ring_peer *peer = &run->engine->peers->peer[rank];
+  uint8_t header[RING_HEADER_BYTES];
+  ring_frame frame = {.length = 0};
+  if (run_listens(run, rank) || peer->mail->have > 0) return false;
+  do {
+    if (!failure_take(peer->link, NULL, frame.length)) return false;
+    if (!failure_take(peer->link, header, sizeof header)) return false;
+    if (!ring_frame_unpack(header, &frame)) return false;
+  } while (frame.kind != RING_FRAME_FAIL);
+  *status = failure_adopt(run, rank, &frame);
+  return true;
+}
+
 ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   ring_peers *peers = run->engine->peers;
   ring_status status;
@@ -229,7 +258,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
   bool opens = ring_collective_opens(run->task->call.collective);
   int grace = opens ? FAILURE_GRACE_OPENING_MS : FAILURE_GRACE_MS;
-  if (failure_is_told(run, grace, &status)) return status;
+  if (failure_is_left(run, rank, &status) || failure_is_told(run, grace, &status)) return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   double absence = run->timed ? ring_wait_absence(run->task->wait) : 0;
   if (absence > 0 && (code == EPIPE || code == ECONNRESET))

@@ -266,6 +266,34 @@ static void test_a_stopped_rank_with_a_full_link(void) {
   shared_free(shared, sizeof *shared);
 }
 
+/* Rank 0 is one call ahead of the others, gives up, and goes. Rank 1 comes only then, and waits for rank 2
+ * until it finds the end: behind what rank 0 has sent ahead it finds why. */
+static void come_after_one_that_gave_up(int rank, int size, void *arg) {
+  enum { AHEAD = 1000 };
+  blame *shared = arg;
+  int64_t ahead[3 * AHEAD] = {0}, came[3 * AHEAD];
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = rank == 0 ? 1 : 30;
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&shared->met, size);
+  ring_status status = RING_OK;
+  if (rank > 0) wait_for(&shared->failed, rank);
+  if (rank < 2) status = ring_gather(comm, ahead, came, 1, RING_INT64, 1);
+  if (rank == 0) CHECK_INT(status, RING_OK);
+  if (rank == 0) status = ring_alltoall(comm, ahead, came, AHEAD, RING_INT64);
+  if (rank < 2) ranks_expect(comm, status, RING_TIMEOUT, 2, "rank 0 waited 1.");
+  ring_comm_free(comm);
+  __sync_fetch_and_add(&shared->failed, 1);
+}
+
+static void test_why_is_behind_what_was_sent_ahead(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(3, come_after_one_that_gave_up, shared);
+  shared_free(shared, sizeof *shared);
+}
+
 /* ---- While opening ------------------------------------------------------------------------ */
 
 typedef struct opener {
@@ -426,6 +454,7 @@ int main(void) {
   RUN(test_circles_of_ranks_of_which_few_have_links);
   RUN(test_a_ring);
   RUN(test_a_stopped_rank_with_a_full_link);
+  RUN(test_why_is_behind_what_was_sent_ahead);
   RUN(test_one_that_stops_while_the_others_open);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
