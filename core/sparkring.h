@@ -270,7 +270,7 @@ RING_API void ring_comm_abort(ring_comm *comm, const char *reason);
 
 /* Frees it. One that is still open is aborted first, with the last error as the reason; in a forked
  * child only its memory and descriptors are released, and the parent's links stay whole. Requests that
- * were not freed yet are complete then and can still be asked. NULL is allowed. */
+ * were not freed yet are complete then and can still be asked. Not from a hook. NULL is allowed. */
 RING_API void ring_comm_free(ring_comm *comm);
 
 /* The last failure of a call on this communicator; status RING_OK when there was none. RING_BUSY is
@@ -520,7 +520,7 @@ RING_API const ring_error *ring_request_error(const ring_request *request);
 
 /* Frees it. One that is not done is waited for first, as ring_request_wait does: when free returns,
  * its buffers are not used any more. (To be rid of it sooner, abort the communicator before.) In a
- * forked child only memory is released. NULL is allowed. */
+ * forked child only memory is released. Not from a hook. NULL is allowed. */
 RING_API void ring_request_free(ring_request *request);
 
 RING_API ring_status ring_allreduce_start(ring_comm *comm, const void *input, void *output,
