@@ -276,7 +276,8 @@ PyDoc_STRVAR(request_wait_doc,
              "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
              "    As for `Communicator.allreduce`.\n"
              "BusyError\n"
-             "    While another thread waits for this request.\n");
+             "    While another thread waits for this request; in a signal handler that\n"
+             "    interrupts a wait of the thread that works on it.\n");
 
 PyDoc_STRVAR(request_test_doc, "test($self, /)\n--\n\n"
                                "Tell whether it is done, without waiting.\n"

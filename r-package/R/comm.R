@@ -69,6 +69,10 @@ ring_counters <- function(comm, peer = NULL) {
 #' @section Errors:
 #' `ring_close()` fails as any call does that waits for other ranks, with `ring_error_peer_lost`,
 #' `ring_error_timeout`, `ring_error_mismatch` or `ring_error_aborted`. See [ring_error].
+#'
+#' `ring_abort()` fails with `ring_error_busy` in a handler of a condition that a call on `comm`
+#' signals, as `ring_stall`: to leave the call, as `tryCatch(ring_stall = )` does, ends it. In a
+#' handler during [ring_wait()] it works, and the wait ends when the handler returns.
 #' @examples
 #' comm <- ring_init()
 #' ring_close(comm)
