@@ -19,6 +19,10 @@
 #define FAILURE_GRACE_OPENING_MS 100
 #define FAILURE_GRACE_UNLINKED_MS 300
 
+/* The longest frame that is skipped for what is behind it, and how many are in one go. */
+#define FAILURE_SKIP_BYTES 1024
+#define FAILURE_SKIPS 64
+
 /* How long telling the others may take; and where an exchange may let go of some as much later as
  * Spark's allGather does, which asks once a second whether all have come. */
 #define FAILURE_TELL_NS UINT64_C(200000000)
@@ -178,47 +182,15 @@ bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   return true;
 }
 
-/* Whether another rank says why it failed, or shows that it called something else. */
-static bool failure_is_said(ring_run *run, ring_status *status) {
-  const ring_peers *peers = run->engine->peers;
-  for (int i = 0; i < peers->linked_count; i++) {
-    int other = peers->linked[i];
-    if (!peers->peer[other].ended && !run_listens(run, other) &&
-        ring_failure_fails(run, other, status))
-      return true;
+/* Whether a lane has read a part of a frame from this rank. */
+static bool failure_is_amid(const ring_run *run, int rank) {
+  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
+    const ring_progress *progress = &run->engine->progress[lane];
+    const ring_lane *shape = run_lane(run, lane);
+    bool reads = shape->kind == RING_LANE_RECV && shape->peer == rank && progress->active;
+    if (reads && progress->moved > 0) return true;
   }
   return false;
-}
-
-/* The same after a moment, or sooner. */
-static bool failure_is_told(ring_run *run, int milliseconds, ring_status *status) {
-  for (int waited = 0; waited < milliseconds; waited += FAILURE_GRACE_MS) {
-    poll(NULL, 0, FAILURE_GRACE_MS);
-    if (failure_is_said(run, status)) return true;
-  }
-  return false;
-}
-
-bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error) {
-  const ring_task task = {.schedule = &ring_schedule_empty, .call = *call};
-  ring_run run = {.engine = engine, .task = &task, .error = error};
-  ring_status status;
-  return failure_is_told(&run, FAILURE_GRACE_MS, &status);
-}
-
-ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
-  char call[RING_CALL_TEXT];
-  ring_error why;
-  bool opens = ring_collective_opens(run->task->call.collective);
-  /* Who fails while a link of several lanes opens refuses the rest of them. */
-  if (status != RING_PEER_LOST && !(opens && status == RING_ABORTED)) return status;
-  why = *run->error;
-  if (failure_is_told(run, FAILURE_GRACE_UNLINKED_MS, &status)) return status;
-  ring_call_describe(&run->task->call, call, sizeof call);
-  ring_error_set(run->error, why.status, why.rank, 0, "%.800s; this was found in %s", why.message,
-                 call);
-  run->error->system_errno = why.system_errno;
-  return why.status;
 }
 
 /* Takes bytes that are there, to keep or to forget. */
@@ -234,13 +206,71 @@ static bool failure_take(ring_link *link, uint8_t *bytes, size_t length) {
   return true;
 }
 
+/* Forgets a short frame that has come. */
+static bool failure_skip(const ring_peer *peer) {
+  uint8_t bytes[FAILURE_SKIP_BYTES];
+  ring_frame frame;
+  if (peer->mail->have > 0) return false;
+  ssize_t there = peer->link->ops->peek(peer->link, bytes, sizeof bytes);
+  if (there < RING_HEADER_BYTES || !ring_frame_unpack(bytes, &frame)) return false;
+  size_t length = RING_HEADER_BYTES + (size_t)frame.length;
+  bool whole = frame.kind == RING_FRAME_DATA && length <= (size_t)there;
+  return whole && failure_take(peer->link, NULL, length);
+}
+
+/* Whether another rank says why it failed, or shows that it called something else. Where this run fails
+ * in any case, frames that came before that are no more of use. */
+static bool failure_is_said(ring_run *run, bool fails, ring_status *status) {
+  const ring_peers *peers = run->engine->peers;
+  for (int i = 0; i < peers->linked_count; i++) {
+    int other = peers->linked[i];
+    if (peers->peer[other].ended || failure_is_amid(run, other)) continue;
+    for (int skips = 0; skips < FAILURE_SKIPS; skips++) {
+      if (ring_failure_fails(run, other, status)) return true;
+      if (!fails || !failure_skip(&peers->peer[other])) break;
+    }
+  }
+  return false;
+}
+
+/* The same after a moment, or sooner. */
+static bool failure_is_told(ring_run *run, int milliseconds, bool fails, ring_status *status) {
+  for (int waited = 0; waited < milliseconds; waited += FAILURE_GRACE_MS) {
+    poll(NULL, 0, FAILURE_GRACE_MS);
+    if (failure_is_said(run, fails, status)) return true;
+  }
+  return false;
+}
+
+bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error) {
+  const ring_task task = {.schedule = &ring_schedule_empty, .call = *call};
+  ring_run run = {.engine = engine, .task = &task, .error = error};
+  ring_status status;
+  return failure_is_told(&run, FAILURE_GRACE_MS, false, &status);
+}
+
+ring_status ring_failure_unlinked(ring_run *run, ring_status status) {
+  char call[RING_CALL_TEXT];
+  ring_error why;
+  bool opens = ring_collective_opens(run->task->call.collective);
+  /* Who fails while a link of several lanes opens refuses the rest of them. */
+  if (status != RING_PEER_LOST && !(opens && status == RING_ABORTED)) return status;
+  why = *run->error;
+  if (failure_is_told(run, FAILURE_GRACE_UNLINKED_MS, true, &status)) return status;
+  ring_call_describe(&run->task->call, call, sizeof call);
+  ring_error_set(run->error, why.status, why.rank, 0, "%.800s; this was found in %s", why.message,
+                 call);
+  run->error->system_errno = why.system_errno;
+  return why.status;
+}
+
 /* Whether a rank that has ended said why, behind frames of calls to which this rank has not come: nobody
  * takes these any more. */
 static bool failure_is_left(ring_run *run, int rank, ring_status *status) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   uint8_t header[RING_HEADER_BYTES];
   ring_frame frame = {.length = 0};
-  if (run_listens(run, rank) || peer->mail->have > 0) return false;
+  if (failure_is_amid(run, rank) || peer->mail->have > 0) return false;
   do {
     if (!failure_take(peer->link, NULL, frame.length)) return false;
     if (!failure_take(peer->link, header, sizeof header)) return false;
@@ -258,7 +288,8 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
   if (code == ENOMEM) return ring_error_no_memory(run->error, peers->rank);
   bool opens = ring_collective_opens(run->task->call.collective);
   int grace = opens ? FAILURE_GRACE_OPENING_MS : FAILURE_GRACE_MS;
-  if (failure_is_left(run, rank, &status) || failure_is_told(run, grace, &status)) return status;
+  if (failure_is_left(run, rank, &status) || failure_is_told(run, grace, true, &status))
+    return status;
   ring_call_describe(&run->task->call, call, sizeof call);
   double absence = run->timed ? ring_wait_absence(run->task->wait) : 0;
   if (absence > 0 && (code == EPIPE || code == ECONNRESET))
