@@ -308,12 +308,18 @@ static bool only_misses(const workload *work, int rank) {
   return end->status == RING_PEER_LOST && end->fault == work->victim;
 }
 
+/* Whether it knows that the victim takes no more links, and not why. */
+static bool is_refused(const workload *work, int rank) {
+  const workload_end *end = &work->ends[rank];
+  return end->status == RING_ABORTED && end->fault == work->victim;
+}
+
 bool workload_late(const workload *work) {
   bool late = workload_delay(work) > WORKLOAD_SOON || missed_all(work);
   for (int rank = 0; rank < SIZE; rank++) {
     if (!work->ends[rank].came) return false;
     late = late || (work->ends[rank].step != NULL && work->ends[rank].status == RING_TIMEOUT);
-    late = late || (rank != work->victim && only_misses(work, rank));
+    late = late || (rank != work->victim && (only_misses(work, rank) || is_refused(work, rank)));
   }
   return late;
 }
