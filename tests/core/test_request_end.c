@@ -208,6 +208,13 @@ static int count_hook(void *arg) {
 /* How rank 0 waits for what never comes. */
 typedef enum interrupt_way { IN_WAIT, IN_FREE, IN_CALL, IN_CLOSE } interrupt_way;
 
+/* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
+static void be_told(ring_comm *comm, const volatile int *ended, const char *why) {
+  while (*ended == 0) usleep(1000);
+  if (ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, why);
+}
+
 static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
   ring_options options = rank_options(rank, size);
   ring_request *requests[2];
@@ -232,10 +239,7 @@ static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
     finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted");
     __sync_fetch_and_add(met + 1, 1);
   }
-  while (rank > 0 && *(volatile int *)(met + 1) == 0) usleep(1000);
-  /* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
-  if (rank > 0 && ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);
-  if (rank > 0) CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 0 was interrupted");
+  if (rank > 0) be_told(comm, met + 1, "rank 0 was interrupted");
   ring_comm_free(comm);
 }
 
@@ -330,10 +334,7 @@ static void abort_in_hook(int rank, int size, int *met, unsigned later) {
     finish_badly(hook_requests[0], RING_ABORTED, 0, "enough");
     __sync_fetch_and_add(met + 1, 1);
   }
-  while (rank > 0 && *(volatile int *)(met + 1) == 0) usleep(1000);
-  /* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
-  if (rank > 0 && ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);
-  if (rank > 0) CHECK_CONTAINS(ring_comm_error(comm)->message, "enough");
+  if (rank > 0) be_told(comm, met + 1, "enough");
   ring_comm_free(comm);
 }
 
