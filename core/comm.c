@@ -9,6 +9,7 @@
 #include "environment.h"
 #include "error.h"
 #include "failure.h"
+#include "farewell.h"
 #include "options.h"
 #include "platform.h"
 #include "rendezvous.h"
@@ -293,7 +294,7 @@ ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) {
     comm->state = RING_COMM_CLOSED;
-    ring_failure_drain(&comm->peers);
+    ring_farewell(&comm->peers, &comm->engine.poller, &wait);
   } else {
     comm->error = comm->failure;
   }

@@ -22,6 +22,7 @@
 #include "error.c"
 #include "explain.c"
 #include "failure.c"
+#include "farewell.c"
 #include "frame.c"
 #include "group.c"
 #include "handshake.c"

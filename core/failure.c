@@ -397,27 +397,6 @@ static void failure_say(ring_peers *peers, const ring_error *error, uint64_t giv
   }
 }
 
-/* Reads and forgets what still comes: a socket that is closed with unread bytes resets its
- * connection, and what was just said is lost. True when nothing more can come. */
-static bool failure_drain(ring_peers *peers) {
-  char bytes[16384];
-  bool ended = true;
-  for (int i = 0; i < peers->linked_count; i++) {
-    ring_peer *peer = &peers->peer[peers->linked[i]];
-    struct iovec piece = {bytes, sizeof bytes};
-    ssize_t got = 1;
-    for (int reads = 0; !peer->ended && got > 0 && reads < 64; reads++)
-      got = peer->link->ops->receive(peer->link, &piece, 1);
-    peer->ended = peer->ended || got < 0;
-    ended = ended && peer->ended;
-  }
-  return ended;
-}
-
-void ring_failure_drain(ring_peers *peers) {
-  failure_drain(peers);
-}
-
 /* Sleeps for a moment, in which links that were being opened may be finished. */
 static void failure_linger(ring_engine *engine) {
   ring_poller_reset(&engine->poller);
@@ -467,7 +446,7 @@ void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_er
     failure_finish_frame(engine, task, lane, give_up);
   for (;;) {
     failure_say(engine->peers, error, last);
-    bool ended = failure_drain(engine->peers);
+    bool ended = ring_peers_drain(engine->peers);
     bool expects = failure_expects(engine, task, error->rank);
     if (expects && engine->peers->exchanged) last = begun + FAILURE_TELL_EXCHANGED_NS;
     if ((ended && !expects) || ring_platform_now() >= last) return;

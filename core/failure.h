@@ -45,8 +45,4 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why);
  * that failed, or NULL when none was running. */
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
 
-/* Reads and forgets what came last on links that are about to be closed: notices of ranks that waited.
- * One that is closed with unread bytes is reset, and what was sent on it may be lost. */
-void ring_failure_drain(ring_peers *peers);
-
 #endif

@@ -32,6 +32,8 @@ typedef struct ring_link_ops {
   /* For how many milliseconds the peer's host has owed an answer to what was sent; 0 where it owes
    * none, or nobody can tell. */
   uint32_t (*silence)(ring_link *link);
+  /* Whether all that was sent has arrived at the peer's host; true where nobody can tell. */
+  bool (*arrived)(ring_link *link);
   bool unchecked; /* damage on the way may go unnoticed: frames need a check of their own */
 } ring_link_ops;
 

@@ -172,6 +172,13 @@ static uint32_t lanes_silence(ring_link *base) {
   return longest;
 }
 
+static bool lanes_arrived(ring_link *base) {
+  const lanes_link *link = (const lanes_link *)base;
+  for (int i = 0; i < link->count; i++)
+    if (!link->lanes[i]->ops->arrived(link->lanes[i])) return false;
+  return true;
+}
+
 static bool lanes_join(lanes_link *link, const int *fds, int count) {
   link->base.fd = ring_platform_watcher();
   if (link->base.fd < 0) {
@@ -198,8 +205,9 @@ static const char *const lanes_names[RING_LANES_MAX + 1] = {
 ring_link *ring_link_lanes(const int *fds, int count) {
   lanes_link *link = calloc(1, sizeof *link);
   if (link == NULL) return NULL;
-  link->ops = (ring_link_ops){lanes_names[count], lanes_send,  lanes_receive, lanes_peek, lanes_arm,
-                              lanes_finish,       lanes_close, lanes_silence, true};
+  link->ops =
+      (ring_link_ops){lanes_names[count], lanes_send,  lanes_receive, lanes_peek,    lanes_arm,
+                      lanes_finish,       lanes_close, lanes_silence, lanes_arrived, true};
   link->base.ops = &link->ops;
   if (lanes_join(link, fds, count)) return &link->base;
   int code = errno;

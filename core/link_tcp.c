@@ -141,8 +141,12 @@ static uint32_t tcp_silence(ring_link *link) {
   return ring_socket_silence(link->fd);
 }
 
-static const ring_link_ops tcp_ops = {"tcp",      tcp_send,  tcp_receive, tcp_peek, tcp_arm,
-                                      tcp_finish, tcp_close, tcp_silence, true};
+static bool tcp_arrived(ring_link *link) {
+  return ring_socket_has_arrived(link->fd);
+}
+
+static const ring_link_ops tcp_ops = {"tcp",      tcp_send,  tcp_receive, tcp_peek,    tcp_arm,
+                                      tcp_finish, tcp_close, tcp_silence, tcp_arrived, true};
 
 ring_link *ring_link_tcp(int fd) {
   tcp_link *link = malloc(sizeof *link);

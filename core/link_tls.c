@@ -354,6 +354,11 @@ static uint32_t tls_silence(ring_link *base) {
   return link->under->ops->silence(link->under);
 }
 
+static bool tls_arrived(ring_link *base) {
+  const tls_link *link = (const tls_link *)base;
+  return link->under->ops->arrived(link->under);
+}
+
 static void tls_free(tls_link *link) {
   SSL_free(link->ssl);
   ring_secret_wipe(link, sizeof *link);
@@ -384,8 +389,8 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     SSL_CTX_free(context);
     return NULL;
   }
-  link->ops = (ring_link_ops){tls_name(under), tls_send,  tls_receive, tls_peek, tls_arm,
-                              tls_finish,      tls_close, tls_silence, false};
+  link->ops = (ring_link_ops){tls_name(under), tls_send,  tls_receive, tls_peek,    tls_arm,
+                              tls_finish,      tls_close, tls_silence, tls_arrived, false};
   link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;

@@ -255,6 +255,21 @@ void ring_peers_answer(ring_peers *peers, ring_poller *poller) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
+bool ring_peers_drain(ring_peers *peers) {
+  char bytes[16384];
+  bool ended = true;
+  for (int i = 0; i < peers->linked_count; i++) {
+    ring_peer *peer = &peers->peer[peers->linked[i]];
+    struct iovec piece = {bytes, sizeof bytes};
+    ssize_t got = 1;
+    for (int reads = 0; !peer->ended && got > 0 && reads < 64; reads++)
+      got = peer->link->ops->receive(peer->link, &piece, 1);
+    peer->ended = peer->ended || got < 0;
+    ended = ended && peer->ended;
+  }
+  return ended;
+}
+
 void ring_peers_close(ring_peers *peers) {
   for (int i = 0; i < peers->linked_count; i++) {
     ring_peer *peer = &peers->peer[peers->linked[i]];

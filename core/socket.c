@@ -12,8 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 #include "descriptor.h"
 
@@ -356,6 +361,17 @@ uint32_t ring_socket_silence(int fd) {
 }
 
 #endif
+
+bool ring_socket_has_arrived(int fd) {
+  int left = 0;
+#if defined(SIOCOUTQ)
+  if (ioctl(fd, SIOCOUTQ, &left) != 0) return true;
+#elif defined(SO_NWRITE)
+  socklen_t length = sizeof left;
+  if (getsockopt(fd, SOL_SOCKET, SO_NWRITE, &left, &length) != 0) return true;
+#endif
+  return left == 0;
+}
 
 void ring_socket_close(int *fd) {
   if (*fd >= 0) ring_descriptor_close(*fd);

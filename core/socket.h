@@ -93,6 +93,9 @@ void ring_socket_tune(int fd);
  * when nothing is open, or the system does not tell. */
 uint32_t ring_socket_silence(int fd);
 
+/* Whether the peer's host has confirmed all that was sent to it; true when the system does not tell. */
+bool ring_socket_has_arrived(int fd);
+
 void ring_socket_close(int *fd);
 
 #endif

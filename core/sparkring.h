@@ -253,9 +253,10 @@ RING_API ring_status ring_comm_open(const ring_options *options, ring_comm **com
 RING_API ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child);
 
 /* Closes it: waits for the requests that are outstanding, then until every rank has called close (at
- * most the call timeout), then ends all links. Collective. RING_OK means that no rank has found a
- * call that differs from its own, in all that was called. Afterwards calls return RING_INVALID;
- * what the communicator knows can be read until ring_comm_free. */
+ * most the call timeout), then ends all links, once what it said last has arrived (5 s at most).
+ * Collective. RING_OK means that no rank has found a call that differs from its own, in all that was
+ * called. Afterwards calls return RING_INVALID; what the communicator knows can be read until
+ * ring_comm_free. */
 RING_API ring_status ring_comm_close(ring_comm *comm);
 
 /* The same, where other ranks may take so many seconds (0: the call timeout) until they call it: for a

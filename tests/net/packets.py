@@ -53,7 +53,7 @@ def open_port(name):
 
 
 def run_switch(names, fate, alter, ready):
-    """Switch packets between these ports for ever. `alter` may change one before it goes on."""
+    """Switch packets between these ports for ever. `alter` may change one, or lose it: None."""
     ports = [open_port(name) for name in names]
     where, due, order = {}, [], itertools.count()  # where: the port of a hardware address
     latest = dict.fromkeys(ports, 0)  # of the packets that have left by each port
@@ -72,6 +72,8 @@ def run_switch(names, fate, alter, ready):
                 where[frame[6:12]] = port
                 known = where.get(frame[:6])
                 packet = alter(packet)
+                if packet is None:
+                    continue
                 for to in [known] if known else [each for each in ports if each is not port]:
                     for wait in fate.waits():
                         heapq.heappush(due, (time.monotonic() + wait, next(order), to, packet))
@@ -120,3 +122,22 @@ class Flip:
         self.armed.value = 0
         middle = (start + end) // 2
         return packet[:middle] + bytes([packet[middle] ^ 4]) + packet[middle + 1 :]
+
+
+class Silence:
+    """Loses all that a host says from `first` to `last` seconds after the time on the board."""
+
+    def __init__(self, address, since, first, last):
+        self.address = socket.inet_aton(address)
+        self.since = since
+        self.first, self.last = first, last
+        self.lost = FORK.Value("q", 0)
+
+    def __call__(self, packet):
+        start, end = payload(packet)
+        source = packet[OFFLOAD_BYTES:][26:30]
+        passed = time.monotonic() - self.since.value
+        if end == 0 or source != self.address or not self.first < passed < self.last:
+            return packet
+        self.lost.value += end > start
+        return None

@@ -87,6 +87,23 @@ def test_one_byte_at_a_time(hosts, same):
     assert trickle.segments.value >= trickle.bytes.value > 10_000
 
 
+@pytest.mark.parametrize("encryption", [False, True])
+def test_last_words_lost(hosts, encryption, injected):
+    """Of a rank that is done with closing, to one that is not: both close well.
+
+    Closing waits three times for the other side. What is sent for the last time leaves after two
+    delays, and is lost until the other rank has long asked where it is.
+    """
+    delay, end, since = 0.1, 1.2, jobs.FORK.Value("d", 0.0)
+    silence = packets.Silence(hosts.addresses[0], since, 1.5 * delay, end)
+    hosts.switch_with(packets.Fate(delay), silence)
+    with Job(hosts, [0, 1], encryption=encryption) as job:
+        seconds = job.start(work.close_together, since).results()
+    assert silence.lost.value > 0
+    assert min(seconds) > end, seconds
+    injected("last words lost", "closes well" + ", encrypted" * encryption, max(seconds))
+
+
 def flip(job, armed, board):
     """Flip one bit, or another when that changed nothing: TCP may have had the packet before."""
     for _ in range(5):

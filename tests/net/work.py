@@ -90,3 +90,14 @@ def count_until(options, board, stop, count=256):
             board[comm.rank] = calls
             if got[0]:
                 return calls, time.monotonic() - begun
+
+
+def close_together(options, since):
+    """Close after a call; rank 0 notes when. Return the seconds it took."""
+    comm = sparkring.init(**options)
+    comm.barrier()
+    began = time.monotonic()
+    if comm.rank == 0:
+        since.value = began
+    comm.close()
+    return time.monotonic() - began
