@@ -22,6 +22,7 @@
 #include "error.c"
 #include "explain.c"
 #include "failure.c"
+#include "failure_tell.c"
 #include "farewell.c"
 #include "frame.c"
 #include "group.c"

@@ -7,7 +7,6 @@
 
 #include "checksum.h"
 #include "contradiction.h"
-#include "dial.h"
 #include "error.h"
 #include "platform.h"
 #include "suspicion.h"
@@ -23,17 +22,7 @@
 #define FAILURE_SKIP_BYTES 1024
 #define FAILURE_SKIPS 64
 
-/* How long telling the others may take; and where an exchange may let go of some as much later as
- * Spark's allGather does, which asks once a second whether all have come. */
-#define FAILURE_TELL_NS UINT64_C(200000000)
-#define FAILURE_TELL_EXCHANGED_NS UINT64_C(1500000000)
-
 /* ---- Finding ------------------------------------------------------------------------------ */
-
-static void failure_poll(ring_link *link, short events) {
-  struct pollfd entry = {.fd = link->fd, .events = link->ops->arm(link, events)};
-  poll(&entry, 1, 10);
-}
 
 /* Whether this rank has waited for others as long as others for it, about. If not, it came late, was
  * slow or stopped, and is itself what they waited for. */
@@ -66,13 +55,13 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   ring_link *link = run->engine->peers->peer[rank].link;
   size_t length =
       fail->length < sizeof run->error->message ? fail->length : sizeof run->error->message - 1;
-  uint64_t give_up = ring_platform_now() + FAILURE_TELL_NS;
+  uint64_t give_up = ring_platform_now() + RING_FAILURE_TELL_NS;
   while (have < length && ring_platform_now() < give_up) {
     struct iovec rest = {text + have, length - have};
     ssize_t got = link->ops->receive(link, &rest, 1);
     if (got < 0) break;
     have += (size_t)got;
-    if (got == 0) failure_poll(link, POLLIN);
+    if (got == 0) ring_failure_sleep(link, POLLIN);
   }
   bool intact = have >= length && ring_checksum(text, length) == fail->check;
   text[intact ? length : 0] = '\0';
@@ -336,120 +325,4 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why) {
                           "rank %d could not accept links of other ranks in %s", peers->rank, call);
   return ring_error_set(run->error, RING_TIMEOUT, rank, 0, "rank %d waited %.1f s in %s for %s",
                         run->engine->peers->rank, ring_wait_seconds(run->task->wait), call, whom);
-}
-
-/* ---- Telling ------------------------------------------------------------------------------ */
-
-/* Sends all of it before `give_up`; false when that cannot be done. */
-static bool failure_send_out(ring_link *link, const uint8_t *bytes, size_t length,
-                             uint64_t give_up) {
-  while (length > 0) {
-    struct iovec piece = {(void *)(uintptr_t)bytes, length};
-    ssize_t sent = link->ops->send(link, &piece, 1);
-    if (sent < 0) return false;
-    bytes += sent;
-    length -= (size_t)sent;
-    if (sent > 0) continue;
-    if (ring_platform_now() >= give_up) return false;
-    failure_poll(link, POLLOUT);
-  }
-  return true;
-}
-
-/* Finishes a frame that is half sent: its receiver could not tell what follows from payload. */
-static void failure_finish_frame(ring_engine *engine, const ring_task *task, size_t lane,
-                                 uint64_t give_up) {
-  const ring_lane *shape = &task->schedule->lanes[lane];
-  ring_progress *progress = &engine->progress[lane];
-  if (shape->kind != RING_LANE_SEND || !progress->active || progress->moved == 0) return;
-  ring_peer *peer = &engine->peers->peer[shape->peer];
-  struct iovec pieces[2];
-  int count = run_pieces(progress, run_header(progress, 0), pieces);
-  for (int i = 0; i < count && !peer->ended; i++)
-    peer->ended = !failure_send_out(peer->link, pieces[i].iov_base, pieces[i].iov_len, give_up);
-}
-
-/* The same for a notice; one that has not begun is left out. */
-static bool failure_finish_notice(ring_peer *peer, uint64_t give_up) {
-  struct ring_mail *mail = peer->mail;
-  size_t left = mail->left < sizeof mail->out ? mail->left : 0;
-  mail->left = 0;
-  return failure_send_out(peer->link, mail->out + sizeof mail->out - left, left, give_up);
-}
-
-/* Says it to every rank that has a link and has not heard it yet. */
-static void failure_say(ring_peers *peers, const ring_error *error, uint64_t give_up) {
-  uint8_t message[RING_HEADER_BYTES + sizeof error->message];
-  size_t length = strlen(error->message);
-  ring_frame fail = {.kind = RING_FRAME_FAIL,
-                     .length = (uint32_t)length,
-                     .call = {.op = (uint8_t)error->status, .root = error->rank},
-                     .check = ring_checksum(error->message, length)};
-  ring_frame_pack(&fail, message);
-  memcpy(message + RING_HEADER_BYTES, error->message, length);
-  for (int i = 0; i < peers->linked_count; i++) {
-    ring_peer *peer = &peers->peer[peers->linked[i]];
-    if (peer->told) continue;
-    peer->ended = peer->ended || !failure_finish_notice(peer, give_up);
-    if (!peer->ended) failure_send_out(peer->link, message, RING_HEADER_BYTES + length, give_up);
-    peer->link->ops->finish(peer->link);
-    peer->told = true;
-  }
-}
-
-/* Sleeps for a moment, in which links that were being opened may be finished. */
-static void failure_linger(ring_engine *engine) {
-  ring_poller_reset(&engine->poller);
-  ring_peers_watch(engine->peers, &engine->poller);
-  for (int i = 0; i < engine->peers->linked_count; i++) {
-    const ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
-    if (peer->ended) continue;
-    short events = peer->link->ops->arm(peer->link, POLLIN);
-    ring_poller_add(&engine->poller, peer->link->fd, events);
-  }
-  if (ring_poller_sleep(&engine->poller, 10) == RING_OK)
-    ring_peers_serve(engine->peers, &engine->poller, NULL);
-}
-
-/* Whether a rank that is to hear of the failure may still open a link: all that have a part in the call
- * with this one, or any if that is not known, but who is at fault. */
-static bool failure_expects(const ring_engine *engine, const ring_task *task, int fault) {
-  const ring_peers *peers = engine->peers;
-  if (task == NULL || !ring_collective_opens(task->call.collective)) return false;
-  const ring_schedule *schedule = task->schedule;
-  for (size_t lane = 0; lane < schedule->lane_count; lane++) {
-    int peer = schedule->lanes[lane].peer;
-    if (peer >= 0 && peer != peers->rank && peer != fault && peers->peer[peer].link == NULL)
-      return true;
-  }
-  if (schedule->lane_count > 0) return false;
-  bool lost = fault >= 0 && fault < peers->size && fault != peers->rank;
-  int unlinked = peers->size - 1 - peers->linked_count;
-  return unlinked > (lost && peers->peer[fault].link == NULL ? 1 : 0);
-}
-
-/* Begins the links that this rank has to open to lower ones, which wait in the call that failed here. */
-static void failure_seek(const ring_engine *engine, const ring_task *task, int fault) {
-  if (task == NULL || !ring_collective_opens(task->call.collective)) return;
-  for (size_t lane = 0; lane < task->schedule->lane_count; lane++) {
-    int peer = task->schedule->lanes[lane].peer;
-    bool lower = peer >= 0 && peer < engine->peers->rank && peer != fault;
-    if (lower && engine->peers->peer[peer].link == NULL) ring_dial_want(engine->peers, peer, NULL);
-  }
-}
-
-void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error) {
-  uint64_t begun = ring_platform_now(), give_up = begun + FAILURE_TELL_NS, last = give_up;
-  engine->peers->starved = 0; /* the next link may open all the same */
-  failure_seek(engine, task, error->rank);
-  for (size_t lane = 0; task != NULL && lane < engine->lanes; lane++)
-    failure_finish_frame(engine, task, lane, give_up);
-  for (;;) {
-    failure_say(engine->peers, error, last);
-    bool ended = ring_peers_drain(engine->peers);
-    bool expects = failure_expects(engine, task, error->rank);
-    if (expects && engine->peers->exchanged) last = begun + FAILURE_TELL_EXCHANGED_NS;
-    if ((ended && !expects) || ring_platform_now() >= last) return;
-    failure_linger(engine);
-  }
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can go wrong in a run, found out and put into words, and told to the other ranks. Whatever
- * this rank learns it passes on once, to all its links, so that a failure anywhere reaches everybody
- * with the name of the rank at fault.
+ * What can go wrong in a run, found out and put into words (failure.c), and told to the other ranks
+ * (failure_tell.c). Whatever this rank learns it passes on once, to all its links, so that a failure
+ * anywhere reaches everybody with the name of the rank at fault.
  */
 #ifndef RING_FAILURE_H
 #define RING_FAILURE_H
 
 #include "run.h"
+
+#define RING_FAILURE_TELL_NS                                                                       \
+  UINT64_C(200000000) /* for which a rank that fails says so to the others */
 
 /* The link to a rank broke. It may have failed because of another one, which tells everybody; so
  * the others are given a moment to say so. */
@@ -44,5 +47,8 @@ ring_status ring_failure_impatient(ring_run *run, ring_status why);
  * communicator is being opened, ranks that get their link only now hear it, too. task is the one
  * that failed, or NULL when none was running. */
 void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
+
+/* Sleeps for a moment, or until one of `events` may happen on the link. */
+void ring_failure_sleep(ring_link *link, short events);
 
 #endif
