@@ -82,9 +82,8 @@ static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype,
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize) {
   PyObject *array = NULL;
-  if (shape && dtype)
-    array = make_array(self, shape, dtype, count_bytes(shape, itemsize), MEMORY_SMALL);
-  Py_XDECREF(shape);
+  if (dtype) array = make_array(self, shape, dtype, count_bytes(shape, itemsize), MEMORY_SMALL);
+  Py_DECREF(shape);
   Py_XDECREF(dtype);
   return array;
 }

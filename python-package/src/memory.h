@@ -8,8 +8,8 @@
 #include "comm.h"
 
 /* A new NumPy array, not initialised: in shared memory when it is large enough for that to pay. Takes
- * over the references to shape and dtype (a NumPy dtype), which are NULL when making them has
- * raised. NULL with an exception. */
+ * over the references to shape and dtype (a NumPy dtype), which is NULL when making it has raised.
+ * NULL with an exception. */
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize);
 

@@ -82,6 +82,7 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
  * the one of the same name, where 16-bit words stay words. Takes over the reference to shape, which
  * is NULL when making it has raised. */
 static PyObject *make_output(operands *operands, comm_object *self, PyObject *shape) {
+  if (shape == NULL) return NULL;
   module_state *state = comm_state(self);
   const view *in = &operands->in;
   const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : view_dtype_name(in);

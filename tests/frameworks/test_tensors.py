@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 from ranks import open_comm, run
@@ -54,6 +56,8 @@ def train(equalize):
                 optimizer.zero_grad()
                 (losses[batch.mask].sum() * comm.size / batch.total).backward()
                 optimizer.step()
+        del model  # it holds the group, whose threads must end before the interpreter does
+        gc.collect()
         torch.distributed.destroy_process_group()
         return network.weight.detach().numpy().ravel()
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import digits
 import numpy as np
 from ranks import open_comm, run
@@ -35,6 +37,8 @@ def fit():
             optimizer.step()
     guess = network(torch.from_numpy(data.test_x)).argmax(1).numpy()
     weights = np.concatenate([p.detach().numpy().ravel() for p in network.parameters()])
+    del model  # it holds the group, whose threads must end before the interpreter does
+    gc.collect()
     torch.distributed.destroy_process_group()
     return float((guess == data.test_y).mean()), weights
 
