@@ -76,12 +76,7 @@ static void failure_say(ring_peers *peers, const ring_error *error, uint64_t giv
 static void failure_linger(ring_engine *engine) {
   ring_poller_reset(&engine->poller);
   ring_peers_watch(engine->peers, &engine->poller);
-  for (int i = 0; i < engine->peers->linked_count; i++) {
-    const ring_peer *peer = &engine->peers->peer[engine->peers->linked[i]];
-    if (peer->ended) continue;
-    short events = peer->link->ops->arm(peer->link, POLLIN);
-    ring_poller_add(&engine->poller, peer->link->fd, events);
-  }
+  ring_peers_watch_links(engine->peers, &engine->poller);
   if (ring_poller_sleep(&engine->poller, 10) == RING_OK)
     ring_peers_serve(engine->peers, &engine->poller, NULL);
 }

@@ -3,8 +3,8 @@
 
 #include "platform.h"
 
-#define FAREWELL_NS UINT64_C(5000000000) /* TCP says it five times in that, 0.2 s after the first */
-#define FAREWELL_LOOK_MS 10              /* how often it is looked, at least: no poll tells */
+#define FAREWELL_NS UINT64_C(5000000000)
+#define FAREWELL_LOOK_MS 16 /* how often it is looked, at least: no poll tells */
 
 static bool farewell_has_arrived(const ring_peers *peers) {
   for (int i = 0; i < peers->linked_count; i++) {
@@ -17,12 +17,7 @@ static bool farewell_has_arrived(const ring_peers *peers) {
 /* Sleeps until something comes, which is then read and forgotten. */
 static bool farewell_sleep(const ring_peers *peers, ring_poller *poller, int milliseconds) {
   ring_poller_reset(poller);
-  for (int i = 0; i < peers->linked_count; i++) {
-    const ring_peer *peer = &peers->peer[peers->linked[i]];
-    if (peer->ended) continue;
-    short events = peer->link->ops->arm(peer->link, POLLIN);
-    ring_poller_add(poller, peer->link->fd, events);
-  }
+  ring_peers_watch_links(peers, poller);
   return ring_poller_sleep(poller, milliseconds) == RING_OK;
 }
 
@@ -34,6 +29,6 @@ void ring_farewell(ring_peers *peers, ring_poller *poller, const ring_wait *wait
     if (!peer->ended) peer->link->ops->finish(peer->link);
   }
   for (int look = 1; !ring_peers_drain(peers) && !farewell_has_arrived(peers);
-       look = look < FAREWELL_LOOK_MS ? 2 * look : FAREWELL_LOOK_MS)
+       look = look < FAREWELL_LOOK_MS ? 2 * look : look)
     if (ring_platform_now() >= give_up || !farewell_sleep(peers, poller, look)) return;
 }

@@ -255,6 +255,15 @@ void ring_peers_answer(ring_peers *peers, ring_poller *poller) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
+void ring_peers_watch_links(const ring_peers *peers, ring_poller *poller) {
+  for (int i = 0; i < peers->linked_count; i++) {
+    const ring_peer *peer = &peers->peer[peers->linked[i]];
+    if (peer->ended) continue;
+    short events = peer->link->ops->arm(peer->link, POLLIN);
+    ring_poller_add(poller, peer->link->fd, events);
+  }
+}
+
 bool ring_peers_drain(ring_peers *peers) {
   char bytes[16384];
   bool ended = true;

@@ -124,6 +124,9 @@ ring_status ring_peers_serve(ring_peers *peers, const ring_poller *poller, ring_
 /* Answers those at the listener, without sleeping: for waits that are not for links. */
 void ring_peers_answer(ring_peers *peers, ring_poller *poller);
 
+/* Before a sleep: links on which something may still come. */
+void ring_peers_watch_links(const ring_peers *peers, ring_poller *poller);
+
 /* Reads and forgets what still comes: a socket that is closed with unread bytes resets its connection,
  * and what was said last on it may be lost. True when nothing more can come. */
 bool ring_peers_drain(ring_peers *peers);
