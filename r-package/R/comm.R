@@ -59,9 +59,9 @@ ring_counters <- function(comm, peer = NULL) {
 
 #' End a communicator
 #'
-#' `ring_close()` is the orderly end: it waits until every rank has called it, and then, for 5 seconds
-#' at most, until what this rank said last has arrived. `ring_abort()` ends
-#' it at once, from this rank alone: the current or next call of the other ranks fails with
+#' `ring_close()` is the orderly end: it waits until every rank has called it, and then, for 5
+#' seconds at most, until what this rank said last has arrived. `ring_abort()` ends it at once,
+#' from this rank alone: the current or next call of the other ranks fails with
 #' `ring_error_aborted`. After either, both do nothing more.
 #'
 #' @inheritParams ring_rank
