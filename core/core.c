@@ -13,6 +13,7 @@
 #include "comm.c"
 #include "contradiction.c"
 #include "cost.c"
+#include "descent.c"
 #include "descriptor.c"
 #include "dial.c"
 #include "dtype.c"

@@ -51,6 +51,8 @@ typedef struct ring_search {
   ring_notice said; /* what */
 } ring_search;
 
+struct ring_descent; /* descent.h */
+
 #define RING_ENGINE_RUNS 16 /* the last ones, whose calls are known */
 
 typedef struct ring_engine {
@@ -65,6 +67,7 @@ typedef struct ring_engine {
   uint8_t *memory; /* scratch and staging */
   size_t memory_room;
   ring_search search;
+  struct ring_descent *descent; /* while it opens a child of another communicator, or NULL */
   uint64_t wait_ns;
   int wary; /* so many waits do not yield */
   int bell; /* turns readable when another thread ends the run's wait; -1: none */

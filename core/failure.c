@@ -150,6 +150,17 @@ static bool failure_hear_notices(ring_run *run, int rank, ring_status *status) {
   return *status != RING_OK;
 }
 
+ring_status ring_failure_hear(ring_run *run) {
+  const ring_peers *peers = run->engine->peers;
+  ring_status status = RING_OK;
+  for (int i = 0; i < peers->linked_count && status == RING_OK; i++) {
+    int rank = peers->linked[i];
+    if (!peers->peer[rank].ended && !run_listens(run, rank))
+      failure_hear_notices(run, rank, &status);
+  }
+  return status;
+}
+
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   uint8_t header[RING_HEADER_BYTES];

@@ -23,6 +23,9 @@ ring_status ring_failure_unlinked(ring_run *run, ring_status status);
 /* Whether another rank has said, after `call` was over here, why it failed; then *error is that. */
 bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error);
 
+/* Takes the notices that have come next from ranks that no lane reads from. */
+ring_status ring_failure_hear(ring_run *run);
+
 /* Whether what comes next from a rank, and no lane reads, is a FAIL frame, which is taken and
  * adopted, or shows that the rank called something different. */
 bool ring_failure_fails(ring_run *run, int rank, ring_status *status);

@@ -24,6 +24,16 @@ static ring_suspect notice_get_suspect(const uint8_t **from) {
   return suspect;
 }
 
+bool ring_notice_is_same(const ring_notice *one, const ring_notice *other) {
+  bool same = one->count == other->count;
+  for (int i = 0; i < one->count && same; i++) {
+    const ring_suspect *mine = &one->suspects[i], *theirs = &other->suspects[i];
+    same = mine->rank == theirs->rank && mine->steps == theirs->steps &&
+           mine->state == theirs->state && ring_call_is_same(&mine->call, &theirs->call);
+  }
+  return same;
+}
+
 /* ---- Sending ------------------------------------------------------------------------------ */
 
 static void notice_pack(const ring_notice *notice, uint8_t *message) {

@@ -56,6 +56,9 @@ struct ring_mail {
   uint64_t behind;  /* bytes that had come when it did */
 };
 
+/* Whether two notices suspect the same ranks, in the same calls. */
+bool ring_notice_is_same(const ring_notice *one, const ring_notice *other);
+
 /* Sends a notice, or keeps it; one that is still kept whole is replaced. For a link that stands
  * between two frames. */
 void ring_notice_send(ring_peer *peer, const ring_notice *notice);

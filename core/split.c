@@ -14,6 +14,7 @@
 
 #include "bytes.h"
 #include "collective.h"
+#include "descent.h"
 #include "error.h"
 #include "failure.h"
 #include "rendezvous.h"
@@ -37,7 +38,14 @@ typedef struct split_run {
   uint8_t *told;         /* by all ranks */
   split_member *members; /* of this rank's color, in the order of the child's ranks */
   int member_count, own; /* own: this rank's index among them */
+  int *ranks;            /* their ranks in the parent */
+  ring_descent descent;
 } split_run;
+
+/* The split that a communicator is in. */
+static ring_call split_call(const ring_comm *parent) {
+  return (ring_call){.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
+}
 
 /* Before the child opens, a rank that fails must break the parent: the others wait for it there, or in
  * the child, where it has no links yet, and look into the parent when they miss it. */
@@ -72,7 +80,8 @@ static ring_status split_listen(split_run *run) {
 static ring_status split_tell(split_run *run, bool failed) {
   ring_comm *parent = run->parent;
   int rank = parent->peers.rank, size = parent->peers.size;
-  ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++parent->sequence};
+  parent->sequence++;
+  const ring_call signature = split_call(parent);
   uint8_t *to = run->told + (size_t)rank * SPLIT_BYTES;
   uint8_t *mine = to;
   to = bytes_put(to, (uint32_t)run->color, 4);
@@ -118,6 +127,7 @@ static ring_status split_list(split_run *run) {
   }
   qsort(run->members, (size_t)run->member_count, sizeof *run->members, split_compare);
   while (run->members[run->own].rank != parent->peers.rank) run->own++;
+  for (int i = 0; i < run->member_count; i++) run->ranks[i] = run->members[i].rank;
   return RING_OK;
 }
 
@@ -135,13 +145,9 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
   bytes_put(to, (uint32_t)run->color, 4);
   peers->authenticated = parent->authenticated;
   peers->encrypted = parent->encrypted;
-  int *members = malloc((size_t)run->member_count * sizeof *members);
-  for (int i = 0; members != NULL && i < run->member_count; i++) members[i] = run->members[i].rank;
-  bool derived = members != NULL &&
-                 ring_keys_split(&peers->keys, &parent->keys, members, facts, sizeof facts) &&
-                 ring_keys_mac(&peers->keys, "epoch", 5, &epoch);
-  free(members);
-  if (!derived) return false;
+  if (!ring_keys_split(&peers->keys, &parent->keys, run->ranks, facts, sizeof facts) ||
+      !ring_keys_mac(&peers->keys, "epoch", 5, &epoch))
+    return false;
   const uint8_t *from = epoch.bytes;
   peers->epoch = bytes_get(&from, 8);
   return true;
@@ -194,16 +200,25 @@ static bool split_sees(const ring_comm *parent, int rank) {
  * parent says there why it has left the child. */
 static bool split_hears(const split_run *run, const ring_error *why, ring_error *failure) {
   ring_comm *parent = run->parent;
-  const ring_call call = {.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
+  const ring_call call = split_call(parent);
   bool lost = why->status == RING_PEER_LOST && why->rank >= 0 && why->rank < run->member_count;
-  int rank = lost ? run->members[why->rank].rank : -1;
+  int rank = lost ? run->ranks[why->rank] : -1;
   int looks = lost ? SPLIT_LOOKS_AT_LOST : 1;
+  *failure = run->descent.failure;
+  if (failure->status != RING_OK) return true;
   for (int i = 0; i < looks; i++) {
     if (ring_share_failed(&parent->share, NULL, failure)) return true;
     if (ring_failure_is_known(&parent->engine, &call, failure)) return true;
     if (lost) looks = split_sees(parent, rank) ? SPLIT_LOOKS_AT_LIVING : SPLIT_LOOKS_AT_LOST;
   }
   return false;
+}
+
+/* Whom all wait for: a rank that was missed in the child may have waited itself, in the parent. */
+static const ring_suspect *split_suspect(const split_run *run, const ring_error *why) {
+  const ring_notice *suspects = &run->descent.suspects;
+  bool waited = why->status == RING_TIMEOUT && why->rank != run->own;
+  return waited && suspects->count > 0 ? &suspects->suspects[0] : NULL;
 }
 
 /* Why the child could not be opened, which is told in the child's ranks; or that the parent has failed.
@@ -213,8 +228,8 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
                                  const ring_wait *wait) {
   ring_comm *parent = run->parent;
   bool known = why->rank >= 0 && why->rank < run->member_count;
-  int rank = known ? run->members[why->rank].rank : -1;
-  char who[320] = "";
+  int rank = known ? run->ranks[why->rank] : -1;
+  char who[320] = "", whom[320] = "";
   ring_error error;
   bool failed = split_hears(run, why, &error);
   if (failed && !split_knows_better(run, why, wait, &error)) {
@@ -225,13 +240,20 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
   if (known)
     snprintf(who, sizeof who, " (rank %d of it is rank %d, %s, here)", why->rank, rank,
              ring_peers_host(&parent->peers, rank));
+  const ring_suspect *suspect = split_suspect(run, why);
+  bool here = suspect != NULL && (suspect->state & RING_SUSPECT_NEEDED) != 0;
+  if (here || (suspect != NULL && suspect->rank != rank)) {
+    rank = suspect->rank;
+    snprintf(whom, sizeof whom, ": all wait for rank %d (%s)%s", rank,
+             ring_peers_host(&parent->peers, rank), here ? ", some still in the parent" : "");
+  }
   ring_error_set(&error, why->status, rank, 0,
-                 "split() as call %u could not open the new communicator%s: %.600s",
-                 (unsigned)parent->sequence, who, why->message);
+                 "split() as call %u could not open the new communicator%s%s: %.600s",
+                 (unsigned)parent->sequence, whom, who, why->message);
   error.system_errno = why->system_errno;
   bool lacks =
       why->rank == run->own && (why->status == RING_NO_MEMORY || why->status == RING_SYSTEM);
-  bool breaks = failed || lacks || why->status == RING_PEER_LOST;
+  bool breaks = failed || lacks || here || why->status == RING_PEER_LOST;
   if (breaks) ring_comm_break(parent, NULL, &error);
   parent->error = breaks ? parent->failure : error;
   return parent->error.status;
@@ -257,7 +279,12 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   ring_error why;
   ring_status status = split_place(run, child);
   if (status == RING_OK) {
+    run->descent =
+        (ring_descent){.engine = &parent->engine, .ranks = run->ranks, .call = split_call(parent)};
+    child->engine.descent = &run->descent;
     status = ring_comm_gather_up(child, &wait, &why);
+    child->engine.descent = NULL;
+    ring_descent_end(&run->descent);
     *out = status == RING_OK ? child : NULL;
     if (status == RING_OK) return RING_OK;
     status = split_explain(run, &why, &wait);
@@ -271,7 +298,9 @@ static ring_status split_run_all(split_run *run, ring_comm **child) {
   size_t size = (size_t)run->parent->peers.size;
   run->told = calloc(size, SPLIT_BYTES);
   run->members = calloc(size, sizeof *run->members);
-  if (run->told == NULL || run->members == NULL) return split_no_memory(run->parent);
+  run->ranks = calloc(size, sizeof *run->ranks);
+  if (run->told == NULL || run->members == NULL || run->ranks == NULL)
+    return split_no_memory(run->parent);
   ring_status listened = split_listen(run);
   ring_status status = split_tell(run, listened != RING_OK);
   if (status == RING_OK) status = listened;
@@ -293,6 +322,7 @@ ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **chi
   ring_socket_close(&run.listener);
   free(run.told);
   free(run.members);
+  free(run.ranks);
   ring_comm_leave(comm);
   return status;
 }

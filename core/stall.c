@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "contradiction.h"
+#include "descent.h"
 #include "failure.h"
 #include "share.h"
 #include "suspicion.h"
@@ -19,17 +20,6 @@
 
 /* A host that owes an answer for so long is gone. */
 #define STALL_SILENCE_MS 50000
-
-/* Whether two notices suspect the same ranks, in the same calls. */
-static bool stall_is_same(const ring_notice *one, const ring_notice *other) {
-  bool same = one->count == other->count;
-  for (int i = 0; i < one->count && same; i++) {
-    const ring_suspect *mine = &one->suspects[i], *theirs = &other->suspects[i];
-    same = mine->rank == theirs->rank && mine->steps == theirs->steps &&
-           mine->state == theirs->state && ring_call_is_same(&mine->call, &theirs->call);
-  }
-  return same;
-}
 
 void ring_stall_warn(const ring_run *run) {
   char call[RING_CALL_TEXT], whom[640], text[sizeof run->error->message];
@@ -53,11 +43,17 @@ static bool stall_may_say(const ring_run *run, int rank) {
   return true;
 }
 
-static void stall_say(const ring_run *run, const ring_notice *notice) {
+bool ring_stall_say(const ring_run *run, ring_search *search, const ring_notice *notice, bool due) {
   ring_peers *peers = run->engine->peers;
+  uint64_t now = run->task->wait->now;
+  bool changed = !ring_notice_is_same(notice, &search->said);
+  if (!due && (!changed || now - search->sent < STALL_LEAST_NS)) return false;
+  search->said = *notice;
+  search->sent = now;
   for (int i = 0; i < peers->linked_count; i++)
     if (stall_may_say(run, peers->linked[i]))
       ring_notice_send(&peers->peer[peers->linked[i]], notice);
+  return true;
 }
 
 /* Ranks of this host that are in a call in shared memory hear no notices. They look at the board, where
@@ -108,16 +104,13 @@ ring_status ring_stall_search(ring_run *run) {
   ring_notice notice;
   ring_suspicion_compose(run, &notice);
   bool due = lasted >= search->next;
-  bool changed = !stall_is_same(&notice, &search->said);
-  if (due || (changed && wait->now - search->sent >= STALL_LEAST_NS)) {
-    search->said = notice;
-    search->sent = wait->now;
-    stall_say(run, &notice);
-    stall_show_whom(run);
-  }
+  if (ring_stall_say(run, search, &notice, due)) stall_show_whom(run);
+  ring_status status = RING_OK;
+  if (run->engine->descent != NULL) status = ring_descent_search(run, &notice, due);
+  if (status != RING_OK) return status;
   if (!due) return ring_contradiction_check(run, &notice);
   stall_show(run);
   search->next = lasted + (lasted < RING_NOTICE_MOST_NS ? lasted : RING_NOTICE_MOST_NS);
-  ring_status status = stall_listen(run);
+  status = stall_listen(run);
   return status == RING_OK ? ring_contradiction_check(run, &notice) : status;
 }

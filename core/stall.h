@@ -15,6 +15,10 @@ void ring_stall_warn(const ring_run *run);
  * nothing to wait for. */
 ring_status ring_stall_search(ring_run *run);
 
+/* Sends a notice over all links that stand between two frames, if that is due or it says something else
+ * than the last one; whether it did. */
+bool ring_stall_say(const ring_run *run, ring_search *search, const ring_notice *notice, bool due);
+
 /* Takes back what a run has shown to the ranks of this host: it waits no more. */
 void ring_stall_end(const ring_run *run);
 

@@ -80,28 +80,35 @@ static void suspicion_add(ring_notice *notice, const ring_suspect *suspect) {
   }
 }
 
-/* Adds a rank that is waited for, or in its place those that it suspects itself. Of all ranks in a row the
- * last is size - 2 steps from who waits for the first: what has come farther went round in a circle. */
-static void suspicion_add_rank(const ring_run *run, int rank, ring_notice *notice) {
+/* Adds those that a rank suspects which has said so; returns how many. Of all ranks in a row the last is
+ * size - 2 steps from who waits for the first: what has come farther went round in a circle. */
+static int suspicion_pass_on(const ring_run *run, const ring_notice *theirs, ring_notice *notice) {
   const ring_peers *peers = run->engine->peers;
-  const ring_notice *theirs = ring_suspicion_said(run, rank);
-  bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+  bool here = ring_call_is_same(&theirs->call, &notice->call);
   uint32_t most = (uint32_t)peers->size - 2;
   int passed = 0;
-  for (int i = 0; theirs != NULL && i < theirs->count; i++) {
+  for (int i = 0; i < theirs->count; i++) {
     ring_suspect suspect = theirs->suspects[i];
     if (suspect.rank == peers->rank || suspect.steps++ >= most) continue;
     if (!here) suspect.state &= RING_SUSPECT_STATE;
     suspicion_add(notice, &suspect);
     passed++;
   }
+  return passed;
+}
+
+/* Adds a rank that is waited for, or in its place those that it suspects itself. */
+static void suspicion_add_rank(const ring_run *run, int rank, uint8_t needed, ring_notice *notice) {
+  const ring_notice *theirs = ring_suspicion_said(run, rank);
+  bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+  int passed = theirs != NULL ? suspicion_pass_on(run, theirs, notice) : 0;
   if (here || passed > 0) return;
   ring_suspect suspect = {.rank = rank, .state = RING_SUSPECT_WAITS};
   if (theirs != NULL)
     suspect.call = theirs->call;
   else
     suspicion_last_call(run->engine, rank, &suspect);
-  suspect.state |= RING_SUSPECT_NEEDED;
+  suspect.state |= needed;
   suspicion_add(notice, &suspect);
 }
 
@@ -109,7 +116,42 @@ void ring_suspicion_compose(const ring_run *run, ring_notice *notice) {
   *notice = (ring_notice){.call = run->task->call};
   notice->waited = (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
   for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++)
-    if (suspicion_is_new(run, lane)) suspicion_add_rank(run, run_lane(run, lane)->peer, notice);
+    if (suspicion_is_new(run, lane))
+      suspicion_add_rank(run, run_lane(run, lane)->peer, RING_SUSPECT_NEEDED, notice);
+}
+
+/* Adds those that others suspect who have said that they wait in this call. */
+static void suspicion_add_said(const ring_run *run, ring_notice *notice) {
+  const ring_peers *peers = run->engine->peers;
+  for (int i = 0; i < peers->linked_count; i++) {
+    const ring_notice *theirs = ring_suspicion_said(run, peers->linked[i]);
+    bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+    if (here) suspicion_pass_on(run, theirs, notice);
+  }
+}
+
+/* Adds a rank of which nothing can be heard, as if it were far: others may know who is nearer. */
+static void suspicion_add_unlinked(const ring_run *run, int rank, ring_notice *notice) {
+  int size = run->engine->peers->size;
+  ring_suspect suspect = {.rank = rank, .steps = size > 3 ? (uint32_t)size - 3 : 0};
+  suspicion_last_call(run->engine, rank, &suspect);
+  suspicion_add(notice, &suspect);
+}
+
+void ring_suspicion_compose_above(const ring_run *run, const ring_notice *below, const int *ranks,
+                                  ring_notice *notice) {
+  const ring_peers *peers = run->engine->peers;
+  *notice = (ring_notice){.call = run->task->call, .waited = below->waited};
+  for (int i = 0; i < below->count; i++) {
+    int rank = ranks[below->suspects[i].rank];
+    if (peers->peer[rank].link != NULL) suspicion_add_rank(run, rank, 0, notice);
+  }
+  suspicion_add_said(run, notice);
+  bool unknown = notice->count == 0;
+  for (int i = 0; i < below->count && unknown; i++) {
+    int rank = ranks[below->suspects[i].rank];
+    if (peers->peer[rank].link == NULL) suspicion_add_unlinked(run, rank, notice);
+  }
 }
 
 /* ---- Its words ---------------------------------------------------------------------------- */

@@ -22,6 +22,7 @@ typedef struct blame {
   bool says; /* the rank that goes */
   const char *algorithms;
   int shared_memory, stopped; /* as an option; the rank that stops */
+  int color;                  /* of that one in a split */
   char texts[RANKS_MAX][256]; /* of those that meet by an exchange */
 } blame;
 
@@ -347,6 +348,58 @@ static void test_one_that_stops_while_the_others_open(void) {
   blame_while_opening(9, 4);
 }
 
+/* ---- While splitting ---------------------------------------------------------------------- */
+
+static int stopped_color;
+
+static void stop_in_a_split(ring_comm *comm) {
+  ring_comm *child;
+  stopping = true;
+  ring_comm_split(comm, stopped_color, 0, &child);
+}
+
+/* Ranks pass on in a ring where each one is. Rank 2 comes last, and rank 0 has stopped when it was to pass
+ * that on to rank 1: so all but rank 1 know it, and wait for rank 1 in the child. They give up first. */
+static void split_behind_one_that_stops(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  stopped_color = shared->color;
+  if (rank == 0) {
+    be_stopped(rank, size, shared, stop_in_a_split);
+    return;
+  }
+  options.call_timeout = rank == 1 ? 30 : 2;
+  options.shared_memory = -1;
+  options.algorithms = shared->algorithms;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 2) wait_for(&shared->met, 1);
+  uint64_t begun = ring_platform_now();
+  ring_status status = ring_comm_split(comm, 0, -rank, &child);
+  if (rank != 2) CHECK((double)(ring_platform_now() - begun) / 1e9 < 30);
+  ranks_expect(comm, status, RING_TIMEOUT, 0,
+               "all wait for rank 0 (127.0.0.1), some still in the parent");
+  __sync_fetch_and_add(&shared->failed, 1);
+  ring_comm_free(comm);
+}
+
+static void blame_while_splitting(int size, int color) {
+  blame *shared = shared_alloc(sizeof *shared);
+  *shared = (blame){.algorithms = "allgather:ring", .shared_memory = -1, .color = color};
+  run_ranks(size, split_behind_one_that_stops, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_one_that_stops_in_a_split(void) {
+  blame_while_splitting(3, 0);
+  blame_while_splitting(3, 1);
+}
+
+static void test_one_that_stops_in_a_split_of_ranks_without_links(void) {
+  blame_while_splitting(8, 0);
+  blame_while_splitting(8, 1);
+}
+
 /* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
  * and WITNESS has one to both. */
 enum { SIZE = 8, GONE = 2, FINDER = 5, WITNESS = 1, PATIENT = 10 };
@@ -456,6 +509,8 @@ int main(void) {
   RUN(test_a_stopped_rank_with_a_full_link);
   RUN(test_why_is_behind_what_was_sent_ahead);
   RUN(test_one_that_stops_while_the_others_open);
+  RUN(test_one_that_stops_in_a_split);
+  RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;

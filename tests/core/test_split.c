@@ -421,6 +421,35 @@ static void test_who_is_killed_while_splitting_is_missed_within_a_second(void) {
   shared_free(killed, sizeof *killed);
 }
 
+/* Rank 3 stops when the others know it as one of the child. Rank 1, which has no part in that, waits in
+ * the parent for those that wait in the child: it hears for whom. */
+static void stop_while_splitting(int rank, int size, void *shared) {
+  int *failed = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  options.call_timeout = rank == 1 ? 2 : 3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 3) {
+    int listener = begin_to_split(comm, 1, -1);
+    meet_ranks(failed, size);
+    ring_socket_close(&listener);
+  } else {
+    ring_status status = ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child);
+    if (rank == 1) CHECK_INT(status, RING_OK);
+    if (rank == 1) status = ring_barrier(comm);
+    ranks_expect(comm, status, RING_TIMEOUT, 3,
+                 rank == 1 ? " in barrier() as call 2 for " : "split() as call 1 could ");
+    meet_ranks(failed, size);
+  }
+  ring_comm_free(comm);
+}
+
+static void test_stop_while_splitting(void) {
+  int *failed = shared_alloc(sizeof *failed);
+  run_ranks(4, stop_while_splitting, failed);
+  shared_free(failed, sizeof *failed);
+}
+
 /* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
  * for the reason in the parent. */
 static void abort_while_splitting(int rank, int size, void *shared) {
@@ -497,6 +526,7 @@ int main(void) {
   RUN(test_death_in_a_child);
   RUN(test_death_while_splitting);
   RUN(test_who_is_killed_while_splitting_is_missed_within_a_second);
+  RUN(test_stop_while_splitting);
   RUN(test_abort_while_splitting);
   RUN(test_the_hook_is_inherited);
   return 0;
