@@ -82,7 +82,9 @@ static ring_status token_take(int fd, char **token, size_t *length, ring_error *
 static ring_status token_read_file(const char *path, char **token, size_t *length,
                                    ring_error *error) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) return token_bad_file(error, errno, "which cannot be opened");
+  if (fd < 0) /* its value may be the token itself */
+    return ring_error_set(error, RING_INVALID, -1, errno,
+                          TOKEN_FILE " names a file that cannot be opened");
   ring_status status = token_check_file(fd, error);
   if (status == RING_OK) status = token_take(fd, token, length, error);
   close(fd);

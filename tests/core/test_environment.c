@@ -314,6 +314,9 @@ static void test_the_token_stays_out_of_errors(void) {
   ring_error error = {0};
   CHECK_INT(ring_environment_read(&environment, &error), RING_INVALID);
   CHECK(strstr(error.message, "hush") == NULL);
+  SET("SPARKRING_TOKEN_FILE", "hush"); /* a mistake: not the name of a file */
+  CHECK_INT(ring_environment_read(&environment, &error), RING_INVALID);
+  CHECK(strstr(error.message, "hush") == NULL);
 }
 
 /* ---- A token in a file -------------------------------------------------------------------- */
@@ -349,7 +352,7 @@ static void test_a_token_in_a_file(void) {
   write_token(path, large, RING_TOKEN_FILE_BYTES + 1, 0600);
   check_fails("which has more than 4096 bytes: it is not a token");
   CHECK_INT(unlink(path), 0);
-  check_fails("which cannot be opened: No such file");
+  check_fails("SPARKRING_TOKEN_FILE names a file that cannot be opened: No such file");
 }
 
 static void test_a_file_that_is_no_secret(void) {
