@@ -9,15 +9,13 @@ left open is aborted when the next task asks for its own.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import operator
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sparkring import _core, barrier
+from sparkring import _core, barrier, options
 from sparkring._core import BusyError, Communicator, InvalidError
 
 Exchange = Callable[[str], Sequence[str]]
@@ -179,39 +177,39 @@ def init(
                 "rank is missing: size, addresses, root_address or exchange was given, so rank must"
                 " be given too"
             )
-        task = barrier.find(_check_seconds("timeout", timeout) or 300.0)
+        task = barrier.find(options.check_seconds("timeout", timeout) or 300.0)
         if task is not None:
             rank, addresses, attempt, encrypts, exchange = task
             if encrypts and encryption is None and "SPARKRING_ENCRYPTION" not in os.environ:
                 encryption = True
-    options = (
-        _check_rank(rank),
-        _check_size(size),
-        _check_addresses(addresses),
-        root_address,
-        _check_token(token),
-        job,
-        _check_ports(ports),
-        _check_seconds("timeout", timeout),
-        _check_seconds("call_timeout", call_timeout),
-        _check_warn_after(warn_after),
-        algorithms,
+    checked = (
+        options.check_rank(rank),
+        options.check_size(size),
+        options.check_addresses(addresses),
+        None if root_address is None else options.check_text("root_address", root_address),
+        options.check_token(token),
+        None if job is None else options.check_text("job", job),
+        options.check_ports(ports),
+        options.check_seconds("timeout", timeout),
+        options.check_seconds("call_timeout", call_timeout),
+        options.check_warn_after(warn_after),
+        None if algorithms is None else options.check_text("algorithms", algorithms),
         exchange,
-        _check_flag("shared_memory", shared_memory),
-        _check_lanes(lanes),
-        _check_encryption(encryption),
+        options.check_flag("shared_memory", shared_memory),
+        options.check_lanes(lanes),
+        options.check_encryption(encryption),
         attempt is not None,
     )
-    return _open(options, attempt)
+    return _open(checked, attempt)
 
 
-def _open(options: tuple[Any, ...], attempt: int | None) -> Communicator:
+def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
     global _last
     if not _opening.acquire(blocking=False):
         raise BusyError("another thread of this process is in sparkring.init()")
     try:
         _make_room(attempt)
-        communicator = _core.open(*options)
+        communicator = _core.open(*checked)
         _last = _Opened(weakref.ref(communicator), os.getpid(), attempt)
         return communicator
     finally:
@@ -231,100 +229,3 @@ def _make_room(attempt: int | None) -> None:
             " before the next init()"
         )
     communicator.abort("its Spark task ended without closing it")
-
-
-def _check_lanes(lanes: int | None) -> int:
-    if lanes is None:
-        return 0
-    if lanes < 1:
-        raise InvalidError(f"lanes is {lanes}: it must be 1 or more")
-    return lanes
-
-
-def _check_encryption(encryption: bool | None) -> int:
-    if encryption is None:
-        return 0
-    return 1 if _check_flag("encryption", encryption) else -1
-
-
-def _check_flag(name: str, flag: bool) -> bool:
-    if isinstance(flag, (str, bytes)):
-        raise InvalidError(f"{name} must be True or False, not {flag!r}")
-    return bool(flag)
-
-
-def _check_token(token: str | bytes | None) -> bytes | None:
-    """Encode a text here: Python's own error, where that cannot be, has all of it."""
-    if not isinstance(token, str):
-        return token
-    with contextlib.suppress(UnicodeEncodeError):
-        return token.encode()
-    raise InvalidError("the token has a character that UTF-8 lacks: pass it as bytes")
-
-
-def _check_rank(rank: int | None) -> int:
-    if rank is None:
-        return -1
-    if rank < 0:
-        raise InvalidError(f"rank is {rank}: ranks go from 0 to size - 1")
-    return rank
-
-
-def _check_size(size: int | None) -> int:
-    if size is None:
-        return 0
-    if size < 1:
-        raise InvalidError(f"size is {size}: it must be 1 or more")
-    return size
-
-
-def _check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
-    if addresses is None:
-        return None
-    if isinstance(addresses, (str, bytes)):
-        raise InvalidError("addresses is one text: pass a list with the address of every rank")
-    hosts = tuple(addresses)
-    if not hosts:
-        raise InvalidError("addresses is empty: pass the address of every rank, in rank order")
-    for rank, host in enumerate(hosts):
-        if not isinstance(host, str):
-            raise InvalidError(
-                f"the address of rank {rank} is of type {type(host).__name__}, not str"
-            )
-    return hosts
-
-
-def _check_ports(ports: tuple[int, int] | None) -> tuple[int, int]:
-    if ports is None:
-        return 0, 0
-    try:
-        first, last = map(operator.index, ports)
-    except (TypeError, ValueError):
-        raise InvalidError(
-            f"ports is {ports!r}: give the first and the last port to listen on, as two numbers"
-        ) from None
-    if not 1 <= first <= last <= 65535:
-        raise InvalidError(
-            f"the port range {first} to {last} is bad: give its first and its last port, from 1 to"
-            " 65535"
-        )
-    return first, last
-
-
-def _check_seconds(name: str, seconds: float | None) -> float:
-    if seconds is None:
-        return 0.0
-    if not seconds > 0:
-        raise InvalidError(f"{name} is {seconds:g}: it must be a positive number of seconds")
-    return seconds
-
-
-def _check_warn_after(seconds: float | None) -> float:
-    """To the core 0 is the default, and never is negative."""
-    if seconds is None:
-        return 0.0
-    if not seconds >= 0:
-        raise InvalidError(
-            f"warn_after is {seconds:g}: it must be a number of seconds, or 0 for no warnings"
-        )
-    return seconds or -1.0

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of what `init` was given; each returns what the core takes for it."""
+
+from __future__ import annotations
+
+import contextlib
+import numbers
+import operator
+from collections.abc import Iterable
+
+from sparkring._core import InvalidError
+
+
+def _check_whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidError(
+            f"{name} is of type {type(value).__name__}: it must be a whole number"
+        ) from None
+
+
+def check_text(name: str, text: str) -> str:
+    """Take a text that C can hold."""
+    if not isinstance(text, str):
+        raise InvalidError(f"{name} is of type {type(text).__name__}, not str")
+    if "\0" in text:
+        raise InvalidError(f"{name} is {text!r}: it must not have a null character")
+    return text
+
+
+def check_lanes(lanes: int | None) -> int:
+    """To the core 0 is the default."""
+    if lanes is None:
+        return 0
+    if _check_whole("lanes", lanes) < 1:
+        raise InvalidError(f"lanes is {lanes}: it must be 1 or more")
+    return lanes
+
+
+def check_encryption(encryption: bool | None) -> int:
+    """To the core 0 is the default, 1 yes and -1 no."""
+    if encryption is None:
+        return 0
+    return 1 if check_flag("encryption", encryption) else -1
+
+
+def check_flag(name: str, flag: bool) -> bool:
+    """Refuse a text, which would be true."""
+    if isinstance(flag, (str, bytes)):
+        raise InvalidError(f"{name} must be True or False, not {flag!r}")
+    return bool(flag)
+
+
+def check_token(token: str | bytes | None) -> bytes | None:
+    """Encode a text here: Python's own error, where that cannot be, has all of it."""
+    if not isinstance(token, (str, bytes, bytearray, memoryview, type(None))):
+        raise InvalidError(f"token is of type {type(token).__name__}, not str or bytes")
+    if not isinstance(token, str):
+        return token
+    with contextlib.suppress(UnicodeEncodeError):
+        return token.encode()
+    raise InvalidError("the token has a character that UTF-8 lacks: pass it as bytes")
+
+
+def check_rank(rank: int | None) -> int:
+    """To the core -1 is: whatever the environment tells."""
+    if rank is None:
+        return -1
+    if _check_whole("rank", rank) < 0:
+        raise InvalidError(f"rank is {rank}: ranks go from 0 to size - 1")
+    return rank
+
+
+def check_size(size: int | None) -> int:
+    """To the core 0 is: as many as there are addresses."""
+    if size is None:
+        return 0
+    if _check_whole("size", size) < 1:
+        raise InvalidError(f"size is {size}: it must be 1 or more")
+    return size
+
+
+def check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Refuse one text, which would be an address for each letter."""
+    if addresses is None:
+        return None
+    if isinstance(addresses, (str, bytes)):
+        raise InvalidError("addresses is one text: pass a list with the address of every rank")
+    hosts = tuple(addresses)
+    if not hosts:
+        raise InvalidError("addresses is empty: pass the address of every rank, in rank order")
+    for rank, host in enumerate(hosts):
+        check_text(f"the address of rank {rank}", host)
+    return hosts
+
+
+def check_ports(ports: tuple[int, int] | None) -> tuple[int, int]:
+    """To the core 0 is any port."""
+    if ports is None:
+        return 0, 0
+    try:
+        first, last = map(operator.index, ports)
+    except (TypeError, ValueError):
+        raise InvalidError(
+            f"ports is {ports!r}: give the first and the last port to listen on, as two numbers"
+        ) from None
+    if not 1 <= first <= last <= 65535:
+        raise InvalidError(
+            f"the port range {first} to {last} is bad: give its first and its last port, from 1 to"
+            " 65535"
+        )
+    return first, last
+
+
+def _check_real(name: str, seconds: float) -> float:
+    if not isinstance(seconds, numbers.Real):
+        raise InvalidError(
+            f"{name} is of type {type(seconds).__name__}: it must be a number of seconds"
+        )
+    return seconds
+
+
+def check_seconds(name: str, seconds: float | None) -> float:
+    """To the core 0 is the default."""
+    if seconds is None:
+        return 0.0
+    if not _check_real(name, seconds) > 0:
+        raise InvalidError(f"{name} is {seconds:g}: it must be a positive number of seconds")
+    return seconds
+
+
+def check_warn_after(seconds: float | None) -> float:
+    """To the core 0 is the default, and never is negative."""
+    if seconds is None:
+        return 0.0
+    if not _check_real("warn_after", seconds) >= 0:
+        raise InvalidError(
+            f"warn_after is {seconds:g}: it must be a number of seconds, or 0 for no warnings"
+        )
+    return seconds or -1.0
