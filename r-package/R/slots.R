@@ -62,7 +62,7 @@ slots_expected <- function(cluster) {
 # Waits until executors have come that have room for all ranks; how many ranks. After the first
 # attempt, executors that were lost may take all of `timeout` to come back.
 slots_wait <- function(sc, size, timeout, attempt = 0L) {
-  begin <- proc.time()[["elapsed"]]
+  begin <- .Call(C_clock_seconds)
   repeat {
     cluster <- slots_read(sc)
     slots_check_settings(cluster)
@@ -72,7 +72,7 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
     complete <- slots_complete(cluster)
     patience <- if (complete) 0 else if (attempt > 0L) timeout else min(timeout, slots_missing)
     enough <- if (is.null(size)) complete else cluster$slots >= size
-    if (enough || proc.time()[["elapsed"]] - begin >= patience) break
+    if (enough || .Call(C_clock_seconds) - begin >= patience) break
     Sys.sleep(slots_again)
   }
   wanted <- slots_settle(cluster, size)
@@ -83,10 +83,10 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
 # Waits until so many slots are not only there but free. Spark would wait for that as long as it
 # takes, without a word.
 slots_wait_free <- function(cluster, size, timeout, look, tell = slots_tell) {
-  begin <- proc.time()[["elapsed"]]
+  begin <- .Call(C_clock_seconds)
   told <- FALSE
   while (isTRUE(cluster$slots - cluster$running < size)) {
-    waited <- proc.time()[["elapsed"]] - begin
+    waited <- .Call(C_clock_seconds) - begin
     if (waited > timeout) ring_stop("TIMEOUT", slots_held(cluster, size, waited), call = NULL)
     if (waited > tell && !told) {
       told <- TRUE

@@ -101,25 +101,25 @@ supervise_join <- function(state, job, barrier) {
 # Nobody can be asked any more: what this rank says itself counts, if it comes soon.
 supervise_broken <- function(state, error) {
   state$broken <- error
-  if (is.null(state$failed)) state$failed <- proc.time()[["elapsed"]]
+  if (is.null(state$failed)) state$failed <- .Call(C_clock_seconds)
 }
 
 # Reads what the child prints until the round is over, or the child has ended.
 supervise_watch <- function(state, child, printed, pause) {
-  until <- proc.time()[["elapsed"]] + pause
+  until <- .Call(C_clock_seconds) + pause
   repeat {
-    left <- until - proc.time()[["elapsed"]]
+    left <- until - .Call(C_clock_seconds)
     bytes <- child_output(child, max(0, left))
     while (length(bytes) > 0L) {
       printed$feed(bytes)
-      bytes <- if (proc.time()[["elapsed"]] < until) child_output(child, 0)
+      bytes <- if (.Call(C_clock_seconds) < until) child_output(child, 0)
     }
     if (is.null(state$outcome) && child_ended(child)) {
       state$outcome <- supervise_outcome(state$rank, child$value)
       printed$feed(supervise_rest(child))
       printed$finish()
     }
-    if (!is.null(state$outcome) || proc.time()[["elapsed"]] >= until) break
+    if (!is.null(state$outcome) || .Call(C_clock_seconds) >= until) break
     if (is.null(bytes)) Sys.sleep(min(pause, 0.01)) # it has closed its output, but not ended
   }
 }
@@ -148,7 +148,7 @@ supervise_outcome <- function(rank, value) {
 supervise_tell <- function(state, ring) {
   ended <- !is.null(state$outcome)
   failed <- !is.null(state$outcome$failure)
-  now <- proc.time()[["elapsed"]]
+  now <- .Call(C_clock_seconds)
   if (failed && is.null(state$failed)) state$failed <- now
   due <- state$gone || !is.null(state$failed) && now - state$failed > supervise_grace
   steps <- if (is.null(state$report)) c(NA, NA) else c(state$report$step, state$report$total)

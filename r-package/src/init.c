@@ -7,6 +7,7 @@
 
 #include "capture.h"
 #include "checkpoint.h"
+#include "clock.h"
 #include "collective.h"
 #include "comm.h"
 #include "explain.h"
@@ -74,6 +75,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(capture_parent, 0),
                                           ENTRY(capture_gone, 1),
                                           ENTRY(checkpoint_write, 4),
+                                          ENTRY(clock_seconds, 0),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {
