@@ -13,18 +13,27 @@
 
 typedef struct ring_descent {
   ring_engine *engine; /* of the parent */
+  ring_call call;      /* there: the split */
   const int *ranks;    /* of the child, as the parent counts */
-  ring_call call;      /* in the parent: the split */
+  int size;            /* of it */
   ring_search search;
   ring_notice suspects; /* of this rank, as the parent counts */
-  ring_error failure;   /* of the parent, which was heard there */
+  ring_error
+      failure; /* a notice of the parent was damaged, or shows that a rank called something else */
 } ring_descent;
 
-/* After each look at the clock of a run that opens a child, which suspects those of `notice`. Fails when
- * the parent has. */
+/* This rank has all that the others tell in a split: takes back that it waits for that, and forgets whom
+ * others have suspected before, of whom those that wait on repeat it. */
+ring_status ring_descent_begin(ring_descent *descent);
+
+/* After each look at the clock of a run that opens the child, which suspects those of `notice`. Fails
+ * with descent->failure. */
 ring_status ring_descent_search(ring_run *run, const ring_notice *notice, bool due);
 
-/* Takes back what it has shown to the ranks of this host. */
-void ring_descent_end(const ring_descent *descent);
+/* Takes back what it has said and shown since. */
+void ring_descent_end(ring_descent *descent);
+
+/* "; in the communicator that ... all wait for rank 3 (host)", or nothing. */
+void ring_descent_describe(const ring_descent *descent, char *text, size_t size);
 
 #endif

@@ -279,18 +279,28 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   ring_error why;
   ring_status status = split_place(run, child);
   if (status == RING_OK) {
-    run->descent =
-        (ring_descent){.engine = &parent->engine, .ranks = run->ranks, .call = split_call(parent)};
     child->engine.descent = &run->descent;
     status = ring_comm_gather_up(child, &wait, &why);
     child->engine.descent = NULL;
+    if (status != RING_OK) status = split_explain(run, &why, &wait);
     ring_descent_end(&run->descent);
     *out = status == RING_OK ? child : NULL;
     if (status == RING_OK) return RING_OK;
-    status = split_explain(run, &why, &wait);
   }
   child->state = RING_COMM_BROKEN;
   ring_comm_free(child);
+  return status;
+}
+
+/* What it hears in the parent then may show that this one has failed. */
+static ring_status split_begin_descent(split_run *run) {
+  ring_comm *parent = run->parent;
+  run->descent =
+      (ring_descent){.engine = &parent->engine, .call = split_call(parent), .ranks = run->ranks};
+  ring_status status = ring_descent_begin(&run->descent);
+  if (status == RING_OK) return RING_OK;
+  ring_comm_break(parent, NULL, &run->descent.failure);
+  parent->error = parent->failure;
   return status;
 }
 
@@ -304,8 +314,10 @@ static ring_status split_run_all(split_run *run, ring_comm **child) {
   ring_status listened = split_listen(run);
   ring_status status = split_tell(run, listened != RING_OK);
   if (status == RING_OK) status = listened;
+  if (status == RING_OK) status = split_begin_descent(run);
   if (status == RING_OK) status = split_list(run);
   if (status != RING_OK || run->color < 0) return status;
+  run->descent.size = run->member_count;
   return split_open(run, child);
 }
 

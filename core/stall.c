@@ -7,6 +7,7 @@
 #include "contradiction.h"
 #include "descent.h"
 #include "failure.h"
+#include "platform.h"
 #include "share.h"
 #include "suspicion.h"
 
@@ -22,11 +23,13 @@
 #define STALL_SILENCE_MS 50000
 
 void ring_stall_warn(const ring_run *run) {
-  char call[RING_CALL_TEXT], whom[640], text[sizeof run->error->message];
+  char call[RING_CALL_TEXT], whom[640], above[320],
+      text[sizeof whom + sizeof above + sizeof call + 64];
   ring_call_describe(&run->task->call, call, sizeof call);
   ring_suspicion_whom(run, whom, sizeof whom);
-  snprintf(text, sizeof text, "rank %d has waited %.1f s in %s for: %s", run->engine->peers->rank,
-           ring_wait_seconds(run->task->wait), call, whom);
+  ring_descent_describe(run->engine->descent, above, sizeof above);
+  snprintf(text, sizeof text, "rank %d has waited %.1f s in %s for: %s%s", run->engine->peers->rank,
+           ring_wait_seconds(run->task->wait), call, whom, above);
   ring_wait_tell(run->task->wait, text);
 }
 
@@ -45,7 +48,7 @@ static bool stall_may_say(const ring_run *run, int rank) {
 
 bool ring_stall_say(const ring_run *run, ring_search *search, const ring_notice *notice, bool due) {
   ring_peers *peers = run->engine->peers;
-  uint64_t now = run->task->wait->now;
+  uint64_t now = ring_platform_now();
   bool changed = !ring_notice_is_same(notice, &search->said);
   if (!due && (!changed || now - search->sent < STALL_LEAST_NS)) return false;
   search->said = *notice;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "descent.h"
 #include "platform.h"
 #include "share.h"
 
@@ -120,36 +121,59 @@ void ring_suspicion_compose(const ring_run *run, ring_notice *notice) {
       suspicion_add_rank(run, run_lane(run, lane)->peer, RING_SUSPECT_NEEDED, notice);
 }
 
-/* Adds those that others suspect who have said that they wait in this call. */
-static void suspicion_add_said(const ring_run *run, ring_notice *notice) {
+/* How far an open communicator's ranks are from each other: they have links at distances that are powers of
+ * two. */
+static uint32_t suspicion_hops(int size) {
+  uint32_t hops = 0;
+  while (size >> hops > 0) hops++;
+  return hops;
+}
+
+/* Whether a suspect keeps the descent: all wait for it in the split, or it is one of the child. */
+static bool suspicion_concerns(const ring_descent *descent, const ring_suspect *suspect) {
+  if ((suspect->state & RING_SUSPECT_NEEDED) != 0) return true;
+  for (int i = 0; i < descent->size; i++)
+    if (descent->ranks[i] == suspect->rank) return true;
+  return false;
+}
+
+/* Adds those that others suspect who have said that they wait in this call. All pass on what all say, so
+ * what nobody says any more must not go round for long. */
+static void suspicion_add_said(const ring_run *run, const ring_descent *descent,
+                               ring_notice *notice) {
   const ring_peers *peers = run->engine->peers;
   for (int i = 0; i < peers->linked_count; i++) {
     const ring_notice *theirs = ring_suspicion_said(run, peers->linked[i]);
-    bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
-    if (here) suspicion_pass_on(run, theirs, notice);
+    if (theirs == NULL || !ring_call_is_same(&theirs->call, &notice->call)) continue;
+    ring_notice heard = {.call = theirs->call};
+    for (int k = 0; k < theirs->count; k++) {
+      const ring_suspect *suspect = &theirs->suspects[k];
+      if (suspect->steps <= suspicion_hops(peers->size) && suspicion_concerns(descent, suspect))
+        heard.suspects[heard.count++] = *suspect;
+    }
+    suspicion_pass_on(run, &heard, notice);
   }
 }
 
 /* Adds a rank of which nothing can be heard, as if it were far: others may know who is nearer. */
 static void suspicion_add_unlinked(const ring_run *run, int rank, ring_notice *notice) {
-  int size = run->engine->peers->size;
-  ring_suspect suspect = {.rank = rank, .steps = size > 3 ? (uint32_t)size - 3 : 0};
+  ring_suspect suspect = {.rank = rank, .steps = suspicion_hops(run->engine->peers->size)};
   suspicion_last_call(run->engine, rank, &suspect);
   suspicion_add(notice, &suspect);
 }
 
-void ring_suspicion_compose_above(const ring_run *run, const ring_notice *below, const int *ranks,
-                                  ring_notice *notice) {
+void ring_suspicion_compose_above(const ring_run *run, const ring_descent *descent,
+                                  const ring_notice *below, ring_notice *notice) {
   const ring_peers *peers = run->engine->peers;
   *notice = (ring_notice){.call = run->task->call, .waited = below->waited};
   for (int i = 0; i < below->count; i++) {
-    int rank = ranks[below->suspects[i].rank];
+    int rank = descent->ranks[below->suspects[i].rank];
     if (peers->peer[rank].link != NULL) suspicion_add_rank(run, rank, 0, notice);
   }
-  suspicion_add_said(run, notice);
+  suspicion_add_said(run, descent, notice);
   bool unknown = notice->count == 0;
   for (int i = 0; i < below->count && unknown; i++) {
-    int rank = ranks[below->suspects[i].rank];
+    int rank = descent->ranks[below->suspects[i].rank];
     if (peers->peer[rank].link == NULL) suspicion_add_unlinked(run, rank, notice);
   }
 }

@@ -28,11 +28,10 @@ const ring_notice *ring_suspicion_said(const ring_run *run, int rank);
 /* The notice of this rank: whom it suspects, and in which call. */
 void ring_suspicion_compose(const ring_run *run, ring_notice *notice);
 
-/* The same when this rank waits in another communicator, where it suspects those of `below`; `ranks` says
- * which of this one they are. It may have no link with them here, and hears from others that wait in the
- * same call whom they wait for. */
-void ring_suspicion_compose_above(const ring_run *run, const ring_notice *below, const int *ranks,
-                                  ring_notice *notice);
+/* The same in the parent of a child that opens (descent.h), where this rank suspects those of `below`. It
+ * may have no link with them in the parent, and hears from others whom they wait for. */
+void ring_suspicion_compose_above(const ring_run *run, const struct ring_descent *descent,
+                                  const ring_notice *below, ring_notice *notice);
 
 /* "rank 1 (host; last heard in barrier() as call 16), rank 3 (host; ...)": whom a run waits for.
  * Returns the rank at fault, or -1. */

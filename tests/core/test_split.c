@@ -318,7 +318,7 @@ static void test_death_in_a_child(void) {
 static int begin_to_split(ring_comm *comm, int color, int key) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm), bytes = 11;
   int listener = ring_socket_listen("127.0.0.1", 0);
-  uint8_t told[4 * 11] = {0}, *mine = told + rank * bytes, *to = mine;
+  uint8_t told[RANKS_MAX * 11] = {0}, *mine = told + rank * bytes, *to = mine;
   ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++comm->sequence};
   collective_request request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
                                                      .dtype = RING_UINT8,
@@ -450,6 +450,68 @@ static void test_stop_while_splitting(void) {
   shared_free(failed, sizeof *failed);
 }
 
+/* Rank 0 comes late to the split, for which the others wait, but it comes. Then rank 1 stops, for which
+ * rank 3 waits in the child: nobody is to blame rank 0 any more, and the parent has not failed. */
+static void come_late_to_a_split(int rank, int size, void *shared) {
+  int *failed = shared;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  options.call_timeout = 1.5;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 0) usleep(800000);
+  if (rank == 1) {
+    int listener = begin_to_split(comm, 0, 0);
+    meet_ranks(failed, size);
+    ring_socket_close(&listener);
+  } else {
+    ring_status status = ring_comm_split(comm, rank == 3 ? 0 : -1, 0, &child);
+    if (rank == 3)
+      ranks_expect(comm, status, RING_TIMEOUT, 1, "(rank 0 of it is rank 1, 127.0.0.1, here)");
+    else
+      CHECK_INT(status, RING_OK);
+    CHECK(ring_comm_usable(comm));
+    meet_ranks(failed, size);
+  }
+  ring_comm_free(comm);
+}
+
+static void test_who_was_late_to_a_split_is_not_blamed(void) {
+  int *failed = shared_alloc(sizeof *failed);
+  run_ranks(4, come_late_to_a_split, failed);
+  shared_free(failed, sizeof *failed);
+}
+
+/* Ranks 1 and 5 stop, each of which one rank waits for in a child of its own: rank 0 for longer than rank 2,
+ * which has no link with rank 5 in the parent and hears of rank 1 there. */
+static void stop_in_two_children(int rank, int size, void *shared) {
+  int *failed = shared;
+  bool stops = rank == 1 || rank == 5;
+  int color = rank < 2 ? 0 : rank == 2 || rank == 5 ? 1 : -1;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  options.call_timeout = rank == 0 ? 4 : 2;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (stops) {
+    int listener = begin_to_split(comm, color, 0);
+    meet_ranks(failed, size);
+    ring_socket_close(&listener);
+  } else {
+    ring_status status = ring_comm_split(comm, color, 0, &child);
+    if (color < 0)
+      CHECK_INT(status, RING_OK);
+    else
+      ranks_expect(comm, status, RING_TIMEOUT, rank == 0 ? 1 : 5, "(rank 1 of it is rank ");
+    meet_ranks(failed, size);
+  }
+  ring_comm_free(comm);
+}
+
+static void test_stops_in_two_children(void) {
+  int *failed = shared_alloc(sizeof *failed);
+  run_ranks(8, stop_in_two_children, failed);
+  shared_free(failed, sizeof *failed);
+}
+
 /* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
  * for the reason in the parent. */
 static void abort_while_splitting(int rank, int size, void *shared) {
@@ -527,6 +589,8 @@ int main(void) {
   RUN(test_death_while_splitting);
   RUN(test_who_is_killed_while_splitting_is_missed_within_a_second);
   RUN(test_stop_while_splitting);
+  RUN(test_who_was_late_to_a_split_is_not_blamed);
+  RUN(test_stops_in_two_children);
   RUN(test_abort_while_splitting);
   RUN(test_the_hook_is_inherited);
   return 0;
