@@ -58,8 +58,8 @@ relay_unlisten <- function(listener) {
 
 # Ends a process when it has had a moment to end itself.
 relay_leave <- function(child, seconds) {
-  until <- proc.time()[["elapsed"]] + seconds
-  while (!child_ended(child) && proc.time()[["elapsed"]] < until) Sys.sleep(0.01)
+  until <- .Call(C_clock_seconds) + seconds
+  while (!child_ended(child) && .Call(C_clock_seconds) < until) Sys.sleep(0.01)
   child_kill(child)
   child_hang_up(child)
 }
