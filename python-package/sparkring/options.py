@@ -118,14 +118,15 @@ def _check_real(name: str, seconds: float) -> float:
         raise InvalidError(
             f"{name} is of type {type(seconds).__name__}: it must be a number of seconds"
         )
-    return seconds
+    return float(seconds)
 
 
 def check_seconds(name: str, seconds: float | None) -> float:
     """To the core 0 is the default."""
     if seconds is None:
         return 0.0
-    if not _check_real(name, seconds) > 0:
+    seconds = _check_real(name, seconds)
+    if not seconds > 0:
         raise InvalidError(f"{name} is {seconds:g}: it must be a positive number of seconds")
     return seconds
 
@@ -134,7 +135,8 @@ def check_warn_after(seconds: float | None) -> float:
     """To the core 0 is the default, and never is negative."""
     if seconds is None:
         return 0.0
-    if not _check_real("warn_after", seconds) >= 0:
+    seconds = _check_real("warn_after", seconds)
+    if not seconds >= 0:
         raise InvalidError(
             f"warn_after is {seconds:g}: it must be a number of seconds, or 0 for no warnings"
         )
