@@ -270,25 +270,26 @@ static void test_ends_are_apart(void) {
   shared_free(met, 64);
 }
 
-/* Rank 3 is killed inside its child: the other rank of that child hears of it there, and all hear of
- * it in the parent; the child of ranks 0 and 1 goes on. */
-static void be_killed(const ring_options *options) {
+/* Rank 3 is killed inside its child, when all have split: the other rank of that child hears of it there,
+ * and all hear of it in the parent; the child of ranks 0 and 1 goes on. */
+static void be_killed(const ring_options *options, int *met) {
   ring_comm *comm;
   CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
   ring_comm *child = split(comm, 1, 0);
   check_ring(child);
+  meet_ranks(met, 4);
   kill(getpid(), SIGKILL);
 }
 
 static void die_in_a_child(int rank, int size, void *shared) {
-  (void)shared;
+  int *met = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   int status;
   if (rank == 3) {
     pid_t process = fork();
     CHECK(process >= 0);
-    if (process == 0) be_killed(&options);
+    if (process == 0) be_killed(&options, met);
     CHECK_INT(waitpid(process, &status, 0), process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     return;
@@ -296,6 +297,7 @@ static void die_in_a_child(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   ring_comm *child = split(comm, rank / 2, 0);
   check_ring(child);
+  meet_ranks(met, size);
   if (rank == 2) {
     CHECK_INT(ring_barrier(child), RING_PEER_LOST);
     CHECK_INT(ring_comm_error(child)->rank, 1); /* as the child counts */
@@ -311,7 +313,9 @@ static void die_in_a_child(int rank, int size, void *shared) {
 }
 
 static void test_death_in_a_child(void) {
-  run_ranks(4, die_in_a_child, NULL);
+  int *met = shared_alloc(sizeof *met);
+  run_ranks(4, die_in_a_child, met);
+  shared_free(met, sizeof *met);
 }
 
 /* What split does until all ranks know where each one listens, and no more. Returns the listener. */
