@@ -64,13 +64,22 @@ static void worker_warm_up(void) {
   if (pthread_create(&thread, NULL, worker_do_nothing, NULL) == 0) pthread_join(thread, NULL);
 }
 
+/* One that was continued in a world before may be so again, by who watches this terminal. */
+static bool worker_hear(int line, workers_order *order) {
+  ssize_t got;
+  do {
+    got = read(line, order, sizeof *order);
+  } while (got < 0 && errno == EINTR);
+  return got == (ssize_t)sizeof *order;
+}
+
 /* Leaves by exit, so that a sanitizer looks for leaks. */
 static void worker_live(const workers *of, int index, int line) {
   worker_warm_up();
   board_holdings before = board_count_holdings();
   workers_order order;
   char answer = 'y';
-  while (answer == 'y' && read(line, &order, sizeof order) == (ssize_t)sizeof order) {
+  while (answer == 'y' && worker_hear(line, &order)) {
     answer = worker_play(of, index, &order, &before) ? 'y' : 'n';
     if (write(line, &answer, 1) != 1) break;
   }
@@ -188,9 +197,18 @@ bool workers_play(workers *of, const plan_world *world) {
   return good && workers_playing(of) == 0;
 }
 
+/* One that has no world to play has no reason to end. */
+static void worker_report_end(const worker *one) {
+  int status;
+  if (one->process > 0 && one->rank < 0 && waitpid(one->process, &status, WNOHANG) > 0)
+    fprintf(stderr, "soak: process %d has ended between two worlds with status %#x\n",
+            (int)one->process, (unsigned)status);
+}
+
 void workers_end(workers *of) {
   for (int i = 0; i < PLAN_RANKS; i++) {
     worker *one = &of->all[i];
+    worker_report_end(one);
     if (one->process > 0 && one->rank >= 0) kill(one->process, SIGKILL);
     if (one->line >= 0) close(one->line);
     if (one->process > 0) waitpid(one->process, NULL, 0);
