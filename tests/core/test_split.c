@@ -431,7 +431,7 @@ static void stop_while_splitting(int rank, int size, void *shared) {
   int *failed = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
-  options.call_timeout = rank == 1 ? 2 : 3;
+  options.call_timeout = rank == 1 ? 4 : 5;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank == 3) {
     int listener = begin_to_split(comm, 1, -1);
@@ -454,15 +454,17 @@ static void test_stop_while_splitting(void) {
   shared_free(failed, sizeof *failed);
 }
 
-/* Rank 0 comes late to the split, for which the others wait, but it comes. Then rank 1 stops, for which
- * rank 3 waits in the child: nobody is to blame rank 0 any more, and the parent has not failed. */
+/* Rank 0 comes late to the split, but it comes, with rank 3. That one has heard that the others wait for
+ * rank 0, and waits in the child for rank 1, which has stopped: rank 0 is not to blame any more, and the
+ * parent has not failed. */
 static void come_late_to_a_split(int rank, int size, void *shared) {
   int *failed = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
-  options.call_timeout = 1.5;
+  options.call_timeout = rank == 3 ? 2 : 30;
+  options.algorithms = "allgather:ring"; /* rank 1 has nothing to tell rank 3 itself */
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  if (rank == 0) usleep(800000);
+  if (rank % 3 == 0) usleep(2100000); /* the others have said so after 2 s, to count for 3 more */
   if (rank == 1) {
     int listener = begin_to_split(comm, 0, 0);
     meet_ranks(failed, size);
