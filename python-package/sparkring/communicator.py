@@ -184,7 +184,7 @@ def init(
                 encryption = True
     checked = (
         options.check_rank(rank),
-        options.check_size(size),
+        options.check_count("size", size),
         options.check_addresses(addresses),
         None if root_address is None else options.check_text("root_address", root_address),
         options.check_token(token),
@@ -196,7 +196,7 @@ def init(
         None if algorithms is None else options.check_text("algorithms", algorithms),
         exchange,
         options.check_flag("shared_memory", shared_memory),
-        options.check_lanes(lanes),
+        options.check_count("lanes", lanes),
         options.check_encryption(encryption),
         attempt is not None,
     )

@@ -29,13 +29,13 @@ def check_text(name: str, text: str) -> str:
     return text
 
 
-def check_lanes(lanes: int | None) -> int:
+def check_count(name: str, count: int | None) -> int:
     """To the core 0 is the default."""
-    if lanes is None:
+    if count is None:
         return 0
-    if _check_whole("lanes", lanes) < 1:
-        raise InvalidError(f"lanes is {lanes}: it must be 1 or more")
-    return lanes
+    if _check_whole(name, count) < 1:
+        raise InvalidError(f"{name} is {count}: it must be 1 or more")
+    return count
 
 
 def check_encryption(encryption: bool | None) -> int:
@@ -70,15 +70,6 @@ def check_rank(rank: int | None) -> int:
     if _check_whole("rank", rank) < 0:
         raise InvalidError(f"rank is {rank}: ranks go from 0 to size - 1")
     return rank
-
-
-def check_size(size: int | None) -> int:
-    """To the core 0 is: as many as there are addresses."""
-    if size is None:
-        return 0
-    if _check_whole("size", size) < 1:
-        raise InvalidError(f"size is {size}: it must be 1 or more")
-    return size
 
 
 def check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:

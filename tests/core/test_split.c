@@ -425,6 +425,13 @@ static void test_who_is_killed_while_splitting_is_missed_within_a_second(void) {
   shared_free(killed, sizeof *killed);
 }
 
+/* Goes no farther until all have met, who have failed by then. */
+static void stop_in_a_split(ring_comm *comm, int color, int key, int *failed) {
+  int listener = begin_to_split(comm, color, key);
+  meet_ranks(failed, ring_comm_size(comm));
+  ring_socket_close(&listener);
+}
+
 /* Rank 3 stops when the others know it as one of the child. Rank 1, which has no part in that, waits in
  * the parent for those that wait in the child: it hears for whom. */
 static void stop_while_splitting(int rank, int size, void *shared) {
@@ -434,9 +441,7 @@ static void stop_while_splitting(int rank, int size, void *shared) {
   options.call_timeout = rank == 1 ? 4 : 5;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank == 3) {
-    int listener = begin_to_split(comm, 1, -1);
-    meet_ranks(failed, size);
-    ring_socket_close(&listener);
+    stop_in_a_split(comm, 1, -1, failed);
   } else {
     ring_status status = ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child);
     if (rank == 1) CHECK_INT(status, RING_OK);
@@ -466,9 +471,7 @@ static void come_late_to_a_split(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank % 3 == 0) usleep(2100000); /* the others have said so after 2 s, to count for 3 more */
   if (rank == 1) {
-    int listener = begin_to_split(comm, 0, 0);
-    meet_ranks(failed, size);
-    ring_socket_close(&listener);
+    stop_in_a_split(comm, 0, 0, failed);
   } else {
     ring_status status = ring_comm_split(comm, rank == 3 ? 0 : -1, 0, &child);
     if (rank == 3)
@@ -498,9 +501,7 @@ static void stop_in_two_children(int rank, int size, void *shared) {
   options.call_timeout = rank == 0 ? 4 : 2;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (stops) {
-    int listener = begin_to_split(comm, color, 0);
-    meet_ranks(failed, size);
-    ring_socket_close(&listener);
+    stop_in_a_split(comm, color, 0, failed);
   } else {
     ring_status status = ring_comm_split(comm, color, 0, &child);
     if (color < 0)
