@@ -101,13 +101,15 @@ def driver_log(jvm, path):
 
 def note_processes(path, plant):
     """Note the environments and the arguments of all processes; one of them has the text."""
-    with subprocess.Popen(["sleep", "600"], env={"PLANT": plant.hex()}) as planted:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["cat"], env={"PLANT": plant.hex()}, bufsize=0, **pipes) as planted:
+        planted.stdin.write(b"answer\n")
+        planted.stdout.readline()  # until it runs, the kernel may show no environment of it
         with open(path, "wb") as file:
             for kind in ("environ", "cmdline"):
                 for process in Path("/proc").glob(f"[0-9]*/{kind}"):
                     with suppress(OSError):  # it is another user's, or has just ended
                         file.write(process.read_bytes())
-        planted.kill()
 
 
 def fail(comm, path, plant):
