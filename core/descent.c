@@ -14,13 +14,10 @@ static void descent_show(const ring_descent *descent, int rank) {
   ring_share_show(share, rank >= 0 ? ring_share_index(share, rank) : -1);
 }
 
-/* Says that this rank waits for nobody, if it has said something else in the split. */
 static void descent_withdraw(ring_descent *descent, ring_search *search) {
   const ring_task split = {.schedule = &ring_schedule_empty, .call = descent->call};
   const ring_run above = {.engine = descent->engine, .task = &split};
-  const ring_notice nobody = {.call = descent->call};
-  bool said = search->said.count > 0 && ring_call_is_same(&search->said.call, &descent->call);
-  if (said) ring_stall_say(&above, search, &nobody, true);
+  ring_stall_withdraw(&above, search);
 }
 
 ring_status ring_descent_begin(ring_descent *descent) {

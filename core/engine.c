@@ -403,6 +403,6 @@ ring_status ring_engine_run(ring_engine *engine, const ring_task *task, ring_err
     /* A call that never has to wait still has a deadline and can be interrupted. */
     if (status == RING_OK && turns % 256 == 0) status = ring_engine_check(&run);
   }
-  if (run.shown) ring_stall_end(&run);
+  if (run.said) ring_stall_end(&run, status);
   return status;
 }

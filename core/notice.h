@@ -28,7 +28,8 @@ enum {
   RING_SUSPECT_HEARD,   /* it has done something in it, and may have finished it */
   RING_SUSPECT_WAITS,   /* it has said that it waits in it */
   RING_SUSPECT_STATE = 15,
-  RING_SUSPECT_NEEDED = 16 /* besides: in the notice's own call, by all ranks from the sender on */
+  RING_SUSPECT_NEEDED = 16, /* besides: in the notice's own call, by all ranks from the sender on */
+  RING_SUSPECT_OPENING = 32 /* besides: by ranks that open, for which others may wait */
 };
 
 typedef struct ring_suspect {
@@ -39,8 +40,9 @@ typedef struct ring_suspect {
 } ring_suspect;
 
 typedef struct ring_notice {
-  ring_call call;  /* that its sender waits in */
-  uint32_t waited; /* milliseconds */
+  ring_call call; /* that its sender waits in */
+  uint32_t
+      waited; /* milliseconds, rounded up; 0: its sender waits no more, and takes back what it said */
   int count;
   ring_suspect suspects[RING_SUSPECTS];
 } ring_notice;

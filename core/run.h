@@ -16,7 +16,7 @@ typedef struct ring_run {
   bool moved;      /* anything, since it was last cleared */
   bool progressed; /* the same, since the deadline was last looked at */
   bool timed;      /* the deadline has begun */
-  bool shown;      /* for whom it waits, to the ranks of this host */
+  bool said;       /* to other ranks, for whom it waits */
   ring_error *error;
 } ring_run;
 

@@ -16,8 +16,10 @@
 #define STALL_FIRST_NS UINT64_C(500000000)
 #define STALL_LEAST_NS UINT64_C(50000000)
 
-/* Ranks that open have met a moment before, and are many at once. */
+/* Ranks that open have met a moment before, and are many at once: they wait for longer, unless one that
+ * waits for them may already be past that. */
 #define STALL_FIRST_OPENING_NS UINT64_C(10000000000)
+#define STALL_FIRST_ASKED_NS UINT64_C(2000000000)
 
 /* A host that owes an answer for so long is gone. */
 #define STALL_SILENCE_MS 50000
@@ -73,15 +75,26 @@ static void stall_show(const ring_run *run) {
 }
 
 /* There it says, too, for whom this rank waits: who keeps them all may be behind several ranks. */
-static void stall_show_whom(ring_run *run) {
+static void stall_show_whom(const ring_run *run) {
   const ring_share *share = run->engine->share;
   if (share->arena == NULL) return;
   ring_share_show(share, ring_share_index(share, ring_suspicion_first(run)));
-  run->shown = true;
 }
 
-void ring_stall_end(const ring_run *run) {
-  ring_share_show(run->engine->share, -1);
+void ring_stall_withdraw(const ring_run *run, ring_search *search) {
+  const ring_notice nobody = {.call = run->task->call};
+  bool said = search->said.count > 0 && ring_call_is_same(&search->said.call, &nobody.call);
+  if (said) ring_stall_say(run, search, &nobody, true);
+}
+
+void ring_stall_end(const ring_run *run, ring_status status) {
+  ring_engine *engine = run->engine;
+  const ring_notice *said = &engine->search.said;
+  bool opening = false;
+  if (engine->share->arena != NULL) ring_share_show(engine->share, -1);
+  for (int i = 0; i < said->count; i++)
+    opening = opening || (said->suspects[i].state & RING_SUSPECT_OPENING) != 0;
+  if (status == RING_OK && opening) ring_stall_withdraw(run, &engine->search);
 }
 
 /* A host that has vanished leaves what was sent to it without an answer. */
@@ -95,19 +108,37 @@ static ring_status stall_listen(ring_run *run) {
   return RING_OK;
 }
 
+/* Whether another rank says that it waits. */
+static bool stall_is_asked(const ring_run *run) {
+  const ring_peers *peers = run->engine->peers;
+  for (int i = 0; i < peers->linked_count; i++) {
+    const ring_notice *theirs = ring_suspicion_said(run, peers->linked[i]);
+    if (theirs != NULL && theirs->waited > 0) return true;
+  }
+  return false;
+}
+
+/* How long a wait lasts before the others are told. */
+static uint64_t stall_first(const ring_run *run) {
+  bool opening = ring_collective_opens(run->task->call.collective);
+  uint64_t first = STALL_FIRST_NS, most = run->task->wait->patience / 4;
+  if (opening) first = stall_is_asked(run) ? STALL_FIRST_ASKED_NS : STALL_FIRST_OPENING_NS;
+  return first < most ? first : most;
+}
+
 ring_status ring_stall_search(ring_run *run) {
   const ring_wait *wait = run->task->wait;
   ring_search *search = &run->engine->search;
   uint64_t lasted = wait->now - wait->begun;
-  bool opening = ring_collective_opens(run->task->call.collective);
-  uint64_t first = opening ? STALL_FIRST_OPENING_NS : STALL_FIRST_NS;
-  if (first > wait->patience / 4) first = wait->patience / 4;
-  if (lasted < first || wait->now < wait->begun) return RING_OK;
-  if (search->begun != wait->begun) *search = (ring_search){.begun = wait->begun, .next = first};
+  bool begun = search->begun == wait->begun;
+  if (wait->now < wait->begun || (!begun && lasted < stall_first(run))) return RING_OK;
+  if (!begun) *search = (ring_search){.begun = wait->begun};
   ring_notice notice;
   ring_suspicion_compose(run, &notice);
   bool due = lasted >= search->next;
-  if (ring_stall_say(run, search, &notice, due)) stall_show_whom(run);
+  bool says = ring_stall_say(run, search, &notice, due);
+  if (says) stall_show_whom(run);
+  run->said = run->said || says;
   ring_status status = RING_OK;
   if (run->engine->descent != NULL) status = ring_descent_search(run, &notice, due);
   if (status != RING_OK) return status;

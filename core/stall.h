@@ -19,7 +19,11 @@ ring_status ring_stall_search(ring_run *run);
  * than the last one; whether it did. */
 bool ring_stall_say(const ring_run *run, ring_search *search, const ring_notice *notice, bool due);
 
-/* Takes back what a run has shown to the ranks of this host: it waits no more. */
-void ring_stall_end(const ring_run *run);
+/* Says to the others that this rank waits for nobody, if it has said something else in this call. */
+void ring_stall_withdraw(const ring_run *run, ring_search *search);
+
+/* Takes back what a run has shown to the ranks of this host: it waits no more. Where it has not failed,
+ * also what it has said of ranks that keep others in open(), which these believe whom it waited for. */
+void ring_stall_end(const ring_run *run, ring_status status);
 
 #endif

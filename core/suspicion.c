@@ -53,11 +53,11 @@ const ring_notice *ring_suspicion_said(const ring_run *run, int rank) {
 
 /* What is known of one suspect from two sides. */
 static void suspicion_merge(ring_suspect *known, const ring_suspect *suspect) {
-  uint8_t needed = (known->state | suspect->state) & RING_SUSPECT_NEEDED;
+  uint8_t besides = (known->state | suspect->state) & (uint8_t)~RING_SUSPECT_STATE;
   uint32_t steps = known->steps < suspect->steps ? known->steps : suspect->steps;
   if ((suspect->state & RING_SUSPECT_STATE) > (known->state & RING_SUSPECT_STATE))
     *known = *suspect;
-  known->state |= needed;
+  known->state |= besides;
   known->steps = steps;
 }
 
@@ -91,34 +91,11 @@ static int suspicion_pass_on(const ring_run *run, const ring_notice *theirs, rin
   for (int i = 0; i < theirs->count; i++) {
     ring_suspect suspect = theirs->suspects[i];
     if (suspect.rank == peers->rank || suspect.steps++ >= most) continue;
-    if (!here) suspect.state &= RING_SUSPECT_STATE;
+    if (!here) suspect.state &= (uint8_t)~RING_SUSPECT_NEEDED;
     suspicion_add(notice, &suspect);
     passed++;
   }
   return passed;
-}
-
-/* Adds a rank that is waited for, or in its place those that it suspects itself. */
-static void suspicion_add_rank(const ring_run *run, int rank, uint8_t needed, ring_notice *notice) {
-  const ring_notice *theirs = ring_suspicion_said(run, rank);
-  bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
-  int passed = theirs != NULL ? suspicion_pass_on(run, theirs, notice) : 0;
-  if (here || passed > 0) return;
-  ring_suspect suspect = {.rank = rank, .state = RING_SUSPECT_WAITS};
-  if (theirs != NULL)
-    suspect.call = theirs->call;
-  else
-    suspicion_last_call(run->engine, rank, &suspect);
-  suspect.state |= needed;
-  suspicion_add(notice, &suspect);
-}
-
-void ring_suspicion_compose(const ring_run *run, ring_notice *notice) {
-  *notice = (ring_notice){.call = run->task->call};
-  notice->waited = (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
-  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++)
-    if (suspicion_is_new(run, lane))
-      suspicion_add_rank(run, run_lane(run, lane)->peer, RING_SUSPECT_NEEDED, notice);
 }
 
 /* How far an open communicator's ranks are from each other: they have links at distances that are powers of
@@ -137,22 +114,84 @@ static bool suspicion_concerns(const ring_descent *descent, const ring_suspect *
   return false;
 }
 
-/* Adds those that others suspect who have said that they wait in this call. All pass on what all say, so
- * what nobody says any more must not go round for long. */
-static void suspicion_add_said(const ring_run *run, const ring_descent *descent,
-                               ring_notice *notice) {
+/* Adds of what a rank has said the suspects that keep a descent or, without one, ranks in open(). All pass
+ * on what all say, so what nobody says any more must not go round for long. */
+static void suspicion_hear(const ring_run *run, const ring_notice *theirs,
+                           const ring_descent *descent, ring_notice *notice) {
+  uint32_t most = suspicion_hops(run->engine->peers->size);
+  ring_notice heard = {.call = theirs->call};
+  for (int i = 0; i < theirs->count; i++) {
+    const ring_suspect *suspect = &theirs->suspects[i];
+    bool opening = (suspect->state & RING_SUSPECT_OPENING) != 0;
+    bool counts = descent != NULL ? suspicion_concerns(descent, suspect) : opening;
+    if (counts && suspect->steps <= most) heard.suspects[heard.count++] = *suspect;
+  }
+  suspicion_pass_on(run, &heard, notice);
+}
+
+/* Finds those that keep ranks in open(), as others say. A rank that opens itself has links with all that
+ * it waits for, and hears it from them. */
+static void suspicion_find_openers(const ring_run *run, ring_notice *openers) {
   const ring_peers *peers = run->engine->peers;
+  *openers = (ring_notice){.call = run->task->call};
+  if (ring_collective_opens(openers->call.collective)) return;
   for (int i = 0; i < peers->linked_count; i++) {
     const ring_notice *theirs = ring_suspicion_said(run, peers->linked[i]);
-    if (theirs == NULL || !ring_call_is_same(&theirs->call, &notice->call)) continue;
-    ring_notice heard = {.call = theirs->call};
-    for (int k = 0; k < theirs->count; k++) {
-      const ring_suspect *suspect = &theirs->suspects[k];
-      if (suspect->steps <= suspicion_hops(peers->size) && suspicion_concerns(descent, suspect))
-        heard.suspects[heard.count++] = *suspect;
-    }
-    suspicion_pass_on(run, &heard, notice);
+    if (theirs != NULL) suspicion_hear(run, theirs, NULL, openers);
   }
+  for (int i = 0; i < openers->count; i++)
+    openers->suspects[i].state &= (uint8_t)~RING_SUSPECT_NEEDED;
+}
+
+/* Whether nothing shows that a rank is past open(). */
+static bool suspicion_may_open(const ring_run *run, int rank) {
+  const ring_peer *peer = &run->engine->peers->peer[rank];
+  bool said = peer->mail != NULL && peer->mail->came != 0;
+  if (said && !ring_collective_opens(peer->mail->last.call.collective)) return false;
+  ring_suspect last;
+  suspicion_last_call(run->engine, rank, &last);
+  return last.state == RING_SUSPECT_UNHEARD || ring_collective_opens(last.call.collective);
+}
+
+/* Whether others keep a rank in open() that is waited for. */
+static bool suspicion_is_kept(const ring_run *run, int rank, const ring_notice *openers) {
+  for (int i = 0; i < openers->count; i++)
+    if (openers->suspects[i].rank == rank) return false;
+  return openers->count > 0 && suspicion_may_open(run, rank);
+}
+
+/* Adds a rank that is waited for, or in its place those that it suspects itself. */
+static void suspicion_add_rank(const ring_run *run, int rank, uint8_t besides,
+                               ring_notice *notice) {
+  const ring_notice *theirs = ring_suspicion_said(run, rank);
+  bool here = theirs != NULL && ring_call_is_same(&theirs->call, &notice->call);
+  int passed = theirs != NULL ? suspicion_pass_on(run, theirs, notice) : 0;
+  if (here || passed > 0) return;
+  ring_suspect suspect = {.rank = rank, .state = RING_SUSPECT_WAITS};
+  if (theirs != NULL && theirs->waited > 0)
+    suspect.call = theirs->call;
+  else
+    suspicion_last_call(run->engine, rank, &suspect);
+  suspect.state |= besides;
+  suspicion_add(notice, &suspect);
+}
+
+void ring_suspicion_compose(const ring_run *run, ring_notice *notice) {
+  *notice = (ring_notice){.call = run->task->call};
+  notice->waited = 1 + (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
+  bool opens = ring_collective_opens(notice->call.collective), kept = false;
+  uint8_t besides = RING_SUSPECT_NEEDED | (opens ? RING_SUSPECT_OPENING : 0);
+  ring_notice openers;
+  suspicion_find_openers(run, &openers);
+  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
+    int rank = run_lane(run, lane)->peer;
+    if (!suspicion_is_new(run, lane)) continue;
+    if (suspicion_is_kept(run, rank, &openers))
+      kept = true;
+    else
+      suspicion_add_rank(run, rank, besides, notice);
+  }
+  for (int i = 0; i < openers.count && kept; i++) suspicion_add(notice, &openers.suspects[i]);
 }
 
 /* Adds a rank of which nothing can be heard, as if it were far: others may know who is nearer. */
@@ -170,7 +209,11 @@ void ring_suspicion_compose_above(const ring_run *run, const ring_descent *desce
     int rank = descent->ranks[below->suspects[i].rank];
     if (peers->peer[rank].link != NULL) suspicion_add_rank(run, rank, 0, notice);
   }
-  suspicion_add_said(run, descent, notice);
+  for (int i = 0; i < peers->linked_count; i++) {
+    const ring_notice *theirs = ring_suspicion_said(run, peers->linked[i]);
+    if (theirs != NULL && ring_call_is_same(&theirs->call, &notice->call))
+      suspicion_hear(run, theirs, descent, notice);
+  }
   bool unknown = notice->count == 0;
   for (int i = 0; i < below->count && unknown; i++) {
     int rank = descent->ranks[below->suspects[i].rank];
@@ -217,6 +260,7 @@ int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
   int first = ring_suspicion_first(run);
   bool direct = false;
   ring_suspicion_compose(run, &notice);
+  bool opening = notice.count > 0 && (notice.suspects[0].state & RING_SUSPECT_OPENING) != 0;
   for (int i = 0; i < notice.count && length < size; i++) {
     const ring_suspect *suspect = &notice.suspects[i];
     char last[RING_CALL_TEXT + 32];
@@ -234,6 +278,8 @@ int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
   if (notice.count == 0)
     snprintf(text, size, "rank %d (%s; in the same call, as all others that it knows of)", first,
              ring_peers_host(peers, first));
+  else if (!direct && length < size && opening)
+    snprintf(text + length, size - length, ", which keeps others in open()");
   else if (!direct && length < size)
     snprintf(text + length, size - length, ", for which rank %d waits, too", first);
   return notice.count == 0 ? first : notice.suspects[0].rank;

@@ -5,7 +5,11 @@
  * A rank suspects those that its lanes wait for. Where one of them has sent a notice (notice.h), it is
  * there and waits itself: then those that it suspects take its place. So after as many notices as
  * there are ranks between the two, each rank suspects who keeps all of them waiting. A notice counts
- * until its sender sends anything else, or does not repeat it in time.
+ * until its sender sends anything else, takes it back, or does not repeat it in time.
+ *
+ * Who has passed the first barrier of open() may wait for a rank that has not, and have no link with it
+ * over which to hear why. So whom ranks wait for that open is marked, all pass it on, and it takes the
+ * place of a rank of which nothing shows that it has come farther.
  *
  * Ranks that wait for each other in a circle hear from each other also what they have said themselves,
  * and would keep it for ever. So a suspicion counts the steps that it has come; the nearest suspect is

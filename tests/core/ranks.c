@@ -58,6 +58,13 @@ void run_ranks(int size, rank_function function, void *shared) {
   CHECK_INT(failures, 0);
 }
 
+void await_count(const int *count, int least) {
+  for (int tries = 0; *(const volatile int *)count < least; tries++) {
+    CHECK(tries < 20000);
+    usleep(1000);
+  }
+}
+
 bool ranks_share = true;
 
 __attribute__((constructor)) static void ranks_read_environment(void) {

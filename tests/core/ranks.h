@@ -28,6 +28,9 @@ void run_comms(int size, comm_function function, void *shared);
  * still opening, whom a failure that is to come could reach. */
 void meet_ranks(int *met, int size);
 
+/* Waits until ranks have counted up to `least` in shared memory. */
+void await_count(const int *count, int least);
+
 /* Forks; a child that lives for longer than so many seconds is killed. */
 pid_t fork_for(unsigned seconds);
 

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,73 +14,23 @@
 #include "comm.h"
 #include "platform.h"
 #include "ranks.h"
+#include "stopped.h"
 
 /* The test's ranks meet in this. */
 typedef struct blame {
   int met, failed, asked;
   bool says; /* the rank that goes */
+  stopped_state state;
+  int stopped; /* the rank that stops */
   const char *algorithms;
-  int shared_memory, stopped; /* as an option; the rank that stops */
-  int color;                  /* of that one in a split */
-  char texts[RANKS_MAX][256]; /* of those that meet by an exchange */
+  const char *between; /* what is said of ranks that wait for the one that stops */
 } blame;
 
-static void wait_for(const int *counter, int least) {
-  for (int tries = 0; *(const volatile int *)counter < least; tries++) {
-    CHECK(tries < 20000);
-    usleep(1000);
-  }
-}
-
 /* ---- In shared memory --------------------------------------------------------------------- */
-
-static bool stopping; /* the process of this rank, the next time that it waits for long */
-
-static int stop_if_stopping(void *unused) {
-  (void)unused;
-  if (stopping) raise(SIGSTOP);
-  stopping = false;
-  return 0;
-}
 
 static void stop_after_a_call(ring_comm *comm) {
   CHECK_INT(ring_barrier(comm), RING_OK);
   raise(SIGSTOP);
-}
-
-/* Forks a process that ends with this one even where it has stopped. */
-static pid_t fork_rank(void) {
-  pid_t process = fork();
-  CHECK(process >= 0);
-  if (process == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  return process;
-}
-
-/* Waits until the process of a rank has stopped, and kills it when the others have failed. */
-static void watch_stopped(pid_t process, int size, blame *shared) {
-  int status;
-  CHECK_INT(waitpid(process, &status, WUNTRACED), process);
-  CHECK(WIFSTOPPED(status));
-  __sync_fetch_and_add(&shared->met, 1);
-  wait_for(&shared->failed, size - 1);
-  kill(process, SIGKILL);
-  CHECK_INT(waitpid(process, &status, 0), process);
-}
-
-/* Runs a rank in a process of its own, which stops. */
-static void be_stopped(int rank, int size, blame *shared, void (*stop)(ring_comm *)) {
-  ring_options options = rank_options(rank, size); /* with the token of this process */
-  ring_comm *comm;
-  pid_t process = fork_rank();
-  if (process == 0) {
-    options.interrupt = stop_if_stopping;
-    options.algorithms = shared->algorithms;
-    options.shared_memory = shared->shared_memory;
-    CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-    stop(comm);
-    _exit(1);
-  }
-  watch_stopped(process, size, shared);
 }
 
 /* Rank 0 waits in the barrier for rank 1, which waits in a reduction for rank 2, which waits in another
@@ -90,17 +39,17 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
+  options.algorithms = shared->algorithms;
   if (rank == size - 1) {
-    be_stopped(rank, size, shared, stop_after_a_call);
+    be_stopped(&options, stop_after_a_call, &shared->state);
     return;
   }
   options.call_timeout = rank == 0 ? 2 : 30;
-  options.algorithms = shared->algorithms;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK(comm->share.formed);
   int64_t x = 1, y = 0;
   CHECK_INT(ring_barrier(comm), RING_OK);
-  wait_for(&shared->met, 1);
+  await_count(&shared->state.stopped, 1);
   uint64_t begun = ring_platform_now();
   ring_status status = RING_OK;
   for (int root = size - 2; root > 0 && status == RING_OK; root--)
@@ -113,7 +62,7 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
     CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 2 in reduce(");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 3 in reduce(");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3 (127.0.0.1; last heard in barrier()");
-  __sync_fetch_and_add(&shared->failed, 1);
+  __sync_fetch_and_add(&shared->state.failed, 1);
   ring_comm_free(comm);
 }
 
@@ -138,7 +87,7 @@ static ring_status gather_at_one(ring_comm *comm) {
 }
 
 static void stop_in_a_call(ring_comm *comm) {
-  stopping = true;
+  stop_in_the_next_call();
   gather_at_one(comm);
 }
 
@@ -149,17 +98,17 @@ static void wait_for_who_has_come(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   if (rank == size - 1) {
-    be_stopped(rank, size, shared, stop_in_a_call);
+    be_stopped(&options, stop_in_a_call, &shared->state);
     return;
   }
   options.call_timeout = rank == 0 ? 1 : 30;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK(comm->share.formed);
-  if (rank < 2) wait_for(&shared->met, 2 - rank);
-  if (rank == 1) __sync_fetch_and_add(&shared->met, 1);
+  if (rank < 2) await_count(&shared->state.stopped, 2 - rank);
+  if (rank == 1) __sync_fetch_and_add(&shared->state.stopped, 1);
   ranks_expect(comm, gather_at_one(comm), RING_TIMEOUT, size - 1, "rank 0 waited 1.");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "for rank 1 (127.0.0.1; waits for rank 3 in ");
-  __sync_fetch_and_add(&shared->failed, 1);
+  __sync_fetch_and_add(&shared->state.failed, 1);
   ring_comm_free(comm);
 }
 
@@ -187,42 +136,44 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   char suspects[64];
   ring_comm *comm;
+  options.shared_memory = -1;
+  options.algorithms = shared->algorithms;
   if (rank == shared->stopped) {
-    be_stopped(rank, size, shared, stop_before_a_circle);
+    be_stopped(&options, stop_before_a_circle, &shared->state);
     return;
   }
   options.call_timeout = (rank + 1) % size == shared->stopped ? 3 : 30;
-  options.shared_memory = -1;
-  options.algorithms = shared->algorithms;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_barrier(comm), RING_OK);
-  wait_for(&shared->met, 1);
+  await_count(&shared->state.stopped, 1);
   ring_status status = ring_allreduce(comm, x, y, CIRCLE_COUNT, RING_INT32, RING_SUM);
   snprintf(suspects, sizeof suspects, " as call 2 for rank %d (127.0.0.1; last heard in ",
            shared->stopped);
   ranks_expect(comm, status, RING_TIMEOUT, shared->stopped, suspects);
   CHECK(strstr(ring_comm_error(comm)->message, "), rank") == NULL);
-  __sync_fetch_and_add(&shared->failed, 1);
+  if (shared->between != NULL) CHECK_CONTAINS(ring_comm_error(comm)->message, shared->between);
+  __sync_fetch_and_add(&shared->state.failed, 1);
   ring_comm_free(comm);
 }
 
-static void blame_one_of_a_circle(int size, int stopped, const char *algorithms) {
+static void blame_one_of_a_circle(int size, int stopped, const char *algorithms,
+                                  const char *between) {
   blame *shared = shared_alloc(sizeof *shared);
-  *shared = (blame){.stopped = stopped, .algorithms = algorithms, .shared_memory = -1};
+  *shared = (blame){.stopped = stopped, .algorithms = algorithms, .between = between};
   run_ranks(size, wait_in_a_circle, shared);
   shared_free(shared, sizeof *shared);
 }
 
 static void test_circles_of_ranks_that_all_have_links(void) {
-  blame_one_of_a_circle(6, 4, "allreduce:halving");
+  blame_one_of_a_circle(6, 4, "allreduce:halving", NULL);
 }
 
 static void test_circles_of_ranks_of_which_few_have_links(void) {
-  blame_one_of_a_circle(13, 11, "allreduce:halving");
+  blame_one_of_a_circle(13, 11, "allreduce:halving", NULL);
 }
 
 static void test_a_ring(void) {
-  blame_one_of_a_circle(7, 3, "allreduce:ring");
+  blame_one_of_a_circle(7, 3, "allreduce:ring", "), for which rank 1 waits, too");
 }
 
 enum { FLOOD = 8 << 20 };
@@ -238,26 +189,26 @@ static void stop_with_a_full_link(int rank, int size, void *arg) {
   int status;
   options.call_timeout = 2;
   options.shared_memory = -1;
-  pid_t process = rank == 1 ? fork_rank() : 0;
+  pid_t process = rank == 1 ? fork_stopped() : 0;
   if (process > 0) {
     CHECK_INT(waitpid(process, &status, WUNTRACED), process);
     CHECK(WIFSTOPPED(status));
-    __sync_fetch_and_add(&shared->met, 1);
-    wait_for(&shared->failed, 1);
+    __sync_fetch_and_add(&shared->state.stopped, 1);
+    await_count(&shared->state.failed, 1);
     kill(process, SIGCONT);
     CHECK_INT(waitpid(process, &status, 0), process);
     CHECK_INT(status, 0);
     return;
   }
-  if (rank == 1) options.interrupt = stop_if_stopping;
+  if (rank == 1) options.interrupt = stop_hook;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_barrier(comm), RING_OK);
-  if (rank == 0) wait_for(&shared->met, 1);
-  stopping = rank == 1;
+  if (rank == 0) await_count(&shared->state.stopped, 1);
+  if (rank == 1) stop_in_the_next_call();
   ring_status failure = ring_broadcast(comm, flood, flood, FLOOD, RING_UINT8, 0);
   ranks_expect(comm, failure, rank == 0 ? RING_TIMEOUT : RING_ABORTED, 1, "rank 1 ");
   ring_comm_free(comm);
-  __sync_fetch_and_add(&shared->failed, 1);
+  __sync_fetch_and_add(&shared->state.failed, 1);
   if (rank == 1) _exit(0);
 }
 
@@ -280,7 +231,7 @@ static void come_after_one_that_gave_up(int rank, int size, void *arg) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&shared->met, size);
   ring_status status = RING_OK;
-  if (rank > 0) wait_for(&shared->failed, rank);
+  if (rank > 0) await_count(&shared->failed, rank);
   if (rank < 2) status = ring_gather(comm, ahead, came, 1, RING_INT64, 1);
   if (rank == 0) CHECK_INT(status, RING_OK);
   if (rank == 0) status = ring_alltoall(comm, ahead, came, AHEAD, RING_INT64);
@@ -295,110 +246,7 @@ static void test_why_is_behind_what_was_sent_ahead(void) {
   shared_free(shared, sizeof *shared);
 }
 
-/* ---- While opening ------------------------------------------------------------------------ */
-
-typedef struct opener {
-  blame *shared;
-  int rank, size;
-} opener;
-
-/* All come to the exchange, and one of them no farther. */
-static int exchange_and_stop(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
-  const opener *me = arg;
-  strcpy(me->shared->texts[me->rank], mine);
-  __sync_fetch_and_add(&me->shared->asked, 1);
-  wait_for(&me->shared->asked, me->size);
-  for (int rank = 0; rank < me->size; rank++) put(sink, rank, me->shared->texts[rank]);
-  if (me->rank == me->shared->stopped) raise(SIGSTOP);
-  return 0;
-}
-
-/* Rank 0 waits for ranks that wait for the one that has stopped, and have nothing to send to rank 0 before
- * they are let go: they have a link with it all the same. It gives up first. */
-static void open_with_one_that_stops(int rank, int size, void *arg) {
-  opener me = {arg, rank, size};
-  ring_options options = rank_options(rank, size);
-  ring_error error = {0};
-  ring_comm *comm;
-  options.timeout = rank == 0 ? 2 : 5;
-  options.shared_memory = -1;
-  options.exchange = exchange_and_stop;
-  options.exchange_arg = &me;
-  pid_t process = rank == me.shared->stopped ? fork_rank() : 0;
-  if (process > 0) {
-    watch_stopped(process, size, me.shared);
-    return;
-  }
-  ring_status status = ring_comm_open(&options, &comm, &error);
-  if (error.rank != me.shared->stopped) fprintf(stderr, "rank %d: %s\n", rank, error.message);
-  CHECK_INT(status, RING_TIMEOUT);
-  CHECK_INT(error.rank, me.shared->stopped);
-  __sync_fetch_and_add(&me.shared->failed, 1);
-}
-
-static void blame_while_opening(int size, int stopped) {
-  blame *shared = shared_alloc(sizeof *shared);
-  shared->stopped = stopped;
-  run_ranks(size, open_with_one_that_stops, shared);
-  shared_free(shared, sizeof *shared);
-}
-
-static void test_one_that_stops_while_the_others_open(void) {
-  blame_while_opening(5, 2);
-  blame_while_opening(9, 4);
-}
-
-/* ---- While splitting ---------------------------------------------------------------------- */
-
-static int stopped_color;
-
-static void stop_in_a_split(ring_comm *comm) {
-  ring_comm *child;
-  stopping = true;
-  ring_comm_split(comm, stopped_color, 0, &child);
-}
-
-/* Ranks pass on in a ring where each one is. Rank 2 comes last, and rank 0 has stopped when it was to pass
- * that on to rank 1: so all but rank 1 know it, and wait for rank 1 in the child. They give up first. */
-static void split_behind_one_that_stops(int rank, int size, void *arg) {
-  blame *shared = arg;
-  ring_options options = rank_options(rank, size);
-  ring_comm *comm, *child;
-  stopped_color = shared->color;
-  if (rank == 0) {
-    be_stopped(rank, size, shared, stop_in_a_split);
-    return;
-  }
-  options.call_timeout = rank == 1 ? 30 : 3;
-  options.shared_memory = -1;
-  options.algorithms = shared->algorithms;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  if (rank == 2) wait_for(&shared->met, 1);
-  uint64_t begun = ring_platform_now();
-  ring_status status = ring_comm_split(comm, 0, -rank, &child);
-  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
-  ranks_expect(comm, status, RING_TIMEOUT, 0,
-               "all wait for rank 0 (127.0.0.1), some still in the parent");
-  __sync_fetch_and_add(&shared->failed, 1);
-  ring_comm_free(comm);
-}
-
-static void blame_while_splitting(int size, int color) {
-  blame *shared = shared_alloc(sizeof *shared);
-  *shared = (blame){.algorithms = "allgather:ring", .shared_memory = -1, .color = color};
-  run_ranks(size, split_behind_one_that_stops, shared);
-  shared_free(shared, sizeof *shared);
-}
-
-static void test_one_that_stops_in_a_split(void) {
-  blame_while_splitting(3, 0);
-  blame_while_splitting(3, 1);
-}
-
-static void test_one_that_stops_in_a_split_of_ranks_without_links(void) {
-  blame_while_splitting(8, 0);
-  blame_while_splitting(8, 1);
-}
+/* ---- Who is gone -------------------------------------------------------------------------- */
 
 /* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
  * and WITNESS has one to both. */
@@ -415,14 +263,14 @@ int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds) {
   if (finding == NULL || count > 0) return __real_poll(entries, count, milliseconds);
   if (++moments == PATIENT && finding->says) {
     __sync_fetch_and_add(&finding->asked, 1);
-    wait_for(&finding->failed, 1);
+    await_count(&finding->failed, 1);
   }
   return __real_poll(entries, count, milliseconds);
 }
 
 static void be_the_witness(ring_comm *comm, blame *shared) {
   float x;
-  wait_for(&shared->asked, 1);
+  await_count(&shared->asked, 1);
   ranks_expect(comm, ring_recv(comm, &x, 1, RING_FLOAT32, 0), RING_ABORTED, GONE, "no more data");
   __sync_fetch_and_add(&shared->failed, 1);
 }
@@ -461,7 +309,7 @@ static void go(int rank, int size, blame *shared) {
   }
   options.shared_memory = -1;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  wait_for(&shared->met, size - 1);
+  await_count(&shared->met, size - 1);
   if (!shared->says) raise(SIGKILL);
   ring_comm_abort(comm, "no more data");
   ring_comm_free(comm);
@@ -482,7 +330,7 @@ static void know_better(int rank, int size, void *arg) {
   if (rank == WITNESS && shared->says) be_the_witness(comm, shared);
   if (rank == FINDER) find_one_gone(comm, shared);
   __sync_fetch_and_add(&shared->met, 1);
-  wait_for(&shared->met, 2 * size - 1);
+  await_count(&shared->met, 2 * size - 1);
   ring_comm_free(comm);
 }
 
@@ -508,9 +356,6 @@ int main(void) {
   RUN(test_a_ring);
   RUN(test_a_stopped_rank_with_a_full_link);
   RUN(test_why_is_behind_what_was_sent_ahead);
-  RUN(test_one_that_stops_while_the_others_open);
-  RUN(test_one_that_stops_in_a_split);
-  RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
   RUN(test_others_know_why_one_is_gone);
   RUN(test_nobody_knows_why_one_is_gone);
   return 0;
