@@ -42,8 +42,8 @@ ring_status ring_descent_search(ring_run *run, const ring_notice *notice, bool d
     return status;
   }
   ring_suspicion_compose_above(&above, descent, notice, &descent->suspects);
-  if (ring_stall_say(&above, &descent->search, &descent->suspects, due))
-    descent_show(descent, descent->suspects.count > 0 ? descent->suspects.suspects[0].rank : -1);
+  ring_stall_say(&above, &descent->search, &descent->suspects, due);
+  descent_show(descent, descent->suspects.count > 0 ? descent->suspects.suspects[0].rank : -1);
   return RING_OK;
 }
 

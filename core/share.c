@@ -68,8 +68,9 @@ void ring_share_announce(const ring_share *share, const ring_call *call) {
 }
 
 void ring_share_show(const ring_share *share, int index) {
-  _Atomic int32_t *awaits = &ring_share_seat(share, share->index)->awaits;
-  atomic_store_explicit(awaits, index + 1, memory_order_relaxed);
+  ring_seat *seat = ring_share_seat(share, share->index);
+  if (index >= 0) atomic_store_explicit(&seat->looked, ring_platform_now(), memory_order_relaxed);
+  atomic_store_explicit(&seat->awaits, index + 1, memory_order_relaxed);
 }
 
 void ring_share_retire(const ring_share *share) {

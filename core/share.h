@@ -55,7 +55,8 @@ typedef struct ring_seat {
   alignas(
       RING_LINE) _Atomic uint64_t done; /* like a flag: this rank needs nothing more of the call */
   alignas(RING_LINE) _Atomic uint32_t wake; /* counts up when it is woken */
-  _Atomic int32_t awaits; /* while it waits for long: for whom, plus 1; 0: for nobody */
+  _Atomic int32_t awaits;  /* while it waits for long: for whom, plus 1; 0: for nobody */
+  _Atomic uint64_t looked; /* when it was last seen to wait for that: it looks again and again */
   alignas(RING_LINE) _Atomic uint64_t announced; /* odd while `call` changes */
   _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
   alignas(

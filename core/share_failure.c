@@ -192,6 +192,21 @@ static void share_describe_last(const ring_share_call *call, int index, char *te
     snprintf(text, size, "; last heard in %s", name);
 }
 
+/* Of ranks that wait for each other in a circle, the one that has not looked for longest: it was stopped,
+ * and would go on. */
+static int share_find_stopped(const ring_share_call *call, int index) {
+  uint64_t oldest = UINT64_MAX;
+  int stopped = index, next = index;
+  for (int steps = 0; steps < call->share->size && next >= 0; steps++) {
+    const ring_seat *seat = ring_share_seat(call->share, next);
+    uint64_t looked = atomic_load_explicit(&seat->looked, memory_order_relaxed);
+    if (looked < oldest) stopped = next;
+    if (looked < oldest) oldest = looked;
+    next = share_awaited(call, next);
+  }
+  return stopped;
+}
+
 /* Who keeps a rank that is waited for: whom it waits for, or whom that one waits for, and so on. */
 static int share_find_cause(const ring_share_call *call, int index) {
   int next = index;
@@ -199,7 +214,7 @@ static int share_find_cause(const ring_share_call *call, int index) {
     index = next;
     next = share_awaited(call, index);
   }
-  return index;
+  return next < 0 ? index : share_find_stopped(call, index);
 }
 
 /* "rank 1 (host; last heard in barrier() as call 16), ...": who has not come to the call, or else

@@ -136,9 +136,8 @@ ring_status ring_stall_search(ring_run *run) {
   ring_notice notice;
   ring_suspicion_compose(run, &notice);
   bool due = lasted >= search->next;
-  bool says = ring_stall_say(run, search, &notice, due);
-  if (says) stall_show_whom(run);
-  run->said = run->said || says;
+  if (ring_stall_say(run, search, &notice, due)) run->said = true;
+  if (run->said) stall_show_whom(run);
   ring_status status = RING_OK;
   if (run->engine->descent != NULL) status = ring_descent_search(run, &notice, due);
   if (status != RING_OK) return status;

@@ -118,6 +118,58 @@ static void test_who_has_come_and_does_not_go_on(void) {
   shared_free(shared, sizeof *shared);
 }
 
+enum { LARGE = 700000 };
+
+/* From memory that the ranks share: who has its part is done. */
+static ring_status scatter_from_one(ring_comm *comm) {
+  static uint8_t mine[LARGE];
+  void *parts;
+  CHECK_INT(ring_alloc(comm, (size_t)ring_comm_size(comm) * LARGE, &parts), RING_OK);
+  ring_status status = ring_scatter(comm, parts, mine, LARGE, RING_UINT8, 1);
+  ring_free(parts);
+  return status;
+}
+
+static void stop_before_the_parts(ring_comm *comm) {
+  stop_in_the_next_call();
+  scatter_from_one(comm);
+}
+
+/* The last rank stops while it shows that it waits for rank 1, which comes then, and waits for it in turn.
+ * Rank 0 has its part, and waits for both in the next call. */
+static void wait_for_a_circle(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == size - 1) {
+    be_stopped(&options, stop_before_the_parts, &shared->state);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 2 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->share.formed);
+  if (rank == 1) await_count(&shared->state.stopped, 1);
+  ring_status status = scatter_from_one(comm);
+  if (rank != 1) CHECK_INT(status, RING_OK);
+  if (status == RING_OK) status = ring_barrier(comm);
+  ranks_expect(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 2.");
+  char circle[64];
+  snprintf(circle, sizeof circle, "rank 1 (127.0.0.1; waits for rank %d in scatter(", size - 1);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, circle);
+  snprintf(circle, sizeof circle, "rank %d (127.0.0.1; waits for rank 1 in scatter(", size - 1);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, circle);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_one_that_stops_while_it_waits(void) {
+  for (int size = 3; size <= 4; size++) {
+    blame *shared = shared_alloc(sizeof *shared);
+    run_ranks(size, wait_for_a_circle, shared);
+    shared_free(shared, sizeof *shared);
+  }
+}
+
 /* ---- Over links --------------------------------------------------------------------------- */
 
 enum { CIRCLE_COUNT = 20000 };
@@ -351,6 +403,7 @@ int main(void) {
   RUN(test_a_chain_of_waits);
   RUN(test_a_chain_that_begins_in_shared_memory);
   RUN(test_who_has_come_and_does_not_go_on);
+  RUN(test_one_that_stops_while_it_waits);
   RUN(test_circles_of_ranks_that_all_have_links);
   RUN(test_circles_of_ranks_of_which_few_have_links);
   RUN(test_a_ring);

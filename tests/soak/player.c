@@ -84,7 +84,7 @@ static fault_case player_case(const player *of, fault_phase phase, const player_
                       .board = of->setting->board,
                       .phase = phase,
                       .doomed = comm->doomed,
-                      .victim = comm->victim,
+                      .victim = phase == FAULT_SPLITTING ? of->comms[0].victim : comm->victim,
                       .own = player_is_victim(of),
                       .begun = begun,
                       .patience = of->setting->patience};
@@ -331,7 +331,7 @@ static void player_open(player *of) {
 }
 
 /* A rank that is slow to open the child may hear there already of the victim's fault on it; then the
- * parent is as good as ever. */
+ * parent is as good as ever. Errors of split have the numbers of the parent. */
 static void player_judge_split(player *of, uint64_t begun) {
   player_comm *parent = &of->comms[0], *child = &of->comms[1];
   const ring_error *error = ring_comm_error(parent->comm);
