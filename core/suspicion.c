@@ -253,6 +253,12 @@ int ring_suspicion_first(const ring_run *run) {
   return -1;
 }
 
+/* Whether a suspect keeps others in open(), which this rank is past. */
+static bool suspicion_keeps_open(const ring_run *run, const ring_suspect *suspect) {
+  bool past = !ring_collective_opens(run->task->call.collective);
+  return past && (suspect->state & RING_SUSPECT_OPENING) != 0;
+}
+
 int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
   const ring_peers *peers = run->engine->peers;
   ring_notice notice;
@@ -260,7 +266,6 @@ int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
   int first = ring_suspicion_first(run);
   bool direct = false;
   ring_suspicion_compose(run, &notice);
-  bool opening = notice.count > 0 && (notice.suspects[0].state & RING_SUSPECT_OPENING) != 0;
   for (int i = 0; i < notice.count && length < size; i++) {
     const ring_suspect *suspect = &notice.suspects[i];
     char last[RING_CALL_TEXT + 32];
@@ -278,7 +283,7 @@ int ring_suspicion_whom(const ring_run *run, char *text, size_t size) {
   if (notice.count == 0)
     snprintf(text, size, "rank %d (%s; in the same call, as all others that it knows of)", first,
              ring_peers_host(peers, first));
-  else if (!direct && length < size && opening)
+  else if (!direct && length < size && suspicion_keeps_open(run, &notice.suspects[0]))
     snprintf(text + length, size - length, ", which keeps others in open()");
   else if (!direct && length < size)
     snprintf(text + length, size - length, ", for which rank %d waits, too", first);
