@@ -164,6 +164,7 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
   bool may_share = ring_layout_has_group(&comm->layout, RING_SHARE_RANKS);
   if (may_share && comm->shares) ring_share_invite(&comm->share, &comm->peers);
   ring_status status = comm_first_meeting(comm, wait);
+  if (status == RING_OK) comm->peers.exchanged = false; /* it has let go of all */
   if (status == RING_OK && may_share) status = comm_share(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;

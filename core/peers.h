@@ -66,7 +66,7 @@ typedef struct ring_peers {
   int rank, size;
   uint64_t epoch;
   bool authenticated;
-  bool exchanged; /* the ranks met by an exchange, which lets go of them one after the other */
+  bool exchanged; /* an exchange, by which the ranks met, may not have let go of all yet */
   bool encrypted; /* what is said between them, but for what lies in memory of both */
   ring_keys keys;
   char **hosts; /* the different hosts, in order of their first rank */
