@@ -16,6 +16,7 @@
 #include "meetings.h"
 #include "platform.h"
 #include "ranks.h"
+#include "share.h"
 
 /* ---- Orders of arrival -------------------------------------------------------------------- */
 
@@ -208,6 +209,7 @@ typedef struct exchange {
   char texts[8][200];
   int mode;
   int victim, late; /* which ranks; -1: none */
+  bool told;        /* the victim dies when it has told what it shares */
 } exchange;
 
 typedef struct exchange_end {
@@ -328,12 +330,28 @@ static void die(int signal_number) {
   _exit(0);
 }
 
+/* Of the process that is to die behind its words on what it shares, while the others wait for more. */
+static bool dies_when_told;
+
+ring_status __real_ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
+                                     const ring_wait *wait, ring_error *error);
+ring_status __wrap_ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
+                                     const ring_wait *wait, ring_error *error);
+ring_status __wrap_ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
+                                     const ring_wait *wait, ring_error *error) {
+  if (!dies_when_told) return __real_ring_share_settle(share, peers, has, wait, error);
+  usleep(100000);
+  _exit(0);
+}
+
 /* At once; where another rank is late, when it has met those that are not. */
 static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
   const exchange_end *end = arg;
   bool late = end->rank == end->shared->late;
   if (late) usleep(1600000);
   int failure = pass_texts(arg, mine, put, sink);
+  dies_when_told = end->shared->told && end->rank == end->shared->victim;
+  if (dies_when_told) return failure;
   if (end->rank == end->shared->victim && end->shared->late < 0) die(0);
   if (end->rank == end->shared->victim) {
     signal(SIGALRM, die);
@@ -357,8 +375,9 @@ static void lose_one_while_opening(int rank, int size, void *shared) {
   if (end.shared->late < 0) CHECK(seconds < LOSS_SECONDS);
 }
 
-static void lose_each_while_opening(int size, int after) {
+static void lose_each_while_opening(int size, int after, bool told) {
   exchange *shared = shared_alloc(sizeof *shared);
+  shared->told = told;
   pthread_barrierattr_t attributes;
   pthread_barrierattr_init(&attributes);
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -373,14 +392,19 @@ static void lose_each_while_opening(int size, int after) {
 
 /* Higher ranks dial lower ones, so there is a way to notice for each direction. */
 static void test_a_rank_that_dies_while_opening(void) {
-  lose_each_while_opening(4, 0);
-  lose_each_while_opening(8, 0); /* with some there is no link */
+  lose_each_while_opening(4, 0, false);
+  lose_each_while_opening(8, 0, false); /* with some there is no link */
+}
+
+/* Nobody waits then for ranks that the exchange might still hold, though with some there is no link. */
+static void test_a_rank_that_dies_when_all_have_met(void) {
+  lose_each_while_opening(8, 0, true);
 }
 
 /* One comes to the exchange so late that the others have spent most of their time, and leaves it a second
  * after them, as happens with Spark's allGather: to all the same rank is at fault. */
 static void test_one_that_is_late_meanwhile(void) {
-  for (int after = 1; after < 4; after++) lose_each_while_opening(4, after);
+  for (int after = 1; after < 4; after++) lose_each_while_opening(4, after, false);
 }
 
 /* Once it has joined and waits for others; rank 0, once they have. */
@@ -454,6 +478,7 @@ int main(void) {
   RUN(test_exchange);
   RUN(test_a_port_that_is_not_told);
   RUN(test_a_rank_that_dies_while_opening);
+  RUN(test_a_rank_that_dies_when_all_have_met);
   RUN(test_one_that_is_late_meanwhile);
   RUN(test_a_rank_that_had_come);
   RUN(test_no_descriptor_is_left);
