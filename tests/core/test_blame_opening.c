@@ -12,6 +12,7 @@
 #include "comm.h"
 #include "platform.h"
 #include "ranks.h"
+#include "stall.h"
 #include "stopped.h"
 
 /* The test's ranks meet in this. */
@@ -234,6 +235,26 @@ static void test_one_that_stops_while_some_tell_what_they_share(void) {
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true, .shares = true});
 }
 
+/* Past the opening itself it has only passed on who keeps others there. It takes that back when its own call
+ * has ended well; where that has failed, the others still have to know. */
+static void test_who_leaves_a_call_takes_back_what_it_passed_on(void) {
+  ring_peers peers;
+  ring_share share = {0};
+  ring_engine engine = {.peers = &peers, .share = &share};
+  const ring_task task = {.schedule = &ring_schedule_empty,
+                          .call.collective = RING_COLLECTIVE_SCATTER};
+  const ring_run run = {.engine = &engine, .task = &task};
+  const ring_suspect suspect = {.rank = 2, .steps = 1, .state = RING_SUSPECT_OPENING};
+  const int *suspects = &engine.search.said.count;
+  CHECK_INT(ring_peers_init(&peers, 0, 4), RING_OK);
+  engine.search.said = (ring_notice){.call = task.call, .count = 1, .suspects = {suspect}};
+  ring_stall_end(&run, RING_TIMEOUT);
+  CHECK_INT(*suspects, 1);
+  ring_stall_end(&run, RING_OK);
+  CHECK_INT(*suspects, 0);
+  ring_peers_fini(&peers);
+}
+
 /* ---- Some split --------------------------------------------------------------------------- */
 
 static int stopped_color;
@@ -293,6 +314,7 @@ int main(void) {
   RUN(test_one_that_stops_while_ranks_without_links_open);
   RUN(test_who_kept_others_in_open_is_not_blamed_later);
   RUN(test_one_that_stops_while_some_tell_what_they_share);
+  RUN(test_who_leaves_a_call_takes_back_what_it_passed_on);
   RUN(test_one_that_stops_in_a_split);
   RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
   return 0;
