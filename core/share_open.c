@@ -14,7 +14,7 @@
 #include "share.h"
 #include "socket.h"
 
-#define SHARE_PATIENCE_NS UINT64_C(5000000000) /* for the first rank to hand out the memory */
+#define SHARE_PATIENCE_MS 5000 /* for the first rank to hand out the memory */
 
 /* What comes with the descriptor. */
 typedef struct share_invitation {
@@ -133,11 +133,19 @@ static bool share_prove(ring_handshake *handshake, ring_wait *wait, uint64_t giv
   }
 }
 
+/* Until when the first rank of the host may hand out the memory. Who waits for that says nothing to others,
+ * who wait for it: it has to come and say for whom while there is time for them to hear it. */
+static uint64_t share_give_up(const ring_wait *wait) {
+  uint32_t patience = ring_wait_left(wait) / 4;
+  if (patience > SHARE_PATIENCE_MS) patience = SHARE_PATIENCE_MS;
+  return ring_platform_now() + patience * UINT64_C(1000000);
+}
+
 /* The descriptor of the host's memory, or what is less than 0. */
 static int share_receive(const ring_share *share, int fd, share_invitation *invitation,
                          ring_wait *wait) {
   const ring_peers *peers = share->peers;
-  uint64_t give_up = ring_platform_now() + SHARE_PATIENCE_NS;
+  uint64_t give_up = share_give_up(wait);
   ring_handshake handshake;
   ring_claim claim = {.purpose = RING_PURPOSE_SHARE,
                       .rank = peers->rank,

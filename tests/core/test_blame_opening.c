@@ -25,6 +25,7 @@ typedef struct blame {
   bool resumes;          /* the rank that stops; then the root is at fault, which does not come */
   bool together, shares; /* all are on one host, and share memory */
   int color;             /* of the rank that stops in a split */
+  int served;            /* ranks that get the memory of their host before it stops */
   int asked, waiting, said;
   char texts[RANKS_MAX][256];
 } blame;
@@ -235,6 +236,50 @@ static void test_one_that_stops_while_some_tell_what_they_share(void) {
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true, .shares = true});
 }
 
+static int to_serve = -1; /* of this process, before it stops */
+
+int __real_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+  if (to_serve-- == 0) raise(SIGSTOP);
+  return __real_ring_socket_pass(fd, descriptor, bytes, length);
+}
+
+/* Before they tell that, the first rank of the host hands out the memory, and stops. Who waits for it
+ * there keeps the others waiting, and some may need no more of it to open. */
+static void wait_for_memory(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_error error = {0};
+  ring_comm *comm;
+  options.timeout = options.call_timeout = 2.5;
+  options.shared_memory = 0;
+  pid_t process = rank == 0 ? fork_stopped() : 0;
+  if (process > 0) {
+    watch_stopped(process, size - 1, &shared->state);
+    return;
+  }
+  if (rank == 0) to_serve = shared->served;
+  ring_status status = ring_comm_open(&options, &comm, &error);
+  if (status == RING_OK) {
+    status = ring_barrier(comm);
+    error = *ring_comm_error(comm);
+    ring_comm_free(comm);
+  }
+  expect_timeout(rank, status, &error, 0);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+}
+
+static void test_one_that_stops_while_it_hands_out_memory(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  for (int size = 5; size < 9; size += 3)
+    for (int served = 0; served < size - 1; served += size - 2) {
+      *shared = (blame){.served = served};
+      run_ranks(size, wait_for_memory, shared);
+    }
+  shared_free(shared, sizeof *shared);
+}
+
 /* Past the opening itself it has only passed on who keeps others there. It takes that back when its own call
  * has ended well; where that has failed, the others still have to know. */
 static void test_who_leaves_a_call_takes_back_what_it_passed_on(void) {
@@ -314,6 +359,7 @@ int main(void) {
   RUN(test_one_that_stops_while_ranks_without_links_open);
   RUN(test_who_kept_others_in_open_is_not_blamed_later);
   RUN(test_one_that_stops_while_some_tell_what_they_share);
+  RUN(test_one_that_stops_while_it_hands_out_memory);
   RUN(test_who_leaves_a_call_takes_back_what_it_passed_on);
   RUN(test_one_that_stops_in_a_split);
   RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
