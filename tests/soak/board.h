@@ -40,9 +40,10 @@ typedef enum board_doing {
 
 /* How a rank heard of the fault, on one communicator. */
 typedef struct board_outcome {
-  int status;  /* RING_OK: not at all */
-  bool named;  /* the victim is */
-  uint64_t ns; /* from the fault, or the call that met it, to the error */
+  int status;       /* RING_OK: not at all */
+  bool named;       /* the victim is */
+  uint64_t ns;      /* from the fault, or the call that met it, to the error */
+  uint64_t late_ns; /* of these, after it was due */
 } board_outcome;
 
 typedef struct board {

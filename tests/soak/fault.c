@@ -178,12 +178,12 @@ static bool fault_refuse(const ring_error *error, const char *because, char *why
   return false;
 }
 
-/* Seconds that may pass before the error. */
-static double fault_limit(const fault_case *of, bool by_timeout) {
+/* Seconds after which the error is due. */
+static double fault_due(const fault_case *of, bool by_timeout) {
   bool stopped = plan_fault_family(of->world->fault.kind) == PLAN_FAMILY_STOPPED;
-  if (!by_timeout && !stopped) return of->patience;
+  if (!by_timeout && !stopped) return 0;
   bool opening = of->phase == FAULT_OPENING;
-  return of->patience + (opening ? fault_open_timeout(of->world) : fault_call_timeout(of->world));
+  return opening ? fault_open_timeout(of->world) : fault_call_timeout(of->world);
 }
 
 bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *finding, char *why,
@@ -195,13 +195,15 @@ bool fault_judge(const fault_case *of, const ring_error *error, fault_finding *f
   char late[64];
   finding->ns = now > since ? now - since : 0;
   finding->by_timeout = fault_took_long(error);
+  uint64_t due = (uint64_t)(fault_due(of, finding->by_timeout) * 1e9);
+  finding->late_ns = finding->ns > due ? finding->ns - due : 0;
   finding->named = fault_tells_all(of, error);
   bool dragged = finding->by_timeout && fault_drags(of->world);
   if (!of->doomed && !dragged) return fault_refuse(error, "failed without a reason", why, size);
   if (struck == 0) return fault_refuse(error, "failed before the fault", why, size);
   if (!fault_is_expected(of, error))
     return fault_refuse(error, "failed with another error than the fault's", why, size);
-  if ((double)finding->ns <= fault_limit(of, finding->by_timeout) * 1e9) return true;
+  if ((double)finding->late_ns <= of->patience * 1e9) return true;
   snprintf(late, sizeof late, "failed only after %.3f s", (double)finding->ns * 1e-9);
   return fault_refuse(error, late, why, size);
 }

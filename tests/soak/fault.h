@@ -52,7 +52,7 @@ void fault_await(const plan_fault *fault);
 typedef struct fault_finding {
   bool by_timeout;
   bool named; /* the victim: its rank, its host if it was lost, and the call, but for opening */
-  uint64_t ns;
+  uint64_t ns, late_ns; /* late: after it was due, which is at once or at the deadline */
 } fault_finding;
 
 /* Whether `error` is what this rank must get. If not, why. */

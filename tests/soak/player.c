@@ -105,7 +105,7 @@ static void player_judge(player *of, player_comm *comm, fault_phase phase, const
            ring_status_name(error->status), error->message);
   if (!first) return;
   of->setting->board->outcomes[of->rank][comm == &of->comms[1]] =
-      (board_outcome){error->status, finding.named, finding.ns};
+      (board_outcome){error->status, finding.named, finding.ns, finding.late_ns};
   worker->failures++;
   worker->timeouts += finding.by_timeout;
   if (!finding.by_timeout && !judged.own && finding.ns > worker->worst_ns)

@@ -22,10 +22,14 @@ enum {
 #define REPORT_SOON 1.0
 #define REPORT_SOON_SHARE 0.9
 #define REPORT_BUSY_SHARE 0.75
-enum { REPORT_KILLED_LEAST = 20, REPORT_BUSY_LOAD = 4 /* of a processor */ };
+enum { REPORT_LEAST = 20, REPORT_BUSY_LOAD = 4 /* of a processor */ };
 
-void report_begin(report *of, const board *board, double seconds) {
-  *of = (report){.board = board, .seconds = seconds, .begun = board_now(), .said = board_now()};
+void report_begin(report *of, const board *board, plan_family storm, double seconds) {
+  *of = (report){.board = board,
+                 .storm = storm,
+                 .seconds = seconds,
+                 .begun = board_now(),
+                 .said = board_now()};
   for (int i = 0; i < PLAN_ELDERS; i++)
     of->resident[i].late_least = of->heap[i].late_least = UINT64_MAX;
 }
@@ -52,33 +56,34 @@ static bool report_is_flat(const report_memory *memory, uint64_t slack, int elde
   return false;
 }
 
-/* ---- Kills -------------------------------------------------------------------------------- */
+/* ---- Kills and stops ---------------------------------------------------------------------- */
 
 /* Who dies before it has met anybody is missed when time runs out. */
-static void report_add_killed(report *of, const plan_world *world) {
+static void report_add_heard(report *of, const plan_world *world) {
   const board *board = of->board;
-  bool opened = atomic_load(&board->doing) > BOARD_OPENING, heard = false, late = false;
+  plan_family family = plan_fault_family(world->fault.kind);
+  bool killed = family == PLAN_FAMILY_KILLED, heard = false, missed = false;
+  bool opened = atomic_load(&board->doing) > BOARD_OPENING;
   uint64_t last = 0;
-  if (plan_fault_family(world->fault.kind) != PLAN_FAMILY_KILLED) return;
+  if (!killed && family != PLAN_FAMILY_STOPPED) return;
   for (int i = 0; i < 2 * world->size; i++) {
     const board_outcome *outcome = &board->outcomes[i / 2][i % 2];
-    bool timeout = outcome->status == RING_TIMEOUT;
+    bool timeout = killed && outcome->status == RING_TIMEOUT;
     if (i / 2 == world->fault.rank || outcome->status == RING_OK || (timeout && !opened)) continue;
     heard = true;
-    late = late || timeout;
-    if (outcome->ns > last) last = outcome->ns;
+    missed = missed || timeout;
+    if (outcome->late_ns > last) last = outcome->late_ns;
   }
   if (!heard) return;
-  uint64_t step = late ? REPORT_STEPS : last / REPORT_STEP;
-  of->killed[step < REPORT_STEPS ? step : REPORT_STEPS - 1]++;
+  uint64_t step = missed ? REPORT_STEPS : last / REPORT_STEP;
+  of->heard[family][step < REPORT_STEPS ? step : REPORT_STEPS - 1]++;
 }
 
 /* Seconds within which that share of the worlds had heard. */
-static double report_quantile(const report *of, uint64_t worlds, double share) {
+static double report_quantile(const uint64_t *heard, uint64_t worlds, double share) {
   uint64_t sum = 0;
   int step = 0;
-  while (step < REPORT_STEPS - 1 && (double)(sum += of->killed[step]) < share * (double)worlds)
-    step++;
+  while (step < REPORT_STEPS - 1 && (double)(sum += heard[step]) < share * (double)worlds) step++;
   return (double)(step + 1) * (double)REPORT_STEP * 1e-9;
 }
 
@@ -91,25 +96,34 @@ static double report_soon_share(void) {
   return REPORT_BUSY_SHARE;
 }
 
-static bool report_heard_soon(const report *of) {
-  uint64_t worlds = 0, soon = 0;
-  for (int i = 0; i < REPORT_STEPS; i++) {
-    worlds += of->killed[i];
-    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 <= REPORT_SOON) soon += of->killed[i];
-  }
-  if (worlds == 0) return true;
+static void report_say_heard(const uint64_t *heard, uint64_t worlds, uint64_t late,
+                             plan_family family) {
   printf(
-      "         %6llu worlds heard of a kill: half of them within %.2f s, 90 %% %.2f s, 99 %% %.2f "
-      "s; %llu later than %.0f s\n",
-      (unsigned long long)worlds, report_quantile(of, worlds, 0.5),
-      report_quantile(of, worlds, 0.9), report_quantile(of, worlds, 0.99),
-      (unsigned long long)(worlds - soon), REPORT_SOON);
-  if (worlds < REPORT_KILLED_LEAST) {
-    printf("         too few to ask that they hear within %.0f s\n", REPORT_SOON);
-    return true;
+      "         %6llu worlds heard that a rank was %s: half of them within %.2f s%s, 90 %% %.2f s, "
+      "99 %% %.2f s; %llu later than %.0f s\n",
+      (unsigned long long)worlds, plan_family_name(family), report_quantile(heard, worlds, 0.5),
+      family == PLAN_FAMILY_STOPPED ? " after the deadline" : "",
+      report_quantile(heard, worlds, 0.9), report_quantile(heard, worlds, 0.99),
+      (unsigned long long)late, REPORT_SOON);
+}
+
+/* Nearly all that hear have to hear soon and, where every world has the fault, most have to hear. */
+static bool report_heard_soon(const report *of, plan_family family) {
+  const uint64_t *heard = of->heard[family];
+  uint64_t worlds = 0, late = 0;
+  for (int i = 0; i < REPORT_STEPS; i++) {
+    worlds += heard[i];
+    if ((double)(i + 1) * (double)REPORT_STEP * 1e-9 > REPORT_SOON) late += heard[i];
   }
+  if (worlds > 0) report_say_heard(heard, worlds, late, family);
+  if (of->storm == family && of->worlds >= REPORT_LEAST && worlds < of->worlds / 2) {
+    printf("soak: of %llu worlds only %llu heard that a rank was %s\n",
+           (unsigned long long)of->worlds, (unsigned long long)worlds, plan_family_name(family));
+    return false;
+  }
+  if (worlds < REPORT_LEAST) return true;
   double share = report_soon_share();
-  if ((double)soon >= share * (double)worlds) return true;
+  if ((double)(worlds - late) >= share * (double)worlds) return true;
   printf("soak: less than %.0f %% of them heard within %.0f s\n", 100 * share, REPORT_SOON);
   return false;
 }
@@ -148,7 +162,7 @@ void report_add(report *of, const plan_world *world) {
   of->repeated += world->twice;
   of->faults[world->fault.kind]++;
   tally_add(&of->tally, world, of->board);
-  report_add_killed(of, world);
+  report_add_heard(of, world);
   for (int i = 0; i < PLAN_ELDERS; i++) {
     report_sample(of, &of->resident[i], of->board->workers[i].resident);
     report_sample(of, &of->heap[i], of->board->workers[i].heap);
@@ -174,5 +188,6 @@ bool report_end(report *of) {
       flat = false;
     if (!report_is_flat(&of->heap[i], heap_slack, i, "heap")) flat = false;
   }
-  return report_heard_soon(of) && flat;
+  bool killed = report_heard_soon(of, PLAN_FAMILY_KILLED);
+  return report_heard_soon(of, PLAN_FAMILY_STOPPED) && killed && flat;
 }

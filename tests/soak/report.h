@@ -6,7 +6,8 @@
  * less.
  *
  * A machine that gives a rank no time for a second makes single worlds late, for which there is
- * --patience; that nearly all ranks hear within a second that one was killed is asked for besides.
+ * --patience. Besides, nearly all ranks have to hear within a second that one was killed, and within a
+ * second of the deadline that one was stopped, where there are enough such worlds to ask that.
  */
 #ifndef SOAK_REPORT_H
 #define SOAK_REPORT_H
@@ -22,22 +23,24 @@ typedef struct report_memory {
 
 typedef struct report {
   const board *board;
-  double seconds; /* that the soak is to last */
+  plan_family storm; /* the fault that every world has, or none */
+  double seconds;    /* that the soak is to last */
   uint64_t begun, said;
   uint64_t worlds, repeated, faults[PLAN_FAULTS];
   report_memory resident[PLAN_ELDERS], heap[PLAN_ELDERS];
-  uint64_t killed[REPORT_STEPS]; /* worlds with one, by when the last heard; in the last: later */
+  uint64_t heard[PLAN_FAMILIES]
+                [REPORT_STEPS]; /* worlds, by how late the last heard; in the last: more */
   tally tally;
 } report;
 
-void report_begin(report *of, const board *board, double seconds);
+void report_begin(report *of, const board *board, plan_family storm, double seconds);
 
 double report_elapsed(const report *of);
 
 /* After every world; says something about once a minute. */
 void report_add(report *of, const plan_world *world);
 
-/* The last words. False when memory has grown, or too few heard soon that one was killed. */
+/* The last words. False when memory has grown, or too few heard soon that one was killed or stopped. */
 bool report_end(report *of);
 
 #endif

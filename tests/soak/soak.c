@@ -146,7 +146,8 @@ static bool soak_run(const soak_options *options, workers *workers, const house 
   static report report;
   house_things before = house_count(house);
   uint64_t number = options->world < 0 ? 0 : (uint64_t)options->world;
-  report_begin(&report, workers->board, options->seconds);
+  plan_family storm = options->bounds.faults < 1 ? PLAN_FAMILY_NONE : options->bounds.only;
+  report_begin(&report, workers->board, storm, options->seconds);
   do {
     plan_make(&world, &options->bounds, number++);
     if (!soak_play(workers, &world) || !house_is_clean(house, &before)) {
