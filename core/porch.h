@@ -2,9 +2,9 @@
  *
  * The porch: where connections wait until they have proved who they are. It is bounded in guests
  * and in time, so strangers cost a descriptor each for a few seconds and nothing else: when it is
- * full, others wait in the listener's queue until the guest that came first goes. What a proven
- * guest may have is its owner's decision: `judge` gives the verdict, `admit` takes the descriptor
- * of a welcome one, who has proved the claim of its handshake.
+ * full, others wait in the listener's queue until a guest has had the time that it then gets, less
+ * if it has said nothing. What a proven guest may have is its owner's decision: `judge` gives the
+ * verdict, `admit` takes the descriptor of a welcome one, who has proved the claim of its handshake.
  */
 #ifndef RING_PORCH_H
 #define RING_PORCH_H

@@ -144,10 +144,10 @@ static inline uint64_t ring_share_receiver(int rank) {
 /* Says what this rank is about to call, in shared memory or not, so that whoever waits for it in
  * another call can say so; or that a call over links is over. */
 void ring_share_announce(const ring_share *share, const ring_call *call);
+void ring_share_retire(const ring_share *share);
 
 /* Says for whom this rank waits, in a call over links; -1: for nobody of this host. */
 void ring_share_show(const ring_share *share, int index);
-void ring_share_retire(const ring_share *share);
 
 /* Begins a call, once all ranks have finished the one `depth` calls before: RING_SLOTS, so that this
  * rank's slot is free, or RING_ROOMS, and its room is, too. */
@@ -194,8 +194,9 @@ static inline ring_status ring_share_await(const ring_share_call *call, int inde
   return ring_share_await_slowly(call, index);
 }
 
-/* Writes down why this rank fails, unless another one did before, and wakes all. Then waits, a second
- * at most, until no other rank reads or writes this one's buffers any more. */
+/* Writes down why this rank fails, unless another one did before, and wakes all. Then waits, half a
+ * second at most, until no other rank reads or writes this one's buffers; who does it still, and was
+ * stopped, loses them. */
 void ring_share_fail(ring_share *share, const ring_error *error);
 
 /* Whether a rank has failed; then why. RING_ABORTED when that was because this rank did not come: it

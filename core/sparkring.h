@@ -176,7 +176,8 @@ typedef struct ring_options {
   int shared_memory;      /* between ranks of one host: 0 where it can be had (unless the variable
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
   const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
-  int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4 */
+  int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4, but 1
+                             where this is not Linux */
   int encryption;    /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0) or, if
                         that is unset, yes in a worker of a Spark that encrypts its own traffic,
                         else no */
@@ -348,8 +349,9 @@ RING_API ring_status ring_port_release(ring_comm *comm, int port);
  * communicator; rank 0's process has to live until they have. Collective, of rank 0's call of
  * ncclGetUniqueId and a broadcast. `libraries`: where rank 0 looks for NCCL, names as for dlopen() with
  * colons between them, of which the first that can be loaded counts, and stays loaded; NULL: wherever
- * the system finds libnccl.so.2. Whoever can write there can run code in rank 0. The other ranks need
- * no NCCL for this. RING_UNSUPPORTED on all where rank 0 has none, or that fails; `comm` goes on. */
+ * the system finds libnccl.so.2 or else libnccl.so. Whoever can write there can run code in rank 0. The
+ * other ranks need no NCCL for this. RING_UNSUPPORTED on all where rank 0 has none, or that fails; `comm`
+ * goes on. */
 RING_API ring_status ring_nccl_id(ring_comm *comm, const char *libraries, void *id);
 
 /* ---- Memory ------------------------------------------------------------------------------- */

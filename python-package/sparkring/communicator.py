@@ -131,8 +131,8 @@ def init(
     lanes : int, optional
         Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes go over
         all of them, because one connection is often held to a part of what the network carries. By
-        default ``SPARKRING_LANES`` or, if that is not set, 4. Within a host a link is one
-        connection, unless lanes are given and shared memory is turned off.
+        default ``SPARKRING_LANES`` or, if that is not set, 4 (1 where this is not Linux). Within a
+        host a link is one connection, unless lanes are given and shared memory is turned off.
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
         TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a

@@ -51,9 +51,10 @@ PyDoc_STRVAR(comm_doc,
              "properties) may be used in any thread at any time. Different communicators are\n"
              "independent.\n"
              "\n"
-             "*Errors.* After any error but `InvalidError` and `BusyError` the communicator is\n"
-             "broken: `usable` is false and later calls raise the same error. The same goes\n"
-             "for a call that was interrupted.\n");
+             "*Errors.* After any error but `InvalidError` and `BusyError`, in a call that the\n"
+             "ranks make together, the communicator is broken: `usable` is false and later calls\n"
+             "raise the same error. The same goes for a call that was interrupted. Methods after\n"
+             "whose error it goes on say so.\n");
 
 PyDoc_STRVAR(comm_allreduce_doc,
              "allreduce($self, x, op='sum', *, out=None, dtype=None)\n--\n\n"
@@ -596,7 +597,8 @@ PyDoc_STRVAR(comm_split_doc,
              "Raises\n"
              "------\n"
              "InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError\n"
-             "    As for `allreduce`.\n"
+             "    As for `allreduce`; this communicator goes on where only the new one could not\n"
+             "    be opened.\n"
              "\n"
              "Examples\n"
              "--------\n"

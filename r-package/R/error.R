@@ -25,9 +25,9 @@
 #' at fault) and `errno` (the operating system's error code); the last two are `NA` where they are
 #' unknown.
 #'
-#' After any error but `ring_error_invalid` and `ring_error_busy` the communicator is broken: every
-#' later call fails in the same way, and [ring_init()] may open another one. The same holds after an
-#' interrupt.
+#' After any error but `ring_error_invalid` and `ring_error_busy`, in a call that the ranks make
+#' together, the communicator is broken: every later call fails in the same way, and [ring_init()] may
+#' open another one. The same holds after an interrupt. Functions after whose error it goes on say so.
 #'
 #' @seealso `vignette("failures")`, for the text of each, its usual causes and what to do.
 #' @name ring_error

@@ -37,7 +37,7 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
         As for `torch_env`.
     library : str or path, optional
         Where rank 0 has NCCL. By default what the wheel ``nvidia-nccl`` has installed, as PyTorch
-        uses it, or else ``libnccl.so.2`` wherever the system finds it.
+        uses it, or else ``libnccl.so.2`` or ``libnccl.so`` wherever the system finds it.
 
     Returns
     -------
