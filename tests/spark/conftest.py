@@ -19,11 +19,12 @@ HERE = Path(__file__).parent
 ONE_EXECUTOR = "local[4]"
 TWO_EXECUTORS = "local-cluster[2,2,1024]"
 ENCRYPTED = TWO_EXECUTORS + " spark.authenticate spark.network.crypto.enabled"
+SASL = TWO_EXECUTORS + " spark.authenticate spark.authenticate.enableSaslEncryption"
 GPUS = f"""{TWO_EXECUTORS} spark.worker.resource.gpu.discoveryScript={HERE / "gpus.sh"}
 spark.worker.resource.gpu.amount=2 spark.executor.resource.gpu.amount=2
 spark.task.resource.gpu.amount=1 spark.executorEnv.CUDA_VISIBLE_DEVICES=6,7"""
 FOUR_HOSTS = "four hosts"
-MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, GPUS, FOUR_HOSTS]
+MASTERS = [ONE_EXECUTOR, TWO_EXECUTORS, ENCRYPTED, SASL, GPUS, FOUR_HOSTS]
 FRAMES = pytest.mark.skipif(
     "barrier" not in inspect.signature(DataFrame.mapInPandas).parameters,
     reason=f"data frames of Spark {__version__} have no barrier stages",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import tasks
-from conftest import ENCRYPTED, FRAMES
+from conftest import ENCRYPTED, FRAMES, SASL
 from sparkring.spark import run
 
 WORKER = Path(__file__).with_name("worker.R")
 
-pytestmark = pytest.mark.parametrize("spark", [ENCRYPTED], indirect=True)
+pytestmark = pytest.mark.parametrize("spark", [ENCRYPTED, SASL], indirect=True)
 
 
 def test_jobs_of_rdds(four):
