@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The parts of ring_apply() that sparklyr would run, one a call; test_r_apply.py plays sparklyr, and
-# hands over what that does, in the same shapes. The first argument says which part, the second
-# names a folder of the driver.
+# Calls of ring_apply(), a part at a time; sparklyr.py plays sparklyr, and hands over what that
+# does, in the same shapes. The first argument says which part, the second names a folder of the
+# driver.
 
 ours <- asNamespace("sparkring")
 arguments <- commandArgs(TRUE)
@@ -10,25 +10,39 @@ folder <- arguments[[2]]
 kinds <- c(id = "double", name = "character", day = "date", pair = "doubles")
 size <- 4L
 
-fit <- function(df, comm, scale, token) {
+fit <- function(df, comm, scale) {
   cat("looking at", nrow(df), "rows\n")
   if (nrow(df) > 0 && anyNA(df$name)) stop("no name for ", df$id[is.na(df$name)])
   while ("busy" %in% df$name) sqrt(2) # until it is ended
-  total <- sparkring::ring_allreduce(comm, c(sum(df$id), nrow(df))) * scale
+  total <- sparkring::ring_allreduce(comm, c(sum(df$id), nrow(df))) * as.double(scale)
   data.frame(rows = nrow(df), total = total[[1]], all = total[[2]], first = df$id[1],
              names = paste(df$name, collapse = ""), pair = sum(unlist(df$pair)),
              day = paste(range(df$day, as.Date("2020-01-03")), collapse = " "),
-             tells = tells(token), files = paste(list.files(all.files = TRUE, recursive = TRUE),
-                                                 collapse = " "))
+             files = paste(list.files(all.files = TRUE, recursive = TRUE), collapse = " "))
 }
 
-# Whether an environment variable of this rank, or of the process that supervises it, holds the
-# token, as R prints it or in hex.
-tells <- function(token) {
-  bytes <- readBin(sprintf("/proc/%d/environ", ours$child_parent()), "raw", 1e6)
-  variables <- c(Sys.getenv(), rawToChar(bytes[bytes != 0]))
-  forms <- c(paste(token, collapse = " "), paste(token, collapse = ""))
-  any(sapply(forms, grepl, tolower(variables), fixed = TRUE))
+# Tells a text in all ways that there are, also on the line to the driver; `note` is a command that
+# notes the processes.
+fail <- function(df, comm, text, note) {
+  cat("rank", sparkring::ring_rank(comm), "prints", text, "\n")
+  print(comm)
+  if (sparkring::ring_rank(comm) == 0) {
+    do.call(sparkring::ring_progress, c(list(comm, 1, 1), setNames(1, text)))
+    wait_for(text, file.path(folder, "errors"))
+    system(note)
+  }
+  sparkring::ring_barrier(comm)
+  if (sparkring::ring_rank(comm) == 1) stop(text)
+  sparkring::ring_barrier(comm)
+}
+
+# Waits until a file has a text.
+wait_for <- function(text, file) {
+  deadline <- Sys.time() + 60
+  while (!any(grepl(text, readLines(file, warn = FALSE), fixed = TRUE))) {
+    if (Sys.time() > deadline) stop("nothing of it has come to the driver")
+    Sys.sleep(0.05)
+  }
 }
 
 # What is asked of Spark, a line each.
@@ -39,17 +53,40 @@ sql <- function(hashes) {
     ours$cells_pack_sql("packing", size))
 }
 
-# What is sent to the tasks.
-send <- function() {
-  token <- ours$apply_random(32)
-  work <- serialize(list(f = fit, args = list(scale = 2, token = token)), NULL)
-  job <- list(
-    work = work, size = size, attempt = 0L, token = token, options = list(timeout = 60),
-    cells = kinds
+# The driver's part: calls a function, whose arguments are told as name=value.
+drive <- function(name, told) {
+  Sys.umask("077")
+  replaced <- list(slots_wait = function(...) size, slots_conf = function(...) "localhost",
+                   apply_launch = launch, apply_random = draw)
+  for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
+  args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
+  job <- ours$apply_job(get(name), args, 2L, NULL, size, 60, 0, list())
+  job[c("cells", "progress")] <- list(kinds, TRUE)
+  tryCatch(
+    write.csv(ours$apply_on_spark(NULL, job, identity, NULL, FALSE, 60, 0), row.names = FALSE),
+    error = function(error) {
+      cat(class(error)[[1]], error$rank, conditionMessage(error), sep = "\n")
+      writeLines(capture.output(print(unclass(error))), stderr())
+    }
   )
+}
+
+# In place of apply_launch(): the job goes to the tasks in a file, and their rows come by stdin.
+launch <- function(job, table, packages) {
   context <- list(column_types = list(), partition_index_param = "", user_context = job)
   saveRDS(list(closure = serialize(ours$rank_closure, NULL, version = 2),
                context = serialize(context, NULL, version = 2)), file.path(folder, "job.rds"))
+  cat("sent\n")
+  rows <- read.table(file("stdin"), col.names = names(ours$rank_columns), stringsAsFactors = FALSE)
+  ours$outcome_read(rows)
+}
+
+# In place of apply_random(): a file tells what was drawn, for who looks for it elsewhere.
+random <- ours$apply_random
+draw <- function(length) {
+  bytes <- random(length)
+  cat(paste(bytes, collapse = ""), "\n", file = file.path(folder, "drawn"), append = TRUE)
+  bytes
 }
 
 # In a task: from stdin come the barrier, as an R expression, and the rows, chunk and text in hex.
@@ -71,18 +108,7 @@ work <- function() {
   write.table(rows, row.names = FALSE, col.names = FALSE, quote = FALSE)
 }
 
-# What the user gets; the rows of all tasks come by stdin.
-result <- function() {
-  rows <- read.table(file("stdin"), col.names = names(ours$rank_columns), stringsAsFactors = FALSE)
-  outcomes <- ours$outcome_read(rows)
-  error <- ours$outcome_judge(outcomes, size, 0L)
-  if (is.null(error)) {
-    write.csv(ours$outcome_values(outcomes), row.names = FALSE)
-  } else {
-    cat(class(error)[[1]], error$rank, conditionMessage(error), sep = "\n")
-  }
-}
-
 switch(arguments[[1]],
-  sql = writeLines(sql(arguments[-(1:2)])), send = send(), work = work(), result = result()
+  sql = writeLines(sql(arguments[-(1:2)])), work = work(),
+  drive = drive(arguments[[3]], arguments[-(1:3)])
 )

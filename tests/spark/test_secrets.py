@@ -7,15 +7,18 @@ is printed and raised by ranks: that it is found in all these places shows that 
 """
 
 import base64
+import re
 import secrets
+import shlex
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+import sparklyr
 import sparkring
 from cluster import until
 from conftest import TWO_EXECUTORS, work_of
@@ -26,6 +29,11 @@ from sparkring.spark import driver, run
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
 pytestmark = pytest.mark.parametrize("spark", [TWO_EXECUTORS], indirect=True)
+
+PROCESSES = Path(__file__).with_name("processes.sh")
+BETWEEN = re.compile(rb"L?[^-0-9A-Za-z]+(?:0x)?")  # numbers in a list, as R and Python show it
+IN_R = ["print(x)", "print(list(1:9, x))", "dput(x)", "dput(as.integer(x))", "cat(x, sep = ':')"]
+IN_R += ["cat(as.integer(x), sep = ',')", "print(as.integer(x))", "print(bquote(f(x = .(x))))"]
 
 
 def forms(secret):
@@ -38,9 +46,38 @@ def forms(secret):
     return found
 
 
+def lists(secret):
+    """The forms of parts of them as numbers: hex, decimal, and with a sign, as in Java.
+
+    R has no more than 19 on a line, and begins each with the place of its first.
+    """
+    found = []
+    for part in (secret[at : at + 8] for at in range(0, len(secret), 8)):
+        found += [part.hex(" "), part.hex(" ").upper()]
+        found += [" ".join(map(str, numbers)) for numbers in (part, memoryview(part).cast("b"))]
+    return [form.encode() for form in found]
+
+
 def holders(secret, files):
     """List the files that have a secret in any form."""
-    return [file for file in files if any(form in file.read_bytes() for form in forms(secret))]
+    return [file for file in files if holds(file.read_bytes(), secret)]
+
+
+def holds(text, secret):
+    """Whether there is a secret in a text."""
+    listed = BETWEEN.sub(b" ", text)
+    found = any(form in text for form in forms(secret))
+    return found or any(form in listed for form in lists(secret))
+
+
+def shown_in_r(secret):
+    """How R shows some bytes, in all of its ways."""
+    shows = "; cat('\\f'); ".join(IN_R)
+    script = f"x <- as.raw(c({', '.join(map(str, secret))})); {shows}"
+    done = subprocess.run(
+        ["Rscript", "--vanilla", "-e", script], stdout=subprocess.PIPE, check=True
+    )
+    return done.stdout.split(b"\f")
 
 
 def test_every_form_is_found(spark, tmp_path):
@@ -52,11 +89,45 @@ def test_every_form_is_found(spark, tmp_path):
         f"{secret}".encode(),
         secret.hex().encode(),
         f"token {secret.hex().upper()}.".encode(),
+        f"{list(secret)}".encode(),
+        f"{list(memoryview(secret).cast('b'))}".encode(),
+        secret.hex(" ").upper().encode(),
     ]
-    for text in texts:
+    in_r = shown_in_r(secret)
+    assert len(in_r) == len(IN_R)
+    for text in texts + in_r:
         (tmp_path / "log").write_bytes(text)
-        assert holders(secret, [tmp_path / "log"])
+        assert holders(secret, [tmp_path / "log"]), text
         assert not holders(secrets.token_bytes(32), [tmp_path / "log"])
+
+
+@pytest.fixture
+def places(spark, tmp_path):
+    """Where secrets could come to be: files and folders."""
+    context = spark.sparkContext
+    own = ("driver", "shown", "environ", "cmdline")
+    return {
+        "executors": work_of(context.applicationId),
+        "events": Path(urlsplit(context.getConf().get("spark.eventLog.dir")).path),
+        **{name: tmp_path / name for name in own},
+    }
+
+
+def wait_for(plant, places, *names):
+    """Wait until places have the text."""
+    for name in names:
+        until(lambda place=places[name]: holders(plant, files(place)), lambda name=name: name)
+
+
+def search(found, places):
+    """List the files of all places that have one of the secrets."""
+    everything = [file for place in places.values() for file in files(place)]
+    return {file for secret in found for file in holders(secret, everything)}
+
+
+def note_processes(folder, plant):
+    """The command that notes the environments and the arguments of all processes."""
+    return ["sh", str(PROCESSES), str(folder), plant.hex()]
 
 
 @pytest.fixture
@@ -99,25 +170,12 @@ def driver_log(jvm, path):
         file.stop()
 
 
-def note_processes(path, plant):
-    """Note the environments and the arguments of all processes; one of them has the text."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(["cat"], env={"PLANT": plant.hex()}, bufsize=0, **pipes) as planted:
-        planted.stdin.write(b"answer\n")
-        planted.stdout.readline()  # until it runs, the kernel may show no environment of it
-        with open(path, "wb") as file:
-            for kind in ("environ", "cmdline"):
-                for process in Path("/proc").glob(f"[0-9]*/{kind}"):
-                    with suppress(OSError):  # it is another user's, or has just ended
-                        file.write(process.read_bytes())
-
-
-def fail(comm, path, plant):
+def fail(comm, note, plant):
     """For `run`: tell the text in all ways that there are."""
     print(f"rank {comm.rank} prints {plant.hex()}, {comm!r}")
     comm.barrier()
     if comm.rank == 0:
-        note_processes(path, plant)
+        subprocess.run(note, check=True)
     comm.barrier()
     if comm.rank == 1:
         raise PaperError(plant)
@@ -137,29 +195,43 @@ def fail_in_spark(token, plant):
     return work
 
 
-def test_logs(spark, kept, tmp_path, capfd):
-    context = spark.sparkContext
+def fail_of_spark(context, token, plant):
+    """Let a stage fail, with the text."""
+    stage = context.parallelize(range(4), 4).barrier()
+    with pytest.raises(Exception, match=plant.hex()):
+        stage.mapPartitions(fail_in_spark(token, plant)).collect()
+
+
+def test_logs(spark, kept, places, tmp_path, capfd):
     plant, token = secrets.token_bytes(32), secrets.token_bytes(32)
-    places = {
-        "executors": work_of(context.applicationId),
-        "driver": tmp_path / "driver",
-        "events": Path(urlsplit(context.getConf().get("spark.eventLog.dir")).path),
-        "processes": tmp_path / "processes",
-        "shown": tmp_path / "shown",
-    }
-    with driver_log(context._jvm, places["driver"]):
+    with driver_log(spark._jvm, places["driver"]):
         with pytest.raises(PaperError):
-            run(fail, args=(places["processes"], plant), num_proc=4)
-        stage = context.parallelize(range(4), 4).barrier()
-        with pytest.raises(Exception, match=plant.hex()):
-            stage.mapPartitions(fail_in_spark(token, plant)).collect()
+            run(fail, args=(note_processes(tmp_path, plant), plant), num_proc=4)
+        fail_of_spark(spark.sparkContext, token, plant)
         said = capfd.readouterr()
         places["shown"].write_text(said.out + said.err)
-        for name, place in places.items():
-            until(lambda place=place: holders(plant, files(place)), lambda name=name: name)
-    everything = [file for place in places.values() for file in files(place)]
+        wait_for(plant, places, *places)
     assert len(kept) == 2
-    assert {file for secret in (*kept, token) for file in holders(secret, everything)} == set()
+    assert search([*kept, token], places) == set()
+
+
+def test_logs_of_ring_apply(spark, places, tmp_path, capfd):
+    """Its tasks end well, whatever ranks do: another job brings the text to Spark's own logs."""
+    plant, token = secrets.token_bytes(32), secrets.token_bytes(32)
+    folder = tmp_path / "ring_apply"
+    folder.mkdir()
+    told = {"text": plant.hex(), "note": shlex.join(note_processes(tmp_path, plant))}
+    places["errors"] = folder / "errors"
+    with driver_log(spark._jvm, places["driver"]):
+        print(sparklyr.ring_apply(spark, sparklyr.table(spark), folder, "fail", **told))
+        said = capfd.readouterr()
+        places["shown"].write_text(said.out + said.err)
+        wait_for(plant, places, "executors", "environ", "cmdline", "shown", "errors")
+        fail_of_spark(spark.sparkContext, token, plant)
+        wait_for(plant, places, "driver", "events")
+    drawn = [bytes.fromhex(line) for line in (folder / "drawn").read_text().splitlines()]
+    assert [len(secret) for secret in drawn] == [32, 32]  # of the ranks, and of the line to them
+    assert search([*drawn, token], places) == set()
 
 
 def files(place):

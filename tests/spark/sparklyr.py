@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays sparklyr, which is not everywhere, in the calls of ring_apply() of apply.R.
+
+It runs ring_apply()'s SQL, starts R for each partition that has rows, with the closure and its
+three arguments, and brings back the rows. r-package/tests/testthat/test-sparklyr.R does the same
+with sparklyr.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark import BarrierTaskContext, SparkFiles
+
+SCRIPT = Path(__file__).with_name("apply.R")
+
+
+def table(spark):
+    """3000 rows on four partitions, the second of which is empty."""
+    frame = spark.range(0, 4000, 1, 4).where("id < 1000 OR id >= 2000")
+    return frame.selectExpr(
+        "id",
+        "if(id % 1000 = 0, concat('é', char(31), char(30), '\"'), '') AS name",
+        "date_add(date'2020-01-01', cast(id % 5 AS int)) AS day",
+        "array(id, 0.5D) AS pair",
+    )
+
+
+def ring_apply(spark, frame, folder, function, **arguments):
+    """What ring_apply() of a function of apply.R prints on the driver, whose the folder is.
+
+    That has what is sent to the tasks, the secrets that were drawn, and `errors`, the driver's
+    standard error.
+    """
+    spark.sparkContext.addFile(str(SCRIPT))
+    rdd = packed(spark, frame, folder)
+    assert rdd.getNumPartitions() == 4
+    call = [function, *(f"{name}={value}" for name, value in arguments.items())]
+    errors = folder / "errors"
+    with errors.open("w") as file:
+        driver = start("drive", folder, *call, errors=file)
+    with driver:
+        try:
+            assert driver.stdout.readline() == "sent\n", errors.read_text()
+            rows = rdd.barrier().mapPartitions(worker(str(folder))).collect()
+            said, _ = driver.communicate("".join(rows), timeout=120)
+        finally:
+            driver.kill()
+    assert driver.returncode == 0, errors.read_text()
+    return said
+
+
+def packed(spark, frame, folder):
+    """Pack the rows of a table for four ranks."""
+    hashes = spark.sql(asked("sql", folder)).first()["parts"]
+    *select, empty, pack = asked("sql", folder, hashes).splitlines()
+    frame.selectExpr(*select).union(spark.sql(empty)).createOrReplaceTempView("packing")
+    return spark.sql(pack).rdd
+
+
+def asked(*arguments):
+    """What a part of the script prints."""
+    with start(*arguments) as process:
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    return said
+
+
+def start(*arguments, errors=None):
+    """Start a part of the script."""
+    return subprocess.Popen(
+        ["Rscript", "--vanilla", SCRIPT, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+    )
+
+
+def worker(folder):
+    """A function for mapPartitions, which does as sparklyr does."""
+
+    def run(rows):
+        rows = list(rows)
+        if not rows:  # sparklyr does not start R
+            return
+        context = BarrierTaskContext.get()
+        addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
+        barrier = f"list(address = list({addresses}), partition = {context.partitionId()}L)"
+        told = [f"{row['chunk']} {row['text'].encode().hex()}" for row in rows]
+        home = SparkFiles.getRootDirectory()  # of all tasks of an executor
+        before = sorted(os.listdir(home))
+        context.barrier()
+        done = subprocess.run(
+            ["Rscript", "--vanilla", SparkFiles.get("apply.R"), "work", folder],
+            cwd=home,
+            input="\n".join([barrier, *told]) + "\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        print(done.stderr, file=sys.stderr, flush=True)  # in the executor's log
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
+        assert sorted(os.listdir(home)) == before
+        yield done.stdout
+
+    return run
