@@ -13,7 +13,8 @@
 #'   this rank gets no communicator.
 #' @param key A whole number that orders the ranks.
 #' @returns A communicator, of class `ring_comm`, or `NULL`.
-#' @inheritSection ring_allreduce Errors
+#' @section Errors:
+#' As for [ring_allreduce()]; `comm` goes on where only the new communicator could not be opened.
 #' @seealso [ring_local_rank()], for the ranks of one host.
 #' @examples
 #' comm <- ring_init()
