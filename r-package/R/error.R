@@ -26,8 +26,9 @@
 #' unknown.
 #'
 #' After any error but `ring_error_invalid` and `ring_error_busy`, in a call that the ranks make
-#' together, the communicator is broken: every later call fails in the same way, and [ring_init()] may
-#' open another one. The same holds after an interrupt. Functions after whose error it goes on say so.
+#' together, the communicator is broken: every later call fails in the same way, and [ring_init()]
+#' may open another one. The same holds after an interrupt. Functions after whose error it goes on
+#' say so.
 #'
 #' @seealso `vignette("failures")`, for the text of each, its usual causes and what to do.
 #' @name ring_error

@@ -55,8 +55,8 @@
 #' @param lanes Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes
 #'   go over all of them, because one connection is often held to a part of what the network
 #'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4 (1 where this is not
-#'   Linux). Within a host a link is one connection, unless lanes are given and shared memory is turned
-#'   off.
+#'   Linux). Within a host a link is one connection, unless lanes are given and shared memory is
+#'   turned off.
 #' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
 #'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of
 #'   one host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if

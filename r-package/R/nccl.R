@@ -10,8 +10,8 @@
 #' set on all ranks before. What NCCL then sends is neither authenticated nor encrypted.
 #'
 #' @inheritParams ring_tf_config
-#' @param library Where rank 0 has NCCL. `NULL`: `libnccl.so.2` or else `libnccl.so`, wherever the system
-#'   finds it.
+#' @param library Where rank 0 has NCCL. `NULL`: `libnccl.so.2` or else `libnccl.so`, wherever the
+#'   system finds it.
 #' @returns The 128 bytes of an `ncclUniqueId`: a raw vector.
 #' @section Errors:
 #' `ring_error_unsupported`, on all ranks, when rank 0 has no NCCL, or that fails; the communicator

@@ -118,6 +118,7 @@ static ring_options family_options(int rank) {
 /* The same on the orphan and on those that were told. */
 static void check_orphaned(const ring_error *error, int orphan, const char *call) {
   char text[128];
+  if (error->status != RING_ABORTED) fprintf(stderr, "%s\n", error->message);
   CHECK(seconds() - shared->killed_at < SOON);
   CHECK_INT(error->status, RING_ABORTED);
   CHECK_INT(error->rank, orphan);
