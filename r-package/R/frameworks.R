@@ -119,9 +119,11 @@ ring_jax_config <- function(comm, ...) {
 #' @export
 ring_xgboost_config <- function(comm, ...) {
   with_frameworks_comm(comm, ..., code = function(comm) {
+    former <- frameworks_kept$tracker # some may train with it until they call this
     rows <- frameworks_gather(comm, 1L, function() {
       if (ring_rank(comm) == 0L) xgboost_start_tracker(comm) else 0L
     })
+    rm(former)
     list(
       dmlc_tracker_uri = ring_hosts(comm)[[1L]],
       dmlc_tracker_port = as.integer(rows[[1L]]),

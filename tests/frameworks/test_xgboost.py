@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import time
+
 import digits
 from ranks import open_comm, run
 
@@ -40,6 +42,7 @@ def replace():
         for _ in range(2):
             with collective.CommunicatorContext(**comm.xgboost_config()):
                 assert collective.broadcast(comm.rank, 1) == 1
+                time.sleep(comm.rank)  # rank 0 configures again while the other one still trains
     return True
 
 

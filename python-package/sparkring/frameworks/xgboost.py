@@ -51,7 +51,9 @@ def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     ...         booster = xgboost.train(parameters, xgboost.DMatrix(x, y))
     """
     with communicator(comm) as ring:
+        former = _trackers.get(ring)
         port = of_root(ring, lambda: _start_tracker(ring))
+        del former  # by now all have left it: until they called this, some may have trained with it
         return {
             "dmlc_tracker_uri": ring.hosts[0],
             "dmlc_tracker_port": port,
