@@ -4,8 +4,8 @@
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
  * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
  * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
- * _SHARED_MEMORY, _LANES, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count also where that
- * is not asked of the environment, so they are read apart.
+ * _SHARED_MEMORY, _LANES, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
+ * also where that is not asked of the environment, so they are read apart.
  */
 #ifndef RING_ENVIRONMENT_H
 #define RING_ENVIRONMENT_H
