@@ -31,8 +31,8 @@ from sparkring.processes import (
     children,
     control,
     exit_code,
-    handle_passed_on,
     kill_descendants,
+    passed_on,
     send,
 )
 from sparkring.supervisor import supervise
@@ -59,16 +59,28 @@ def main(arguments: list[str] | None = None) -> int:
     control(PR_SET_CHILD_SUBREAPER, 1)
     launcher = os.getpid()
     others = set(children())  # of whoever became this process with exec; not ours to end
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGALRM})
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # what is ignored would not be waited for
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGALRM, signal.SIGCHLD})
     supervisor = os.fork()
     if supervisor == 0:
         supervise(options.command, environments(options), launcher, mask)
-    handle_passed_on(lambda number, _: send(supervisor, number))
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    _, status = os.waitpid(supervisor, 0)
-    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    status = wait_for(supervisor, passed_on() - mask)
     kill_descendants(others)
     return exit_code(status)
+
+
+def wait_for(supervisor: int, signals: set[int]) -> int:
+    """Wait until the supervisor ends, and pass these blocked signals on; gives the wait status.
+
+    Not with handlers: Python runs none for a signal that comes just before the wait for a child.
+    """
+    while True:
+        process, status = os.waitpid(supervisor, os.WNOHANG)
+        if process == supervisor:
+            return status
+        number = signal.sigwait(signals | {signal.SIGCHLD})
+        if number != signal.SIGCHLD:
+            send(supervisor, number)
 
 
 def open_standard_files() -> None:

@@ -16,10 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
-    from types import FrameType
-
-    Handler = Callable[[int, "FrameType | None"], None]
+    from collections.abc import Collection, Iterator
 
 ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
 PASSED_ON = ENDING | {signal.SIGUSR1, signal.SIGUSR2}
@@ -35,11 +32,9 @@ def control(option: int, argument: int) -> None:
         ctypes.CDLL(None).prctl(option, ctypes.c_ulong(argument), *[ctypes.c_ulong(0)] * 3)
 
 
-def handle_passed_on(handler: Handler) -> None:
-    """Install a handler for the signals to pass on, but those that nohup and shells ignore."""
-    for number in PASSED_ON:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+def passed_on() -> set[int]:
+    """List the signals to pass on: not those that nohup and shells ignore."""
+    return {number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
 
 
 def exit_code(status: int) -> int:
@@ -80,7 +75,11 @@ def children() -> Iterator[int]:
 
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
-    """Kill every child, and the orphans that become our children by that, until none is left."""
+    """Kill every child, and the orphans that become our children by that, until none is left.
+
+    SIGCHLD stays blocked: a handler that reaped what is being listed would hide its orphans.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     while mine := [process for process in children() if process not in spared]:
         for process in mine:
             with contextlib.suppress(OSError):

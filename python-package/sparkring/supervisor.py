@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import selectors
 import signal
@@ -27,9 +28,9 @@ from sparkring.processes import (
     control,
     describe,
     exit_code,
-    handle_passed_on,
     kill_descendants,
     kill_group,
+    passed_on,
     send,
 )
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 GRACE = 10.0  # seconds between asking the ranks to end and killing them
 LINGER = 1.0  # seconds for what the ranks leave behind, and for who no longer reads their output
+OURS = {signal.SIGALRM, signal.SIGCHLD}  # we need them, whether whoever started us has or not
+TICK = 0.25  # seconds after which a signal is noticed that came just before a wait
 
 
 def supervise(
@@ -75,7 +78,9 @@ class Supervisor:
 
     Signals do their work in their handlers, so that a reader of the output who has stopped reading
     cannot keep the ranks from being ended. Nor can he keep the job, once a signal has ended it: the
-    handler of SIGALRM then raises out of the write that waits for him.
+    handler of SIGALRM then raises out of the write that waits for him. SIGALRM comes with each
+    tick of a clock, as Python runs no handler of a signal that comes between its last look and the
+    system call in which it then waits.
     """
 
     def __init__(self, launcher: int, mask: set[int]) -> None:
@@ -86,6 +91,7 @@ class Supervisor:
         self.selector = selectors.DefaultSelector()  # the data of a key is called; false: the end
         self.failure = 0  # the exit code of the first rank that failed
         self.ending = False
+        self.deadline = math.inf  # of the ranks when they end; without any, of who reads
         self.asked = False  # to end, by a signal from outside
         self.reaping = False  # in the handler of a signal, where nothing may be raised
         # From the beginning of a write on, the handler of SIGCHLD reaps.
@@ -105,7 +111,7 @@ class Supervisor:
         self.watch_signals()
         with environments as each:
             self.start_all(command, each)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask - OURS)
             while self.ranks:
                 self.step(None)
             self.sweep()
@@ -161,8 +167,10 @@ class Supervisor:
         self.selector.register(reader, selectors.EVENT_READ, lambda: os.read(reader, 4096))
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: self.reap_meanwhile())
-        signal.signal(signal.SIGALRM, lambda *_: self.give_up())
-        handle_passed_on(lambda number, _: self.obey(number))
+        signal.signal(signal.SIGALRM, lambda *_: self.tick())
+        signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
+        for number in passed_on():
+            signal.signal(number, lambda number, _: self.obey(number))
         control(PR_SET_PDEATHSIG, signal.SIGALRM)
         if os.getppid() != self.launcher:
             os._exit(1)
@@ -177,14 +185,19 @@ class Supervisor:
         """Send a signal to the process groups of all ranks; after one to end, time runs."""
         if number in ENDING and not self.ending:
             self.ending = True
-            signal.setitimer(signal.ITIMER_REAL, GRACE)
+            self.deadline = time.monotonic() + GRACE
         for process in list(self.ranks):
             kill_group(process, number)
 
     def hurry(self) -> None:
         """Let time run for the reader, if only he keeps a job that was asked to end."""
         if self.asked and not self.ranks:
-            signal.setitimer(signal.ITIMER_REAL, LINGER, LINGER)
+            self.deadline = time.monotonic() + LINGER
+
+    def tick(self) -> None:
+        """See whether the launcher has died, or time is over."""
+        if os.getppid() != self.launcher or time.monotonic() >= self.deadline:
+            self.give_up()
 
     def give_up(self) -> None:
         """Kill the ranks; without any, take a reader that we wait for as gone."""

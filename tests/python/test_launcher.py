@@ -274,7 +274,7 @@ def test_a_signal_as_the_job_ends():
 launcher, wait = os.getpid(), os.waitpid
 def waitpid(*given):
     result = wait(*given)
-    if os.getpid() == launcher:
+    if os.getpid() == launcher and result[0] > 0:
         os.kill(launcher, signal.SIGTERM)
     return result
 os.waitpid = waitpid"""
@@ -343,7 +343,7 @@ sys.exit(launcher.main())"""
 class Job:
     """A job whose ranks, and what they start, hold a fifo open until they die."""
 
-    def __init__(self, folder, size, code, *prefix):
+    def __init__(self, folder, size, code, *prefix, launcher=LAUNCHER):
         fifo = str(folder / "fifo")
         os.mkfifo(fifo)
         reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -351,7 +351,7 @@ class Job:
         self.fifo = os.fdopen(reader, "rb")
         hold = f"import os; os.open({fifo!r}, os.O_WRONLY)\n"
         self.process = subprocess.Popen(
-            [*LAUNCHER, "-n", str(size), *prefix, sys.executable, "-c", hold + code],
+            [*launcher, "-n", str(size), *prefix, sys.executable, "-c", hold + code],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -470,6 +470,62 @@ def test_descendants_do_not_survive_the_supervisor(tmp_path):
 def test_the_launcher_dies_while_nobody_reads(tmp_path):
     job = Job(tmp_path, 2, FAMILY + "while True: print('x' * 10000)")
     job.wait_until_ready(2)
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
+
+
+# A signal may come when Python has looked for one and is about to wait in the system call. So it
+# does here each time: map calls the partials without a look in between.
+JUST_BEFORE_THE_WAIT = """
+import ctypes, functools
+launcher, wait = os.getpid(), os.waitpid
+
+def after_a_signal(*given):
+    if os.getpid() != launcher:
+        return wait(*given)
+    os.waitpid = wait
+    steps = [
+        functools.partial(ctypes.CDLL(None).kill, launcher, signal.SIGTERM),
+        functools.partial(wait, *given),
+    ]
+    return list(map(functools.partial.__call__, steps))[-1]
+
+os.waitpid = after_a_signal"""
+
+JUST_BEFORE_A_WRITE = """
+import ctypes, functools, os, signal, sys
+from sparkring import launcher
+
+libc, write = ctypes.CDLL(None), os.write
+alarm = (ctypes.c_ulong * 16)(1 << signal.SIGALRM - 1)
+others = (ctypes.c_ulong * 16)(~alarm[0])
+
+def after_a_signal(target, text):
+    os.write = write
+    write(2, b"ready\\n")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+    steps = [
+        functools.partial(libc.sigsuspend, others),
+        functools.partial(libc.pthread_sigmask, signal.SIG_UNBLOCK, alarm, None),
+        functools.partial(write, target, text),
+    ]
+    return list(map(functools.partial.__call__, steps))[-1]
+
+os.write = after_a_signal
+sys.exit(launcher.main())
+"""
+
+
+def test_a_signal_just_before_the_launcher_waits():
+    job = patched(JUST_BEFORE_THE_WAIT, sys.executable, "-c", WAIT)
+    assert job.returncode == 128 + signal.SIGTERM
+
+
+@ON_LINUX
+def test_the_launcher_dies_just_before_a_write(tmp_path):
+    code = "while True: print('x' * 100000)"
+    job = Job(tmp_path, 1, code, launcher=[sys.executable, "-c", JUST_BEFORE_A_WRITE])
+    assert job.process.stderr.readline() == b"ready\n"
     job.process.kill()
     assert job.end() == -signal.SIGKILL
 
