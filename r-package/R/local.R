@@ -52,15 +52,18 @@ local_start <- function(rank, folder) {
 
 # Shows what the children print, until all have ended.
 local_watch <- function(children, readers) {
+  quiet <- TRUE
   repeat {
+    ended <- quiet && all(vapply(children, child_ended, NA)) # before what they have left is read
     open <- which(!vapply(children, function(child) is.na(child$output), NA))
     outputs <- vapply(children[open], function(child) child$output, 0L)
-    pieces <- .Call(C_capture_read, outputs, local_look)
+    pieces <- .Call(C_capture_read, outputs, if (ended) 0 else local_look)
     for (i in seq_along(open)) {
       if (is.null(pieces[[i]])) child_hang_up(children[[open[[i]]]])
       readers[[open[[i]]]]$feed(pieces[[i]])
     }
-    if (sum(lengths(pieces)) == 0L && all(vapply(children, child_ended, NA))) break
+    quiet <- sum(lengths(pieces)) == 0L
+    if (ended && quiet) break
   }
   for (reader in readers) reader$finish()
 }

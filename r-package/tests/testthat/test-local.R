@@ -13,6 +13,26 @@ test_that("ring_run() runs processes of this machine, and shows what they print"
   expect_identical(as.list(table), list(rank = 0L, n = 1L))
 })
 
+test_that("what a rank prints as its last is shown", {
+  child <- child_start(function() {
+    Sys.sleep(1)
+    .Call(C_capture_write, 1L, charToRaw("last\n"), TRUE)
+  })
+  # It prints and ends behind a look at its output that finds nothing.
+  watch <- local_watch
+  environment(watch) <- list2env(list(child_ended = function(child) {
+    while (!child_ended(child)) Sys.sleep(0.01)
+    TRUE
+  }), parent = environment(watch))
+  printed <- raw()
+  reader <- list(
+    feed = function(bytes) printed <<- c(printed, bytes),
+    finish = function() printed <<- c(printed, charToRaw("."))
+  )
+  watch(list(child), list(reader))
+  expect_identical(rawToChar(printed), "last\n.")
+})
+
 test_that("its errors and restarts are those of Spark's ranks", {
   f <- of_script(function(comm) {
     attempt <- ring_attempt(comm)
