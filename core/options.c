@@ -14,6 +14,7 @@
 #define OPTIONS_CALL_TIMEOUT 600.0
 #define OPTIONS_WARN_AFTER 60.0
 #define OPTIONS_LANES 4
+#define OPTIONS_TOKEN_LEAST 16 /* bytes */
 #define OPTIONS_RANKS_MAX (1 << 20)
 
 static ring_status options_invalid(ring_error *error, const char *text) {
@@ -129,6 +130,18 @@ static ring_status options_check_encryption(const ring_options *options, bool fo
   return RING_OK;
 }
 
+/* A short one could be guessed by whoever has recorded a handshake. */
+static ring_status options_check_token(const ring_options *options, ring_error *error) {
+  if (options->token == NULL && options->token_length > 0)
+    return options_invalid(error, "token is NULL, but token_length is not 0");
+  if (options->token == NULL || options->token_length >= OPTIONS_TOKEN_LEAST) return RING_OK;
+  if (options->token_length == 0)
+    return options_invalid(error, "the token is empty: give at least 16 random bytes, or none");
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "the token is too short, %zu bytes: give at least %d random bytes, or none",
+                        options->token_length, OPTIONS_TOKEN_LEAST);
+}
+
 static ring_status options_check(ring_options *options, bool for_spark, ring_error *error) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
@@ -147,11 +160,9 @@ static ring_status options_check(ring_options *options, bool for_spark, ring_err
     return ring_error_set(error, RING_INVALID, -1, 0,
                           "the port range %u to %u is empty: give its first and its last port",
                           (unsigned)options->port_first, (unsigned)options->port_last);
-  if (options->token == NULL && options->token_length > 0)
-    return options_invalid(error, "token is NULL, but token_length is not 0");
-  if (options->token != NULL && options->token_length == 0)
-    return options_invalid(error, "the token is empty: give at least 16 random bytes, or none");
-  return options_check_encryption(options, for_spark, error);
+  status = options_check_token(options, error);
+  if (status == RING_OK) status = options_check_encryption(options, for_spark, error);
+  return status;
 }
 
 int ring_options_lanes(void) {

@@ -161,8 +161,8 @@ typedef struct ring_options {
   const char *const *addresses; /* "host", "host:port", "[v6]:port"; ports are ignored */
   int address_count;            /* must equal size when addresses are given */
   const char *root_address;     /* rank 0's host, when those of the others are unknown */
-  const void *token;            /* the job's shared secret, any bytes, of which 16 random ones */
-  size_t token_length;          /*   protect; NULL: none, which an exchange does without */
+  const void *token;            /* the job's shared secret: 16 random bytes or more; NULL: none, */
+  size_t token_length;          /*   which an exchange does without */
   const char *job;              /* tells jobs apart that share addresses and token; NULL: "" */
   uint16_t port_first;          /* ports to listen on, both ends included; 0: any free port for */
   uint16_t port_last;           /*   links and 21000 to 31999 for finding rank 0 */

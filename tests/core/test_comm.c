@@ -61,6 +61,9 @@ static void test_bad_options(void) {
   options.token = "";
   options.token_length = 0;
   refuse(options, "the token is empty");
+  options.token = "fifteen letters";
+  options.token_length = 15;
+  refuse(options, "the token is too short, 15 bytes: give at least 16 random bytes, or none");
   options = rank_options(0, 3);
   options.token = NULL;
   refuse(options, "token is NULL, but token_length is not 0");

@@ -49,7 +49,7 @@ static void test_any_order(void) {
 /* ---- Two jobs ----------------------------------------------------------------------------- */
 
 static void join_one_of_two(int rank, int size, void *shared) {
-  const char *tokens[] = {"one secret", "another secret"};
+  const char *tokens[] = {"the secret of one job", "the secret of another"};
   ring_options options = rank_options(rank / 2, size / 2);
   (void)shared;
   options.token = tokens[rank % 2];
@@ -185,13 +185,13 @@ static void test_without_a_token(void) {
 
 static void meet_from_environment(int rank, int size, void *shared) {
   (void)shared;
-  char number[16], token[32];
+  char number[16], token[64];
   snprintf(number, sizeof number, "%d", rank);
   setenv("SPARKRING_RANK", number, 1);
   snprintf(number, sizeof number, "%d", size);
   setenv("SPARKRING_SIZE", number, 1);
   setenv("SPARKRING_ADDRESSES", "127.0.0.1,127.0.0.1,127.0.0.1", 1);
-  snprintf(token, sizeof token, "environment %d", (int)getppid());
+  snprintf(token, sizeof token, "environment of process %d", (int)getppid());
   setenv("SPARKRING_TOKEN", token, 1);
   ring_options options = RING_OPTIONS_INIT;
   open_check_close(&options);
@@ -210,6 +210,7 @@ typedef struct exchange {
   int mode;
   int victim, late; /* which ranks; -1: none */
   bool told;        /* the victim dies when it has told what it shares */
+  uint64_t died;    /* when it died, in ns */
 } exchange;
 
 typedef struct exchange_end {
@@ -330,8 +331,13 @@ static void die(int signal_number) {
   _exit(0);
 }
 
+static void die_in_exchange(exchange *shared) {
+  shared->died = ring_platform_now();
+  _exit(0);
+}
+
 /* Of the process that is to die behind its words on what it shares, while the others wait for more. */
-static bool dies_when_told;
+static exchange *dies_when_told;
 
 ring_status __real_ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
                                      const ring_wait *wait, ring_error *error);
@@ -339,9 +345,10 @@ ring_status __wrap_ring_share_settle(ring_share *share, ring_peers *peers, const
                                      const ring_wait *wait, ring_error *error);
 ring_status __wrap_ring_share_settle(ring_share *share, ring_peers *peers, const uint8_t *has,
                                      const ring_wait *wait, ring_error *error) {
-  if (!dies_when_told) return __real_ring_share_settle(share, peers, has, wait, error);
+  if (dies_when_told == NULL) return __real_ring_share_settle(share, peers, has, wait, error);
   usleep(100000);
-  _exit(0);
+  die_in_exchange(dies_when_told);
+  return RING_OK;
 }
 
 /* At once; where another rank is late, when it has met those that are not. */
@@ -350,9 +357,11 @@ static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn 
   bool late = end->rank == end->shared->late;
   if (late) usleep(1600000);
   int failure = pass_texts(arg, mine, put, sink);
-  dies_when_told = end->shared->told && end->rank == end->shared->victim;
-  if (dies_when_told) return failure;
-  if (end->rank == end->shared->victim && end->shared->late < 0) die(0);
+  if (end->shared->told && end->rank == end->shared->victim) {
+    dies_when_told = end->shared;
+    return failure;
+  }
+  if (end->rank == end->shared->victim && end->shared->late < 0) die_in_exchange(end->shared);
   if (end->rank == end->shared->victim) {
     signal(SIGALRM, die);
     ualarm(300000, 0);
@@ -365,13 +374,12 @@ static void lose_one_while_opening(int rank, int size, void *shared) {
   exchange_end end = {rank, size, shared};
   ring_options options = rank_options(rank, size);
   char text[64];
-  uint64_t begun = ring_platform_now();
   options.exchange = pass_texts_and_die;
   options.exchange_arg = &end;
   if (end.shared->late >= 0) options.timeout = 2;
   snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
   CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
-  double seconds = (double)(ring_platform_now() - begun) / 1e9;
+  double seconds = (double)(ring_platform_now() - end.shared->died) / 1e9;
   if (end.shared->late < 0) CHECK(seconds < LOSS_SECONDS);
 }
 
@@ -421,7 +429,7 @@ static void die_once_met(ring_options *options) {
   pid_t process = fork();
   CHECK(process >= 0);
   options->log = die_when_met;
-  options->warn_after = 0.1;
+  options->warn_after = 0.4; /* the others come meanwhile */
   if (process == 0) expect_failure(options, RING_OK, "");
   CHECK_INT(waitpid(process, &status, 0), process);
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

@@ -127,6 +127,15 @@ def test_empty_token():
     refuses(text, rank=0, addresses=HOSTS, token=b"")
 
 
+def test_short_token(monkeypatch):
+    text = "the token is too short, 6 bytes: give at least 16 random bytes, or none"
+    refuses(text, rank=0, addresses=HOSTS, token="sesame")
+    monkeypatch.setenv("SPARKRING_RANK", "0")
+    monkeypatch.setenv("SPARKRING_SIZE", "1")
+    monkeypatch.setenv("SPARKRING_TOKEN", "sesame")
+    refuses(text)
+
+
 def test_a_token_that_is_no_text_is_in_no_error():
     with pytest.raises(sparkring.InvalidError) as caught:
         sparkring.init(rank=0, addresses=HOSTS, token="sesame\udc80")

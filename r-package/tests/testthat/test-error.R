@@ -137,6 +137,14 @@ test_that("the token is in no error", {
   )
 })
 
+test_that("a short token is refused", {
+  expect_error(
+    ring_init(rank = 0, addresses = "localhost", token = as.raw(1:15)),
+    "the token is too short, 15 bytes: give at least 16 random bytes, or none",
+    class = "ring_error_invalid"
+  )
+})
+
 test_that("a rank with another token is turned away", {
   results <- run_ranks(2, {
     tryCatch(open(token = tokens[[rank + 1]], timeout = 2), ring_error = identity)
