@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sparkring.spark.output import Address
 
-WAIT = 2.0  # seconds for the relay to tell the last lines
+WAIT = 10.0  # seconds for the relay to tell the last lines; one that has just started still imports
 
 
 class Capture:
