@@ -179,13 +179,13 @@ static void run_rations(int victim, int how_often) {
   work->starve = starve;
   work->feed = feed;
   r->first = -1;
-  problems += !workload_run(work, "nothing lacking");
+  problems += !workload_run_again(work, "nothing lacking");
   int most = r->asked;
   for (r->first = 0; r->first < most; r->first++) {
     char what[64];
     snprintf(what, sizeof what, "pages from time %d on, %d times", r->first, how_often);
     r->count = how_often;
-    problems += !workload_run(work, what);
+    problems += !workload_run_again(work, what);
     failed += workload_failed(work);
     if (workload_failed(work) && workload_delay(work) > delay) delay = workload_delay(work);
     slower += !workload_failed(work) && strcmp(work->ends[victim].link, "shm") != 0;
@@ -245,7 +245,7 @@ static void run_rooms(void) {
     char options[32];
     snprintf(options, sizeof options, "size=%s", rooms[i]);
     if (!mount_apart("/tmp", options, 0)) return;
-    problems += !workload_run(work, rooms[i]);
+    problems += !workload_run_again(work, rooms[i]);
     for (int rank = 0; rank < WORKLOAD_RANKS; rank++)
       printf("%s, rank %d: link %s, %s %s\n", rooms[i], rank, work->ends[rank].link,
              work->ends[rank].step != NULL ? work->ends[rank].step : "came through",
@@ -270,7 +270,7 @@ static void run_device(const char *options, unsigned long flags, bool fill) {
   while (fill && write(file, byte, sizeof byte) > 0) continue;
   if (fill) CHECK_INT(close(file), 0);
   workload *work = workload_alloc(WORKLOAD_SHM, 0);
-  problems += !workload_run(work, options);
+  problems += !workload_run_again(work, options);
   for (int rank = 0; rank < WORKLOAD_RANKS; rank++) {
     CHECK(work->ends[rank].step == NULL);
     CHECK_INT(strcmp(work->ends[rank].link, "shm"), 0);

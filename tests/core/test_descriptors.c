@@ -67,7 +67,7 @@ static void run_part(int runner, int runners, void *unused) {
   for (r->spare = part; r->spare < MOST && enough == 0; r->spare += PARTS) {
     char what[64];
     snprintf(what, sizeof what, "%d descriptors", r->spare);
-    problems += !workload_run(work, what);
+    problems += !workload_run_again(work, what);
     const workload_end *end = &work->ends[victim];
     if (workload_failed(work)) {
       failed++;

@@ -3,6 +3,7 @@
  * Processes that end without closing, at whatever point: the end is an ordinary one, and the other
  * rank is told.
  */
+#include <signal.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -51,12 +52,16 @@ static void end_in_a_request_and_free(void) {
 static void run_rank(int rank, int size, void *arg) {
   const ending *e = arg;
   comm = open_rank(rank, size);
+  int32_t other = (int32_t)getpid();
+  CHECK_INT(ring_broadcast(comm, &other, &other, 1, RING_INT32, 0), RING_OK);
   CHECK_INT(ring_barrier(comm), RING_OK);
   if (rank == 0) {
     e->end();
     exit(0);
   }
   usleep(50000);
+  if (e->end == end_in_a_request) /* its thread sends on as long as there is one */
+    while (kill(other, 0) == 0) usleep(1000);
   CHECK_INT(ring_allreduce(comm, x, y, LONG, RING_FLOAT32, RING_SUM), e->told);
   CHECK_INT(ring_comm_error(comm)->rank, 0);
   ring_comm_free(comm);

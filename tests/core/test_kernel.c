@@ -64,7 +64,7 @@ static void run_lack(const lack *l, workload_link link, int victim) {
   lack *shared = work->arg = shared_alloc(sizeof *shared);
   *shared = *l;
   work->starve = starve;
-  problems += !workload_run(work, l->name);
+  problems += !workload_run_again(work, l->name);
   const workload_end *end = &work->ends[victim];
   printf("%-24s %-4d %-5s rank %d: %s %s, link %s\n", l->name, l->code, workload_link_name(link),
          victim, end->step != NULL ? end->step : "came through",

@@ -286,7 +286,7 @@ static void be_late_in_turn(ring_comm *comm, void *shared) {
     if (turn % 3 == 2)
       CHECK_INT(ring_broadcast(comm, x, x, 20000, RING_FLOAT32, turn % size), RING_OK);
   }
-  CHECK(seconds() - begun < 2.8);
+  CHECK(seconds() - begun < 4.5); /* each that sleeps through its call takes 0.1 s */
   CHECK_INT(ring_comm_counters(comm, -1, &counters), RING_OK);
   CHECK(counters.wait_ns > 0);
   free(x);

@@ -217,7 +217,7 @@ static void miss_the_deadline(int rank, int size, void *shared) {
   failing *f = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
-  options.call_timeout = 0.4;
+  options.call_timeout = 1;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&f->met, size);
   double begun = seconds();
@@ -301,7 +301,7 @@ static void give_up_while_read(int rank, int size, void *shared) {
   atomic_int *left = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
-  options.call_timeout = 0.3;
+  options.call_timeout = 1;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank == 0) {
     float *x = get_floats(comm, true);
@@ -319,7 +319,8 @@ static void give_up_while_read(int rank, int size, void *shared) {
     ring_wait_init(&wait, 10, NULL, NULL);
     CHECK_INT(ring_share_begin(&comm->share, &call, RING_SLOTS, &wait, &error, &begun), RING_OK);
     ring_share_publish(&begun);
-    usleep(700000);
+    while (!ring_share_failed(&comm->share, NULL, &error)) usleep(1000);
+    usleep(100000);
     atomic_fetch_add(left, 1);
     ring_share_finish(&begun);
   }

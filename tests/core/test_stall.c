@@ -124,7 +124,7 @@ static void split_and_wait(int rank, int size, void *unused) {
   ring_comm *child, *comm = open_hearing(rank, size, 0.2, &log);
   CHECK_INT(ring_comm_split(comm, 0, 0, &child), RING_OK);
   log.count = 0;
-  if (rank == 1) usleep(500000);
+  if (rank == 1) usleep(900000);
   CHECK_INT(ring_barrier(child), RING_OK);
   if (rank != 1) CHECK(log.count >= 1);
   end(child);
@@ -143,7 +143,7 @@ static void open_late(int rank, int size, void *unused) {
   heard log;
   ring_options options = hearing_options(rank, size, 0.2, &log);
   ring_comm *comm;
-  usleep(rank == 0 ? 300000 : rank == 2 ? 1200000 : 0);
+  usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank == 0) {
     CHECK(log.count >= 1);

@@ -52,6 +52,9 @@ void workload_free(workload *work);
  * with `what` was lacking. */
 bool workload_run(workload *work, const char *what);
 
+/* The same, and again, at most twice, where it was not well because some rank came too late. */
+bool workload_run_again(workload *work, const char *what);
+
 /* Whether the victim failed. */
 bool workload_failed(const workload *work);
 

@@ -33,7 +33,7 @@ class Capture:
         before = -1
         while before != self.length.value:  # what is still in the socket
             before = self.length.value
-            time.sleep(0.2)
+            time.sleep(1)
         end([self.reader])
 
     def read(self):

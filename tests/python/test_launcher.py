@@ -106,6 +106,7 @@ def test_a_file_may_not_grow(tmp_path):
     command = [*LAUNCHER, "-n", "1", sys.executable, "-c", code]
     job = subprocess.run(
         ["sh", "-c", limited, tmp_path / "out", *command],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # those files may not grow, either
         timeout=DEADLINE,
         capture_output=True,
         check=False,
@@ -408,11 +409,11 @@ os.write(1, b"ready\\n")
 )
 def test_signals_are_passed_on(number, tmp_path):
     code = f"""
-import signal, sys
+import signal, sys, time
 signal.signal({int(number)}, lambda number, frame: sys.exit(40 + number))
 print("ready")
 while True:
-    signal.pause()
+    time.sleep(0.05)
 """
     job = Job(tmp_path, 2, code)
     job.wait_until_ready(2)
@@ -429,10 +430,11 @@ def test_a_signal_that_ends_the_ranks(tmp_path):
 
 def test_ranks_that_handle_the_signal_well(tmp_path):
     code = """
-import signal, sys
+import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("ready")
-signal.pause()
+while True:
+    time.sleep(0.05)
 """
     job = Job(tmp_path, 2, code)
     job.wait_until_ready(2)
@@ -533,6 +535,7 @@ def test_the_launcher_dies_just_before_a_write(tmp_path):
 FLOOD = """
 import os, signal
 signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+print("ready")
 while True:
     print("x" * 10000)
 """
@@ -553,6 +556,7 @@ def wait_until_stuck(job):
 def test_a_signal_while_nobody_reads(tmp_path):
     """The ranks end, and the job with them, with their exit code."""
     job = Job(tmp_path, 2, FLOOD)
+    job.wait_until_ready(2)
     wait_until_stuck(job)
     job.process.terminate()
     assert job.process.wait(DEADLINE) == 9
@@ -577,7 +581,7 @@ if os.environ["SPARKRING_RANK"] == "1":
     read_to_the_end(job.fifo)
     assert job.process.poll() is None
     output = job.process.stdout.read()
-    assert output.startswith(b"[0] xxx")
+    assert output.startswith(b"[0] ready\n[0] xxx")
     assert job.process.wait(DEADLINE) == 7
     assert job.process.stderr.read() == (
         b"sparkring-run: rank 1 failed with exit code 7; ending the others\n"
@@ -597,6 +601,18 @@ def test_ranks_behind_a_shell(shell, tmp_path):
 
 
 def test_what_ends_by_itself_is_waited_for():
-    job = launch(1, "sh", "-c", "(read line <&3; echo late) 3<&0 & exec echo early", input=b"go\n")
+    patient = """
+import sys
+from sparkring import launcher, supervisor
+supervisor.LINGER = 20
+sys.exit(launcher.main())"""
+    late = ["sh", "-c", "(read line <&3; echo late) 3<&0 & exec echo early"]
+    job = subprocess.run(
+        [sys.executable, "-c", patient, "-n", "1", *late],
+        timeout=DEADLINE,
+        input=b"go\n",
+        capture_output=True,
+        check=False,
+    )
     assert job.returncode == 0
     assert lines(job.stdout) == ["[0] early", "[0] late"]

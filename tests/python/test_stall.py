@@ -13,7 +13,7 @@ import time
 
 import pytest
 import sparkring
-from ranks import launch, open_comm, run
+from ranks import launch, open_comm, run, wait_for
 
 WAITS = r"rank 0 has waited .* in allreduce.* for: rank 1 "
 
@@ -39,17 +39,17 @@ def open_impatient():
     return open_comm(warn_after=0.3)
 
 
-def wait_for_a_late_rank():
+def wait_for_a_late_rank(gate):
     with open_impatient() as comm:
-        keep = Keep()
+        keep = Keep(lambda record: gate.touch())
         if comm.rank == 1:
-            time.sleep(1)
+            wait_for(gate)
         total = comm.allreduce(1)
     return total, [(record.name, record.levelname) for record in keep.records], keep.texts()
 
 
-def test_a_call_that_waits_says_so_and_goes_on():
-    (total, kinds, texts), other = run(2, wait_for_a_late_rank)
+def test_a_call_that_waits_says_so_and_goes_on(tmp_path):
+    (total, kinds, texts), other = run(2, wait_for_a_late_rank, tmp_path / "gate")
     assert total == 2
     assert set(kinds) == {("sparkring", "WARNING")}
     assert re.match(WAITS, texts[0])
@@ -59,7 +59,7 @@ def test_a_call_that_waits_says_so_and_goes_on():
 SCRIPT = """
 import time, sparkring
 with sparkring.init(timeout=30, call_timeout=20, warn_after=0.3) as comm:
-    time.sleep(comm.rank)
+    time.sleep(3 * comm.rank)
     comm.allreduce(1)
 """
 
@@ -98,31 +98,32 @@ def test_requests():
     assert re.match(WAITS, texts[0])
 
 
-def fail_in_a_handler():
+def fail_in_a_handler(gate):
     caught = []
     sys.unraisablehook = lambda failure: caught.append(failure.exc_value)
 
     def fail(record):
+        gate.touch()
         raise LookupError("of a handler")
 
-    Keep(fail)
     with open_impatient() as comm:
+        Keep(fail)
         if comm.rank == 1:
-            time.sleep(0.6)
+            wait_for(gate)
         return comm.allreduce(1), {repr(error) for error in caught}
 
 
-def test_what_a_handler_raises_is_reported_and_ends_nothing():
-    (total, errors), _ = run(2, fail_in_a_handler)
+def test_what_a_handler_raises_is_reported_and_ends_nothing(tmp_path):
+    (total, errors), _ = run(2, fail_in_a_handler, tmp_path / "gate")
     assert (total, errors) == (2, {"LookupError('of a handler')"})
 
 
-def interrupt_in_a_handler(asking):
+def interrupt_in_a_handler(asking, gate):
     """Ctrl-C while a handler is at work ends the wait, or comes right after a look at a request."""
     comm = open_impatient()
     if comm.rank == 1:
         with pytest.raises(sparkring.AbortedError):
-            time.sleep(1.2)
+            wait_for(gate)
             while True:
                 comm.barrier()
         return True
@@ -136,27 +137,37 @@ def interrupt_in_a_handler(asking):
         comm.barrier()
     usable = comm.usable
     comm.abort()
+    gate.touch()
     return usable is asking
 
 
 @pytest.mark.parametrize("asking", [False, True])
-def test_interrupt_in_a_handler(asking):
-    assert run(2, interrupt_in_a_handler, asking) == [True, True]
+def test_interrupt_in_a_handler(asking, tmp_path):
+    assert run(2, interrupt_in_a_handler, asking, tmp_path / "gate") == [True, True]
 
 
-def stay_silent(seconds):
+def stay_silent():
     keep = Keep()
-    with open_comm(warn_after=seconds) as comm:
+    with open_comm(warn_after=0) as comm:
         if comm.rank == 1:
             time.sleep(0.8)
         comm.barrier()
     return keep.texts()
 
 
-def test_no_warnings(monkeypatch):
+def speak_as_the_environment_says(gate):
+    with open_comm() as comm:
+        keep = Keep(lambda record: gate.touch())
+        if comm.rank == 1:
+            wait_for(gate)
+        comm.barrier()
+    return keep.texts()
+
+
+def test_the_environment_has_the_default(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARKRING_WARN_AFTER", "0.3")
-    assert run(2, stay_silent, 0) == [[], []]
-    assert run(2, stay_silent, None)[0] != []
+    assert run(2, stay_silent) == [[], []]
+    assert run(2, speak_as_the_environment_says, tmp_path / "gate")[0] != []
 
 
 def test_seconds():

@@ -94,7 +94,7 @@ expect_interrupt <- function(sc) {
     ring_run(sc, of_script(function(comm, file, driver) {
       cat(sprintf("%d\n", Sys.getpid()), file = file, append = TRUE) # in one piece
       ring_barrier(comm)
-      Sys.sleep(2) # the driver is met
+      Sys.sleep(10) # the driver is met
       if (ring_rank(comm) == 0) tools::pskill(driver, tools::SIGINT)
       repeat sqrt(2)
     }), file = file, driver = Sys.getpid(), num_proc = 2),

@@ -162,7 +162,7 @@ impatient <- list(token = "a token of the tests, which is long", timeout = 30, w
 test_that("a call that waits says so at once, and goes on", {
   results <- run_ranks(2, {
     comm <- open()
-    if (rank == 1) Sys.sleep(1)
+    if (rank == 1) Sys.sleep(3)
     said <- character()
     sum <- withCallingHandlers(ring_allreduce(comm, 1), ring_stall = function(stall) {
       said <<- c(said, class(stall), conditionMessage(stall))
@@ -181,7 +181,7 @@ test_that("a call that waits says so at once, and goes on", {
 test_that("a request says it to whoever waits for it", {
   results <- run_ranks(2, {
     comm <- open()
-    if (rank == 1) Sys.sleep(1.5)
+    if (rank == 1) Sys.sleep(3)
     said <- character()
     keep <- function(stall) {
       said <<- c(said, conditionMessage(stall))
@@ -211,7 +211,7 @@ test_that("a handler can end the wait, and errors of handlers are not lost", {
   results <- run_ranks(2, {
     lapply(leave, function(wait) {
       comm <- open()
-      if (rank == 1) Sys.sleep(1)
+      if (rank == 1) Sys.sleep(3)
       caught <- if (rank == 0) wait(comm) else be_told(comm, ring_barrier)$caught
       result <- list(caught = caught, shown = format(comm))
       ring_abort(comm)
@@ -233,7 +233,7 @@ test_that("a handler that ends or waits for what it interrupts does not hang", {
   results <- run_ranks(2, {
     lapply(in_handler, function(case) {
       comm <- open()
-      if (rank == 1) Sys.sleep(1)
+      if (rank == 1) Sys.sleep(3)
       caught <- if (rank == 0) {
         tryCatch(
           withCallingHandlers(case$call(comm), ring_stall = function(stall) case$handle(comm)),
