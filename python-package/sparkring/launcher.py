@@ -10,7 +10,8 @@ reaches them once. Not in sessions of their own: between these Linux shares the 
 No process survives a job. On Linux both adopt their orphaned descendants (PR_SET_CHILD_SUBREAPER),
 so whatever the ranks have started ends up as a child of the supervisor, which kills it at the end.
 Should one of the two die first, the other cleans up: the kernel tells the supervisor when the
-launcher dies (PR_SET_PDEATHSIG), and the launcher adopts what a dead supervisor leaves.
+launcher dies (PR_SET_PDEATHSIG; elsewhere it looks from time to time), and the launcher adopts what
+a dead supervisor leaves.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     supervisor = os.fork()
     if supervisor == 0:
         supervise(options.command, environments(options), launcher, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask | PASSED_ON | {signal.SIGCHLD})
     status = wait_for(supervisor, passed_on() - mask)
     kill_descendants(others)
     return exit_code(status)

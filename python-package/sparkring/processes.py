@@ -77,9 +77,10 @@ def children() -> Iterator[int]:
 def kill_descendants(spared: Collection[int] = ()) -> None:
     """Kill every child, and the orphans that become our children by that, until none is left.
 
-    SIGCHLD stays blocked: a handler that reaped what is being listed would hide its orphans.
+    SIGCHLD stays blocked, as a handler that reaped what is being listed would hide its orphans, and
+    SIGALRM, as a clock that ticks meanwhile would begin anew.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGALRM})
     while mine := [process for process in children() if process not in spared]:
         for process in mine:
             with contextlib.suppress(OSError):

@@ -196,7 +196,10 @@ class Supervisor:
 
     def tick(self) -> None:
         """See whether the launcher has died, or time is over."""
-        if os.getppid() != self.launcher or time.monotonic() >= self.deadline:
+        over = time.monotonic() >= self.deadline
+        if over:
+            self.deadline = math.inf
+        if over or os.getppid() != self.launcher:
             self.give_up()
 
     def give_up(self) -> None:

@@ -450,12 +450,37 @@ def test_descendants_do_not_survive_the_ranks(last, code, tmp_path):
 
 
 @ON_LINUX
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGALRM, signal.SIGKILL])
 def test_descendants_do_not_survive_the_launcher(number, tmp_path):
     job = Job(tmp_path, 2, FAMILY + "signal.pause()")
     job.wait_until_ready(6)
     job.process.send_signal(number)
-    assert job.end() == (-number if number == signal.SIGKILL else 128 + number)
+    assert job.end() == (128 + number if number == signal.SIGTERM else -number)
+
+
+# So long as on a machine with very many processes; the supervisor's clock ticks meanwhile.
+SLOW_TO_LIST = """
+import sys, time
+from sparkring import launcher, processes
+
+list_children = processes.children
+
+def children():
+    time.sleep(0.6)
+    return list_children()
+
+processes.children = children
+sys.exit(launcher.main())
+"""
+
+
+@ON_LINUX
+def test_children_that_take_long_to_list(tmp_path):
+    launcher = [sys.executable, "-c", SLOW_TO_LIST]
+    job = Job(tmp_path, 2, FAMILY + "signal.pause()", launcher=launcher)
+    job.wait_until_ready(6)
+    job.process.kill()
+    assert job.end() == -signal.SIGKILL
 
 
 @ON_LINUX

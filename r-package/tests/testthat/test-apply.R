@@ -66,7 +66,7 @@ test_that("nothing tells the token", {
   f <- of_script(function(df, comm) stop("no"))
   job <- list(
     work = serialize(list(f = f, args = list()), NULL), size = 2L, attempt = 0L,
-    token = as.raw(1:8), options = list(timeout = 1), cells = c(n = "double")
+    token = as.raw(1:16), options = list(timeout = 1), cells = c(n = "double")
   )
   packed <- data.frame(chunk = -1, text = "")
   barrier <- list(address = list("127.0.0.1:1", "127.0.0.1:1"), partition = 0L)
