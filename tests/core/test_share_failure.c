@@ -320,7 +320,7 @@ static void give_up_while_read(int rank, int size, void *shared) {
     CHECK_INT(ring_share_begin(&comm->share, &call, RING_SLOTS, &wait, &error, &begun), RING_OK);
     ring_share_publish(&begun);
     while (!ring_share_failed(&comm->share, NULL, &error)) usleep(1000);
-    usleep(100000);
+    usleep(350000); /* the failure is told for 0.2 s; the root waits for 0.5 s */
     atomic_fetch_add(left, 1);
     ring_share_finish(&begun);
   }
