@@ -70,13 +70,16 @@ const char *ring_op_name(ring_op op) {
 
 ring_status ring_op_parse(const char *name, ring_op *op) {
   if (name == NULL || op == NULL) return RING_INVALID;
-#define DTYPE_OP_PARSE(op_name, value, text)                                                       \
+#define DTYPE_OP_ALIAS(op_name, text)                                                              \
   if (strcmp(name, text) == 0) {                                                                   \
     *op = RING_##op_name;                                                                          \
     return RING_OK;                                                                                \
   }
+#define DTYPE_OP_PARSE(op_name, value, text) DTYPE_OP_ALIAS(op_name, text)
   RING_OP_MAP(DTYPE_OP_PARSE)
+  RING_OP_ALIAS_MAP(DTYPE_OP_ALIAS)
 #undef DTYPE_OP_PARSE
+#undef DTYPE_OP_ALIAS
   return RING_INVALID;
 }
 

@@ -104,6 +104,11 @@ typedef enum ring_dtype {
   X(LAND, 5, "land")                                                                               \
   X(LOR, 6, "lor")
 
+/* X(name, "alias"): other names that ring_op_parse() takes. */
+#define RING_OP_ALIAS_MAP(X)                                                                       \
+  X(AVG, "mean")                                                                                   \
+  X(AVG, "average")
+
 typedef enum ring_op {
 #define RING_OP_ENUM(name, value, text) RING_##name = value,
   RING_OP_MAP(RING_OP_ENUM)
@@ -117,7 +122,7 @@ RING_API size_t ring_dtype_size(ring_dtype dtype);
 RING_API const char *ring_dtype_name(ring_dtype dtype);
 RING_API const char *ring_op_name(ring_op op);
 
-/* The dtype or op with this name, or RING_INVALID. */
+/* The dtype or op with this name (an op: or this alias), or RING_INVALID. */
 RING_API ring_status ring_dtype_parse(const char *name, ring_dtype *dtype);
 RING_API ring_status ring_op_parse(const char *name, ring_op *op);
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import builtins
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from types import GenericAlias, TracebackType
-from typing import Any, Final, Generic, TypeVar, final, overload
+from typing import Any, Final, Generic, NoReturn, TypeVar, final, overload
 
 from numpy import dtype as _dtype
 from numpy import generic
@@ -63,12 +63,21 @@ class SystemCallError(RingError): ...
 class Memory: ...
 
 @final
-class Request(Generic[_Result]):
+class Request(Coroutine[Any, Any, _Result], Generic[_Result]):
     def __class_getitem__(cls, result: Any, /) -> GenericAlias: ...
     def wait(self) -> _Result: ...
     def test(self) -> bool: ...
-    # This is of sparkring.request, which puts it here.
+    # These are of sparkring.request, which puts them here.
     def __await__(self) -> Generator[Any, None, _Result]: ...
+    def send(self, _: None, /) -> Any: ...
+    def throw(
+        self,
+        kind: type[BaseException] | BaseException,
+        value: BaseException | object = None,
+        traceback: TracebackType | None = None,
+        /,
+    ) -> NoReturn: ...
+    def close(self) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

@@ -3,13 +3,18 @@
 
 The event loop asks from time to time whether the request is done. A thread that waits for it would
 know sooner, but could not be cancelled, and asyncio has few of them.
+
+A request is a `collections.abc.Coroutine`, too, as `asyncio.create_task` and `asyncio.run` take
+nothing else. It keeps no state for that: each `send` of a task gives the task a waiter of its own,
+so any number of tasks may wait for one request.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import Any
+from types import TracebackType
+from typing import Any, NoReturn
 
 from sparkring._core import Request
 
@@ -33,6 +38,45 @@ def _await(self: Request[Any]) -> Generator[Any, None, Any]:
     return _done(self).__await__()
 
 
-_await.__name__ = "__await__"
-_await.__qualname__ = "Request.__await__"
-Request.__await__ = _await  # type: ignore[method-assign]
+def _send(self: Request[Any], _: None, /) -> Any:
+    """Go on as a coroutine, for an asyncio task: return what to wait for, or stop with the result.
+
+    Raises
+    ------
+    StopIteration
+        When the request is done; its value is what `wait` returns.
+    """
+    import asyncio
+
+    if self.test():
+        raise StopIteration(self.wait())
+    return next(iter(asyncio.ensure_future(_done(self)).__await__()))
+
+
+def _throw(
+    self: Request[Any],
+    kind: type[BaseException] | BaseException,
+    value: BaseException | None = None,
+    traceback: TracebackType | None = None,
+    /,
+) -> NoReturn:
+    """Raise an exception in the task that waits, as a coroutine does; the request goes on."""
+    error = value if isinstance(value, BaseException) else kind
+    if isinstance(error, type):
+        error = error() if value is None else error(value)
+    raise error if traceback is None else error.with_traceback(traceback)
+
+
+def _close(self: Request[Any]) -> None:
+    """End the waiting, as of a coroutine; the request goes on."""
+
+
+for _name, _function in {
+    "__await__": _await,
+    "send": _send,
+    "throw": _throw,
+    "close": _close,
+}.items():
+    _function.__name__ = _name
+    _function.__qualname__ = f"Request.{_name}"
+    setattr(Request, _name, _function)

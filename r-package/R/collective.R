@@ -28,8 +28,8 @@
 #'
 #' @param comm A communicator, from [ring_init()].
 #' @param x A double, integer, logical or raw vector or array. It is never modified.
-#' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"`, or for integers, logicals and raws
-#'   `"land"` (is it true on all ranks?) or `"lor"` (on any?).
+#' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"` or `"average"`), or for
+#'   integers, logicals and raws `"land"` (is it true on all ranks?) or `"lor"` (on any?).
 #' @returns A vector or array of the shape of `x`.
 #' @section Errors:
 #' `ring_error_invalid` for an argument that makes no sense, before anything is sent;

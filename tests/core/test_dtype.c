@@ -38,6 +38,12 @@ static void test_names_round_trip(void) {
   }
   CHECK(strcmp(ring_dtype_name(RING_BFLOAT16), "bfloat16") == 0);
   CHECK(strcmp(ring_op_name(RING_AVG), "avg") == 0);
+  static const char *const averages[] = {"mean", "average"};
+  for (size_t i = 0; i < 2; i++) {
+    ring_op op = RING_SUM;
+    CHECK_INT(ring_op_parse(averages[i], &op), RING_OK);
+    CHECK_INT(op, RING_AVG);
+  }
 }
 
 static void test_unknown_names(void) {

@@ -167,7 +167,7 @@ def test_missing_ranks():
 
 def test_unknown_op():
     with sparkring.init(rank=0, addresses=["localhost"]) as comm:
-        text = 'unknown op "median": one of sum, prod, min, max, avg, land, lor'
+        text = 'unknown op "median": one of sum, prod, min, max, avg, land, lor, mean, average'
         with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$"):
             comm.allreduce(1, "median")
         with pytest.raises(sparkring.InvalidError, match="op land is for integers, not for float"):
@@ -175,6 +175,7 @@ def test_unknown_op():
         with pytest.raises(sparkring.InvalidError, match="root 1 is no rank: ranks go from 0 to 0"):
             comm.broadcast(1, 1)
         assert comm.allreduce(1) == 1
+        assert comm.allreduce(3, "mean") == comm.allreduce(3, "average") == 3
 
 
 # ---- Ranks that disagree

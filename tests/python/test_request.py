@@ -579,6 +579,10 @@ def gather_requests():
         requests = [comm.allreduce_start(np.full(1000, float(i))) for i in range(20)]
         totals = await asyncio.gather(*requests)
         again = await requests[3]
+        slow = comm.allreduce_start(np.zeros(1 << 20))
+        tasks = [asyncio.create_task(slow) for _ in range(2)] + [asyncio.create_task(requests[4])]
+        first, second, third = await asyncio.gather(*tasks)
+        assert first is second is slow.wait() and third is totals[4]
         return [total[0] for total in totals] == [2.0 * i for i in range(20)] and again is totals[3]
 
     with open_comm() as comm:
@@ -620,6 +624,11 @@ def cancel(gate):
         request = comm.allreduce_start(1)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(waited(request), 0.05)
+        task = asyncio.create_task(request)
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
         assert not request.test()
         gate.touch()
         return await request

@@ -232,6 +232,11 @@ def test_resources(spark):
     executors = ResourceProfileBuilder().require(ExecutorResourceRequests().cores(2)).build
     with pytest.raises(sparkring.UnsupportedError, match="asks for executors of its own"):
         run(tell, args=(1.0,), num_proc=1, resources=executors)
+    gpu = ResourceProfileBuilder().require(TaskResourceRequests().resource("gpu", 1)).build
+    with pytest.raises(
+        sparkring.UnsupportedError, match=r"have no gpu: spark\.executor.*gpus\(1\)"
+    ):
+        run(tell, args=(1.0,), num_proc=1, resources=gpu)
 
 
 @ON_ONE

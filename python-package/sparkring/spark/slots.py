@@ -152,11 +152,28 @@ def check_settings(spark: Spark, resources: Any = None) -> None:
             " only, and that excludes barrier stages: ask for what tasks need"
             " (TaskResourceRequests), and give executors theirs in the configuration"
         )
+    check_kinds(spark, resources)
     try:
         spark.register(resources)
     except Exception as error:
         text = limits.text_of(error)
         raise UnsupportedError(f"this Spark takes no resources: {text}") from error
+
+
+def check_kinds(spark: Spark, resources: Any) -> None:
+    """Refuse resources that Spark knows of no executor to have, such as GPUs."""
+    for name, request in resources.taskResources.items():
+        setting = f"spark.executor.resource.{name}.amount"
+        if name in ("cpus", "memory", "offHeap") or spark.setting(setting):
+            continue
+        advice = f"Set {setting} where Spark starts, with what finds them (discoveryScript)"
+        if name == "gpu":
+            count = math.ceil(request.amount)
+            advice += f"; or leave gpu out, and call comm.gpus({count}) in f to share a host's GPUs"
+        raise UnsupportedError(
+            f"resources asks for {request.amount:g} {name} per task, but the executors of"
+            f" {spark.master} have no {name}: {setting} is not set. {advice}"
+        )
 
 
 def check_gpus(spark: Spark) -> None:
