@@ -3,7 +3,7 @@
 # The one call for the whole: slots, barrier job, ring, results or the first error. Here is the
 # driver's side; rank.R has that of the ranks. Python's sparkring.spark.run does the same.
 
-#' Call a function on the ranks of a ring, as the tasks of a Spark barrier stage
+#' Run a function on the ranks of a ring, as the tasks of a Spark barrier stage
 #'
 #' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The
 #' function gets a communicator that is open already and is closed afterwards: it does not call

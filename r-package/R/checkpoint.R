@@ -11,7 +11,7 @@
 checkpoint_kept <- 2L # states in a folder
 checkpoint_names <- "^state-([0-9]{12})[.]rds$"
 
-#' Keep what is to outlive an attempt
+#' Checkpoints: save a state that outlives a failure, and restore it
 #'
 #' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after one has failed,
 #' and what they had computed is lost. A checkpoint keeps it:

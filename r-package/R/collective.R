@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Reduce vectors over all ranks
+#' Allreduce: sum (or min, max, ...) vectors over all ranks
 #'
 #' Every rank passes a vector of the same type and length and gets `op` over those of all ranks,
 #' element by element. The result is identical to the bit on every rank.
@@ -47,7 +47,7 @@
 #' @export
 ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, comm, x, op, FALSE)
 
-#' Reduce many vectors over all ranks at once
+#' Allreduce many vectors in one call
 #'
 #' Every rank passes a list of as many vectors, of the same lengths. The result is that of one
 #' [ring_allreduce()] of each, but short ones travel together, so many of them take far less time
@@ -68,7 +68,7 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
   .Call(C_collective_allreduce_group, comm, xs, op, FALSE)
 }
 
-#' Reduce vectors over all ranks, on one of them
+#' Reduce vectors of all ranks to one rank
 #'
 #' Every rank passes a vector of the same type and length, and rank `root` gets what
 #' [ring_allreduce()] would give.
@@ -89,7 +89,7 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
   .Call(C_collective_reduce, comm, x, op, root, FALSE)
 }
 
-#' Reduce vectors over all ranks and give every rank its part
+#' Reduce-scatter: reduce vectors over all ranks and give each a part
 #'
 #' Every rank passes a vector of the same type and length. What [ring_allreduce()] would give is cut
 #' into equal parts, one for each rank, and rank r gets part r.
@@ -112,7 +112,7 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
   .Call(C_collective_reduce_scatter, comm, x, op, FALSE)
 }
 
-#' Give every rank what one of them has
+#' Broadcast the vector of one rank to all
 #'
 #' Every rank passes a vector of the same type and length, and gets the values of the one that rank
 #' `root` passed. Missing values stay what they are. Nothing is copied on `root` if `x` has no
@@ -133,7 +133,7 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 #' @export
 ring_broadcast <- function(comm, x, root = 0) .Call(C_collective_broadcast, comm, x, root, FALSE)
 
-#' Wait for all ranks
+#' Barrier: wait for all ranks
 #'
 #' Returns when every rank has called it.
 #'

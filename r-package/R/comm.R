@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' What a communicator knows
+#' Rank, size and hosts of a communicator
 #'
 #' `ring_rank()` is this process's place in the ring, from 0, and `ring_size()` the number of ranks.
 #' `ring_local_rank()` and `ring_local_size()` are the same among the ranks on this host. They all
@@ -35,7 +35,7 @@ ring_local_size <- function(comm) .Call(C_comm_local_size, comm)
 #' @export
 ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 
-#' What a communicator has sent and received
+#' Counters: bytes and messages that a communicator has moved
 #'
 #' Bytes count headers and payload, without the handshakes that open links. What ranks of one host
 #' pass each other through shared memory is not counted.
@@ -57,7 +57,7 @@ ring_counters <- function(comm, peer = NULL) {
   .Call(C_comm_counters, comm, peer)
 }
 
-#' End a communicator
+#' Close or abort a communicator
 #'
 #' `ring_close()` is the orderly end: it waits until every rank has called it, and then, for 5
 #' seconds at most, until what this rank said last has arrived. `ring_abort()` ends it at once,

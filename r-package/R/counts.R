@@ -3,7 +3,7 @@
 # Parts of different length. Users count in the last dimension (of a plain vector: in elements), and
 # so do the messages in which the ranks tell each other their counts.
 
-#' Gather vectors of any length
+#' Gather and allgather vectors of any length
 #'
 #' Every rank passes a vector of the same type. With `ring_allgatherv()` every rank gets those of
 #' all, one behind the other in rank order, and with `ring_gatherv()` rank `root` does. The ranks
@@ -34,7 +34,7 @@ ring_gatherv <- function(comm, x, root = 0) {
   .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, FALSE)
 }
 
-#' Cut the vector of one rank into parts of any length and give every rank one
+#' Scatter the vector of one rank in parts of any length
 #'
 #' Part r of what rank `root` passes goes to rank r. Missing values stay what they are. Every rank
 #' knows all counts, so the ranks need not tell each other first, as they do in [ring_allgatherv()],
@@ -61,7 +61,7 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
   .Call(C_parts_scatterv, comm, x, check_counts(counts), root, FALSE)
 }
 
-#' Give every rank a part, of any length, of the vector of each
+#' Alltoall with parts of any length
 #'
 #' Every rank cuts its vector into parts, one for each rank, and gets the parts that are for it. The
 #' ranks tell each other the lengths first. Missing values stay what they are.

@@ -3,7 +3,7 @@
 # The one place where conditions are made. C comes here as well (src/error.c), with the names of
 # RING_STATUS_MAP, and with what a call that waits says (src/interrupt.c).
 
-#' Errors of sparkring
+#' Errors of sparkring, as classes of conditions
 #'
 #' Every error has the class `ring_error`, and before it one that says what happened:
 #'

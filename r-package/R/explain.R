@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' How a collective would be done
+#' Explain which algorithm a collective uses
 #'
 #' Several algorithms can serve a collective, and the fastest one depends on how long the data are,
 #' how many ranks there are, and what lies between them. A table of costs chooses; this tells what

@@ -4,7 +4,7 @@
 # the same, and says how each framework takes its port. Ranks tell each other numbers only: these
 # need no token, and R and Python read them alike.
 
-#' Tell a framework who the ranks are
+#' Configure TensorFlow, PyTorch, JAX, XGBoost or LightGBM for the ranks
 #'
 #' Frameworks that train on many processes have to know who the others are, and where they listen.
 #' There is a function for each. All ranks call it before the framework starts. Servers get ports
@@ -57,8 +57,9 @@
 #' sparklyr::spark_apply(tbl, function(df, barrier) {
 #'   sparkring::ring_tf_config(barrier)
 #'   strategy <- tensorflow::tf$distribute$MultiWorkerMirroredStrategy()
-#'   # ...
-#' }, barrier = TRUE)
+#'   # ... and what there is to return, as a data frame with these columns:
+#'   data.frame(replicas = strategy$num_replicas_in_sync)
+#' }, columns = c(replicas = "integer"), barrier = TRUE, packages = FALSE)
 #' }
 #' @name ring_tf_config
 NULL

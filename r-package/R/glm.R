@@ -5,7 +5,7 @@
 # rank 0 decomposes the triangles of all (TSQR: Demmel, Grigori, Hoemmen and Langou, 2012), so
 # nothing is squared and digits are kept as glm() keeps them. All take what rank 0 has solved.
 
-#' Fit a generalised linear model to data on many ranks
+#' Distributed GLM: fit a generalised linear model to data on many ranks
 #'
 #' [stats::glm()] for rows that are spread over the ranks: on every rank the same coefficients,
 #' standard errors and deviance as of all rows together. What travels is a matrix with as many rows

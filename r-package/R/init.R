@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Find the other ranks and form a ring with them
+#' Initialise a communicator: find the other ranks of the job
 #'
 #' `ring_init()` opens a communicator: it finds the other processes of the job, proves that they
 #' belong to it, and returns when all of them have met. Every rank calls it.
@@ -18,7 +18,8 @@
 #' @section Security:
 #' With a `token`, only processes that know it can join. A communicator that was formed without one
 #' says so when it is printed, and sends no objects ([ring_broadcast_object()]). Draw the token
-#' once for each job, such as with `openssl::rand_bytes(32)`, and let the closure capture it.
+#' once for each job, such as with `openssl::rand_bytes(32)`, and hand it to the closure as the
+#' `context` of `sparklyr::spark_apply()`: variables of the top level are not sent with a closure.
 #'
 #' A token keeps strangers out, but whoever can listen on the network reads the data. With
 #' `encryption = TRUE` they cannot: links between hosts are then TLS, and printing the communicator
@@ -96,17 +97,18 @@
 #'
 #' \dontrun{
 #' # Needs a Spark cluster: the tasks of a barrier stage add up what each of them has.
-#' token <- openssl::rand_bytes(32)
 #' sparklyr::spark_apply(
 #'   tbl,
-#'   function(df, barrier) {
-#'     comm <- sparkring::ring_init(barrier, token = token)
+#'   function(df, context, barrier) {
+#'     comm <- sparkring::ring_init(barrier, token = context$token)
 #'     total <- sparkring::ring_allreduce(comm, sum(df$x))
 #'     sparkring::ring_close(comm)
 #'     data.frame(total = total)
 #'   },
+#'   context = list(token = openssl::rand_bytes(32)),
+#'   columns = c(total = "double"),
 #'   barrier = TRUE,
-#'   columns = c(total = "double")
+#'   packages = FALSE # the executors have sparkring
 #' )
 #' }
 #' @export

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Send a vector from one rank to another
+#' Send and receive a vector between two ranks
 #'
 #' `ring_send()` sends a vector to one other rank, which calls `ring_recv()` with one of the same
 #' type and length. Only the two ranks call. Messages between them arrive in order, and

@@ -3,7 +3,7 @@
 # A multilayer perceptron: sigmoid layers and a softmax at the end, trained on all rows at once by
 # L-BFGS. Parameters are one vector for the optimiser, layer after layer: weights, then biases.
 
-#' Train a neural network classifier on data on many ranks
+#' Train a neural network (multilayer perceptron) on data on many ranks
 #'
 #' A multilayer perceptron like that of Spark's `MultilayerPerceptronClassifier`: layers of sigmoid
 #' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. Each step

@@ -5,7 +5,7 @@
 # found before the first and raised after the second, so the ranks stay in step and the
 # communicator goes on.
 
-#' Send any R value
+#' Broadcast, gather or send any R object
 #'
 #' These do with any R value what their namesakes do with vectors: data frames, lists, models,
 #' functions, `NULL`.

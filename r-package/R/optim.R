@@ -5,7 +5,7 @@
 
 optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 
-#' Optimise a function whose parts are on many ranks
+#' Distributed optim(): optimise a function whose parts are on many ranks
 #'
 #' [stats::optim()] for an objective that is a sum over all ranks, such as a log-likelihood of data
 #' in many partitions: every rank passes a function that works on its own rows, and gets the optimum

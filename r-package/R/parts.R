@@ -48,7 +48,7 @@ append_empty <- function(labels) {
   labels
 }
 
-#' Gather the vectors of all ranks
+#' Gather and allgather the vectors of all ranks
 #'
 #' Every rank passes a vector of the same type and length. With `ring_allgather()` every rank gets
 #' those of all, in rank order, and with `ring_gather()` rank `root` does. Missing values stay what
@@ -77,7 +77,7 @@ ring_allgather <- function(comm, x) .Call(C_parts_allgather, comm, x, FALSE)
 #' @export
 ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, FALSE)
 
-#' Cut the vector of one rank into equal parts and give every rank one
+#' Scatter the vector of one rank in equal parts
 #'
 #' Part r of what rank `root` passes goes to rank r. Missing values stay what they are.
 #'
@@ -99,7 +99,7 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #' @export
 ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root, FALSE)
 
-#' Give every rank a part of the vector of each
+#' Alltoall: give every rank a part of the vector of each
 #'
 #' Every rank passes a vector of the same type and length, which is cut into equal parts: part r of
 #' rank s becomes part s of rank r. Missing values stay what they are.

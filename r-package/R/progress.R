@@ -9,7 +9,7 @@ progress_often <- 0.1 # seconds between two reports; those that come sooner are 
 progress_seldom <- 5 # seconds between two lines that stand for a bar
 progress_longest <- 4000L # bytes of a report: a pipe takes so many in one piece
 
-#' Tell how far this rank is
+#' Report progress of a rank, for a progress bar
 #'
 #' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar: of the least step of
 #' the ranks that report, with the metrics of the lowest of them, or on Spark of rank 0. The

@@ -16,7 +16,7 @@ rank_state$executor <- FALSE # this process has a working directory of its own
 rank_state$supervised <- FALSE # somebody reads reports of progress
 rank_state$told <- -Inf # when the last of these was made
 
-#' How often the ranks were launched before
+#' Restarts: how often the ranks were launched before
 #'
 #' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after one has failed.
 #'

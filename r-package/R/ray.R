@@ -2,7 +2,7 @@
 #
 # Ray's head takes a port that is held. Its token travels as numbers, as from Python's ray_config.
 
-#' Tell how to start a Ray cluster of the ranks
+#' Start a Ray cluster on the ranks
 #'
 #' `ring_ray_config()` sets the variables that Python's `ray.init()` reads, and tells how to start
 #' this rank's Ray node. All ranks call it; it starts nothing. Rank 0 is to start the head, whose

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Wait for what was started
+#' Wait for an asynchronous collective, or test it
 #'
 #' A collective that was started, such as with [ring_allreduce_start()], goes on while R does other
 #' things. `ring_wait()` waits until it is done and returns its result; calling it again returns the

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' A vector in memory that ranks of a host share
+#' Allocate a vector in memory that ranks of a host share
 #'
 #' `ring_alloc()` makes a vector of zeros that the other ranks of this host can read: collectives
 #' that it is passed to need not copy it first. Not collective: every rank may allocate what it

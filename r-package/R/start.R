@@ -2,7 +2,7 @@
 #
 # The collectives, started: the same as in the files that say what they do, but that C is told so.
 
-#' Start a collective and do something else meanwhile
+#' Asynchronous (nonblocking) collectives
 #'
 #' Each of these takes the arguments of the function without `_start`, checks them as that does, and
 #' returns a request while the work goes on. [ring_wait()] returns the result.
