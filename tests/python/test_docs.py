@@ -13,6 +13,8 @@ import pytest
 import sparkring
 import sparkring.data
 import sparkring.spark
+from sparkring.spark.driver import OURS
+from sparkring.spark.options import Options
 
 METHODS = [
     name
@@ -103,6 +105,7 @@ def test_stubs_agree_with_the_extension():
 
 
 TYPED = """
+import asyncio
 from array import array
 from typing import Any, Union
 
@@ -148,9 +151,67 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.torch_env(), dict[str, str])
     assert_type(comm.split(None if comm.rank else 0), Union[sparkring.Communicator, None])
 
+    assert_type(asyncio.run(comm.allreduce_start(x)), NDArray[np.float32])
 
 async def total(comm: sparkring.Communicator) -> NDArray[np.float32]:
     return await comm.allreduce_start(np.zeros(3, np.float32))
+"""
+
+
+JOBS = """
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from sparkring import Communicator
+from sparkring.spark import run
+from typing_extensions import assert_type
+
+X = np.zeros(3, np.float32)
+
+
+def rank(comm: Communicator) -> int:
+    return comm.rank
+
+
+def fit(comm: Communicator, steps: int, rate: float = 0.5, *, deep: bool = False) -> float:
+    return rate
+
+
+def total(comm: Communicator, x: NDArray[np.float32], *rest: str) -> NDArray[np.float32]:
+    return comm.allreduce(x)
+
+
+class Trainer:
+    def __call__(self, comm: Communicator, steps: int) -> str:
+        return ""
+
+
+"""
+GOOD = """
+assert_type(run(rank), list[int])
+assert_type(run(lambda comm: comm.size, num_proc=-2), list[int])
+assert_type(run(lambda comm, x: comm.rank + x, args=(3,)), list[int])
+assert_type(run(fit, args=(3,)), list[float])
+assert_type(run(fit, (3, 1), num_proc=4, timeout=3, lanes=2), list[float])
+assert_type(run(fit, kwargs={"steps": 3}), list[float])
+assert_type(run(fit, (3,), {"deep": True}), list[float])
+assert_type(run(fit, args=[3]), list[float])
+assert_type(run(total, args=(X, "a", "b")), list[NDArray[np.float32]])
+assert_type(run(Trainer(), args=(3,)), list[str])
+assert_type(run(partial(fit, rate=0.1), args=(3,)), list[float])
+"""
+BAD = """
+run(fit, args=("three",))
+run(fit)
+run(rank, args=(3,))
+run(fit, args=(3, 0.5, True))
+run(total, args=(X, 3))
+run(Trainer(), args=("three",))
+run(fit, args=(3,), timeout="long")
+run(fit, args=(3,), lane=2)
+run(3)
+names: list[str] = run(rank)
 """
 
 
@@ -168,3 +229,25 @@ def test_types_for_users(cache, tmp_path):
     script = tmp_path / "typed.py"
     script.write_text(TYPED)
     mypy("mypy", "--strict", "--cache-dir", cache, str(script))
+
+
+def test_types_of_run(cache, tmp_path):
+    (tmp_path / "good.py").write_text(JOBS + GOOD)
+    mypy("mypy", "--strict", "--cache-dir", cache, str(tmp_path / "good.py"))
+    (tmp_path / "bad.py").write_text(JOBS + BAD)
+    job = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", cache, str(tmp_path / "bad.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first = JOBS.count("\n") + 2
+    wrong = {int(line) - first for line in re.findall(r"bad.py:(\d+): error:", job.stdout)}
+    assert wrong == set(range(BAD.count("\n") - 1)), job.stdout
+
+
+def test_options_of_run():
+    """The types name all options that there are."""
+    run, init = (inspect.signature(f).parameters for f in (sparkring.spark.run, sparkring.init))
+    own = [name for name, option in run.items() if option.kind is option.KEYWORD_ONLY]
+    assert set(Options.__annotations__) == {*own, *init} - {*OURS} | {"timeout", "encryption"}

@@ -142,10 +142,32 @@ def train(rate):
     return rate
 
 
+def generate(comm):
+    yield comm.rank
+
+
+async def work(comm):
+    return comm.rank
+
+
+async def stream(comm):
+    yield comm.rank
+
+
+class Worker:
+    async def __call__(self, comm):
+        return comm.rank
+
+
 @pytest.mark.parametrize(
     ("f", "given", "text"),
     [
         (3, {}, "f is of type int"),
+        (generate, {}, r"f, generate, is a generator function \(it has yield\).*; return a list"),
+        (functools.partial(work), {}, r"f, work, is a coroutine function.*asyncio\.run\(\)"),
+        (stream, {}, "is an async generator function"),
+        (Worker(), {}, "f, Worker, is a coroutine function"),
+        (Worker().__call__, {}, "f, __call__, is a coroutine function"),
         (tell, {"args": "abc"}, r"args=\('abc',\)"),
         (tell, {"args": 5}, r"args is of type int: pass a tuple, as in args=\(value,\)"),
         (tell, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),

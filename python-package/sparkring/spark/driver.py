@@ -10,7 +10,7 @@ import operator
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from sparkring import communicator
 from sparkring._core import InvalidError, spark_encryption
@@ -22,10 +22,63 @@ from sparkring.spark.rank import Job
 from sparkring.spark.session import find
 
 if TYPE_CHECKING:
+    from typing_extensions import Concatenate, TypeVarTuple, Unpack
+
+    from sparkring import Communicator
+    from sparkring.spark.options import Options
     from sparkring.spark.outcome import Outcome, RankError
     from sparkring.spark.session import Spark
 
+    R = TypeVar("R")
+    Ts = TypeVarTuple("Ts")
+
 OURS = ("rank", "size", "addresses", "root_address", "token", "exchange", "timeout", "encryption")
+
+
+# Type checkers compare a tuple of args with the parameters of f. A list has no type for each of its
+# elements, nor kwargs for each of its names: with these only the result has a type.
+if TYPE_CHECKING:
+
+    @overload
+    def run(
+        f: Callable[[Communicator, Unpack[Ts]], R],
+        args: tuple[Unpack[Ts]],
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[[Communicator], R],
+        args: tuple[()] = ...,
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[Concatenate[Communicator, ...], R],
+        args: list[Any],
+        kwargs: Mapping[str, Any] | None = ...,
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[Concatenate[Communicator, ...], R],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[Concatenate[Communicator, ...], R],
+        *,
+        kwargs: Mapping[str, Any],
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
 
 
 def run(
@@ -52,8 +105,9 @@ def run(
     f : callable
         What the ranks do. It and its arguments travel by cloudpickle, so it may be a lambda or come
         from a notebook; modules that it imports must be on the executors, as `sparkring` itself.
+        A generator, a coroutine function and the like, which a call only prepares, is an error.
     args : sequence
-        Further arguments of ``f``.
+        Further arguments of ``f``. Type checkers compare a tuple with its parameters.
     kwargs : mapping, optional
         Arguments of ``f`` by name.
     num_proc : int, optional

@@ -9,6 +9,7 @@ ends use the same, so a class of a notebook that comes back is the class that we
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import pickle
@@ -42,6 +43,7 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> bytes:
     """Pickle a function with its arguments, or say what is wrong with it."""
     if not callable(f):
         raise InvalidError(f"f is of type {type(f).__name__}: pass a function of the communicator")
+    check_kind(f)
     check_arguments(args, kwargs)
     args, kwargs = tuple(args), dict(kwargs or {})
     check_call(f, args, kwargs)
@@ -53,6 +55,24 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> bytes:
             " Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
             " made of"
         ) from error
+
+
+def check_kind(f: Any) -> None:
+    """Refuse a function that does not run when it is called, but returns what would run it."""
+    while isinstance(f, functools.partial):
+        f = f.func
+    call = getattr(type(f), "__call__", None)  # noqa: B004 (of an object of a class of the user)
+    for asked in (f, call):
+        if inspect.isgeneratorfunction(asked):
+            kind, instead = "a generator function (it has yield)", "return a list"
+        elif inspect.iscoroutinefunction(asked):
+            kind, instead = "a coroutine function (async def)", "call asyncio.run() in f"
+        elif inspect.isasyncgenfunction(asked):
+            kind, instead = "an async generator function", "return a list from asyncio.run() in f"
+        else:
+            continue
+        name = getattr(f, "__name__", type(f).__name__)
+        raise InvalidError(f"f, {name}, is {kind}: calling it runs nothing of it; {instead}")
 
 
 def check_arguments(args: Any, kwargs: Any) -> None:

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `sparkring.spark.run`, with their types, for type checkers."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """What `run` takes by name; from `job` on, what it hands to `sparkring.init`."""
+
+    spark: Any
+    resources: Any
+    timeout: float
+    max_restarts: int
+    verbose: int
+    encryption: bool | None
+    job: str | None
+    ports: tuple[int, int] | None
+    call_timeout: float
+    warn_after: float | None
+    algorithms: str | None
+    shared_memory: bool
+    lanes: int | None
