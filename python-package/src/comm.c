@@ -97,6 +97,7 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   int port_first, port_last, shared;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
+  if (module_need_numpy(PyModule_GetState(module)) < 0) return NULL;
   if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiip:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
                         &options.timeout, &options.call_timeout, &options.warn_after,

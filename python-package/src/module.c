@@ -9,6 +9,7 @@
 #include "gil.h"
 #include "memory.h"
 #include "request.h"
+#include "tls.h"
 
 /* A new reference, or NULL with an exception. */
 static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
@@ -32,18 +33,28 @@ static int add_settings(PyObject *module) {
   return failed;
 }
 
-static int add_names(PyObject *module, module_state *state) {
-  state->numpy = PyImport_ImportModule("numpy");
-  if (state->numpy == NULL) return -1;
-  state->numpy_empty = PyObject_GetAttrString(state->numpy, "empty");
-  state->numpy_array = PyObject_GetAttrString(state->numpy, "ndarray");
-  state->numpy_scalar = PyObject_GetAttrString(state->numpy, "generic");
-  if (state->numpy_empty == NULL || state->numpy_array == NULL || state->numpy_scalar == NULL)
+static int add_attribute(PyObject *object, const char *name, PyObject **attribute) {
+  if (*attribute == NULL) *attribute = PyObject_GetAttrString(object, name);
+  return *attribute == NULL ? -1 : 0;
+}
+
+int module_need_numpy(module_state *state) {
+  if (state->numpy == NULL) state->numpy = PyImport_ImportModule("numpy");
+  if (state->numpy == NULL || add_attribute(state->numpy, "empty", &state->numpy_empty) < 0 ||
+      add_attribute(state->numpy, "ndarray", &state->numpy_array) < 0 ||
+      add_attribute(state->numpy, "generic", &state->numpy_scalar) < 0)
     return -1;
+  return 0;
+}
+
+static int add_names(PyObject *module, module_state *state) {
   state->comm_type = add_type(module, &comm_type_spec);
   state->request_type = add_type(module, &request_type_spec);
   state->memory_type = add_type(module, &memory_type_spec);
-  if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL)
+  PyTypeObject *tls_type = add_type(module, &tls_type_spec);
+  Py_XDECREF((PyObject *)tls_type);
+  if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
+      tls_type == NULL)
     return -1;
   if (add_settings(module) < 0) return -1;
   return PyModule_AddStringConstant(module, "version", RING_VERSION);

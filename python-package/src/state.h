@@ -38,12 +38,16 @@ typedef struct module_state {
   PyTypeObject *comm_type;
   PyTypeObject *request_type;
   PyTypeObject *memory_type;
-  PyObject *errors[STATUS_COUNT]; /* exception classes by status; RingError itself at RING_OK */
-  PyObject *numpy;
+  PyObject *errors[STATUS_COUNT];   /* exception classes by status; RingError itself at RING_OK */
+  PyObject *numpy;                  /* NULL until module_need_numpy() */
   PyObject *numpy_empty;            /* numpy.empty */
   PyObject *numpy_array;            /* numpy.ndarray */
   PyObject *numpy_scalar;           /* numpy.generic */
   PyObject *names[ARGUMENTS_NAMES]; /* interned */
 } module_state;
+
+/* Imports NumPy, which communicators need. The log forwarder (sparkring/spark/relay.py) loads this module
+ * without it, for Tls alone. 0, or -1 with an exception. */
+int module_need_numpy(module_state *state);
 
 #endif

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 import sparkring
@@ -40,9 +42,11 @@ print("after:", json.dumps(lines))
 
 
 @pytest.fixture
-def output():
+def output(request):
+    """Listen; with TLS where a test says so."""
     shown = []
-    output = Output("127.0.0.1", "127.0.0.1", 4, lambda *line: shown.append(line), report)
+    tls = getattr(request, "param", False)
+    output = Output("127.0.0.1", "127.0.0.1", 4, lambda *line: shown.append(line), report, tls)
     output.shown = shown
     yield output
     output.close()
@@ -66,6 +70,7 @@ def play(work, address, rank=0, echo=True):
     return done.stdout.decode()
 
 
+@pytest.mark.parametrize("output", [False, True], indirect=True)
 def test_lines_go_to_the_driver_and_the_log(output):
     log = play("print('one'); os.system('echo two'); os.write(2, b'three')", output.address, 2)
     output.close()
@@ -101,7 +106,7 @@ def test_a_driver_that_does_not_answer():
 
 def test_a_driver_without_the_key(output):
     """It gets to see nothing, and shows nothing."""
-    host, port, _ = output.address
+    host, port, *_ = output.address
     assert "one\nlast words of 0\n" in play("print('one')", (host, port, "00" * 32))
     output.close()
     assert output.shown == []
@@ -278,6 +283,7 @@ def test_a_stream_that_cannot_show_all(bar):
         assert stream.buffer.getvalue() == b"[0] caf\\xe9 \\udc80\n"
 
 
+@pytest.mark.parametrize("output", [False, True], indirect=True)
 def test_a_rank_that_is_killed(output):
     play("print('here'); os.kill(os.getpid(), 9)", output.address, 1)
     deadline = time.monotonic() + DEADLINE
@@ -436,6 +442,48 @@ FRAMES = [
 ]
 
 
+def record(address, log):
+    """Stand between a rank and the driver, and write down what passes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def carry(source, sink):
+        while piece := source.recv(1 << 16):
+            log.append(piece)
+            sink.sendall(piece)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def work():
+        rank, _ = listener.accept()
+        with listener, rank, socket.create_connection(address[:2]) as driver:
+            back = threading.Thread(target=carry, args=(driver, rank), daemon=True)
+            back.start()
+            with contextlib.suppress(OSError):
+                carry(rank, driver)
+                back.join(DEADLINE)
+
+    threading.Thread(target=work, daemon=True).start()
+    return address._replace(port=listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("output", [False, True], indirect=True)
+def test_what_is_on_the_wire(output):
+    """Where it is encrypted nothing of it can be read, and a driver without TLS gets nothing."""
+    said = []
+    play("print('a secret')", record(output.address, said))
+    output.close()
+    assert output.shown == [(0, "a secret"), (0, "last words of 0")]
+    assert (b"a secret" in b"".join(said)) == (not output.address.tls)
+
+
+@pytest.mark.parametrize("output", [False, True], indirect=True)
+def test_ends_that_disagree_about_tls(output):
+    """The driver shows nothing that came in plain text when it expects TLS, nor the reverse."""
+    play("print('one')", output.address._replace(tls=not output.address.tls), echo=False)
+    output.close(1)
+    assert output.shown == []
+
+
 WORDS = [b"NaN", b"-Infinity", b"1e999", b"null", b"true", b'"', b"[", b"{}", b",", b"\n"]
 
 
@@ -484,7 +532,7 @@ def test_payloads_that_make_no_sense(output, kind, said):
     output.progress = lambda *given: taken.append(given)
     for pieces in mutations(said, 3000, WORDS):
         try:
-            output.take(1, kind, b"".join(pieces))
+            output.take(types.SimpleNamespace(rank=1), kind, b"".join(pieces))
         except ValueError:
             continue
     for rank, line in output.shown:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+from sparkring import _core
 from sparkring._core import InvalidError
 from sparkring.spark import relay
 
@@ -45,6 +46,8 @@ class Capture:
         self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": echo}
         if address is not None:
             self.settings.update(address._asdict())
+            if address.tls:
+                self.settings["core"] = _core.__file__
         self.control: socket.socket | None = None
         self.saved: list[int] = []
         self.lines: tuple[str, ...] = ()

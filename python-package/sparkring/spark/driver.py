@@ -131,8 +131,8 @@ def run(
     verbose : int
         1 shows what the ranks print, line by line with the rank before it, and their progress
         (`Communicator.progress`); 2 also what `run` does; 0 neither. In each case the executors'
-        logs have what is printed there. If executors cannot reach this process, or Spark is to
-        encrypt, only these have it; the ranks never wait for this process.
+        logs have what is printed there. If executors cannot reach this process, only these have it;
+        the ranks never wait for this process. Where they encrypt, so is this connection.
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object
@@ -294,12 +294,11 @@ def listening(
 ) -> Iterator[Output | None]:
     """Listen for what the ranks print, where that is wanted and nobody else can read it."""
     output = None
-    if display.verbose and not encrypts(spark, options):
+    if display.verbose:
         with contextlib.suppress(OSError):
             host, bind = spark.reach()
-            output = Output(host, bind, size, display.line, display.progress)
-    elif display.verbose:
-        display.say("the executors' logs have what the ranks print, as it is to be encrypted")
+            tls = encrypts(spark, options)
+            output = Output(host, bind, size, display.line, display.progress, tls)
     try:
         yield output
     finally:
@@ -310,7 +309,7 @@ def listening(
 
 
 def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
-    """Whether what the ranks say is to be encrypted, which their output to the driver is not."""
+    """Whether what the ranks send to the driver is to be encrypted."""
     given = options["encryption"]
     if given is not None:
         return bool(given)

@@ -25,6 +25,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sparkring import _core
 from sparkring.spark import relay
 
 if TYPE_CHECKING:
@@ -33,36 +34,38 @@ if TYPE_CHECKING:
 UNPROVEN = 64  # connections that have not proved anything yet
 PATIENCE = 5.0  # seconds that these have
 COURTESY = 0.1  # the same, when others wait for the place
+PIECE = 1 << 18  # bytes that are read at once
 PAUSE = 0.1  # seconds without strangers when descriptors have run out
 LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Address(NamedTuple):
-    """Where the relays of a run find its driver; whoever has the key can write to its output."""
+    """Where the ranks of a run find its driver; whoever has the key can write to its output."""
 
     host: str
     port: int
     key: str
+    tls: bool = False
 
 
 class Peer:
     """A connection: a stranger until it has proved itself, then the relay of a rank."""
 
-    def __init__(self, connection: socket.socket, key: bytes) -> None:
-        self.socket = connection
-        self.key = key
+    def __init__(self, connection: socket.socket, key: bytes, tls: bool = False) -> None:
+        self.channel = relay.Channel(connection)
+        self.key, self.tls = key, tls
         self.nonce = os.urandom(relay.NONCE)
         self.rank: int | None = None
         self.session = b""
         self.number = 0
         self.received = bytearray()
+        self.result = bytearray()
         self.came = time.monotonic()
-        connection.setblocking(False)
         connection.send(self.nonce)
 
     def read(self) -> Iterator[tuple[bytes, bytes]]:
         """Read once; gives the frames that are whole now. ``ConnectionError`` at the end."""
-        piece = self.socket.recv(1 << 16)
+        piece = self.channel.recv(PIECE)
         if not piece:
             raise ConnectionError("the relay has hung up")
         self.received += piece
@@ -80,8 +83,14 @@ class Peer:
         expected = relay.prove(self.key, b"rank", self.nonce, nonce, names)
         if magic != relay.MAGIC or not hmac.compare_digest(proof, expected):
             raise ConnectionError("this is no relay of ours")
-        self.socket.send(relay.prove(self.key, b"driver", nonce, self.nonce, names))
+        self.channel.send(relay.prove(self.key, b"driver", nonce, self.nonce, names))
         self.session = relay.prove(self.key, b"session", self.nonce, nonce, names)
+        if self.tls:
+            if self.received:
+                raise ConnectionError("this is not encrypted")
+            self.channel.encrypt(
+                _core, False, relay.prove(self.key, b"tls", self.nonce, nonce, names)
+            )
         self.rank = rank
         return True
 
@@ -92,7 +101,7 @@ class Peer:
             return None
         head = bytes(self.received[:size])
         kind, length = relay.HEAD.unpack(head)
-        if length > relay.PAYLOAD:
+        if length > (relay.CHUNK if kind == relay.RESULT else relay.PAYLOAD):
             raise ConnectionError("this frame is too long")
         if len(self.received) < size + length + relay.TAG:
             return None
@@ -103,6 +112,14 @@ class Peer:
         del self.received[: size + length + relay.TAG]
         self.number += 1
         return kind, payload
+
+    def end_result(self, length: bytes) -> bytearray:
+        """Take the result that has come, and confirm to the rank that all of it is here."""
+        if len(self.result) != int(length):
+            raise ValueError("this result is not whole")
+        self.channel.send(relay.tag(self.session, 0, b"received", b""))
+        result, self.result = self.result, bytearray()
+        return result
 
 
 class Output:
@@ -120,6 +137,8 @@ class Output:
         Called with a rank and a line, from a thread.
     progress : callable
         Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
+    tls : bool
+        Whether the connections are encrypted.
     """
 
     def __init__(
@@ -129,9 +148,11 @@ class Output:
         ranks: int,
         show: Callable[[int, str], None],
         progress: Callable[[int, float, float | None, dict[str, Any]], None],
+        tls: bool = False,
     ) -> None:
         self.ranks, self.show, self.progress = ranks, show, progress
         self.heard: set[int] = set()
+        self.results: dict[int, bytearray] = {}  # those that are whole, by rank
         self.gone: dict[int, list[str]] = {}  # the last lines of ranks that died
         self.key = secrets.token_bytes(32)
         self.peers: set[Peer] = set()
@@ -142,7 +163,7 @@ class Output:
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.selector.register(self.wake, selectors.EVENT_READ)
-        self.address = Address(host, self.listener.getsockname()[1], self.key.hex())
+        self.address = Address(host, self.listener.getsockname()[1], self.key.hex(), tls)
         self.thread = threading.Thread(target=self.work, name="sparkring output", daemon=True)
         self.thread.start()
 
@@ -167,6 +188,8 @@ class Output:
         """Serve until the end."""
         try:
             while self.until is None or (self.peers and time.monotonic() < self.until):
+                for peer in self.peers:
+                    peer.channel.watch(self.selector, peer)
                 ready = [key for key, _ in self.selector.select(self.watch_door())]
                 for key in sorted(ready, key=lambda key: key.data is None):  # newcomers last
                     self.serve(key.fileobj, key.data)
@@ -190,7 +213,7 @@ class Output:
         elif peer in self.peers:
             try:
                 for kind, payload in peer.read():
-                    self.take(peer.rank or 0, kind, payload)
+                    self.take(peer, kind, payload)
             except BlockingIOError:
                 pass
             except Exception:  # whatever it is: the other ranks are to be heard
@@ -222,7 +245,7 @@ class Output:
                 self.shut = time.monotonic() + PAUSE
             return
         try:
-            peer = Peer(connection, self.key)
+            peer = Peer(connection, self.key, self.address.tls)
             self.selector.register(connection, selectors.EVENT_READ, peer)
             self.peers.add(peer)
         except OSError:
@@ -239,15 +262,20 @@ class Output:
     def drop(self, peer: Peer) -> None:
         """End a connection."""
         self.peers.discard(peer)
-        self.selector.unregister(peer.socket)
-        peer.socket.close()
+        self.selector.unregister(peer.channel.socket)
+        peer.channel.close()
 
-    def take(self, rank: int, kind: bytes, payload: bytes) -> None:
+    def take(self, peer: Peer, kind: bytes, payload: bytes) -> None:
         """Handle a frame."""
+        rank = peer.rank or 0
         if rank >= self.ranks:
             raise ValueError("there is no such rank")
         self.heard.add(rank)
-        if kind == relay.LINES:
+        if kind == relay.RESULT:
+            peer.result += payload
+        elif kind == relay.WHOLE:
+            self.results[rank] = peer.end_result(payload)
+        elif kind == relay.LINES:
             for line in payload.split(b"\n"):
                 self.show(rank, line.decode(errors="replace"))
         elif kind == relay.DROPPED:

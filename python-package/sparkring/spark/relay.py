@@ -4,14 +4,16 @@
 A process, not a thread: a rank that prints from C while it holds the interpreter's lock would wait
 for a thread that needs the lock to read. It also outlives a rank that is killed, and so still tells
 its last lines. It runs this file alone, without site-packages, to start fast; so nothing here
-imports anything but the standard library.
+imports anything but the standard library, and the core where the connection is encrypted.
 
 The rank never waits for the driver: what cannot be sent at once is kept, up to `QUEUE` bytes, and
 beyond that counted and dropped. The log has all of it.
 
 Rank and driver prove to each other that they have the run's key: HMAC-SHA256 over the random
-numbers of both. Then come frames: kind, length, payload, and an HMAC over these and the frame's
-number. Only what is proved is looked at; none of it is ever executed.
+numbers of both. Where the ranks encrypt, everything behind the proofs is TLS 1.3 with a key that
+both make of the same numbers (core/link_tls.c). Then come frames: kind, length, payload, and an
+HMAC over these and the frame's number. Only what is proved is looked at; lines and reports are
+never executed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import collections
 import contextlib
 import hashlib
 import hmac
+import importlib.machinery
+import importlib.util
 import json
 import os
 import selectors
@@ -37,6 +41,7 @@ MAGIC = b"sparkOut"
 NONCE = 32
 TAG = 16
 PAYLOAD = 1 << 15  # bytes of a frame
+CHUNK = 1 << 20  # bytes of a frame of a result
 QUEUE = 1 << 18  # bytes that wait for the driver
 LINE = 4096  # a longer line is sent in pieces
 KEPT = 20  # lines that an error shows
@@ -45,6 +50,7 @@ CONNECT = 10.0  # seconds for the driver to answer
 TRIES = 3  # connections that it may end before it has answered: strangers may crowd it
 
 LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
+RESULT, WHOLE = b"R", b"W"  # a piece of a result; its length, behind the last piece
 
 
 def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
@@ -64,11 +70,59 @@ def tag(session: bytes, number: int, head: bytes, payload: bytes) -> bytes:
     return hmac.new(session, said, hashlib.sha256).digest()[:TAG]
 
 
+def load_core(path: str) -> Any:
+    """Load the extension module from its file, as this process knows no package."""
+    loader = importlib.machinery.ExtensionFileLoader("sparkring._core", path)
+    spec = importlib.util.spec_from_file_location("sparkring._core", path, loader=loader)
+    assert spec
+    core = importlib.util.module_from_spec(spec)
+    loader.exec_module(core)
+    return core
+
+
+class Channel:
+    """A connected socket that does not block, from the proofs on with TLS where that is wanted."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.tls: Any = None
+        self.events = selectors.EVENT_READ  # that a selector waits for
+        connection.setblocking(False)
+
+    def encrypt(self, core: Any, dialer: bool, key: bytes) -> None:
+        """Use TLS from now on."""
+        self.tls = core.Tls(self.socket.fileno(), dialer, key)
+
+    def send(self, data: bytes) -> int:
+        """Send some of it; ``BlockingIOError`` when nothing can be sent now."""
+        return int((self.tls or self.socket).send(data))
+
+    def recv(self, most: int) -> bytes:
+        """Receive some of it, nothing at the end; ``BlockingIOError`` when there is nothing now."""
+        return bytes((self.tls or self.socket).recv(most))
+
+    def watch(self, selector: selectors.BaseSelector, data: Any, writing: bool = False) -> None:
+        """Have a selector wait until there is something to read, or to write if that is wanted."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
+        if self.tls:
+            events = self.tls.wants(events)
+        if events != self.events:
+            selector.modify(self.socket, events, data)
+            self.events = events
+
+    def close(self) -> None:
+        """Close it."""
+        if self.tls:
+            self.tls.close()
+        self.socket.close()
+
+
 class Driver:
     """The connection to the driver: first proofs, then frames."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.key = bytes.fromhex(settings["key"])
+        self.core_path: str | None = settings.get("core")  # for TLS; None: without
         self.names = struct.pack("!IIQ", settings["rank"], settings["attempt"], os.getppid())
         self.waiting: collections.deque[bytes] = collections.deque()
         self.queued = 0
@@ -86,24 +140,24 @@ class Driver:
         self.received = b""
         self.number = 0
         self.outgoing = b""
-        self.reached: socket.socket | None = None  # what `connect` made, in its thread
-        self.socket: socket.socket | None = None  # the same, once the selector knows it
+        self.reached: Channel | None = None  # what `connect` made, in its thread
+        self.channel: Channel | None = None  # the same, once the selector knows it
 
     def connect(self, address: tuple[str, int], ready: int) -> None:
         """Connect, in a thread, as names take their time; then close `ready`."""
         try:
+            self.core = load_core(self.core_path) if self.core_path else None
             connected = socket.create_connection(address, CONNECT)
-            connected.setblocking(False)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
-            self.reached = connected
-        except OSError:
+            self.reached = Channel(connected)
+        except (OSError, ImportError):
             self.deadline = 0.0
         os.close(ready)
 
     def read(self) -> None:
         """Read the driver's random number, or its proof."""
-        assert self.socket
-        piece = self.socket.recv(NONCE)
+        assert self.channel
+        piece = self.channel.recv(NONCE)
         if not piece or self.session:
             raise ConnectionError("the driver has hung up")
         self.received += piece
@@ -119,6 +173,9 @@ class Driver:
             said, prove(self.key, b"driver", self.nonce, self.theirs, self.names)
         ):
             self.session = prove(self.key, b"session", self.theirs, self.nonce, self.names)
+            if self.core:
+                secret = prove(self.key, b"tls", self.theirs, self.nonce, self.names)
+                self.channel.encrypt(self.core, True, secret)
         else:
             raise OSError("whoever answers is not the driver")
 
@@ -142,15 +199,15 @@ class Driver:
         self.queued += len(payload)
 
     def write(self) -> None:
-        """Send what the socket takes."""
-        assert self.socket
+        """Send what the connection takes."""
+        assert self.channel
         while self.outgoing or (self.session and self.waiting):
             if not self.outgoing:
                 frame = self.waiting.popleft()
                 self.queued -= len(frame) - 1
                 self.outgoing = seal(self.session, self.number, frame[:1], frame[1:])
                 self.number += 1
-            self.outgoing = self.outgoing[self.socket.send(self.outgoing) :]
+            self.outgoing = self.outgoing[self.channel.send(self.outgoing) :]
 
     @property
     def idle(self) -> bool:
@@ -285,15 +342,17 @@ class Relay:
         self.selector.unregister(ready)
         os.close(ready)
         if self.driver and self.driver.reached:
-            self.driver.socket = self.driver.reached
-            self.selector.register(self.driver.socket, selectors.EVENT_READ, self.serve_driver)
+            self.driver.channel = self.driver.reached
+            self.selector.register(
+                self.driver.channel.socket, selectors.EVENT_READ, self.serve_driver
+            )
 
-    def serve_driver(self, events: int) -> None:
+    def serve_driver(self, _: int) -> None:
         """Read and write what can be read and written."""
         if not self.driver:
             return
         try:
-            if events & selectors.EVENT_READ:
+            with contextlib.suppress(BlockingIOError):
                 self.driver.read()
             self.driver.write()
         except BlockingIOError:
@@ -308,9 +367,9 @@ class Relay:
         if driver.session or driver.tries == TRIES:
             self.lose_driver()
             return
-        assert driver.socket
-        self.selector.unregister(driver.socket)
-        driver.socket.close()
+        assert driver.channel
+        self.selector.unregister(driver.channel.socket)
+        driver.channel.close()
         driver.begin()
         self.reach(driver)
 
@@ -324,18 +383,17 @@ class Relay:
         if late or over:
             self.lose_driver()
             return
-        wanted = selectors.EVENT_READ | (0 if self.driver.idle else selectors.EVENT_WRITE)
-        if self.driver.socket and self.selector.get_key(self.driver.socket).events != wanted:
-            self.selector.modify(self.driver.socket, wanted, self.serve_driver)
+        if self.driver.channel:
+            self.driver.channel.watch(self.selector, self.serve_driver, not self.driver.idle)
 
     def lose_driver(self) -> None:
         """Go on with the log alone; lines that only the driver was to show go there."""
         driver, self.driver = self.driver, None
         if not driver:
             return
-        if driver.socket:
-            self.selector.unregister(driver.socket)
-            driver.socket.close()
+        if driver.channel:
+            self.selector.unregister(driver.channel.socket)
+            driver.channel.close()
         if not self.echo:
             self.echo = True
             for frame in driver.waiting:
