@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sparkring import _core, barrier, options
+from sparkring import _core, barrier, options, running
 from sparkring._core import BusyError, Communicator, InvalidError
 
 Exchange = Callable[[str], Sequence[str]]
@@ -59,7 +59,9 @@ def init(
     nothing, makes a world of one. Every rank of the job must call it; it returns when all have met.
 
     A process has one communicator at a time, however it was made: close it before the next `init`.
-    Only one that another Spark task has left open in this process is aborted instead.
+    Only one that another Spark task has left open in this process is aborted instead. In a script
+    of `sparkring.spark.run` the first call returns the communicator of the run, which has the
+    options of the run, whatever is asked for here.
 
     Ctrl-C ends every wait, here and in the methods of the communicator, which is broken then; the
     other ranks are told. In a Spark task, so does the end of the process that has started this one,
@@ -177,6 +179,8 @@ def init(
                 "rank is missing: size, addresses, root_address or exchange was given, so rank must"
                 " be given too"
             )
+        if (open_already := running.lent()) is not None:
+            return open_already
         task = barrier.find(options.check_seconds("timeout", timeout) or 300.0)
         if task is not None:
             rank, addresses, attempt, encrypts, exchange = task

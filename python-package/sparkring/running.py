@@ -24,17 +24,29 @@ _attempt = 0
 _reporter: Reporter | None = None
 _last = 0.0
 _folder: str | None = "."
+_lent: Communicator | None = None
 
 
 def begin(attempt: int, reporter: Reporter | None, folder: str | None = ".") -> None:
     """Note what run this process belongs to from now on, and its folder, if it has one."""
-    global _attempt, _reporter, _last, _folder
-    _attempt, _reporter, _last, _folder = attempt, reporter, 0.0, folder
+    global _attempt, _reporter, _last, _folder, _lent
+    _attempt, _reporter, _last, _folder, _lent = attempt, reporter, 0.0, folder, None
 
 
 def folder() -> Path | None:
     """Where relative paths begin, on all ranks and in all attempts; None if there is no such."""
     return None if _folder is None else Path(_folder).absolute()
+
+
+def lend(comm: Communicator) -> None:
+    """Let `sparkring.init` give the communicator of the run, as long as it is open."""
+    global _lent
+    _lent = comm
+
+
+def lent() -> Communicator | None:
+    """Give the open communicator that a script of this run is to get, if there is one."""
+    return _lent if _lent is not None and _lent.usable else None
 
 
 @attribute

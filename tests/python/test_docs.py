@@ -200,6 +200,7 @@ assert_type(run(fit, args=[3]), list[float])
 assert_type(run(total, args=(X, "a", "b")), list[NDArray[np.float32]])
 assert_type(run(Trainer(), args=(3,)), list[str])
 assert_type(run(partial(fit, rate=0.1), args=(3,)), list[float])
+assert_type(run("train.py", args=["--rate", "0.5"], num_proc=4), list[None])
 """
 BAD = """
 run(fit, args=("three",))
@@ -211,6 +212,7 @@ run(Trainer(), args=("three",))
 run(fit, args=(3,), timeout="long")
 run(fit, args=(3,), lane=2)
 run(3)
+run("train.py", args=[3])
 names: list[str] = run(rank)
 """
 

@@ -239,6 +239,32 @@ def test_resources(spark):
         run(tell, args=(1.0,), num_proc=1, resources=gpu)
 
 
+@ON_TWO
+def test_modules_that_only_the_driver_has(spark, tmp_path, monkeypatch):
+    """Spark's workers are not started from here: they have another folder and path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "only_driver.py").write_text(
+        "import only_deeper\nclass Answer:\n    value = only_deeper.VALUE\n"
+        "def work(comm):\n    return Answer()\ndef miss(comm):\n    import nowhere.at_all\n"
+    )
+    (tmp_path / "only_deeper.py").write_text("VALUE = 42\n")
+    (tmp_path / "train.py").write_text(
+        "import sys, only_deeper, sparkring\nassert __name__ == '__main__'\n"
+        "with sparkring.init(timeout=1) as comm:\n    total = comm.allreduce(only_deeper.VALUE)\n"
+        "with sparkring.init() as comm:\n    sys.exit(comm.size * 42 - total + int(sys.argv[1]))\n"
+    )
+    import only_driver
+
+    for answer in run(only_driver.work, num_proc=2, verbose=0):
+        assert isinstance(answer, only_driver.Answer)
+        assert answer.value == 42
+    with pytest.raises(ModuleNotFoundError, match=r"the executors has no nowhere.*addPyFile\("):
+        run(only_driver.miss, num_proc=2, verbose=0)
+    assert run(tmp_path / "train.py", args=["0"], num_proc=2, verbose=0) == [None, None]
+    with pytest.raises(RankError, match="SystemExit: 3"):
+        run(tmp_path / "train.py", args=["3"], num_proc=2, verbose=0)
+
+
 @ON_ONE
 def test_resources_where_spark_takes_none(spark):
     two = ResourceProfileBuilder().require(TaskResourceRequests().cpus(2)).build

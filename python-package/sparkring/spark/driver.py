@@ -79,10 +79,18 @@ if TYPE_CHECKING:
         num_proc: int | None = ...,
         **options: Unpack[Options],
     ) -> list[R]: ...
+    @overload
+    def run(
+        f: str | os.PathLike[str],
+        args: Sequence[str] = ...,
+        kwargs: None = ...,
+        num_proc: int | None = ...,
+        **options: Unpack[Options],
+    ) -> list[None]: ...
 
 
 def run(
-    f: Callable[..., Any],
+    f: Callable[..., Any] | str | os.PathLike[str],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     num_proc: int | None = None,
@@ -102,12 +110,16 @@ def run(
 
     Parameters
     ----------
-    f : callable
+    f : callable or path
         What the ranks do. It and its arguments travel by cloudpickle, so it may be a lambda or come
-        from a notebook; modules that it imports must be on the executors, as `sparkring` itself.
-        A generator, a coroutine function and the like, which a call only prepares, is an error.
+        from a notebook. Modules that it imports and that are not installed, such as a file beside
+        the script, travel, too, up to 8 MiB; installed ones must be on the executors, as
+        `sparkring` itself. A generator or coroutine function, which a call only prepares, is an
+        error. The path of a script (``"train.py"``) runs it on each rank as ``__main__``, where
+        `sparkring.init` gives the open communicator, with the options of this call.
     args : sequence
-        Further arguments of ``f``. Type checkers compare a tuple with its parameters.
+        Further arguments of ``f``; type checkers compare a tuple with its parameters. Of a script
+        ``sys.argv[1:]``, each of type str.
     kwargs : mapping, optional
         Arguments of ``f`` by name.
     num_proc : int, optional
@@ -141,7 +153,7 @@ def run(
     Returns
     -------
     list
-        What the ranks have returned, in rank order.
+        What the ranks have returned, in rank order; None for each of a script.
 
     Raises
     ------
@@ -167,6 +179,8 @@ def run(
     [3.0, 3.0, 3.0, 3.0]
     >>> run(train, args=(0.5,), num_proc=-2)  # here, without Spark
     [0.5, 0.5]
+    >>> run("train.py", args=["--rate", "0.5"], num_proc=4)
+    [None, None, None, None]
     """
     check(num_proc, timeout, max_restarts, options)
     work = pickling.dumps_work(f, args, kwargs)
@@ -182,7 +196,7 @@ def run(
             here = os.getcwd()
             return attempts(
                 lambda attempt: processes.run(
-                    Job(work, options, attempt, None, echo=False, folder=here)
+                    Job(work.here(), options, attempt, None, echo=False, folder=here)
                 ),
                 max_restarts,
                 display,
@@ -259,7 +273,7 @@ def judge(outcomes: list[Outcome], attempt: int) -> BaseException | None:
 
 
 def on_spark(
-    work: bytes,
+    work: pickling.Work,
     options: dict[str, Any],
     num_proc: int | None,
     spark: Spark,

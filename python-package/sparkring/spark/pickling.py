@@ -12,12 +12,17 @@ import contextlib
 import functools
 import importlib
 import inspect
+import io
+import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sparkring._core import InvalidError
+from sparkring.spark import script, sources
 
 
 def _pickler() -> Any:
@@ -39,22 +44,57 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def dumps_work(f: Any, args: Any, kwargs: Any) -> bytes:
+def dumps_noting(value: Any) -> tuple[bytes, sources.Notes]:
+    """Pickle a value, and note the modules and the code that the pickle speaks of."""
+    module, notes = _pickler(), sources.Notes()
+
+    class Pickler(getattr(module, "CloudPickler", pickle.Pickler)):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            notes.take(value)
+            inherited = getattr(super(), "reducer_override", None)
+            return NotImplemented if inherited is None else inherited(value)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(value)
+        return file.getvalue(), notes
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the ranks are to do."""
+
+    data: bytes = field(repr=False)  # (f, args, kwargs)
+    sources: sources.Sources
+
+    def here(self) -> Work:
+        """Leave out what processes of this machine find by themselves."""
+        return replace(self, sources=replace(self.sources, archive=None))
+
+
+def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
     """Pickle a function with its arguments, or say what is wrong with it."""
+    path = None
+    if isinstance(f, (str, os.PathLike)):
+        f = script.find(f, args, kwargs)
+        path = Path(f.path)
     if not callable(f):
-        raise InvalidError(f"f is of type {type(f).__name__}: pass a function of the communicator")
+        raise InvalidError(
+            f"f is of type {type(f).__name__}: pass a function of the communicator, or the path of"
+            " a script"
+        )
     check_kind(f)
     check_arguments(args, kwargs)
     args, kwargs = tuple(args), dict(kwargs or {})
     check_call(f, args, kwargs)
     try:
-        return dumps((f, args, kwargs))
+        data, notes = dumps_noting((f, args, kwargs))
     except Exception as error:
         raise InvalidError(
             f"f or its arguments cannot be sent to the ranks: {type(error).__name__}: {error}."
             " Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
             " made of"
         ) from error
+    return Work(data, sources.collect(notes, path))
 
 
 def check_kind(f: Any) -> None:

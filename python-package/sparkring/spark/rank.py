@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import running
-from sparkring.spark import pickling
+from sparkring.spark import pickling, script
 from sparkring.spark.capture import Capture
 from sparkring.spark.outcome import Failure, Outcome
 from sparkring.spark.settle import Others, RankFailed, Tasks
@@ -43,7 +43,7 @@ LARGEST = 1 << 18  # bytes of an exception in a text
 class Job:
     """What all ranks of an attempt are told."""
 
-    work: bytes = field(repr=False)  # (f, args, kwargs)
+    work: pickling.Work = field(repr=False)
     options: dict[str, Any] = field(repr=False)  # of sparkring.init
     attempt: int
     address: Address | None  # of the driver that shows their output
@@ -73,23 +73,26 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
     comm = None
     value = failure = None
     kind = ""
-    try:
-        running.begin(job.attempt, printer.report, job.folder)
-        comm = sparkring.init(**job.options)
-        others.meet(comm)
-        if job.gpus:  # before the function is read, which imports what it uses
-            comm.gpus(job.gpus)
-        result = call(job.work, comm)
-        kind = type(result).__name__
-        value = pickling.dumps_value(result, rank)
-        finish(comm)
-    except BaseException as error:
-        value, failure = None, Failure.of(error, beyond_us(error))
-        if comm is not None:
-            with contextlib.suppress(sparkring.RingError):  # a thread of f may be stuck in a call
-                comm.abort(f"rank {rank} failed with {failure.name}")
-    finally:
-        running.begin(0, None)
+    with contextlib.ExitStack() as stack:
+        try:
+            running.begin(job.attempt, printer.report, job.folder)
+            comm = sparkring.init(**job.options)
+            others.meet(comm)
+            if job.gpus:  # before the function is read, which imports what it uses
+                comm.gpus(job.gpus)
+            stack.enter_context(job.work.sources.installed())
+            result = call(job.work.data, comm)
+            kind = type(result).__name__
+            value = pickling.dumps_value(result, rank)
+            finish(comm)
+        except BaseException as error:
+            job.work.sources.advise(error)
+            value, failure = None, Failure.of(error, beyond_us(error))
+            if comm is not None:
+                with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
+                    comm.abort(f"rank {rank} failed with {failure.name}")
+        finally:
+            running.begin(0, None)
     outcome = Outcome(rank, value, failure, printer.finish(), kind=kind)
     if failure and job.echo:  # in the log; on the driver, that of the rank at fault is enough
         print(failure.traceback, file=sys.stderr, end="", flush=True)
@@ -151,9 +154,10 @@ def leave(error: BaseException | None) -> NoReturn:
 
 
 def beyond_us(error: BaseException) -> Any:
-    """Find where a traceback leaves this file, if it does."""
+    """Find where a traceback leaves this file and that of scripts, if it does."""
+    ours = (__file__, script.__file__)
     entry = error.__traceback__
-    while entry is not None and entry.tb_frame.f_code.co_filename == __file__:
+    while entry is not None and entry.tb_frame.f_code.co_filename in ours:
         entry = entry.tb_next
     return entry
 
