@@ -2,14 +2,34 @@
 """The tasks of a Spark barrier stage find each other, form a ring and compute together.
 
 `init` makes a `Communicator`: inside a PySpark barrier task, under ``sparkring-run``, mpirun,
-Slurm or torchrun, or alone.
+Slurm or torchrun, or alone. `sparkring.spark.run` starts the ranks on Spark, or here.
+
+Where to go on
+--------------
+help(sparkring.spark.run)      run a function or a script on Spark: the usual way in
+help(sparkring.init)           join the other ranks, from inside of a task or a process
+help(sparkring.Communicator)   allreduce, broadcast, send and the other calls of a rank
+help(sparkring.Request)        calls that were started, to wait for or to await
+help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
+help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
+help(sparkring.RingError)      the base of the errors: TimeoutError, PeerLostError and others
+dir(sparkring)                 all public names
+python -m sparkring            what is installed, and a test with two ranks
+sparkring-run --help           start the ranks of a job on this machine
 
 Examples
 --------
 >>> import numpy, sparkring
+>>> sparkring.spark.run(lambda comm: comm.allreduce(comm.rank), num_proc=-4)  # 4 for Spark
+[6, 6, 6, 6]
 >>> with sparkring.init() as comm:
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 import sparkring.object  # it gives Communicator the methods for objects
 import sparkring.request  # it makes Request awaitable
@@ -43,6 +63,9 @@ from sparkring.frameworks import (
     xgboost_config,
 )
 
+if TYPE_CHECKING:
+    from sparkring import data, frameworks, spark
+
 __all__ = [
     "AbortedError",
     "AuthError",
@@ -59,13 +82,32 @@ __all__ = [
     "TimeoutError",
     "UnsupportedError",
     "__version__",
+    "data",
+    "frameworks",
     "gpus",
     "init",
     "jax_config",
     "lightgbm_config",
     "nccl_id",
     "ray_config",
+    "spark",
     "tf_config",
     "torch_env",
     "xgboost_config",
 ]
+
+_public = __all__
+# What this names help() prints in full, which would be 2,000 lines; a star imports it.
+globals()["__all__"] = ["__version__", "data", "frameworks", "spark"]
+
+
+def __dir__() -> list[str]:
+    """List the public names; the other modules here are our own."""
+    return list(_public)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public package when it is first used."""
+    if name in ("data", "spark"):
+        return importlib.import_module(f"sparkring.{name}")
+    raise AttributeError(f"module 'sparkring' has no attribute {name!r}")

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from typing import IO, TYPE_CHECKING
 
+from sparkring import _core
 from sparkring.processes import (
     LINUX,
     PASSED_ON,
@@ -104,11 +105,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         prog="sparkring-run",
         description="Start the ranks of a sparkring job on this machine.",
         usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]"
-        " command ...",
+        " command ...\n       sparkring-run --version",
         epilog="Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails,"
         " the others are ended, and its exit code (128 + number for a signal) is returned. Rank 0"
         " has the standard input. Signals are passed on to all ranks.",
     )
+    parser.add_argument("--version", action="version", version=f"sparkring {_core.version}")
     parser.add_argument("-n", "--size", type=positive, required=True, help="number of ranks")
     parser.add_argument("--timeout", metavar="SECONDS", help="time for all ranks to meet")
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -34,10 +36,46 @@ FUNCTIONS = [
 def test_public_names_are_documented():
     assert len(METHODS) == 58
     assert sparkring.__doc__
-    for name in sparkring.__all__:
+    for name in dir(sparkring):
         member = getattr(sparkring, name)
         if not isinstance(member, str):
             assert inspect.getdoc(member), name
+
+
+@pytest.mark.parametrize(
+    ("module", "some"),
+    [
+        ("sparkring", {"init", "Communicator", "TimeoutError", "data", "spark", "frameworks"}),
+        ("sparkring.spark", {"run", "Checkpoint", "RankError"}),
+        ("sparkring.data", {"batches"}),
+        ("sparkring.frameworks", {"tf_config"}),
+    ],
+)
+def test_completion_shows_public_names(module, some):
+    """In a process of its own: what is imported later becomes an attribute of its package."""
+    code = f"import sparkring, sparkring.spark.rank, sparkring.data.row; print(*dir({module}))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = set(shown.stdout.split())
+    assert some <= names
+    modules = {path.stem for path in Path(sparkring.__file__).parent.rglob("*.py")} - {"gpus"}
+    assert names & modules <= {"data", "spark", "frameworks", "batches", "checkpoint"}
+
+
+def test_help_fits_two_screens_and_says_where_to_go_on():
+    text = pydoc.plain(pydoc.render_doc(sparkring))
+    assert len(text.splitlines()) <= 100
+    further = re.findall(r"help\(([\w.]+)\)", text)
+    assert {"sparkring.init", "sparkring.spark.run", "sparkring.Communicator"} <= {*further}
+    for path in further:
+        assert inspect.getdoc(functools.reduce(getattr, path.split(".")[1:], sparkring)), path
+    assert "sparkring.spark.run" in text and "python -m sparkring" in text
+
+
+def test_packages_are_imported_when_they_are_used():
+    code = "import sys, sparkring; assert 'sparkring.spark' not in sys.modules; "
+    code += "assert sparkring.spark.run and sparkring.data.batches; sparkring.nothing"
+    job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert job.stderr.endswith("AttributeError: module 'sparkring' has no attribute 'nothing'\n")
 
 
 def test_properties_are_documented():

@@ -15,3 +15,8 @@ from sparkring.data.batch import Batch
 from sparkring.data.batches import Batches, batches
 
 __all__ = ["Batch", "Batches", "batches"]
+
+
+def __dir__() -> list[str]:
+    """List the public names; the modules here are our own."""
+    return list(__all__)

@@ -29,3 +29,8 @@ __all__ = [
     "torch_env",
     "xgboost_config",
 ]
+
+
+def __dir__() -> list[str]:
+    """List the public names; the modules here are our own."""
+    return list(__all__)

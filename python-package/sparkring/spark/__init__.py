@@ -14,3 +14,8 @@ from sparkring.spark.limits import explained
 from sparkring.spark.outcome import RankError
 
 __all__ = ["Checkpoint", "RankError", "explained", "run"]
+
+
+def __dir__() -> list[str]:
+    """List the public names; the modules here are our own."""
+    return list(__all__)
