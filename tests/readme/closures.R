@@ -7,7 +7,9 @@
 
 parameters <- function(x, f, columns = NULL, memory = TRUE, group_by = NULL, packages = NULL,
                        context = NULL, name = NULL, barrier = NULL, fetch_result_as_sdf = TRUE,
-                       ...) NULL # those of sparklyr::spark_apply()
+                       ...) {
+  # those of sparklyr::spark_apply()
+}
 
 # The R code of a document, one string a block.
 blocks_of <- function(path) {
@@ -62,22 +64,17 @@ problems <- function(call, known) {
   )
 }
 
-main <- function(paths) {
-  count <- 0L
-  for (path in paths) {
-    for (block in blocks_of(path)) {
-      if (!grepl("spark_apply(", block, fixed = TRUE)) next
-      exprs <- parse(text = block, keep.source = FALSE)
-      for (call in calls_of(exprs, "spark_apply")) {
-        if (!isTRUE(as.list(call)$barrier)) next
-        count <- count + 1L
-        for (problem in problems(call, functions_of(exprs))) {
-          cat(basename(path), ": spark_apply(barrier = TRUE) ", problem, "\n", sep = "")
-        }
-      }
-    }
-  }
-  cat(count, "calls\n")
+# Prints the problems of a block; how many calls it has.
+check_block <- function(block, document) {
+  exprs <- parse(text = block, keep.source = FALSE)
+  calls <- Filter(function(call) isTRUE(as.list(call)$barrier), calls_of(exprs, "spark_apply"))
+  found <- unlist(lapply(calls, problems, functions_of(exprs)))
+  cat(sprintf("%s: spark_apply(barrier = TRUE) %s\n", document, found), sep = "")
+  length(calls)
 }
 
-main(commandArgs(TRUE))
+counts <- lapply(commandArgs(TRUE), function(path) {
+  blocks <- grep("spark_apply(", blocks_of(path), fixed = TRUE, value = TRUE)
+  vapply(blocks, check_block, 0L, basename(path))
+})
+cat(sum(unlist(counts)), "calls\n")
