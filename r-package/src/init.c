@@ -12,6 +12,7 @@
 #include "comm.h"
 #include "explain.h"
 #include "interrupt.h"
+#include "launcher.h"
 #include "message.h"
 #include "nccl.h"
 #include "parts.h"
@@ -76,6 +77,10 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(capture_gone, 1),
                                           ENTRY(checkpoint_write, 4),
                                           ENTRY(clock_seconds, 0),
+                                          ENTRY(launcher_start, 6),
+                                          ENTRY(launcher_code, 1),
+                                          ENTRY(launcher_wait, 1),
+                                          ENTRY(launcher_signal, 2),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {

@@ -42,7 +42,7 @@ def spark_home():
 
 
 def check_r(output):
-    assert len(re.findall(r"\b500\.5\b", output)) == 4
+    assert len(re.findall(r"\b50\.5\b", output)) == 4
     ranks = re.findall(r"\b([0-3])\s+(\d+)\s+-5\.344\d*\b", output)
     assert [int(rank) for rank, _ in ranks] == [0, 1, 2, 3]
     assert sum(int(rows) for _, rows in ranks) == 32

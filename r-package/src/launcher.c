@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "launcher.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "supervisor.h"
+
+static _Noreturn void launcher_fail(const char *what, int error_number) {
+  ring_error error = {.status = RING_SYSTEM, .rank = -1, .system_errno = error_number};
+  snprintf(error.message, sizeof error.message, "%s failed: %s", what, strerror(error_number));
+  error_raise(RING_SYSTEM, &error);
+}
+
+/* In the supervisor: its environment, which the ranks inherit. */
+static void set_environment(SEXP environment) {
+  for (R_xlen_t i = 0; i < XLENGTH(environment); i++)
+    putenv((char *)CHAR(STRING_ELT(environment, i)));
+  unsetenv("SPARKRING_ROOT_ADDRESS");
+  unsetenv("SPARKRING_TOKEN");
+  setenv("PYTHONUNBUFFERED", "1", 0); /* lines come when they are printed */
+}
+
+static char **words(SEXP command) {
+  R_xlen_t length = XLENGTH(command);
+  char **result = (char **)R_alloc((size_t)length + 1, sizeof *result);
+  for (R_xlen_t i = 0; i < length; i++) result[i] = (char *)CHAR(STRING_ELT(command, i));
+  result[length] = NULL;
+  return result;
+}
+
+static void close_pipes(int pipes[][2], int count) {
+  for (int i = 0; i < count; i++) close(pipes[i][0]), close(pipes[i][1]);
+}
+
+/* The pipes of the lifeline, of the output and of the errors. */
+static void make_pipes(int pipes[][2], int count) {
+  for (int i = 0; i < count; i++) {
+    if (pipe(pipes[i]) != 0) {
+      int error = errno;
+      close_pipes(pipes, i);
+      launcher_fail("pipe()", error);
+    }
+    for (int end = 0; end < 2; end++) fcntl(pipes[i][end], F_SETFD, FD_CLOEXEC);
+  }
+}
+
+SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP input,
+                    SEXP direct) {
+  int pipes[3][2], count = Rf_asLogical(direct) ? 1 : 3;
+  supervisor_job job = {.command = words(command),
+                        .size = Rf_asInteger(size),
+                        .token = CHAR(STRING_ELT(token, 0)),
+                        .input = Rf_asLogical(input),
+                        .outputs = {1, 2}};
+  sigset_t passed;
+  SEXP result = PROTECT(Rf_allocVector(INTSXP, 4)); /* which may fail, with nothing open yet */
+  make_pipes(pipes, count);
+  supervisor_signals(&passed);
+  sigaddset(&passed, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &passed, &job.mask);
+  pid_t process = fork();
+  if (process == 0) {
+    job.lifeline = pipes[0][0];
+    close(pipes[0][1]);
+    for (int i = 1; i < count; i++) {
+      job.outputs[i - 1] = pipes[i][1];
+      close(pipes[i][0]);
+    }
+    set_environment(environment);
+    supervise(&job);
+  }
+  int error = errno;
+  sigprocmask(SIG_SETMASK, &job.mask, NULL);
+  if (process < 0) {
+    close_pipes(pipes, count);
+    launcher_fail("fork()", error);
+  }
+  close(pipes[0][0]);
+  INTEGER(result)[0] = process;
+  INTEGER(result)[1] = pipes[0][1];
+  for (int i = 1; i < 3; i++) {
+    INTEGER(result)[1 + i] = i < count ? pipes[i][0] : NA_INTEGER;
+    if (i < count) close(pipes[i][1]), fcntl(pipes[i][0], F_SETFL, O_NONBLOCK);
+  }
+  UNPROTECT(1);
+  return result;
+}
+
+SEXP launcher_code(SEXP process) {
+  int status;
+  pid_t ended = waitpid((pid_t)Rf_asInteger(process), &status, WNOHANG);
+  if (ended == 0) return R_NilValue;
+  return Rf_ScalarInteger(ended > 0 ? supervisor_exit_code(status) : 1);
+}
+
+static volatile sig_atomic_t supervisor;
+
+static void pass_on(int number) {
+  int error = errno;
+  if (supervisor > 0) kill((pid_t)supervisor, number);
+  errno = error;
+}
+
+SEXP launcher_wait(SEXP process) {
+  struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART}, before[NSIG];
+  sigset_t passed;
+  int status = 0;
+  supervisor = Rf_asInteger(process);
+  supervisor_signals(&passed);
+  supervisor_adopt(true);
+  for (int number = 1; number < NSIG; number++)
+    if (sigismember(&passed, number) == 1) sigaction(number, &action, &before[number]);
+  while (waitpid((pid_t)supervisor, &status, 0) < 0 && errno == EINTR) continue;
+  supervisor = 0;
+  supervisor_kill_descendants();
+  for (int number = 1; number < NSIG; number++)
+    if (sigismember(&passed, number) == 1) sigaction(number, &before[number], NULL);
+  return Rf_ScalarInteger(supervisor_exit_code(status));
+}
+
+SEXP launcher_signal(SEXP process, SEXP number) {
+  if (Rf_asInteger(process) > 1) kill((pid_t)Rf_asInteger(process), Rf_asInteger(number));
+  return R_NilValue;
+}
