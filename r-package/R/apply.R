@@ -115,6 +115,7 @@ ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FA
   job$progress <- check_flag(progress, "progress")
   apply_check_table(x)
   sc <- sparklyr::spark_connection(x)
+  sync_connection(sc)
   sdf <- sparklyr::spark_dataframe(x)
   types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
   job$cells <- cells_kinds(types)
@@ -136,6 +137,7 @@ ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FAL
     check_stop("`sc` must be a connection, from sparklyr::spark_connect(), not ", describe(sc),
                "; without Spark, pass a negative `num_proc`")
   }
+  sync_connection(sc)
   make_table <- function(size) {
     apply_sql(sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
   }

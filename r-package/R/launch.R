@@ -111,7 +111,7 @@ launch_start <- function(command, settings, input, direct) {
 launch_show <- function(job) {
   shows <- list(launch_printer(stdout()), launch_printer(stderr()))
   repeat {
-    if (is.null(job$code)) job$code <- .Call(C_launcher_code, job$process)
+    if (is.null(job$code)) job$code <- .Call(C_launcher_code, job$process, job$lifeline)
     open <- which(!is.na(job$pipes))
     if (length(open) == 0L && !is.null(job$code)) break
     pieces <- .Call(C_capture_read, job$pipes[open], local_look)
@@ -143,11 +143,12 @@ launch_hang_up <- function(job, which) {
 # the supervisor kills them.
 launch_end <- function(job) {
   on.exit({
-    .Call(C_capture_close, c(job$lifeline, job$pipes[!is.na(job$pipes)]))
+    .Call(C_launcher_hang_up, job$lifeline)
     while (is.null(job$code)) {
       Sys.sleep(0.01)
-      job$code <- .Call(C_launcher_code, job$process)
+      job$code <- .Call(C_launcher_code, job$process, job$lifeline)
     }
+    .Call(C_capture_close, c(job$lifeline, job$pipes[!is.na(job$pipes)]))
   })
   if (!is.null(job$code)) return()
   .Call(C_launcher_signal, job$process, tools::SIGINT)
@@ -166,7 +167,7 @@ launch_main <- function(arguments) {
   if (is.numeric(options)) return(options)
   settings <- do.call(launch_settings, options[c("size", "timeout", "ports", "encryption")])
   job <- launch_start(options$command, settings, input = TRUE, direct = TRUE)
-  .Call(C_launcher_wait, job$process)
+  .Call(C_launcher_wait, job$process, job$lifeline)
 }
 
 launch_fail <- function(...) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,10 +41,10 @@ static void close_pipes(int pipes[][2], int count) {
   for (int i = 0; i < count; i++) close(pipes[i][0]), close(pipes[i][1]);
 }
 
-/* The pipes of the lifeline, of the output and of the errors. */
+/* The lifeline, and pipes of the output and of the errors; the supervisor's ends last. */
 static void make_pipes(int pipes[][2], int count) {
   for (int i = 0; i < count; i++) {
-    if (pipe(pipes[i]) != 0) {
+    if ((i == 0 ? socketpair(AF_UNIX, SOCK_STREAM, 0, pipes[i]) : pipe(pipes[i])) != 0) {
       int error = errno;
       close_pipes(pipes, i);
       launcher_fail("pipe()", error);
@@ -68,12 +69,9 @@ SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP 
   sigprocmask(SIG_BLOCK, &passed, &job.mask);
   pid_t process = fork();
   if (process == 0) {
-    job.lifeline = pipes[0][0];
-    close(pipes[0][1]);
-    for (int i = 1; i < count; i++) {
-      job.outputs[i - 1] = pipes[i][1];
-      close(pipes[i][0]);
-    }
+    job.lifeline = pipes[0][1];
+    for (int i = 0; i < count; i++) close(pipes[i][0]);
+    for (int i = 1; i < count; i++) job.outputs[i - 1] = pipes[i][1];
     set_environment(environment);
     supervise(&job);
   }
@@ -83,10 +81,8 @@ SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP 
     close_pipes(pipes, count);
     launcher_fail("fork()", error);
   }
-  close(pipes[0][0]);
   INTEGER(result)[0] = process;
-  INTEGER(result)[1] = pipes[0][1];
-  for (int i = 1; i < 3; i++) {
+  for (int i = 0; i < 3; i++) {
     INTEGER(result)[1 + i] = i < count ? pipes[i][0] : NA_INTEGER;
     if (i < count) close(pipes[i][1]), fcntl(pipes[i][0], F_SETFL, O_NONBLOCK);
   }
@@ -94,11 +90,16 @@ SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP 
   return result;
 }
 
-SEXP launcher_code(SEXP process) {
-  int status;
-  pid_t ended = waitpid((pid_t)Rf_asInteger(process), &status, WNOHANG);
-  if (ended == 0) return R_NilValue;
-  return Rf_ScalarInteger(ended > 0 ? supervisor_exit_code(status) : 1);
+/* What the supervisor has reported; one that could not was killed. */
+static SEXP reported(SEXP lifeline) {
+  int code;
+  bool whole = read(Rf_asInteger(lifeline), &code, sizeof code) == sizeof code;
+  return Rf_ScalarInteger(whole ? code : 128 + SIGKILL);
+}
+
+SEXP launcher_code(SEXP process, SEXP lifeline) {
+  if (waitpid((pid_t)Rf_asInteger(process), NULL, WNOHANG) == 0) return R_NilValue;
+  return reported(lifeline);
 }
 
 static volatile sig_atomic_t supervisor;
@@ -109,21 +110,25 @@ static void pass_on(int number) {
   errno = error;
 }
 
-SEXP launcher_wait(SEXP process) {
+SEXP launcher_wait(SEXP process, SEXP lifeline) {
   struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART}, before[NSIG];
   sigset_t passed;
-  int status = 0;
   supervisor = Rf_asInteger(process);
   supervisor_signals(&passed);
   supervisor_adopt(true);
   for (int number = 1; number < NSIG; number++)
     if (sigismember(&passed, number) == 1) sigaction(number, &action, &before[number]);
-  while (waitpid((pid_t)supervisor, &status, 0) < 0 && errno == EINTR) continue;
+  while (waitpid((pid_t)supervisor, NULL, 0) < 0 && errno == EINTR) continue;
   supervisor = 0;
   supervisor_kill_descendants();
   for (int number = 1; number < NSIG; number++)
     if (sigismember(&passed, number) == 1) sigaction(number, &before[number], NULL);
-  return Rf_ScalarInteger(supervisor_exit_code(status));
+  return reported(lifeline);
+}
+
+SEXP launcher_hang_up(SEXP lifeline) {
+  shutdown(Rf_asInteger(lifeline), SHUT_WR);
+  return R_NilValue;
 }
 
 SEXP launcher_signal(SEXP process, SEXP number) {

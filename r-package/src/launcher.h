@@ -14,10 +14,13 @@
 SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP input, SEXP direct);
 
 /* The exit code of the job, or NULL while it runs. */
-SEXP launcher_code(SEXP process);
+SEXP launcher_code(SEXP process, SEXP lifeline);
 
 /* Waits for the job, passes signals on to it, and leaves no process behind. The exit code. */
-SEXP launcher_wait(SEXP process);
+SEXP launcher_wait(SEXP process, SEXP lifeline);
+
+/* Does not wait for the job any more: the supervisor kills the ranks. */
+SEXP launcher_hang_up(SEXP lifeline);
 
 /* Sends a signal to the supervisor, which passes it on. */
 SEXP launcher_signal(SEXP process, SEXP number);

@@ -83,7 +83,8 @@ void supervisor_signals(sigset_t *set) {
   }
 }
 
-int supervisor_exit_code(int status) {
+/* As shells do: 128 + number for a signal. */
+static int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -134,10 +135,16 @@ static void kill_ranks(int number) {
       kill(state.ranks[rank], number);
 }
 
+/* Reports the exit code of the job. An R package must not call _exit(), so a signal ends the process. */
+static _Noreturn void end(int code) {
+  if (write(state.job->lifeline, &code, sizeof code) < 0) code = 1; /* nobody waits for it */
+  for (;;) raise(SIGKILL);
+}
+
 static _Noreturn void give_up(int code) {
   if (state.ranks) kill_ranks(SIGKILL);
   supervisor_kill_descendants();
-  _exit(code);
+  end(code);
 }
 
 /* ---- Output */
@@ -240,7 +247,7 @@ static _Noreturn void be_rank(int rank, pid_t supervisor, int told, const int wr
 #ifdef __linux__
   prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 #endif
-  if (getppid() != supervisor) _exit(1);
+  if (getppid() != supervisor) raise(SIGKILL);
   if (rank > 0 || !state.job->input) {
     int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) dup2(nothing, 0);
@@ -257,8 +264,8 @@ static _Noreturn void be_rank(int rank, pid_t supervisor, int told, const int wr
   sigprocmask(SIG_SETMASK, &state.job->mask, NULL);
   execvp(state.job->command[0], state.job->command);
   int error = errno;
-  if (write(told, &error, sizeof error) < 0) _exit(126);
-  _exit(127);
+  for (ssize_t put = write(told, &error, sizeof error);; put = 0)
+    raise(put < 0 ? SIGABRT : SIGKILL);
 }
 
 /* Starts a rank; 0 or an errno. */
@@ -333,7 +340,7 @@ static void pass_on(int number) {
 static void note_end(int rank, int status) {
   char text[64];
   if (state.failure != 0 || status == 0) return;
-  state.failure = supervisor_exit_code(status);
+  state.failure = exit_code(status);
   bool others = state.alive > 0 && !state.ending;
   if (!state.ending) pass_on(SIGTERM);
   say("rank %d %s%s", rank, describe(status, text, sizeof text),
@@ -436,7 +443,6 @@ static bool keep_token(void) {
 }
 
 static bool prepare(const supervisor_job *job) {
-  state.job = job;
   state.deadline = INFINITY;
   for (int i = 0; i < 2; i++) state.outputs[i] = (output){.descriptor = job->outputs[i]};
   state.streams = calloc(2 * (size_t)job->size, sizeof *state.streams);
@@ -460,11 +466,12 @@ static void watch_signals(void) {
 }
 
 _Noreturn void supervise(const supervisor_job *job) {
+  state.job = job;
   setsid();
   supervisor_adopt(true);
   if (!prepare(job)) {
     dprintf(job->outputs[1], "sparkring-run: cannot run the job: %s\n", strerror(errno));
-    _exit(1);
+    end(1);
   }
   watch_signals();
   start_all();
@@ -477,5 +484,5 @@ _Noreturn void supervise(const supervisor_job *job) {
   unlink(state.token_path);
 #endif
   drain();
-  _exit(state.failure);
+  end(state.failure);
 }

@@ -17,19 +17,17 @@ typedef struct supervisor_job {
   const char *token; /* for a file that SPARKRING_TOKEN_FILE names while the job runs */
   bool input;        /* whether rank 0 has the standard input */
   int outputs[2];    /* descriptors for what ranks print on 1 and 2 */
-  int lifeline;      /* a pipe; its end means that nobody waits for the job any more */
+  int lifeline;      /* a socket; its end means that nobody waits for the job any more */
   sigset_t mask;     /* of signals, for the ranks */
 } supervisor_job;
 
-/* Be the supervisor: a forked child, with the signals of supervisor_signals() blocked. Ends with the
- * exit code of the job: 0, or that of the first rank that failed (128 + number for a signal). */
+/* Be the supervisor: a forked child, with the signals of supervisor_signals() blocked. Reports the
+ * exit code of the job as an int on the lifeline: 0, or that of the first rank that failed (128 +
+ * number for a signal). */
 _Noreturn void supervise(const supervisor_job *job);
 
 /* The signals that are passed on to ranks, but those that this process ignores. */
 void supervisor_signals(sigset_t *set);
-
-/* As shells do: 128 + number for a signal. */
-int supervisor_exit_code(int status);
 
 /* Adopts orphans of descendants from now on, where the system can. */
 void supervisor_adopt(bool adopts);

@@ -12,7 +12,9 @@ run_launcher <- function(...) {
   files <- c(tempfile(), tempfile())
   on.exit(unlink(files))
   words <- c(launcher(), ...)
-  code <- system2(words[[1L]], shQuote(words[-1L]), stdout = files[[1L]], stderr = files[[2L]])
+  code <- suppressWarnings( # about code 127
+    system2(words[[1L]], shQuote(words[-1L]), stdout = files[[1L]], stderr = files[[2L]])
+  )
   list(code = code, out = readLines(files[[1L]]), err = readLines(files[[2L]]))
 }
 

@@ -104,6 +104,9 @@ expect_interrupt <- function(sc) {
   pids <- readLines(file)
   expect_length(pids, 2)
   expect_ended(pids, seconds = 30)
+  # Replies that nobody has read, as interrupted waits of sparklyr leave them.
+  request <- utils::getFromNamespace("write_bin_args", "sparklyr")
+  for (text in c("stale", "sparklyr")) request(sc$backend, "Handler", TRUE, "echo", list(text))
   sums <- ring_run(sc, of_script(function(comm) ring_allreduce(comm, 1)), num_proc = 3)
   expect_identical(sums, list(3, 3, 3))
 }
