@@ -127,6 +127,18 @@ static PyObject *tls_recv(PyObject *object, PyObject *most) {
   return result;
 }
 
+static PyObject *tls_recv_into(PyObject *object, PyObject *room) {
+  ring_link *link = tls_link_of(object);
+  Py_buffer given;
+  if (link == NULL || PyObject_GetBuffer(room, &given, PyBUF_WRITABLE) < 0) return NULL;
+  struct iovec piece = {given.buf, (size_t)given.len};
+  ssize_t moved = link->ops->receive(link, &piece, 1);
+  PyBuffer_Release(&given);
+  if (moved == 0 && piece.iov_len > 0) return raise_errno(EAGAIN);
+  if (moved < 0 && moved != -EPIPE) return raise_errno((int)-moved);
+  return PyLong_FromSsize_t(moved > 0 ? moved : 0);
+}
+
 static PyObject *tls_wants(PyObject *object, PyObject *events) {
   ring_link *link = tls_link_of(object);
   long given = PyLong_AsLong(events);
@@ -146,6 +158,9 @@ static PyMethodDef methods[] = {
      "recv($self, most, /)\n--\n\nReceive up to so many bytes; none at the end. BlockingIOError "
      "when"
      " there are none now."},
+    {"recv_into", tls_recv_into, METH_O,
+     "recv_into($self, room, /)\n--\n\nReceive as much as is there and fits, and return how many"
+     " bytes; 0 at the end. BlockingIOError when there are none now."},
     {"wants", tls_wants, METH_O,
      "wants($self, events, /)\n--\n\nWhich events to poll the socket for so that these can happen, "
      "as"

@@ -21,7 +21,7 @@ from pyspark.resource import (
     ResourceProfileBuilder,
     TaskResourceRequests,
 )
-from sparkring.spark import Checkpoint, RankError, driver, run
+from sparkring.spark import Checkpoint, RankError, classic, driver, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -64,6 +64,31 @@ def test_results_and_output(spark, capfd):
     assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
     assert not {value[-1] for value in first} & {value[-1] for value in second}
     assert "[0]" not in capfd.readouterr().out
+
+
+def test_large_results(spark, tmp_path):
+    """More than Spark carries, and than its JVM may collect; then through a folder."""
+
+    def squares(comm, length):
+        return np.arange(comm.rank, comm.rank + length) ** 2 if comm.rank != 1 else comm.rank
+
+    for folder in (None, tmp_path):
+        rows = run(squares, args=(3 << 20,), num_proc=3, spark=spark, verbose=0, results=folder)
+        assert rows[1] == 1
+        for rank in (0, 2):
+            assert np.array_equal(rows[rank], np.arange(rank, rank + (3 << 20)) ** 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+@ON_TWO
+def test_a_result_that_cannot_be_carried(spark, monkeypatch):
+    """No executor reaches this process: Spark carries what it can; for the rest there is advice."""
+    reach = classic.Classic.reach
+    monkeypatch.setattr(classic.Classic, "reach", lambda self: ("127.9.9.9", reach(self)[1]))
+    assert run(lambda comm: bytes(2 << 20), num_proc=4, verbose=0) == [bytes(2 << 20)] * 4
+    words = r"rank [02] returned .* that takes 17 MiB.*127\.9\.9\.9:.*spark\.driver\.host.*results="
+    with pytest.raises(sparkring.UnsupportedError, match=words):
+        run(lambda comm: bytes((17 << 20) * (1 - comm.rank % 2)), num_proc=4, verbose=0)
 
 
 @ON_TWO

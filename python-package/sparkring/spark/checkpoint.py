@@ -102,7 +102,7 @@ class Remote:
             from fsspec.core import url_to_fs  # type: ignore
         except ImportError as error:
             raise UnsupportedError(
-                f"a checkpoint at {url} needs the package fsspec: pip install fsspec, and what it"
+                f"the folder {url} needs the package fsspec: pip install fsspec, and what it"
                 " asks for that kind of storage; or pass the path of a folder"
             ) from error
         from fsspec.spec import AbstractFileSystem  # type: ignore
@@ -267,7 +267,7 @@ class Checkpoint:
 def find(path: str | bytes) -> Store:
     """Find the store that a path names; refuses what no later attempt could find."""
     if not isinstance(path, str) or not path:
-        raise InvalidError("path is empty or no text: pass the folder of the checkpoint")
+        raise InvalidError("path is empty or no text: pass a folder")
     local = LOCAL.fullmatch(path)
     if local is None and "://" in path:
         return Remote(path)

@@ -19,6 +19,7 @@ from sparkring.spark.bar import Display
 from sparkring.spark.local import Processes
 from sparkring.spark.output import Output
 from sparkring.spark.rank import Job
+from sparkring.spark.results import Results, folder_of
 from sparkring.spark.session import find
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def run(
     *,
     spark: Any = None,
     resources: Any = None,
+    results: str | os.PathLike[str] | None = None,
     timeout: float = 300.0,
     max_restarts: int = 0,
     verbose: int = 1,
@@ -135,6 +137,11 @@ def run(
         of Spark says. It cannot ask for executors: Spark gives those with dynamic allocation only,
         which excludes barrier stages. Of GPUs a rank sees only those that its task was given, from
         before ``f`` is read (`Communicator.gpus`).
+    results : str or path, optional
+        The folder through which results above 16 MiB come here, which the hosts share, such as
+        ``hdfs://...`` or ``/shared/results`` (as for `Checkpoint`); their files are removed. By
+        default the ranks send them to this process, encrypted, which takes that executors can reach
+        it. Without either way such a result is an error.
     timeout : float
         Seconds until all tasks must have started, and then until all ranks must have met.
     max_restarts : int
@@ -166,7 +173,8 @@ def run(
     InvalidError
         When there are too few slots, and for arguments that make no sense; nothing was started.
     UnsupportedError
-        When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4.
+        When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4. When
+        a result is too large for every way to this process.
     TimeoutError
         When the tasks have not started in time.
 
@@ -201,7 +209,9 @@ def run(
                 max_restarts,
                 display,
             )
-        return on_spark(work, options, num_proc, find(spark), resources, max_restarts, display)
+        found = find(spark)
+        folder = folder_of(results, found.here)
+        return on_spark(work, options, num_proc, found, resources, folder, max_restarts, display)
     finally:
         display.close()
 
@@ -278,6 +288,7 @@ def on_spark(
     num_proc: int | None,
     spark: Spark,
     resources: Any,
+    results: str | None,
     max_restarts: int,
     display: Display,
 ) -> list[Any]:
@@ -292,12 +303,15 @@ def on_spark(
         nonlocal size
         size = slots.wait_for(spark, resources, size, timeout, attempt)
         display.detail(f"{size} ranks, {slots.arithmetic(slots.read(spark, resources))}")
-        with listening(spark, size, options, display) as output:
+        large = Results(spark, size, results)
+        with large, listening(spark, size, options, display) as output:
             address = output.address if output else None
             last_lines = output.last_lines if output else lambda _: []
             stage = spark.stage(spark, size, resources, timeout, display.say, last_lines)
             echo = not (address and spark.here)
-            return stage.run(Job(work, options, attempt, address, echo, gpus, folder=folder))
+            job = Job(work, options, attempt, address, echo, gpus, folder=folder, route=large.route)
+            outcomes = stage.run(job)
+            return outcomes if isinstance(outcomes, Exception) else large.put_in(outcomes)
 
     return attempts(launch, max_restarts, display)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from typing import Any, TypedDict
 
 
@@ -11,6 +12,7 @@ class Options(TypedDict, total=False):
 
     spark: Any
     resources: Any
+    results: str | PathLike[str] | None
     timeout: float
     max_restarts: int
     verbose: int

@@ -14,10 +14,13 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparkring._core import RingError
 from sparkring.spark import pickling
+
+if TYPE_CHECKING:
+    from sparkring.spark.results import Receipt
 
 LONGEST = 1 << 16  # characters of a traceback
 WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
@@ -79,11 +82,12 @@ class Outcome:
     """How a rank ended: with a value, or a failure."""
 
     rank: int
-    value: bytes | None = field(default=None, repr=False)
+    value: bytes | bytearray | None = field(default=None, repr=False)
     failure: Failure | None = None
     log: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     kind: str = ""  # the type of the value
+    receipt: Receipt | None = None  # of a value that does not travel with this
 
 
 def chain(error: BaseException) -> Iterator[RingError]:

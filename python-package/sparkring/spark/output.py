@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 UNPROVEN = 64  # connections that have not proved anything yet
 PATIENCE = 5.0  # seconds that these have
 COURTESY = 0.1  # the same, when others wait for the place
-PIECE = 1 << 18  # bytes that are read at once
+PIECE = 1 << 16  # bytes that are read at once
+CHUNK = 1 << 20  # the same, of a result
 PAUSE = 0.1  # seconds without strangers when descriptors have run out
 LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -59,12 +60,16 @@ class Peer:
         self.session = b""
         self.number = 0
         self.received = bytearray()
-        self.result = bytearray()
+        self.result: bytearray | None = None  # that comes now, of its full length
+        self.come = 0  # bytes of it
         self.came = time.monotonic()
         connection.send(self.nonce)
 
     def read(self) -> Iterator[tuple[bytes, bytes]]:
         """Read once; gives the frames that are whole now. ``ConnectionError`` at the end."""
+        if self.result is not None:
+            self.read_result(self.result)
+            return
         piece = self.channel.recv(PIECE)
         if not piece:
             raise ConnectionError("the relay has hung up")
@@ -101,25 +106,49 @@ class Peer:
             return None
         head = bytes(self.received[:size])
         kind, length = relay.HEAD.unpack(head)
-        if length > (relay.CHUNK if kind == relay.RESULT else relay.PAYLOAD):
+        if length > relay.PAYLOAD:
             raise ConnectionError("this frame is too long")
-        if len(self.received) < size + length + relay.TAG:
+        tag = 0 if self.tls else relay.TAG
+        if len(self.received) < size + length + tag:
             return None
         payload = bytes(self.received[size : size + length])
-        proof = bytes(self.received[size + length : size + length + relay.TAG])
-        if not hmac.compare_digest(proof, relay.tag(self.session, self.number, head, payload)):
+        proof = bytes(self.received[size + length : size + length + tag])
+        expected = relay.tag(self.session, self.number, head, payload)[:tag]
+        if not hmac.compare_digest(proof, expected):
             raise ConnectionError("this frame was changed on its way")
-        del self.received[: size + length + relay.TAG]
+        del self.received[: size + length + tag]
         self.number += 1
         return kind, payload
 
-    def end_result(self, length: bytes) -> bytearray:
-        """Take the result that has come, and confirm to the rank that all of it is here."""
-        if len(self.result) != int(length):
-            raise ValueError("this result is not whole")
-        self.channel.send(relay.tag(self.session, 0, b"received", b""))
-        result, self.result = self.result, bytearray()
-        return result
+    # ---- A result
+
+    def begin_result(self, length: bytes) -> None:
+        """Make room for the result that follows, which begins with what has been read already."""
+        if not self.tls or self.result is not None:
+            raise ConnectionError("no result comes here")
+        self.result = bytearray(int(length))
+        self.come = len(self.received)
+        if self.come > len(self.result):
+            raise ConnectionError("nothing follows a result")
+        self.result[: self.come] = self.received
+        self.received.clear()
+
+    def read_result(self, result: bytearray) -> None:
+        """Read once, to where it belongs."""
+        if self.come == len(result):
+            raise ConnectionError("nothing follows a result")
+        with memoryview(result) as room:
+            moved = self.channel.recv_into(room[self.come : self.come + CHUNK])
+        if not moved:
+            raise ConnectionError("the rank has hung up")
+        self.come += moved
+
+    def whole_result(self) -> bytearray | None:
+        """Give the result, when all of it has come; and tell the rank so."""
+        if self.result is None or self.come < len(self.result):
+            return None
+        self.channel.send(relay.received(self.session))
+        return self.result
 
 
 class Output:
@@ -214,6 +243,8 @@ class Output:
             try:
                 for kind, payload in peer.read():
                     self.take(peer, kind, payload)
+                if (result := peer.whole_result()) is not None:
+                    self.results[peer.rank or 0] = result
             except BlockingIOError:
                 pass
             except Exception:  # whatever it is: the other ranks are to be heard
@@ -272,9 +303,7 @@ class Output:
             raise ValueError("there is no such rank")
         self.heard.add(rank)
         if kind == relay.RESULT:
-            peer.result += payload
-        elif kind == relay.WHOLE:
-            self.results[rank] = peer.end_result(payload)
+            peer.begin_result(payload)
         elif kind == relay.LINES:
             for line in payload.split(b"\n"):
                 self.show(rank, line.decode(errors="replace"))

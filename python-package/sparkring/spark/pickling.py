@@ -39,7 +39,7 @@ def dumps(value: Any) -> bytes:
     return bytes(_pickler().dumps(value))
 
 
-def loads(data: bytes) -> Any:
+def loads(data: bytes | bytearray) -> Any:
     """Read a pickle."""
     return pickle.loads(data)
 

@@ -29,10 +29,12 @@ from sparkring import running
 from sparkring.spark import pickling, script
 from sparkring.spark.capture import Capture
 from sparkring.spark.outcome import Failure, Outcome
+from sparkring.spark.results import hand_over
 from sparkring.spark.settle import Others, RankFailed, Tasks
 
 if TYPE_CHECKING:
     from sparkring.spark.output import Address
+    from sparkring.spark.results import Route
 
 BUSY = 5.0  # seconds for a call of another thread to end
 PATIENCE = 1e9  # seconds: whatever others do without this ring may take
@@ -52,6 +54,7 @@ class Job:
     # By which they know each other in the end.
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     folder: str | None = None  # the driver's, where all ranks run on its host
+    route: Route | None = None  # of large results; None: all travel with the outcome
 
     def __repr__(self) -> str:
         """Tell nothing of the keys, one of which is in the address."""
@@ -71,7 +74,7 @@ class Printer(Protocol):
 def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
     """Be a rank."""
     comm = None
-    value = failure = None
+    value = failure = receipt = None
     kind = ""
     with contextlib.ExitStack() as stack:
         try:
@@ -85,6 +88,8 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
             kind = type(result).__name__
             value = pickling.dumps_value(result, rank)
             finish(comm)
+            if job.route:
+                value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
         except BaseException as error:
             job.work.sources.advise(error)
             value, failure = None, Failure.of(error, beyond_us(error))
@@ -93,7 +98,7 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
                     comm.abort(f"rank {rank} failed with {failure.name}")
         finally:
             running.begin(0, None)
-    outcome = Outcome(rank, value, failure, printer.finish(), kind=kind)
+    outcome = Outcome(rank, value, failure, printer.finish(), kind=kind, receipt=receipt)
     if failure and job.echo:  # in the log; on the driver, that of the rank at fault is enough
         print(failure.traceback, file=sys.stderr, end="", flush=True)
     try:

@@ -11,9 +11,9 @@ beyond that counted and dropped. The log has all of it.
 
 Rank and driver prove to each other that they have the run's key: HMAC-SHA256 over the random
 numbers of both. Where the ranks encrypt, everything behind the proofs is TLS 1.3 with a key that
-both make of the same numbers (core/link_tls.c). Then come frames: kind, length, payload, and an
-HMAC over these and the frame's number. Only what is proved is looked at; lines and reports are
-never executed.
+both make of the same numbers (core/link_tls.c). Then come frames: kind, length, payload, and
+without TLS an HMAC over these and the frame's number. Only what is proved is looked at; lines and
+reports are never executed. A rank sends a large result (`results`) on a connection of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ MAGIC = b"sparkOut"
 NONCE = 32
 TAG = 16
 PAYLOAD = 1 << 15  # bytes of a frame
-CHUNK = 1 << 20  # bytes of a frame of a result
 QUEUE = 1 << 18  # bytes that wait for the driver
 LINE = 4096  # a longer line is sent in pieces
 KEPT = 20  # lines that an error shows
@@ -50,7 +49,7 @@ CONNECT = 10.0  # seconds for the driver to answer
 TRIES = 3  # connections that it may end before it has answered: strangers may crowd it
 
 LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
-RESULT, WHOLE = b"R", b"W"  # a piece of a result; its length, behind the last piece
+RESULT = b"R"  # the length of a result, which follows
 
 
 def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
@@ -58,16 +57,21 @@ def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> b
     return hmac.new(key, who + b"\0" + theirs + mine + names, hashlib.sha256).digest()
 
 
-def seal(session: bytes, number: int, kind: bytes, payload: bytes) -> bytes:
+def seal(session: bytes, number: int, kind: bytes, payload: bytes, tls: bool = False) -> bytes:
     """Make a frame."""
     head = HEAD.pack(kind, len(payload))
-    return head + payload + tag(session, number, head, payload)
+    return head + payload + (b"" if tls else tag(session, number, head, payload))
 
 
 def tag(session: bytes, number: int, head: bytes, payload: bytes) -> bytes:
     """Make the proof of a frame."""
     said = struct.pack("!Q", number) + head + payload
     return hmac.new(session, said, hashlib.sha256).digest()[:TAG]
+
+
+def received(session: bytes) -> bytes:
+    """Make what the driver answers when all of a result has come."""
+    return tag(session, 0, b"received", b"")
 
 
 def load_core(path: str) -> Any:
@@ -93,13 +97,17 @@ class Channel:
         """Use TLS from now on."""
         self.tls = core.Tls(self.socket.fileno(), dialer, key)
 
-    def send(self, data: bytes) -> int:
+    def send(self, data: bytes | memoryview) -> int:
         """Send some of it; ``BlockingIOError`` when nothing can be sent now."""
         return int((self.tls or self.socket).send(data))
 
     def recv(self, most: int) -> bytes:
         """Receive some of it, nothing at the end; ``BlockingIOError`` when there is nothing now."""
         return bytes((self.tls or self.socket).recv(most))
+
+    def recv_into(self, room: memoryview) -> int:
+        """Receive what is there and fits; 0 at the end, ``BlockingIOError`` as `recv`."""
+        return int((self.tls or self.socket).recv_into(room))
 
     def watch(self, selector: selectors.BaseSelector, data: Any, writing: bool = False) -> None:
         """Have a selector wait until there is something to read, or to write if that is wanted."""
@@ -146,13 +154,17 @@ class Driver:
     def connect(self, address: tuple[str, int], ready: int) -> None:
         """Connect, in a thread, as names take their time; then close `ready`."""
         try:
-            self.core = load_core(self.core_path) if self.core_path else None
-            connected = socket.create_connection(address, CONNECT)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
-            self.reached = Channel(connected)
+            self.open(address)
         except (OSError, ImportError):
             self.deadline = 0.0
         os.close(ready)
+
+    def open(self, address: tuple[str, int]) -> None:
+        """Connect."""
+        self.core = load_core(self.core_path) if self.core_path else None
+        connected = socket.create_connection(address, CONNECT)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
+        self.reached = Channel(connected)
 
     def read(self) -> None:
         """Read the driver's random number, or its proof."""
@@ -205,7 +217,9 @@ class Driver:
             if not self.outgoing:
                 frame = self.waiting.popleft()
                 self.queued -= len(frame) - 1
-                self.outgoing = seal(self.session, self.number, frame[:1], frame[1:])
+                self.outgoing = seal(
+                    self.session, self.number, frame[:1], frame[1:], bool(self.core)
+                )
                 self.number += 1
             self.outgoing = self.outgoing[self.channel.send(self.outgoing) :]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import TimeoutError, UnsupportedError  # noqa: A004
-from sparkring.spark import limits, rank, slots
+from sparkring.spark import limits, rank, results, slots
 from sparkring.spark.outcome import Outcome, rank_error
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Stage:
                 f"the executors' Python has {what}: install this version there, or send an"
                 " environment that has it (spark.archives)"
             ) from error
-        limit = limits.explain(text)
+        limit = limits.explain(text) or results.explain(text)
         if limit is not None:
             raise limit from error
         task = re.search(r"barrier task \w+\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", text)
