@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code in README.md, run as it stands there.
+"""The code in README.md, run as it stands there: each block has names of its own, as when pasted.
 
 Python runs on real Spark. R runs with sparklyr where it is installed; and everywhere with a few
 lines that stand in for sparklyr: they start one R process a partition and hand it the rows and the
@@ -21,6 +21,11 @@ README = (HERE.parents[1] / "README.md").read_text()
 
 def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def alone(code):
+    """Give each block of R an environment of its own."""
+    return "\n".join(f"local({{\n{block}}})" for block in code)
 
 
 def run(command, **options):
@@ -54,7 +59,9 @@ def test_there_are_two_blocks_of_each():
 
 def test_python(tmp_path):
     script = tmp_path / "readme.py"
-    script.write_text("\n".join(blocks("python")))
+    script.write_text(
+        f"for block in {blocks('python')!r}:\n    exec(block, {{'__name__': '__main__'}})\n"
+    )
     output = run([sys.executable, str(script)], cwd=tmp_path)
     print("ran with real Spark")
     slopes = re.findall(r"\d\.\d+", re.search(r"^\[(\d.*)\]$", output, re.MULTILINE)[1])
@@ -69,7 +76,7 @@ def test_r_with_sparklyr(tmp_path):
     if not has_sparklyr():
         pytest.skip("sparklyr is not installed; test_r_without_sparklyr runs the closures")
     script = tmp_path / "readme.R"
-    script.write_text("options(pillar.sigfig = 7)\n" + "\n".join(blocks("r")))
+    script.write_text("options(pillar.sigfig = 7)\n" + alone(blocks("r")))
     environment = {**os.environ, "SPARK_HOME": spark_home()}
     output = run(["Rscript", str(script)], cwd=tmp_path, env=environment)
     print("ran with real sparklyr and Spark")
@@ -78,7 +85,7 @@ def test_r_with_sparklyr(tmp_path):
 
 def test_r_without_sparklyr(tmp_path):
     shutil.copy(HERE / "standin.R", tmp_path)
-    code = "\n".join(blocks("r"))
+    code = alone(blocks("r"))
     for ours, standin in (
         ("library(sparklyr)", 'source("standin.R")'),
         ("sparkring::ring_apply(", "ring_apply("),
