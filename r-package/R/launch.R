@@ -6,7 +6,7 @@
 
 launch_usage <- paste(
   "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]",
-  "command ..."
+  "command ...\n       sparkring-run --version"
 )
 
 #' Launch a program on the ranks of a ring, on this machine
@@ -224,7 +224,7 @@ launch_complete <- function(options, command) {
 }
 
 launch_version <- function() {
-  cat("sparkring-run ", format(utils::packageVersion("sparkring")), "\n", sep = "")
+  cat("sparkring ", format(utils::packageVersion("sparkring")), "\n", sep = "")
   0L
 }
 

@@ -110,7 +110,7 @@ test_that("the command line says what is wrong with it", {
     job <- run_launcher(...)
     expect_identical(job$code, 2L)
     expect_match(job$err[[1L]], "^usage: sparkring-run -n SIZE")
-    sub("sparkring-run: error: ", "", job$err[[2L]])
+    sub("sparkring-run: error: ", "", job$err[[3L]])
   }
   expect_identical(refused(), "the following arguments are required: -n/--size")
   expect_identical(refused("-n", 0, "true"), "argument -n/--size: '0' is not 1 or more")
@@ -122,6 +122,6 @@ test_that("the command line says what is wrong with it", {
   expect_identical(parse("-n4", "--ports=1-2", "--", "-x")[c("size", "ports", "command")],
                    list(size = 4L, ports = "1-2", command = "-x"))
   version <- run_launcher("--version")
-  expect_identical(version$out, paste("sparkring-run", packageVersion("sparkring")))
+  expect_identical(version$out, paste("sparkring", packageVersion("sparkring")))
   expect_error(ring_launch("absent.R", 2), class = "ring_error_invalid", "does not exist")
 })
