@@ -26,6 +26,9 @@ enum { SPLIT_BYTES = 11 };
  * whom it has lost there may be living, and take 200 ms to tell the child first. */
 enum { SPLIT_LOOKS_AT_LOST = 5, SPLIT_LOOKS_AT_LIVING = 15 };
 
+/* Ranks of the child that an error of split names as the parent counts them. */
+enum { SPLIT_TRANSLATED = 3 };
+
 typedef struct split_member {
   int key, rank; /* in the parent */
   uint16_t port;
@@ -221,6 +224,31 @@ static const ring_suspect *split_suspect(const split_run *run, const ring_error 
   return waited && suspects->count > 0 ? &suspects->suspects[0] : NULL;
 }
 
+/* Whether a text has "rank 3", with no digit behind it. */
+static bool split_names(const char *text, int rank) {
+  char name[32];
+  size_t length = (size_t)snprintf(name, sizeof name, "rank %d", rank);
+  for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)
+    if (at[length] < '0' || at[length] > '9') return true;
+  return false;
+}
+
+/* The ranks that an error of the child names, as the parent counts them: first the one at fault, then
+ * others, for a mismatch has two. */
+static void split_translate(const split_run *run, const ring_error *why, char *text, size_t size) {
+  size_t at = 0;
+  int named = 0, count = run->member_count, first = why->rank;
+  bool known = first >= 0 && first < count;
+  for (int i = known ? -1 : 0; i < count && named < SPLIT_TRANSLATED && at < size; i++) {
+    int index = i < 0 ? first : i;
+    if (i >= 0 && (i == first || !split_names(why->message, i))) continue;
+    at += (size_t)snprintf(text + at, size - at, " (rank %d of it is rank %d, %s, here)", index,
+                           run->ranks[index],
+                           ring_peers_host(&run->parent->peers, run->ranks[index]));
+    named++;
+  }
+}
+
 /* Why the child could not be opened, which is told in the child's ranks; or that the parent has failed.
  * Who was lost in the child is lost to the parent, too, whose other ranks may be waiting for this one,
  * which may now end. What this rank lacked is told there, too: in the child there may be no link. */
@@ -237,9 +265,7 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
     parent->error = parent->failure;
     return parent->error.status;
   }
-  if (known)
-    snprintf(who, sizeof who, " (rank %d of it is rank %d, %s, here)", why->rank, rank,
-             ring_peers_host(&parent->peers, rank));
+  split_translate(run, why, who, sizeof who);
   const ring_suspect *suspect = split_suspect(run, why);
   bool here = suspect != NULL && (suspect->state & RING_SUSPECT_NEEDED) != 0;
   if (here || (suspect != NULL && suspect->rank != rank)) {

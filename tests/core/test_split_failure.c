@@ -247,6 +247,27 @@ static void test_abort_while_splitting(void) {
   shared_free(of, sizeof *of);
 }
 
+/* Ranks 2 and 1 are ranks 0 and 1 of a child that they open with different settings. Both are told the
+ * ranks of both in the parent. */
+static void differ_while_splitting(int rank, int size, void *unused) {
+  (void)unused;
+  ring_comm *comm = open_rank(rank, size), *child;
+  if (rank == 2) comm->peers.lanes++;
+  ring_status status = ring_comm_split(comm, rank == 0 ? -1 : 1, -rank, &child);
+  if (rank != 0) {
+    ranks_expect(comm, status, RING_MISMATCH, 3 - rank,
+                 "(rank 0 of it is rank 2, 127.0.0.1, here)");
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "(rank 1 of it is rank 1, 127.0.0.1, here)");
+  }
+  CHECK(ring_comm_usable(comm));
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_a_mismatch_while_splitting_names_ranks_of_the_parent(void) {
+  run_ranks(3, differ_while_splitting, NULL);
+}
+
 int main(void) {
   RUN(test_death_while_splitting);
   RUN(test_who_is_killed_while_splitting_is_missed_within_a_second);
@@ -254,5 +275,6 @@ int main(void) {
   RUN(test_who_was_late_to_a_split_is_not_blamed);
   RUN(test_stops_in_two_children);
   RUN(test_abort_while_splitting);
+  RUN(test_a_mismatch_while_splitting_names_ranks_of_the_parent);
   return 0;
 }
