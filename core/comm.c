@@ -423,6 +423,7 @@ ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *c
   for (int rank = 0; rank < comm->peers.size; rank++)
     comm_add_counters(counters, &comm->peers.peer[rank].counters);
   counters->calls = __atomic_load_n(&comm->calls, __ATOMIC_RELAXED);
+  counters->bytes_shared = __atomic_load_n(&comm->share.bytes_shared, __ATOMIC_RELAXED);
   counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED) +
                       __atomic_load_n(&comm->share.wait_ns, __ATOMIC_RELAXED);
   return RING_OK;

@@ -68,6 +68,38 @@ const char *ring_local_way(const ring_outline *outline, uint64_t *cost) {
   return small ? "slots" : "arena";
 }
 
+/* The bytes that this rank passes to the others, each once. */
+static uint64_t local_passes(const ring_local_job *job) {
+  const ring_call *call = &job->outline->call;
+  bool root = job->rank == job->root;
+  uint64_t whole = call->count * job->task->element_size;
+  size_t at, last, own;
+  switch (call->collective) {
+  case RING_COLLECTIVE_ALLREDUCE:
+    return whole;
+  case RING_COLLECTIVE_BROADCAST:
+    return root ? whole : 0;
+  case RING_COLLECTIVE_REDUCE:
+    return root ? 0 : whole;
+  case RING_COLLECTIVE_REDUCE_SCATTER:
+  case RING_COLLECTIVE_ALLTOALL:
+    return whole * (uint64_t)(job->size - 1);
+  case RING_COLLECTIVE_SCATTER:
+  case RING_COLLECTIVE_SCATTERV:
+    own = ring_local_part(job, job->rank, &at);
+    last = ring_local_part(job, job->size - 1, &at);
+    return root ? at + last - own : 0;
+  case RING_COLLECTIVE_GATHER:
+  case RING_COLLECTIVE_GATHERV:
+    return root ? 0 : ring_local_part(job, job->rank, &at);
+  case RING_COLLECTIVE_ALLGATHER:
+  case RING_COLLECTIVE_ALLGATHERV:
+    return ring_local_part(job, job->rank, &at);
+  default: /* barriers */
+    return 0;
+  }
+}
+
 void ring_local_fold(const ring_local_job *job, const void *const *sources, void *destination,
                      size_t count) {
   const ring_call *call = &job->outline->call;
@@ -89,12 +121,17 @@ ring_status ring_local_run(ring_share *share, const ring_task *task, const ring_
       ring_share_begin(share, signature, small && !job.brief ? RING_ROOMS : RING_SLOTS, task->wait,
                        error, &job.call);
   if (status != RING_OK) return status;
-  if (small) return ring_local_small(&job);
+  if (small) {
+    status = ring_local_small(&job);
+    if (status == RING_OK) engine_counter_add(&share->bytes_shared, local_passes(&job));
+    return status;
+  }
   share->exposed = true;
   share->output = task->output;
   share->output_bytes = (size_t)task->output_count * task->element_size;
   share->entered = share->sequence;
   status = ring_local_large(&job);
   share->exposed = status != RING_OK && status != RING_UNSUPPORTED;
+  if (status == RING_OK) engine_counter_add(&share->bytes_shared, local_passes(&job));
   return status;
 }

@@ -100,7 +100,7 @@ typedef struct ring_share {
   ring_peers *peers; /* for names, and to answer strangers */
   ring_poller poller;
   uint64_t answered; /* when */
-  uint64_t wait_ns;
+  uint64_t wait_ns, bytes_shared; /* another thread may read these */
 } ring_share;
 
 /* One call in shared memory. */

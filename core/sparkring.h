@@ -312,18 +312,21 @@ RING_API int ring_comm_usable(const ring_comm *comm);
 /* Every message on a link is a header of this many bytes and a payload. */
 #define RING_HEADER_BYTES 40
 
-/* Bytes count headers and payload, without the handshakes that open links. wait_ns is the time
- * spent with nothing to do but wait for other ranks. */
+/* Bytes sent and received are those of links, headers and payload, without the handshakes that open
+ * links. bytes_shared are those that this rank has passed to ranks of its host in collectives which use
+ * shared memory and no links: payload, each byte once however many ranks read it; such calls send no
+ * messages. wait_ns is the time spent with nothing to do but wait for other ranks. */
 typedef struct ring_counters {
   uint64_t calls;
   uint64_t bytes_sent;
   uint64_t bytes_received;
+  uint64_t bytes_shared;
   uint64_t messages_sent;
   uint64_t messages_received;
   uint64_t wait_ns;
 } ring_counters;
 
-/* Counters of the link to `peer` (calls and wait_ns are 0), or, with peer -1, of all together.
+/* Counters of the link to `peer` (calls, bytes_shared and wait_ns are 0), or, with peer -1, of all together.
  * RING_INVALID for no such rank. */
 RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
 

@@ -24,7 +24,7 @@ RANKS, EPOCHS, BATCH = 4, 20, 16  # BATCH is what one rank takes for one step
 RATE, MOMENTUM = 0.2, 0.9
 SHAPES = ((64, 64), (64,), (64, 10), (10,))
 PIXELS = [f"pixel{i}" for i in range(64)]
-RESULT = "rank int, images binary, weights binary, digest string, sent long"
+RESULT = "rank int, images binary, weights binary, digest string, shared long, sent long"
 LEAST_ACCURACY, LARGEST_DIFFERENCE = 0.95, 1e-5
 
 # ---- the network: its weights and gradients are one flat vector of float64 --------------------
@@ -114,6 +114,7 @@ def learn(comm, images):
         "images": images.id.to_numpy(np.int64).tobytes(),
         "weights": weights.tobytes(),
         "digest": hashlib.sha256(weights.tobytes()).hexdigest(),
+        "shared": comm.counters()["bytes_shared"],
         "sent": comm.counters()["bytes_sent"],
     }
 
@@ -221,8 +222,11 @@ def main():
     digits = table.toPandas().sort_values("id")
     spark.stop()
     prove([row.asDict() for row in ranks], digits)
-    moved = sum(row.sent for row in ranks)
-    print(f"{moved / 1e6:.1f} MB moved between the ranks; {seconds:.1f} s with the start of Spark")
+    shared, sent = (sum(row[name] for row in ranks) / 1e6 for name in ("shared", "sent"))
+    print(
+        f"{shared:.1f} MB shared and {sent:.1f} MB sent between the ranks; "
+        f"{seconds:.1f} s with the start of Spark"
+    )
 
 
 if __name__ == "__main__":

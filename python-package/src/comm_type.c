@@ -103,10 +103,11 @@ static PyObject *comm_counters(PyObject *self, PyObject *args, PyObject *kwargs)
   ring_counters counters;
   ring_status status = ring_comm_counters(inner(self), rank, &counters);
   if (status != RING_OK) return error_raise(comm_state((comm_object *)self), status, NULL);
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K}", "calls", counters.calls, "bytes_sent",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "calls", counters.calls, "bytes_sent",
                        counters.bytes_sent, "bytes_received", counters.bytes_received,
-                       "messages_sent", counters.messages_sent, "messages_received",
-                       counters.messages_received, "wait_ns", counters.wait_ns);
+                       "bytes_shared", counters.bytes_shared, "messages_sent",
+                       counters.messages_sent, "messages_received", counters.messages_received,
+                       "wait_ns", counters.wait_ns);
 }
 
 static PyObject *comm_link(PyObject *self, PyObject *args, PyObject *kwargs) {

@@ -37,14 +37,15 @@ ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 
 #' Counters: bytes and messages that a communicator has moved
 #'
-#' Bytes count headers and payload, without the handshakes that open links. What ranks of one host
-#' pass each other through shared memory is not counted.
+#' Bytes sent and received are those of links: headers and payload, without the handshakes that open
+#' links. Bytes shared are the payload that this rank has passed to ranks of its host through shared
+#' memory, without links and messages; each byte counts once, however many ranks read it.
 #'
 #' @inheritParams ring_rank
-#' @param peer A rank, for the link to it alone, where `calls` and `wait_ns` are 0. `NULL`: all
-#'   links together.
-#' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `messages_sent`,
-#'   `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do but wait for other
+#' @param peer A rank, for the link to it alone, where `calls`, `bytes_shared` and `wait_ns` are 0.
+#'   `NULL`: all links together.
+#' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `bytes_shared`,
+#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do but wait for other
 #'   ranks.
 #' @examples
 #' comm <- ring_init()

@@ -229,18 +229,17 @@ SEXP comm_state(SEXP comm) {
 
 SEXP comm_counters(SEXP comm, SEXP peer) {
   static const char *names[] = {
-      "calls", "bytes_sent", "bytes_received", "messages_sent", "messages_received", "wait_ns", ""};
+      "calls",         "bytes_sent",        "bytes_received", "bytes_shared",
+      "messages_sent", "messages_received", "wait_ns",        ""};
   comm_handle *handle = comm_of(comm);
   int of = peer == R_NilValue ? -1 : Rf_asInteger(peer);
   ring_counters counters;
   ring_status status = ring_comm_counters(handle->comm, of, &counters);
   if (status != RING_OK)
     error_invalid("`peer` is %d: ranks go from 0 to %d", of, ring_comm_size(handle->comm) - 1);
-  const double values[] = {(double)counters.calls,
-                           (double)counters.bytes_sent,
-                           (double)counters.bytes_received,
-                           (double)counters.messages_sent,
-                           (double)counters.messages_received,
+  const double values[] = {(double)counters.calls,          (double)counters.bytes_sent,
+                           (double)counters.bytes_received, (double)counters.bytes_shared,
+                           (double)counters.messages_sent,  (double)counters.messages_received,
                            (double)counters.wait_ns};
   SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
   for (int i = 0; i < Rf_length(list); i++) SET_VECTOR_ELT(list, i, Rf_ScalarReal(values[i]));

@@ -292,6 +292,46 @@ static void be_late_in_turn(ring_comm *comm, void *shared) {
   free(x);
 }
 
+/* What a call adds to the bytes that this rank has shared. */
+#define SHARES(comm, call, bytes)                                                                  \
+  do {                                                                                             \
+    ring_counters before, after;                                                                   \
+    CHECK_INT(ring_comm_counters(comm, -1, &before), RING_OK);                                     \
+    CHECK_INT(call, RING_OK);                                                                      \
+    CHECK_INT(ring_comm_counters(comm, -1, &after), RING_OK);                                      \
+    CHECK_INT(after.bytes_shared - before.bytes_shared, bytes);                                    \
+    CHECK_INT(after.bytes_sent, before.bytes_sent);                                                \
+    CHECK_INT(after.messages_sent, before.messages_sent);                                          \
+  } while (0)
+
+/* Small ones go through slots, large ones through the arena or stages: all count alike. */
+static void count_what_is_shared(ring_comm *comm, void *shared) {
+  (void)shared;
+  int rank = ring_comm_rank(comm), root = 1;
+  for (size_t n = 3; n <= 30000; n *= 100) { /* three ranks, 4 bytes each */
+    const size_t parts[] = {n, 0, 2 * n};
+    float *x = calloc(3 * n, sizeof *x), *y = calloc(3 * n, sizeof *y);
+    SHARES(comm, ring_barrier(comm), 0);
+    SHARES(comm, ring_allreduce(comm, x, y, n, RING_FLOAT32, RING_SUM), 4 * n);
+    SHARES(comm, ring_broadcast(comm, x, y, n, RING_FLOAT32, root), rank == root ? 4 * n : 0);
+    SHARES(comm, ring_reduce(comm, x, y, n, RING_FLOAT32, RING_SUM, root),
+           rank == root ? 0 : 4 * n);
+    SHARES(comm, ring_reduce_scatter(comm, x, y, n, RING_FLOAT32, RING_SUM), 8 * n);
+    SHARES(comm, ring_alltoall(comm, x, y, n, RING_FLOAT32), 8 * n);
+    SHARES(comm, ring_allgather(comm, x, y, n, RING_FLOAT32), 4 * n);
+    SHARES(comm, ring_allgatherv(comm, x, y, parts, RING_FLOAT32), 4 * parts[rank]);
+    SHARES(comm, ring_gatherv(comm, x, y, parts, RING_FLOAT32, 0), rank == 0 ? 0 : 4 * parts[rank]);
+    SHARES(comm, ring_scatter(comm, x, y, n, RING_FLOAT32, root), rank == root ? 8 * n : 0);
+    SHARES(comm, ring_scatterv(comm, x, y, parts, RING_FLOAT32, 0), rank == 0 ? 8 * n : 0);
+    free(x);
+    free(y);
+  }
+}
+
+static void test_what_is_shared_is_counted(void) {
+  run_comms(3, count_what_is_shared, NULL);
+}
+
 static void test_sleepers_are_woken(void) {
   run_comms(3, be_late_in_turn, NULL);
 }
@@ -511,6 +551,7 @@ int main(void) {
   RUN(test_at_most_64_ranks_share);
   RUN(test_strangers_get_nothing);
   RUN(test_sleepers_are_woken);
+  RUN(test_what_is_shared_is_counted);
   RUN(test_slots_wait_for_slow_readers);
   RUN(test_ranks_run_ahead);
   RUN(test_long_after_many_short_calls);

@@ -31,6 +31,21 @@ def sends(comm, call):
     return comm.counters()["bytes_sent"] - before
 
 
+def share_some():
+    with open_comm() as comm:
+        before = comm.counters()
+        comm.allreduce(np.zeros(COUNT))
+        after = comm.counters()
+        names = ("bytes_shared", "bytes_sent", "messages_sent")
+        return [after[name] - before[name] for name in names], comm.counters(1 - comm.rank)
+
+
+def test_what_is_shared_is_counted():
+    for moved, link in run(2, share_some):
+        assert moved == [8 * COUNT, 0, 0]
+        assert link["bytes_shared"] == 0
+
+
 def make_every_result():
     with open_comm() as comm:
         size, root = comm.size, comm.size - 1

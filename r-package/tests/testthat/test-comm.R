@@ -215,6 +215,21 @@ test_that("encryption that differs is an error", {
   }
 })
 
+test_that("counters count what ranks share", {
+  results <- run_ranks(2, {
+    comm <- open()
+    on.exit(ring_close(comm))
+    before <- ring_counters(comm)
+    ring_allreduce(comm, double(1e4))
+    after <- ring_counters(comm)
+    list(
+      shared = after$bytes_shared - before$bytes_shared, sent = after$bytes_sent - before$bytes_sent,
+      link = ring_counters(comm, peer = 1 - rank)$bytes_shared
+    )
+  })
+  for (result in results) expect_identical(result, list(shared = 80000, sent = 0, link = 0))
+})
+
 test_that("counters count", {
   results <- run_ranks(2, {
     comm <- open(shared_memory = FALSE)
