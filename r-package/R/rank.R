@@ -58,7 +58,8 @@ rank_main <- function(df, job, barrier) outcome_rows(supervise_rank(df, job, bar
 rank_child <- function(df, job, barrier) {
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   rank_state$supervised <- TRUE
-  rank_play(df, job, barrier)
+  outcome <- rank_play(df, job, barrier)
+  if (isTRUE(job$local)) local_store(outcome, job$folder) else outcome
 }
 
 # The outcome of a rank. `job` is what the driver has sent, by sparklyr's `context`.
