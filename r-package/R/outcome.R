@@ -7,7 +7,6 @@
 # earliest.
 
 outcome_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
-outcome_longest <- 2^16 # characters of a traceback
 outcome_largest <- 2^18 # bytes of a condition
 outcome_line <- 200L # characters of a line of the log in a message
 
@@ -27,13 +26,14 @@ outcome_of_value <- function(rank, value) {
   outcome_make(rank, value = serialize(value, NULL, xdr = FALSE, version = 3L))
 }
 
-outcome_of_error <- function(rank, error, calls = NULL) {
+# `frames` is what traceback_frames() has seen where the error was raised.
+outcome_of_error <- function(rank, error, frames = NULL) {
   bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
   outcome_make(rank, failure = list(
     what = "failed",
     message = conditionMessage(error),
     error = if (length(bytes) <= outcome_largest) bytes,
-    traceback = outcome_traceback(calls),
+    traceback = traceback_text(frames),
     weight = outcome_weight(error),
     when = as.numeric(Sys.time())
   ))
@@ -52,26 +52,6 @@ outcome_weight <- function(error) {
   if (is.na(weight)) weight <- 0
   if (inherits(error$parent, "condition")) weight <- max(weight, outcome_weight(error$parent))
   unname(weight)
-}
-
-# The calls from that of the user's function to the one that failed, numbered, the outermost first;
-# without what R, and sparklyr's stop(), put on top.
-outcome_traceback <- function(calls) {
-  names <- vapply(calls, function(call) paste(deparse(call[[1L]]), collapse = " "), "")
-  first <- max(0L, which(names == "rank_call"))
-  if (first == 0L) return("")
-  ours <- which(names[-seq_len(first)] == "f")
-  if (length(ours) > 0L) first <- first + ours[[1L]] - 1L
-  ends <- which(names %in% c(".handleSimpleError", "h") | startsWith(names, "(function("))
-  last <- min(length(calls), ends[ends > first] - 1L)
-  while (last > first && names[[last]] %in% c("originalStop", "stop", "signalCondition")) {
-    last <- last - 1L
-  }
-  if (last <= first) return("")
-  lines <- vapply(calls[seq(first + 1L, last)], function(call) {
-    paste(utils::head(deparse(call, width.cutoff = 90L), 3L), collapse = "\n     ")
-  }, "")
-  substr(paste0(sprintf("%3d. ", seq_along(lines)), lines, collapse = "\n"), 1L, outcome_longest)
 }
 
 # ---- As rows ------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ rank_play <- function(df, job, barrier) {
   rank_state$attempt <- job$attempt
   rank_state$executor <- !isTRUE(job$local)
   comm <- NULL
-  calls <- NULL
+  frames <- NULL
   outcome <- tryCatch(
     withCallingHandlers({
       rank_check(job, barrier)
@@ -78,8 +78,8 @@ rank_play <- function(df, job, barrier) {
       value <- outcome_of_value(rank, rank_call(job$work, rows, comm))
       rank_close(comm)
       value
-    }, error = function(error) if (is.null(calls)) calls <<- sys.calls()),
-    error = function(error) outcome_of_error(rank, error, calls)
+    }, error = function(error) if (is.null(frames)) frames <<- traceback_frames()),
+    error = function(error) outcome_of_error(rank, error, frames)
   )
   if (!is.null(comm)) rank_end(comm, outcome)
   outcome

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-failed <- function(rank, error, when, calls = NULL) {
-  outcome <- outcome_of_error(rank, error, calls)
+failed <- function(rank, error, when, frames = NULL) {
+  outcome <- outcome_of_error(rank, error, frames)
   outcome$failure$when <- when
   outcome
 }
@@ -68,11 +68,9 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   own <- structure(
     class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
   )
-  calls <- list(
-    quote(rank_call(1)), quote(eval(x)), quote(f(rows, comm)), quote(g(1)), quote(stop(e)),
-    quote(h())
-  )
-  error <- outcome_judge(list(failed(1L, own, 1, calls)), 2L, 2L)
+  frames <- list(calls = list(quote(rank_call(1)), quote(f(rows, comm)), quote(g(1))))
+  frames$packages <- c("sparkring", "R_GlobalEnv", "R_GlobalEnv")
+  error <- outcome_judge(list(failed(1L, own, 1, frames)), 2L, 2L)
   classes <- c("ring_error_remote", "my_error", "ring_error", "error", "condition")
   expect_s3_class(error, classes, exact = TRUE)
   expect_identical(error$code, 7)
