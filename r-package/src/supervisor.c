@@ -393,7 +393,7 @@ static void turn(int milliseconds) {
   entries[3] = entry(state.job->lifeline, POLLIN, true);
   for (int i = 0; i < state.streams_count; i++)
     entries[4 + i] = entry(state.streams[i].descriptor, POLLIN, room);
-  if (poll(entries, (nfds_t)(4 + state.streams_count), milliseconds) > 0) {
+  if (poll(entries, 4 + (nfds_t)state.streams_count, milliseconds) > 0) {
     for (int i = 0; i < 2; i++)
       if (entries[i].revents) push(&state.outputs[i]);
     if (entries[2].revents) obey();
