@@ -66,6 +66,14 @@ def test_text():
     assert (copy.rank, copy.host, copy.attempt, copy.log) == (3, "h", 2, ["a", "b"])
 
 
+def test_of_a_killed_rank_and_those_that_lost_it_the_first():
+    killed = Outcome(2, failure=Failure.lost("was killed by SIGKILL"))
+    assert outcome.culprit([raised(LOST), raised(ABORTED, number=1), killed]) is killed
+    own = raised(ValueError(), number=1)
+    assert outcome.culprit([killed, own]) is own
+    assert str(outcome.to_raise(killed, 0)) == f"rank 2 on {killed.host} was killed by SIGKILL"
+
+
 class TwoArgumentsError(Exception):
     """Its pickle cannot be read."""
 

@@ -283,13 +283,68 @@ def test_a_stream_that_cannot_show_all(bar):
         assert stream.buffer.getvalue() == b"[0] caf\\xe9 \\udc80\n"
 
 
+class Clock:
+    """A clock that the test sets."""
+
+    now = 1000.0
+
+    @classmethod
+    def time(cls):
+        return cls.now
+
+
+def test_the_bar_is_of_the_slowest_rank_and_starts_anew(monkeypatch, capsys):
+    std = pytest.importorskip("tqdm.std")
+    monkeypatch.setattr(std, "time", Clock.time)
+    display = Display(1)
+    seen = []
+    for at, rank, step in [
+        (0, 1, 11),
+        (0, 0, 10),
+        (10, 1, 40),
+        (10, 0, 30),
+        (11, -1, 0),
+        (20, 0, 16),
+    ]:
+        Clock.now = 1000.0 + at
+        if rank < 0:
+            display.restart()
+            display.progress(1, 15, 40, {"loss": 3.0})
+            continue
+        display.progress(rank, step, 40, {"loss": rank + 0.5})
+        seen.append((display.bar.n, display.bar.format_dict["elapsed"], str(display.bar)))
+    assert [n for n, *_ in seen] == [11, 10, 10, 30, 15]
+    assert "?it/s" in seen[0][2] and "?it/s" in seen[1][2]
+    assert "2.00it/s, loss=0.5" in seen[3][2]  # 20 steps in 10 seconds, of rank 0
+    assert seen[4][1] == 9.0
+    display.close()
+
+
+def test_a_notebook_has_a_line_for_each_rank(monkeypatch):
+    shown = []
+    place = types.SimpleNamespace(update=shown.append)
+    pretty = types.ModuleType("IPython.display")
+    pretty.Pretty = str
+    pretty.display = lambda text, display_id: shown.append(text) or place
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", pretty)
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    display = Display(1)
+    display.progress(1, 3, 8, {})
+    display.progress(0, 2, 8, {"loss": 0.25})
+    assert shown == ["rank 1: step 3 of 8", "rank 0: step 2 of 8, loss 0.25\nrank 1: step 3 of 8"]
+
+
 @pytest.mark.parametrize("output", [False, True], indirect=True)
 def test_a_rank_that_is_killed(output):
     play("print('here'); os.kill(os.getpid(), 9)", output.address, 1)
     deadline = time.monotonic() + DEADLINE
-    while 1 not in output.gone and time.monotonic() < deadline:
+    while 1 not in output.hosts and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert output.gone == {1: ["here"]}
+    assert output.last_lines(1) == ["here"]
+    assert output.hosts == {1: "127.0.0.1"}
 
 
 def is_hung_up_on(peer, data):
@@ -532,7 +587,7 @@ def test_payloads_that_make_no_sense(output, kind, said):
     output.progress = lambda *given: taken.append(given)
     for pieces in mutations(said, 3000, WORDS):
         try:
-            output.take(types.SimpleNamespace(rank=1), kind, b"".join(pieces))
+            output.take(types.SimpleNamespace(rank=1, host="x"), kind, b"".join(pieces))
         except ValueError:
             continue
     for rank, line in output.shown:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,8 @@ def test_results_and_output(spark, capfd):
     second = run(tell, args=(0.5,), num_proc=2, verbose=0)
     assert [value[:4] for value in second] == [(rank, 2, 0, 0.5) for rank in range(2)]
     assert not {value[-1] for value in first} & {value[-1] for value in second}
-    assert "[0]" not in capfd.readouterr().out
+    said = capfd.readouterr()
+    assert "[0]" not in said.out and "rank 0 works" not in said.out + said.err
 
 
 def test_large_results(spark, tmp_path):
@@ -148,11 +150,25 @@ def test_sys_exit_is_no_exit_of_the_driver(spark):
     assert caught.value.rank == 1
 
 
+ENDS = {
+    "kill": r"was killed by SIGKILL \(probably out of memory: raise spark\.executor\.mem",
+    "_exit": "failed with exit code 3",
+    "worker": "was lost: .*Python worker exited unexpectedly",
+}
+
+
 @ON_TWO
-def test_killed_rank(spark):
-    with pytest.raises(RankError, match=r"rank 1 was lost: .*exited unexpectedly") as caught:
-        run(fail, args=("kill",), num_proc=4)
-    assert (caught.value.rank, caught.value.log) == (1, ["rank 1 was here"])
+@pytest.mark.parametrize("how", ENDS)
+def test_killed_rank(spark, how):
+    before = executors(spark)
+    with pytest.raises(RankError, match=rf"^rank 1 on \S+ {ENDS[how]}") as caught:
+        run(fail, args=(how,), num_proc=4, verbose=0)
+    error = caught.value
+    assert (error.rank, error.log) == (1, ["rank 1 was here"]) and error.host
+    assert "\n\tat " not in "".join(traceback.format_exception(error)) and "\n\tat " in (
+        error.__cause__.text
+    )
+    assert executors(spark) == before
 
 
 @ON_TWO
@@ -178,10 +194,14 @@ def executors(spark):
     """The processes of all executors, as the tasks of a job see them."""
 
     def process(comm):
-        factory = os.getppid()  # from which Python workers come
-        return int(Path(f"/proc/{factory}/stat").read_text().rpartition(")")[2].split()[1])
+        factory = parent_of(os.getppid())  # from which Python workers come
+        return parent_of(factory)
 
     return set(run(process, num_proc=4, verbose=0))
+
+
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 # ---- Restarts
@@ -195,7 +215,10 @@ def test_restart_goes_on_from_the_checkpoint(spark, tmp_path, capfd):
     assert {(attempt, first) for attempt, first, _ in ended} == {(1, 10)}
     assert {weights for _, _, weights in ended} == {undisturbed[0][2]}
     said = capfd.readouterr()
-    assert "rank 2 was lost" in said.out and "launching all ranks again (1 of 2 times)" in said.out
+    assert (
+        "was killed by SIGKILL" in said.out
+        and "launching all ranks again (1 of 2 times)" in said.out
+    )
     assert "20" in said.out + said.err  # the bar or the line of its end
 
 

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user of `sparkring.spark.run` sees: lines of the ranks, and a bar of their progress.
 
-The bar is tqdm's, where that is installed; elsewhere there is a line from time to time.
+The bar is tqdm's, where that is installed, in a notebook as a widget where ipywidgets is, too. A
+notebook without has a line for each rank, and a terminal without a line from time to time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import threading
 import time
+import warnings
 from typing import Any
 
 SELDOM = 5.0  # seconds between two lines that stand for a bar
@@ -28,8 +31,11 @@ class Display:
         self.verbose = verbose
         self.stream = sys.stdout  # of the cell that has called, in a notebook
         self.lock = threading.Lock()
-        self.steps: dict[int, float] = {}
+        self.reports: dict[int, tuple[float, float | None, dict[str, float]]] = {}
+        self.kind: Any = None  # of bar; False where there is none
         self.bar: Any = None
+        self.anew = False  # the clock is to start anew
+        self.place: Any = None  # in a notebook, of the lines that stand for a bar
         self.told = -math.inf
 
     def line(self, rank: int, text: str) -> None:
@@ -63,34 +69,56 @@ class Display:
     def progress(
         self, rank: int, step: float, total: float | None, metrics: dict[str, float]
     ) -> None:
-        """Show a report: the least step of the ranks, the metrics of the lowest."""
+        """Show a report, if it is one of the slowest rank."""
         if not self.verbose:
             return
         with self.lock:
-            self.steps[rank] = step
-            least, lowest = min(self.steps.values()), rank == min(self.steps)
-            if not self.draw(least, total, metrics if lowest else None):
-                text = self.text(least, total, metrics if lowest else {})
-                now = time.monotonic()
-                ended = least == total and self.told < math.inf
-                if ended or now - self.told >= SELDOM:
-                    self.told = math.inf if ended else now
-                    print(self.writable(f"sparkring: {text}"), file=self.stream, flush=True)
+            self.reports[rank] = (step, total, metrics)
+            slowest = min(self.reports, key=lambda rank: (self.reports[rank][0], rank))
+            self.show(*self.reports[slowest])
 
-    def draw(self, step: float, total: float | None, metrics: dict[str, float] | None) -> bool:
-        """Draw the bar; false where there is no tqdm."""
+    def show(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+        """Show the report of the slowest rank: on a bar, or in words."""
+        if self.kind is None:
+            self.kind = find_bar() or False
+        if self.kind:
+            self.draw(step, total, metrics)
+        elif in_notebook():
+            self.list_ranks()
+        else:
+            self.tell(step, total, metrics)
+
+    def draw(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+        """Draw the bar. Its rate counts from the first report, and anew when a step goes back."""
         if self.bar is None:
-            try:
-                from tqdm.auto import tqdm  # type: ignore
-            except ImportError:
-                return False
-            self.bar = tqdm(total=total, dynamic_ncols=True)
-        self.bar.total = total
-        self.bar.n = step
-        if metrics is not None:
-            self.bar.set_postfix(metrics, refresh=False)
+            self.bar = self.kind(total=total, initial=step, dynamic_ncols=True)
+        elif self.anew or step < self.bar.n:
+            self.bar.reset(total)
+            self.bar.initial = step
+        self.anew = False
+        self.bar.total, self.bar.n = total, step
+        self.bar.set_postfix(metrics, refresh=False)
         self.bar.refresh()
-        return True
+
+    def list_ranks(self) -> None:
+        """Show a line for each rank, in one place of the notebook."""
+        from IPython.display import Pretty, display  # type: ignore
+
+        lines = [f"rank {rank}: {self.text(*self.reports[rank])}" for rank in sorted(self.reports)]
+        text = Pretty("\n".join(lines))
+        if self.place is None:
+            self.place = display(text, display_id=True)
+        else:
+            self.place.update(text)
+
+    def tell(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+        """Print a line from time to time, and one at the end."""
+        now = time.monotonic()
+        ended = step == total and self.told < math.inf
+        if ended or now - self.told >= SELDOM:
+            self.told = math.inf if ended else now
+            text = self.text(step, total, metrics)
+            print(self.writable(f"sparkring: {text}"), file=self.stream, flush=True)
 
     @staticmethod
     def text(step: float, total: float | None, metrics: dict[str, float]) -> str:
@@ -99,11 +127,35 @@ class Display:
         words += [f"{name} {value:.4g}" for name, value in metrics.items()]
         return ", ".join(words)
 
+    def restart(self) -> None:
+        """Forget the reports, as the ranks are launched again; the clock of the bar starts anew."""
+        with self.lock:
+            self.reports.clear()
+            self.told = -math.inf
+            self.anew = True
+
     def close(self) -> None:
         """End the bar, as it stands."""
         with self.lock:
             bar, self.bar = self.bar, None
-            self.steps.clear()
-            self.told = -math.inf
             if bar is not None:
                 bar.close()
+
+
+def find_bar() -> Any:
+    """Find the bar of tqdm for a terminal or a notebook; None where there is none for it."""
+    with contextlib.suppress(ImportError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a notebook without ipywidgets is told of them
+        if in_notebook():
+            import ipywidgets  # type: ignore  # noqa: F401 (tqdm's bar is one)
+        from tqdm.auto import tqdm  # type: ignore
+
+        return tqdm
+    return None
+
+
+def in_notebook() -> bool:
+    """Whether the standard output is that of a notebook's cell."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None

@@ -38,12 +38,13 @@ class Capture:
         Who prints.
     address : Address or None
         The driver that wants to see it.
-    echo : bool
+    echo : bool or None
         Whether it is to be in this process's own output, too.
     """
 
-    def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool) -> None:
-        self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": echo}
+    def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool | None) -> None:
+        self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": bool(echo)}
+        self.silent = echo is None
         if address is not None:
             self.settings.update(address._asdict())
             if address.tls:
@@ -98,6 +99,7 @@ class Capture:
             command,
             stdin=subprocess.DEVNULL,
             stdout=2,  # where there is no 1 to see it, as in Spark's workers
+            stderr=subprocess.DEVNULL if self.silent else None,
             pass_fds=(reader, control),
             close_fds=True,
         )
@@ -115,6 +117,12 @@ class Capture:
         if control is not None:
             with contextlib.suppress(OSError):
                 control.send(relay.PROGRESS + text, socket.MSG_DONTWAIT)
+
+    def log(self, text: str) -> None:
+        """Write to the log alone, as far as this process's output goes there."""
+        if self.settings["echo"]:
+            with contextlib.suppress(OSError):
+                os.write(self.saved[1] if self.saved else 2, text.encode(errors="replace"))
 
     def finish(self) -> tuple[str, ...]:
         """Print as before again; gives the last lines that went through the relay."""

@@ -15,6 +15,7 @@ from sparkring.spark.outcome import Outcome
 from sparkring.spark.slots import Executor, is_local
 from sparkring.spark.stage import Stage
 
+NEVER = 1 << 62  # milliseconds
 PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
@@ -40,7 +41,8 @@ class JobStage(Stage):
         before = [context.getLocalProperty(key) for key in PROPERTIES]
         context.setJobGroup(name, what, interruptOnCancel=True)
         try:
-            yield
+            with without_bar(context):
+                yield
         finally:
             with contextlib.suppress(Exception):
                 for key, value in zip(PROPERTIES, before):
@@ -49,6 +51,13 @@ class JobStage(Stage):
     def cancel(self, name: str) -> None:
         """End the jobs of a group."""
         self.spark.context.cancelJobGroup(name)
+
+    def host_of(self, executor: str) -> str:
+        """Find the host of an executor, which may have ended."""
+        with contextlib.suppress(Exception):
+            found = self.spark.context._jsc.sc().statusStore().executorSummary(executor)
+            return str(found.hostPort()).rpartition(":")[0]
+        return ""
 
     def started(self, name: str) -> int:
         """Count the tasks that have started."""
@@ -60,6 +69,28 @@ class JobStage(Stage):
                 if info is not None:
                     count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
         return count
+
+
+@contextlib.contextmanager
+def without_bar(context: Any) -> Iterator[None]:
+    """Keep Spark's bar of stages (spark.ui.showConsoleProgress) off the terminal in this block.
+
+    It draws nothing until half a second after the last job has ended. Spark notes the time of that
+    with each job's end, so the bar comes back by itself, also after an error here.
+    """
+
+    def note(milliseconds: int) -> None:
+        with contextlib.suppress(Exception):  # no bar, or a Spark with another one
+            bar = context._jsc.sc().progressBar().get()
+            field = bar.getClass().getDeclaredField("lastFinishTime")
+            field.setAccessible(True)
+            field.setLong(bar, milliseconds)
+
+    note(NEVER)
+    try:
+        yield
+    finally:
+        note(int(time.time() * 1000))
 
 
 class Classic:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sparkring import Communicator
     from sparkring.spark.options import Options
-    from sparkring.spark.outcome import Outcome, RankError
+    from sparkring.spark.outcome import Outcome
     from sparkring.spark.session import Spark
 
     R = TypeVar("R")
@@ -108,7 +108,8 @@ def run(
     """Run a function on all ranks of a ring, as the tasks of a Spark barrier stage.
 
     Each rank calls ``f(comm, *args, **kwargs)`` with its `Communicator`, which is open, and closed
-    afterwards: ``f`` does not call `sparkring.init`. The Python processes end with the run.
+    afterwards: ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's
+    Python worker. The Python processes end with the run.
 
     Parameters
     ----------
@@ -149,8 +150,9 @@ def run(
         ``comm.attempt`` tells them which time this is; `Checkpoint` helps to go on from there.
     verbose : int
         1 shows what the ranks print, line by line with the rank before it, and their progress
-        (`Communicator.progress`); 2 also what `run` does; 0 neither. In each case the executors'
-        logs have what is printed there. If executors cannot reach this process, only these have it;
+        (`Communicator.progress`); 2 also what `run` does; 0 nothing. In each case the executors'
+        logs have what is printed there, but for a local master, which has no logs. Spark's own bar
+        of stages is off meanwhile. If executors cannot reach this process, only these have it;
         the ranks never wait for this process. Where they encrypt, so is this connection.
     encryption : bool, optional
         As for `sparkring.init`.
@@ -168,8 +170,10 @@ def run(
         What ``f`` has raised on the rank at fault, in the last attempt. Its ``__cause__`` is a
         `RankError` with the rank, its host, its traceback and its last lines.
     RankError
-        When a rank was lost, or its exception makes no sense here, as that of ``sys.exit``, or what
-        it has returned cannot be read here.
+        When a rank was killed or lost, or its exception makes no sense here, as that of
+        ``sys.exit``, or what it has returned cannot be read here. It names the signal or exit code,
+        and has the last lines that the rank has printed. Where Spark reported the failure, the
+        attribute ``text`` of ``__cause__`` has all that Spark says.
     InvalidError
         When there are too few slots, and for arguments that make no sense; nothing was started.
     UnsupportedError
@@ -257,13 +261,13 @@ def seconds(name: str, value: Any) -> None:
 
 
 def attempts(
-    launch: Callable[[int], list[Outcome] | RankError], max_restarts: int, display: Display
+    launch: Callable[[int], list[Outcome] | BaseException], max_restarts: int, display: Display
 ) -> list[Any]:
     """Launch the ranks until they succeed, or may not be launched again."""
     for attempt in range(max_restarts + 1):
         start = time.monotonic()
         outcomes = launch(attempt)
-        error = outcomes if isinstance(outcomes, Exception) else judge(outcomes, attempt)
+        error = outcomes if isinstance(outcomes, BaseException) else judge(outcomes, attempt)
         if isinstance(outcomes, list) and error is None:
             display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
             return outcome.values(outcomes, attempt)
@@ -273,6 +277,7 @@ def attempts(
         cause = error if isinstance(error, outcome.RankError) else error.__cause__
         first = str(cause).partition("\n")[0]
         display.say(f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)")
+        display.restart()
     raise AssertionError("one attempt is the last")
 
 
@@ -299,19 +304,18 @@ def on_spark(
     folder = os.getcwd() if spark.here else None
     size = num_proc  # where it is not given, that of the first attempt is that of all
 
-    def launch(attempt: int) -> list[Outcome] | RankError:
+    def launch(attempt: int) -> list[Outcome] | BaseException:
         nonlocal size
         size = slots.wait_for(spark, resources, size, timeout, attempt)
         display.detail(f"{size} ranks, {slots.arithmetic(slots.read(spark, resources))}")
         large = Results(spark, size, results)
         with large, listening(spark, size, options, display) as output:
             address = output.address if output else None
-            last_lines = output.last_lines if output else lambda _: []
-            stage = spark.stage(spark, size, resources, timeout, display.say, last_lines)
-            echo = not (address and spark.here)
+            stage = spark.stage(spark, size, resources, timeout, display.say, output)
+            echo = (None if not display.verbose else not address) if spark.here else True
             job = Job(work, options, attempt, address, echo, gpus, folder=folder, route=large.route)
             outcomes = stage.run(job)
-            return outcomes if isinstance(outcomes, Exception) else large.put_in(outcomes)
+            return large.put_in(outcomes) if isinstance(outcomes, list) else outcomes
 
     return attempts(launch, max_restarts, display)
 
@@ -320,19 +324,18 @@ def on_spark(
 def listening(
     spark: Spark, size: int, options: dict[str, Any], display: Display
 ) -> Iterator[Output | None]:
-    """Listen for what the ranks print, where that is wanted and nobody else can read it."""
+    """Listen for what the ranks print, which the error of a lost rank shows in any case."""
     output = None
-    if display.verbose:
-        with contextlib.suppress(OSError):
-            host, bind = spark.reach()
-            tls = encrypts(spark, options)
-            output = Output(host, bind, size, display.line, display.progress, tls)
+    with contextlib.suppress(OSError):
+        host, bind = spark.reach()
+        tls = encrypts(spark, options)
+        output = Output(host, bind, size, display.line, display.progress, tls)
     try:
         yield output
     finally:
         if output is not None:
             output.close()
-    if output is not None and not output.heard:
+    if output is not None and not output.hosts:
         display.say("no executor has reached this process; their logs have what the ranks print")
 
 

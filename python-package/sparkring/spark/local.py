@@ -15,6 +15,7 @@ import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from sparkring import processes, supervisor
 from sparkring.spark import rank, relay, settle
-from sparkring.spark.outcome import WEIGHTS, Outcome, rank_error
+from sparkring.spark.outcome import WEIGHTS, Outcome, advise, rank_error
 from sparkring.spark.output import check_report
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Processes:
             return self.lost(int(self.first[1]), self.first[2], job)
         if failures and len(missing) > 1:
             return outcomes
-        return self.lost(min(missing), "ended without a result", job)
+        return self.lost(min(missing), "ended without a result, with exit code 0", job)
 
     def read(self, path: Path) -> Outcome:
         """Read how a rank ended, and put in what it printed last."""
@@ -91,7 +92,13 @@ class Processes:
 
     def lost(self, number: int, what: str, job: Job) -> RankError:
         """Make the error of a rank that has told nothing itself."""
-        return rank_error(what, rank=number, attempt=job.attempt, log=self.last[number])
+        return rank_error(
+            advise(what, here=True),
+            rank=number,
+            host=socket.gethostname(),
+            attempt=job.attempt,
+            log=self.last[number],
+        )
 
     def launch(self, folder: Path) -> None:
         """Start the launcher, and wait for its end."""
@@ -154,9 +161,8 @@ class Here:
         sys.stdout.flush()
         os.write(1, f"{REPORT}{json.dumps([step, total, metrics])}\n".encode())
 
-    def finish(self) -> tuple[str, ...]:
-        """Leave the last lines to the one who reads them."""
-        return ()
+    def log(self, text: str) -> None:
+        """Write nothing: the error of the rank has it."""
 
 
 class Folder:
@@ -210,6 +216,7 @@ def main(name: str) -> int:
     files = Folder(folder, number, size)
     try:
         outcome = rank.play(job, number, files, Here())
+        files.settle(outcome)
     except settle.RankFailed:
         return 1
     return 1 if outcome.failure else 0

@@ -8,6 +8,7 @@ nothing to do with the ring most, and of several such the earliest counts.
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 import traceback
@@ -17,12 +18,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import RingError
-from sparkring.spark import pickling
+from sparkring.spark import limits, pickling
 
 if TYPE_CHECKING:
     from sparkring.spark.results import Receipt
 
 LONGEST = 1 << 16  # characters of a traceback
+LINE = 120  # characters of a line of Spark's
+KILLED = r"SIGKILL|(?:code|status)\W{1,3}137\b|memory limits?|OOMKilled"
+ENDED = r"SIGTERM|(?:code|status)(?: is|\W)\W{0,2}143\b"
+MEMORY = "probably out of memory: raise spark.executor.memoryOverhead"
+MEMORY_HERE = "probably out of memory: take fewer ranks, or this machine needs more"
+OUTSIDE = "preempted, or over a memory limit: the cluster manager's log tells"
 WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
 WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED": 5})
 
@@ -45,6 +52,8 @@ class RankError(RuntimeError):
         Its traceback; empty for a rank that was killed.
     log : list of str
         The last lines that it printed.
+
+    Its ``__cause__`` is a `SparkError` where Spark reported the failure.
     """
 
     rank: int | None = None
@@ -54,15 +63,43 @@ class RankError(RuntimeError):
     log: list[str] = []  # noqa: RUF012 (of the instance, when there are lines)
 
 
+class SparkError(RuntimeError):
+    """An error of Spark in one line.
+
+    Attributes
+    ----------
+    text : str
+        All that Spark says, such as the stack trace of its JVM.
+    error : Exception
+        Spark's own exception.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.text = error, str(error)
+        first = limits.text_of(error).strip().partition("\n")[0]
+        super().__init__(f"{first[:LINE]} ... (its attribute text has all that Spark says)")
+
+
 @dataclass(frozen=True)
 class Failure:
-    """What a rank raised."""
+    """What a rank raised, or how its process ended."""
 
     name: str
     error: bytes | None = field(repr=False)  # a pickle, if it can be one
     traceback: str = field(repr=False)
-    weight: int
+    weight: float
     when: float
+    how: str = ""  # of a rank that raised nothing
+
+    @property
+    def what(self) -> str:
+        """What happened to the rank, for after its name."""
+        return self.how or f"failed with {self.name}"
+
+    @classmethod
+    def lost(cls, how: str) -> Failure:
+        """Describe the end of a process; what other ranks raised themselves weighs less."""
+        return cls("", None, "", WEIGHTS["PEER_LOST"] - 0.5, time.time(), how)
 
     @classmethod
     def of(cls, error: BaseException, first: TracebackType | None) -> Failure:
@@ -109,6 +146,15 @@ def culprit(outcomes: Iterable[Outcome]) -> Outcome | None:
     return min(failed, key=lambda pair: (pair[0].weight, pair[0].when, pair[1].rank))[1]
 
 
+def advise(what: str, *, here: bool = False) -> str:
+    """Add the probable reason to how a process ended, and what to change."""
+    if re.search(KILLED, what):
+        return f"{what} ({MEMORY_HERE if here else MEMORY})"
+    if re.search(ENDED, what) and not here:
+        return f"{what} ({OUTSIDE})"
+    return what
+
+
 def rank_error(
     what: str,
     *,
@@ -139,7 +185,7 @@ def to_raise(outcome: Outcome, attempt: int) -> BaseException:
     failure = outcome.failure
     assert failure is not None
     cause = rank_error(
-        f"failed with {failure.name}",
+        failure.what,
         rank=outcome.rank,
         host=outcome.host,
         attempt=attempt,

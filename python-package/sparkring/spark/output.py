@@ -23,6 +23,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkring import _core
@@ -57,6 +58,7 @@ class Peer:
         self.key, self.tls = key, tls
         self.nonce = os.urandom(relay.NONCE)
         self.rank: int | None = None
+        self.host = ""
         self.session = b""
         self.number = 0
         self.received = bytearray()
@@ -180,9 +182,9 @@ class Output:
         tls: bool = False,
     ) -> None:
         self.ranks, self.show, self.progress = ranks, show, progress
-        self.heard: set[int] = set()
+        self.hosts: dict[int, str] = {}  # from which ranks have connected
         self.results: dict[int, bytearray] = {}  # those that are whole, by rank
-        self.gone: dict[int, list[str]] = {}  # the last lines of ranks that died
+        self.last: dict[int, deque[str]] = {}  # the last lines of each rank
         self.key = secrets.token_bytes(32)
         self.peers: set[Peer] = set()
         self.until: float | None = None  # when to stop at the latest
@@ -209,7 +211,7 @@ class Output:
     def last_lines(self, rank: int) -> list[str]:
         """Give the last lines of a rank that was killed, once all has been read."""
         self.close()
-        return self.gone.get(rank, [])
+        return list(self.last.get(rank, ()))
 
     # ---- The thread
 
@@ -270,13 +272,14 @@ class Output:
         if len(strangers) >= UNPROVEN and not self.spare(strangers[0]):
             return
         try:
-            connection, _ = self.listener.accept()
+            connection, address = self.listener.accept()
         except OSError as error:
             if error.errno in LACKING and not (strangers and self.spare(strangers[0])):
                 self.shut = time.monotonic() + PAUSE
             return
         try:
             peer = Peer(connection, self.key, self.address.tls)
+            peer.host = address[0]
             self.selector.register(connection, selectors.EVENT_READ, peer)
             self.peers.add(peer)
         except OSError:
@@ -301,19 +304,22 @@ class Output:
         rank = peer.rank or 0
         if rank >= self.ranks:
             raise ValueError("there is no such rank")
-        self.heard.add(rank)
+        self.hosts[rank] = peer.host
+        last = self.last.setdefault(rank, deque(maxlen=relay.KEPT))
         if kind == relay.RESULT:
             peer.begin_result(payload)
         elif kind == relay.LINES:
-            for line in payload.split(b"\n"):
-                self.show(rank, line.decode(errors="replace"))
+            for line in payload.decode(errors="replace").split("\n"):
+                last.append(line)
+                self.show(rank, line)
         elif kind == relay.DROPPED:
             self.show(rank, f"... {int(payload)} lines came too fast; the executor's log has them")
         elif kind == relay.PROGRESS:
             report = json.loads(payload)
             self.progress(rank, *check_report(report))
         elif kind == relay.GONE:
-            self.gone[rank] = payload.decode(errors="replace").splitlines()
+            last.clear()
+            last.extend(payload.decode(errors="replace").splitlines())
 
 
 def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:

@@ -3,7 +3,8 @@
 
 A rank that fails aborts the communicator, so that the others fail in their next call, and then
 returns its failure like a value: the driver gets what every rank raised, and finds who was at
-fault. Before it ends it waits until all ranks have got there (`settle`).
+fault. Before it ends it waits until all ranks have got there (`settle`). In a Spark task the rank
+is a child of Spark's worker (`child`), so that the task also reports how a killed rank ended.
 
 A task never reads its partition. That tells PySpark not to use the process again, so every attempt
 begins in one that no earlier attempt has touched.
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import faulthandler
 import os
 import pickle
 import re
 import secrets
-import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator
@@ -26,9 +27,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import running
-from sparkring.spark import pickling, script
-from sparkring.spark.capture import Capture
-from sparkring.spark.outcome import Failure, Outcome
+from sparkring.processes import describe
+from sparkring.spark import child, pickling, script
+from sparkring.spark.capture import Capture, flush
+from sparkring.spark.outcome import Failure, Outcome, advise
 from sparkring.spark.results import hand_over
 from sparkring.spark.settle import Others, RankFailed, Tasks
 
@@ -49,12 +51,17 @@ class Job:
     options: dict[str, Any] = field(repr=False)  # of sparkring.init
     attempt: int
     address: Address | None  # of the driver that shows their output
-    echo: bool  # whether their output is in their own log, too
+    echo: bool | None  # whether their output is in their own log, too; None: never
     gpus: int = 0  # that each of them was promised
     # By which they know each other in the end.
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     folder: str | None = None  # the driver's, where all ranks run on its host
     route: Route | None = None  # of large results; None: all travel with the outcome
+
+    @property
+    def here(self) -> bool:
+        """Whether the ranks run on the driver's host, so that no executor has a memory limit."""
+        return self.folder is not None
 
     def __repr__(self) -> str:
         """Tell nothing of the keys, one of which is in the address."""
@@ -67,15 +74,16 @@ class Printer(Protocol):
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
         """Send a report of progress."""
 
-    def finish(self) -> tuple[str, ...]:
-        """Give the last lines."""
+    def log(self, text: str) -> None:
+        """Write to the log alone."""
 
 
 def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
-    """Be a rank."""
+    """Be a rank, until it has to settle."""
     comm = None
     value = failure = receipt = None
     kind = ""
+    faulthandler.enable(file=2)  # the last lines of a rank that crashes say where
     with contextlib.ExitStack() as stack:
         try:
             running.begin(job.attempt, printer.report, job.folder)
@@ -95,17 +103,12 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
             value, failure = None, Failure.of(error, beyond_us(error))
             if comm is not None:
                 with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
-                    comm.abort(f"rank {rank} failed with {failure.name}")
+                    comm.abort(f"rank {rank} {failure.what}")
         finally:
             running.begin(0, None)
-    outcome = Outcome(rank, value, failure, printer.finish(), kind=kind, receipt=receipt)
-    if failure and job.echo:  # in the log; on the driver, that of the rank at fault is enough
-        print(failure.traceback, file=sys.stderr, end="", flush=True)
-    try:
-        others.settle(outcome)
-    except RankFailed as error:
-        raise RankFailed(to_text(outcome, failure) if failure else str(error)) from None
-    return outcome
+    if failure:  # on the driver, the traceback of the rank at fault is enough
+        printer.log(failure.traceback)
+    return Outcome(rank, value, failure, kind=kind, receipt=receipt)
 
 
 def call(work: bytes, comm: sparkring.Communicator) -> Any:
@@ -152,9 +155,7 @@ def leave(error: BaseException | None) -> NoReturn:
     elif error is not None:
         traceback.print_exception(type(error), error, beyond_us(error))
         code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
+    flush()
     os._exit(code & 0xFF)
 
 
@@ -177,7 +178,30 @@ def task(job: Job, _: Iterable[Any]) -> Iterator[Outcome]:
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     with Capture(rank, job.attempt, job.address, job.echo) as capture:
-        yield play(job, rank, Tasks(context, job.key), capture)
+
+        def work() -> tuple[Outcome, str]:
+            others = Tasks(context, job.key)
+            outcome = play(job, rank, others, capture)
+            try:
+                others.settle(outcome)
+            except RankFailed as error:
+                return outcome, str(error)
+            return outcome, ""
+
+        ended = child.call(work)
+        log = capture.finish()
+    if isinstance(ended, int):
+        ended = lost(rank, ended, job), "it cannot settle"
+    outcome, unsettled = replace(ended[0], log=log), ended[1]
+    if unsettled:
+        raise RankFailed(to_text(outcome, outcome.failure) if outcome.failure else unsettled)
+    yield outcome
+
+
+def lost(rank: int, status: int, job: Job) -> Outcome:
+    """Describe the end of a rank whose process ended without an outcome."""
+    how = describe(status) if status else "ended without a result, with exit code 0"
+    return Outcome(rank, failure=Failure.lost(advise(how, here=job.here)))
 
 
 def to_text(outcome: Outcome, failure: Failure) -> str:
@@ -185,7 +209,7 @@ def to_text(outcome: Outcome, failure: Failure) -> str:
     if len(failure.error or b"") > LARGEST:
         outcome = replace(outcome, failure=replace(failure, error=None))
     data = base64.b64encode(pickle.dumps(outcome)).decode()
-    return f"rank {outcome.rank} failed with {failure.name} <sparkring {data}>"
+    return f"rank {outcome.rank} {failure.what} <sparkring {data}>"
 
 
 def from_text(text: str) -> Outcome | None:

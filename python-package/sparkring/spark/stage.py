@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from sparkring._core import TimeoutError, UnsupportedError  # noqa: A004
 from sparkring.spark import limits, rank, results, slots
-from sparkring.spark.outcome import Outcome, rank_error
+from sparkring.spark.outcome import RankError, SparkError, advise, rank_error, to_raise
 
 if TYPE_CHECKING:
-    from sparkring.spark.outcome import RankError
+    from sparkring.spark.outcome import Outcome
+    from sparkring.spark.output import Output
     from sparkring.spark.session import Spark
 
 LOOK = 0.2  # seconds between two looks at a stage that has not started
+LONGEST = 2000  # characters of why Spark has lost a task
 TELL = 20.0  # seconds until the user is told that it has not
 
 
@@ -41,8 +43,8 @@ class Stage:
         Seconds until all tasks must have started.
     say : callable
         Tells the user a line.
-    last_lines : callable
-        Gives the last lines of a rank that was lost, as far as they are known.
+    output : sparkring.spark.output.Output or None
+        What the ranks have printed, as far as it is known.
     """
 
     def __init__(
@@ -52,10 +54,10 @@ class Stage:
         resources: Any,
         timeout: float,
         say: Callable[[str], None],
-        last_lines: Callable[[int], list[str]],
+        output: Output | None,
     ) -> None:
         self.spark, self.num_proc, self.resources = spark, num_proc, resources
-        self.timeout, self.say, self.last_lines = timeout, say, last_lines
+        self.timeout, self.say, self.output = timeout, say, output
 
     # ---- What a subclass does
 
@@ -75,9 +77,13 @@ class Stage:
         """Count the tasks that have started; None where Spark does not tell."""
         raise NotImplementedError
 
+    def host_of(self, executor: str) -> str:
+        """Find the host of an executor, which may have ended; empty where Spark does not tell."""
+        return ""
+
     # ---- An attempt
 
-    def run(self, job: rank.Job) -> list[Outcome] | RankError:
+    def run(self, job: rank.Job) -> list[Outcome] | BaseException:
         """Run all ranks once; an error when Spark has lost one, or had to end the stage."""
         name = f"sparkring-{uuid.uuid4().hex}"
         attempt = f", attempt {job.attempt}" if job.attempt else ""
@@ -86,20 +92,24 @@ class Stage:
             try:
                 return self.collect(job)
             except Exception as error:
-                if watch.late:
-                    raise TimeoutError(watch.late) from error
-                return self.explain(error, job.attempt)
+                spark_error = SparkError(error)
             except BaseException:
                 with contextlib.suppress(Exception):
                     self.cancel(name)
                 raise
+        if watch.late:
+            raise TimeoutError(watch.late) from spark_error
+        return self.explain(spark_error, job)
 
-    def explain(self, error: Exception, attempt: int) -> list[Outcome] | RankError:
+    def explain(self, error: SparkError, job: rank.Job) -> BaseException:
         """Find out from Spark's error which rank has failed; raise it if none has."""
-        text = limits.text_of(error)
-        outcome = rank.from_text(text)
-        if outcome is not None:
-            return [outcome]
+        text = limits.text_of(error.error)
+        found = rank.from_text(text)
+        if found is not None:
+            failure = to_raise(found, job.attempt)
+            if isinstance(failure, RankError):  # without an exception of the user
+                failure.__cause__ = error
+            return failure
         missing = re.search(r"No module named '(sparkring(?:\.[\w.]+)?)'", text)
         if missing is not None:
             what = "no package sparkring"
@@ -112,19 +122,33 @@ class Stage:
         limit = limits.explain(text) or results.explain(text)
         if limit is not None:
             raise limit from error
-        task = re.search(r"barrier task \w+\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", text)
+        task = re.search(
+            r"barrier task \w+\((\d+), (\d+)\) finished unsuccessfully\.(.*?)"
+            r"(?=\s*(?:\n\s*at |\nDriver stacktrace|\Z))",
+            text,
+            re.DOTALL,
+        )
         if task is None:
-            raise error
-        failed = re.search(r"RankFailed: rank \d+ (failed with \w+)", text)
-        number, why = int(task[2]), task[3].strip() or "Spark does not say why"
+            raise error.error
+        failed = re.search(r"RankFailed: rank \d+ ([^<]+) <sparkring", text)
+        number, why = int(task[2]), task[3].strip()[:LONGEST] or "Spark does not say why"
         lost = rank_error(
-            f"{failed[1]}; Spark has cut the rest" if failed else f"was lost: {why}",
+            f"{failed[1]}; Spark has cut the rest"
+            if failed
+            else f"was lost: {advise(why, here=job.here)}",
             rank=number,
-            attempt=attempt,
-            log=self.last_lines(number),
+            host=self.host(number, why),
+            attempt=job.attempt,
+            log=self.output.last_lines(number) if self.output else (),
         )
         lost.__cause__ = error
         return lost
+
+    def host(self, number: int, why: str) -> str:
+        """Find where a lost rank ran: the executor that Spark names, or where it came from."""
+        executor = re.search(r"\(executor (\S+) exited", why)
+        told = self.host_of(executor[1]) if executor else ""
+        return told or (self.output.hosts.get(number, "") if self.output else "")
 
 
 class Watch:
