@@ -12,7 +12,8 @@ import pytest
 import sparkring
 from sparkring.spark import connect, explained, limits, rank, run, slots, stage
 from sparkring.spark.connect import Connect
-from sparkring.spark.outcome import Outcome, RankError
+from sparkring.spark.outcome import Outcome, RankError, SparkError
+from sparkring.spark.rank import Job
 
 CHAIN = (
     "[SPARK-24820][SPARK-24821]: Barrier execution mode does not allow the following pattern of RDD"
@@ -196,10 +197,9 @@ def test_a_server_that_reports_no_progress():
 
 
 def failing(text):
-    plan = connect.PlanStage(
-        types.SimpleNamespace(), 4, None, 1, print, lambda number: [f"{number}"]
-    )
-    return plan.explain(RuntimeError(text), 0)
+    output = types.SimpleNamespace(last_lines=lambda number: [f"{number}"], hosts={})
+    plan = connect.PlanStage(types.SimpleNamespace(), 4, None, 1, print, output)
+    return plan.explain(SparkError(RuntimeError(text)), Job(b"", {}, 0, None, echo=True))
 
 
 def test_what_spark_has_cut():

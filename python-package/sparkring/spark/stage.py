@@ -130,7 +130,7 @@ class Stage:
         )
         if task is None:
             raise error.error
-        failed = re.search(r"RankFailed: rank \d+ ([^<]+) <sparkring", text)
+        failed = re.search(r"RankFailed: rank \d+ ([^<]+) <", text)
         number, why = int(task[2]), task[3].strip()[:LONGEST] or "Spark does not say why"
         lost = rank_error(
             f"{failed[1]}; Spark has cut the rest"
