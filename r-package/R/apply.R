@@ -81,8 +81,8 @@
 #'
 #' The other ranks fail in their next call on the communicator, and those that make none are ended
 #' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
-#' called `quit()` is such an error, too, as is one that Spark has lost, with Spark's as its
-#' `parent`.
+#' called `quit()` is such an error, too, with the signal or exit code, as is one that Spark has
+#' lost, with Spark's as its `parent`.
 #'
 #' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
 #' slots, with the arithmetic; `ring_error_timeout` when other tasks have held the slots all the
@@ -303,7 +303,8 @@ apply_explain <- function(error, attempt) {
   if (inherits(error, "ring_error") || !lost) stop(error)
   why <- if (length(found) > 0L) found[[4L]] else "its R process ended"
   rank <- if (length(found) > 0L) as.integer(found[[3L]]) else NA_integer_
-  condition <- outcome_condition(paste0("was lost: ", why), rank = rank, attempt = attempt)
+  what <- paste0("was lost: ", outcome_advise(why))
+  condition <- outcome_condition(what, rank = rank, attempt = attempt)
   condition$parent <- error
   condition
 }

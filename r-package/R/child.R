@@ -24,9 +24,12 @@ child_start <- function(code, captured = TRUE) {
       stop(error)
     }
   )
+  .Call(C_capture_watch, process$pid)
   if (captured) .Call(C_capture_close, pipe[[2L]])
   output <- if (captured) pipe[[1L]] else NA_integer_
-  list2env(list(process = process, output = output, value = NULL, ended = FALSE))
+  list2env(list(
+    process = process, captured = captured, output = output, value = NULL, ended = FALSE, code = NA
+  ))
 }
 
 # The process that has started this one, or whoever took it in after that has ended.
@@ -51,16 +54,18 @@ child_hang_up <- function(child) {
 # children that it has forked itself have ended. These are killed, too.
 child_ended <- function(child) {
   if (child$ended) return(TRUE)
-  gone <- .Call(C_capture_gone, child$process$pid) # before the pipe is read
+  if (child$captured && is.na(child$output)) Sys.sleep(0.01) # it may be about to end
+  gone <- .Call(C_capture_gone, child$process$pid) # before the pipe is read, which reaps it
   sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE))
   if (length(sent) == 0L && gone) {
     .Call(C_capture_kill, child$process$pid)
     sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE, timeout = 1))
     child$ended <- TRUE
   }
-  if (length(sent) == 0L) return(child$ended)
-  child$value <- sent[[1L]]
+  if (length(sent) == 0L && !child$ended) return(FALSE)
+  if (length(sent) > 0L) child$value <- sent[[1L]]
   if (!is.null(child$value)) child_reap(child)
+  child$code <- .Call(C_capture_end, child$process$pid)
   child$ended <- TRUE
 }
 
@@ -71,5 +76,21 @@ child_kill <- function(child) {
   if (child$ended) return()
   .Call(C_capture_kill, child$process$pid)
   child_reap(child)
+  .Call(C_capture_end, child$process$pid)
   child$ended <- TRUE
 }
+
+# How a child that has sent nothing ended, in words.
+child_how <- function(child) {
+  code <- child$code
+  if (is.na(code)) return("was killed, has crashed or has called quit()")
+  if (code == 0L) return("ended without a result, with exit code 0: it may have called quit()")
+  if (code > 0L) return(paste("failed with exit code", code))
+  name <- names(child_signals)[match(-code, child_signals)]
+  paste("was killed by", if (is.na(name)) paste("signal", -code) else name)
+}
+
+child_signals <- c(
+  SIGHUP = 1L, SIGINT = 2L, SIGQUIT = 3L, SIGILL = 4L, SIGABRT = 6L, SIGFPE = 8L, SIGKILL = 9L,
+  SIGSEGV = 11L, SIGPIPE = 13L, SIGTERM = 15L
+)

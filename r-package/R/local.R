@@ -14,6 +14,7 @@ local_attempts <- function(job, columns, max_restarts) {
   launch <- function(attempt) {
     job$token <- apply_random(32)
     job$attempt <- attempt
+    display$restart()
     local_launch(job, display)
   }
   apply_attempts(launch, function() job$size, columns, max_restarts)
@@ -74,7 +75,7 @@ local_outcome <- function(rank, folder, children) {
   if (file.exists(file)) return(local_fetch(readRDS(file), folder))
   value <- children[[rank + 1L]]$value
   if (inherits(value, "try-error")) stop(attr(value, "condition"))
-  outcome_lost(rank, "its R process has ended without a word")
+  outcome_lost(rank, outcome_advise(paste("its R process", child_how(children[[rank + 1L]])), TRUE))
 }
 
 # The rank's process leaves a value in a file, so that its supervisor does not copy it.

@@ -47,6 +47,22 @@ outcome_lost <- function(rank, why, what = "was lost",
   ))
 }
 
+# Adds the probable reason to how a process ended, and what to change.
+outcome_advise <- function(how, local = FALSE) {
+  killed <- "SIGKILL|(code|status)\\W{1,3}137\\b|memory limits?|OOMKilled"
+  ended <- "SIGTERM|(code|status)( is|\\W)\\W{0,2}143\\b"
+  advice <- if (grepl(killed, how, perl = TRUE)) {
+    paste("probably out of memory:", if (local) {
+      "take fewer ranks, or this machine needs more"
+    } else {
+      "raise spark.executor.memoryOverhead"
+    })
+  } else if (!local && grepl(ended, how, perl = TRUE)) {
+    "preempted, or over a memory limit: the cluster manager's log tells"
+  }
+  if (is.null(advice)) how else paste0(how, " (", advice, ")")
+}
+
 outcome_weight <- function(error) {
   weight <- if (inherits(error, "ring_error")) outcome_weights[error$status] else 0
   if (is.na(weight)) weight <- 0

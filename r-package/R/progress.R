@@ -153,11 +153,12 @@ progress_display <- function(wanted = TRUE) {
     if (is.null(bar)) return(writeLines(text))
     cli::cli_verbatim(text, .envir = scope)
   }
+  restart <- function() reports <<- list() # the ranks are launched again
   close <- function() { # "done" would draw a full bar, wherever the ranks have stopped
     if (!is.null(bar)) cli::cli_progress_done(id = bar, .envir = scope, result = "failed")
     bar <<- NULL
   }
-  list(report = report, line = line, close = close)
+  list(report = report, line = line, restart = restart, close = close)
 }
 
 progress_bar <- function(report, scope) {

@@ -17,7 +17,8 @@ supervise_job <- "sparkring supervisors"
 supervise_rank <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
-    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL, gone = FALSE
+    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL, gone = FALSE,
+    local = isTRUE(job$local)
   ))
   printed <- supervise_printer(state, isTRUE(job$local))
   child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
@@ -115,7 +116,7 @@ supervise_watch <- function(state, child, printed, pause) {
       bytes <- if (.Call(C_clock_seconds) < until) child_output(child, 0)
     }
     if (is.null(state$outcome) && child_ended(child)) {
-      state$outcome <- supervise_outcome(state$rank, child$value)
+      state$outcome <- supervise_outcome(state$rank, child, state$local)
       printed$feed(supervise_rest(child))
       printed$finish()
     }
@@ -134,12 +135,13 @@ supervise_rest <- function(child) {
   rest
 }
 
-supervise_outcome <- function(rank, value) {
+supervise_outcome <- function(rank, child, local) {
+  value <- child$value
   if (is.list(value) && !is.null(value$rank)) return(value)
   why <- if (inherits(value, "try-error")) {
     paste("could not tell how it ended:", conditionMessage(attr(value, "condition")))
   } else {
-    "its R process was killed, has crashed or has called quit()"
+    outcome_advise(paste("its R process", child_how(child)), local)
   }
   outcome_lost(rank, why)
 }

@@ -16,6 +16,7 @@
 #include "error.h"
 
 #define CAPTURE_PIECE (1 << 16)
+#define CAPTURE_CHILDREN 256
 #define CAPTURE_ROOM                                                                               \
   (1 << 20) /* bytes that a child may be ahead of who reads, where Linux lets it */
 
@@ -120,7 +121,67 @@ SEXP capture_kill(SEXP process) {
   return R_NilValue;
 }
 
+static struct {
+  volatile sig_atomic_t process; /* 0: free */
+  volatile sig_atomic_t code;    /* of waitid(); 0 until the child has ended */
+  volatile sig_atomic_t status;
+} capture_ends[CAPTURE_CHILDREN];
+
+static struct sigaction capture_previous;
+
+/* parallel reaps its children in a handler of SIGCHLD, and drops how they ended. */
+static void capture_note_ends(void) {
+  for (int i = 0; i < CAPTURE_CHILDREN; i++) {
+    siginfo_t end = {0};
+    if (capture_ends[i].process == 0 || capture_ends[i].code != 0) continue;
+    int options = WEXITED | WNOHANG | WNOWAIT;
+    if (waitid(P_PID, (id_t)capture_ends[i].process, &end, options) != 0 || end.si_pid == 0)
+      continue;
+    capture_ends[i].status = end.si_status;
+    capture_ends[i].code = end.si_code;
+  }
+}
+
+static void capture_on_child(int number, siginfo_t *info, void *context) {
+  int saved = errno;
+  capture_note_ends();
+  errno = saved;
+  if (capture_previous.sa_flags & SA_SIGINFO)
+    capture_previous.sa_sigaction(number, info, context);
+  else if (capture_previous.sa_handler != SIG_DFL && capture_previous.sa_handler != SIG_IGN)
+    capture_previous.sa_handler(number);
+}
+
+SEXP capture_watch(SEXP process) {
+  struct sigaction action;
+  sigaction(SIGCHLD, NULL, &action);
+  if (!(action.sa_flags & SA_SIGINFO) || action.sa_sigaction != capture_on_child) {
+    capture_previous = action;
+    action.sa_flags |= SA_SIGINFO;
+    action.sa_sigaction = capture_on_child;
+    sigaction(SIGCHLD, &action, NULL);
+  }
+  for (int i = 0; i < CAPTURE_CHILDREN; i++) {
+    if (capture_ends[i].process != 0) continue;
+    capture_ends[i].code = 0;
+    capture_ends[i].process = Rf_asInteger(process);
+    break;
+  }
+  return R_NilValue;
+}
+
+SEXP capture_end(SEXP process) {
+  for (int i = 0; i < CAPTURE_CHILDREN; i++) {
+    if (capture_ends[i].process != Rf_asInteger(process)) continue;
+    int code = capture_ends[i].code, status = capture_ends[i].status;
+    capture_ends[i].process = 0;
+    if (code != 0) return Rf_ScalarInteger(code == CLD_EXITED ? status : -status);
+  }
+  return Rf_ScalarInteger(NA_INTEGER);
+}
+
 SEXP capture_gone(SEXP process) {
+  capture_note_ends();
   siginfo_t end = {0};
   int code = waitid(P_PID, (id_t)Rf_asInteger(process), &end, WEXITED | WNOHANG | WNOWAIT);
   return Rf_ScalarLogical(code != 0 || end.si_pid != 0);

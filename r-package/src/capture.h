@@ -39,6 +39,12 @@ SEXP capture_kill(SEXP process);
 /* The number of the process that has started this one, or whoever took it in. */
 SEXP capture_parent(void);
 
+/* Notes from now on how a child ends. */
+SEXP capture_watch(SEXP process);
+
+/* How a child that is no more watched has ended: its exit code, a signal below 0, or NA. */
+SEXP capture_end(SEXP process);
+
 /* Whether a child has ended, be it waited for or not. */
 SEXP capture_gone(SEXP process);
 

@@ -130,3 +130,11 @@ test_that("the progress of Spark's ranks reaches a process of the driver", {
   outcomes <- play(1L, f, relay = list(host = "127.0.0.1", token = as.raw(1:32)))
   expect_null(outcome_judge(outcomes, 1L, 0L))
 })
+
+test_that("the display forgets the reports of ranks that are launched again", {
+  display <- progress_display()
+  report <- function(step) list(step = step, total = 9, metrics = numeric())
+  expect_message(display$report(1L, report(2)), "step 2 of 9")
+  display$restart()
+  expect_message(display$report(0L, report(9)), "step 9 of 9")
+})

@@ -58,15 +58,19 @@ test_that("a rank that is killed, or calls quit(), is told with what it has prin
     },
     quit = function(df, comm) {
       cat("I am to quit\n")
-      if (nrow(df) == 1) quit("no")
+      if (nrow(df) == 1) quit("no", status = 3L)
       ring_barrier(comm)
     }
   )
-  for (end in ends) {
-    error <- outcome_judge(play(2L, of_script(end)), 2L, 0L)
+  texts <- c(
+    killed = "killed by SIGKILL \\(probably out of memory: raise spark.executor.memoryOverhead\\)",
+    quit = "failed with exit code 3"
+  )
+  for (name in names(ends)) {
+    error <- outcome_judge(play(2L, of_script(ends[[name]])), 2L, 0L)
     expect_s3_class(error, "ring_error_remote")
     expect_identical(error$rank, 1L)
-    expect_match(conditionMessage(error), "^rank 1 on .* was lost: its R process was killed, has")
+    expect_match(conditionMessage(error), paste0("^rank 1 on .* was lost: its R .*", texts[[name]]))
     expect_match(error$log, "^I am to ")
   }
 })
@@ -82,7 +86,7 @@ test_that("a rank that is killed is told at once, and its children end with it",
   })
   took <- system.time(outcomes <- play(2L, f, file))[["elapsed"]]
   expect_lt(took, 40)
-  expect_match(outcomes[[2]]$failure$message, "its R process was killed, has crashed")
+  expect_match(outcomes[[2]]$failure$message, "its R process was killed by SIGKILL")
   expect_ended(readLines(file), 5)
   unlink(file)
 })
