@@ -17,8 +17,8 @@ supervise_job <- "sparkring supervisors"
 supervise_rank <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
-    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL, gone = FALSE,
-    local = isTRUE(job$local)
+    rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL,
+    gone = FALSE, local = isTRUE(job$local)
   ))
   printed <- supervise_printer(state, isTRUE(job$local))
   child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
