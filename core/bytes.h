@@ -20,9 +20,7 @@ static inline uint64_t bytes_get(const uint8_t **from, int width) {
   return value;
 }
 
-/* FNV-1a, continued by a value. */
-#define BYTES_DIGEST_BEGIN UINT64_C(14695981039346656037)
-
+/* FNV-1a, continued by a value; begins with RING_DIGEST_EMPTY of sparkring.h. */
 static inline uint64_t bytes_digest(uint64_t digest, uint64_t value) {
   for (int i = 0; i < 8; i++)
     digest = (digest ^ (value >> (8 * i) & 0xff)) * UINT64_C(1099511628211);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "collective.h"
 
+#include <string.h>
+
 #include "bytes.h"
 #include "dtype.h"
 #include "error.h"
@@ -123,6 +125,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   task.wide_size = reduces ? ring_dtype_wide_size(dtype) : task.element_size;
   task.divide = reduces && outline->call.op == RING_AVG;
   task.wait = wait;
+  task.description = comm->share.description = request->description;
   ring_error error;
   ring_status status = RING_UNSUPPORTED;
   if (ring_collective_is_local(comm, outline))
@@ -136,8 +139,20 @@ ring_status ring_collective_run(ring_comm *comm, collective_request *request, ri
   return status;
 }
 
+/* Makes the description of the array, if it has one, a part of the call. A message has none: both of
+ * its ends name a buffer of their own. */
+static void collective_describe(ring_comm *comm, collective_request *request) {
+  ring_call *call = &request->outline.call;
+  request->description = NULL;
+  if (comm->described == 0 || call->collective == RING_COLLECTIVE_MESSAGE) return;
+  call->layout = bytes_digest(call->layout, comm->described);
+  memcpy(request->store->description, comm->description, sizeof comm->description);
+  request->description = request->store->description;
+}
+
 ring_status ring_collective_admit(ring_comm *comm, collective_request *request) {
   ring_call *call = &request->outline.call;
+  collective_describe(comm, request);
   ring_status status = ring_collective_check(comm, request);
   if (status == RING_OK && ring_collective_reduces(call->collective))
     status = collective_check_op(comm, call);

@@ -20,8 +20,9 @@ typedef struct collective_request {
   void *output;
   uint64_t output_count, out_at;
   bool in_place;
-  ring_store *store;   /* where its counts and buffers were copied to */
-  size_t buffer_count; /* of an allreduce_group */
+  ring_store *store;       /* where its counts and buffers were copied to */
+  size_t buffer_count;     /* of an allreduce_group */
+  const char *description; /* of the array, in the store; NULL: none */
 } collective_request;
 
 /* "allreduce: <problem>" becomes the communicator's error. RING_INVALID. */

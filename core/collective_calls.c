@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "collective.h"
 #include "dtype.h"
 #include "error.h"
@@ -173,11 +174,11 @@ static ring_status calls_read_counts(ring_comm *comm, ring_store *store, int tab
   if (store->offsets == NULL) store->offsets = calloc(2 * (size + 1), sizeof *store->offsets);
   if (store->offsets == NULL) return RING_NO_MEMORY;
   uint64_t *offsets = store->offsets + (size_t)table * (size + 1);
-  *layout = RING_LAYOUT_EMPTY;
+  *layout = RING_DIGEST_EMPTY;
   for (size_t i = 0; i < size; i++) {
     if (counts[i] > PTRDIFF_MAX - offsets[i]) return RING_INVALID;
     offsets[i + 1] = offsets[i] + counts[i];
-    *layout = ring_layout_add(*layout, counts[i]);
+    *layout = bytes_digest(*layout, counts[i]);
   }
   *parts = (ring_parts){offsets, 0};
   return RING_OK;
@@ -331,7 +332,7 @@ static ring_status calls_allreduce_group(ring_comm *comm, collective_request *as
   calls_reduction(asked, collective, NULL, NULL, 0, dtype, op);
   asked->buffer_count = buffer_count;
   ring_status status = calls_copy_buffers(comm, asked->store, buffers, buffer_count);
-  uint64_t total = 0, layout = ring_layout_add(RING_LAYOUT_EMPTY, buffer_count);
+  uint64_t total = 0, layout = bytes_digest(RING_DIGEST_EMPTY, buffer_count);
   for (size_t i = 0; status == RING_OK && i < buffer_count; i++) {
     const ring_buffer *buffer = &asked->store->buffers[i];
     collective_request one = {.store = NULL};
@@ -341,7 +342,7 @@ static ring_status calls_allreduce_group(ring_comm *comm, collective_request *as
       status = ring_collective_invalid(comm, RING_COLLECTIVE_ALLREDUCE_GROUP,
                                        "the sum of counts is larger than memory");
     total += buffer->count;
-    layout = ring_layout_add(layout, buffer->count);
+    layout = bytes_digest(layout, buffer->count);
   }
   asked->outline.call.count = total;
   asked->outline.call.layout = layout;

@@ -262,8 +262,29 @@ ring_status ring_comm_enter_beside(ring_comm *comm) {
   return comm_enter(comm, true);
 }
 
-void ring_comm_leave(ring_comm *comm) {
+static void comm_yield(ring_comm *comm) {
   atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+void ring_comm_leave(ring_comm *comm) {
+  comm->described = 0;
+  comm_yield(comm);
+}
+
+/* Bytes of a text that fit, without a part of a character of UTF-8 at their end. */
+static size_t comm_fitting(const char *text, size_t room) {
+  size_t length = strnlen(text, room);
+  while (length == room || (length > 0 && ((uint8_t)text[length] & 0xc0) == 0x80)) length--;
+  return length;
+}
+
+void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text) {
+  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call will say why */
+  size_t length = comm_fitting(text, sizeof comm->description);
+  memset(comm->description, 0, sizeof comm->description);
+  memcpy(comm->description, text, length);
+  comm->described = digest;
+  comm_yield(comm);
 }
 
 void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {

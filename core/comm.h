@@ -23,6 +23,7 @@ typedef struct ring_store {
   uint64_t *offsets; /* of the parts of a call with counts: 2 (size + 1), or NULL */
   ring_buffer *buffers;
   size_t buffer_room;
+  char description[RING_DESCRIPTION_BYTES];
 } ring_store;
 
 /* `error` is the calling thread's; the thread that runs a request only writes `failure`, once, and
@@ -41,6 +42,9 @@ struct ring_comm {
   ring_share share;
   bool shares; /* memory with the ranks of its host, unless the user does not want it */
   ring_store store;
+  uint64_t
+      described; /* the digest of what ring_comm_describe() said of the next call; 0: nothing */
+  char description[RING_DESCRIPTION_BYTES];
   struct ring_queue *queue;  /* of requests; NULL before the first one */
   atomic_size_t outstanding; /* requests that are not done */
   uint8_t *bundle;           /* where a group's short buffers travel together */

@@ -322,7 +322,7 @@ uint64_t ring_cost_of_hierarchical(const ring_layout *layout, uint64_t count, ui
 }
 
 uint64_t ring_cost_digest(void) {
-  uint64_t digest = BYTES_DIGEST_BEGIN;
+  uint64_t digest = RING_DIGEST_EMPTY;
   for (int i = 0; i < COST_TIERS; i++) {
     const cost_tier *tier = &cost_tiers[i];
     const uint64_t values[] = {tier->latency, tier->message, tier->busy,

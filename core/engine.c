@@ -283,6 +283,14 @@ static bool engine_mail(ring_run *run, const ring_lane *shape, ring_status *stat
   return got == 1 && *status == RING_OK;
 }
 
+/* Before the first frame of a call whose array has a description, its receiver learns that, for the
+ * error should the two differ. True when a frame may move now. */
+static bool engine_describe(const ring_run *run, ring_peer *peer) {
+  const ring_task *task = run->task;
+  if (task->description == NULL || peer->mail->described == task->call.layout) return true;
+  return ring_notice_describe(peer, &task->call, task->description);
+}
+
 /* Receives a piece of the lane's frame. The header comes first: until it shows that the frame has been
  * sent, the place of the payload may still hold what this rank has to send. */
 static ssize_t engine_receive(ring_run *run, size_t lane, ring_peer *peer, ring_status *status) {
@@ -315,6 +323,7 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
     return ring_failure_unlinked(run, ring_dial_want(run->engine->peers, shape->peer, run->error));
   if (sends && peer->hung_up) return RING_OK;
   if (peer->mailing && !engine_mail(run, shape, &status)) return status;
+  if (sends && progress->moved == 0 && !engine_describe(run, peer)) return status;
   if (sends) {
     struct iovec pieces[2 * RING_BURST_FRAMES];
     int count = engine_pieces(run, lane, peer->link, pieces);

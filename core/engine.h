@@ -80,9 +80,10 @@ typedef struct ring_task {
   const void *input;
   size_t element_size; /* of input and output; 1 where there are no elements */
   void *output;
-  uint64_t output_count; /* elements that it has room for */
-  size_t wide_size;      /* of accumulators */
-  bool divide;           /* an average: the last reduction divides by the size */
+  uint64_t output_count;   /* elements that it has room for */
+  size_t wide_size;        /* of accumulators */
+  bool divide;             /* an average: the last reduction divides by the size */
+  const char *description; /* of the array; NULL: none */
   ring_wait *wait;
 } ring_task;
 

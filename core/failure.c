@@ -86,10 +86,13 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
 
 ring_status ring_failure_differ(const ring_run *run, int rank, const ring_call *theirs,
                                 const ring_call *own) {
-  char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
-  int own_rank = run->engine->peers->rank;
-  ring_call_describe(theirs, their_text, sizeof their_text);
-  ring_call_describe(own, own_text, sizeof own_text);
+  char their_text[RING_CALL_LONG_TEXT], own_text[RING_CALL_LONG_TEXT];
+  const ring_peers *peers = run->engine->peers;
+  const char *own_array = own->layout == run->task->call.layout ? run->task->description : NULL;
+  int own_rank = peers->rank;
+  ring_call_describe_array(theirs, ring_notice_description(&peers->peer[rank], theirs), their_text,
+                           sizeof their_text);
+  ring_call_describe_array(own, own_array, own_text, sizeof own_text);
   return ring_error_set(run->error, RING_MISMATCH, rank, 0,
                         "the ranks called different things: rank %d called %s, rank %d called %s",
                         rank, their_text, own_rank, own_text);
@@ -102,8 +105,8 @@ static ring_status failure_mismatch(ring_run *run, int rank, const ring_frame *f
   int own_rank = run->engine->peers->rank;
   ring_call_describe(&frame->call, theirs, sizeof theirs);
   ring_call_describe(&run->task->call, ours, sizeof ours);
-  if (progress != NULL &&
-      strcmp(theirs, ours) == 0) /* what each rank sends to each is part of no signature */
+  bool same = frame->call.layout == run->task->call.layout && strcmp(theirs, ours) == 0;
+  if (progress != NULL && same) /* what each rank sends to each is part of no signature */
     return ring_error_set(
         run->error, RING_MISMATCH, rank, 0,
         "the ranks disagree on counts: in %s rank %d sends %u bytes where rank %d "
@@ -141,7 +144,7 @@ static bool failure_hear_notices(ring_run *run, int rank, ring_status *status) {
     struct iovec piece = {header, sizeof header};
     if (peer->mail->have == 0) {
       if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header) break;
-      if (!ring_frame_unpack(header, &frame) || frame.kind != RING_FRAME_NOTICE) break;
+      if (!ring_frame_unpack(header, &frame) || frame.kind < RING_FRAME_NOTICE) break;
       if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) break;
       ring_notice_take(peer, header);
     }

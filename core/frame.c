@@ -2,6 +2,7 @@
 #include "frame.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "bytes.h"
 #include "checksum.h"
@@ -58,15 +59,7 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
   frame->call = ring_call_unpack(&from);
   frame->check = (uint32_t)bytes_get(&from, 4);
   return ring_frame_is_whole(header) && frame->kind >= RING_FRAME_DATA &&
-         frame->kind <= RING_FRAME_NOTICE;
-}
-
-uint64_t ring_layout_add(uint64_t layout, uint64_t count) {
-  for (int byte = 0; byte < 8; byte++) {
-    layout ^= count >> (8 * byte) & 0xff;
-    layout *= UINT64_C(1099511628211);
-  }
-  return layout;
+         frame->kind <= RING_FRAME_DESCRIPTION;
 }
 
 const char *ring_collective_name(uint8_t collective) {
@@ -145,4 +138,16 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
     snprintf(counts, sizeof counts, " in parts #%04x", (unsigned)(call->layout & 0xffff));
   snprintf(text, size, "%s(count %llu%s, %s%s%s) as call %u", name, count, counts, dtype, op, root,
            sequence);
+}
+
+void ring_call_describe_array(const ring_call *call, const char *description, char *text,
+                              size_t size) {
+  ring_call_describe(call, text, size);
+  size_t length = strlen(text);
+  if (description != NULL && description[0] != '\0')
+    snprintf(text + length, size - length, ", of %s", description);
+  else if (call->layout != 0 && call->collective != RING_COLLECTIVE_MESSAGE &&
+           call->collective != RING_COLLECTIVE_OPEN && !frame_has_counts(call->collective))
+    snprintf(text + length, size - length, ", of an array #%04x",
+             (unsigned)(call->layout & 0xffff));
 }

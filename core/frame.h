@@ -13,7 +13,8 @@
  * own, or none is needed because the bytes never leave the memory, that of the payload is 0.
  *
  * A FAIL frame carries a status in `op`, the rank at fault in `root`, and the explanation as its
- * payload. A NOTICE comes between frames from a rank that waits (notice.h).
+ * payload. A NOTICE comes between frames from a rank that waits (notice.h), a DESCRIPTION before the
+ * first frame of a call whose array has one: its text, padded with zeros.
  */
 #ifndef RING_FRAME_H
 #define RING_FRAME_H
@@ -72,7 +73,8 @@ typedef struct ring_call {
   uint32_t sequence; /* 0 for open, then 1, 2, ... */
   int32_t root;
   uint64_t count;  /* of a rank's part; of all together where counts are given */
-  uint64_t layout; /* a digest of the counts where these are given; of open's chooser (choice.h) */
+  uint64_t layout; /* a digest of the counts where these are given, and of the array's description
+                      (ring_comm_describe) where it has one; of open's chooser (choice.h) */
 } ring_call;
 
 bool ring_call_is_same(const ring_call *one, const ring_call *other);
@@ -82,11 +84,12 @@ bool ring_call_is_same(const ring_call *one, const ring_call *other);
 uint8_t *ring_call_pack(const ring_call *call, uint8_t *to);
 ring_call ring_call_unpack(const uint8_t **from);
 
-/* A digest (FNV-1a) of counts, for the layout of a call: begin with EMPTY and add each. */
-#define RING_LAYOUT_EMPTY UINT64_C(14695981039346656037)
-uint64_t ring_layout_add(uint64_t layout, uint64_t count);
-
-enum { RING_FRAME_DATA = 1, RING_FRAME_FAIL = 2, RING_FRAME_NOTICE = 3 };
+enum {
+  RING_FRAME_DATA = 1,
+  RING_FRAME_FAIL = 2,
+  RING_FRAME_NOTICE = 3,
+  RING_FRAME_DESCRIPTION = 4
+};
 
 /* Of a header: what its receiver knows before it comes. */
 #define RING_FRAME_KNOWN_BYTES 32
@@ -110,5 +113,12 @@ bool ring_frame_unpack(const uint8_t header[RING_HEADER_BYTES], ring_frame *fram
 /* "allreduce(count 10, float32, sum) as call 17"; enough room is RING_CALL_TEXT bytes. */
 #define RING_CALL_TEXT 128
 void ring_call_describe(const ring_call *call, char *text, size_t size);
+
+/* The same with what is known of the array: "... as call 17, of names a, b". Enough room is
+ * RING_CALL_LONG_TEXT bytes. description: NULL or "" where it is not known. */
+#define RING_DESCRIPTION_BYTES 200 /* with the zero at its end; a multiple of 8 */
+#define RING_CALL_LONG_TEXT (RING_CALL_TEXT + RING_DESCRIPTION_BYTES)
+void ring_call_describe_array(const ring_call *call, const char *description, char *text,
+                              size_t size);
 
 #endif

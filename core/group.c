@@ -40,7 +40,8 @@ static ring_status group_reduce(const group_run *run, const void *input, void *o
                             .output = output,
                             .input_count = count,
                             .output_count = count,
-                            .in_place = true};
+                            .in_place = true,
+                            .description = run->group->description};
   return ring_collective_run(run->comm, &one, run->wait);
 }
 

@@ -67,25 +67,54 @@ bool ring_notice_flush(ring_peer *peer) {
 
 void ring_notice_send(ring_peer *peer, const ring_notice *notice) {
   struct ring_mail *mail = peer->mail;
-  if (mail->left == 0 || mail->left == sizeof mail->out) {
+  if (mail->left == 0 || (mail->left == sizeof mail->out && !mail->describes)) {
     notice_pack(notice, mail->out);
     mail->left = sizeof mail->out;
+    mail->describes = false;
   }
   ring_notice_flush(peer);
 }
 
+bool ring_notice_describe(ring_peer *peer, const ring_call *call, const char *description) {
+  struct ring_mail *mail = peer->mail;
+  if (!ring_notice_flush(peer)) return false;
+  if (mail->described == call->layout) return true;
+  uint8_t *payload = mail->out + RING_HEADER_BYTES;
+  memset(payload, 0, RING_NOTICE_BYTES);
+  memcpy(payload, description, strnlen(description, RING_DESCRIPTION_BYTES - 1));
+  ring_frame frame = {.kind = RING_FRAME_DESCRIPTION,
+                      .length = RING_NOTICE_BYTES,
+                      .call = *call,
+                      .check = ring_checksum(payload, RING_NOTICE_BYTES)};
+  ring_frame_pack(&frame, mail->out);
+  mail->left = sizeof mail->out;
+  mail->describes = true;
+  mail->described = call->layout;
+  return ring_notice_flush(peer);
+}
+
+const char *ring_notice_description(const ring_peer *peer, const ring_call *call) {
+  const struct ring_mail *mail = peer->mail;
+  return mail != NULL && mail->their_layout == call->layout ? mail->their_description : "";
+}
+
 /* ---- Receiving ---------------------------------------------------------------------------- */
 
-static bool notice_unpack(const uint8_t *message, int size, ring_notice *notice) {
-  const uint8_t *payload = message + RING_HEADER_BYTES, *from = payload;
-  ring_frame frame;
-  if (!ring_frame_unpack(message, &frame) || frame.length != RING_NOTICE_BYTES) return false;
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-  if (ring_checksum(payload, RING_NOTICE_BYTES) != frame.check) return false;
+static bool notice_is_whole(const uint8_t *message, ring_frame *frame) {
+  if (!ring_frame_unpack(message, frame) || frame->length != RING_NOTICE_BYTES) return false;
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+  return true;
+#else
+  return ring_checksum(message + RING_HEADER_BYTES, RING_NOTICE_BYTES) == frame->check;
 #endif
+}
+
+static bool notice_unpack(const uint8_t *payload, const ring_call *call, int size,
+                          ring_notice *notice) {
+  const uint8_t *from = payload;
   uint32_t count = (uint32_t)bytes_get(&from, 4);
   if (count > RING_SUSPECTS) return false;
-  notice->call = frame.call;
+  notice->call = *call;
   notice->waited = (uint32_t)bytes_get(&from, 4);
   notice->count = (int)count;
   for (int i = 0; i < notice->count; i++) {
@@ -107,8 +136,16 @@ int ring_notice_read(ring_peer *peer, int size) {
   }
   mail->have = 0;
   notice_mind(peer);
+  const uint8_t *payload = mail->in + RING_HEADER_BYTES;
+  ring_frame frame;
   ring_notice notice;
-  if (!notice_unpack(mail->in, size, &notice)) return -EBADMSG;
+  if (!notice_is_whole(mail->in, &frame)) return -EBADMSG;
+  if (frame.kind == RING_FRAME_DESCRIPTION) {
+    mail->their_layout = frame.call.layout;
+    memcpy(mail->their_description, payload, RING_DESCRIPTION_BYTES - 1);
+    return 1;
+  }
+  if (!notice_unpack(payload, &frame.call, size, &notice)) return -EBADMSG;
   mail->last = notice;
   mail->came = ring_platform_now();
   mail->behind = peer->counters.bytes_received;

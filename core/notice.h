@@ -21,6 +21,8 @@
 
 #define RING_SUSPECTS 8
 #define RING_NOTICE_BYTES (8 + 36 * RING_SUSPECTS) /* of its payload */
+_Static_assert(RING_DESCRIPTION_BYTES <= RING_NOTICE_BYTES,
+               "a description fits into a notice's place");
 
 /* What is known of a suspect's call. */
 enum {
@@ -47,15 +49,20 @@ typedef struct ring_notice {
   ring_suspect suspects[RING_SUSPECTS];
 } ring_notice;
 
-/* The notices between this rank and one that it has a link to. */
+/* The notices between this rank and one that it has a link to, and the descriptions of arrays, which
+ * travel in the same place. A description is sent once, until another one is. */
 struct ring_mail {
   uint8_t out[RING_HEADER_BYTES + RING_NOTICE_BYTES];
   size_t left; /* of it to send: its last bytes */
   uint8_t in[RING_HEADER_BYTES + RING_NOTICE_BYTES];
-  size_t have;      /* of one that is coming */
-  ring_notice last; /* that came */
-  uint64_t came;    /* when; 0: never */
-  uint64_t behind;  /* bytes that had come when it did */
+  size_t have;           /* of one that is coming */
+  ring_notice last;      /* that came */
+  uint64_t came;         /* when; 0: never */
+  uint64_t behind;       /* bytes that had come when it did */
+  uint64_t described;    /* the layout of the call whose description was sent last; 0: none was */
+  bool describes;        /* `out` holds one */
+  uint64_t their_layout; /* the same of what came last, */
+  char their_description[RING_DESCRIPTION_BYTES];
 };
 
 /* Whether two notices suspect the same ranks, in the same calls. */
@@ -65,10 +72,16 @@ bool ring_notice_is_same(const ring_notice *one, const ring_notice *other);
  * between two frames. */
 void ring_notice_send(ring_peer *peer, const ring_notice *notice);
 
+/* Sends the description of the array of a call, or keeps it; true when nothing is left of it. */
+bool ring_notice_describe(ring_peer *peer, const ring_call *call, const char *description);
+
+/* What a rank has sent of the array of its call, or "". */
+const char *ring_notice_description(const ring_peer *peer, const ring_call *call);
+
 /* Sends what is left of one; true when nothing is, or nothing can be sent any more. */
 bool ring_notice_flush(ring_peer *peer);
 
-/* Reads on in a notice that is coming. 1: it is whole and has become mail->last; 0: not yet; or
+/* Reads on in a notice or description that is coming. 1: it is whole and kept; 0: not yet; or
  * -errno: -EBADMSG for one that was damaged or that no rank of this size says. */
 int ring_notice_read(ring_peer *peer, int size);
 

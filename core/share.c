@@ -91,6 +91,33 @@ ring_call ring_share_said(const ring_share *share, int index, uint32_t sequence)
   return share_load(ring_share_seat(share, index)->said[sequence % RING_SLOTS]);
 }
 
+/* In words, for a rank that runs ahead may write to one while another rank reads it. */
+static void share_describe(const ring_share *share, uint32_t sequence, uint64_t layout) {
+  uint64_t words[RING_DESCRIPTION_BYTES / 8];
+  ring_seat *seat = ring_share_seat(share, share->index);
+  uint32_t at = sequence % RING_DESCRIPTIONS;
+  memcpy(words, share->description, sizeof words);
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    atomic_store_explicit(&seat->descriptions[at].text[i], words[i], memory_order_relaxed);
+  atomic_store_explicit(&seat->descriptions[at].layout, layout, memory_order_relaxed);
+}
+
+void ring_share_description(const ring_share *share, int index, uint64_t layout,
+                            char text[RING_DESCRIPTION_BYTES]) {
+  uint64_t words[RING_DESCRIPTION_BYTES / 8];
+  ring_seat *seat = ring_share_seat(share, index);
+  int at = 0;
+  text[0] = '\0';
+  while (at < RING_DESCRIPTIONS &&
+         atomic_load_explicit(&seat->descriptions[at].layout, memory_order_relaxed) != layout)
+    at++;
+  if (layout == 0 || at == RING_DESCRIPTIONS) return;
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+    words[i] = atomic_load_explicit(&seat->descriptions[at].text[i], memory_order_relaxed);
+  memcpy(text, words, sizeof words);
+  text[RING_DESCRIPTION_BYTES - 1] = '\0';
+}
+
 void ring_share_wake(const ring_share *share, uint64_t sleeping) {
   while (sleeping != 0) {
     int index = __builtin_ctzll(sleeping);
@@ -274,6 +301,7 @@ ring_status ring_share_begin(ring_share *share, const ring_call *call, uint32_t 
   if (ring_share_failed(share, NULL, error)) return error->status;
   if ((int32_t)(share->settled - (sequence - depth)) < 0) status = share_settle(begun, depth);
   share_store(ring_share_seat(share, share->index)->said[sequence % RING_SLOTS], words);
+  if (share->description != NULL) share_describe(share, sequence, call->layout);
   return status;
 }
 

@@ -38,6 +38,7 @@
 #define RING_SLOT_BYTES 120 /* that a rank can say in one; processors often fetch lines in pairs */
 #define RING_ROOMS 4
 #define RING_ROOM_BYTES (32 * 1024)
+#define RING_DESCRIPTIONS 4
 #define RING_CALL_WORDS 4   /* that a signature packs into */
 #define RING_SHARE_TRIES 20 /* after which a waiter asks how long to go on */
 
@@ -61,6 +62,10 @@ typedef struct ring_seat {
   _Atomic uint64_t call[RING_CALL_WORDS];        /* its last one; zeros: none now */
   alignas(
       RING_LINE) _Atomic uint64_t said[RING_SLOTS][RING_CALL_WORDS]; /* the calls in its slots */
+  struct {
+    _Atomic uint64_t layout; /* of a call with such an array */
+    _Atomic uint64_t text[RING_DESCRIPTION_BYTES / 8];
+  } descriptions[RING_DESCRIPTIONS]; /* of the arrays of its last calls that have one */
   ring_slot slots[RING_SLOTS];
   ring_room rooms[RING_ROOMS];
 } ring_seat;
@@ -95,11 +100,12 @@ typedef struct ring_share {
   bool exposed; /* others may be reading and writing this rank's buffers */
   void *output; /* of the call in which they may */
   size_t output_bytes;
-  uint32_t entered;  /* the first call of the long one, which goes on up to `sequence` */
-  void *stage;       /* RING_STAGE bytes in the arena; NULL until a call needs it */
-  ring_peers *peers; /* for names, and to answer strangers */
+  uint32_t entered;        /* the first call of the long one, which goes on up to `sequence` */
+  void *stage;             /* RING_STAGE bytes in the arena; NULL until a call needs it */
+  const char *description; /* of the array of the call that runs; NULL: none */
+  ring_peers *peers;       /* for names, and to answer strangers */
   ring_poller poller;
-  uint64_t answered; /* when */
+  uint64_t answered;              /* when */
   uint64_t wait_ns, bytes_shared; /* another thread may read these */
 } ring_share;
 
@@ -229,6 +235,10 @@ bool ring_share_heard(const ring_share *share, int index, ring_call *call);
 
 /* The last call that a rank had in the slot of call `sequence`. */
 ring_call ring_share_said(const ring_share *share, int index, uint32_t sequence);
+
+/* How a rank describes the array of a call of this layout, or "" where it does not. */
+void ring_share_description(const ring_share *share, int index, uint64_t layout,
+                            char text[RING_DESCRIPTION_BYTES]);
 
 /* Why there may be nothing to wait for; for a rank that has slept while it waited for `index`. */
 ring_status ring_share_check(const ring_share_call *call, int index, ring_wait *wait);

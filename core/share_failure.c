@@ -118,13 +118,21 @@ static const char *share_host(const ring_share *share, int rank) {
   return ring_peers_host(share->peers, rank);
 }
 
+/* "allreduce(...) as call 1, of names a, b": the call of a rank. */
+static void share_describe_call(const ring_share *share, int index, const ring_call *call,
+                                char *text, size_t size) {
+  char description[RING_DESCRIPTION_BYTES];
+  ring_share_description(share, index, call->layout, description);
+  ring_call_describe_array(call, description, text, size);
+}
+
 static ring_status share_mismatch(const ring_share_call *call, int index, const ring_call *theirs,
                                   const ring_call *own) {
-  char their_text[RING_CALL_TEXT], own_text[RING_CALL_TEXT];
+  char their_text[RING_CALL_LONG_TEXT], own_text[RING_CALL_LONG_TEXT];
   const ring_share *share = call->share;
   int rank = share->ranks[index], own_rank = share->ranks[share->index];
-  ring_call_describe(theirs, their_text, sizeof their_text);
-  ring_call_describe(own, own_text, sizeof own_text);
+  share_describe_call(share, index, theirs, their_text, sizeof their_text);
+  share_describe_call(share, share->index, own, own_text, sizeof own_text);
   if (strcmp(their_text, own_text) == 0)
     return ring_error_set(call->error, RING_MISMATCH, rank, 0,
                           "the ranks disagree on counts: rank %d passed others to %s than rank %d",

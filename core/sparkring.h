@@ -420,6 +420,20 @@ RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, 
  * `counts` holds one number of elements a rank and is the same on every rank; the parts lie behind
  * each other in rank order. */
 
+/* Describes the array of the next collective on `comm` beyond its dtype and count: shape, names, class.
+ * Ranks whose digests differ get RING_MISMATCH, and its text shows both descriptions. A digest of 0
+ * adds nothing. The text is copied, up to 199 bytes of it. The description is forgotten when the next
+ * call on `comm` returns. ring_send and ring_recv do not heed it. */
+RING_API void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text);
+
+/* Digest of bytes (FNV-1a) for ring_comm_describe: begin with RING_DIGEST_EMPTY, add each piece. */
+#define RING_DIGEST_EMPTY UINT64_C(14695981039346656037)
+static inline uint64_t ring_digest_add(uint64_t digest, const void *bytes, size_t length) {
+  for (const unsigned char *byte = (const unsigned char *)bytes; length > 0; length--)
+    digest = (digest ^ *byte++) * UINT64_C(1099511628211);
+  return digest;
+}
+
 /* Every rank gets op over all ranks' input, element by element. In place when output is input. All
  * to all, recursive doubling, recursive halving and doubling (Rabenseifner, 2004), or a ring
  * (Patarasuk and Yuan, 2009), where 2(size-1)/size of the data leave each rank ((3 size - 4)/size

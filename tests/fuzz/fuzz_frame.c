@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   memcpy(header, bytes, length < sizeof header ? length : sizeof header);
   bool known = ring_frame_unpack(header, &frame);
   FUZZ_PROMISE(known == (frame.kind == RING_FRAME_DATA || frame.kind == RING_FRAME_FAIL ||
-                         frame.kind == RING_FRAME_NOTICE));
+                         frame.kind == RING_FRAME_NOTICE || frame.kind == RING_FRAME_DESCRIPTION));
   ring_frame_pack(&frame, again);
   FUZZ_PROMISE(memcmp(header, again, sizeof header - 4) == 0);
   ring_call_describe(&frame.call, text, sizeof text);

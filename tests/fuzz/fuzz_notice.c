@@ -32,8 +32,11 @@ static ring_call read_call(input *from) {
 }
 
 static void put_notice(input piece, uint8_t *to) {
-  ring_frame frame = {
-      .kind = RING_FRAME_NOTICE, .length = RING_NOTICE_BYTES, .call = read_call(&piece)};
+  ring_call call = read_call(&piece);
+  bool describes = (call.collective & 0x80) != 0; /* no collective is there */
+  ring_frame frame = {.kind = describes ? RING_FRAME_DESCRIPTION : RING_FRAME_NOTICE,
+                      .length = RING_NOTICE_BYTES,
+                      .call = call};
   ring_frame_pack(&frame, to);
   input payload = input_cut(&piece, RING_NOTICE_BYTES);
   memset(to + RING_HEADER_BYTES, 0, RING_NOTICE_BYTES);
