@@ -45,8 +45,8 @@ ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 #' @param peer A rank, for the link to it alone, where `calls`, `bytes_shared` and `wait_ns` are 0.
 #'   `NULL`: all links together.
 #' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `bytes_shared`,
-#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do but wait for other
-#'   ranks.
+#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do
+#'   but wait for other ranks.
 #' @examples
 #' comm <- ring_init()
 #' ring_barrier(comm)

@@ -3,8 +3,8 @@
 # An attempt as processes of this machine, without Spark: ring_run() with a negative num_proc. Each
 # is a fresh R that does what Spark's workers do (supervise.R), so that what works here works there.
 # The job goes to them, and their outcomes come back, through a folder that only this user can read.
-# Nothing large is compressed there: gzip takes 2 s for 20 MiB. The processes end when this one does,
-# or is interrupted.
+# Nothing large is compressed there: gzip takes 2 s for 20 MiB. The processes end when this process
+# ends, or is interrupted.
 
 local_look <- 0.1 # seconds until R is asked whether it wants to be interrupted
 

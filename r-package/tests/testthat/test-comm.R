@@ -223,7 +223,8 @@ test_that("counters count what ranks share", {
     ring_allreduce(comm, double(1e4))
     after <- ring_counters(comm)
     list(
-      shared = after$bytes_shared - before$bytes_shared, sent = after$bytes_sent - before$bytes_sent,
+      shared = after$bytes_shared - before$bytes_shared,
+      sent = after$bytes_sent - before$bytes_sent,
       link = ring_counters(comm, peer = 1 - rank)$bytes_shared
     )
   })

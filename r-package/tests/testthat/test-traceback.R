@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# What the traceback of a rank shows when `f` fails, without its numbers.
+# What the traceback of a rank shows when `f`, of a script, fails, without its numbers.
 calls_of <- function(f) {
   frames <- NULL
-  work <- serialize(list(f = of_script(f), args = list()), NULL)
+  work <- serialize(list(f = f, args = list()), NULL)
   tryCatch(
     withCallingHandlers(
       rank_call(work, NULL, NULL),
@@ -20,7 +20,7 @@ test_that("a traceback ends with the user's call, however the error is raised", 
       g <- function(x) raise
       g(1)
     }))
-    calls_of(f)
+    calls_of(of_script(f))
   }
   expect_identical(fails(stop("text")), c("f(comm)", "g(1)"))
   expect_identical(fails(stop(simpleError("a condition"))), c("f(comm)", "g(1)"))
@@ -43,9 +43,9 @@ test_that("a traceback ends with the user's call, however the error is raised", 
 
 test_that("of this package it shows the function that the user has called", {
   expect_identical(
-    calls_of(function(comm) ring_allreduce(comm, "text")),
+    calls_of(of_script(function(comm) ring_allreduce(comm, "text"))),
     c("f(comm)", "ring_allreduce(comm, \"text\")")
   )
-  calls <- calls_of(function(comm) ring_apply(1, function(df, comm) 1))
+  calls <- calls_of(of_script(function(comm) ring_apply(1, function(df, comm) 1)))
   expect_identical(calls, c("f(comm)", "ring_apply(1, function(df, comm) 1)"))
 })
