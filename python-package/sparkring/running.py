@@ -8,6 +8,7 @@ nobody to report to, and relative paths are those of this process.
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,12 @@ def begin(attempt: int, reporter: Reporter | None, folder: str | None = ".") -> 
 def folder() -> Path | None:
     """Where relative paths begin, on all ranks and in all attempts; None if there is no such."""
     return None if _folder is None else Path(_folder).absolute()
+
+
+def spark_folder() -> str | None:
+    """Find the first of the folders that Spark has given its tasks; None for that of the system."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return next((folder for folder in folders if folder and os.path.isdir(folder)), None)
 
 
 def lend(comm: Communicator) -> None:

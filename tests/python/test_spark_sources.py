@@ -96,18 +96,19 @@ def test_modules_that_stay(beside, tmp_path):
     assert 'spark.sparkContext.addPyFile("large_here.py")' in str(error)
 
 
-def test_a_rank_has_them_in_a_folder_of_its_own(beside, monkeypatch):
+def test_a_rank_has_them_in_a_folder_of_its_own(beside, tmp_path, monkeypatch):
     work = pickling.dumps_work(beside.work, (), None)
     for name in ("only_here", "pack_here", "pack_here.inner", "folder_here", "late_here"):
         sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != sys.path[0]])
-    before = list(sys.path)
-    with work.sources.installed():
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"/nowhere,{tmp_path}")
+    with work.sources.folder():
+        work.sources.install()
         f, _, _ = pickling.loads(work.data)
         assert f(None) == 2
         folder = sources.sent("only_here.py").parent
+        assert folder.parent == tmp_path
         assert sys.modules["only_here"].__file__ == str(folder / "only_here.py")
-    assert sys.path == before
     assert not folder.exists()
 
 

@@ -294,6 +294,9 @@ def test_modules_that_only_the_driver_has(spark, tmp_path, monkeypatch):
     (tmp_path / "only_driver.py").write_text(
         "import only_deeper\nclass Answer:\n    value = only_deeper.VALUE\n"
         "def work(comm):\n    return Answer()\ndef miss(comm):\n    import nowhere.at_all\n"
+        "import os, signal\ndef die(comm):\n"
+        "    print('in', os.path.dirname(__file__), flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     (tmp_path / "only_deeper.py").write_text("VALUE = 42\n")
     (tmp_path / "train.py").write_text(
@@ -308,6 +311,11 @@ def test_modules_that_only_the_driver_has(spark, tmp_path, monkeypatch):
         assert answer.value == 42
     with pytest.raises(ModuleNotFoundError, match=r"the executors has no nowhere.*addPyFile\("):
         run(only_driver.miss, num_proc=2, verbose=0)
+    with pytest.raises(RankError, match="SIGKILL") as killed:
+        run(only_driver.die, num_proc=2, verbose=0)
+    folder = Path(killed.value.log[-1].removeprefix("in "))
+    assert "blockmgr-" in folder.parent.name  # which Spark removes at the end of the application
+    assert not folder.exists()
     assert run(tmp_path / "train.py", args=["0"], num_proc=2, verbose=0) == [None, None]
     with pytest.raises(RankError, match="SystemExit: 3"):
         run(tmp_path / "train.py", args=["3"], num_proc=2, verbose=0)

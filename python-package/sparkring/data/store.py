@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring.data.source import rows_of
+from sparkring.running import spark_folder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +45,7 @@ class Store:
             self._chunks.append({name: _frozen(values) for name, values in chunk.items()})
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="sparkring-", dir=_folder())  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(prefix="sparkring-", dir=spark_folder())  # noqa: SIM115
         for values in chunk.values():
             self._file.write(_bytes(np.ascontiguousarray(values)))
         self._lengths.append(rows)
@@ -83,9 +84,3 @@ def _frozen(values: Any) -> Any:
     copy = np.array(values)
     copy.flags.writeable = False
     return copy
-
-
-def _folder() -> str | None:
-    """Find the first of Spark's folders that is there; None for that of the system."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return next((folder for folder in folders if folder and os.path.isdir(folder)), None)

@@ -84,28 +84,27 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
     value = failure = receipt = None
     kind = ""
     faulthandler.enable(file=2)  # the last lines of a rank that crashes say where
-    with contextlib.ExitStack() as stack:
-        try:
-            running.begin(job.attempt, printer.report, job.folder)
-            comm = sparkring.init(**job.options)
-            others.meet(comm)
-            if job.gpus:  # before the function is read, which imports what it uses
-                comm.gpus(job.gpus)
-            stack.enter_context(job.work.sources.installed())
-            result = call(job.work.data, comm)
-            kind = type(result).__name__
-            value = pickling.dumps_value(result, rank)
-            finish(comm)
-            if job.route:
-                value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
-        except BaseException as error:
-            job.work.sources.advise(error)
-            value, failure = None, Failure.of(error, beyond_us(error))
-            if comm is not None:
-                with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
-                    comm.abort(f"rank {rank} {failure.what}")
-        finally:
-            running.begin(0, None)
+    try:
+        running.begin(job.attempt, printer.report, job.folder)
+        comm = sparkring.init(**job.options)
+        others.meet(comm)
+        if job.gpus:  # before the function is read, which imports what it uses
+            comm.gpus(job.gpus)
+        job.work.sources.install()
+        result = call(job.work.data, comm)
+        kind = type(result).__name__
+        value = pickling.dumps_value(result, rank)
+        finish(comm)
+        if job.route:
+            value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
+    except BaseException as error:
+        job.work.sources.advise(error)
+        value, failure = None, Failure.of(error, beyond_us(error))
+        if comm is not None:
+            with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
+                comm.abort(f"rank {rank} {failure.what}")
+    finally:
+        running.begin(0, None)
     if failure:  # on the driver, the traceback of the rank at fault is enough
         printer.log(failure.traceback)
     return Outcome(rank, value, failure, kind=kind, receipt=receipt)
@@ -188,7 +187,8 @@ def task(job: Job, _: Iterable[Any]) -> Iterator[Outcome]:
                 return outcome, str(error)
             return outcome, ""
 
-        ended = child.call(work)
+        with job.work.sources.folder():
+            ended = child.call(work)
         log = capture.finish()
     if isinstance(ended, int):
         ended = lost(rank, ended, job), "it cannot settle"

@@ -32,7 +32,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-_folder: Path | None = None  # of the modules, in the process of a rank
+from sparkring.running import spark_folder
+
+_folder: Path | None = None  # of the modules, in a rank and in its parent
 
 LARGEST = 8 << 20  # bytes of modules, of all together
 COMPILED = (".so", ".pyd")
@@ -78,28 +80,34 @@ class Sources:
     lines: dict[str, str] = field(default_factory=dict, repr=False)
 
     @contextlib.contextmanager
-    def installed(self) -> Iterator[None]:
-        """Make modules and lines known to this process."""
+    def folder(self) -> Iterator[None]:
+        """Make a folder for the modules of a rank, which is a child process of this one.
+
+        The rank does not remove the folder, as it may be killed. Where this process is killed, too,
+        Spark removes the folder with those of the application.
+        """
         global _folder
+        if not self.archive:
+            yield
+            return
+        _folder = Path(tempfile.mkdtemp(prefix="sparkring-", dir=spark_folder()))
+        try:
+            yield
+        finally:
+            shutil.rmtree(_folder, ignore_errors=True)
+            _folder = None
+
+    def install(self) -> None:
+        """Make modules and lines known to this process, a rank."""
         for name, text in self.lines.items():
             if not os.path.exists(name):
                 rows = text.splitlines(keepends=True)
                 linecache.cache[name] = (len(text), None, rows, name)
-        if not self.archive:
-            yield
-            return
-        folder = tempfile.mkdtemp(prefix="sparkring-", dir=_room())
-        sys.path.insert(0, folder)
-        try:
+        if self.archive and _folder is not None:
             with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
-                archive.extractall(folder)
+                archive.extractall(_folder)
+            sys.path.insert(0, str(_folder))
             importlib.invalidate_caches()
-            _folder = Path(folder)
-            yield
-        finally:
-            _folder = None
-            sys.path.remove(folder)
-            shutil.rmtree(folder, ignore_errors=True)
 
     def advise(self, error: BaseException) -> None:
         """Say in the text of an error about a missing module how it gets to the executors."""
@@ -120,12 +128,6 @@ def sent(name: str) -> Path | None:
     """Find a file that has come to this rank, at the top of the archive."""
     path = None if _folder is None else _folder / name
     return path if path and path.is_file() else None
-
-
-def _room() -> str | None:
-    """Find where Spark keeps files of this application, and deletes them at its end."""
-    root = getattr(getattr(sys.modules.get("pyspark"), "SparkFiles", None), "_root_directory", None)
-    return os.path.abspath(root) if root and os.access(root, os.W_OK) else None
 
 
 # ---- On the driver -------------------------------------------------------------------------------
