@@ -8,6 +8,7 @@ int call_enter(call *call, comm_object *comm, operands *operands, operands_finis
     call->request = request_make(comm, operands, finish, name);
     if (call->request == NULL) return -1;
   }
+  operands_describe(operands, comm);
   comm_enter(comm);
   return 0;
 }

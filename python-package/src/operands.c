@@ -11,6 +11,8 @@
 #include "error.h"
 #include "memory.h"
 
+#define SHAPE_TEXT 256 /* more than the core keeps */
+
 static void operands_free(operands *operands) {
   view_close(&operands->in);
   view_close(&operands->out);
@@ -170,6 +172,51 @@ int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
     return 0;
   operands_free(operands);
   return -1;
+}
+
+/* ---- Shape -------------------------------------------------------------------------------- */
+
+/* The digest of the dimensions of x, or of its rows, in C order: an R matrix of c(3, 2) has that of an
+ * array of shape (2, 3). 0 where the count says it all. */
+static uint64_t shape_digest(const operands *operands) {
+  const Py_buffer *buffer = &operands->in.buffer;
+  uint64_t digest = RING_DIGEST_EMPTY;
+  if (buffer->ndim < 2) return 0;
+  for (int i = operands->rows; i < buffer->ndim; i++) {
+    uint64_t length = (uint64_t)buffer->shape[i];
+    digest = ring_digest_add(digest, &length, sizeof(length));
+  }
+  return digest;
+}
+
+/* Adds "shape (2, 3)" or "rows of shape (3)" to a text. */
+static void shape_print(const operands *operands, char *text, size_t size) {
+  const Py_buffer *buffer = &operands->in.buffer;
+  size_t length = strlen(text);
+  length +=
+      (size_t)snprintf(text + length, size - length, "%sshape (", operands->rows ? "rows of " : "");
+  for (int i = operands->rows; i < buffer->ndim && length < size; i++)
+    length += (size_t)snprintf(text + length, size - length, "%zd%s", buffer->shape[i],
+                               i + 1 < buffer->ndim ? ", " : ")");
+}
+
+void operands_describe(const operands *first, comm_object *self) {
+  uint64_t all = RING_DIGEST_EMPTY, index = 0;
+  char text[SHAPE_TEXT] = "";
+  if (first == NULL || first->next == NULL) {
+    all = first == NULL ? 0 : shape_digest(first);
+    if (all != 0) shape_print(first, text, sizeof(text));
+  }
+  for (const operands *o = first; o && first->next; o = o->next, index++) {
+    uint64_t pair[] = {index, shape_digest(o)};
+    if (pair[1] == 0) continue;
+    size_t length = strlen(text);
+    snprintf(text + length, sizeof(text) - length, "%s%s of ", length > 0 ? ", " : "",
+             o->input_name);
+    shape_print(o, text, sizeof(text));
+    all = ring_digest_add(all, pair, sizeof(pair));
+  }
+  if (text[0] != '\0') ring_comm_describe(self->comm, all, text);
 }
 
 /* ---- The end ------------------------------------------------------------------------------ */

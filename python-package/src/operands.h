@@ -19,6 +19,7 @@ typedef struct operands {
   const char *dtype; /* what the caller calls that of x, or NULL */
   bool read;         /* the input counts on this rank, not only its shape and dtype */
   bool scalar;       /* a number went in and a number comes out */
+  bool rows;         /* ranks may differ in the first dimension of x */
 } operands;
 
 /* What the result is, next to x, and where x may lie in it. */
@@ -37,6 +38,10 @@ int operands_result(operands *operands, comm_object *self, PyObject *out, operan
 
 /* Makes an output of `rows` rows like those of x. 0, or -1 with an exception. */
 int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows);
+
+/* Makes the shape of x a part of what the next call of the core compares: of all arrays of a group, or
+ * of the rows of x. */
+void operands_describe(const operands *first, comm_object *self);
 
 /* Closes the operands. Returns the output, None where there is none, or NULL when the call has not
  * succeeded. */

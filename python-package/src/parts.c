@@ -113,6 +113,7 @@ static int parts_alltoall(parts *parts, comm_object *self, const int64_t *sent, 
 /* Views x, which must have rows. */
 static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bool read) {
   operands *opened = operands_open(self, x, -1, dtype, read);
+  if (opened != NULL) opened->rows = true;
   if (opened == NULL || view_check_rows(&opened->in, comm_state(self)) == 0) return opened;
   operands_finish(opened, false);
   return NULL;

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 import numpy as np
 import pytest
@@ -315,15 +316,47 @@ def test_bad_parts():
     assert run(2, refuse_parts) == [True] * 2
 
 
-def gather_rows_of_other_length():
+def differ_in_shape(call, shapes):
     with open_comm() as comm:
-        comm.allgatherv(np.zeros((2, 3 + comm.rank)))
+        getattr(comm, call)(np.zeros(shapes[comm.rank]))
 
 
-def test_rows_must_be_alike():
-    errors = [outcome.error for outcome in outcomes(2, gather_rows_of_other_length)]
-    assert any(isinstance(error, sparkring.MismatchError) for error in errors)
-    assert all(isinstance(error, sparkring.RingError) for error in errors)
+def differ_in_a_group(start):
+    with open_comm() as comm:
+        xs = [np.zeros(2), np.zeros((2, 6) if comm.rank == 0 else (3, 4))]
+        if start:
+            comm.allreduce_group_start(xs).wait()
+        comm.allreduce_group(xs)
+
+
+@pytest.mark.parametrize(
+    ("call", "texts"),
+    [
+        ("allreduce", ["shape (2, 6)", "shape (3, 4)"]),
+        ("reduce", ["shape (2, 6)", "shape (3, 4)"]),
+        ("broadcast", ["shape (2, 6)", "shape (3, 4)"]),
+        ("allgather", ["shape (2, 6)", "shape (3, 4)"]),
+        ("alltoall", ["shape (2, 6)", "shape (4, 3)"]),
+        ("allgatherv", ["rows of shape (6)", "rows of shape (2, 3)"]),
+        ("gatherv", ["rows of shape (6)", "rows of shape (3, 2)"]),
+    ],
+)
+def test_the_shape_must_be_alike(call, texts):
+    """As many elements each: the error shows both shapes on every rank."""
+    shapes = [tuple(map(int, re.findall(r"\d+", text))) for text in texts]
+    if texts[0].startswith("rows"):
+        shapes = [(2, *shape) for shape in shapes]
+    for outcome in outcomes(2, differ_in_shape, call, shapes):
+        assert isinstance(outcome.error, sparkring.MismatchError)
+        assert all(text in str(outcome.error) for text in texts)
+
+
+@pytest.mark.parametrize("start", [False, True])
+def test_the_shapes_of_a_group_must_be_alike(start):
+    for outcome in outcomes(2, differ_in_a_group, start):
+        assert isinstance(outcome.error, sparkring.MismatchError)
+        for text in ("xs[1] of shape (2, 6)", "xs[1] of shape (3, 4)"):
+            assert text in str(outcome.error)
 
 
 def write_into_out():
