@@ -75,7 +75,7 @@ void ring_notice_send(ring_peer *peer, const ring_notice *notice);
 /* Sends the description of the array of a call, or keeps it; true when nothing is left of it. */
 bool ring_notice_describe(ring_peer *peer, const ring_call *call, const char *description);
 
-/* What a rank has sent of the array of its call, or "". */
+/* The description that a rank has sent of the array of its call, or "". */
 const char *ring_notice_description(const ring_peer *peer, const ring_call *call);
 
 /* Sends what is left of one; true when nothing is, or nothing can be sent any more. */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# What the traceback of a rank shows when `f`, of a script, fails, without its numbers.
+# The calls that the traceback of a rank shows when `f`, of a script, fails.
 calls_of <- function(f) {
   frames <- NULL
   work <- serialize(list(f = f, args = list()), NULL)
