@@ -178,7 +178,7 @@ class Worker:
         (tell, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),
         (tell, {"kwargs": [1]}, "kwargs is of type list: pass a dictionary"),
         (tell, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no text"),
-        (tell, {"args": (threading.Lock(),)}, "f or its arguments cannot be sent"),
+        (tell, {"args": (threading.Lock(),)}, r"cannot be sent to the ranks: .*[^.]\. Make in f"),
         (train, {"args": (0.5,)}, r"f\(comm, .* train\(rate\) does not take: too many positional"),
         (lambda: 0, {}, r"which <lambda>\(\) does not take"),
         (tell, {}, "does not take: missing a required argument: 'factor'"),

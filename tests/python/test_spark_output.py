@@ -20,7 +20,7 @@ import pytest
 import sparkring
 from mutations import mutations
 from sparkring import running
-from sparkring.spark import relay
+from sparkring.spark import bar, relay
 from sparkring.spark.bar import Display
 from sparkring.spark.capture import Capture
 from sparkring.spark.output import PAUSE, UNPROVEN, Output, Peer, check_report
@@ -269,12 +269,12 @@ def test_a_report_while_the_capture_ends():
         assert theirs.recv(100) == relay.PROGRESS + b"[1, 2, {}]"
 
 
-@pytest.mark.parametrize("bar", [True, False])
-def test_a_stream_that_cannot_show_all(bar):
+@pytest.mark.parametrize("on_bar", [True, False])
+def test_a_stream_that_cannot_show_all(on_bar):
     with io.TextIOWrapper(io.BytesIO(), "ascii") as stream:
         display = Display(1)
         display.stream = stream
-        if bar:
+        if on_bar:
             pytest.importorskip("tqdm")
             display.progress(0, 1, 2, {})
         display.line(0, "caf\u00e9 \udc80")
@@ -317,6 +317,17 @@ def test_the_bar_is_of_the_slowest_rank_and_starts_anew(monkeypatch, capsys):
     assert "?it/s" in seen[0][2] and "?it/s" in seen[1][2]
     assert "2.00it/s, loss=0.5" in seen[3][2]  # 20 steps in 10 seconds, of rank 0
     assert seen[4][1] == 9.0
+    display.close()
+
+
+def test_the_clock_of_the_bar_starts_before_tqdm_is_imported(monkeypatch):
+    """Reports wait meanwhile, and would seem to have come at once."""
+    found = pytest.importorskip("tqdm.auto").tqdm
+    monkeypatch.setattr(bar, "find_bar", lambda: time.sleep(0.5) or found)
+    display = Display(1)
+    display.progress(0, 1, 9, {})
+    display.progress(0, 3, 9, {})
+    assert display.bar.format_dict["elapsed"] >= 0.5
     display.close()
 
 

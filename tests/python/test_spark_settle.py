@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import threading
 import time
@@ -74,6 +73,8 @@ def ranks(monkeypatch):
             tasks = settle.Tasks(ring, KEY)
             prepare(ring, tasks)
             tasks.meet(ring)
+            assert tasks.peers == []  # a process that the rank forks inherits none
+            tasks.adopt()
             return work(ring, tasks)
 
         with ThreadPoolExecutor(3) as threads:
@@ -134,34 +135,48 @@ def test_who_has_failed_gives_up(ranks, weighs):
         assert error and least <= seconds < 4 * WHILE
 
 
-@pytest.fixture
-def a_child():
-    """Fork a process that does nothing, until the test ends."""
-    pids = []
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_rank_was_killed(ranks, busy):
+    """Its task settles for it. If another is at work, Spark learns of the killed rank first."""
 
-    def fork():
-        pids.append(os.fork())
-        if pids[-1] == 0:
-            time.sleep(30)
-            os._exit(0)
+    def work(ring, tasks):
+        if ring.rank == 1:
+            return settled(tasks, Outcome(1, failure=Failure.lost("was killed by SIGKILL")))
+        if busy and ring.rank == 2:
+            time.sleep(4 * WHILE)
+            return None
+        return settled(tasks, ended(ring, sparkring.PeerLostError("rank 1 was lost")))
 
-    yield fork
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+    (other, failed), (killed, unsettled), *_ = ranks(work)
+    assert (failed is not None, unsettled is not None) == (busy, busy)
+    if busy:
+        assert killed + SHORT["COURTESY"] / 2 < other
 
 
 @pytest.mark.forks
-@pytest.mark.parametrize("child", ["alone", "with a child"])
+def test_a_rank_was_killed_before_it_met_the_others():
+    """Its task does not wait for connections, nor for ranks that do not know."""
+    ring = Ring(1, 3, {})
+    tasks = settle.Tasks(ring, KEY)
+    process = os.fork()
+    if process == 0:
+        os._exit(0)
+    tasks.adopt()
+    os.waitpid(process, 0)
+    assert not tasks.connected
+    seconds, error = settled(tasks, Outcome(1, failure=Failure.lost("was killed by SIGKILL")))
+    assert seconds < settle.GRACE
+    assert error
+    assert ring.barriers == 0
+
+
 @pytest.mark.parametrize("gone", [0, 2])
-def test_one_is_lost(ranks, gone, child, a_child):
+def test_one_is_lost(ranks, gone):
     """Nobody waits for ever for a rank that has died; Spark should have ended them by then."""
 
     def work(ring, tasks):
         if ring.rank != gone:
             return settled(tasks, ended(ring))
-        if child == "with a child":
-            a_child()
         for peer in tasks.peers:
             peer.socket.close()
         return None

@@ -165,10 +165,51 @@ def test_killed_rank(spark, how):
         run(fail, args=(how,), num_proc=4, verbose=0)
     error = caught.value
     assert (error.rank, error.log) == (1, ["rank 1 was here"]) and error.host
-    assert "\n\tat " not in "".join(traceback.format_exception(error)) and "\n\tat " in (
-        error.__cause__.text
-    )
+    assert "\n\tat " not in "".join(traceback.format_exception(error))
+    if how == "worker":  # which only Spark can tell
+        assert "\n\tat " in error.__cause__.text
+    else:
+        assert error.__cause__ is None
     assert executors(spark) == before
+
+
+DIE = """
+import os, signal, time
+from pyspark.sql import SparkSession
+from sparkring.spark import RankError, run
+
+builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+spark = builder.config("spark.ui.showConsoleProgress", "true").getOrCreate()
+
+def die(comm, seconds):
+    comm.barrier()
+    if comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(seconds)
+    comm.barrier()
+
+for seconds in (0, 1000):
+    try:
+        run(die, args=(seconds,), num_proc=2, verbose=0)
+    except RankError as error:
+        time.sleep(3)  # while Spark ends the other rank
+        print(str(error)[:40], flush=True)
+        print("----", file=__import__("sys").stderr, flush=True)
+spark.stop()
+"""
+
+
+def test_spark_is_quiet_about_a_killed_rank(tmp_path):
+    """Its task settles; only a rank that is at work has Spark end the stage, which it logs."""
+    code = tmp_path / "die.py"
+    code.write_text(DIE)
+    job = subprocess.run(
+        [sys.executable, str(code)], capture_output=True, text=True, timeout=150, check=True
+    )
+    assert job.stdout.count(" was killed by SIGKILL") == 2
+    for step, said in enumerate(job.stderr.split("----\n")[:2]):
+        assert "[Stage" not in said
+        assert ("\tat " in said) == (step == 1)
 
 
 @ON_TWO

@@ -34,6 +34,7 @@ class Display:
         self.reports: dict[int, tuple[float, float | None, dict[str, float]]] = {}
         self.kind: Any = None  # of bar; False where there is none
         self.bar: Any = None
+        self.late = 0.0  # seconds from the first report until there was a bar
         self.anew = False  # the clock is to start anew
         self.place: Any = None  # in a notebook, of the lines that stand for a bar
         self.told = -math.inf
@@ -80,7 +81,9 @@ class Display:
     def show(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
         """Show the report of the slowest rank: on a bar, or in words."""
         if self.kind is None:
+            begin = time.monotonic()
             self.kind = find_bar() or False
+            self.late = time.monotonic() - begin
         if self.kind:
             self.draw(step, total, metrics)
         elif in_notebook():
@@ -92,6 +95,7 @@ class Display:
         """Draw the bar. Its rate counts from the first report, and anew when a step goes back."""
         if self.bar is None:
             self.bar = self.kind(total=total, initial=step, dynamic_ncols=True)
+            self.bar.start_t -= self.late
         elif self.anew or step < self.bar.n:
             self.bar.reset(total)
             self.bar.initial = step

@@ -24,10 +24,11 @@ from sparkring.spark.capture import flush
 T = TypeVar("T")
 
 
-def call(work: Callable[[], T]) -> T | int:
+def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
     """Call a function in a child process; the wait status of a child that ended without a result.
 
-    The result comes in a file, as a pipe would stay open in what the child leaves behind.
+    Another function is called in this process at the same time. The result comes in a file, as a
+    pipe would stay open in what the child leaves behind.
     """
     flush()
     with memory() as file:
@@ -35,6 +36,7 @@ def call(work: Callable[[], T]) -> T | int:
         process = os.fork()
         if process == 0:
             be_child(work, file, parent)
+        meanwhile()
         _, status = os.waitpid(process, 0)
         file.seek(0)
         if status:

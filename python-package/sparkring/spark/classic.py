@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparkring.spark import rank
@@ -16,6 +16,7 @@ from sparkring.spark.slots import Executor, is_local
 from sparkring.spark.stage import Stage
 
 NEVER = 1 << 62  # milliseconds
+LINGER = 20_000  # the same, that Spark may take to end what is left of a failed stage
 PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
@@ -41,7 +42,7 @@ class JobStage(Stage):
         before = [context.getLocalProperty(key) for key in PROPERTIES]
         context.setJobGroup(name, what, interruptOnCancel=True)
         try:
-            with without_bar(context):
+            with without_bar(context, lambda: self.running(name)):
                 yield
         finally:
             with contextlib.suppress(Exception):
@@ -61,22 +62,32 @@ class JobStage(Stage):
 
     def started(self, name: str) -> int:
         """Count the tasks that have started."""
+        return sum(
+            info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
+            for info in self.stages(name)
+        )
+
+    def running(self, name: str) -> bool:
+        """Whether tasks run, as those of a failed stage do until Spark has ended them."""
+        return any(info.numActiveTasks for info in self.stages(name))
+
+    def stages(self, name: str) -> Iterator[Any]:
+        """Tell what Spark knows of the stages of a group."""
         tracker = self.spark.context.statusTracker()
-        count = 0
         for job in tracker.getJobIdsForGroup(name):
             for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
                 info = tracker.getStageInfo(stage)
                 if info is not None:
-                    count += info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
-        return count
+                    yield info
 
 
 @contextlib.contextmanager
-def without_bar(context: Any) -> Iterator[None]:
+def without_bar(context: Any, lingers: Callable[[], bool]) -> Iterator[None]:
     """Keep Spark's bar of stages (spark.ui.showConsoleProgress) off the terminal in this block.
 
     It draws nothing until half a second after the last job has ended. Spark notes the time of that
-    with each job's end, so the bar comes back by itself, also after an error here.
+    with each job's end, so the bar comes back by itself, also after an error here. Where the stage
+    lingers behind the block, its bar stays off for a while.
     """
 
     def note(milliseconds: int) -> None:
@@ -90,7 +101,8 @@ def without_bar(context: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        note(int(time.time() * 1000))
+        with contextlib.suppress(Exception):  # Spark has gone
+            note(int(time.time() * 1000) + LINGER * lingers())
 
 
 class Classic:

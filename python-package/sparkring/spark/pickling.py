@@ -90,9 +90,9 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
         data, notes = dumps_noting((f, args, kwargs))
     except Exception as error:
         raise InvalidError(
-            f"f or its arguments cannot be sent to the ranks: {type(error).__name__}: {error}."
-            " Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
-            " made of"
+            f"f or its arguments cannot be sent to the ranks: {type(error).__name__}:"
+            f" {str(error).rstrip('.')}. Make in f what cannot be pickled (sessions, locks, open"
+            " files), or pass what it is made of"
         ) from error
     return Work(data, sources.collect(notes, path))
 

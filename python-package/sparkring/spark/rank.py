@@ -3,8 +3,8 @@
 
 A rank that fails aborts the communicator, so that the others fail in their next call, and then
 returns its failure like a value: the driver gets what every rank raised, and finds who was at
-fault. Before it ends it waits until all ranks have got there (`settle`). In a Spark task the rank
-is a child of Spark's worker (`child`), so that the task also reports how a killed rank ended.
+fault. In a Spark task the rank is a child of Spark's worker (`child`), so that the task also
+reports how a killed rank ended. Before the task ends it waits until all have got there (`settle`).
 
 A task never reads its partition. That tells PySpark not to use the process again, so every attempt
 begins in one that no earlier attempt has touched.
@@ -79,7 +79,7 @@ class Printer(Protocol):
 
 
 def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
-    """Be a rank, until it has to settle."""
+    """Be a rank, until only the others are to be waited for."""
     comm = None
     value = failure = receipt = None
     kind = ""
@@ -177,22 +177,15 @@ def task(job: Job, _: Iterable[Any]) -> Iterator[Outcome]:
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     with Capture(rank, job.attempt, job.address, job.echo) as capture:
-
-        def work() -> tuple[Outcome, str]:
-            others = Tasks(context, job.key)
-            outcome = play(job, rank, others, capture)
-            try:
-                others.settle(outcome)
-            except RankFailed as error:
-                return outcome, str(error)
-            return outcome, ""
-
+        others, unsettled = Tasks(context, job.key), ""
         with job.work.sources.folder():
-            ended = child.call(work)
-        log = capture.finish()
-    if isinstance(ended, int):
-        ended = lost(rank, ended, job), "it cannot settle"
-    outcome, unsettled = replace(ended[0], log=log), ended[1]
+            ended = child.call(lambda: play(job, rank, others, capture), others.adopt)
+        outcome = lost(rank, ended, job) if isinstance(ended, int) else ended
+        try:
+            others.settle(outcome)
+        except RankFailed as error:
+            unsettled = str(error)
+        outcome = replace(outcome, log=capture.finish())
     if unsettled:
         raise RankFailed(to_text(outcome, outcome.failure) if outcome.failure else unsettled)
     yield outcome

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of an attempt wait for each other before they end: they *settle*.
 
+A rank is a child process of its Spark task (`child`). The rank connects to the others when the ring
+has formed, and passes the connections on to the task, which settles when the rank has ended. So the
+others learn of a rank that was killed, and Spark need not fail the stage to end them.
+
 Those who have succeeded wait as long as it takes. One that has failed waits `GRACE` seconds, and
 then fails its Spark task, so that Spark ends the ranks that do not come.
 
@@ -27,7 +31,6 @@ import socket
 import struct
 import threading
 import time
-import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkring._core import RingError
@@ -49,6 +52,8 @@ PAUSE = 0.01  # seconds until the next try when descriptors have run out
 LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # of failures because a rank has gone
 
 NAMES = struct.Struct("!I")  # the rank
+PASSED = struct.Struct("!I32s")  # the rank at the other end of a connection, the session
+ALL = b"all"  # after the connections, when all ranks have met
 HELLO = struct.Struct(f"!I{relay.NONCE}s32s")  # the rank, its random number, its proof
 
 
@@ -57,32 +62,16 @@ class RankFailed(Exception):  # noqa: N818 (nobody catches it)
 
 
 class Others(Protocol):
-    """How a rank waits for the others."""
+    """How a rank meets the others."""
 
     def meet(self, comm: Communicator) -> None:
-        """Prepare, on all ranks, when the ring has formed."""
-
-    def settle(self, outcome: Outcome) -> None:
-        """Wait until all ranks get here; raises `RankFailed` when they do not."""
-
-
-HELD: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # whose end shows that a rank has gone
-
-
-def give_up() -> None:
-    """Close the copies in a forked child, which may outlive the rank that made it."""
-    for connection in list(HELD):
-        connection.close()
-
-
-os.register_at_fork(after_in_child=give_up)
+        """Prepare to settle, on all ranks, when the ring has formed."""
 
 
 class Peer:
     """A proved connection, on which each end says one thing."""
 
     def __init__(self, connection: socket.socket, rank: int, session: bytes) -> None:
-        HELD.add(connection)
         self.socket, self.rank, self.session = connection, rank, session
         self.received = b""
         connection.settimeout(GRACE)
@@ -228,11 +217,15 @@ class Tasks:
         self.peers: list[Peer] = []
         self.connected = False  # all ranks are
         self.lost: int | None = None  # a rank that has gone without a word
+        self.taken, self.passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     # ---- At the beginning
 
     def meet(self, comm: Communicator) -> None:
-        """Connect all ranks to rank 0; where one does not succeed, Spark has to do for all."""
+        """Connect all ranks to rank 0; where one does not succeed, Spark has to do for all.
+
+        This is the rank, which passes the connections on and keeps none.
+        """
         listener, port = listen(comm) if self.rank == 0 else (None, 0)
         try:
             port = int(comm.broadcast(port))
@@ -243,10 +236,30 @@ class Tasks:
                 with contextlib.suppress(OSError):
                     self.peers = [self.connect((comm.hosts[0], port), until)]
             complete = len(self.peers) == (1 if self.rank else comm.size - 1)
-            self.connected = bool(comm.allreduce(int(complete), "min"))
+            connected = bool(comm.allreduce(int(complete), "min"))
         finally:
             if listener is not None:
                 listener.close()
+        for peer in self.peers:
+            entry = PASSED.pack(peer.rank, peer.session)
+            socket.send_fds(self.passed, [entry], [peer.socket.fileno()])
+            peer.socket.close()
+        self.peers = []
+        if connected:
+            self.passed.send(ALL)
+        self.passed.close()
+
+    def adopt(self) -> None:
+        """Take the connections from the rank, when it has met the others, or has ended."""
+        self.passed.close()
+        with self.taken:
+            while True:
+                data, descriptors, _, _ = socket.recv_fds(self.taken, PASSED.size, 1)
+                if not descriptors:
+                    break
+                rank, session = PASSED.unpack(data)
+                self.peers.append(Peer(socket.socket(fileno=descriptors[0]), rank, session))
+        self.connected = data == ALL
 
     def connect(self, address: tuple[str, int], until: float) -> Peer:
         """Connect to rank 0."""
@@ -269,11 +282,16 @@ class Tasks:
     # ---- At the end
 
     def settle(self, outcome: Outcome) -> None:
-        """Wait until all ranks get here; Spark may end this one meanwhile."""
+        """Wait until all ranks get here; raises `RankFailed` when they do not.
+
+        Spark may end this process meanwhile.
+        """
         failure = outcome.failure
         try:
             if self.connected:
                 settled = self.wait(GRACE if failure else math.inf)
+            elif failure is not None and failure.how:  # Spark has to end those who wait for it
+                settled = False
             elif failure is not None and failure.weight in LOST:  # Spark may miss that rank, too
                 time.sleep(GRACE)
                 settled = False
@@ -283,7 +301,7 @@ class Tasks:
             for peer in self.peers:
                 peer.socket.close()
         if not settled:
-            time.sleep(COURTESY if failure and failure.weight else 0)
+            time.sleep(COURTESY if failure and failure.weight and not failure.how else 0)
             raise RankFailed(
                 f"rank {self.rank} has ended well, but lost the connection to"
                 f" rank {self.lost} before that one had ended"
