@@ -99,6 +99,7 @@ def play(job: Job, rank: int, others: Others, printer: Printer) -> Outcome:
             value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
     except BaseException as error:
         job.work.sources.advise(error)
+        explain_close(error)
         value, failure = None, Failure.of(error, beyond_us(error))
         if comm is not None:
             with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
@@ -144,6 +145,12 @@ def finish(comm: sparkring.Communicator) -> None:
             time.sleep(0.01)
         except sparkring.RingError:
             return
+
+
+def explain_close(error: BaseException) -> None:
+    """Say in the text of a mismatch what close() is, which the user has not called."""
+    if isinstance(error, sparkring.MismatchError) and " called close() " in str(error):
+        error.args = (f"{error}. A rank calls close() when its function has returned",)
 
 
 def leave(error: BaseException | None) -> NoReturn:
