@@ -223,6 +223,27 @@ def test_a_forked_process_that_comes_out_of_f(how, code, said):
     assert ("[1] ArithmeticError: of the child" in said()) == (how == "raise")
 
 
+def return_rank(comm):
+    return comm.rank
+
+
+def return_main(comm):
+    return comm.size
+
+
+@pytest.mark.parametrize("f", [lambda comm: comm.rank, return_main])
+def test_without_cloudpickle(monkeypatch, f):
+    """It brings lambdas, and what was defined where the call is."""
+    for name in ("cloudpickle", "pyspark.cloudpickle", "pyspark"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "pyspark")
+    assert run(return_rank, num_proc=-2, verbose=0) == [0, 1]
+    monkeypatch.setattr(return_main, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "return_main", return_main, raising=False)
+    with pytest.raises(sparkring.InvalidError, match="Install cloudpickle, or pyspark, which"):
+        run(f, num_proc=-2, verbose=0)
+
+
 def return_early(comm):
     return comm.allreduce(1.0) if comm.rank else None
 

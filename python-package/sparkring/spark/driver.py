@@ -114,12 +114,13 @@ def run(
     Parameters
     ----------
     f : callable or path
-        What the ranks do. It and its arguments travel by cloudpickle, so it may be a lambda or come
-        from a notebook. Modules that it imports and that are not installed, such as a file beside
-        the script, travel, too, up to 8 MiB; installed ones must be on the executors, as
-        `sparkring` itself. A generator or coroutine function, which a call only prepares, is an
-        error. The path of a script (``"train.py"``) runs it on each rank as ``__main__``, where
-        `sparkring.init` gives the open communicator, with the options of this call.
+        What the ranks do. It and its arguments travel by cloudpickle, which PySpark brings, so it
+        may be a lambda or come from a notebook. Modules that it imports and that are not installed,
+        such as a file beside the script, travel, too, up to 8 MiB; installed ones must be on the
+        executors, as `sparkring` itself. A generator or coroutine function, which a call only
+        prepares, is an error. The path of a script (``"train.py"``) runs it on each rank as
+        ``__main__``, where `sparkring.init` gives the open communicator, with the options of this
+        call.
     args : sequence
         Further arguments of ``f``; type checkers compare a tuple with its parameters. Of a script
         ``sys.argv[1:]``, each of type str.

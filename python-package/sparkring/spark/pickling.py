@@ -88,11 +88,21 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
     check_call(f, args, kwargs)
     try:
         data, notes = dumps_noting((f, args, kwargs))
+        if _pickler() is pickle and "__main__" in notes.modules:
+            raise pickle.PicklingError("what a script or notebook defines stays in its process")
     except Exception as error:
+        advice = (
+            "Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
+            " made of"
+        )
+        if _pickler() is pickle:
+            advice = (
+                "Install cloudpickle, or pyspark, which brings one, for lambdas and what a script"
+                " or notebook defines; or import f from a module"
+            )
         raise InvalidError(
             f"f or its arguments cannot be sent to the ranks: {type(error).__name__}:"
-            f" {str(error).rstrip('.')}. Make in f what cannot be pickled (sessions, locks, open"
-            " files), or pass what it is made of"
+            f" {str(error).rstrip('.')}. {advice}"
         ) from error
     return Work(data, sources.collect(notes, path))
 
