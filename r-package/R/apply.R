@@ -68,10 +68,12 @@
 #'
 #' @section Interrupts:
 #' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
-#' they compute: rank 0 has a connection to a process that is forked from this one and ends with the
-#' call, authenticated and encrypted. Where it cannot be made (executors must be able to reach
-#' `spark.driver.host`), all works but that: sparklyr cancels the job but leaves R running, and the
-#' next call waits until it has ended, says so after 20 seconds, and gives up after `timeout`.
+#' they compute: rank 0 has a connection, authenticated and encrypted, to a process that is forked
+#' from this one and ends with the call. After an interrupt that process stays for ranks whose R
+#' still starts, at most two minutes. Where the connection cannot be made (executors must be able to
+#' reach `spark.driver.host`), all works but that: sparklyr cancels the job but leaves R running,
+#' and the next call waits until it has ended, says so after 20 seconds, and gives up after
+#' `timeout`.
 #'
 #' @section Errors:
 #' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
@@ -93,8 +95,8 @@
 #'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
 #' @examples
 #' \dontrun{
-#' # Needs a Spark cluster.
-#' sc <- sparklyr::spark_connect("local[4]")
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
 #' cars <- sparklyr::copy_to(sc, mtcars)
 #' ring_apply(cars, function(df, comm) {
 #'   total <- ring_allreduce(comm, c(sum(df$mpg), nrow(df)))
@@ -257,9 +259,12 @@ apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_
     table <- make_table(job$size)
     host <- slots_conf(sparklyr::spark_context(sc), "spark.driver.host", "localhost")
     listener <- relay_listen(host, job$progress)
-    on.exit(relay_unlisten(listener))
+    over <- FALSE
+    on.exit(relay_unlisten(listener, over))
     job$relay <- listener$told
-    apply_launch(job, table, packages)
+    outcomes <- apply_launch(job, table, packages)
+    over <- TRUE
+    outcomes
   }
   apply_attempts(launch, function() job$size, columns, max_restarts)
 }

@@ -53,8 +53,10 @@
 #' ring_close(comm)
 #'
 #' \dontrun{
-#' # Needs a Spark cluster with TensorFlow: one line configures a closure's TensorFlow.
-#' sparklyr::spark_apply(tbl, function(df, barrier) {
+#' # Needs Spark and TensorFlow: one line configures a closure's TensorFlow.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' workers <- sparklyr::sdf_len(sc, 4, repartition = 4)
+#' sparklyr::spark_apply(workers, function(df, barrier) {
 #'   sparkring::ring_tf_config(barrier)
 #'   strategy <- tensorflow::tf$distribute$MultiWorkerMirroredStrategy()
 #'   # ... and what there is to return, as a data frame with these columns:

@@ -128,9 +128,11 @@ logLik.ring_glm <- function(object, ...) {
 #' ring_close(comm)
 #' predict(fit, data.frame(speed = c(10, 20)), se.fit = TRUE)
 #' \dontrun{
-#' # Needs a Spark cluster.
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
 #' sparklyr::spark_apply(
-#'   rows, context = fit, columns = list(distance = "double"), packages = FALSE,
+#'   sparklyr::copy_to(sc, cars), context = fit, packages = FALSE,
+#'   columns = list(distance = "double"),
 #'   f = function(df, model) {
 #'     loadNamespace("sparkring") # has the method
 #'     data.frame(distance = predict(model, df))

@@ -96,12 +96,13 @@
 #' ring_close(comm)
 #'
 #' \dontrun{
-#' # Needs a Spark cluster: the tasks of a barrier stage add up what each of them has.
+#' # Needs Spark: the tasks of a barrier stage add up what each of them has.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
 #' sparklyr::spark_apply(
-#'   tbl,
+#'   sparklyr::sdf_len(sc, 8, repartition = 4),
 #'   function(df, context, barrier) {
 #'     comm <- sparkring::ring_init(barrier, token = context$token)
-#'     total <- sparkring::ring_allreduce(comm, sum(df$x))
+#'     total <- sparkring::ring_allreduce(comm, as.double(sum(df$id))) # as in `columns`
 #'     sparkring::ring_close(comm)
 #'     data.frame(total = total)
 #'   },

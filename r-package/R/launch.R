@@ -58,12 +58,13 @@ launch_usage <- paste(
 ring_launch <- function(command, n, args = character(), timeout = NULL, ports = NULL,
                         encryption = FALSE) {
   command <- c(launch_command(command), as.character(args))
-  settings <- launch_settings(
-    size = check_whole(n, "n", least = 1),
-    timeout = if (!is.null(timeout)) check_seconds(timeout, "timeout"),
-    ports = if (!is.null(ports)) paste(check_ports(ports), collapse = "-"),
-    encryption = check_flag(encryption, "encryption")
-  )
+  if (missing(n)) {
+    check_stop("`n` is missing: give the number of ranks, as in n = 4", call = sys.call())
+  }
+  size <- check_whole(n, "n", least = 1)
+  if (!is.null(timeout)) timeout <- check_seconds(timeout, "timeout")
+  if (!is.null(ports)) ports <- paste(check_ports(ports), collapse = "-")
+  settings <- launch_settings(size, timeout, ports, check_flag(encryption, "encryption"))
   job <- launch_start(command, settings, input = !interactive(), direct = FALSE)
   on.exit(launch_end(job))
   launch_show(job)

@@ -2,14 +2,16 @@
 #
 # The line between the call on the driver and its ranks in Spark. sparklyr keeps R waiting for the
 # job, so a process of its own is the driver's end: forked from the driver's, and killed when the
-# call ends, however that is. It and one that the supervisor of rank 0 forks are a ring of two, with
-# a token of its own and always encrypted. Progress comes to the driver's terminal on it, as text of
-# one length; and once the two have met, its end tells the ranks that nobody wants their results
-# any more. sparklyr does not: it cancels the job, but its tasks wait for R, which knows nothing of
-# that. Nothing waits for the line: where the driver cannot be reached, or is silent, the job runs
-# without.
+# call has its results. It and one that the supervisor of rank 0 forks are a ring of two, with a
+# token of its own and always encrypted. Progress comes to the driver's terminal on it, as text of
+# one length; and its end tells the ranks that nobody wants their results any more. sparklyr does
+# not: it cancels the job, but its tasks wait for R, which knows nothing of that. R takes seconds to
+# start on the executors, so after an interrupt the driver's end stays for ranks that come later,
+# and ends when they have met it. Nothing waits for the line: where the driver cannot be reached, or
+# is silent, the job runs without.
 
 relay_meet <- 60 # seconds for the driver to be reached
+relay_stay <- 120 # seconds for ranks to come after the call has ended
 relay_beat <- 1 # seconds between two looks whether it is still there
 relay_reset <- c(104L, 54L) # ECONNRESET of Linux and macOS
 relay_rest <- 1 # for it to take the rest
@@ -29,6 +31,7 @@ relay_open <- function(rank, told, timeout) {
 # A process that takes what is reported, and may show it; `told` is what rank 0 needs to find it at
 # `host`. NULL where it cannot be started.
 relay_listen <- function(host, shows = TRUE, captured = FALSE) {
+  relay_sweep()
   told <- list(host = host, token = apply_random(32))
   child <- tryCatch(
     child_start(function() relay_show(told, shows), captured),
@@ -41,19 +44,36 @@ relay_show <- function(told, shows) {
   display <- progress_display(shows)
   on.exit(display$close())
   show <- function() {
-    ring <- relay_open(0, told, timeout = 1e8)
+    ring <<- relay_open(0, told, timeout = 1e8)
     repeat {
       bytes <- ring_recv(ring, raw(progress_longest), 1)
       report <- progress_read(rawToChar(bytes[bytes != 0L]))
       if (!is.null(report)) try(display$report(0L, report), silent = TRUE) # which ends nothing
     }
   }
-  tryCatch(show(), ring_error = function(error) NULL) # the end
+  ring <- NULL
+  tryCatch(show(), ring_error = function(error) NULL, interrupt = function(condition) {
+    if (is.null(ring)) try(relay_open(0, told, relay_stay), silent = TRUE)
+    tools::pskill(Sys.getpid(), tools::SIGKILL) # else parallel waits for its parent to look
+  }) # the end
 }
 
-relay_unlisten <- function(listener) {
+# `over` says that the call has its results; else ranks may be at work, or still to come.
+relay_unlisten <- function(listener, over = TRUE) {
   if (is.null(listener)) return()
-  relay_leave(listener$child, if (listener$shows) relay_last else 0)
+  if (over) {
+    relay_leave(listener$child, if (listener$shows) relay_last else 0)
+  } else {
+    tools::pskill(listener$child$process$pid, tools::SIGINT)
+    relay_staying$children <- c(relay_staying$children, list(listener$child))
+  }
+}
+
+relay_staying <- new.env(parent = emptyenv())
+
+# Forgets the processes that have ended.
+relay_sweep <- function() {
+  relay_staying$children <- Filter(Negate(child_ended), relay_staying$children)
 }
 
 # Ends a process when it has had a moment to end itself.

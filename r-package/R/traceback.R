@@ -12,6 +12,11 @@ traceback_base <- c(
   "warning", "withOneRestart", "withRestarts",
   "originalStop" # sparklyr puts a stop() of its own before it
 )
+# What base R calls to find a handler, wherever it stands between the user's calls.
+traceback_handling <- c(
+  ".handleSimpleError", "doTryCatch", "doWithOneRestart", "originalStop", "tryCatchList",
+  "tryCatchOne", "withOneRestart"
+)
 
 # The calls above a calling handler, with the package of each function; called by the handler.
 traceback_frames <- function() {
@@ -53,5 +58,6 @@ traceback_shown <- function(frames) {
   last <- length(names)
   while (last > first && left_out[[last]]) last <- last - 1L
   shown <- seq(first, length.out = max(0L, last - first + 1L))
-  shown[!internal[shown] | shown == first]
+  inside <- internal | names %in% traceback_handling
+  shown[!inside[shown] | shown == first]
 }

@@ -13,6 +13,7 @@
 
 static int live_handles;     /* made and not yet finalised: what test-gc.R counts */
 static comm_handle *current; /* the last one that was opened, while it lives */
+static bool r_ends;          /* R runs the finalizers of its end */
 
 static SEXP comm_tag(void) {
   static SEXP tag; /* symbols are never collected */
@@ -57,15 +58,34 @@ static void comm_finalise(SEXP pointer) {
   if (handle == NULL) return;
   R_ClearExternalPtr(pointer);
   if (current == handle) current = NULL;
+  if (r_ends) ring_comm_abort(handle->comm, "its R process ended without closing it");
   ring_comm_free(handle->comm);
   request_sweep(pointer);
   free(handle);
   live_handles--;
 }
 
+static void comm_note_end(SEXP sentinel) {
+  if (R_ExternalPtrAddr(sentinel) != NULL) r_ends = true;
+}
+
+/* At its end R runs finalizers in the reverse order of their registration, so an object that lives
+ * until then, and is registered after a communicator, is finalized before it. */
+static void comm_watch_end(void) {
+  static SEXP sentinel;
+  if (sentinel != NULL) {
+    R_ClearExternalPtr(sentinel);
+    R_ReleaseObject(sentinel);
+  }
+  sentinel = R_MakeExternalPtr(&r_ends, R_NilValue, R_NilValue);
+  R_PreserveObject(sentinel);
+  R_RegisterCFinalizerEx(sentinel, comm_note_end, TRUE);
+}
+
 static SEXP comm_new(void) {
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, comm_tag(), R_NilValue));
   R_RegisterCFinalizerEx(pointer, comm_finalise, TRUE);
+  comm_watch_end();
   SEXP class = PROTECT(Rf_mkString("ring_comm"));
   Rf_setAttrib(pointer, R_ClassSymbol, class);
   comm_handle *handle = calloc(1, sizeof(*handle));

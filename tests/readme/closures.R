@@ -1,29 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Reads the calls of sparklyr's spark_apply(barrier = TRUE) in the R code of documents, without
-# sparklyr, and prints what it would refuse or not send:
+# Reads the R code of documents, without sparklyr, and prints what a reader who pastes it would
+# miss, and what sparklyr would refuse or not send of calls of spark_apply(barrier = TRUE):
 #   Rscript closures.R FILE...      README.md, *.Rmd and *.Rd, with what is in \dontrun{}
-# The last line is the number of calls that were read.
+# The last line is the number of these calls.
+
+script <- sub("^--file=", "", grep("^--file=", commandArgs(FALSE), value = TRUE))
+blocks <- new.env()
+sys.source(file.path(dirname(script), "blocks.R"), blocks)
 
 parameters <- function(x, f, columns = NULL, memory = TRUE, group_by = NULL, packages = NULL,
                        context = NULL, name = NULL, barrier = NULL, fetch_result_as_sdf = TRUE,
                        ...) {
   # those of sparklyr::spark_apply()
-}
-
-# The R code of a document, one string a block.
-blocks_of <- function(path) {
-  if (endsWith(path, ".Rd")) {
-    lines <- utils::capture.output(tools::Rd2ex(path, commentDontrun = FALSE))
-    return(paste(lines, collapse = "\n"))
-  }
-  lines <- readLines(path, encoding = "UTF-8")
-  begins <- grep("^ *```(r|R|\\{r[ ,}].*)$", lines)
-  ends <- grep("^ *``` *$", lines)
-  vapply(begins, FUN.VALUE = "", function(begin) {
-    end <- min(ends[ends > begin])
-    paste(lines[seq_len(end - begin - 1L) + begin], collapse = "\n")
-  })
 }
 
 is_call_of <- function(expr, name) {
@@ -46,10 +35,18 @@ functions_of <- function(exprs) {
 
 # What a function uses that a fresh R does not have.
 unsent <- function(f) {
+  has <- function(name, package) exists(name, paste0("package:", package), inherits = FALSE)
+  fresh <- c("base", "methods", "stats", "utils", "graphics", "grDevices", "datasets")
   used <- codetools::findGlobals(eval(f, baseenv()))
-  has <- function(name, package) exists(name, asNamespace(package), inherits = FALSE)
-  fresh <- c("base", "methods", "stats", "utils", "graphics", "grDevices")
   Filter(function(name) !any(vapply(fresh, has, NA, name = name)), used)
+}
+
+# What code uses that neither it nor the code before it has made or attached.
+unmade <- function(before, code) {
+  attached <- vapply(calls_of(c(before, code), "library"), function(it) deparse(it[[2L]]), "")
+  ours <- c(sparkring = "^ring_", sparklyr = "^(sdf|spark)_|^copy_to$")[attached]
+  used <- unsent(call("function", NULL, as.call(c(quote(`{`), before, code))))
+  used[!grepl(paste(c("^$", ours), collapse = "|"), used)]
 }
 
 problems <- function(call, known) {
@@ -65,16 +62,23 @@ problems <- function(call, known) {
 }
 
 # Prints the problems of a block; how many calls it has.
-check_block <- function(block, document) {
-  exprs <- parse(text = block, keep.source = FALSE)
+check_block <- function(exprs, document) {
   calls <- Filter(function(call) isTRUE(as.list(call)$barrier), calls_of(exprs, "spark_apply"))
   found <- unlist(lapply(calls, problems, functions_of(exprs)))
   cat(sprintf("%s: spark_apply(barrier = TRUE) %s\n", document, found), sep = "")
   length(calls)
 }
 
-counts <- lapply(commandArgs(TRUE), function(path) {
-  blocks <- grep("spark_apply(", blocks_of(path), fixed = TRUE, value = TRUE)
-  vapply(blocks, check_block, 0L, basename(path))
-})
+# Each block of the README stands alone; those of other documents follow each other.
+check_document <- function(path) {
+  code <- lapply(blocks$blocks_of(path), function(text) as.list(parse(text = text)))
+  missing <- lapply(seq_along(code), function(i) {
+    unmade(if (!endsWith(path, ".md")) unlist(code[seq_len(i - 1L)]), code[[i]])
+  })
+  cat(sprintf("%s: a block uses %s, which a reader does not have\n", basename(path),
+              unique(unlist(missing))), sep = "")
+  vapply(code, check_block, 0L, basename(path))
+}
+
+counts <- lapply(commandArgs(TRUE), check_document)
 cat(sum(unlist(counts)), "calls\n")

@@ -81,6 +81,10 @@ test_that("a process that ends without closing tells the others, whatever it was
     expect_lt(first$told - results[[2]][[name]], 4, label = name)
     expect_s3_class(results[[3]][[name]]$error, "ring_error")
   }
+  for (name in c("end_of_script", "quit", "error")) {
+    expect_match(conditionMessage(results[[1]][[name]]$error),
+                 "aborted the communicator: its R process ended without closing it", info = name)
+  }
 })
 
 test_that("forked children can do nothing with what they inherit, and harm nothing", {

@@ -111,6 +111,20 @@ expect_interrupt <- function(sc) {
   expect_identical(sums, list(3, 3, 3))
 }
 
+# Ctrl-C while R still starts on the executors: no rank goes on.
+expect_early_interrupt <- function(sc) {
+  system2("sh", c("-c", shQuote(paste("sleep 1.5; kill -INT", Sys.getpid()))), wait = FALSE)
+  ended <- tryCatch(
+    ring_run(sc, of_script(function(comm) repeat sqrt(2)), num_proc = 3),
+    interrupt = function(condition) "interrupted"
+  )
+  expect_identical(ended, "interrupted")
+  sums <- suppressMessages( # a loaded machine takes long
+    ring_run(sc, of_script(function(comm) ring_allreduce(comm, 1)), num_proc = 3, timeout = 120)
+  )
+  expect_identical(sums, list(3, 3, 3))
+}
+
 expect_failure <- function(sc) {
   error <- tryCatch(
     ring_run(sc, of_script(function(comm, culprit) {
@@ -241,6 +255,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   expect_rows(sc)
   expect_failure(sc)
   expect_interrupt(sc)
+  expect_early_interrupt(sc)
   views <- sparklyr::invoke(sparklyr::invoke(sparklyr::spark_session(sc), "catalog"), "listTables")
   names <- as.data.frame(sparklyr::sdf_collect(sparklyr::sdf_register(sparklyr::invoke(
     views, "toDF"

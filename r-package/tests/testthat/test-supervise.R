@@ -113,6 +113,20 @@ test_that("ranks end with the call on the driver, whatever they compute", {
   expect_match(conditionMessage(error), "the call on the driver has ended")
 })
 
+test_that("ranks that start after the call has ended end soon", {
+  listener <- relay_listen("127.0.0.1", shows = FALSE)
+  Sys.sleep(1) # it waits for them
+  relay_unlisten(listener, over = FALSE)
+  begin <- proc.time()[["elapsed"]]
+  outcomes <- play(2L, of_script(function(df, comm) repeat sqrt(2)), relay = listener$told)
+  expect_lt(proc.time()[["elapsed"]] - begin, 60)
+  error <- outcome_judge(outcomes, 2L, 0L)
+  expect_match(conditionMessage(error), "the call on the driver has ended")
+  while (!child_ended(listener$child)) Sys.sleep(0.01)
+  relay_sweep()
+  expect_length(relay_staying$children, 0)
+})
+
 test_that("ranks that never meet the driver go on without it", {
   f <- of_script(function(df, comm) {
     Sys.sleep(3)

@@ -35,6 +35,10 @@ test_that("a traceback ends with the user's call, however the error is raised", 
   }), c("f(comm)", "g(1)"))
   calls <- fails(lapply(1, function(i) stop("inside")))
   expect_identical(calls[c(1:2, 4)], c("f(comm)", "g(1)", "FUN(X[[i]], ...)"))
+  calls <- fails(tryCatch(stop("inner"), error = function(error) stop("outer")))
+  expect_identical(calls[-3], c("f(comm)", "g(1)", "value[[3L]](cond)"))
+  calls <- fails(withCallingHandlers(stop("inner"), error = function(error) stop("outer")))
+  expect_identical(calls[-3], c("f(comm)", "g(1)", "stop(\"inner\")", "h(simpleError(msg, call))"))
   skip_if_not_installed("rlang")
   expect_identical(fails(rlang::abort("text")), c("f(comm)", "g(1)"))
   expect_identical(fails(rlang::cnd_signal(rlang::error_cnd("own", message = "text"))),
