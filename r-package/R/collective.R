@@ -2,8 +2,8 @@
 
 #' Allreduce: sum (or min, max, ...) vectors over all ranks
 #'
-#' Every rank passes a vector of the same type and length and gets `op` over those of all ranks,
-#' element by element. The result is identical to the bit on every rank.
+#' Every rank passes a vector of the same type, length and shape and gets `op` over those of all
+#' ranks, element by element. The result is identical to the bit on every rank.
 #'
 #' @section Types:
 #' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` |
@@ -13,12 +13,29 @@
 #' | logical | integer                          | double  | logical          |
 #' | raw     | raw                              | double  | raw, 0 or 1      |
 #'
-#' Dimensions, names and dimnames are those of this rank's `x`; other attributes, such as a class,
-#' are dropped. Factors, lists, data frames, character and complex vectors are errors that say what
-#' to do.
+#' Factors, lists, data frames, character and complex vectors are errors that say what to do.
 #'
-#' Sums and products of integers (and of raws) wrap around when they overflow, as in C, and unlike
-#' those of base R, which are `NA` then. Use `as.double(x)` where that can happen.
+#' As in base R, a sum or product of integers or logicals that does not fit into an integer is `NA`,
+#' with a warning, on every rank that gets it. One that fits is right, be the partial sums as they
+#' may. Use `as.double(x)` for larger numbers. Raws wrap around: they are bytes, from 0 to 255.
+#' (Where ranks run Python, a sum of integers meets its `int64`, which does not overflow there.)
+#'
+#' @section Names, dimensions and classes:
+#' The result has the dimensions, names, dimnames and class of `x`. They are the same on all ranks:
+#' ranks whose names or levels differ get an error that shows both, so that nothing is added to what
+#' bears another name. `unname(x)` or `as.vector(x)`, on every rank, leaves them out. Other
+#' attributes are dropped. (In parts of any length, as of [ring_allgatherv()], the last dimension
+#' and its names may differ.)
+#'
+#' These classes, and those that inherit from them, stay what they are:
+#'
+#' * `Date` and `POSIXct`, with `"min"`, `"max"` and `"avg"`, and wherever vectors are sent as they
+#'   are. A time zone is that of this rank's `x`.
+#' * `difftime`, with `"sum"`, too. Its units are the same on all ranks.
+#' * `table`, in reductions. [ring_table()] makes one of all ranks whose levels differ.
+#'
+#' Dates, times and durations that are stored as integers become doubles. Other operations on them,
+#' and other classes, are errors: `unclass(x)` passes the numbers alone.
 #'
 #' @section Missing values:
 #' In doubles `NA` and `NaN` go through every `op`: the result is one of them wherever any rank
@@ -30,14 +47,15 @@
 #' @param x A double, integer, logical or raw vector or array. It is never modified.
 #' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"` or `"average"`), or for
 #'   integers, logicals and raws `"land"` (is it true on all ranks?) or `"lor"` (on any?).
-#' @returns A vector or array of the shape of `x`.
+#' @returns A vector or array of the shape and class of `x`.
 #' @section Errors:
 #' `ring_error_invalid` for an argument that makes no sense, before anything is sent;
-#' `ring_error_mismatch` when ranks call different things, or with different types, lengths or ops;
+#' `ring_error_mismatch` when ranks call different things, or with different types, lengths, shapes,
+#' names, classes or ops;
 #' `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted` when a rank does not
 #' answer. See [ring_error]. It can be interrupted; the communicator is broken then.
-#' @seealso [ring_reduce()] and [ring_reduce_scatter()], where not every rank gets everything;
-#'   [ring_broadcast()], [ring_allgather()]
+#' @seealso [ring_table()], to count; [ring_reduce()] and [ring_reduce_scatter()], where not every
+#'   rank gets everything; [ring_broadcast()], [ring_allgather()]
 #' @examples
 #' comm <- ring_init()
 #' ring_allreduce(comm, c(height = 1.5, width = 2))
@@ -49,13 +67,14 @@ ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, co
 
 #' Allreduce many vectors in one call
 #'
-#' Every rank passes a list of as many vectors, of the same lengths. The result is that of one
-#' [ring_allreduce()] of each, but short ones travel together, so many of them take far less time
-#' than as many calls.
+#' Every rank passes a list of as many vectors, of the same lengths, shapes and names. The result is
+#' that of one [ring_allreduce()] of each, but short ones travel together, so many of them take far
+#' less time than as many calls.
 #'
 #' @inheritParams ring_allreduce
 #' @param xs A list of vectors or arrays, all of the same type: double, integer or logical, or raw.
 #' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
 #' @returns A list of the length and names of `xs`; each element has the shape of its vector.
 #' @inheritSection ring_allreduce Errors
@@ -70,11 +89,12 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
 
 #' Reduce vectors of all ranks to one rank
 #'
-#' Every rank passes a vector of the same type and length, and rank `root` gets what
+#' Every rank passes a vector of the same type, length and shape, and rank `root` gets what
 #' [ring_allreduce()] would give.
 #'
 #' @inheritParams ring_allreduce
 #' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
 #' @param root The rank that gets the result.
 #' @returns On `root` a vector or array of the shape of `x`, `NULL` on the other ranks.
@@ -91,11 +111,12 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 
 #' Reduce-scatter: reduce vectors over all ranks and give each a part
 #'
-#' Every rank passes a vector of the same type and length. What [ring_allreduce()] would give is cut
-#' into equal parts, one for each rank, and rank r gets part r.
+#' Every rank passes a vector of the same type, length and shape. What [ring_allreduce()] would give
+#' is cut into equal parts, one for each rank, and rank r gets part r.
 #'
 #' @inheritParams ring_allreduce
 #' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
 #' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
 #'   along the last dimension (a matrix: into groups of columns), which is a multiple of the size;
@@ -114,16 +135,17 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 
 #' Broadcast the vector of one rank to all
 #'
-#' Every rank passes a vector of the same type and length, and gets the values of the one that rank
-#' `root` passed. Missing values stay what they are. Nothing is copied on `root` if `x` has no
-#' attributes.
+#' Every rank passes a vector of the same type, length, shape, names and class, and gets the values
+#' of the one that rank `root` passed. Missing values stay what they are. Nothing is copied on
+#' `root` if `x` has no attributes. ([ring_broadcast_object()] gets names and all from `root`
+#' alone.)
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
-#'   than `root` only its type, length and shape count.
+#'   than `root` all but its values count.
 #' @param root The rank whose values all get.
-#' @returns A vector of the type, dimensions, names and dimnames of this rank's `x`, with the values
-#'   of root's.
+#' @returns A vector of the type, dimensions, names, dimnames and class of `x`, with the values of
+#'   root's.
 #' @inheritSection ring_allreduce Errors
 #' @examples
 #' comm <- ring_init()

@@ -5,17 +5,18 @@
 
 #' Gather and allgather vectors of any length
 #'
-#' Every rank passes a vector of the same type. With `ring_allgatherv()` every rank gets those of
-#' all, one behind the other in rank order, and with `ring_gatherv()` rank `root` does. The ranks
-#' tell each other their lengths first. Missing values stay what they are.
+#' Every rank passes a vector of the same type and class. With `ring_allgatherv()` every rank gets
+#' those of all, one behind the other in rank order, and with `ring_gatherv()` rank `root` does. The
+#' ranks tell each other their lengths first. Missing values stay what they are.
 #'
 #' @inheritParams ring_allgather
 #' @param x A double, integer, logical or raw vector, of any length, or array, whose last dimension
 #'   may differ from rank to rank: matrices have the same number of rows. It is never modified.
-#' @returns A vector of the type of `x`, or an array, put together along the last dimension. Names
-#'   and dimnames are those of this rank's `x`, without those of the last dimension (and so without
-#'   the names of a plain vector). (Arrays whose last dimension would be 2^31 or more become one
-#'   long plain vector.) `ring_gatherv()` returns `NULL` on the ranks other than `root`.
+#' @returns A vector of the type and class of `x`, or an array, put together along the last
+#'   dimension. Names and dimnames are those of `x`, which are the same on all ranks, without those
+#'   of the last dimension (and so without the names of a plain vector). A table, which would lose
+#'   its levels, is an error. (Arrays whose last dimension would be 2^31 or more become one long
+#'   plain vector.) `ring_gatherv()` returns `NULL` on the ranks other than `root`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_allgather()] for vectors of the same length.
 #' @examples
@@ -43,12 +44,13 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' @inheritParams ring_scatter
 #' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
 #'   along the last dimension (a matrix: into groups of columns). On ranks other than `root` only
-#'   its type and its other dimensions count: for a plain vector, `double()` will do.
+#'   its type, its class and its other dimensions, with their names, count: for a plain vector,
+#'   `double()` will do.
 #' @param counts How many elements each rank gets, or for arrays how much of the last dimension (of
 #'   a matrix: how many columns). The same numbers on every rank, one for each; they add up to the
 #'   length, or the last dimension, of root's `x`.
-#' @returns The part of this rank. Dimensions and dimnames are those of this rank's `x`, but for the
-#'   last dimension, which has no names (and neither has a plain vector).
+#' @returns The part of this rank, of the class of `x`. Dimensions and dimnames are those of `x`,
+#'   but for the last dimension, which has no names (and neither has a plain vector).
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_scatter()] for equal parts.
 #' @examples
@@ -70,9 +72,9 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' @param counts How many elements of `x` go to each rank, or for arrays how much of the last
 #'   dimension (of a matrix: how many columns). One number for each rank; they add up to the length,
 #'   or the last dimension, of `x`.
-#' @returns What came, in rank order: a vector of the type of `x`, or an array, put together along
-#'   the last dimension. Names and dimnames are those of this rank's `x`, without those of the last
-#'   dimension (and so without the names of a plain vector).
+#' @returns What came, in rank order: a vector of the type and class of `x`, or an array, put
+#'   together along the last dimension. Names and dimnames are those of `x`, which are the same on
+#'   all ranks, without those of the last dimension (and so without the names of a plain vector).
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_alltoall()] for equal parts.
 #' @examples

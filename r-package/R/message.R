@@ -14,7 +14,8 @@
 #'   `ring_recv()` it only tells type, length and shape.
 #' @param peer The other rank.
 #' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns what the peer sent, as a
-#'   vector of the type, dimensions, names and dimnames of `x`.
+#'   vector of the type, dimensions, names, dimnames and class of its own `x`: those of the sender's
+#'   `x` are not compared with them.
 #' @inheritSection ring_allreduce Errors
 #' @examples
 #' comm <- ring_init()

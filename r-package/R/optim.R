@@ -97,7 +97,7 @@ optim_lead <- function(comm, par, parts, optimise) {
   ranks_failed <- FALSE
   ask <- function(order, length) {
     function(par) {
-      ring_broadcast(comm, c(optim_orders[[order]], par))
+      ring_broadcast(comm, c(optim_orders[[order]], unname(par)))
       ranks_failed <<- TRUE
       total <- optim_total(comm, parts[[order]], par, length)
       ranks_failed <<- FALSE
@@ -107,11 +107,11 @@ optim_lead <- function(comm, par, parts, optimise) {
   gradient <- if (!is.null(parts$gradient)) ask("gradient", length(par))
   outcome <- attempt(optimise(par, ask("value", 1L), gradient))
   if (is.null(outcome$error)) {
-    ring_broadcast(comm, c(optim_orders[["done"]], par))
+    ring_broadcast(comm, c(optim_orders[["done"]], unname(par)))
     return(optim_share(comm, outcome$value, length(par)))
   }
   if (!ranks_failed) {
-    ring_broadcast(comm, c(optim_orders[["failed"]], par))
+    ring_broadcast(comm, c(optim_orders[["failed"]], unname(par)))
     broadcast_text(comm, conditionMessage(outcome$error))
   }
   stop(outcome$error)

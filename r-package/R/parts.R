@@ -50,16 +50,17 @@ append_empty <- function(labels) {
 
 #' Gather and allgather the vectors of all ranks
 #'
-#' Every rank passes a vector of the same type and length. With `ring_allgather()` every rank gets
-#' those of all, in rank order, and with `ring_gather()` rank `root` does. Missing values stay what
-#' they are.
+#' Every rank passes a vector of the same type, length, shape and names. With `ring_allgather()`
+#' every rank gets those of all, in rank order, and with `ring_gather()` rank `root` does. Missing
+#' values stay what they are.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical or raw vector or array. It is never modified.
 #' @param root The rank that gets the result.
 #' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
 #'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
-#'   dimension more. Names and dimnames name the other dimensions. (Vectors of 2^31 and more
+#'   dimension more. Names and dimnames name the other dimensions. Dates, times and durations keep
+#'   their class; a table becomes an array of its counts. (Vectors of 2^31 and more
 #'   elements, for which R has no dimensions, become one long plain vector.) `ring_gather()` returns
 #'   `NULL` on the ranks other than `root`.
 #' @inheritSection ring_allreduce Errors
@@ -83,12 +84,12 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #'
 #' @inheritParams ring_reduce_scatter
 #' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
-#'   than `root` only its type, length and shape count. Arrays are cut along the last dimension (a
+#'   than `root` all but its values count. Arrays are cut along the last dimension (a
 #'   matrix: into groups of columns), which is a multiple of the size; of a plain vector the length
 #'   is one.
 #' @param root The rank whose vector is cut.
-#' @returns The part of this rank, with the dimensions, names and dimnames that it has in `x` on
-#'   this rank.
+#' @returns The part of this rank, with the dimensions, names and dimnames that it has in `x`, which
+#'   are the same on all ranks, and the class of `x`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_scatterv()] for parts of any length; [ring_gather()], which does the opposite.
 #' @examples
@@ -101,11 +102,11 @@ ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root
 
 #' Alltoall: give every rank a part of the vector of each
 #'
-#' Every rank passes a vector of the same type and length, which is cut into equal parts: part r of
-#' rank s becomes part s of rank r. Missing values stay what they are.
+#' Every rank passes a vector of the same type, length, shape and names, which is cut into equal
+#' parts: part r of rank s becomes part s of rank r. Missing values stay what they are.
 #'
 #' @inheritParams ring_reduce_scatter
-#' @returns A vector of the type, dimensions, names and dimnames of this rank's `x`.
+#' @returns A vector of the type, dimensions, names, dimnames and class of `x`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_alltoallv()] for parts of any length.
 #' @examples

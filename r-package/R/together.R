@@ -17,7 +17,7 @@ together <- function(comm, expr) {
 # Of two numbers, `failed` first, the total over all ranks; for what is asked for many times.
 total_together <- function(comm, outcome, empty) {
   value <- if (is.null(outcome$error)) outcome$value else empty
-  total <- ring_allreduce(comm, c(as.double(!is.null(outcome$error)), value))
+  total <- ring_allreduce(comm, c(as.double(!is.null(outcome$error)), unname(value)))
   if (total[[1L]] > 0) fail_together(comm, outcome)
   total[-1L]
 }

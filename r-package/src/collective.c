@@ -3,12 +3,15 @@
 
 #include <stdio.h>
 
+#include "classed.h"
 #include "comm.h"
+#include "description.h"
 #include "error.h"
 #include "parts.h"
 #include "request.h"
 #include "shared.h"
 #include "view.h"
+#include "wide.h"
 
 #define COLLECTIVE_OP_QUOTED(name, value, text) ", \"" text "\""
 #define COLLECTIVE_ALIAS_QUOTED(name, text) ", \"" text "\""
@@ -19,50 +22,115 @@ static const char *collective_ops(void) {
   return &listed[2]; /* behind the first comma */
 }
 
-static ring_op collective_op(SEXP op, ring_dtype dtype) {
+static ring_op collective_op(SEXP op, const char **name) {
   ring_op parsed;
   if (!Rf_isString(op) || Rf_xlength(op) != 1 || STRING_ELT(op, 0) == NA_STRING)
     error_invalid("`op` must be one of %s", collective_ops());
-  const char *name = Rf_translateCharUTF8(STRING_ELT(op, 0));
-  if (ring_op_parse(name, &parsed) != RING_OK)
-    error_invalid("`op` is \"%.40s\"; it must be one of %s", name, collective_ops());
-  if (dtype == RING_FLOAT64 && (parsed == RING_LAND || parsed == RING_LOR))
-    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, not for double ones", name);
+  *name = Rf_translateCharUTF8(STRING_ELT(op, 0));
+  if (ring_op_parse(*name, &parsed) != RING_OK)
+    error_invalid("`op` is \"%.40s\"; it must be one of %s", *name, collective_ops());
   return parsed;
 }
 
-/* As in base R, a sum of logicals is an integer, and what is either true or false is logical. */
-static SEXPTYPE collective_result_type(SEXP input, ring_op op) {
-  SEXPTYPE type = (SEXPTYPE)TYPEOF(input);
-  if (type != INTSXP && type != LGLSXP) return type;
-  return op == RING_LAND || op == RING_LOR ? LGLSXP : INTSXP;
+/* ---- What is reduced ---------------------------------------------------------------------- */
+
+typedef struct reduction {
+  SEXP x; /* the user's vector, as it travels (view_vector) */
+  ring_op op;
+  bool wide;  /* (wide.h) */
+  SEXP input; /* what the core reads; while the caller protects it, x is safe, too */
+  view mine;  /* of it */
+} reduction;
+
+static ring_op reduction_op(SEXP x, const char *name, SEXP op_name) {
+  const char *text;
+  ring_op op = collective_op(op_name, &text);
+  classed_check_op(x, name, op, text);
+  if ((op == RING_LAND || op == RING_LOR) && TYPEOF(x) == REALSXP)
+    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, not for double ones", text);
+  return op;
 }
 
-/* The op of a reduction, and what goes in: averages are of doubles. */
-static SEXP collective_input_named(SEXP x, const char *name, SEXP op_name, ring_op *op) {
-  *op = collective_op(op_name, view_named(x, name).dtype);
-  SEXP input = x;
-  if (*op == RING_AVG && TYPEOF(x) != REALSXP) input = Rf_coerceVector(x, REALSXP);
+/* The input of what is not a double vector. Averages are of doubles. */
+static void reduction_convert(reduction *reduction, const comm_handle *handle, const char *name) {
+  SEXP x = PROTECT(classed_numbers(reduction->x));
+  SEXP input = reduction->op == RING_AVG ? Rf_coerceVector(x, REALSXP) : x;
   PROTECT(input);
   view_refuse_na(input, name);
-  UNPROTECT(1);
-  return input;
+  reduction->x = x;
+  reduction->wide = wide_is_for(input, reduction->op);
+  reduction->input = reduction->wide ? wide_numbers(handle, input, reduction->op) : input;
+  reduction->mine =
+      reduction->wide ? wide_view(reduction->input, reduction->op) : view_of(reduction->input);
+  UNPROTECT(2);
 }
 
-static SEXP collective_input(SEXP x, SEXP op_name, ring_op *op) {
-  return collective_input_named(x, "x", op_name, op);
+static reduction reduction_named(const comm_handle *handle, SEXP x, const char *name,
+                                 SEXP op_name) {
+  reduction reduction = {.x = x, .input = x, .mine = view_named(x, name)};
+  reduction.op = reduction_op(x, name, op_name);
+  if (reduction.mine.dtype != RING_FLOAT64) reduction_convert(&reduction, handle, name);
+  return reduction;
+}
+
+static reduction reduction_of(const comm_handle *handle, SEXP x, SEXP op_name) {
+  return reduction_named(handle, x, "x", op_name);
+}
+
+/* A new vector for a result that is not wide. What is either true or false is logical. */
+static SEXP reduction_vector(const comm_handle *handle, const reduction *reduction,
+                             R_xlen_t length) {
+  ring_op op = reduction->op;
+  SEXPTYPE type = (SEXPTYPE)TYPEOF(reduction->input);
+  if (type == INTSXP || type == LGLSXP) type = op == RING_LAND || op == RING_LOR ? LGLSXP : INTSXP;
+  return shared_vector(handle, type, length);
+}
+
+/* Where the core puts the result. */
+static void *reduction_memory(const reduction *reduction, SEXP output) {
+  if (output == R_NilValue) return NULL;
+  return reduction->wide ? wide_memory(output, reduction->op) : view_output(output);
+}
+
+/* A new vector for all of the result, with its shape and class. */
+static SEXP reduction_output(const comm_handle *handle, const reduction *reduction) {
+  R_xlen_t length = Rf_xlength(reduction->x);
+  SEXP output = reduction->wide ? wide_output(handle, length, reduction->op, reduction->input)
+                                : reduction_vector(handle, reduction, length);
+  if (view_is_plain(reduction->x)) return output;
+  PROTECT(output);
+  view_copy_shape(output, reduction->x);
+  classed_keep_reduced(output, reduction->x, reduction->op);
+  UNPROTECT(1);
+  return output;
+}
+
+/* A product travels as doubles, and must not meet one of doubles. */
+static bool reduction_is_disguised(const reduction *reduction) {
+  return reduction->wide && reduction->op == RING_PROD;
+}
+
+static void reduction_describe(const comm_handle *handle, const reduction *reduction) {
+  if (!reduction_is_disguised(reduction)) {
+    describe_whole(handle, reduction->x);
+    return;
+  }
+  description about = description_of(reduction->x);
+  description_add_integers(&about);
+  describe(handle, &about);
 }
 
 SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   comm_handle *handle = comm_of(comm);
-  ring_op op;
-  SEXP input = PROTECT(collective_input(x, op_name, &op));
-  view mine = view_of(input);
-  SEXP output = PROTECT(shared_vector(handle, collective_result_type(input, op), Rf_xlength(x)));
-  view_copy_shape(output, x);
-  SEXP request = PROTECT(request_new(start, comm, input, output));
-  ring_status status = REQUEST_CALL(request, ring_allreduce, handle->comm, mine.data,
-                                    view_output(output), mine.count, mine.dtype, op);
+  reduction reduction = reduction_of(handle, x, op_name);
+  PROTECT(reduction.input);
+  SEXP output = PROTECT(reduction_output(handle, &reduction));
+  SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
+  reduction_describe(handle, &reduction);
+  view mine = reduction.mine;
+  ring_status status =
+      REQUEST_CALL(request, ring_allreduce, handle->comm, mine.data,
+                   reduction_memory(&reduction, output), mine.count, mine.dtype, reduction.op);
   UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
@@ -74,24 +142,31 @@ typedef struct group {
   ring_buffer *buffers;
   ring_dtype dtype; /* of all: that of the first */
   ring_op op;
+  bool disguised;
+  description about;
 } group;
 
 static void group_add(group *group, const comm_handle *handle, SEXP xs, R_xlen_t i, SEXP op_name) {
   SEXP x = VECTOR_ELT(xs, i);
   char name[40];
   snprintf(name, sizeof(name), "xs[[%.0f]]", (double)i + 1);
-  SEXP input = collective_input_named(x, name, op_name, &group->op);
-  SET_VECTOR_ELT(group->inputs, i, input);
-  view mine = view_of(input);
-  if (i == 0) group->dtype = mine.dtype;
-  if (mine.dtype != group->dtype)
+  reduction reduction = reduction_named(handle, x, name, op_name);
+  PROTECT(reduction.input);
+  view mine = reduction.mine;
+  SET_VECTOR_ELT(group->inputs, i, reduction.input);
+  if (i == 0) {
+    group->dtype = mine.dtype;
+    group->disguised = reduction_is_disguised(&reduction);
+  }
+  if (mine.dtype != group->dtype || reduction_is_disguised(&reduction) != group->disguised)
     error_invalid("`%s` is %s and `xs[[1]]` is %s: all vectors of a group have the same type", name,
                   Rf_type2char((SEXPTYPE)TYPEOF(x)),
                   Rf_type2char((SEXPTYPE)TYPEOF(VECTOR_ELT(xs, 0))));
-  SEXP output = shared_vector(handle, collective_result_type(input, group->op), Rf_xlength(x));
+  SEXP output = reduction_output(handle, &reduction);
   SET_VECTOR_ELT(group->outputs, i, output);
-  view_copy_shape(output, x);
-  group->buffers[i] = (ring_buffer){mine.data, view_output(output), mine.count};
+  group->buffers[i] = (ring_buffer){mine.data, reduction_memory(&reduction, output), mine.count};
+  description_add_member(&group->about, reduction.x, i, Rf_xlength(xs));
+  UNPROTECT(1);
 }
 
 SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
@@ -99,14 +174,18 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
   if (TYPEOF(xs) != VECSXP)
     error_invalid("`xs` must be a list of vectors; ring_allreduce() takes a single one");
   R_xlen_t count = Rf_xlength(xs);
+  const char *text;
   group group = {.inputs = PROTECT(Rf_allocVector(VECSXP, count)),
                  .outputs = PROTECT(Rf_allocVector(VECSXP, count)),
                  .buffers = (ring_buffer *)R_alloc((size_t)count, sizeof(ring_buffer)),
                  .dtype = RING_INT32, /* of none at all: the one that every op is for */
-                 .op = collective_op(op_name, RING_INT32)};
+                 .op = collective_op(op_name, &text)};
   for (R_xlen_t i = 0; i < count; i++) group_add(&group, handle, xs, i, op_name);
   view_copy_shape(group.outputs, xs);
+  description_add_names(&group.about, xs);
+  if (group.disguised) description_add_integers(&group.about);
   SEXP request = PROTECT(request_new(start, comm, group.inputs, group.outputs));
+  describe(handle, &group.about);
   ring_status status = REQUEST_CALL(request, ring_allreduce_group, handle->comm, group.buffers,
                                     (size_t)count, group.dtype, group.op);
   UNPROTECT(3);
@@ -118,51 +197,58 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
 SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
-  ring_op op;
-  SEXP input = PROTECT(collective_input(x, op_name, &op));
-  view mine = view_of(input);
-  SEXP output = R_NilValue;
-  if (comm_is_rank(handle, root))
-    output = shared_vector(handle, collective_result_type(input, op), Rf_xlength(x));
-  PROTECT(output);
-  if (output != R_NilValue) view_copy_shape(output, x);
-  SEXP request = PROTECT(request_new(start, comm, input, output));
+  reduction reduction = reduction_of(handle, x, op_name);
+  PROTECT(reduction.input);
+  bool has_it = comm_is_rank(handle, root);
+  SEXP output = PROTECT(has_it ? reduction_output(handle, &reduction) : R_NilValue);
+  SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
+  reduction_describe(handle, &reduction);
+  view mine = reduction.mine;
   ring_status status = REQUEST_CALL(request, ring_reduce, handle->comm, mine.data,
-                                    view_output(output), mine.count, mine.dtype, op, root);
+                                    reduction_memory(&reduction, output), mine.count, mine.dtype,
+                                    reduction.op, root);
   UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
 SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   comm_handle *handle = comm_of(comm);
-  ring_op op;
-  SEXP input = PROTECT(collective_input(x, op_name, &op));
-  view mine = view_of(input);
+  reduction reduction = reduction_of(handle, x, op_name);
+  PROTECT(reduction.input);
   size_t count = parts_equal(handle, x);
-  SEXP output = PROTECT(shared_vector(handle, collective_result_type(input, op), (R_xlen_t)count));
+  SEXP output = reduction.wide ? wide_output(handle, (R_xlen_t)count, reduction.op, R_NilValue)
+                               : reduction_vector(handle, &reduction, (R_xlen_t)count);
+  PROTECT(output);
   parts_shape_part(handle, output, x);
-  SEXP request = PROTECT(request_new(start, comm, input, output));
-  ring_status status = REQUEST_CALL(request, ring_reduce_scatter, handle->comm, mine.data,
-                                    view_output(output), count, mine.dtype, op);
+  classed_keep_reduced(output, reduction.x, reduction.op);
+  SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
+  reduction_describe(handle, &reduction);
+  view mine = reduction.mine;
+  ring_status status =
+      REQUEST_CALL(request, ring_reduce_scatter, handle->comm, mine.data,
+                   reduction_memory(&reduction, output), count, mine.dtype, reduction.op);
   UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
 /* Root has the result: a vector that nobody modifies while two names stand for it. The core only
  * reads it then. */
-SEXP collective_broadcast(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
+SEXP collective_broadcast(SEXP comm, SEXP given, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   bool has_it = comm_is_rank(handle, root) && view_is_plain(x) && TYPEOF(x) != LGLSXP;
   SEXP output = has_it ? x : shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x));
   PROTECT(output);
   if (!has_it) view_copy_shape(output, x);
+  if (!has_it) classed_keep(output, x);
   void *memory = has_it ? (void *)mine.data : view_output(output);
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_whole(handle, x);
   ring_status status = REQUEST_CALL(request, ring_broadcast, handle->comm, mine.data, memory,
                                     mine.count, mine.dtype, root);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 

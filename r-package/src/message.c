@@ -1,31 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "message.h"
 
+#include "classed.h"
 #include "comm.h"
 #include "request.h"
 #include "shared.h"
 #include "view.h"
 
-SEXP message_send(SEXP comm, SEXP x, SEXP peer_given, SEXP start) {
+SEXP message_send(SEXP comm, SEXP given, SEXP peer_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int peer = comm_read_rank(peer_given, "peer");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   SEXP request = PROTECT(request_new(start, comm, x, R_NilValue));
   ring_status status =
       REQUEST_CALL(request, ring_send, handle->comm, mine.data, mine.count, mine.dtype, peer);
-  UNPROTECT(1);
+  UNPROTECT(2);
   return request_finish(request, handle, status, R_NilValue);
 }
 
-SEXP message_recv(SEXP comm, SEXP x, SEXP peer_given, SEXP start) {
+SEXP message_recv(SEXP comm, SEXP given, SEXP peer_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int peer = comm_read_rank(peer_given, "peer");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view like = view_of(x);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
+  classed_keep(output, x);
   SEXP request = PROTECT(request_new(start, comm, R_NilValue, output));
   ring_status status = REQUEST_CALL(request, ring_recv, handle->comm, view_output(output),
                                     like.count, like.dtype, peer);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }

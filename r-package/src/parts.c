@@ -3,6 +3,8 @@
 
 #include <limits.h>
 
+#include "classed.h"
+#include "description.h"
 #include "error.h"
 #include "request.h"
 #include "shared.h"
@@ -45,11 +47,12 @@ void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x) {
   UNPROTECT(2);
 }
 
-/* Those of what has as much of the last dimension as this. */
+/* Those of what has as much of the last dimension as this, and the class. */
 static void parts_shape_extent(SEXP output, SEXP x, double extent) {
   if (view_is_plain(x)) return;
   SEXP wanted = PROTECT(Rf_ScalarReal(extent));
   parts_shape(output, Rf_lang3(Rf_install("resized_shape"), x, wanted));
+  classed_keep(output, x);
   UNPROTECT(1);
 }
 
@@ -79,57 +82,68 @@ static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
     error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x) * size));
   parts_shape_gathered(handle, output, x);
+  classed_keep_together(output, x);
   UNPROTECT(1);
   return output;
 }
 
-SEXP parts_allgather(SEXP comm, SEXP x, SEXP start) {
+SEXP parts_allgather(SEXP comm, SEXP given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   SEXP output = PROTECT(parts_gathered(handle, x));
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_whole(handle, x);
   ring_status status = REQUEST_CALL(request, ring_allgather, handle->comm, mine.data,
                                     view_output(output), mine.count, mine.dtype);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gather(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
+SEXP parts_gather(SEXP comm, SEXP given, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   SEXP output = PROTECT(comm_is_rank(handle, root) ? parts_gathered(handle, x) : R_NilValue);
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_whole(handle, x);
   ring_status status = REQUEST_CALL(request, ring_gather, handle->comm, mine.data,
                                     view_output(output), mine.count, mine.dtype, root);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_scatter(SEXP comm, SEXP x, SEXP root_given, SEXP start) {
+SEXP parts_scatter(SEXP comm, SEXP given, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   size_t count = parts_equal(handle, x);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
   parts_shape_part(handle, output, x);
+  classed_keep(output, x);
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_whole(handle, x);
   ring_status status = REQUEST_CALL(request, ring_scatter, handle->comm, mine.data,
                                     view_output(output), count, mine.dtype, root);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_alltoall(SEXP comm, SEXP x, SEXP start) {
+SEXP parts_alltoall(SEXP comm, SEXP given, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   size_t count = parts_equal(handle, x);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
+  classed_keep(output, x);
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_whole(handle, x);
   ring_status status = REQUEST_CALL(request, ring_alltoall, handle->comm, mine.data,
                                     view_output(output), count, mine.dtype);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
@@ -199,28 +213,32 @@ static void parts_check_root(const comm_handle *handle, int root) {
 SEXP parts_extents(SEXP comm, SEXP x, SEXP root) {
   comm_handle *handle = comm_of(comm);
   view_of(x);
+  classed_refuse_table(x);
   parts_check_root(handle, comm_read_rank(root, "root"));
   int64_t mine = view_extent(x), *all = parts_alloc(handle);
   comm_finish(handle, ring_allgather(handle->comm, &mine, all, 1, RING_INT64));
   return parts_doubles(handle, all);
 }
 
-SEXP parts_allgatherv(SEXP comm, SEXP x, SEXP counts, SEXP start) {
+SEXP parts_allgatherv(SEXP comm, SEXP given, SEXP counts, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)parts.total));
   parts_shape_extent(output, x, parts_sum(counts));
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_part(handle, x);
   ring_status status = REQUEST_CALL(request, ring_allgatherv, handle->comm, mine.data,
                                     view_output(output), parts.counts, mine.dtype);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start) {
+SEXP parts_gatherv(SEXP comm, SEXP given, SEXP counts, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   parts parts = parts_of(handle, x, counts);
   SEXP output = R_NilValue;
@@ -229,15 +247,18 @@ SEXP parts_gatherv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start) 
   PROTECT(output);
   if (output != R_NilValue) parts_shape_extent(output, x, parts_sum(counts));
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_part(handle, x);
   ring_status status = REQUEST_CALL(request, ring_gatherv, handle->comm, mine.data,
                                     view_output(output), parts.counts, mine.dtype, root);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
-SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start) {
+SEXP parts_scatterv(SEXP comm, SEXP given, SEXP counts, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root"), rank = ring_comm_rank(handle->comm);
+  SEXP x = PROTECT(view_vector(given, "x"));
+  classed_refuse_table(x);
   view mine = view_of(x);
   bool read = rank == root;
   parts parts = read ? parts_cut(handle, x, counts) : parts_of(handle, x, counts);
@@ -245,15 +266,17 @@ SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root_given, SEXP start)
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
   parts_shape_extent(output, x, REAL_RO(counts)[rank]);
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_part(handle, x);
   ring_status status = REQUEST_CALL(request, ring_scatterv, handle->comm, read ? mine.data : NULL,
                                     view_output(output), parts.counts, mine.dtype, root);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }
 
 SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
   comm_handle *handle = comm_of(comm);
   view_of(x);
+  classed_refuse_table(x);
   parts_cut(handle, x, counts);
   int64_t *sends = parts_alloc(handle), *receives = parts_alloc(handle);
   for (R_xlen_t i = 0; i < Rf_xlength(counts); i++) sends[i] = (int64_t)REAL_RO(counts)[i];
@@ -261,15 +284,17 @@ SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
   return parts_doubles(handle, receives);
 }
 
-SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives, SEXP start) {
+SEXP parts_alltoallv(SEXP comm, SEXP given, SEXP sends, SEXP receives, SEXP start) {
   comm_handle *handle = comm_of(comm);
+  SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
   parts out = parts_cut(handle, x, sends), in = parts_of(handle, x, receives);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
   parts_shape_extent(output, x, parts_sum(receives));
   SEXP request = PROTECT(request_new(start, comm, x, output));
+  describe_part(handle, x);
   ring_status status = REQUEST_CALL(request, ring_alltoallv, handle->comm, mine.data, out.counts,
                                     view_output(output), in.counts, mine.dtype);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "interrupt.h"
 #include "view.h"
+#include "wide.h"
 
 typedef struct request_handle {
   ring_request *request; /* NULL where starting it failed */
@@ -116,18 +117,37 @@ ring_request **request_slot(SEXP request, const char *function) {
   return &handle->request;
 }
 
-static void request_settle(SEXP output) {
-  if (TYPEOF(output) != VECSXP) {
+/* Turns what the core has written into what the user gets. True where integers did not fit. */
+static bool request_settle(SEXP output) {
+  bool overflow = false;
+  switch (TYPEOF(output)) {
+  case LGLSXP:
     view_settle(output);
-    return;
+    break;
+  case INTSXP:
+    overflow = wide_settle(output);
+    break;
+  case VECSXP:
+    for (R_xlen_t i = 0; i < Rf_xlength(output); i++)
+      overflow |= request_settle(VECTOR_ELT(output, i));
+    break;
+  default:
+    break;
   }
-  for (R_xlen_t i = 0; i < Rf_xlength(output); i++) view_settle(VECTOR_ELT(output, i));
+  return overflow;
+}
+
+static void request_warn(bool overflow) {
+  if (overflow)
+    Rf_warning("NAs produced by integer overflow: call as.double() on the vectors, on every rank");
 }
 
 SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP output) {
   comm_finish(handle, status);
   if (request != R_NilValue) return request;
-  request_settle(output);
+  PROTECT(output);
+  request_warn(request_settle(output));
+  UNPROTECT(1);
   return output;
 }
 
@@ -146,8 +166,9 @@ SEXP request_wait(SEXP request) {
   interrupt_continue();
   if (status == RING_BUSY) error_raise(status, NULL); /* in a handler, during a wait for requests */
   request_end(request, status);
-  request_settle(request_kept(request, REQUEST_OUTPUT));
-  return request_kept(request, REQUEST_OUTPUT);
+  SEXP output = request_kept(request, REQUEST_OUTPUT);
+  request_warn(request_settle(output));
+  return output;
 }
 
 SEXP request_test(SEXP request) {

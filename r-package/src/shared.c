@@ -157,6 +157,10 @@ SEXP shared_vector(const comm_handle *handle, SEXPTYPE type, R_xlen_t length) {
   return shared_new(handle, type, length);
 }
 
+void shared_release(SEXP x) {
+  if (R_altrep_inherits(x, shared_real)) shared_finalise(R_altrep_data1(x));
+}
+
 /* ---- What R calls ------------------------------------------------------------------------- */
 
 SEXP shared_alloc(SEXP comm, SEXP type, SEXP length) {

@@ -23,6 +23,10 @@ void shared_init(DllInfo *dll);
 /* A new vector, not zeroed: in shared memory where there is any and the vector is large enough. */
 SEXP shared_vector(const comm_handle *handle, SEXPTYPE type, R_xlen_t length);
 
+/* Frees the memory of a vector that nobody refers to any more, for the next one to take: before R
+ * collects it. */
+void shared_release(SEXP x);
+
 /* The entry points: ring_alloc(), and, for test-shared.R, whether x is in memory of the core. */
 SEXP shared_alloc(SEXP comm, SEXP type, SEXP length);
 SEXP shared_is(SEXP x);

@@ -3,6 +3,7 @@
 
 #include <Rversion.h>
 
+#include "classed.h"
 #include "error.h"
 
 static const char *view_advice(SEXP x) {
@@ -10,6 +11,7 @@ static const char *view_advice(SEXP x) {
     return "is a data frame: call as.matrix() on it, or call once for each column";
   if (Rf_isFactor(x)) return "is a factor: call as.integer() on it for its codes";
   if (Rf_inherits(x, "integer64")) return "is an integer64 vector: call as.double() on it";
+  if (Rf_inherits(x, "POSIXlt")) return "is a POSIXlt object: call as.POSIXct() on it";
   switch (TYPEOF(x)) {
   case NILSXP:
     return "is NULL: every rank must pass a vector of the same type and length";
@@ -24,13 +26,6 @@ static const char *view_advice(SEXP x) {
   }
 }
 
-static void view_refuse(SEXP x, const char *name) {
-  const char *advice = view_advice(x);
-  if (advice != NULL) error_invalid("`%s` %s", name, advice);
-  error_invalid("`%s` must be a double, integer, logical or raw vector, not %s", name,
-                IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
-}
-
 bool view_is_plain(SEXP x) {
 #if R_VERSION >= R_Version(4, 5, 0)
   return !ANY_ATTRIB(x);
@@ -39,11 +34,33 @@ bool view_is_plain(SEXP x) {
 #endif
 }
 
-static bool view_is_possible(SEXP x) {
+static bool view_has_type(SEXP x) {
   int type = TYPEOF(x);
-  if (type != REALSXP && type != INTSXP && type != LGLSXP && type != RAWSXP) return false;
+  return type == REALSXP || type == INTSXP || type == LGLSXP || type == RAWSXP;
+}
+
+/* A raw vector holds no dates. */
+static bool view_has_known_class(SEXP x) {
+  classed kind = classed_of(x);
+  return kind == CLASSED_NOT || (kind != CLASSED_UNKNOWN && TYPEOF(x) != RAWSXP);
+}
+
+static bool view_is_possible(SEXP x) {
+  if (!view_has_type(x)) return false;
   if (view_is_plain(x)) return true;
-  return !IS_S4_OBJECT(x) && !Rf_isFactor(x) && !Rf_inherits(x, "integer64");
+  return !IS_S4_OBJECT(x) && view_has_known_class(x) && view_advice(x) == NULL;
+}
+
+static void view_refuse(SEXP x, const char *name) {
+  const char *advice = view_advice(x);
+  if (advice != NULL) error_invalid("`%s` %s", name, advice);
+  if (!view_has_type(x) || IS_S4_OBJECT(x))
+    error_invalid("`%s` must be a double, integer, logical or raw vector, not %s", name,
+                  IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
+  SEXP class = PROTECT(Rf_getAttrib(x, R_ClassSymbol));
+  error_invalid("`%s` has class \"%.60s\", and what its numbers mean is not known here: call "
+                "unclass() on it, on every rank, and give the class to the result",
+                name, Rf_translateCharUTF8(STRING_ELT(class, 0)));
 }
 
 view view_of(SEXP x) {
@@ -72,6 +89,11 @@ view view_named(SEXP x, const char *name) {
   }
   if (view.count == 0) view.data = NULL; /* R's pointer to nothing is no address */
   return view;
+}
+
+SEXP view_vector(SEXP x, const char *name) {
+  view_named(x, name);
+  return classed_numbers(x);
 }
 
 R_xlen_t view_extent(SEXP x) {
@@ -114,7 +136,6 @@ void *view_output(SEXP x) {
 }
 
 void view_settle(SEXP x) {
-  if (TYPEOF(x) != LGLSXP) return;
   int *element = LOGICAL(x);
   R_xlen_t count = Rf_xlength(x);
   for (R_xlen_t i = 0; i < count; i++)

@@ -2,8 +2,8 @@
  *
  * A view: the memory of an R vector as the core wants it (pointer, count, dtype), without a copy.
  * double is float64; integer and logical are int32; raw is uint8. Everything else is refused with
- * advice, and so is integer64, whose doubles are not numbers. The memory stays in place as long as
- * the vector is protected.
+ * advice, and so are integer64, whose doubles are not numbers, and classes of which nobody here knows
+ * what their numbers mean (classed.h). The memory stays in place as long as the vector is protected.
  */
 #ifndef SPARKRING_VIEW_H
 #define SPARKRING_VIEW_H
@@ -24,6 +24,9 @@ typedef struct view {
 view view_of(SEXP x);
 view view_named(SEXP x, const char *name);
 
+/* x as it travels: dates as doubles (classed.h). Does not return when there is no view. */
+SEXP view_vector(SEXP x, const char *name);
+
 /* What is cut into parts, and what parts are put together along: the last dimension of an array, or
  * the length of a vector without dimensions. */
 R_xlen_t view_extent(SEXP x);
@@ -37,7 +40,8 @@ void view_refuse_na(SEXP x, const char *name);
 /* The memory of a new vector, for the core to write to. */
 void *view_output(SEXP x);
 
-/* To another rank a logical is an int32, which may hold any number: what is not 0 becomes TRUE. */
+/* To another rank a logical is an int32, which may hold any number: what is not 0 becomes TRUE in
+ * this logical vector. */
 void view_settle(SEXP x);
 
 /* Whether a vector has no attributes, and so a result made from it needs none. */

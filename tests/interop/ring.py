@@ -8,6 +8,7 @@ import sparkring
 
 NUMERIC = ["sum", "prod", "min", "max"]
 LOGICAL = ["land", "lor"]
+WIDER = {"sum": np.int64, "prod": np.float64}  # in which R works out those of integers
 
 
 def digest(x):
@@ -26,7 +27,10 @@ with sparkring.init(timeout=60, call_timeout=60) as comm:
     }
     for name, (x, ops) in inputs.items():
         for op in ops:
-            print(name, op, digest(comm.allreduce(x, op)))
+            mine = x.astype(WIDER[op]) if x.dtype == np.int32 and op in WIDER else x
+            total = comm.allreduce(mine, op)
+            back = x.dtype == np.int32 and op == "sum"
+            print(name, op, digest(total.astype(np.int32) if back else total))
         for root in range(comm.size):
             print(name, "broadcast", root, digest(comm.broadcast(x, root)))
         print(name, "allgather", digest(comm.allgather(x)))

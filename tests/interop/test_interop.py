@@ -165,6 +165,49 @@ def test_mismatch(tmp_path):
         assert said[0] == "ring_error_mismatch"
 
 
+SUMS_R = """
+rank <- ring_rank(comm)
+told <- tryCatch(ring_allreduce(comm, c(2147483647L, 1L)), warning = conditionMessage)
+cat(told, ring_allreduce(comm, c(rank, -1L)), ring_allreduce(comm, TRUE), sep = "\\n")
+wide <- matrix(1:6 + 0, 2)
+cat(ring_allreduce(comm, wide)[1, 3], ring_allreduce_group(comm, list(wide))[[1]][1, 3],
+    ring_allreduce_group(comm, list(1, wide, array(0, c(2, 3, 4)), wide))[[4]][1, 3], "\\n")
+ring_close(comm)
+"""
+SUMS_PYTHON = """
+import numpy
+print(comm.allreduce(numpy.array([2147483647, 1]))[0])
+print(*comm.allreduce(numpy.array([comm.rank, -1])), comm.allreduce(1), sep="\\n")
+tall = numpy.arange(1.0, 7.0).reshape(3, 2)
+group = [1.0, tall, numpy.zeros((4, 3, 2)), tall]
+print(*(int(x[2, 0]) for x in (comm.allreduce(tall), comm.allreduce_group([tall])[0],
+                               comm.allreduce_group(group)[3])))
+comm.close()
+"""
+
+
+def test_sums_of_integers_are_int64(tmp_path):
+    overflow = "NAs produced by integer overflow: call as.double() on the vectors, on every rank"
+    for rank, said in enumerate(start(tmp_path, SUMS_R, SUMS_PYTHON)):
+        first = overflow if rank % 2 == 0 else str(4 * 2147483647)
+        assert [line.strip() for line in said] == [first, "6", "-4", "4", "20 20 20"]
+
+
+ARRAYS_R = CATCH_R.replace(
+    "repeat ring_barrier(comm)",
+    "{ ring_barrier(comm); ring_allreduce(comm, c(a = 1, b = 2)); ring_barrier(comm) }",
+)
+ARRAYS_PYTHON = CATCH_PYTHON.replace(
+    "comm.barrier()", "comm.barrier(); comm.allreduce(memoryview(b'12345678' * 2).cast('d'))"
+)
+
+
+def test_names_of_r_are_no_arrays_of_python(tmp_path):
+    for said in start(tmp_path, ARRAYS_R, ARRAYS_PYTHON):
+        assert said[0] == "ring_error_mismatch"
+        assert 'of names c("a", "b")' in said[2]
+
+
 OBJECTS_R = """
 rank <- ring_rank(comm)
 tell <- function(call) {
@@ -206,7 +249,7 @@ for root in range(2):
 if comm.rank == 1:
     tell(comm.recv_object, 0)
     tell(comm.send_object, comm.rank, 0)
-print(comm.allreduce(__import__("numpy").int32(comm.rank)))
+print(comm.allreduce(comm.rank))
 comm.close()
 """
 

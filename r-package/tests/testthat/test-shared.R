@@ -5,7 +5,7 @@ test_that("large results are in shared memory, and equal to those without", {
     x <- as.double(seq_len(2e4) + rank)
     comm <- open(shared_memory = shares)
     results <- list(
-      sum = ring_allreduce(comm, x), whole = ring_allreduce(comm, as.integer(x)),
+      sum = ring_allreduce(comm, x), whole = ring_allreduce(comm, as.integer(x), "max"),
       truth = ring_allreduce(comm, x > 100, "lor"), raw = ring_broadcast(comm, raw(1e5), 1),
       all = ring_allgather(comm, matrix(x, 100)), part = ring_scatter(comm, x),
       group = ring_allreduce_group(comm, list(x, c(1, 2))),
