@@ -296,14 +296,27 @@ xgboost_start_tracker <- function(comm) {
   if (!requireNamespace("reticulate", quietly = TRUE)) {
     ring_stop("UNSUPPORTED", "XGBoost's tracker runs in Python: install the R package reticulate")
   }
+  tracking <- tryCatch(reticulate::import("xgboost.tracker"), error = xgboost_missing)
   port <- ring_port_reserve(comm)
   ring_port_release(comm, port)
-  tracker <- reticulate::import("xgboost.tracker")$RabitTracker(
+  tracker <- tracking$RabitTracker(
     n_workers = ring_size(comm), host_ip = ring_hosts(comm)[[1L]], port = port, sortby = "task"
   )
   tracker$start()
   frameworks_kept$tracker <- tracker
   tracker$worker_args()$dmlc_tracker_port
+}
+
+# What reticulate raises has a class of Rcpp's, and does not tell which Python it has asked.
+xgboost_missing <- function(error) {
+  python <- tryCatch(reticulate::py_config()$python, error = function(error) NULL)
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "XGBoost's tracker runs in Python on rank 0, and ",
+    if (is.null(python)) "reticulate finds no Python there" else paste(python, "cannot import it"),
+    " (", sub("\\s+$", "", conditionMessage(error)), "): install xgboost in the Python that ",
+    "reticulate is to use, and name that, as in ",
+    "Sys.setenv(RETICULATE_PYTHON = \"/usr/bin/python3\")"
+  ))
 }
 
 # ---- LightGBM ------------------------------------------------------------------------------------

@@ -191,3 +191,23 @@ test_that("what is neither a communicator nor a barrier", {
   )
   expect_no_match(deparse(error$call), "secret")
 })
+
+test_that("without XGBoost all ranks are told at once, and the communicator goes on", {
+  skip_if_not_installed("reticulate")
+  python <- Sys.which("python3")
+  import <- c("-c", shQuote("import xgboost"))
+  skip_if(!nzchar(python), "there is no Python")
+  skip_if(system2(python, import, stdout = FALSE, stderr = FALSE) == 0, "XGBoost is installed")
+  errors <- run_ring(2, {
+    Sys.setenv(RETICULATE_PYTHON = python)
+    error <- tryCatch(ring_xgboost_config(comm), ring_error = identity)
+    ring_barrier(comm)
+    error
+  }, python = python)
+  text <- paste0("XGBoost's tracker runs in Python on rank 0, and .*python.* cannot import it ",
+                 "\\(.*No module named.*\\): install xgboost in the Python .*RETICULATE_PYTHON")
+  expect_s3_class(errors[[1]], "ring_error_unsupported")
+  expect_match(conditionMessage(errors[[1]]), paste0("^", text))
+  expect_match(conditionMessage(errors[[2]]), paste0("^rank 0 \\(127.0.0.1\\) failed: ", text))
+  expect_identical(errors[[1]]$call, quote(ring_xgboost_config(comm)))
+})
