@@ -10,38 +10,56 @@
 #' [ring_init()].
 #'
 #' Whether there is room for all ranks at the same time is checked before anything starts. A rank
-#' whose part has no rows takes part, with a table of no rows. `f` is called once on each rank. The
+#' whose part has no rows takes part, with a table of no rows. `.f` is called once on each rank. The
 #' ranks get a token of their own, by the context of `sparklyr::spark_apply()`, so that nobody else
 #' can join. Tables come to the ranks packed, thousands of rows at once, and not as `spark_apply()`
 #' passes them.
 #'
-#' `f` runs in a process that is forked from the one that sparklyr has started. That one supervises
-#' it: it reads what `f` prints, which is in the executor's log, and ends `f` when another rank has
-#' failed.
+#' `.f` runs in a process that is forked from the one that sparklyr has started. That one supervises
+#' it: it reads what `.f` prints, which is in the executor's log, and ends `.f` when another rank
+#' has failed.
 #'
 #' For trying and debugging, `ring_run(NULL, f, num_proc = -2)` runs two processes of this machine,
 #' without Spark and sparklyr. What they print is shown, line by line with the rank before it, and
 #' with [ring_progress()] a progress bar. They end with this process, and when it is interrupted.
 #'
-#' @param x A Spark table, of a connection of sparklyr. Its columns are numbers, logicals, strings,
-#'   dates, timestamps, binary, or arrays of numbers, which become lists of vectors, as binary does.
-#'   Integers of 64 bits and decimals become doubles.
-#' @param sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
+#' @param .x A Spark table, of a connection of sparklyr, without groups. Its columns are numbers,
+#'   logicals, strings, dates, timestamps, binary, or arrays of numbers, which become lists of
+#'   vectors, as binary does. Integers of 64 bits and decimals become doubles.
+#' @param .sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
 #'   used, and may be `NULL`.
-#' @param f A function. `ring_apply()` calls `f(df, comm, ...)` with the rows of the rank as a data
-#'   frame (a tibble, where that is installed), and `ring_run()` calls `f(comm, ...)`. It travels as
-#'   [serialize()] makes it: with the environment that it was made in, unless that is the global
-#'   one, so what it needs is best passed in `...`, and packages by `package::name`.
-#' @param ... Further arguments of `f`, by name or place.
-#' @param columns The columns of the result, when `f` returns data frames: names, or types with
+#' @param .f A function. `ring_apply()` calls `.f(df, comm, ...)` with the rows of the rank as a
+#'   data frame (a tibble, where that is installed), and `ring_run()` calls `.f(comm, ...)`. Or a
+#'   formula, as in `sparklyr::spark_apply()`: `~ nrow(.x)` is a function of the rows `.x` and the
+#'   communicator `.y`, and for `ring_run()` of the communicator `.x`; `..3` and so on are further
+#'   arguments. `.f` travels as [serialize()] makes it: with the environment that it was made in,
+#'   unless that is the global one, so what it needs is best passed in `...`, and packages by
+#'   `package::name`.
+#' @param ... Further arguments of `.f`, by name or place. One whose name is also an argument of
+#'   `ring_apply()` or `ring_run()`, such as `timeout`, needs another name in `.f`: when it is
+#'   given, that is an error.
+#' @param columns The columns of the result, when `.f` returns data frames: names, or types with
 #'   names, as in `c(total = "double")`: double, integer, character, logical, date, timestamp,
 #'   factor or list. `NULL`: those that it returns.
-#' @param num_proc How many ranks; the rows are dealt out to them evenly. `NULL`: for `ring_apply()`
-#'   as many as the table has partitions, and the rows of a partition stay together, in their order;
-#'   for `ring_run()` as many as there is room for. A negative number, for `ring_run()` alone: so
-#'   many processes of this machine, without Spark.
-#' @param packages What to send to the executors, as in `sparklyr::spark_apply()`: the names of
-#'   packages, a bundle, or `TRUE` for all. `FALSE`: they have sparkring, and what `f` needs.
+#' @param num_proc How many ranks. `NULL`: for `ring_apply()` as many as the table has partitions,
+#'   and the rows of a partition stay together, in their order; for `ring_run()` as many as there is
+#'   room for. A number for `ring_apply()`: the rows are dealt out evenly, in their order, so rank 0
+#'   has the first; they are counted for that, which makes Spark work the table out twice, unless it
+#'   is cached (`sparklyr::tbl_cache()`). A negative number, for `ring_run()` alone: so many
+#'   processes of this machine, without Spark.
+#' @param packages What to send to the executors, with the meaning and the default of
+#'   `sparklyr::spark_apply()`: the names of packages, a bundle, or `TRUE` for all that are
+#'   installed here. `NULL`: what `sparklyr.apply.packages` of the connection's configuration says,
+#'   else `TRUE`; and nothing with a local master. `FALSE`: they have sparkring, and what `.f`
+#'   needs.
+#' @param seed One whole number: each rank draws from a stream of random numbers of its own
+#'   (L'Ecuyer-CMRG; rank `r` has the stream that is `r` times [parallel::nextRNGStream()] behind
+#'   that of [set.seed()]), the same from run to run and in each attempt. The generator of this
+#'   process stays as it is. `NULL`: R seeds each rank from its clock and process number, so the
+#'   numbers differ between ranks and between runs.
+#' @param results A directory that the executors and this machine share, through which values above
+#'   16 MiB come here; their files are removed. `NULL`: ranks send them to this machine, see the
+#'   section on large values.
 #' @param timeout Seconds until all ranks must have met, from the start of each.
 #' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
 #'   [ring_attempt()] tells them which time this is, and [ring_checkpoint()] what was done before.
@@ -53,9 +71,9 @@
 #'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
 #'   processes that supervise the ranks have their own.
 #'
-#' @returns Where `f` returns a data frame on every rank: one data frame (a tibble, where that is
+#' @returns Where `.f` returns a data frame on every rank: one data frame (a tibble, where that is
 #'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
-#'   values of `f` in rank order, which may be anything that [serialize()] takes. All of it is
+#'   values of `.f` in rank order, which may be anything that [serialize()] takes. All of it is
 #'   collected: what is the same on every rank is best returned by one.
 #'
 #' @section GPUs:
@@ -63,8 +81,23 @@
 #' `config <- sparklyr::spark_config()`, `config$spark.executor.resource.gpu.amount`,
 #' `config$spark.task.resource.gpu.amount` and, so that executors find their GPUs,
 #' `config$spark.executor.resource.gpu.discoveryScript`. Slots are counted with that. For a single
-#' call there is no other way, as sparklyr hands no resource profile to a stage. In `f`,
+#' call there is no other way, as sparklyr hands no resource profile to a stage. In `.f`,
 #' `ring_gpus(comm, count)` gives each rank its own.
+#'
+#' @section Groups:
+#' A table with `dplyr::group_by()` is an error: ranks make the same calls on the communicator, so
+#' `.f` cannot be called once for each of the groups that a rank happens to have. Take the grouping
+#' off with `dplyr::ungroup()`, and group the rows within `.f`. All rows of a group are on one rank
+#' after `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, without `num_proc`.
+#'
+#' @section Large values:
+#' A value of up to 16 MiB goes through Spark, as what `spark_apply()` returns does; with more than
+#' 8 ranks, of up to 128 MiB divided by their number. A larger one comes straight from its rank,
+#' when all ranks have ended: on a connection that the rank makes to this machine (TLS, with a key
+#' of this call), and through files in the temporary directories of the rank and of this R (see
+#' [tempdir()]), on disks that have room for it. Executors must be able to reach
+#' `spark.driver.host`. Where they cannot, name a directory that the hosts share as `results`.
+#' Without either way such a value is a `ring_error_unsupported` with its size and what to do.
 #'
 #' @section Interrupts:
 #' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
@@ -76,22 +109,22 @@
 #' `timeout`.
 #'
 #' @section Errors:
-#' What `f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`, with
-#' the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20 lines
-#' that the rank has printed as `log`, and the condition itself as `parent`. It has the classes and
-#' fields of that as well, so `tryCatch()` finds it by its own class.
+#' What `.f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`,
+#' with the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20
+#' lines that the rank has printed as `log`, and the condition itself as `parent`. It has the
+#' classes and fields of that as well, so `tryCatch()` finds it by its own class.
 #'
 #' The other ranks fail in their next call on the communicator, and those that make none are ended
 #' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
 #' called `quit()` is such an error, too, with the signal or exit code, as is one that Spark has
-#' lost, with Spark's as its `parent`.
+#' lost, with its host and Spark's error as its `parent`, but without what it has printed.
 #'
 #' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
 #' slots, with the arithmetic; `ring_error_timeout` when other tasks have held the slots all the
 #' time; `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation.
 #' See [ring_error].
 #'
-#' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `f`; [ring_init()], for
+#' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `.f`; [ring_init()], for
 #'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
 #' @examples
 #' \dontrun{
@@ -103,7 +136,7 @@
 #'   data.frame(rows = nrow(df), mean = total[1] / total[2])
 #' }, num_proc = 4)
 #'
-#' models <- ring_apply(cars, function(df, comm) ring_glm(comm, mpg ~ wt, data = df), num_proc = 4)
+#' models <- ring_apply(cars, ~ ring_glm(.y, mpg ~ wt, data = .x), num_proc = 4)
 #' ring_run(sc, function(comm, x) ring_allreduce(comm, x * ring_rank(comm)), x = 2)
 #' }
 #' \donttest{
@@ -111,75 +144,104 @@
 #' ring_run(NULL, function(comm) ring_allreduce(comm, ring_rank(comm)), num_proc = -2)
 #' }
 #' @export
-ring_apply <- function(x, f, ..., columns = NULL, num_proc = NULL, packages = FALSE,
-                       timeout = 300, max_restarts = 0, progress = FALSE, options = list()) {
-  job <- apply_job(f, list(...), 2L, columns, num_proc, timeout, max_restarts, options)
+ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
+                       results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
+                       options = list()) {
+  job <- apply_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
-  apply_check_table(x)
-  sc <- sparklyr::spark_connection(x)
+  apply_check_table(.x)
+  sc <- sparklyr::spark_connection(.x)
   sync_connection(sc)
-  sdf <- sparklyr::spark_dataframe(x)
+  sdf <- sparklyr::spark_dataframe(.x)
   types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
   job$cells <- cells_kinds(types)
   deal <- !is.null(num_proc)
   if (!deal) job$size <- max(1L, as.integer(sparklyr::sdf_num_partitions(sdf)))
   make_table <- function(size) apply_pack(sc, sdf, job$cells, size, deal)
-  apply_on_spark(sc, job, make_table, columns, packages, timeout, max_restarts)
+  apply_on_spark(sc, job, make_table, columns, packages, results, timeout, max_restarts)
 }
 
 #' @rdname ring_apply
 #' @export
-ring_run <- function(sc, f, ..., columns = NULL, num_proc = NULL, packages = FALSE, timeout = 300,
-                     max_restarts = 0, progress = isTRUE(num_proc < 0), options = list()) {
-  job <- apply_job(f, list(...), 1L, columns, num_proc, timeout, max_restarts, options)
+ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
+                     results = NULL, timeout = 300, max_restarts = 0,
+                     progress = isTRUE(num_proc < 0), options = list()) {
+  job <- apply_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
   apply_need_sparklyr()
-  if (!inherits(sc, "spark_connection")) {
-    check_stop("`sc` must be a connection, from sparklyr::spark_connect(), not ", describe(sc),
+  if (!inherits(.sc, "spark_connection")) {
+    check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), not ", describe(.sc),
                "; without Spark, pass a negative `num_proc`")
   }
-  sync_connection(sc)
+  sync_connection(.sc)
   make_table <- function(size) {
-    apply_sql(sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
+    apply_sql(.sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
   }
-  apply_on_spark(sc, job, make_table, columns, packages, timeout, max_restarts)
+  apply_on_spark(.sc, job, make_table, columns, packages, results, timeout, max_restarts)
 }
 
 # ---- Arguments -----------------------------------------------------------------------------------
 
 # What ranks are told, but for the token, the attempt and what becomes of the table; `given` is how
 # many arguments of `f` are ours.
-apply_job <- function(f, args, given, columns, num_proc, timeout, max_restarts, options) {
+apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
   call <- sys.call(-1)
-  apply_check_function(f, args, given, call)
+  f <- apply_function(f, args, given, call)
   apply_check_columns(columns, call)
   local <- given == 1L && is_whole(num_proc) && num_proc < 0
   size <- if (local) -as.integer(num_proc)
   if (!local && !is.null(num_proc)) size <- check_whole(num_proc, "num_proc", least = 1)
+  if (!is.null(seed) && !is_whole(seed)) {
+    check_stop("`seed` must be one whole number, not ", describe(seed), call = call)
+  }
   timeout <- check_seconds(timeout, "timeout")
   check_whole(max_restarts, "max_restarts", least = 0)
   apply_check_options(options, call)
   list(
     work = serialize(list(f = f, args = args), NULL, version = 3L),
-    size = size, local = local, options = c(options, timeout = timeout)
+    size = size, local = local, seed = seed, options = c(options, timeout = timeout)
   )
 }
 
-apply_check_function <- function(f, args, given, call) {
+# The function that `f` is or, as a formula, stands for; it can be called as ranks call it.
+apply_function <- function(f, args, given, call) {
   ours <- c("df", "comm")[c(given == 2L, TRUE)]
-  text <- paste0("f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
+  text <- paste0(".f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
+  if (inherits(f, "formula")) f <- apply_lambda(f, call)
   if (!is.function(f)) {
-    check_stop("`f` must be a function, called as ", text, ", not ", describe(f), call = call)
+    check_stop("`.f` must be a function, called as ", text, ", or a formula, not ", describe(f),
+               call = call)
   }
-  if (is.primitive(f)) return()
+  if (is.primitive(f)) return(f)
+  apply_check_names(f, call)
   tryCatch(
-    match.call(f, as.call(c(quote(f), lapply(ours, as.name), args))),
+    match.call(f, as.call(c(quote(.f), lapply(ours, as.name), args))),
     error = function(error) {
-      check_stop("`f` is called as ", text, ", which does not fit its arguments (",
+      check_stop("`.f` is called as ", text, ", which does not fit its arguments (",
                  toString(names(formals(f))), "): ", conditionMessage(error), call = call)
     }
   )
+  f
+}
+
+# As rlang::as_function() does, so the same formulas work here and in sparklyr::spark_apply().
+apply_lambda <- function(formula, call) {
+  if (length(formula) != 2L) {
+    check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": one that stands for a function ",
+               "has only a right side, as in ~ nrow(.x)", call = call)
+  }
+  as.function(c(alist(... = , .x = ..1, .y = ..2, . = ..1), formula[[2L]]), environment(formula))
+}
+
+# An argument that both `f` and the caller have would be taken for the caller's.
+apply_check_names <- function(f, call) {
+  both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
+  both <- setdiff(both, c("", "...", ".sc", ".f"))
+  if (length(both) == 0L) return()
+  caller <- deparse(call[[1L]])
+  check_stop("`", both[[1L]], "` is an argument of ", caller, "() and of `.f`, and only ", caller,
+             "() would get it: give that of `.f` another name", call = call)
 }
 
 apply_check_columns <- function(columns, call) {
@@ -209,9 +271,23 @@ apply_check_options <- function(options, call) {
 
 apply_check_table <- function(x) {
   apply_need_sparklyr()
-  if (inherits(x, "tbl_spark")) return()
-  check_stop("`x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
-             if (is.data.frame(x)) ", which is in this R and not in Spark")
+  if (!inherits(x, "tbl_spark")) {
+    check_stop("`.x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
+               if (is.data.frame(x)) ", which is in this R and not in Spark")
+  }
+  apply_check_groups(dplyr::group_vars(x), sys.call(-1))
+}
+
+apply_check_groups <- function(groups, call) {
+  if (length(groups) == 0L) return()
+  check_stop(
+    "`.x` is grouped by ", toString(groups), ", and `.f` is called once on each rank, not once ",
+    "for each group, as ranks must make the same calls on `comm`: pass dplyr::ungroup(.x), and ",
+    "group the rows in `.f`; to have all rows of a group on one rank, pass ",
+    "sparklyr::sdf_repartition(dplyr::ungroup(.x), partitions, partition_by = ", deparse(groups),
+    ") without `num_proc`",
+    call = call
+  )
 }
 
 apply_need_sparklyr <- function() {
@@ -230,9 +306,22 @@ apply_sql <- function(sc, sql) {
 apply_pack <- function(sc, sdf, kinds, size, deal) {
   hashes <- sparklyr::sdf_collect(apply_sql(sc, cells_hashes_sql(size)), arrow = FALSE)
   keys <- cells_keys(hashes$parts, size)
-  rows <- sparklyr::invoke(sdf, "selectExpr", as.list(cells_select_sql(kinds, keys, deal)))
+  counts <- if (deal) apply_count(sdf, kinds)
+  rows <- sparklyr::invoke(sdf, "selectExpr", as.list(cells_select_sql(kinds, keys, counts)))
   rows <- sparklyr::invoke(rows, "union", apply_sql(sc, cells_empty_sql(keys)))
   apply_with_view(rows, function(tbl, view) apply_sql(sc, cells_pack_sql(view, size)))
+}
+
+# How many rows each partition of `sdf` has.
+apply_count <- function(sdf, kinds) {
+  found <- apply_with_view(
+    sparklyr::invoke(sdf, "selectExpr", as.list(cells_place_sql(kinds))),
+    function(tbl, view) {
+      sql <- apply_sql(sparklyr::spark_connection(tbl), cells_count_sql(view))
+      sparklyr::sdf_collect(sql, arrow = FALSE)
+    }
+  )
+  cells_counts(found$part, found$rows)
 }
 
 # What `code` returns, called with `sdf` as a table and the name of its view, which ends with the
@@ -251,7 +340,12 @@ apply_random <- function(length) {
   readBin(random, "raw", length)
 }
 
-apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_restarts) {
+apply_on_spark <- function(sc, job, make_table, columns, packages, results, timeout,
+                           max_restarts) {
+  call <- sys.call(-1)
+  directory <- results_directory(
+    results, slots_local(sparklyr::invoke(sparklyr::spark_context(sc), "master")), call
+  )
   launch <- function(attempt) {
     job$size <<- slots_wait(sc, job$size, timeout, attempt)
     job$token <- apply_random(32)
@@ -262,9 +356,13 @@ apply_on_spark <- function(sc, job, make_table, columns, packages, timeout, max_
     over <- FALSE
     on.exit(relay_unlisten(listener, over))
     job$relay <- listener$told
+    limit <- slots_conf(sparklyr::spark_context(sc), results_maximum, "1g")
+    results <- results_open(host, job$size, directory, limit)
+    on.exit(results_close(results), add = TRUE)
+    job$results <- results$route
     outcomes <- apply_launch(job, table, packages)
     over <- TRUE
-    outcomes
+    results_fetch(outcomes, results)
   }
   apply_attempts(launch, function() job$size, columns, max_restarts)
 }
@@ -296,20 +394,54 @@ apply_launch <- function(job, table, packages) {
       )
     })
     outcome_read(as.data.frame(sparklyr::sdf_collect(rows, arrow = FALSE)))
-  }, error = function(error) apply_explain(error, job$attempt))
+  }, error = function(error) {
+    sc <- sparklyr::spark_connection(table)
+    apply_explain(error, job$attempt, function(stage, rank) apply_host(sc, stage, rank))
+  })
 }
 
 # Finds out from Spark's error which rank it has lost; where it has lost none, that is the error.
-apply_explain <- function(error, attempt) {
-  text <- conditionMessage(error)
+# find_host() gives the host of a task.
+apply_explain <- function(error, attempt, find_host = function(stage, rank) "") {
+  text <- apply_unwrap(conditionMessage(error))
+  large <- results_explain(text)
+  if (!is.null(large)) stop(large)
   task <- "barrier task \\w+\\(([0-9]+), ([0-9]+)\\) finished unsuccessfully[.]\\s*([^\n]*)"
   found <- regmatches(text, regexec(task, text))[[1L]]
   lost <- length(found) > 0L || grepl("worker rscript failure", text, fixed = TRUE)
   if (inherits(error, "ring_error") || !lost) stop(error)
-  why <- if (length(found) > 0L) found[[4L]] else "its R process ended"
+  why <- if (length(found) > 0L) apply_why(found[[4L]]) else "its R process ended"
   rank <- if (length(found) > 0L) as.integer(found[[3L]]) else NA_integer_
+  host <- if (length(found) > 0L) find_host(as.integer(found[[2L]]), rank) else ""
   what <- paste0("was lost: ", outcome_advise(why))
-  condition <- outcome_condition(what, rank = rank, attempt = attempt)
+  condition <- outcome_condition(what, rank = rank, host = host, attempt = attempt)
   condition$parent <- error
   condition
+}
+
+# sparklyr breaks what Spark says into lines.
+apply_unwrap <- function(text) gsub("[ ]*\n(?![\n\t])", " ", text, perl = TRUE)
+
+# Shells give a signal as an exit status above 128, and so does sparklyr.
+apply_why <- function(text) {
+  text <- sub(" Driver stacktrace:.*$", "", text)
+  status <- "^.*sparklyr worker rscript failure with status ([0-9]+).*$"
+  if (!grepl(status, text)) return(text)
+  code <- as.integer(sub(status, "\\1", text))
+  if (!(code - 128L) %in% child_signals) return(paste("its R process failed with exit code", code))
+  paste0("its R process ", child_how(list(code = 128L - code)), " (status ", code, ")")
+}
+
+# Where Spark has run a task of a stage; "" where it does not tell.
+apply_host <- function(sc, stage, rank) {
+  tryCatch({
+    store <- sparklyr::invoke(sparklyr::spark_context(sc), "statusStore")
+    attempt <- sparklyr::invoke(sparklyr::invoke(store, "lastStageAttempt", stage), "attemptId")
+    tasks <- sparklyr::invoke(store, "taskList", stage, attempt, .Machine$integer.max)
+    for (i in seq_len(sparklyr::invoke(tasks, "size"))) {
+      task <- sparklyr::invoke(tasks, "apply", i - 1L)
+      if (sparklyr::invoke(task, "index") == rank) return(sparklyr::invoke(task, "host"))
+    }
+    ""
+  }, error = function(error) "")
 }

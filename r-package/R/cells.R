@@ -51,8 +51,10 @@ cells_sql <- function(kinds) {
   paste0("concat_ws(char(31), ", paste(cells, collapse = ", "), ")")
 }
 
+cells_name <- function(name) paste0("`", gsub("`", "``", name, fixed = TRUE), "`")
+
 cell_sql <- function(name, kind) {
-  x <- paste0("`", gsub("`", "``", name, fixed = TRUE), "`")
+  x <- cells_name(name)
   escape <- function(x, byte, letter) {
     sprintf("replace(%s, char(%d), concat(char(27), '%s'))", x, byte, letter)
   }
@@ -84,18 +86,45 @@ cells_keys <- function(hashes, size) {
 }
 
 # The expressions that give a row its key, its chunk, whose rows stay in their order, and its line.
-# With `deal` the rows are dealt out to the ranks, else they stay with those of their partition.
-cells_select_sql <- function(kinds, keys, deal) {
+# With `counts`, of the rows of each partition, they are dealt out to the ranks in their order, as
+# many to each; else they stay with those of their partition. Where these are other partitions than
+# were counted, as Spark may choose, rows are in order all the same, but not dealt out evenly.
+cells_select_sql <- function(kinds, keys, counts = NULL) {
   size <- length(keys)
   row <- "monotonically_increasing_id()"
-  part <- "spark_partition_id()"
-  if (deal) part <- paste(row, "+", part)
+  within <- sprintf("(%s & 8589934591L)", row) # its place in its partition
+  rank <- sprintf("pmod(spark_partition_id(), %d)", size)
+  if (!is.null(counts)) rank <- cells_deal_sql(within, counts, size)
   c(
-    sprintf("element_at(%s, 1 + cast(pmod(%s, %d) AS int)) AS k", cells_array(keys), part, size),
-    sprintf("shiftright(%1$s, 33) * 8388608L + (%1$s & 8589934591L) div %2$.0fL AS chunk", row,
-            cells_rows * if (deal) size else 1),
+    sprintf("element_at(%s, 1 + cast(%s AS int)) AS k", cells_array(keys), rank),
+    sprintf("shiftright(%s, 33) * 8388608L + %s div %dL AS chunk", row, within, cells_rows),
     paste(cells_sql(kinds), "AS line")
   )
+}
+
+# The rank of a row.
+cells_deal_sql <- function(within, counts, size) {
+  before <- c(0, cumsum(counts)) # rows in the partitions before each
+  part <- sprintf("least(1 + spark_partition_id(), %d)", length(before))
+  row <- sprintf("(element_at(%s, %s) + %s)", cells_array(sprintf("%.0fL", before)), part, within)
+  sprintf("least(%1$d - 1, (%2$s * %1$d) div %3$.0fL)", size, row, max(1, sum(counts)))
+}
+
+# The expressions for what is counted. Spark cannot leave columns out, so it chooses the partitions
+# as when it packs the rows.
+cells_place_sql <- function(kinds) {
+  c("spark_partition_id() AS part", sprintf("hash(%s) AS hash", toString(cells_name(names(kinds)))))
+}
+
+cells_count_sql <- function(view) {
+  paste("SELECT part, count(*) AS rows, bit_xor(hash) AS hash FROM", view, "GROUP BY part")
+}
+
+# The rows of each partition, from the first to the last that has any.
+cells_counts <- function(parts, rows) {
+  counts <- double(max(0, parts + 1))
+  counts[parts + 1] <- rows
+  counts
 }
 
 # The same for the strings without rows.

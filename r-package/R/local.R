@@ -43,7 +43,8 @@ local_launch <- function(job, display) {
     )
   })
   local_watch(children, readers)
-  lapply(ranks, local_outcome, folder, children)
+  outcomes <- lapply(ranks, local_outcome, folder, children)
+  results_fetch(outcomes, list(size = job$size, folder = folder))
 }
 
 local_start <- function(rank, folder) {
@@ -72,29 +73,11 @@ local_watch <- function(children, readers) {
 
 local_outcome <- function(rank, folder, children) {
   file <- file.path(folder, paste0("outcome-", rank, ".rds"))
-  if (file.exists(file)) return(local_fetch(readRDS(file), folder))
+  if (file.exists(file)) return(readRDS(file))
   value <- children[[rank + 1L]]$value
   if (inherits(value, "try-error")) stop(attr(value, "condition"))
   outcome_lost(rank, outcome_advise(paste("its R process", child_how(children[[rank + 1L]])), TRUE))
 }
-
-# The rank's process leaves a value in a file, so that its supervisor does not copy it.
-local_store <- function(outcome, folder) {
-  if (is.null(outcome$value)) return(outcome)
-  writeBin(outcome$value, local_value_file(outcome$rank, folder))
-  outcome$value <- TRUE
-  outcome
-}
-
-local_fetch <- function(outcome, folder) {
-  if (is.null(outcome$value)) return(outcome)
-  file <- local_value_file(outcome$rank, folder)
-  outcome$value <- readBin(file, "raw", file.size(file))
-  unlink(file)
-  outcome
-}
-
-local_value_file <- function(rank, folder) file.path(folder, paste0("value-", rank))
 
 # In a process of a rank; for its script.
 local_main <- function(arguments) {

@@ -14,10 +14,12 @@ outcome_weights <- c(
   INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
 )
 
-# `log` becomes the last lines that the rank has printed.
-outcome_make <- function(rank, value = NULL, failure = NULL) {
+# `value` is the bytes of the value; NULL where these are a file of `size` bytes (results.R), and on
+# the driver a list of the value itself when that was read. `log` becomes the last lines that the
+# rank has printed.
+outcome_make <- function(rank, value = NULL, failure = NULL, size = NULL) {
   list(
-    rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure,
+    rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure, size = size,
     log = character()
   )
 }
@@ -176,12 +178,14 @@ outcome_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L,
 
 # The value of each rank; or one table, where all are tables or `columns` says so.
 outcome_values <- function(outcomes, columns = NULL) {
-  values <- lapply(outcomes, function(outcome) unserialize(outcome$value))
+  values <- lapply(outcomes, function(outcome) {
+    if (is.list(outcome$value)) outcome$value[[1L]] else unserialize(outcome$value)
+  })
   tables <- vapply(values, is.data.frame, NA)
   if (is.null(columns) && !all(tables)) return(values)
   if (!all(tables)) {
     rank <- which(!tables)[[1L]]
-    check_stop("`columns` is given, but `f` returned ", describe(values[[rank]]), " on rank ",
+    check_stop("`columns` is given, but `.f` returned ", describe(values[[rank]]), " on rank ",
                rank - 1L, ": it must return a data frame", call = NULL)
   }
   outcome_table(values, columns)
@@ -218,7 +222,7 @@ table_check_types <- function(rows, columns) {
   for (name in names(columns)) {
     type <- columns[[name]]
     if (!table_types[[type]](rows[[name]])) {
-      check_stop("`f` returned a ", class(rows[[name]])[[1L]], " as ", name,
+      check_stop("`.f` returned a ", class(rows[[name]])[[1L]], " as ", name,
                  ", and `columns` says ", type, call = NULL)
     }
   }

@@ -58,8 +58,7 @@ rank_main <- function(df, job, barrier) outcome_rows(supervise_rank(df, job, bar
 rank_child <- function(df, job, barrier) {
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   rank_state$supervised <- TRUE
-  outcome <- rank_play(df, job, barrier)
-  if (isTRUE(job$local)) local_store(outcome, job$folder) else outcome
+  rank_play(df, job, barrier)
 }
 
 # The outcome of a rank. `job` is what the driver has sent, by sparklyr's `context`.
@@ -75,7 +74,8 @@ rank_play <- function(df, job, barrier) {
       rank_check(job, barrier)
       rows <- if (!is.null(job$cells)) cells_read(df, job$cells)
       comm <- rank_init(job, barrier)
-      value <- outcome_of_value(rank, rank_call(job$work, rows, comm))
+      rank_seed(job$seed, rank)
+      value <- results_store(rank, rank_call(job$work, rows, comm), job)
       rank_close(comm)
       value
     }, error = function(error) if (is.null(frames)) frames <<- traceback_frames()),
@@ -99,6 +99,15 @@ rank_init <- function(job, barrier) {
   options <- lapply(names(job$options), function(name) call("[[", quote(job$options), name))
   names(options) <- names(job$options)
   eval(as.call(c(quote(ring_init), quote(barrier), token = quote(job$token), options)))
+}
+
+# Rank 0 draws what set.seed() gives, and each further rank from the next stream.
+rank_seed <- function(seed, rank) {
+  if (is.null(seed)) return()
+  set.seed(seed, "L'Ecuyer-CMRG", "Inversion", "Rejection")
+  stream <- get(".Random.seed", globalenv())
+  for (i in seq_len(rank)) stream <- parallel::nextRNGStream(stream)
+  assign(".Random.seed", stream, globalenv())
 }
 
 # Calls f(rows, comm, ...), or f(comm, ...) where there are no rows.

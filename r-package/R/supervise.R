@@ -18,8 +18,12 @@ supervise_rank <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
     rank = rank, parent = child_parent(), outcome = NULL, failed = NULL, report = NULL,
-    gone = FALSE, local = isTRUE(job$local)
+    gone = FALSE, local = isTRUE(job$local), sends = FALSE
   ))
+  if (!state$local && !is.null(job$results)) {
+    job$folder <- results_folder()
+    on.exit(unlink(job$folder, recursive = TRUE))
+  }
   printed <- supervise_printer(state, isTRUE(job$local))
   child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
     state$outcome <- outcome_of_error(rank, error)
@@ -28,7 +32,7 @@ supervise_rank <- function(df, job, barrier) {
   on.exit(if (!is.null(child)) {
     child_kill(child)
     child_hang_up(child)
-  })
+  }, add = TRUE, after = FALSE)
   if (rank == 0L && !is.null(job$relay)) {
     state$relay <- relay_start(job$relay)
     on.exit(relay_end(state$relay), add = TRUE)
@@ -36,6 +40,7 @@ supervise_rank <- function(df, job, barrier) {
   }
   supervise_rounds(state, child, printed, supervise_join(state, job, barrier))
   if (is.null(state$outcome)) state$outcome <- supervise_left(state)
+  if (state$sends) state$outcome <- results_send(state, job, length(barrier$address))
   state$outcome$log <- printed$last()
   supervise_log(state$outcome$failure, isTRUE(job$local))
   state$outcome
@@ -146,15 +151,23 @@ supervise_outcome <- function(rank, child, local) {
   outcome_lost(rank, why)
 }
 
-# The round: what all ranks have come to. Gives the ring, or NULL when there is none any more.
-supervise_tell <- function(state, ring) {
+# The state of a rank, of which the ranks take the minimum: whether all have ended, one has, one has
+# failed, they are to be ended; the step and the total of the progress; and whether one has a value
+# to send (results.R).
+supervise_own <- function(state, now) {
   ended <- !is.null(state$outcome)
   failed <- !is.null(state$outcome$failure)
-  now <- .Call(C_clock_seconds)
   if (failed && is.null(state$failed)) state$failed <- now
   due <- state$gone || !is.null(state$failed) && now - state$failed > supervise_grace
   steps <- if (is.null(state$report)) c(NA, NA) else c(state$report$step, state$report$total)
-  own <- c(ended, -ended, -failed, -due, ifelse(is.na(steps), Inf, steps))
+  steps[is.na(steps)] <- Inf
+  c(ended, -ended, -failed, -due, steps, -isTRUE(state$outcome$waits))
+}
+
+# The round: what all ranks have come to. Gives the ring, or NULL when there is none any more.
+supervise_tell <- function(state, ring) {
+  now <- .Call(C_clock_seconds)
+  own <- supervise_own(state, now)
   all <- own
   if (!is.null(ring)) {
     all <- tryCatch(ring_allreduce(ring, own, "min"), ring_error = function(error) {
@@ -165,10 +178,11 @@ supervise_tell <- function(state, ring) {
   }
   if (all[[3L]] < 0 && is.null(state$failed)) state$failed <- now
   alone <- is.null(ring) # of a ring that is broken, or a world of one
-  state$changed <- !identical(all[2:3], state$known) || (ended && alone)
+  state$changed <- !identical(all[2:3], state$known) || (own[[1L]] == 1 && alone)
   state$known <- all[2:3]
   state$all_ended <- all[[1L]] == 1
   state$due <- all[[4L]] < 0
+  state$sends <- state$all_ended && !state$due && all[[3L]] == 0 && all[[7L]] < 0
   supervise_report(state, all[5:6])
   ring
 }

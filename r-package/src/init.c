@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "collective.h"
 #include "comm.h"
+#include "digest.h"
 #include "explain.h"
 #include "interrupt.h"
 #include "launcher.h"
@@ -78,6 +79,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(capture_watch, 1),
                                           ENTRY(capture_end, 1),
                                           ENTRY(checkpoint_write, 4),
+                                          ENTRY(digest_file, 1),
                                           ENTRY(clock_seconds, 0),
                                           ENTRY(launcher_start, 6),
                                           ENTRY(launcher_code, 2),

@@ -30,11 +30,11 @@ spark_apply <- function(x, f, columns, barrier, packages) {
   do.call(rbind, unname(results))
 }
 
-ring_apply <- function(x, f) {
+ring_apply <- function(.x, .f) {
   play <- function(df, barrier) {
     comm <- sparkring::ring_init(barrier)
     on.exit(sparkring::ring_close(comm))
-    cbind(rank = sparkring::ring_rank(comm), f(df, comm))
+    cbind(rank = sparkring::ring_rank(comm), .f(df, comm))
   }
-  spark_apply(x, play, barrier = TRUE)
+  spark_apply(.x, play, barrier = TRUE)
 }

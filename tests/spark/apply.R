@@ -21,6 +21,11 @@ fit <- function(df, comm, scale) {
              files = paste(list.files(all.files = TRUE, recursive = TRUE), collapse = " "))
 }
 
+# Spark could not carry what the last ranks return, were it in one piece.
+bulk <- function(df, comm) {
+  seq_len(if (nrow(df) > 0) 4e6 * sparkring::ring_rank(comm) else 10) / 8
+}
+
 # Tells a text in all ways that there are, also on the line to the driver; `note` is a command that
 # notes the processes.
 fail <- function(df, comm, text, note) {
@@ -45,13 +50,18 @@ wait_for <- function(text, file) {
   }
 }
 
-# What is asked of Spark, a line each.
-sql <- function(hashes) {
-  if (length(hashes) == 0) return(ours$cells_hashes_sql(size))
-  keys <- ours$cells_keys(hashes, size)
-  c(ours$cells_select_sql(kinds, keys, deal = FALSE), ours$cells_empty_sql(keys),
+# What is asked of Spark, a line each. `told` is the hashes and, for rows that are dealt out, the
+# partitions and how many rows each has.
+sql <- function(told) {
+  if (length(told) == 0) return(ours$cells_hashes_sql(size))
+  keys <- ours$cells_keys(told[[1]], size)
+  numbers <- lapply(strsplit(told[-1], " ", fixed = TRUE), as.double)
+  counts <- if (length(numbers) > 0) do.call(ours$cells_counts, numbers)
+  c(ours$cells_select_sql(kinds, keys, counts), ours$cells_empty_sql(keys),
     ours$cells_pack_sql("packing", size))
 }
+
+count <- function() c(ours$cells_place_sql(kinds), ours$cells_count_sql("counting"))
 
 # The driver's part: calls a function, whose arguments are told as name=value.
 drive <- function(name, told) {
@@ -60,15 +70,21 @@ drive <- function(name, told) {
                    apply_launch = launch, apply_random = draw)
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
   args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
-  job <- ours$apply_job(get(name), args, 2L, NULL, size, 60, 0, list())
+  job <- ours$apply_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
   job[c("cells", "progress")] <- list(kinds, TRUE)
   tryCatch(
-    write.csv(ours$apply_on_spark(NULL, job, identity, NULL, FALSE, 60, 0), row.names = FALSE),
+    tell(ours$apply_on_spark(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
     error = function(error) {
       cat(class(error)[[1]], error$rank, conditionMessage(error), sep = "\n")
       writeLines(capture.output(print(unclass(error))), stderr())
     }
   )
+}
+
+# Tables whole, and of vectors their lengths and sums.
+tell <- function(values) {
+  if (is.data.frame(values)) return(write.csv(values, row.names = FALSE))
+  for (value in values) cat(length(value), sum(value), "\n")
 }
 
 # In place of apply_launch(): the job goes to the tasks in a file, and their rows come by stdin.
@@ -109,6 +125,6 @@ work <- function() {
 }
 
 switch(arguments[[1]],
-  sql = writeLines(sql(arguments[-(1:2)])), work = work(),
+  sql = writeLines(sql(arguments[-(1:2)])), count = writeLines(count()), work = work(),
   drive = drive(arguments[[3]], arguments[-(1:3)])
 )

@@ -28,14 +28,16 @@ def table(spark):
     )
 
 
-def ring_apply(spark, frame, folder, function, **arguments):
+def ring_apply(spark, frame, folder, function, deal=False, **arguments):
     """What ring_apply() of a function of apply.R prints on the driver, whose the folder is.
+
+    With `deal` the rows are dealt out as for a `num_proc`.
 
     That has what is sent to the tasks, the secrets that were drawn, and `errors`, the driver's
     standard error.
     """
     spark.sparkContext.addFile(str(SCRIPT))
-    rdd = packed(spark, frame, folder)
+    rdd = packed(spark, frame, folder, deal)
     assert rdd.getNumPartitions() == 4
     call = [function, *(f"{name}={value}" for name, value in arguments.items())]
     errors = folder / "errors"
@@ -52,12 +54,21 @@ def ring_apply(spark, frame, folder, function, **arguments):
     return said
 
 
-def packed(spark, frame, folder):
+def packed(spark, frame, folder, deal):
     """Pack the rows of a table for four ranks."""
     hashes = spark.sql(asked("sql", folder)).first()["parts"]
-    *select, empty, pack = asked("sql", folder, hashes).splitlines()
+    counts = counted(spark, frame, folder) if deal else []
+    *select, empty, pack = asked("sql", folder, hashes, *counts).splitlines()
     frame.selectExpr(*select).union(spark.sql(empty)).createOrReplaceTempView("packing")
     return spark.sql(pack).rdd
+
+
+def counted(spark, frame, folder):
+    """Count the rows of each partition: the partitions, and how many each has."""
+    *place, count = asked("count", folder).splitlines()
+    frame.selectExpr(*place).createOrReplaceTempView("counting")
+    rows = spark.sql(count).collect()
+    return [" ".join(str(row[name]) for row in rows) for name in ("part", "rows")]
 
 
 def asked(*arguments):

@@ -49,3 +49,20 @@ def test_the_error_of_a_rank_reaches_the_driver(rows, apply):
     assert message[0].endswith(" failed: no name for 2500")
     assert "1. f(rows, comm, scale = args[[1L]])" in "\n".join(message)
     assert message[-2:] == ["The last lines of its log:", "  looking at 1000 rows"]
+
+
+def test_rows_are_dealt_out_in_their_order(spark, rows, tmp_path):
+    """Rank 0 has the first, and each has as many, whatever the partitions have."""
+    said = sparklyr.ring_apply(spark, rows, tmp_path, "fit", deal=True, scale=1)
+    table = list(csv.DictReader(io.StringIO(said)))
+    assert [row["rows"] for row in table] == ["750"] * 4
+    assert [row["first"] for row in table] == ["0", "750", "2500", "3250"]
+    assert float(table[1]["pair"]) == sum([*range(750, 1000), *range(2000, 2500)]) + 375
+
+
+def test_large_values_come_past_spark(spark, rows, tmp_path):
+    """Those of ranks 2 and 3 have 64 and 96 MB."""
+    lines = sparklyr.ring_apply(spark, rows, tmp_path, "bulk").splitlines()
+    lengths = [10 if rank == 1 else max(4_000_000 * rank, 0) for rank in range(4)]
+    assert [int(line.split()[0]) for line in lines] == lengths
+    assert float(lines[3].split()[1]) == pytest.approx(lengths[3] * (lengths[3] + 1) / 16)

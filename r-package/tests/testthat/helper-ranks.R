@@ -105,11 +105,11 @@ of_script <- function(f) {
 }
 
 # The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
-play <- function(size, f, ..., attempt = 0L, relay = NULL) {
+play <- function(size, f, ..., attempt = 0L, relay = NULL, results = NULL) {
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
     token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
-    cells = c(n = "double"), relay = relay
+    cells = c(n = "double"), relay = relay, results = results
   )
   closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
   rows <- run_ranks(size, job = job, closure = closure, code = {

@@ -3,20 +3,33 @@
 # What ring_apply() and ring_run() do around Spark: their arguments, and the closure that they ship,
 # on real ranks. test-sparklyr.R and tests/spark have them inside Spark.
 
+# Two numbers of each of the streams that parallel makes of a seed.
+streams <- function(seed, count) {
+  kinds <- RNGkind("L'Ecuyer-CMRG", "Inversion", "Rejection")
+  on.exit(do.call(RNGkind, as.list(kinds)))
+  set.seed(seed)
+  stream <- get(".Random.seed", globalenv())
+  lapply(seq_len(count), function(i) {
+    if (i > 1) stream <<- parallel::nextRNGStream(stream)
+    assign(".Random.seed", stream, globalenv())
+    runif(2)
+  })
+}
+
 test_that("arguments are checked before anything starts", {
   skip_if_not_installed("sparklyr")
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
-  invalid(ring_apply(mtcars, function(df, comm) 1), "`x` must be a Spark table.*in this R and not")
-  invalid(ring_run(1, function(comm) 1), "`sc` must be a connection")
+  invalid(ring_apply(mtcars, function(df, comm) 1), "`.x` must be a Spark table.*in this R and not")
+  invalid(ring_run(1, function(comm) 1), "`.sc` must be a connection")
 })
 
 test_that("a function that does not take what it gets is told so", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
-  invalid(ring_apply(NULL, "f"), "`f` must be a function, called as f\\(df, comm\\), not \"f\"")
+  invalid(ring_apply(NULL, "f"), "`.f` must be a function, called as .f\\(df, comm\\), .*not \"f\"")
   invalid(ring_apply(NULL, function(df) 1), "f\\(df, comm\\), which does not fit.*unused argument")
   invalid(ring_run(NULL, function() 1), "f\\(comm\\), which does not fit")
   invalid(ring_run(NULL, function(comm) 1, rate = 2), "f\\(comm, ...\\), which .* unused argument")
@@ -29,6 +42,58 @@ test_that("a function that does not take what it gets is told so", {
   invalid(ring_run(NULL, sum, columns = 1), "`columns` must be names")
   error <- tryCatch(ring_run(NULL, "f"), error = identity)
   expect_identical(conditionCall(error)[[1L]], quote(ring_run))
+})
+
+test_that("arguments of the function may be called x, f and sc", {
+  f <- of_script(function(comm, x, f, sc, s) c(ring_size(comm), x, f, sc, s))
+  values <- ring_run(NULL, f, x = 2, f = 3, sc = 4, s = 5, num_proc = -1)
+  expect_identical(values, list(c(1, 2, 3, 4, 5)))
+})
+
+test_that("an argument that the function and the call both have is an error", {
+  expect_error(
+    ring_run(NULL, function(comm, timeout = 1) timeout, timeout = 5, num_proc = -1),
+    "`timeout` is an argument of ring_run\\(\\) and of `.f`.*give that of `.f` another name",
+    class = "ring_error_invalid"
+  )
+  f <- of_script(function(comm, timeout = 1) timeout)
+  expect_identical(ring_run(NULL, f, num_proc = -1), list(1))
+})
+
+test_that("a formula is a function, as for spark_apply()", {
+  scope <- list2env(list(ten = 10), parent = globalenv())
+  values <- ring_run(NULL, eval(quote(~ ring_rank(.x) + ten + ..2), scope), 5, num_proc = -2)
+  expect_identical(values, list(15, 16))
+  both <- apply_function(~ nrow(.x) + .y, list(), 2L, NULL)
+  expect_identical(both(mtcars, 1), 33)
+  expect_identical(apply_function(~ nrow(.), list(), 2L, NULL)(mtcars, 1), 32L)
+  expect_error(ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: one that stands .* only a right side",
+               class = "ring_error_invalid")
+})
+
+test_that("a table with groups is an error that says what to do", {
+  expect_null(apply_check_groups(character(), NULL))
+  expect_error(
+    apply_check_groups(c("a", "b"), NULL),
+    "grouped by a, b, .*ungroup.*partition_by = c\\(\"a\", \"b\"\\)\\) without `num_proc`",
+    class = "ring_error_invalid"
+  )
+})
+
+test_that("each rank draws from a stream of its own, the same from run to run", {
+  draw <- of_script(function(comm) c(runif(2), rnorm(1), sample(100, 1)))
+  set.seed(5)
+  before <- .Random.seed
+  values <- ring_run(NULL, draw, num_proc = -3, seed = 42)
+  expect_identical(.Random.seed, before)
+  expect_identical(ring_run(NULL, draw, num_proc = -2, seed = 42), values[1:2])
+  expect_length(unique(lapply(values, `[[`, 1)), 3)
+  other <- ring_run(NULL, draw, num_proc = -2, seed = 43)
+  free <- ring_run(NULL, draw, num_proc = -2)
+  expect_length(unique(lapply(c(values, other, free), `[[`, 1)), 7)
+  expect_identical(lapply(values, `[`, 1:2), streams(42, 3))
+  expect_error(ring_run(NULL, draw, num_proc = -2, seed = "a"), "`seed` must be one whole number",
+               class = "ring_error_invalid")
 })
 
 test_that("ranks get their rows and a ring, and their tables become one", {
@@ -101,6 +166,24 @@ test_that("what Spark says of a rank that it lost becomes an error that names it
   error <- apply_explain(simpleError(text), 1L)
   expect_s3_class(error, "ring_error_remote")
   expect_identical(error$rank, 2L)
-  expect_match(conditionMessage(error), "^rank 2 was lost: .*status 137.* \\(attempt 1\\)$")
+  expect_match(conditionMessage(error), paste0(
+    "^rank 2 was lost: its R process was killed by SIGKILL \\(status 137\\) \\(probably out of ",
+    "memory: raise spark.executor.memoryOverhead\\) \\(attempt 1\\)$"
+  ))
+  expect_identical(apply_why("sparklyr worker rscript failure with status 255, check"),
+                   "its R process failed with exit code 255")
+  wrapped <- paste(
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Could", "not recover from",
+    "a failed barrier ResultStage. Stage failed because barrier", "task ResultTask(3, 1) finished",
+    "unsuccessfully.\nExecutorLostFailure (executor 1 exited caused by one of the running tasks)",
+    "Reason: Command exited with code 137\n\nRun `sparklyr::spark_last_error()` to see the rest",
+    sep = "\n"
+  )
+  host <- function(stage, rank) paste0("node-", stage, "-", rank)
+  expect_identical(conditionMessage(apply_explain(simpleError(wrapped), 0L, host)), paste(
+    "rank 1 on node-3-1 was lost: ExecutorLostFailure (executor 1 exited caused by one of the",
+    "running tasks) Reason: Command exited with code 137 (probably out of memory: raise",
+    "spark.executor.memoryOverhead)"
+  ))
   expect_error(apply_explain(simpleError("no such table"), 0L), "^no such table$")
 })

@@ -65,3 +65,22 @@ test_that("names of columns are quoted", {
 test_that("each partition has a key", {
   expect_identical(cells_keys("1 1 0 1 2", 3L), c(2L, 0L, 4L))
 })
+
+test_that("rows are dealt out in their order, as many to each rank", {
+  ranks <- function(counts, size) {
+    sql <- cells_deal_sql("within", counts, size)
+    sql <- gsub("L\\b", "", gsub(" div ", " %/% ", sub("spark_partition_id()", "part", sql,
+                                                      fixed = TRUE)))
+    scope <- list(least = min, array = c, element_at = `[[`)
+    places <- data.frame(part = rep(seq_along(counts) - 1, counts), within = sequence(counts) - 1)
+    mapply(function(part, within) {
+      eval(parse(text = sql), c(scope, list(part = part, within = within)))
+    }, places$part, places$within)
+  }
+  expect_identical(ranks(c(3, 0, 4), 2L), c(0, 0, 0, 0, 1, 1, 1))
+  expect_identical(ranks(c(3, 0, 4), 7L), 0:6 + 0)
+  expect_identical(ranks(c(1, 1), 4L), c(0, 2))
+  expect_identical(as.vector(table(ranks(c(100, 1, 50, 2), 5L))), c(31L, 31L, 30L, 31L, 30L))
+  expect_identical(cells_counts(c(2, 0), c(5, 7)), c(7, 0, 5))
+  expect_identical(cells_counts(numeric(), numeric()), numeric())
+})

@@ -47,7 +47,7 @@ test_that("values are in rank order, and tables become one", {
   expect_error(outcome_values(tables, "x"), "rank 0 returned other columns .*such as x")
   other <- read(outcome_of_value(0L, first), outcome_of_value(1L, first["n"]))
   expect_error(outcome_values(other), "rank 1 returned other columns than rank 0, such as s")
-  expect_error(outcome_values(read(outcome_of_value(0L, 5)), "n"), "`f` returned 5 on rank 0")
+  expect_error(outcome_values(read(outcome_of_value(0L, 5)), "n"), "`.f` returned 5 on rank 0")
 })
 
 test_that("the rank at fault is told from those that only know that another has gone", {

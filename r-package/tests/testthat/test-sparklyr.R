@@ -36,6 +36,7 @@ spark_connection <- function(master, envir = parent.frame()) {
   config <- sparklyr::spark_config()
   config$spark.r.libpaths <- paste(.libPaths(), collapse = ",")
   config$spark.ui.enabled <- "false"
+  config$sparklyr.apply.packages <- FALSE # executors have this library
   config$sparklyr.connect.timeout <- 150 # of a loaded machine
   sc <- suppressWarnings(sparklyr::spark_connect(master, spark_home = home, config = config))
   if (is.na(before)) Sys.unsetenv("SPARK_WORKER_DIR") else Sys.setenv(SPARK_WORKER_DIR = before)
@@ -84,6 +85,55 @@ expect_rows <- function(sc) {
     c(nrow(df), ring_allreduce(comm, sum(df$id)), ring_size(comm))
   }), num_proc = 2)
   expect_identical(counts, list(c(3, 33, 2), c(3, 33, 2)))
+  sums <- ring_apply(tbl, of_script(~ ring_allreduce(.y, sum(.x$id))), num_proc = 2)
+  expect_identical(sums, list(33, 33))
+}
+
+# A table's rows are dealt out in its order; one with groups is refused.
+expect_order <- function(sc) {
+  tbl <- sparklyr::sdf_copy_to(
+    sc, data.frame(n = 1:5000, x = cos(1:5000)), "numbers", repartition = 4, overwrite = TRUE
+  )
+  order <- as.data.frame(sparklyr::collect(tbl))$n
+  rows <- ring_apply(tbl, of_script(function(df, comm) df), num_proc = 3)
+  expect_identical(rows$n, order)
+  expect_identical(rows$rank, rep(0:2, c(1667, 1667, 1666)))
+  sorted <- ring_apply(dplyr::arrange(tbl, x), of_script(~ .x["x"]), num_proc = 2)
+  expect_identical(sorted$x, sort(cos(1:5000)))
+  expect_error(
+    ring_apply(dplyr::group_by(tbl, n), ~ nrow(.x)), "grouped by n, .*pass dplyr::ungroup",
+    class = "ring_error_invalid"
+  )
+}
+
+# Larger than what the driver's JVM could take.
+expect_large <- function(sc) {
+  f <- of_script(function(comm, n) if (ring_rank(comm) == 0) "small" else seq_len(n) + 0.5)
+  values <- ring_run(sc, f, n = 3e7, num_proc = 2)
+  expect_identical(values, list("small", seq_len(3e7) + 0.5))
+  shared <- tempfile("shared")
+  dir.create(shared)
+  values <- ring_run(sc, f, n = 3e6, num_proc = 2, results = shared)
+  expect_identical(values[[2]], seq_len(3e6) + 0.5)
+  expect_identical(list.files(shared), character())
+  unlink(shared, recursive = TRUE)
+}
+
+# The process that Spark has started is killed, so Spark alone can tell.
+expect_lost <- function(sc) {
+  error <- tryCatch(
+    ring_run(sc, of_script(function(comm) {
+      ring_barrier(comm)
+      Sys.sleep(5) # the processes that supervise the ranks have met
+      if (ring_rank(comm) == 1) tools::pskill(sparkring:::child_parent(), tools::SIGKILL)
+      ring_barrier(comm)
+    }), num_proc = 2),
+    ring_error_remote = identity
+  )
+  expect_match(conditionMessage(error), paste(
+    "^rank 1 on [^ ]+ was lost: its R process was killed by SIGKILL [(]status 137[)] [(]probably",
+    "out of memory: raise spark.executor.memoryOverhead[)]$"
+  ))
 }
 
 # Ctrl-C at the driver: no rank goes on, and there is room for others at once.
@@ -266,6 +316,8 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
     class = "ring_error_invalid"
   )
 
+  expect_order(sc)
+  expect_large(sc)
   expect_restarts(sc)
   expect_bar(sc)
   expect_models(sc)
@@ -274,6 +326,8 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
 test_that("ring_apply() and ring_run() work on two executors", {
   sc <- spark_connection("local-cluster[2,2,1024]")
   expect_rows(sc)
+  expect_large(sc)
   expect_failure(sc)
   expect_interrupt(sc)
+  expect_lost(sc)
 })
