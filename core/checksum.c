@@ -66,9 +66,15 @@ static uint32_t checksum_by_tables(const void *bytes, size_t length) {
 
 #if defined(__x86_64__)
 
-#define CHECKSUM_CRC __attribute__((target("sse4.2")))
-#define CHECKSUM_FOLD __attribute__((target("sse4.2,pclmul")))
-#define CHECKSUM_WIDE __attribute__((target("sse4.2,pclmul,avx512f,avx512vl,vpclmulqdq")))
+/* To recent versions of clang the instruction is no part of SSE 4.2; old ones of gcc lack the name. */
+#if defined(__clang__) && __clang_major__ >= 14
+#define CHECKSUM_SSE "sse4.2,crc32"
+#else
+#define CHECKSUM_SSE "sse4.2"
+#endif
+#define CHECKSUM_CRC __attribute__((target(CHECKSUM_SSE)))
+#define CHECKSUM_FOLD __attribute__((target(CHECKSUM_SSE ",pclmul")))
+#define CHECKSUM_WIDE __attribute__((target(CHECKSUM_SSE ",pclmul,avx512f,avx512vl,vpclmulqdq")))
 
 CHECKSUM_CRC static inline uint32_t checksum_word(uint32_t crc, uint64_t word) {
   return (uint32_t)_mm_crc32_u64(crc, word);
