@@ -9,8 +9,10 @@
  * Who sleeps says so in shared memory (`waits`), looks once more, and polls the socket. Who moves
  * bytes publishes its count, looks at `waits`, and rings by a byte on the socket. All four accesses
  * are sequentially consistent, so of the two at least one sees what the other did: no wake-up is
- * lost. (Publishing with less, as a membarrier of the sleeper would allow, measured no faster.) A
- * ring too many does no harm; whoever armed takes all of them before it moves on.
+ * lost. (Publishing with less, as a membarrier of the sleeper would allow, measured no faster.) The two
+ * that write are exchanges, to x86 the same instruction as a store: emulators of Arm on x86 (QEMU 7.2
+ * to 10.0) let a load pass a sequentially consistent store. A ring too many does no harm; whoever armed
+ * takes all of them before it moves on.
  *
  * The sender takes the pages of a pipe as it first comes by them: most pipes carry little or nothing.
  *
@@ -105,7 +107,7 @@ static void shm_ring(const shm_link *link, shm_side *other) {
 
 /* Says that this side waits; true when it need not, because the other side has moved some. */
 static bool shm_wait(shm_end *end) {
-  atomic_store(&end->own->waits, 1);
+  (void)atomic_exchange(&end->own->waits, 1);
   return atomic_load(&end->other->moved) + end->slack != end->moved;
 }
 
@@ -122,7 +124,7 @@ static short shm_arm(ring_link *base, short events) {
 /* ---- Moving ------------------------------------------------------------------------------- */
 
 static void shm_publish(const shm_link *link, const shm_end *end) {
-  atomic_store(&end->own->moved, end->moved);
+  (void)atomic_exchange(&end->own->moved, end->moved);
   shm_ring(link, end->other);
 }
 

@@ -31,6 +31,14 @@ static void hear(void *arg, const char *message) {
   log->count++;
 }
 
+/* Whether the log was told something. What comes after it depends on how fast the machine is. */
+static void check_told(const heard *log, const char *part) {
+  for (int i = 0; i < log->count; i++)
+    if (strstr(log->text[i], part) != NULL) return;
+  CHECK(log->count > 0);
+  CHECK_CONTAINS(log->text[log->count - 1], part);
+}
+
 static ring_options hearing_options(int rank, int size, double warn_after, heard *log) {
   ring_options options = rank_options(rank, size);
   *log = (heard){0};
@@ -145,15 +153,12 @@ static void open_late(int rank, int size, void *unused) {
   ring_comm *comm;
   usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  if (rank == 0) {
-    CHECK(log.count >= 1);
-    CHECK_CONTAINS(log.text[log.count - 1],
-                   "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
-  }
+  if (rank == 0)
+    check_told(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
   if (rank == 1) {
     CHECK(log.count >= 2);
     CHECK_CONTAINS(log.text[0], "for rank 0, which it looks for on 127.0.0.1 (ports ");
-    CHECK_CONTAINS(log.text[log.count - 1], "it has met rank 0 (127.0.0.1), which waits for other");
+    check_told(&log, "it has met rank 0 (127.0.0.1), which waits for other");
   }
   end(comm);
 }
