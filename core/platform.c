@@ -222,6 +222,14 @@ void ring_platform_watch_for(int watcher, int fd, short events) {
 
 #ifdef __linux__
 
+/* The C library has memfd_create since glibc 2.27; wheels are made for older ones (scripts/wheels). */
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 27)
+static int platform_memfd_create(const char *name, unsigned flags) {
+  return (int)syscall(SYS_memfd_create, name, flags);
+}
+#define memfd_create platform_memfd_create
+#endif
+
 int ring_platform_memory(size_t bytes) {
   struct rlimit limit;
   /* A file beyond the limit would not only fail: the process would get SIGXFSZ. */

@@ -20,6 +20,7 @@ _Scalar = TypeVar("_Scalar", bound=generic)
 _Result = TypeVar("_Result", covariant=True)
 
 version: Final[str]
+openssl: Final[str]  # of the library that the extension uses, which need not be Python's
 spark_encryption: Final[tuple[str, ...]]
 
 def open(

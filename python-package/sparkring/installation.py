@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import platform
 import re
@@ -47,7 +46,7 @@ def describe() -> Iterator[tuple[str, str]]:
     """Describe the installation, line by line."""
     yield "sparkring", f"{_core.version}, {build()}, in {os.path.dirname(_core.__file__)}"
     yield "Python", f"{platform.python_version()}, {sys.executable}"
-    yield "OpenSSL", openssl()
+    yield "OpenSSL", _core.openssl
     yield "Spark", spark()
     yield "Java", java()
     yield "packages", versions(HELPERS)
@@ -62,16 +61,6 @@ def build() -> str:
         text = ""
     found = re.search(r"^Tag: (.+)$", text, re.MULTILINE)
     return found[1] if found else f"not installed as a package, {platform.machine()}"
-
-
-def openssl() -> str:
-    """Ask the library that the extension uses, which need not be that of Python."""
-    try:
-        version = ctypes.CDLL(_core.__file__).OpenSSL_version
-    except AttributeError:
-        return "inside of the extension"
-    version.restype = ctypes.c_char_p
-    return str(version(0).decode())
 
 
 def spark() -> str:

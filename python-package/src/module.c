@@ -3,6 +3,8 @@
  * The extension module sparkring._core: the types, the exceptions and `open`. Multi-phase
  * initialisation and a state of its own for every interpreter. PyInit__core is all it exports.
  */
+#include <openssl/crypto.h>
+
 #include "arguments.h"
 #include "comm.h"
 #include "error.h"
@@ -57,6 +59,8 @@ static int add_names(PyObject *module, module_state *state) {
       tls_type == NULL)
     return -1;
   if (add_settings(module) < 0) return -1;
+  if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
+    return -1;
   return PyModule_AddStringConstant(module, "version", RING_VERSION);
 }
 
