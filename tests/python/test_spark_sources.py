@@ -8,6 +8,7 @@ import io
 import linecache
 import operator
 import sys
+import types
 import zipfile
 
 import pytest
@@ -131,6 +132,20 @@ def test_a_traceback_shows_the_lines_of_a_cell(key, monkeypatch):
         run(cell["fail"], num_proc=-1, verbose=0)
     trace = caught.value.__cause__.remote_traceback
     assert f'File "{name}", line 3, in fail\n    raise ArithmeticError(wanted)  # of the' in trace
+
+
+def test_code_keeps_the_name_of_its_file(monkeypatch):
+    """cloudpickle 3.1.3 replaces it, so that no line would be found."""
+    table = pickling._pickler().CloudPickler.dispatch_table
+    reduce = table[types.CodeType]
+
+    def without_file(code):
+        make, parts = reduce(code)
+        return make, tuple(pickling.NAMELESS if part == __file__ else part for part in parts)
+
+    monkeypatch.setitem(table, types.CodeType, without_file)
+    data, _ = pickling.dumps_noting(lambda: 0)
+    assert pickling.loads(data).__code__.co_filename == __file__
 
 
 # ---- Scripts

@@ -16,6 +16,7 @@ import io
 import os
 import pickle
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from typing import Any
 
 from sparkring._core import InvalidError
 from sparkring.spark import script, sources
+
+NAMELESS = "<dynamic-code>"  # what cloudpickle 3.1.3 puts for the file of code, which has its lines
 
 
 def _pickler() -> Any:
@@ -51,6 +54,11 @@ def dumps_noting(value: Any) -> tuple[bytes, sources.Notes]:
     class Pickler(getattr(module, "CloudPickler", pickle.Pickler)):  # type: ignore[misc]
         def reducer_override(self, value: Any) -> Any:
             notes.take(value)
+            if isinstance(value, types.CodeType) and types.CodeType in self.dispatch_table:
+                make, parts = self.dispatch_table[types.CodeType](value)
+                return make, tuple(
+                    value.co_filename if part == NAMELESS else part for part in parts
+                )
             inherited = getattr(super(), "reducer_override", None)
             return NotImplemented if inherited is None else inherited(value)
 
