@@ -231,7 +231,8 @@ apply_lambda <- function(formula, call) {
     check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": one that stands for a function ",
                "has only a right side, as in ~ nrow(.x)", call = call)
   }
-  as.function(c(alist(... = , .x = ..1, .y = ..2, . = ..1), formula[[2L]]), environment(formula))
+  places <- lapply(c(.x = "..1", .y = "..2", . = "..1"), as.name)
+  as.function(c(alist(... = ), places, formula[[2L]]), environment(formula))
 }
 
 # An argument that both `f` and the caller have would be taken for the caller's.

@@ -15,11 +15,13 @@
 
 static bool digest_read(EVP_MD_CTX *context, FILE *file, uint8_t *digest) {
   static uint8_t piece[DIGEST_PIECE];
-  size_t got;
+  size_t got = sizeof piece;
   bool fine = EVP_DigestInit_ex(context, EVP_sha256(), NULL) == 1;
-  while (fine && (got = fread(piece, 1, sizeof piece, file)) > 0)
-    fine = EVP_DigestUpdate(context, piece, got) == 1;
-  return fine && !ferror(file) && EVP_DigestFinal_ex(context, digest, NULL) == 1;
+  while (fine && got == sizeof piece) {
+    got = fread(piece, 1, sizeof piece, file);
+    fine = !ferror(file) && EVP_DigestUpdate(context, piece, got) == 1;
+  }
+  return fine && EVP_DigestFinal_ex(context, digest, NULL) == 1;
 }
 
 SEXP digest_file(SEXP path) {
