@@ -3,7 +3,8 @@
 # The R code that a document shows, in blocks as a reader pastes them:
 #   Rscript blocks.R FILE     prints README.md, a *.Rmd or a *.Rd as a script
 # What is in \dontrun{} is shown, too.
-# A block that begins with the comment "in the closure" is part of one, and is left out.
+# A block that begins with the comment "in the closure" is part of one, and is left out, as are those
+# that a page runs only where a framework is installed.
 
 # The blocks, as strings; that of a help page is what example() runs, after library(sparkring).
 blocks_of <- function(path) {
@@ -13,7 +14,7 @@ blocks_of <- function(path) {
   }
   lines <- readLines(path, encoding = "UTF-8")
   begins <- grep("^ *```(r|R|\\{(r|cat)[ ,}].*)$", lines)
-  begins <- begins[!grepl("(include|echo) = FALSE", lines[begins])]
+  begins <- begins[!grepl("(include|echo) = FALSE|eval = [a-z]", lines[begins])]
   ends <- grep("^ *``` *$", lines)
   blocks <- vapply(begins, FUN.VALUE = "", function(begin) {
     code <- lines[seq_len(min(ends[ends > begin]) - begin - 1L) + begin]
