@@ -56,12 +56,13 @@
 #' # Needs Spark and TensorFlow: one line configures a closure's TensorFlow.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
 #' workers <- sparklyr::sdf_len(sc, 4, repartition = 4)
-#' sparklyr::spark_apply(workers, function(df, barrier) {
+#' trained <- sparklyr::spark_apply(workers, function(df, barrier) {
 #'   sparkring::ring_tf_config(barrier)
 #'   strategy <- tensorflow::tf$distribute$MultiWorkerMirroredStrategy()
 #'   # ... and what there is to return, as a data frame with these columns:
 #'   data.frame(replicas = strategy$num_replicas_in_sync)
 #' }, columns = c(replicas = "integer"), barrier = TRUE, packages = FALSE)
+#' sparklyr::sdf_collect(trained)
 #' }
 #' @name ring_tf_config
 NULL

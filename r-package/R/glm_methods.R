@@ -130,7 +130,7 @@ logLik.ring_glm <- function(object, ...) {
 #' \dontrun{
 #' # Needs Spark.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' sparklyr::spark_apply(
+#' predicted <- sparklyr::spark_apply(
 #'   sparklyr::copy_to(sc, cars), context = fit, packages = FALSE,
 #'   columns = list(distance = "double"),
 #'   f = function(df, model) {
@@ -138,6 +138,7 @@ logLik.ring_glm <- function(object, ...) {
 #'     data.frame(distance = predict(model, df))
 #'   }
 #' )
+#' sparklyr::sdf_collect(predicted)
 #' }
 #' @export
 predict.ring_glm <- function(object, newdata, type = c("link", "response"),

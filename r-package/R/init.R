@@ -98,7 +98,7 @@
 #' \dontrun{
 #' # Needs Spark: the tasks of a barrier stage add up what each of them has.
 #' sc <- sparklyr::spark_connect(master = "local[4]")
-#' sparklyr::spark_apply(
+#' totals <- sparklyr::spark_apply(
 #'   sparklyr::sdf_len(sc, 8, repartition = 4),
 #'   function(df, context, barrier) {
 #'     comm <- sparkring::ring_init(barrier, token = context$token)
@@ -111,6 +111,7 @@
 #'   barrier = TRUE,
 #'   packages = FALSE # the executors have sparkring
 #' )
+#' sparklyr::sdf_collect(totals)
 #' }
 #' @export
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,

@@ -65,6 +65,8 @@ problems <- function(call, known) {
 check_block <- function(exprs, document) {
   calls <- Filter(function(call) isTRUE(as.list(call)$barrier), calls_of(exprs, "spark_apply"))
   found <- unlist(lapply(calls, problems, functions_of(exprs)))
+  lazy <- any(vapply(exprs, is_call_of, NA, "spark_apply"))
+  if (lazy) found <- c(found, "is not collected, so its closure may not run")
   cat(sprintf("%s: spark_apply(barrier = TRUE) %s\n", document, found), sep = "")
   length(calls)
 }

@@ -74,5 +74,6 @@ spark_connect("local") |> sdf_len(4) |> spark_apply(function(df, barrier) {
     assert check(document) == [
         "page.Rmd: spark_apply(barrier = TRUE) has no `columns`, which sparklyr demands",
         "page.Rmd: spark_apply(barrier = TRUE) has a closure that uses ring_init, token",
+        "page.Rmd: spark_apply(barrier = TRUE) is not collected, so its closure may not run",
         "1 calls",
     ]
