@@ -329,9 +329,9 @@ apply_count <- function(sdf, kinds) {
 # call.
 apply_with_view <- function(sdf, code) {
   view <- paste0("sparkring_", paste(apply_random(8), collapse = ""))
-  tbl <- sparklyr::sdf_register(sdf, view)
   session <- sparklyr::spark_session(sparklyr::spark_connection(sdf))
   on.exit(sparklyr::invoke(sparklyr::invoke(session, "catalog"), "dropTempView", view))
+  tbl <- sparklyr::sdf_register(sdf, view) # an interrupt may come meanwhile
   code(tbl, view)
 }
 
