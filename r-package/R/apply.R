@@ -232,7 +232,7 @@ apply_lambda <- function(formula, call) {
                "has only a right side, as in ~ nrow(.x)", call = call)
   }
   places <- lapply(c(.x = "..1", .y = "..2", . = "..1"), as.name)
-  as.function(c(alist(... = ), places, formula[[2L]]), environment(formula))
+  as.function(c(formals(function(...) NULL), places, formula[[2L]]), environment(formula))
 }
 
 # An argument that both `f` and the caller have would be taken for the caller's.

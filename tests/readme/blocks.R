@@ -3,8 +3,8 @@
 # The R code that a document shows, in blocks as a reader pastes them:
 #   Rscript blocks.R FILE     prints README.md, a *.Rmd or a *.Rd as a script
 # What is in \dontrun{} is shown, too.
-# A block that begins with the comment "in the closure" is part of one, and is left out, as are those
-# that a page runs only where a framework is installed.
+# A block that begins with the comment "in the closure" is part of one, and is left out, as are
+# blocks that a page runs only where a framework is installed.
 
 # The blocks, as strings; that of a help page is what example() runs, after library(sparkring).
 blocks_of <- function(path) {
