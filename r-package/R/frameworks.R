@@ -308,7 +308,7 @@ xgboost_start_tracker <- function(comm) {
   tracker$worker_args()$dmlc_tracker_port
 }
 
-# What reticulate raises has a class of Rcpp's, and does not tell which Python it has asked.
+# An error of reticulate has a class of Rcpp and does not name the Python that was asked.
 xgboost_missing <- function(error) {
   python <- tryCatch(reticulate::py_config()$python, error = function(error) NULL)
   ring_stop("UNSUPPORTED", call = NULL, paste0(
