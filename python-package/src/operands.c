@@ -200,23 +200,32 @@ static void shape_print(const operands *operands, char *text, size_t size) {
                                i + 1 < buffer->ndim ? ", " : ")");
 }
 
-void operands_describe(const operands *first, comm_object *self) {
+/* The digest of a group is of the place and digest of each array that has one. */
+static uint64_t group_describe(const operands *first, char *text, size_t size) {
   uint64_t all = RING_DIGEST_EMPTY, index = 0;
-  char text[SHAPE_TEXT] = "";
-  if (first == NULL || first->next == NULL) {
-    all = first == NULL ? 0 : shape_digest(first);
-    if (all != 0) shape_print(first, text, sizeof(text));
-  }
-  for (const operands *o = first; o && first->next; o = o->next, index++) {
-    uint64_t pair[] = {index, shape_digest(o)};
-    if (pair[1] == 0) continue;
+  for (const operands *o = first; o; o = o->next, index++) {
+    uint64_t digest = shape_digest(o);
+    if (digest == 0) continue;
     size_t length = strlen(text);
-    snprintf(text + length, sizeof(text) - length, "%s%s of ", length > 0 ? ", " : "",
-             o->input_name);
-    shape_print(o, text, sizeof(text));
-    all = ring_digest_add(all, pair, sizeof(pair));
+    snprintf(text + length, size - length, "%s%s of ", length > 0 ? ", " : "", o->input_name);
+    shape_print(o, text, size);
+    all = ring_digest_add(all, &index, sizeof(index));
+    all = ring_digest_add(all, &digest, sizeof(digest));
   }
-  if (text[0] != '\0') ring_comm_describe(self->comm, all, text);
+  return all;
+}
+
+void operands_describe(const operands *first, comm_object *self) {
+  char text[SHAPE_TEXT] = "";
+  uint64_t digest;
+  if (first == NULL) return;
+  if (first->next) {
+    digest = group_describe(first, text, sizeof(text));
+  } else {
+    digest = shape_digest(first);
+    if (digest != 0) shape_print(first, text, sizeof(text));
+  }
+  if (text[0] != '\0') ring_comm_describe(self->comm, digest, text);
 }
 
 /* ---- The end ------------------------------------------------------------------------------ */
