@@ -48,7 +48,7 @@ table_variables <- function(..., exclude, useNA, dnn, deparse.level) { # nolint:
 
 # ---- Labels -------------------------------------------------------------------------------------
 
-# What the labels of each variable are made of. Those of times depend on all times of a rank.
+# The source of the labels of each variable. Labels of times depend on all times of a rank.
 table_kinds <- function(variables) {
   vapply(variables, FUN.VALUE = "", USE.NAMES = FALSE, function(x) {
     if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: call format() on it first")
@@ -80,7 +80,7 @@ table_keys <- function(x, labels, kind) {
   sprintf("%.17g", numbers[match(labels, as.character(values))])
 }
 
-# What one rank has told, for each variable.
+# The message of one rank, for each variable.
 table_hear <- function(words) {
   heard <- list()
   while (length(words) > 0L) {
