@@ -9,6 +9,7 @@
 #include "platform.h"
 
 #define DIAL_AGAIN_NS UINT64_C(50000000)
+#define DIAL_PROBE_FIRST_NS UINT64_C(100000000)
 #define DIAL_PROBE_NS UINT64_C(250000000)
 #define DIAL_ASK_NS UINT64_C(10000000)        /* until a lookup is asked again */
 #define DIAL_ASK_ANEW_NS UINT64_C(500000000)  /* until one is begun anew that nobody answered */
@@ -149,7 +150,7 @@ ring_status ring_dial_want(ring_peers *peers, int rank, ring_error *error) {
   peer->dial->probe = rank > peers->rank;
   peers->dialed[peers->dialing++] = rank;
   if (!peer->dial->probe) return dial_call(peers, rank, error);
-  peer->dial->again = ring_platform_now() + DIAL_PROBE_NS;
+  peer->dial->again = ring_platform_now() + DIAL_PROBE_FIRST_NS;
   return RING_OK;
 }
 

