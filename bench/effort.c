@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cost.h"
+#include "tuner/cost.h"
 
 /* One that a communicator on one host can run. */
 static bool runs(int algorithm, uint8_t collective) {

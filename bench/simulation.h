@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "schedule.h"
+#include "schedule/schedule.h"
 
 /* Seconds, and bytes a second. */
 typedef struct cluster {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures every algorithm of ours, fits the model of core/cost.h, writes core/cost_table.h.
+"""Measures every algorithm of ours, fits the model of core/tuner/cost.h, writes core/tuner/cost_table.h.
 
-Each algorithm is forced by an override and runs over loopback TCP with several numbers of ranks and
+Each algorithm is forced by a rule and runs over loopback TCP with several numbers of ranks and
 bytes. In a round all of them run, every other round backwards; a case counts as the median of its
 best round, because what other programs take is not the algorithm's. The latency is that of two
 ranks; the other numbers of the tier are fitted by least squares on the logarithm of the time, then
@@ -36,7 +36,7 @@ TABLE = libraries.ROOT / "core" / "cost_table.h"
 TIMES = libraries.BUILD / "tune.json"
 EFFORT = libraries.BUILD / "drivers" / "effort"
 
-# Nanoseconds: latency, message, busy; picoseconds a byte: path, shared, reduce (core/cost.h).
+# Nanoseconds: latency, message, busy; picoseconds a byte: path, shared, reduce (core/tuner/cost.h).
 SHM = (400, 50, 30, 30, 60, 60)
 # 10 Gbit/s Ethernet: 20 us from process to process, 1.25 GB/s, 1.5 us of the processor a message.
 NETWORK = (20000, 1500, 0, 800, 0, 100)
@@ -131,7 +131,7 @@ def measure(options):
 
 
 def efforts(times):
-    """Return {case: its six numbers of core/cost.h}, rounds first."""
+    """Return {case: its six numbers of core/tuner/cost.h}, rounds first."""
     asked = sorted({(name, ranks, size) for name, _, ranks, size in times})
     rows = effort(*itertools.chain.from_iterable(asked))
     return {(r[0], r[1], int(r[2]), int(r[3])): [float(x) for x in r[4:]] for r in rows}
@@ -285,7 +285,7 @@ def continued(lines):
 
 
 def table(numbers, rows):
-    """Return the text of core/cost_table.h."""
+    """Return the text of core/tuner/cost_table.h."""
     tiers = {"shm": SHM, "loopback": numbers, "network": NETWORK}
     tier_lines = [
         f'  X({name.upper()}, "{name}", {", ".join(map(str, values))})'

@@ -180,8 +180,8 @@ typedef struct ring_options {
   void *interrupt_arg;
   int shared_memory;      /* between ranks of one host: 0 where it can be had (unless the variable
                         SPARKRING_SHARED_MEMORY is 0), -1 never */
-  const char *algorithms; /* overrides, see below; NULL: those of SPARKRING_ALGORITHM, if set */
-  int lanes;              /* see below; 0: those of SPARKRING_LANES or, if that is unset, 4, but 1
+  const char *algorithms; /* rules, see below; NULL: those of SPARKRING_ALGORITHM, if set */
+  int connections;   /* see below; 0: those of SPARKRING_CONNECTIONS or, if that is unset, 4, but 1
                              where this is not Linux */
   int encryption;    /* see below; 1 yes, -1 no, 0: as SPARKRING_ENCRYPTION says (1 or 0) or, if
                         that is unset, yes in a worker of a Spark that encrypts its own traffic,
@@ -210,13 +210,13 @@ typedef struct ring_options {
   X("spark.ssl.rpc.enabled")                                                                       \
   X("spark.authenticate.enableSaslEncryption")
 
-/* `lanes` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
+/* `connections` is the number of connections of a link between two hosts, 1 to 16: its bytes go over all of
  * them, because one connection is often held to a part of what the network carries. All ranks must
  * have the same; else ring_comm_open returns RING_MISMATCH. Within a host a link is one connection,
- * unless lanes are given and shared memory is turned off. */
+ * unless connections are given and shared memory is turned off. */
 
 /* Which algorithm a call uses is chosen by a table of costs (ring_comm_explain tells). `algorithms`
- * overrides it, as in
+ * rules it, as in
  *   "allreduce:ring:64KiB-,broadcast:tree:-1MiB"
  * Each rule names a collective, one of its algorithms and, if it is not for every size, a range of
  * bytes, FROM-, -TO or FROM-TO, both ends included; a number may end in KiB, MiB or GiB. The bytes
@@ -296,7 +296,7 @@ RING_API int ring_comm_local_size(const ring_comm *comm);
 /* The host of a rank, as the address list names it; NULL for no such rank. */
 RING_API const char *ring_comm_host(const ring_comm *comm, int rank);
 
-/* The number that rank 0 minted for this meeting; the same on every rank. */
+/* The number that rank 0 minted for this rendezvous; the same on every rank. */
 RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
 
 /* 1 when the ranks proved that they know the job's token, or have the keys that they exchanged; 0
@@ -330,7 +330,7 @@ typedef struct ring_counters {
  * RING_INVALID for no such rank. */
 RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
 
-/* "tcp", "tcp x4" (of 4 lanes), the same with "tls" where it is encrypted, or "shm" for an open link,
+/* "tcp", "tcp x4" (of 4 connections), the same with "tls" where it is encrypted, or "shm" for an open link,
  * "" for a peer without one, "self" for the rank itself. Static storage. */
 RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 
@@ -377,7 +377,7 @@ RING_API void ring_free(void *memory);
 typedef struct ring_explanation {
   const char *collective, *dtype;
   const char *algorithm;
-  const char *reason; /* "override", "least cost", "only one" of that collective's algorithms, or
+  const char *reason; /* "rule", "least cost", "only one" of that collective's algorithms, or
                          "shared memory": the algorithm is "slots" for short calls (each rank reads
                          what all others say), else "arena" (each does a part of the work on the
                          buffers of all), and nothing goes over links */

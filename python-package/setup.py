@@ -45,7 +45,7 @@ setup(
         Extension(
             "sparkring._core",
             sources=[*sorted(glob("src/*.c")), "core/core.c"],
-            depends=glob("src/*.h") + glob("core/*"),
+            depends=glob("src/*.h") + glob("core/**/*.[ch]", recursive=True),
             include_dirs=["core"],
             define_macros=[
                 ("RING_API", ""),

@@ -37,7 +37,7 @@ def open(
     algorithms: str | None,
     exchange: Callable[[str], Sequence[str]] | None,
     shared_memory: bool,
-    lanes: int,
+    connections: int,
     encryption: int,
     watch_parent: bool,
     /,

@@ -49,7 +49,7 @@ def init(
     algorithms: str | None = None,
     exchange: Exchange | None = None,
     shared_memory: bool = True,
-    lanes: int | None = None,
+    connections: int | None = None,
     encryption: bool | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
@@ -130,11 +130,11 @@ def init(
         results, too, so a child that this process forks shares them, also what it writes to them.
         ``False`` on one rank is enough to turn it off on its host; so is ``0`` in the variable
         ``SPARKRING_SHARED_MEMORY``.
-    lanes : int, optional
+    connections : int, optional
         Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes go over
         all of them, because one connection is often held to a part of what the network carries. By
-        default ``SPARKRING_LANES`` or, if that is not set, 4 (1 where this is not Linux). Within a
-        host a link is one connection, unless lanes are given and shared memory is turned off.
+        default ``SPARKRING_CONNECTIONS`` or, if that is not set, 4 (1 where this is not Linux). Within a
+        host a link is one connection, unless connections are given and shared memory is turned off.
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
         TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a
@@ -157,7 +157,7 @@ def init(
     AuthError
         When what answers in the place of a rank cannot prove that it belongs to the job.
     MismatchError
-        When the ranks have different ``algorithms``, ``lanes`` or ``encryption``.
+        When the ranks have different ``algorithms``, ``connections`` or ``encryption``.
     BusyError
         While another thread is in `init`.
 
@@ -200,7 +200,7 @@ def init(
         None if algorithms is None else options.check_text("algorithms", algorithms),
         exchange,
         options.check_flag("shared_memory", shared_memory),
-        options.check_count("lanes", lanes),
+        options.check_count("connections", connections),
         options.check_encryption(encryption),
         attempt is not None,
     )

@@ -17,7 +17,7 @@ class Explanation:
     algorithm : str
         What would be used.
     reason : str
-        ``"override"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
+        ``"rule"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
         ``"shared memory"``: then nothing goes over links, and the algorithm is ``"slots"`` for
         short calls, else ``"arena"``.
     tier : str

@@ -101,7 +101,7 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiip:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
                         &options.timeout, &options.call_timeout, &options.warn_after,
-                        &options.algorithms, &exchange, &shared, &options.lanes,
+                        &options.algorithms, &exchange, &shared, &options.connections,
                         &options.encryption, &options.watch_parent))
     return NULL;
   if (addresses != Py_None) {

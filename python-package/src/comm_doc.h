@@ -729,7 +729,7 @@ PyDoc_STRVAR(comm_link_doc,
              "-------\n"
              "str\n"
              "    ``'tcp'`` or, encrypted, ``'tls'``; ``'tcp x4'`` or ``'tls x4'`` with 4\n"
-             "    lanes; ``'shm'``, the memory of a host; ``''`` while there is no link;\n"
+             "    connections; ``'shm'``, the memory of a host; ``''`` while there is no link;\n"
              "    ``'self'`` for this rank.\n"
              "\n"
              "Raises\n"

@@ -106,7 +106,8 @@ static void module_free(void *module) {
 static PyMethodDef functions[] = {
     {"open", comm_open, METH_VARARGS,
      "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
-     " warn_after, algorithms, exchange, shared_memory, lanes, encryption, watch_parent, /)\n--\n\n"
+     " warn_after, algorithms, exchange, shared_memory, connections, encryption, watch_parent, "
+     "/)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"

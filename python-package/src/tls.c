@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "link.h"
+#include "transport/link.h"
 
 #define TLS_READ 1 /* as in Python's selectors */
 #define TLS_WRITE 2

@@ -33,7 +33,7 @@
 #'   `"uint8"` for raw vectors.
 #' @param root The root, where there is one.
 #' @returns A list of class `ring_explanation`, which prints as text: `collective`, `dtype`,
-#'   `algorithm`; `reason`, which is `"override"`, `"least cost"`, `"only one"` or
+#'   `algorithm`; `reason`, which is `"rule"`, `"least cost"`, `"only one"` or
 #'   `"shared memory"` (nothing goes over links; the algorithm is `"slots"` for short calls, else
 #'   `"arena"`); `tier`, the
 #'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `bytes`; `count`, the

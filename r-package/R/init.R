@@ -48,15 +48,15 @@
 #'   and what they did last, and again after twice as long: a [message()] of class `ring_stall`,
 #'   which R prints at once. 0 for none. `NULL`: the variable `SPARKRING_WARN_AFTER` or, if that is
 #'   not set, 60.
-#' @param algorithms A string with overrides of the choice of algorithms, the same on every rank:
+#' @param algorithms A string with rules for the choice of algorithms, the same on every rank:
 #'   see [ring_comm_explain()]. `NULL`: those of the variable `SPARKRING_ALGORITHM`, if it is set.
 #' @param shared_memory `FALSE`: ranks of the same host do not share memory, in which large results
 #'   are otherwise, and send everything through sockets. So does the variable
 #'   `SPARKRING_SHARED_MEMORY=0`.
-#' @param lanes Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes
+#' @param connections Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes
 #'   go over all of them, because one connection is often held to a part of what the network
-#'   carries. `NULL`: the variable `SPARKRING_LANES` or, if that is not set, 4 (1 where this is not
-#'   Linux). Within a host a link is one connection, unless lanes are given and shared memory is
+#'   carries. `NULL`: the variable `SPARKRING_CONNECTIONS` or, if that is not set, 4 (1 where this is not
+#'   Linux). Within a host a link is one connection, unless connections are given and shared memory is
 #'   turned off.
 #' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
 #'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of
@@ -81,7 +81,7 @@
 #' `ring_error_invalid` for arguments or variables that make no sense and for a second communicator;
 #' `ring_error_timeout`, which names the ranks that are missing and the usual causes;
 #' `ring_error_auth` when what answers cannot prove that it belongs to the job;
-#' `ring_error_mismatch` when the ranks have different `algorithms`, `lanes` or `encryption`. See
+#' `ring_error_mismatch` when the ranks have different `algorithms`, `connections` or `encryption`. See
 #' [ring_error].
 #'
 #' @inheritSection ring_alloc Forked processes
@@ -117,7 +117,7 @@
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
                       timeout = NULL, call_timeout = 600, warn_after = NULL, algorithms = NULL,
-                      shared_memory = TRUE, lanes = NULL, encryption = NULL) {
+                      shared_memory = TRUE, connections = NULL, encryption = NULL) {
   if (...length() > 0L) {
     ring_stop(
       "INVALID", "`...` must be empty: give every argument but `barrier` by its full name",
@@ -151,7 +151,7 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_warn_after(warn_after),
     check_string(algorithms, "algorithms"),
     check_flag(shared_memory, "shared_memory"),
-    check_whole(lanes, "lanes", least = 1, absent = 0L),
+    check_whole(connections, "connections", least = 1, absent = 0L),
     if (is.null(encryption)) 0L else if (check_flag(encryption, "encryption")) 1L else -1L,
     !is.null(barrier)
   )

@@ -22,7 +22,7 @@ relay_open <- function(rank, told, timeout) {
   ring_init(
     rank = rank, size = 2, root_address = told$host, token = told$token,
     job = "sparkring progress", timeout = timeout, call_timeout = 1e8, warn_after = 0,
-    shared_memory = FALSE, lanes = 1, encryption = TRUE
+    shared_memory = FALSE, connections = 1, encryption = TRUE
   )
 }
 

@@ -157,7 +157,7 @@ results_ring <- function(rank, size, told, timeout) {
   ring_init(
     rank = rank, size = size, root_address = told$host, token = told$token,
     job = "sparkring results", timeout = timeout, call_timeout = 1e8, warn_after = 0,
-    shared_memory = FALSE, lanes = 1, encryption = TRUE
+    shared_memory = FALSE, connections = 1, encryption = TRUE
   )
 }
 

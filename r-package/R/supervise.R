@@ -95,7 +95,7 @@ supervise_join <- function(state, job, barrier) {
       barrier,
       token = job$token, job = paste(c(supervise_job, job$options$job), collapse = " "),
       timeout = job$options$timeout, ports = job$options$ports, warn_after = 0,
-      encryption = job$options$encryption, shared_memory = FALSE, lanes = 1
+      encryption = job$options$encryption, shared_memory = FALSE, connections = 1
     ),
     ring_error = function(error) {
       supervise_broken(state, error)

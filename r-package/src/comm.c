@@ -141,7 +141,7 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
-               SEXP shared_memory, SEXP lanes, SEXP encryption, SEXP watch_parent) {
+               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -156,7 +156,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.algorithms = comm_string(algorithms);
   handle->shares = Rf_asLogical(shared_memory) == TRUE;
   if (!handle->shares) options.shared_memory = -1;
-  options.lanes = Rf_asInteger(lanes);
+  options.connections = Rf_asInteger(connections);
   options.encryption = Rf_asInteger(encryption);
   options.watch_parent = Rf_asLogical(watch_parent) == TRUE;
   ring_error error;

@@ -43,7 +43,7 @@ void comm_finish(comm_handle *handle, ring_status status);
 /* The entry points; R/comm.R and R/init.R say what they mean, and check what they pass. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
-               SEXP shared_memory, SEXP lanes, SEXP encryption, SEXP watch_parent);
+               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent);
 SEXP comm_split(SEXP comm, SEXP color, SEXP key);
 SEXP comm_close(SEXP comm, SEXP seconds);
 SEXP comm_abort(SEXP comm, SEXP reason);

@@ -6,8 +6,8 @@
 #ifndef FUZZ_COMMS_H
 #define FUZZ_COMMS_H
 
-#include "comm.h"
-#include "notice.h"
+#include "api/comm.h"
+#include "peers/wait_report.h"
 #include "world.h"
 
 static inline ring_comm *make_comm(int rank, int size) {
@@ -15,11 +15,11 @@ static inline ring_comm *make_comm(int rank, int size) {
   FUZZ_PROMISE(comm != NULL);
   for (int i = 0; i < size; i++) {
     FUZZ_PROMISE(ring_peers_place(&comm->peers, i, "fuzz", 4242) == RING_OK);
-    comm->layout.nodes[i] = 0;
+    comm->topology.nodes[i] = 0;
   }
-  ring_layout_survey(&comm->layout);
-  comm->plans.chooser.layout = &comm->layout;
-  comm->plans.chooser.tier = RING_TIER_LOOPBACK;
+  ring_topology_survey(&comm->topology);
+  comm->plans.selector.topology = &comm->topology;
+  comm->plans.selector.tier = RING_TIER_LOOPBACK;
   comm->peers.cores = RING_CORES_CROWDED; /* does not spin */
   return comm;
 }
@@ -28,8 +28,8 @@ static inline void add_link(ring_comm *comm, int rank, ring_link *link) {
   ring_peers *peers = &comm->peers;
   FUZZ_PROMISE(link != NULL);
   peers->peer[rank].link = link;
-  peers->peer[rank].mail = calloc(1, sizeof *peers->peer[rank].mail);
-  FUZZ_PROMISE(peers->peer[rank].mail != NULL);
+  peers->peer[rank].outbox = calloc(1, sizeof *peers->peer[rank].outbox);
+  FUZZ_PROMISE(peers->peer[rank].outbox != NULL);
   peers->linked[peers->linked_count++] = rank;
 }
 

@@ -2,7 +2,7 @@
  *
  * Addresses, as text and on the wire: a host that was read can be read again, and is the same.
  */
-#include "address.h"
+#include "base/address.h"
 #include "input.h"
 
 static void check_host(const char *host, int port) {

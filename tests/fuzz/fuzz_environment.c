@@ -4,8 +4,8 @@
  * accepted makes sense, what was refused names a variable, and the token is in no message.
  */
 #include "../core/variables.h"
-#include "address.h"
-#include "environment.h"
+#include "api/environment.h"
+#include "base/address.h"
 #include "input.h"
 
 enum { TOKEN_TELLTALE = 6 };
@@ -45,9 +45,9 @@ static bool is_telltale(const char *token) {
 
 static void check_numbers(void) {
   ring_error error = {.status = RING_OK};
-  int lanes = -1, encryption = -2;
-  ring_status status = ring_environment_lanes(&lanes, &error);
-  FUZZ_PROMISE(status == RING_OK ? lanes >= 0 : error.message[0] != '\0');
+  int connections = -1, encryption = -2;
+  ring_status status = ring_environment_connections(&connections, &error);
+  FUZZ_PROMISE(status == RING_OK ? connections >= 0 : error.message[0] != '\0');
   status = ring_environment_encryption(&encryption, &error);
   FUZZ_PROMISE(status == RING_OK ? encryption >= -1 && encryption <= 1 : error.message[0] != '\0');
 }

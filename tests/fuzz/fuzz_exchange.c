@@ -3,7 +3,7 @@
  * The texts of an exchange: the input is this rank, the size, and texts with the ranks that they
  * are said to be of. What was accepted gives every rank a place.
  */
-#include "rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "world.h"
 
 enum { SIZE_MOST = 4 };
@@ -29,16 +29,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_peers peers;
   ring_error error;
   ring_wait_init(&wait, 1, NULL, NULL);
-  ring_meeting meeting = {.rank = rank,
-                          .size = size,
-                          .hosts = hosts,
-                          .root_host = hosts[0],
-                          .job = "fuzz",
-                          .exchange = bring,
-                          .exchange_arg = &from,
-                          .wait = &wait};
+  ring_rendezvous rendezvous = {.rank = rank,
+                                .size = size,
+                                .hosts = hosts,
+                                .root_host = hosts[0],
+                                .job = "fuzz",
+                                .exchange = bring,
+                                .exchange_arg = &from,
+                                .wait = &wait};
   FUZZ_PROMISE(ring_peers_init(&peers, rank, size) == RING_OK);
-  ring_status status = ring_rendezvous(&meeting, &peers, &error);
+  ring_status status = ring_rendezvous_run(&rendezvous, &peers, &error);
   bool said = status == RING_INVALID || status == RING_MISMATCH; /* about encryption */
   FUZZ_PROMISE(status == RING_OK || (said && error.rank < size));
   for (int i = 0; i < size && status == RING_OK; i++)

@@ -4,8 +4,8 @@
  * proofs in what it says are made right, so that what lies behind them is reached), and what the
  * peer says. Who has not the key is never believed.
  */
-#include "bytes.h"
-#include "socket.h"
+#include "base/bytes.h"
+#include "transport/socket.h"
 #include "world.h"
 
 enum { SIDE_ACCEPTS = 1, PEER_KNOWS = 2 }; /* of the first byte */
@@ -40,7 +40,7 @@ static void prove(const case_of *of, const char *who, const uint8_t *transcript,
   memcpy(to, proof.bytes, RING_SECRET_BYTES);
 }
 
-/* The peer dials: HELLO, then CLAIM, whose proof is over both hellos and what it claims. */
+/* The peer connects to: HELLO, then CLAIM, whose proof is over both hellos and what it claims. */
 static void prove_claim(case_of *of) {
   uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES];
   if (of->length < sizeof of->says) return;
@@ -48,7 +48,7 @@ static void prove_claim(case_of *of) {
   put_own_hello(of, 0, transcript + RING_HELLO_BYTES);
   memcpy(transcript + TRANSCRIPT, of->says + RING_HELLO_BYTES, RING_CLAIM_BYTES);
   size_t before = RING_CLAIM_BYTES - RING_SECRET_BYTES;
-  prove(of, "dialer", transcript, TRANSCRIPT + before, of->says + RING_HELLO_BYTES + before);
+  prove(of, "connector", transcript, TRANSCRIPT + before, of->says + RING_HELLO_BYTES + before);
 }
 
 /* The peer accepts: HELLO, then VERDICT, whose proof is over this side's claim, too. */
@@ -61,11 +61,11 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
   to = bytes_put(transcript + TRANSCRIPT, (uint32_t)claim->rank, 4);
   to = bytes_put(to, (uint32_t)claim->size, 4);
   to = bytes_put(to, claim->epoch, 8);
-  to = bytes_put(to, (uint32_t)claim->lane, 1);
-  to = bytes_put(to, (uint32_t)claim->lanes, 1);
-  prove(of, "dialer", transcript, (size_t)(to - transcript), to);
+  to = bytes_put(to, (uint32_t)claim->connection, 1);
+  to = bytes_put(to, (uint32_t)claim->connections, 1);
+  prove(of, "connector", transcript, (size_t)(to - transcript), to);
   memcpy(to + RING_SECRET_BYTES, of->says + RING_HELLO_BYTES, before);
-  prove(of, "accepter", transcript, TRANSCRIPT + RING_CLAIM_BYTES + before,
+  prove(of, "acceptor", transcript, TRANSCRIPT + RING_CLAIM_BYTES + before,
         of->says + RING_HELLO_BYTES + before);
 }
 
@@ -82,7 +82,7 @@ static ring_claim claim_of(const case_of *of, ring_purpose purpose) {
                       .rank = of->rank,
                       .size = of->size,
                       .epoch = 7,
-                      .lanes = purpose == RING_PURPOSE_LINK ? 2 : 0,
+                      .connections = purpose == RING_PURPOSE_LINK ? 2 : 0,
                       .encrypted = of->encrypts};
 }
 
@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   int fd = world_connection((input){of.says, of.length}, (input){0});
   bool begun = of.accepts
                    ? ring_handshake_accept(&handshake, fd, &of.keys, of.rank, of.size, of.encrypts)
-                   : ring_handshake_dial(&handshake, fd, &of.keys, &claim, 3);
+                   : ring_handshake_connect(&handshake, fd, &of.keys, &claim, 3);
   FUZZ_PROMISE(begun);
   shake(&of, &handshake);
   check_end(&of, &handshake);

@@ -6,8 +6,8 @@
  */
 #include <unistd.h>
 
-#include "rendezvous.h"
-#include "spread.h"
+#include "rendezvous/address_table.h"
+#include "rendezvous/rendezvous.h"
 #include "world.h"
 
 enum { SIZE_MOST = 9 };
@@ -25,7 +25,7 @@ static void read_table(int rank, int size, input table) {
   uint8_t *copy = malloc(table.left > 0 ? table.left : 1); /* of just its size */
   FUZZ_PROMISE(copy != NULL && ring_peers_init(&peers, rank, size) == RING_OK);
   if (table.left > 0) memcpy(copy, table.at, table.left);
-  if (ring_spread_unpack(&peers, copy, table.left) == RING_OK) check_places(&peers);
+  if (ring_address_table_unpack(&peers, copy, table.left) == RING_OK) check_places(&peers);
   ring_peers_fini(&peers);
   free(copy);
 }
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   read_table(rank, size, table);
   world_shakes_hands(false);
   ring_wait_init(&wait, 2, NULL, NULL);
-  ring_meeting meeting = {
+  ring_rendezvous rendezvous = {
       .rank = rank, .size = size, .root_host = "root", .job = "fuzz", .wait = &wait};
   FUZZ_PROMISE(ring_peers_init(&peers, rank, size) == RING_OK);
   world_dials(world_connection(parent, none));
@@ -53,9 +53,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                                                              .rank = rank + child,
                                                              .size = size,
                                                              .epoch = 0x1111111111111111,
-                                                             .lanes = 1});
+                                                             .connections = 1});
   int fd = world_connection(welcome, verdict);
-  ring_status status = ring_rendezvous_join(&meeting, &peers, fd, &seal, &error);
+  ring_status status = ring_rendezvous_join(&rendezvous, &peers, fd, &seal, &error);
   if (status == RING_OK) check_places(&peers);
   close(fd);
   ring_peers_fini(&peers);

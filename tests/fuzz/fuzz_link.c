@@ -12,9 +12,9 @@ enum { SHAPE_LANES = 0x40, SHAPE_TLS = 0x80 };
 
 static ring_link *make_link(bool dialer, unsigned shape, input *from) {
   const ring_secret key = {{0x33}};
-  int lanes = shape & SHAPE_LANES ? 2 : 1, fds[2];
-  for (int i = 0; i < lanes; i++) fds[i] = world_connection(input_piece(from), (input){0});
-  ring_link *link = lanes > 1 ? ring_link_lanes(fds, lanes) : ring_link_tcp(fds[0]);
+  int connections = shape & SHAPE_LANES ? 2 : 1, fds[2];
+  for (int i = 0; i < connections; i++) fds[i] = world_connection(input_piece(from), (input){0});
+  ring_link *link = connections > 1 ? ring_link_multi_tcp(fds, connections) : ring_link_tcp(fds[0]);
   FUZZ_PROMISE(link != NULL);
   return shape & SHAPE_TLS ? ring_link_tls(link, dialer, &key) : link;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0 of a meeting by addresses: the input is the size, and guests with what they claim and say
+ * Rank 0 of a rendezvous by addresses: the input is the size, and pending connections with what they claim and say
  * (JOIN and REPORT). It ends when all have joined and know the places, or at the deadline; then
  * every rank has a place, or the error tells what is missing.
  */
-#include "rendezvous.h"
+#include "rendezvous/rendezvous.h"
 #include "world.h"
 
 enum { SIZE_MOST = 6, GUESTS_MOST = 16 };
@@ -12,7 +12,7 @@ enum { SIZE_MOST = 6, GUESTS_MOST = 16 };
 static void invite(input *from, int size) {
   for (int i = 0; i < GUESTS_MOST && from->left > 0; i++) {
     unsigned who = input_byte(from);
-    ring_claim claim = {.purpose = who & 0x80 ? RING_PURPOSE_LINK : RING_PURPOSE_MEET,
+    ring_claim claim = {.purpose = who & 0x80 ? RING_PURPOSE_LINK : RING_PURPOSE_RENDEZVOUS,
                         .rank = (int)(who & 0x3f) % size,
                         .size = size,
                         .epoch = 0x1111111111111111,
@@ -32,14 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_error error = {.rank = -1};
   world_shakes_hands(false);
   ring_wait_init(&wait, 0.5, NULL, NULL);
-  ring_meeting meeting = {.size = size,
-                          .hosts = first & 0x80 ? hosts : NULL,
-                          .root_host = hosts[0],
-                          .job = "fuzz",
-                          .wait = &wait};
+  ring_rendezvous rendezvous = {.size = size,
+                                .hosts = first & 0x80 ? hosts : NULL,
+                                .root_host = hosts[0],
+                                .job = "fuzz",
+                                .wait = &wait};
   FUZZ_PROMISE(ring_peers_init(&peers, 0, size) == RING_OK);
   invite(&from, size);
-  ring_status status = ring_rendezvous(&meeting, &peers, &error);
+  ring_status status = ring_rendezvous_run(&rendezvous, &peers, &error);
   FUZZ_PROMISE(status == error.status || status == RING_OK);
   for (int rank = 0; rank < size && status == RING_OK; rank++)
     FUZZ_PROMISE(peers.peer[rank].port > 0 && ring_peers_host(&peers, rank)[0] != '\0');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two ends of a link that is made of others: of lanes, of TLS, of both. The input is what it is made
+ * Two ends of a link that is made of others: of connections, of TLS, of both. The input is what it is made
  * of, how much its sockets hold, and what the two ends do: who sends, receives or looks ahead, how
  * much at a time, in how many pieces. Whatever that is, each end gets what the other one sent, in
  * order, and all of it once both go on for long enough; then it gets the end.
@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "link.h"
+#include "transport/link.h"
 #include "world.h"
 
 enum { PIECES = 4, MOST = 40000, ACTS_MOST = 300, TURNS_MOST = 100000, LANES_MOST = 3 };
@@ -25,8 +25,8 @@ static uint8_t byte_at(int side, uint64_t position) {
 
 /* ---- Making them -------------------------------------------------------------------------- */
 
-static void connect_sockets(int fds[2][LANES_MOST], int lanes, int room) {
-  for (int i = 0; i < lanes; i++) {
+static void connect_sockets(int fds[2][LANES_MOST], int connections, int room) {
+  for (int i = 0; i < connections; i++) {
     int pair[2];
     FUZZ_PROMISE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
     for (int side = 0; side < 2; side++) {
@@ -38,10 +38,11 @@ static void connect_sockets(int fds[2][LANES_MOST], int lanes, int room) {
 
 static void make_ends(end ends[2], unsigned shape, int room) {
   const ring_secret key = {{0x44}};
-  int fds[2][LANES_MOST], lanes = 1 + (int)(shape / 2 % LANES_MOST);
-  connect_sockets(fds, lanes, room);
+  int fds[2][LANES_MOST], connections = 1 + (int)(shape / 2 % LANES_MOST);
+  connect_sockets(fds, connections, room);
   for (int side = 0; side < 2; side++) {
-    ring_link *link = lanes > 1 ? ring_link_lanes(fds[side], lanes) : ring_link_tcp(fds[side][0]);
+    ring_link *link =
+        connections > 1 ? ring_link_multi_tcp(fds[side], connections) : ring_link_tcp(fds[side][0]);
     FUZZ_PROMISE(link != NULL);
     if (shape % 2 == 0) link = ring_link_tls(link, side == 0, &key);
     FUZZ_PROMISE(link != NULL);

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "address.h"
-#include "bytes.h"
-#include "checksum.h"
-#include "frame.h"
-#include "handshake.h"
-#include "notice.h"
-#include "rendezvous.h"
+#include "auth/handshake.h"
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "peers/frame.h"
+#include "peers/wait_report.h"
+#include "rendezvous/rendezvous.h"
 
 enum { ROOM = 4096 };
 
@@ -70,8 +70,8 @@ static void add_piece(seed *to, const seed *piece) {
 static void save_texts(void) {
   static const char *const addresses[] = {"worker-1.example:7077", "[fe80::1%eth0]:9", "::1",
                                           "10.0.0.1"};
-  static const char *const overrides[] = {"allreduce:ring:64KiB-,broadcast:tree:-1MiB",
-                                          "alltoall:bruck:1-2GiB, gatherv:direct"};
+  static const char *const rules[] = {"allreduce:ring:64KiB-,broadcast:tree:-1MiB",
+                                      "alltoall:bruck:1-2GiB, gatherv:direct"};
   static const char *const environments[] = {
       "SPARKRING_RANK=1\nSPARKRING_SIZE=2\nSPARKRING_ADDRESSES=a:1,[::1]:2\n"
       "SPARKRING_TOKEN=\x01\x02token\nSPARKRING_JOB=j\nSPARKRING_PORTS=1-9\nSPARKRING_TIMEOUT=2.5",
@@ -84,8 +84,8 @@ static void save_texts(void) {
   char name[2] = "a";
   for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++, name[0]++)
     save_text("fuzz_address", name, addresses[i]);
-  for (size_t i = 0; i < sizeof overrides / sizeof *overrides; i++, name[0]++)
-    save_text("fuzz_override", name, overrides[i]);
+  for (size_t i = 0; i < sizeof rules / sizeof *rules; i++, name[0]++)
+    save_text("fuzz_rule", name, rules[i]);
   for (size_t i = 0; i < sizeof environments / sizeof *environments; i++, name[0]++)
     save_text("fuzz_environment", name, environments[i]);
   uint8_t wire[64], *end = ring_address_pack(ring_address_pack(wire, "host-a"), "::1");
@@ -118,8 +118,9 @@ static void save_frames(void) {
   add_number(&good, 0x080101, 3); /* twice a broadcast; rank 1 of 2 */
   add_piece(&good, &data);
   save("fuzz_link", "broadcast", good.bytes, good.length);
-  good.bytes[2] = 0x48; /* over two lanes, the second one silent; over TLS, where it is nonsense */
-  save("fuzz_link", "lanes", good.bytes, good.length);
+  good.bytes[2] =
+      0x48; /* over two connections, the second one silent; over TLS, where it is nonsense */
+  save("fuzz_link", "connections", good.bytes, good.length);
   good.bytes[2] = 0x88;
   save("fuzz_link", "tls", good.bytes, good.length);
   add_number(&bad, 0x080101, 3);
@@ -127,9 +128,9 @@ static void save_frames(void) {
   save("fuzz_link", "failure", bad.bytes, bad.length);
 }
 
-/* ---- Notices ------------------------------------------------------------------------------ */
+/* ---- Wait reports ------------------------------------------------------------------------------ */
 
-/* A call as a notice has it. */
+/* A call as a wait report has it. */
 static void add_call(seed *to, const ring_call *call) {
   add_number(to, call->collective, 1);
   add_number(to, call->op, 1);
@@ -137,7 +138,7 @@ static void add_call(seed *to, const ring_call *call) {
   add_number(to, call->sequence, 4);
   add_number(to, (uint32_t)call->root, 4);
   add_number(to, call->count, 8);
-  add_number(to, call->layout, 8);
+  add_number(to, call->digest, 8);
 }
 
 /* The sender waits in a call, for ranks that it was last heard of in the same one. */
@@ -170,7 +171,7 @@ static void save_notices(void) {
     add_byte(&made, cases[i].which);
     add_byte(&made, 2 + 1 * 8); /* size 4, rank 1 */
     for (unsigned other = 0; other < 3; other++) {
-      add_byte(&made, 2);   /* notices */
+      add_byte(&made, 2);   /* wait reports */
       add_byte(&made, 100); /* bytes of them that have come */
       add_notice(&made, &cases[i].call, other, 2);
       add_notice(&made, &cases[i].call, 1, 1);
@@ -182,7 +183,7 @@ static void save_notices(void) {
 /* ---- Meetings ----------------------------------------------------------------------------- */
 
 static void add_note(seed *to, ring_status status, const void *body, size_t length) {
-  add_number(to, RING_NOTE_HEAD_BYTES + length + RING_SEAL_BYTES, RING_NOTE_LENGTH_BYTES);
+  add_number(to, RING_MESSAGE_HEAD_BYTES + length + RING_SEAL_BYTES, RING_MESSAGE_LENGTH_BYTES);
   add_number(to, (uint64_t)status, 1);
   add_number(to, UINT32_MAX, 4); /* no rank is at fault */
   add(to, body, length);
@@ -277,7 +278,7 @@ static void save_streams(void) {
   }
 }
 
-/* A dialer with the key, and an accepter with it: the target makes the proofs right. */
+/* A connecting side with the key, and an accepting side with it: the target makes the proofs right. */
 static void save_handshakes(void) {
   seed made = {.length = 0};
   add_byte(&made, 3);
@@ -290,9 +291,9 @@ static void save_handshakes(void) {
   add_number(&made, 5, 4);      /* rank */
   add_number(&made, 8, 4);      /* size */
   add_number(&made, 7, 8);      /* epoch */
-  add_number(&made, 0x0100, 2); /* lane 0 of 1 */
+  add_number(&made, 0x0100, 2); /* connection 0 of 1 */
   made.length += RING_SECRET_BYTES;
-  save("fuzz_handshake", "dialer", made.bytes, made.length);
+  save("fuzz_handshake", "connector", made.bytes, made.length);
   made.bytes[1] = 0; /* who does not want that */
   save("fuzz_handshake", "unlike", made.bytes, made.length);
   made.bytes[0] = 2;
@@ -301,7 +302,7 @@ static void save_handshakes(void) {
   add_number(&made, RING_VERDICT_WELCOME, 4);
   add_number(&made, 3, 4);
   made.length += RING_SECRET_BYTES;
-  save("fuzz_handshake", "accepter", made.bytes, made.length);
+  save("fuzz_handshake", "acceptor", made.bytes, made.length);
   made.bytes[2 + 11] ^= 1; /* encrypted */
   made.bytes[2 + RING_HELLO_BYTES] = RING_VERDICT_UNLIKE;
   save("fuzz_handshake", "refused", made.bytes, made.length);

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "lookup.h"
+#include "base/bytes.h"
+#include "transport/resolver.h"
 
 enum { WORLD_CONNECTIONS = 64, WORLD_PORT = 4242, WORLD_MOST_BYTES = 65536 };
 
@@ -28,8 +28,8 @@ static struct {
   bool real_handshakes;
   world_other others[WORLD_CONNECTIONS];
   int other_count;
-  world_guest guests[WORLD_CONNECTIONS];
-  int guest_count, guests_taken;
+  world_guest pending[WORLD_CONNECTIONS];
+  int pending_count, guests_taken;
   int dials[WORLD_CONNECTIONS], dial_count, dials_taken;
   bool stays;
 } world = {.now = 1000000000};
@@ -74,8 +74,8 @@ static bool world_go_on(void) {
 }
 
 void world_accepts(int connection, ring_claim claim) {
-  FUZZ_PROMISE(world.guest_count < WORLD_CONNECTIONS);
-  world.guests[world.guest_count++] = (world_guest){connection, claim};
+  FUZZ_PROMISE(world.pending_count < WORLD_CONNECTIONS);
+  world.pending[world.pending_count++] = (world_guest){connection, claim};
 }
 
 void world_dials(int connection) {
@@ -93,12 +93,12 @@ void world_shakes_hands(bool really) {
 
 void world_end(void) {
   while (world.other_count > 0) close(world.others[--world.other_count].fd);
-  for (; world.guests_taken < world.guest_count; world.guests_taken++)
-    close(world.guests[world.guests_taken].connection);
+  for (; world.guests_taken < world.pending_count; world.guests_taken++)
+    close(world.pending[world.guests_taken].connection);
   for (; world.dials_taken < world.dial_count; world.dials_taken++)
     close(world.dials[world.dials_taken]);
   world.stays = false;
-  world.guest_count = world.guests_taken = world.dial_count = world.dials_taken = 0;
+  world.pending_count = world.guests_taken = world.dial_count = world.dials_taken = 0;
 }
 
 /* ---- The clock ---------------------------------------------------------------------------- */
@@ -122,28 +122,30 @@ uint64_t __wrap_ring_platform_now(void) {
 
 /* ---- Sockets ------------------------------------------------------------------------------ */
 
-ring_lookup_answer __wrap_ring_lookup_ask(ring_lookup **lookup, const char *host, uint16_t port,
-                                          ring_resolved *resolved, const char **reason);
+ring_resolver_answer __wrap_ring_resolver_ask(ring_resolver **resolver, const char *host,
+                                              uint16_t port, ring_resolved *resolved,
+                                              const char **reason);
 int __wrap_ring_socket_listen(const char *host, uint16_t port);
 int __wrap_ring_socket_port(int fd);
 int __wrap_ring_socket_accept(int listener);
-int __wrap_ring_socket_dial(const ring_resolved *resolved, int index);
+int __wrap_ring_socket_connect(const ring_resolved *resolved, int index);
 int __wrap_ring_socket_failure(int fd);
 bool __wrap_ring_socket_peer_host(int fd, char *text, size_t size);
 
-ring_lookup_answer __wrap_ring_lookup_ask(ring_lookup **lookup, const char *host, uint16_t port,
-                                          ring_resolved *resolved, const char **reason) {
-  (void)lookup, (void)port;
+ring_resolver_answer __wrap_ring_resolver_ask(ring_resolver **resolver, const char *host,
+                                              uint16_t port, ring_resolved *resolved,
+                                              const char **reason) {
+  (void)resolver, (void)port;
   *resolved = (ring_resolved){.count = 1};
   *reason = "there is no such host";
-  return host[0] == 'x' ? RING_LOOKUP_FAILED : RING_LOOKUP_FOUND;
+  return host[0] == 'x' ? RING_RESOLVER_FAILED : RING_RESOLVER_FOUND;
 }
 
 int __wrap_ring_socket_listen(const char *host, uint16_t port) {
   int end;
   (void)host, (void)port;
   world_other *other = world_pair(&end);
-  if (world.guests_taken < world.guest_count) world_say(other, (input){(const uint8_t *)"", 1});
+  if (world.guests_taken < world.pending_count) world_say(other, (input){(const uint8_t *)"", 1});
   return end;
 }
 
@@ -154,12 +156,13 @@ int __wrap_ring_socket_port(int fd) {
 
 int __wrap_ring_socket_accept(int listener) {
   char knock;
-  if (world.guests_taken < world.guest_count) return world.guests[world.guests_taken++].connection;
+  if (world.guests_taken < world.pending_count)
+    return world.pending[world.guests_taken++].connection;
   recv(listener, &knock, 1, 0); /* nobody is left */
   return -EAGAIN;
 }
 
-int __wrap_ring_socket_dial(const ring_resolved *resolved, int index) {
+int __wrap_ring_socket_connect(const ring_resolved *resolved, int index) {
   (void)resolved, (void)index;
   return world.dials_taken < world.dial_count ? world.dials[world.dials_taken++] : -ECONNREFUSED;
 }
@@ -187,7 +190,7 @@ bool __wrap_ring_secret_random(void *bytes, size_t length) {
 
 static const ring_claim *world_claim(int fd) {
   for (int i = world.guests_taken; i-- > 0;)
-    if (world.guests[i].connection == fd) return &world.guests[i].claim;
+    if (world.pending[i].connection == fd) return &world.pending[i].claim;
   return NULL;
 }
 

@@ -8,7 +8,7 @@
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
 
-#include "handshake.h"
+#include "auth/handshake.h"
 #include "input.h"
 
 /* A connection whose peer has said these bytes, says `later` when everybody waits, and then no

@@ -4,7 +4,7 @@
 import re
 from pathlib import Path
 
-HEADER = (Path(__file__).parents[2] / "core" / "handshake.h").read_text()
+HEADER = (Path(__file__).parents[2] / "core" / "auth" / "handshake.h").read_text()
 
 
 def wire(name):

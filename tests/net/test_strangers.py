@@ -20,7 +20,7 @@ import work
 from jobs import Job
 
 PORTS = (22000, 22003)
-GUESTS = 64  # of a rank's porch (core/porch.h)
+GUESTS = 64  # that a rank's acceptor keeps pending (core/peers/acceptor.h)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MEMORY = 4 << 20  # what a rank may hold more than without strangers
 QUIET = {}  # what ranks hold and do without strangers

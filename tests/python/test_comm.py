@@ -81,27 +81,27 @@ def test_second_init():
         assert comm.usable
 
 
-def use_lanes(lanes):
-    with open_comm(shared_memory=False, lanes=lanes) as comm:
+def use_connections(connections):
+    with open_comm(shared_memory=False, connections=connections) as comm:
         total = comm.allreduce(np.arange(100_000) + comm.rank)
         return comm.link(1 - comm.rank), bool((total == 2 * np.arange(100_000) + 1).all())
 
 
-@pytest.mark.parametrize(("lanes", "link"), [(None, "tcp"), (1, "tcp"), (3, "tcp x3")])
-def test_lanes_are_connections_of_a_link(lanes, link):
-    assert run(2, use_lanes, lanes) == [(link, True)] * 2
+@pytest.mark.parametrize(("connections", "link"), [(None, "tcp"), (1, "tcp"), (3, "tcp x3")])
+def test_connections_are_connections_of_a_link(connections, link):
+    assert run(2, use_connections, connections) == [(link, True)] * 2
 
 
 def differ_in_lanes():
-    with pytest.raises(sparkring.MismatchError, match="the same lanes"):
-        open_comm(lanes=2 + int(os.environ["SPARKRING_RANK"]))
+    with pytest.raises(sparkring.MismatchError, match="the same connections"):
+        open_comm(connections=2 + int(os.environ["SPARKRING_RANK"]))
 
 
 def test_lanes_that_cannot_be_or_differ():
-    with pytest.raises(sparkring.InvalidError, match="lanes is 0: it must be 1 or more"):
-        sparkring.init(lanes=0)
-    with pytest.raises(sparkring.InvalidError, match="lanes is 17: it must be from 1 to 16"):
-        sparkring.init(lanes=17)
+    with pytest.raises(sparkring.InvalidError, match="connections is 0: it must be 1 or more"):
+        sparkring.init(connections=0)
+    with pytest.raises(sparkring.InvalidError, match="connections is 17: it must be from 1 to 16"):
+        sparkring.init(connections=17)
     run(2, differ_in_lanes)
 
 

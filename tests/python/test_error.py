@@ -73,7 +73,7 @@ def test_addresses():
     [
         ({"rank": "0"}, "rank is of type str: it must be a whole number"),
         ({"size": 2.0}, "size is of type float: it must be a whole number"),
-        ({"lanes": "2"}, "lanes is of type str: it must be a whole number"),
+        ({"connections": "2"}, "connections is of type str: it must be a whole number"),
         ({"timeout": "3"}, "timeout is of type str: it must be a number of seconds"),
         ({"call_timeout": [3]}, "call_timeout is of type list: it must be a number of seconds"),
         ({"warn_after": "60"}, "warn_after is of type str: it must be a number of seconds"),

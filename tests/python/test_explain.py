@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing algorithms: overrides, and what the communicator says about its choice."""
+"""Choosing algorithms: rules, and what the communicator says about its choice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def explain_and_call(algorithm):
 def test_explain_tells_what_the_call_moves(algorithm):
     for rank, (said, moved) in enumerate(run(3, explain_and_call, algorithm)):
         assert (said.collective, said.dtype, said.tier) == ("allreduce", "float32", "loopback")
-        assert (said.algorithm, said.reason) == (algorithm, "override")
+        assert (said.algorithm, said.reason) == (algorithm, "rule")
         assert (said.bytes, said.count) == (20000, 5000)
         assert said.runner_up != algorithm
         assert said.seconds > 0
@@ -39,7 +39,7 @@ def test_explain_tells_what_the_call_moves(algorithm):
         lines = str(said).split("\n")
         assert lines[0].startswith(
             "allreduce of 20000 bytes (count 5000, float32) on 3 ranks over loopback: "
-            f"{algorithm} (override), about "
+            f"{algorithm} (rule), about "
         )
         assert lines[1].startswith(f"rank {rank}: {said.steps} steps, {said.links} links; ")
 
@@ -67,12 +67,12 @@ def test_ranges_and_defaults():
         assert barrier.runner_up_seconds is None
 
 
-def test_a_dtype_that_the_override_cannot_serve():
+def test_a_dtype_that_the_rule_cannot_serve():
     with alone(algorithms="allreduce:halving") as comm:
         assert comm.explain("allreduce", 8, "float64").algorithm == "halving"
         said = comm.explain("allreduce", 8, dtype="float16")
         assert said.algorithm != "halving"
-        assert "the override cannot serve it" in str(said)
+        assert "the rule cannot serve it" in str(said)
 
 
 def test_bad_questions():
@@ -99,7 +99,7 @@ def test_bad_questions():
         ("reduce:tree:1KB-", r'^algorithms: "reduce:tree:1KB-" ends in no range of sizes: write'),
     ],
 )
-def test_bad_overrides(algorithms, text):
+def test_bad_rules(algorithms, text):
     with pytest.raises(sparkring.InvalidError, match=text):
         alone(algorithms=algorithms)
 
@@ -107,7 +107,7 @@ def test_bad_overrides(algorithms, text):
 def test_the_variable(monkeypatch):
     monkeypatch.setenv("SPARKRING_ALGORITHM", "allreduce:doubling")
     with alone() as comm:
-        assert comm.explain("allreduce", 8).reason == "override"
+        assert comm.explain("allreduce", 8).reason == "rule"
     with alone(algorithms="") as comm:
         assert comm.explain("allreduce", 8).reason == "least cost"
     monkeypatch.setenv("SPARKRING_ALGORITHM", "allreduce:tree")
@@ -120,8 +120,8 @@ def open_apart():
     open_comm(algorithms=algorithms).close()
 
 
-def test_ranks_with_other_overrides_do_not_open():
+def test_ranks_with_other_rules_do_not_open():
     for outcome in outcomes(3, open_apart):
         assert isinstance(outcome.error, sparkring.MismatchError)
         assert "rank 1 called open() with algorithms #" in str(outcome.error)
-        assert "give all ranks the same algorithm overrides" in str(outcome.error)
+        assert "give all ranks the same algorithm rules" in str(outcome.error)

@@ -3,7 +3,7 @@
 
 Each method is tried in a world of one rank. It must raise MemoryError or do without; what it had
 taken by then (references, views of buffers, memory) it gives back, and the communicator goes on.
-The allocations of the core fail in tests/core/test_allocator.c.
+The allocations of the core fail in tests/core/api/test_allocator.c.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def test_arguments(f, given, text):
         run(f, **{"num_proc": -1, "verbose": 0, **given})
 
 
-@pytest.mark.parametrize("name", ["token", "lane"])
+@pytest.mark.parametrize("name", ["token", "connection"])
 def test_unknown_arguments(name):
     with pytest.raises(TypeError, match=f"no argument '{name}'"):
         run(tell, num_proc=-2, **{name: "x"})

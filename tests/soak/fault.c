@@ -20,7 +20,7 @@ bool fault_dooms(const plan_world *world, bool child, int victim, int size) {
   const plan_fault *fault = &world->fault;
   bool ends = fault->kind == PLAN_FAULT_ABORTS || fault->kind == PLAN_FAULT_DROPS;
   if (fault->kind == PLAN_FAULT_NONE || victim < 0) return false;
-  if (size < 2 && !ends) return false; /* nobody is there to notice */
+  if (size < 2 && !ends) return false; /* nobody is there to wait report */
   plan_family family = plan_fault_family(fault->kind);
   if (family == PLAN_FAMILY_KILLED || family == PLAN_FAMILY_STOPPED) return true;
   return world->calls[fault->round].child == child;
@@ -138,7 +138,7 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
   if (of->own) return error->status == RING_ABORTED;
   if (of->world->splits && fault_took_long(error)) return true;
   if (!of->doomed) return false;
-  /* A guest that rank 0, starved, could not tell in time knows that some are missing, and not who. */
+  /* A pending connection that rank 0, starved, could not tell in time knows that some are missing, and not who. */
   bool unknown = of->phase == FAULT_OPENING && error->rank < 0;
   named = named || unknown || fault_names(error->message, inside);
   if (of->world->splits && error->status == RING_ABORTED) return error->rank != of->victim && named;

@@ -93,7 +93,7 @@ static void plan_place(plan_world *world, const plan_bounds *bounds, dice *from)
 /* With dice of its own, so that the rest of a world does not depend on it. */
 static void plan_connect(plan_world *world, const plan_bounds *bounds) {
   dice from = dice_of(bounds->seed, PLAN_PURPOSE_LINKS, world->number);
-  world->lanes = 1 + (int)dice_below(&from, PLAN_LANES);
+  world->connections = 1 + (int)dice_below(&from, PLAN_LANES);
   bool encrypts = dice_chance(&from, 0.4), may = bounds->link != PLAN_LINK_TCP;
   world->encrypts = bounds->link == PLAN_LINK_TLS || (may && encrypts);
   world->exchanges = dice_chance(&from, 0.4);
@@ -202,7 +202,7 @@ static plan_fault_kind plan_throw_fault(plan_family only, dice *from) {
   }
 }
 
-/* A message concerns two ranks only, so it is not where all of them could notice. */
+/* A message concerns two ranks only, so it is not where all of them could wait report. */
 static void plan_strike(plan_world *world, plan_family only, dice *from) {
   plan_fault *fault = &world->fault;
   fault->kind = plan_throw_fault(only, from);
@@ -233,12 +233,12 @@ void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number) {
 
 const char *plan_link_name(const plan_world *world) {
   static const char *const names[2][2][2] = {
-      {{"tcp", "tcp, lanes"}, {"tls", "tls, lanes"}},
-      {{"shm and tcp", "shm and tcp, lanes"}, {"shm and tls", "shm and tls, lanes"}}};
+      {{"tcp", "tcp, connections"}, {"tls", "tls, connections"}},
+      {{"shm and tcp", "shm and tcp, connections"}, {"shm and tls", "shm and tls, connections"}}};
   bool hosts = false;
   for (int i = 1; i < world->size; i++) hosts = hosts || world->host[i] != world->host[0];
   if (world->shares && !hosts) return "shm";
-  return names[world->shares][world->encrypts][world->lanes > 1];
+  return names[world->shares][world->encrypts][world->connections > 1];
 }
 
 void plan_describe(const plan_world *world, char *text, size_t size) {
@@ -249,9 +249,10 @@ void plan_describe(const plan_world *world, char *text, size_t size) {
     snprintf(fault, sizeof fault, "rank %d: %s in round %d, %d us", planned->rank,
              plan_fault_name(planned->kind), planned->round, planned->delay_us);
   snprintf(text, size,
-           "world %llu: %d ranks on hosts %s, %s, lanes %d%s%s%s, %d rounds, algorithms \"%s\", %s",
+           "world %llu: %d ranks on hosts %s, %s, connections %d%s%s%s, %d rounds, algorithms "
+           "\"%s\", %s",
            (unsigned long long)world->number, world->size, hosts, world->shares ? "shm" : "tcp",
-           world->lanes, world->encrypts ? ", encrypted" : "",
+           world->connections, world->encrypts ? ", encrypted" : "",
            world->exchanges ? ", met by an exchange" : "", world->splits ? ", split" : "",
            world->rounds, world->algorithms, fault);
 }

@@ -135,7 +135,7 @@ typedef struct plan_world {
   int size;
   int worker[PLAN_RANKS]; /* that plays the rank */
   bool shares;            /* memory, where ranks have the same host */
-  int lanes;              /* of links between hosts, and of all where no memory is shared */
+  int connections;        /* of links between hosts, and of all where no memory is shared */
   bool encrypts;
   bool exchanges; /* the ranks meet by an exchange, not by addresses */
   int host[PLAN_RANKS];
@@ -168,7 +168,7 @@ void plan_make(plan_world *world, const plan_bounds *bounds, uint64_t number);
 int plan_child_rank(const plan_world *world, int rank);
 int plan_child_size(const plan_world *world, int rank);
 
-/* "shm", "tcp", "tls, lanes", "shm and tcp" */
+/* "shm", "tcp", "tls, connections", "shm and tcp" */
 const char *plan_link_name(const plan_world *world);
 
 /* "world 17: 5 ranks on 2 hosts, shm, ..." */

@@ -305,7 +305,7 @@ static ring_options player_options(const player *of, char hosts[][24], const cha
   options.call_timeout = fault_call_timeout(of->world);
   options.shared_memory = of->world->shares ? 0 : -1;
   options.algorithms = of->world->algorithms;
-  options.lanes = of->world->lanes;
+  options.connections = of->world->connections;
   options.encryption = of->world->encrypts ? 1 : -1;
   options.exchange = of->world->exchanges ? exchange_texts : NULL;
   options.exchange_arg = (void *)(uintptr_t)of->setting;

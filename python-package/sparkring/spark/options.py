@@ -23,4 +23,4 @@ class Options(TypedDict, total=False):
     warn_after: float | None
     algorithms: str | None
     shared_memory: bool
-    lanes: int | None
+    connections: int | None

@@ -11,7 +11,7 @@ beyond that counted and dropped. The log has all of it.
 
 Rank and driver prove to each other that they have the run's key: HMAC-SHA256 over the random
 numbers of both. Where the ranks encrypt, everything behind the proofs is TLS 1.3 with a key that
-both make of the same numbers (core/link_tls.c). Then come frames: kind, length, payload, and
+both make of the same numbers (core/transport/tls.c). Then come frames: kind, length, payload, and
 without TLS an HMAC over these and the frame's number. Only what is proved is looked at; lines and
 reports are never executed. A rank sends a large result (`results`) on a connection of its own.
 """

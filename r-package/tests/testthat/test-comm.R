@@ -130,16 +130,16 @@ test_that("a forked child opens one of its own", {
   expect_null(ring_barrier(comm))
 })
 
-test_that("lanes are connections of a link", {
+test_that("a link has as many connections as it is told", {
   skip_if_not(dir.exists("/proc/self/fd"), "there is no directory of open files")
-  connections <- function(lanes) {
-    results <- run_ranks(2, lanes = lanes, {
+  links <- function(connections) {
+    results <- run_ranks(2, connections = connections, {
       sockets <- function() {
         files <- Sys.readlink(dir("/proc/self/fd", full.names = TRUE))
         length(grep("^socket", files))
       }
       before <- sockets()
-      comm <- open(shared_memory = FALSE, lanes = lanes)
+      comm <- open(shared_memory = FALSE, connections = connections)
       on.exit(ring_close(comm))
       total <- ring_allreduce(comm, seq_len(1e5) + rank)
       list(right = all(total == 2 * seq_len(1e5) + 1), sockets = sockets() - before)
@@ -147,20 +147,20 @@ test_that("lanes are connections of a link", {
     for (result in results) expect_true(result$right)
     results[[1]]$sockets
   }
-  expect_identical(connections(3) - connections(1), 2L)
+  expect_identical(links(3) - links(1), 2L)
 })
 
-test_that("lanes that cannot be, or that differ, are errors", {
-  expect_error(ring_init(lanes = 0), "`lanes` is 0: it must be 1 or more",
+test_that("connections that cannot be, or that differ, are errors", {
+  expect_error(ring_init(connections = 0), "`connections` is 0: it must be 1 or more",
     class = "ring_error_invalid"
   )
-  expect_error(ring_init(lanes = 17), "lanes is 17: it must be from 1 to 16",
+  expect_error(ring_init(connections = 17), "connections is 17: it must be from 1 to 16",
     class = "ring_error_invalid"
   )
   results <- run_ranks(2, {
-    tryCatch(open(lanes = 2 + rank), ring_error_mismatch = conditionMessage)
+    tryCatch(open(connections = 2 + rank), ring_error_mismatch = conditionMessage)
   })
-  for (result in results) expect_match(result, "the same lanes")
+  for (result in results) expect_match(result, "the same connections")
 })
 
 test_that("encryption", {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Choosing algorithms: overrides, and what the communicator says about its choice.
+# Choosing algorithms: rules, and what the communicator says about its choice.
 
 alone <- function(...) ring_init(rank = 0, addresses = "localhost", ...)
 
@@ -19,7 +19,7 @@ test_that("explain tells what the call moves", {
       said <- results[[rank + 1]]$said
       moved <- results[[rank + 1]]$moved
       expect_identical(unlist(said[c("algorithm", "reason", "tier", "dtype")], use.names = FALSE),
-                       c(algorithm, "override", "loopback", "float64"))
+                       c(algorithm, "rule", "loopback", "float64"))
       expect_identical(c(said$bytes, said$count), c(40000, 5000))
       expect_false(said$runner_up == algorithm)
       expect_gt(said$seconds, 0)
@@ -28,7 +28,7 @@ test_that("explain tells what the call moves", {
       expect_identical(unclass(said)[names], moved[names])
       expect_match(format(said), sprintf(
         paste0("^allreduce of 40000 bytes \\(count 5000, float64\\) on 3 ranks over loopback: ",
-               "%s \\(override\\), about .*\nrank %d: %d steps, %d links; "),
+               "%s \(rule), about .*\nrank %d: %d steps, %d links; "),
         algorithm, rank, said$steps, said$links
       ))
     }
@@ -61,13 +61,13 @@ test_that("ranges and defaults", {
   expect_output(print(barrier), "^barrier on 1 ranks over loopback: dissemination \\(only one\\)")
 })
 
-test_that("an override may not fit a dtype", {
+test_that("a rule may not fit a dtype", {
   comm <- alone(algorithms = "allreduce:halving")
   on.exit(ring_close(comm))
   expect_identical(ring_comm_explain(comm, "allreduce", 8)$algorithm, "halving")
   said <- ring_comm_explain(comm, "allreduce", 8, dtype = "float16")
   expect_false(said$algorithm == "halving")
-  expect_match(said$text, "the override cannot serve it")
+  expect_match(said$text, "the rule cannot serve it")
 })
 
 test_that("bad questions", {
@@ -85,7 +85,7 @@ test_that("bad questions", {
   bad("the communicator is closed", "allreduce", 8)
 })
 
-test_that("bad overrides", {
+test_that("bad rules", {
   bad <- function(algorithms, text) {
     expect_error(alone(algorithms = algorithms), text, class = "ring_error_invalid")
   }
@@ -100,7 +100,7 @@ test_that("the variable counts where the argument is not given", {
   on.exit(Sys.unsetenv("SPARKRING_ALGORITHM"))
   Sys.setenv(SPARKRING_ALGORITHM = "allreduce:doubling")
   comm <- alone()
-  expect_identical(ring_comm_explain(comm, "allreduce", 8)$reason, "override")
+  expect_identical(ring_comm_explain(comm, "allreduce", 8)$reason, "rule")
   ring_close(comm)
   comm <- alone(algorithms = "")
   expect_identical(ring_comm_explain(comm, "allreduce", 8)$reason, "least cost")
@@ -109,13 +109,13 @@ test_that("the variable counts where the argument is not given", {
   expect_error(alone(), "^SPARKRING_ALGORITHM: ", class = "ring_error_invalid")
 })
 
-test_that("ranks with other overrides do not open", {
+test_that("ranks with other rules do not open", {
   errors <- run_ranks(3, {
     algorithms <- if (rank == 1) "allreduce:ring"
     tryCatch(open(algorithms = algorithms), ring_error_mismatch = conditionMessage)
   })
   for (error in errors) {
     expect_match(error, "rank 1 called open\\(\\) with algorithms #")
-    expect_match(error, "give all ranks the same algorithm overrides")
+    expect_match(error, "give all ranks the same algorithm rules")
   }
 })

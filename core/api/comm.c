@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/collective.h"
+#include "api/environment.h"
+#include "api/options.h"
+#include "api/request.h"
+#include "base/error.h"
+#include "base/platform.h"
+#include "engine/detector/failure.h"
+#include "peers/shutdown.h"
+#include "rendezvous/rendezvous.h"
+
+#define COMM_CROWD 4 /* ranks a processor, up to which yielding it passes it to one that has work */
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+/* The hosts of all addresses, parsed: one allocation, the text behind the pointers. NULL when there
+ * are none, and on failure. */
+static ring_status comm_parse_hosts(const ring_options *options, const char ***hosts,
+                                    ring_error *error) {
+  size_t count = (size_t)options->address_count, capacity = count * sizeof **hosts;
+  *hosts = NULL;
+  if (count == 0) return RING_OK;
+  for (size_t rank = 0; rank < count; rank++)
+    if (options->addresses[rank] != NULL) capacity += strlen(options->addresses[rank]) + 1;
+  const char **parsed = malloc(capacity);
+  if (parsed == NULL) return ring_error_no_memory(error, options->rank);
+  char *to = (char *)(parsed + count), host[RING_HOST_BYTES];
+  for (size_t rank = 0; rank < count; rank++) {
+    ring_error reason;
+    int port;
+    ring_status status =
+        ring_address_parse(options->addresses[rank], host, sizeof host, &port, &reason);
+    if (status != RING_OK) {
+      free(parsed);
+      return ring_error_set(error, status, (int)rank, 0, "the address of rank %d is bad: %s",
+                            (int)rank, reason.message);
+    }
+    parsed[rank] = to;
+    to = stpcpy(to, host) + 1;
+  }
+  *hosts = parsed;
+  return RING_OK;
+}
+
+/* Breaks it between the calls of opening: ranks that open their link only now are told, too. */
+static void comm_break_opening(ring_comm *comm, const ring_error *error) {
+  const ring_task opening = {.schedule = &ring_schedule_empty,
+                             .call.collective = RING_COLLECTIVE_OPEN};
+  comm->engine.lanes = 0;
+  ring_comm_break(comm, &opening, error);
+}
+
+/* Meets the other ranks; `hosts` are those of comm_parse_hosts. */
+static ring_status comm_rendezvous(ring_comm *comm, const ring_options *options, ring_wait *wait,
+                                   const char *const *hosts, ring_error *error) {
+  char root[RING_HOST_BYTES] = "127.0.0.1";
+  int port;
+  ring_status status = RING_OK;
+  if (hosts != NULL)
+    strcpy(root, hosts[0]); /* NOLINT(clang-analyzer-core.CallAndMessage): all hosts were parsed */
+  else if (options->root_address != NULL)
+    status = ring_address_parse(options->root_address, root, sizeof root, &port, error);
+  if (status != RING_OK) return status;
+  ring_rendezvous rendezvous = {.rank = options->rank,
+                                .size = options->size,
+                                .hosts = hosts,
+                                .root_host = root,
+                                .job = options->job,
+                                .token = options->token,
+                                .token_length = options->token_length,
+                                .port_first = options->port_first,
+                                .port_last = options->port_last,
+                                .encrypted = options->encryption > 0,
+                                .exchange = options->exchange,
+                                .exchange_arg = options->exchange_arg,
+                                .wait = wait};
+  status = ring_rendezvous_run(&rendezvous, &comm->peers, error);
+  if (status != RING_OK && rendezvous.awaited) comm_break_opening(comm, error);
+  return status;
+}
+
+ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
+  ring_comm *comm = calloc(1, sizeof *comm);
+  if (comm == NULL) return NULL;
+  atomic_flag_clear(&comm->busy);
+  comm->process = ring_platform_process();
+  comm->call_timeout = call_timeout;
+  comm->engine.peers = &comm->peers;
+  comm->engine.shm = &comm->shm;
+  comm->engine.bell = -1;
+  /* All that is as long as there are ranks, before another one knows of this one: later there is no link
+   * yet over which to tell that it lacks memory. */
+  if (ring_peers_init(&comm->peers, rank, size) == RING_OK &&
+      ring_topology_init(&comm->topology, size) == RING_OK)
+    return comm;
+  comm->state = RING_COMM_BROKEN;
+  ring_comm_free(comm);
+  return NULL;
+}
+
+/* Finds out who is on which host. */
+static void comm_survey(ring_comm *comm) {
+  const ring_peers *peers = &comm->peers;
+  ring_topology *topology = &comm->topology;
+  for (int rank = 0; rank < peers->size; rank++) topology->nodes[rank] = peers->peer[rank].host;
+  ring_topology_survey(topology);
+  int node = topology->nodes[peers->rank], processors = ring_platform_processors();
+  for (int rank = 0; rank < peers->rank; rank++) comm->local_rank += topology->nodes[rank] == node;
+  comm->local_size = topology->ranks[node];
+  comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
+                      : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
+                                                                    : RING_CORES_CROWDED;
+  comm->plans.selector.topology = topology;
+  comm->plans.selector.tier = topology->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
+}
+
+/* Lets the ranks of a host that can share memory share it. */
+static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
+  uint8_t *has = calloc((size_t)comm->peers.size, 1);
+  ring_error error;
+  ring_status status;
+  if (has == NULL) {
+    status = ring_error_no_memory(&error, comm->peers.rank);
+    comm_break_opening(comm, &error);
+    return status;
+  }
+  has[comm->peers.rank] = comm->shares && ring_shm_fetch(&comm->shm, &comm->peers, wait);
+  status = ring_collective_tell(comm, has, wait);
+  if (status == RING_OK) {
+    status = ring_shm_settle(&comm->shm, &comm->peers, has, wait, &error);
+    if (status != RING_OK) comm_break_opening(comm, &error);
+    ring_topology_share(&comm->topology, has);
+    if (comm->topology.hosts == 1) comm->plans.selector.tier = comm->topology.inside;
+  }
+  free(has);
+  return status;
+}
+
+/* The first barrier also compares what the ranks choose algorithms by. */
+static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
+  ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  if (status != RING_MISMATCH) return status;
+  ring_error *error = &comm->failure;
+  size_t length = strlen(error->message);
+  snprintf(
+      error->message + length, sizeof error->message - length,
+      ": give all ranks the same algorithm rules, the same connections and the same version of "
+      "sparkring; rank %d has %d connection%s between hosts and %d rule%s, and takes the slowest "
+      "link for %s",
+      comm->peers.rank, comm->peers.connections, comm->peers.connections == 1 ? "" : "s",
+      comm->plans.selector.rules.count, comm->plans.selector.rules.count == 1 ? "" : "s",
+      ring_tier_name(comm->plans.selector.tier));
+  return status;
+}
+
+ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error) {
+  comm_survey(comm);
+  bool may_share = ring_topology_has_group(&comm->topology, RING_SHM_RANKS);
+  if (may_share && comm->shares) ring_shm_invite(&comm->shm, &comm->peers);
+  ring_status status = comm_first_barrier(comm, wait);
+  if (status == RING_OK) comm->peers.exchanged = false; /* it has let go of all */
+  if (status == RING_OK && may_share) status = comm_form_shm(comm, wait);
+  if (status != RING_OK && error != NULL) *error = comm->failure;
+  return status;
+}
+
+static ring_status comm_connect(ring_comm *comm, const ring_options *options, ring_error *error) {
+  ring_wait wait;
+  const char **hosts = NULL;
+  comm_prepare_wait(comm, options->timeout, &wait);
+  ring_wait_begin(&wait);
+  ring_status status = comm_parse_hosts(options, &hosts, error);
+  if (status == RING_OK) status = comm_rendezvous(comm, options, &wait, hosts, error);
+  free(hosts);
+  if (status != RING_OK) return status;
+  return ring_comm_gather_up(comm, &wait, error);
+}
+
+static ring_status comm_read_algorithms(ring_comm *comm, const ring_options *options,
+                                        ring_error *error) {
+  bool given = options->algorithms != NULL;
+  return ring_rules_parse(&comm->plans.selector.rules,
+                          given ? "algorithms" : RING_ENVIRONMENT_ALGORITHMS,
+                          given ? options->algorithms : getenv(RING_ENVIRONMENT_ALGORITHMS), error);
+}
+
+static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
+  ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
+  if (comm == NULL) return ring_error_no_memory(error, options->rank);
+  comm->shares = options->shared_memory >= 0 && ring_environment_shares();
+  comm->peers.connections =
+      options->connections != 0 ? options->connections : ring_options_connections();
+  comm->peers.inside_connections =
+      comm->shares || options->connections == 0 ? 1 : options->connections;
+  comm->port_first = options->port_first;
+  comm->port_last = options->port_last;
+  comm->interrupt = options->interrupt;
+  comm->interrupt_arg = options->interrupt_arg;
+  comm->alarm =
+      (ring_alarm){.after = options->warn_after < 0 ? 0 : (uint64_t)(options->warn_after * 1e9),
+                   .log = options->log,
+                   .log_arg = options->log_arg};
+  comm->watch_parent = options->watch_parent != 0;
+  ring_status status = comm_read_algorithms(comm, options, error);
+  if (status == RING_OK) status = comm_connect(comm, options, error);
+  if (status == RING_OK) {
+    *out = comm;
+    return RING_OK;
+  }
+  comm->state = RING_COMM_BROKEN;
+  ring_comm_free(comm);
+  return status;
+}
+
+ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_error *error) {
+  ring_options options;
+  ring_environment environment = {0};
+  ring_error unread;
+  if (error == NULL) error = &unread;
+  *error = (ring_error){.rank = -1};
+  if (comm == NULL) return ring_error_set(error, RING_INVALID, -1, 0, "comm is NULL");
+  *comm = NULL;
+  ring_status status = ring_options_read(given, &options, &environment, error);
+  if (status == RING_OK) status = comm_create(&options, comm, error);
+  ring_environment_free(&environment);
+  return status;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+static ring_status comm_enter(ring_comm *comm, bool beside) {
+  if (comm == NULL) return RING_INVALID;
+  if (comm->process != ring_platform_process())
+    return ring_error_set(&comm->error, RING_INVALID, -1, 0,
+                          "this communicator belongs to the process that forked this one: open "
+                          "one of its own here");
+  if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return RING_BUSY;
+  if (!beside && atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0 &&
+      !ring_queue_drain(comm)) {
+    ring_comm_leave(comm);
+    return RING_BUSY;
+  }
+  if (comm->state == RING_COMM_OPEN) return RING_OK;
+  ring_status status = comm->failure.status;
+  if (comm->state == RING_COMM_CLOSED)
+    status = ring_error_set(&comm->error, RING_INVALID, -1, 0, "the communicator is closed");
+  else
+    comm->error = comm->failure;
+  ring_comm_leave(comm);
+  return status;
+}
+
+ring_status ring_comm_enter(ring_comm *comm) {
+  return comm_enter(comm, false);
+}
+
+ring_status ring_comm_enter_beside(ring_comm *comm) {
+  return comm_enter(comm, true);
+}
+
+static void comm_yield(ring_comm *comm) {
+  atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+void ring_comm_leave(ring_comm *comm) {
+  comm->described = 0;
+  comm_yield(comm);
+}
+
+/* Bytes of a text that fit, without a part of a character of UTF-8 at their end. */
+static size_t comm_fitting(const char *text, size_t capacity) {
+  size_t length = strnlen(text, capacity);
+  while (length == capacity || (length > 0 && ((uint8_t)text[length] & 0xc0) == 0x80)) length--;
+  return length;
+}
+
+void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text) {
+  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call will say why */
+  size_t length = comm_fitting(text, sizeof comm->description);
+  memset(comm->description, 0, sizeof comm->description);
+  memcpy(comm->description, text, length);
+  comm->described = digest;
+  comm_yield(comm);
+}
+
+void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {
+  const ring_error *cause = ring_queue_cause(comm);
+  comm->failure = cause != NULL ? *cause : *error;
+  comm->state = RING_COMM_BROKEN;
+  ring_shm_fail(&comm->shm, &comm->failure);
+  ring_failure_tell(&comm->engine, task, &comm->failure);
+  ring_acceptor_close(&comm->peers.acceptor);
+  ring_keys_wipe(&comm->peers.keys); /* no link opens any more */
+}
+
+/* ---- Ending ------------------------------------------------------------------------------- */
+
+#define COMM_LONGEST 1e9 /* seconds */
+
+/* Two barriers over links, and one in shared memory before them. Who passes those that compare knows
+ * that all ranks have called close, and of no call of its own that differs; who passes the last, that
+ * this holds for all ranks: none that closes well leaves one behind that does not. */
+ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
+  ring_wait wait;
+  ring_status status = ring_comm_enter(comm);
+  if (status != RING_OK) return status;
+  if (!(seconds > 0)) seconds = comm->call_timeout;
+  comm_prepare_wait(comm, seconds < COMM_LONGEST ? seconds : COMM_LONGEST, &wait);
+  ring_wait_begin(&wait);
+  status = ring_collective_compare(comm, &wait);
+  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  if (status == RING_OK) {
+    comm->state = RING_COMM_CLOSED;
+    ring_shutdown(&comm->peers, &comm->engine.poll_set, &wait);
+  } else {
+    comm->error = comm->failure;
+  }
+  ring_peers_close(&comm->peers);
+  ring_keys_wipe(&comm->peers.keys);
+  ring_comm_leave(comm);
+  return status;
+}
+
+ring_status ring_comm_close(ring_comm *comm) {
+  return ring_comm_close_within(comm, 0);
+}
+
+void ring_comm_abort(ring_comm *comm, const char *reason) {
+  ring_error error;
+  if (comm != NULL) ring_reserved_ports_fini(&comm->ports);
+  if (ring_comm_enter_beside(comm) != RING_OK) return;
+  bool said = reason != NULL && reason[0] != '\0';
+  ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
+                 "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
+                 ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
+                 said ? reason : "");
+  if (ring_queue_end(comm, &error)) {
+    comm->error = comm->failure;
+    ring_peers_close(&comm->peers);
+  } else {
+    atomic_store(&comm->ending, true);
+  }
+  ring_comm_leave(comm);
+}
+
+/* Who drops a communicator often does so because of an error, which the others then hear. */
+static void comm_drop(ring_comm *comm) {
+  const ring_error *last = &comm->error;
+  char reason[512];
+  snprintf(reason, sizeof reason, "it dropped it without closing it%s%.400s",
+           last->status == RING_OK ? "" : "; the last error there: ",
+           last->status == RING_OK ? "" : last->message);
+  ring_comm_abort(comm, reason);
+}
+
+void ring_comm_free(ring_comm *comm) {
+  if (comm == NULL) return;
+  bool forked = comm->process != ring_platform_process();
+  /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
+  bool torn = forked && atomic_load(&comm->outstanding) > 0;
+  if (comm->state == RING_COMM_OPEN && !forked) comm_drop(comm);
+  ring_queue_leave(comm);
+  ring_peers_fini(&comm->peers);
+  ring_shm_fini(&comm->shm);
+  ring_reserved_ports_fini(&comm->ports);
+  if (!torn) {
+    ring_engine_fini(&comm->engine);
+    ring_plans_free(&comm->plans);
+    ring_topology_fini(&comm->topology);
+    free(comm->bundle);
+  }
+  ring_store_free(&comm->store);
+  free(comm);
+}
+
+void ring_store_free(ring_store *store) {
+  free(store->offsets);
+  free(store->buffers);
+  *store = (ring_store){0};
+}
+
+/* ---- What it knows ------------------------------------------------------------------------ */
+
+const ring_error *ring_comm_error(const ring_comm *comm) {
+  return &comm->error;
+}
+
+int ring_comm_rank(const ring_comm *comm) {
+  return comm->peers.rank;
+}
+
+int ring_comm_size(const ring_comm *comm) {
+  return comm->peers.size;
+}
+
+int ring_comm_local_rank(const ring_comm *comm) {
+  return comm->local_rank;
+}
+
+int ring_comm_local_size(const ring_comm *comm) {
+  return comm->local_size;
+}
+
+const char *ring_comm_host(const ring_comm *comm, int rank) {
+  return rank < 0 || rank >= comm->peers.size ? NULL : ring_peers_host(&comm->peers, rank);
+}
+
+uint64_t ring_comm_epoch(const ring_comm *comm) {
+  return comm->peers.epoch;
+}
+
+int ring_comm_authenticated(const ring_comm *comm) {
+  return comm->peers.authenticated;
+}
+
+int ring_comm_encrypted(const ring_comm *comm) {
+  return comm->peers.encrypted;
+}
+
+int ring_comm_usable(const ring_comm *comm) {
+  return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process() &&
+         !atomic_load(&comm->ending);
+}
+
+static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
+  sum->bytes_sent += __atomic_load_n(&more->bytes_sent, __ATOMIC_RELAXED);
+  sum->bytes_received += __atomic_load_n(&more->bytes_received, __ATOMIC_RELAXED);
+  sum->messages_sent += __atomic_load_n(&more->messages_sent, __ATOMIC_RELAXED);
+  sum->messages_received += __atomic_load_n(&more->messages_received, __ATOMIC_RELAXED);
+}
+
+ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters) {
+  *counters = (ring_counters){0};
+  if (peer < -1 || peer >= comm->peers.size) return RING_INVALID;
+  if (peer >= 0) {
+    comm_add_counters(counters, &comm->peers.peer[peer].counters);
+    return RING_OK;
+  }
+  for (int rank = 0; rank < comm->peers.size; rank++)
+    comm_add_counters(counters, &comm->peers.peer[rank].counters);
+  counters->calls = __atomic_load_n(&comm->calls, __ATOMIC_RELAXED);
+  counters->bytes_shared = __atomic_load_n(&comm->shm.bytes_shared, __ATOMIC_RELAXED);
+  counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED) +
+                      __atomic_load_n(&comm->shm.wait_ns, __ATOMIC_RELAXED);
+  return RING_OK;
+}
+
+ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory) {
+  if (memory == NULL) return RING_INVALID;
+  *memory = NULL;
+  if (comm == NULL) return RING_INVALID;
+  *memory = ring_arena_alloc(comm->shm.arena, bytes);
+  return *memory == NULL ? RING_NO_MEMORY : RING_OK;
+}
+
+const char *ring_comm_link(const ring_comm *comm, int peer) {
+  if (peer == comm->peers.rank) return "self";
+  if (peer < 0 || peer >= comm->peers.size) return "";
+  const char *name = atomic_load_explicit(&comm->peers.peer[peer].link_name, memory_order_relaxed);
+  return name == NULL ? "" : name;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The public functions of the collectives. Each has a static function that turns its
+ * arguments into a collective_args; CALLS_DEFINE makes the two public functions of it,
+ * the one that waits and the one that starts. All of that happens between entering and leaving, on
+ * the calling thread.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/collective.h"
+#include "api/request.h"
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/error.h"
+
+/* ask: what fills *asked; behind it the parameters of ring_<name>. */
+#define CALLS_DEFINE(name, ask, ...)                                                               \
+  ring_status ring_##name(__VA_ARGS__) {                                                           \
+    ring_status status = ring_comm_enter(comm);                                                    \
+    if (status != RING_OK) return status;                                                          \
+    collective_args asked_here, *asked = &asked_here;                                              \
+    asked->store = &comm->store;                                                                   \
+    status = ask;                                                                                  \
+    if (status == RING_NO_MEMORY) ring_comm_break(comm, NULL, &comm->error);                       \
+    if (status == RING_OK) status = ring_collective_admit(comm, asked);                            \
+    if (status == RING_OK) status = ring_collective_run_here(comm, asked);                         \
+    ring_comm_leave(comm);                                                                         \
+    return status;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
+  ring_status ring_##name##_start(__VA_ARGS__, ring_request **request) {                           \
+    collective_args *asked;                                                                        \
+    ring_status status = ring_request_begin(comm, request, &asked);                                \
+    if (status != RING_OK) return status;                                                          \
+    status = ask;                                                                                  \
+    return ring_request_launch(comm, status, request);                                             \
+  }
+
+/* An op or dtype as the signature holds it; one that does not fit becomes one that does not exist. */
+static uint8_t entry_code(int value) {
+  return value < 0 || value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
+}
+
+/* Field by field: to clear the struct first would take as long as a short call's other work. Rank,
+ * size and nodes follow when it runs; the store stays. */
+static inline void entry_begin(collective_args *asked, ring_collective collective,
+                               const void *input, void *output, size_t count, ring_dtype dtype) {
+  asked->outline.call = (ring_call){
+      .collective = (uint8_t)collective, .dtype = entry_code((int)dtype), .count = count};
+  asked->outline.peer = 0;
+  asked->outline.parts = (ring_parts){NULL, 0};
+  asked->outline.came = (ring_parts){NULL, 0};
+  asked->signature = NULL;
+  asked->input = input;
+  asked->output = output;
+  asked->input_count = asked->output_count = count;
+  asked->in_at = asked->out_at = 0;
+  asked->in_place = true;
+  asked->buffer_count = 0;
+}
+
+static uint64_t entry_times(uint64_t count, int size) {
+  return count > UINT64_MAX / (uint64_t)size ? UINT64_MAX : count * (uint64_t)size;
+}
+
+static ring_status entry_check_rank(ring_comm *comm, ring_collective collective, const char *role,
+                                    int rank) {
+  if (rank >= 0 && rank < comm->peers.size) return RING_OK;
+  return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
+                        "%s: %s %d is no rank: ranks go from 0 to %d",
+                        ring_collective_name((uint8_t)collective), role, rank,
+                        comm->peers.size - 1);
+}
+
+/* ---- Reductions --------------------------------------------------------------------------- */
+
+static void entry_reduction(collective_args *asked, ring_collective collective, const void *input,
+                            void *output, size_t count, ring_dtype dtype, ring_op op) {
+  entry_begin(asked, collective, input, output, count, dtype);
+  asked->outline.call.op = entry_code((int)op);
+}
+
+static ring_status entry_allreduce(collective_args *asked, const void *input, void *output,
+                                   size_t count, ring_dtype dtype, ring_op op) {
+  entry_reduction(asked, RING_COLLECTIVE_ALLREDUCE, input, output, count, dtype, op);
+  return RING_OK;
+}
+
+static ring_status entry_reduce(ring_comm *comm, collective_args *asked, const void *input,
+                                void *output, size_t count, ring_dtype dtype, ring_op op,
+                                int root) {
+  entry_reduction(asked, RING_COLLECTIVE_REDUCE, input, output, count, dtype, op);
+  asked->outline.call.root = root;
+  if (comm->peers.rank != root) asked->output_count = 0;
+  return entry_check_rank(comm, RING_COLLECTIVE_REDUCE, "root", root);
+}
+
+static ring_status entry_reduce_scatter(ring_comm *comm, collective_args *asked, const void *input,
+                                        void *output, size_t count, ring_dtype dtype, ring_op op) {
+  entry_reduction(asked, RING_COLLECTIVE_REDUCE_SCATTER, input, output, count, dtype, op);
+  asked->input_count = entry_times(count, comm->peers.size);
+  asked->in_at = (uint64_t)comm->peers.rank * count;
+  return RING_OK;
+}
+
+CALLS_DEFINE(allreduce, entry_allreduce(asked, input, output, count, dtype, op), ring_comm *comm,
+             const void *input, void *output, size_t count, ring_dtype dtype, ring_op op)
+CALLS_DEFINE(reduce, entry_reduce(comm, asked, input, output, count, dtype, op, root),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             ring_op op, int root)
+CALLS_DEFINE(reduce_scatter, entry_reduce_scatter(comm, asked, input, output, count, dtype, op),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             ring_op op)
+
+/* ---- Without parts ------------------------------------------------------------------------ */
+
+static ring_status entry_broadcast(ring_comm *comm, collective_args *asked, const void *input,
+                                   void *output, size_t count, ring_dtype dtype, int root) {
+  entry_begin(asked, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
+  asked->outline.call.root = root;
+  if (comm->peers.rank != root) asked->input_count = 0;
+  return entry_check_rank(comm, RING_COLLECTIVE_BROADCAST, "root", root);
+}
+
+static ring_status entry_barrier(collective_args *asked) {
+  entry_begin(asked, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
+  return RING_OK;
+}
+
+static ring_status entry_message(ring_comm *comm, collective_args *asked, const void *input,
+                                 void *output, size_t count, ring_dtype dtype, int peer,
+                                 bool sends) {
+  entry_begin(asked, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
+  asked->outline.call.root = sends ? comm->peers.rank : peer;
+  asked->outline.peer = peer;
+  *(sends ? &asked->output_count : &asked->input_count) = 0;
+  asked->in_place = false;
+  ring_status status = entry_check_rank(comm, RING_COLLECTIVE_MESSAGE, "peer", peer);
+  if (status != RING_OK || peer != comm->peers.rank) return status;
+  return ring_collective_invalid(comm, RING_COLLECTIVE_MESSAGE,
+                                 "peer is this rank itself: copy the buffer");
+}
+
+static ring_status entry_send(ring_comm *comm, collective_args *asked, const void *input,
+                              size_t count, ring_dtype dtype, int peer) {
+  return entry_message(comm, asked, input, NULL, count, dtype, peer, true);
+}
+
+static ring_status entry_recv(ring_comm *comm, collective_args *asked, void *output, size_t count,
+                              ring_dtype dtype, int peer) {
+  return entry_message(comm, asked, NULL, output, count, dtype, peer, false);
+}
+
+CALLS_DEFINE(broadcast, entry_broadcast(comm, asked, input, output, count, dtype, root),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             int root)
+CALLS_DEFINE(barrier, entry_barrier(asked), ring_comm *comm)
+CALLS_DEFINE(send, entry_send(comm, asked, input, count, dtype, peer), ring_comm *comm,
+             const void *input, size_t count, ring_dtype dtype, int peer)
+CALLS_DEFINE(recv, entry_recv(comm, asked, output, count, dtype, peer), ring_comm *comm,
+             void *output, size_t count, ring_dtype dtype, int peer)
+
+/* ---- With parts --------------------------------------------------------------------------- */
+
+/* Where the parts of a call with counts begin, in one of the store's two tables; *topology becomes a
+ * digest that differs where counts do. RING_INVALID when the sum overflows. */
+static ring_status entry_read_counts(ring_comm *comm, ring_store *store, int table,
+                                     const size_t *counts, ring_parts *parts, uint64_t *digest) {
+  size_t size = (size_t)comm->peers.size;
+  if (counts == NULL) return RING_INVALID;
+  if (store->offsets == NULL) store->offsets = calloc(2 * (size + 1), sizeof *store->offsets);
+  if (store->offsets == NULL) return RING_NO_MEMORY;
+  uint64_t *offsets = store->offsets + (size_t)table * (size + 1);
+  *digest = RING_DIGEST_EMPTY;
+  for (size_t i = 0; i < size; i++) {
+    if (counts[i] > PTRDIFF_MAX - offsets[i]) return RING_INVALID;
+    offsets[i + 1] = offsets[i] + counts[i];
+    *digest = bytes_digest(*digest, counts[i]);
+  }
+  *parts = (ring_parts){offsets, 0};
+  return RING_OK;
+}
+
+/* The parts of a call: of `count` elements each, or of counts, whose sum then is the call's count. */
+static ring_status entry_set_parts(ring_comm *comm, collective_args *asked, const size_t *counts,
+                                   bool counted) {
+  ring_call *call = &asked->outline.call;
+  asked->outline.parts = (ring_parts){NULL, call->count};
+  asked->outline.came = asked->outline.parts;
+  if (!counted) return RING_OK;
+  ring_status status =
+      entry_read_counts(comm, asked->store, 0, counts, &asked->outline.parts, &call->digest);
+  if (status == RING_OK) call->count = asked->outline.parts.offsets[comm->peers.size];
+  if (status == RING_INVALID)
+    return ring_collective_invalid(comm, call->collective,
+                                   counts == NULL ? "counts is NULL: pass one number a rank"
+                                                  : "the sum of counts is larger than memory");
+  return status == RING_OK ? RING_OK : ring_error_no_memory(&comm->error, comm->peers.rank);
+}
+
+static uint64_t entry_part_begin(ring_parts parts, int rank) {
+  return parts.offsets != NULL ? parts.offsets[rank] : (uint64_t)rank * parts.count;
+}
+
+/* Allgather, gather and scatter: the side that has all parts, and the one that has its own. */
+static ring_status entry_parts(ring_comm *comm, collective_args *asked, ring_collective collective,
+                               const void *input, void *output, size_t count, const size_t *counts,
+                               ring_dtype dtype, int root) {
+  int rank = comm->peers.rank, size = comm->peers.size;
+  bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
+  bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
+  bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
+  entry_begin(asked, collective, input, output, count, dtype);
+  asked->outline.call.root = root;
+  ring_status status = entry_check_rank(comm, collective, "root", root);
+  if (status == RING_OK) status = entry_set_parts(comm, asked, counts, counted);
+  if (status != RING_OK) return status;
+  ring_parts parts = asked->outline.parts;
+  uint64_t at = entry_part_begin(parts, rank);
+  uint64_t own = counted ? parts.offsets[rank + 1] - at : count;
+  uint64_t all = counted ? parts.offsets[size] : entry_times(count, size);
+  if (!to_all && rank != root) all = 0;
+  asked->input_count = scatters ? all : own;
+  asked->output_count = scatters ? own : all;
+  asked->in_at = scatters ? at : 0;
+  asked->out_at = scatters ? 0 : at;
+  return RING_OK;
+}
+
+CALLS_DEFINE(allgather,
+             entry_parts(comm, asked, RING_COLLECTIVE_ALLGATHER, input, output, count, NULL, dtype,
+                         0),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype)
+CALLS_DEFINE(allgatherv,
+             entry_parts(comm, asked, RING_COLLECTIVE_ALLGATHERV, input, output, 0, counts, dtype,
+                         0),
+             ring_comm *comm, const void *input, void *output, const size_t *counts,
+             ring_dtype dtype)
+CALLS_DEFINE(gather,
+             entry_parts(comm, asked, RING_COLLECTIVE_GATHER, input, output, count, NULL, dtype,
+                         root),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             int root)
+CALLS_DEFINE(gatherv,
+             entry_parts(comm, asked, RING_COLLECTIVE_GATHERV, input, output, 0, counts, dtype,
+                         root),
+             ring_comm *comm, const void *input, void *output, const size_t *counts,
+             ring_dtype dtype, int root)
+CALLS_DEFINE(scatter,
+             entry_parts(comm, asked, RING_COLLECTIVE_SCATTER, input, output, count, NULL, dtype,
+                         root),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             int root)
+CALLS_DEFINE(scatterv,
+             entry_parts(comm, asked, RING_COLLECTIVE_SCATTERV, input, output, 0, counts, dtype,
+                         root),
+             ring_comm *comm, const void *input, void *output, const size_t *counts,
+             ring_dtype dtype, int root)
+
+/* ---- All to all --------------------------------------------------------------------------- */
+
+static ring_status entry_alltoall(ring_comm *comm, collective_args *asked, const void *input,
+                                  void *output, size_t count, ring_dtype dtype) {
+  uint64_t all = entry_times(count, comm->peers.size);
+  entry_begin(asked, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
+  asked->input_count = asked->output_count = all;
+  asked->in_place = false;
+  return entry_set_parts(comm, asked, NULL, false);
+}
+
+/* What a rank sends to each is known to it alone, so neither count nor topology are in the signature. */
+static ring_status entry_alltoallv(ring_comm *comm, collective_args *asked, const void *input,
+                                   const size_t *sends, void *output, const size_t *receives,
+                                   ring_dtype dtype) {
+  int rank = comm->peers.rank, size = comm->peers.size;
+  entry_begin(asked, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
+  asked->in_place = false;
+  ring_outline *outline = &asked->outline;
+  uint64_t digest;
+  ring_status status = entry_read_counts(comm, asked->store, 0, sends, &outline->parts, &digest);
+  if (status == RING_OK)
+    status = entry_read_counts(comm, asked->store, 1, receives, &outline->came, &digest);
+  if (status == RING_NO_MEMORY) return ring_error_no_memory(&comm->error, rank);
+  if (status != RING_OK)
+    return ring_error_set(&comm->error, status, rank, 0,
+                          "alltoallv: sends and receives must hold one number a rank, whose sum "
+                          "fits into memory");
+  if (sends[rank] != receives[rank])
+    return ring_error_set(&comm->error, RING_INVALID, rank, 0,
+                          "alltoallv: rank %d sends itself %zu elements but receives %zu", rank,
+                          sends[rank], receives[rank]);
+  asked->input_count = outline->parts.offsets[size];
+  asked->output_count = outline->came.offsets[size];
+  return RING_OK;
+}
+
+CALLS_DEFINE(alltoall, entry_alltoall(comm, asked, input, output, count, dtype), ring_comm *comm,
+             const void *input, void *output, size_t count, ring_dtype dtype)
+CALLS_DEFINE(alltoallv, entry_alltoallv(comm, asked, input, sends, output, receives, dtype),
+             ring_comm *comm, const void *input, const size_t *sends, void *output,
+             const size_t *receives, ring_dtype dtype)
+
+/* ---- Groups ------------------------------------------------------------------------------- */
+
+static ring_status entry_copy_buffers(ring_comm *comm, ring_store *store,
+                                      const ring_buffer *buffers, size_t buffer_count) {
+  if (buffer_count == 0) return RING_OK;
+  if (buffers == NULL)
+    return ring_collective_invalid(comm, RING_COLLECTIVE_ALLREDUCE_GROUP,
+                                   "buffers is NULL but buffer_count is not 0");
+  bool fits = buffer_count <= PTRDIFF_MAX / sizeof *buffers;
+  if (buffer_count > store->buffer_capacity) {
+    ring_buffer *grown = fits ? realloc(store->buffers, buffer_count * sizeof *grown) : NULL;
+    if (grown == NULL)
+      return ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
+                            "rank %d is out of memory: it cannot list %zu buffers",
+                            comm->peers.rank, buffer_count);
+    store->buffers = grown;
+    store->buffer_capacity = buffer_count;
+  }
+  memcpy(store->buffers, buffers, buffer_count * sizeof *buffers);
+  return RING_OK;
+}
+
+static ring_status entry_allreduce_group(ring_comm *comm, collective_args *asked,
+                                         const ring_buffer *buffers, size_t buffer_count,
+                                         ring_dtype dtype, ring_op op) {
+  ring_collective collective = RING_COLLECTIVE_ALLREDUCE_GROUP;
+  entry_reduction(asked, collective, NULL, NULL, 0, dtype, op);
+  asked->buffer_count = buffer_count;
+  ring_status status = entry_copy_buffers(comm, asked->store, buffers, buffer_count);
+  uint64_t total = 0, digest = bytes_digest(RING_DIGEST_EMPTY, buffer_count);
+  for (size_t i = 0; status == RING_OK && i < buffer_count; i++) {
+    const ring_buffer *buffer = &asked->store->buffers[i];
+    collective_args one = {.store = NULL};
+    entry_reduction(&one, collective, buffer->input, buffer->output, buffer->count, dtype, op);
+    status = ring_collective_check(comm, &one);
+    if (status == RING_OK && buffer->count > (uint64_t)PTRDIFF_MAX - total)
+      status = ring_collective_invalid(comm, RING_COLLECTIVE_ALLREDUCE_GROUP,
+                                       "the sum of counts is larger than memory");
+    total += buffer->count;
+    digest = bytes_digest(digest, buffer->count);
+  }
+  asked->outline.call.count = total;
+  asked->outline.call.digest = digest;
+  return status;
+}
+
+CALLS_DEFINE(allreduce_group, entry_allreduce_group(comm, asked, buffers, buffer_count, dtype, op),
+             ring_comm *comm, const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype,
+             ring_op op)

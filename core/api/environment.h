@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
+ * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
+ * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
+ * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
+ * _SHARED_MEMORY, _LANES, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
+ * also where that is not asked of the environment, so they are read apart.
+ */
+#ifndef RING_ENVIRONMENT_H
+#define RING_ENVIRONMENT_H
+
+#include <stdbool.h>
+
+#include "sparkring.h"
+
+#define RING_ENVIRONMENT_ALGORITHMS "SPARKRING_ALGORITHM"
+
+typedef struct ring_environment {
+  const char *source; /* "sparkring-run", "Open MPI", "MPICH", "torchrun", "Slurm"; NULL: none */
+  int rank;           /* 0 and 1 without a source */
+  int size;
+  char **addresses; /* one a rank, checked by ring_address_parse, or NULL */
+  int address_count;
+  char root_address[256]; /* rank 0's host without a port; "" only where addresses are known */
+  char *token;            /* see token.h */
+  size_t token_length;
+  char job[128]; /* tells this job from others; "" where nothing does */
+  int port_first, port_last;
+  double timeout; /* seconds; this and the ports are 0 where unset */
+} ring_environment;
+
+/* Reads the environment. A malformed variable is RING_INVALID with an *error (which may be NULL)
+ * that names it, its value (never the token's) and what to do; *environment is then empty and needs
+ * no free. */
+ring_status ring_environment_read(ring_environment *environment, ring_error *error);
+
+/* Frees what read allocated, and wipes the token. May be called twice. */
+void ring_environment_free(ring_environment *environment);
+
+/* False when SPARKRING_SHARED_MEMORY is 0. */
+bool ring_environment_shares(void);
+
+/* The number in SPARKRING_CONNECTIONS; 0 where it is unset. RING_INVALID for what is no whole number. */
+ring_status ring_environment_connections(int *connections, ring_error *error);
+
+/* 1 or -1 where SPARKRING_ENCRYPTION is 1 or 0, 0 where it is unset. RING_INVALID for what is neither. */
+ring_status ring_environment_encryption(int *encryption, ring_error *error);
+
+/* The seconds in SPARKRING_WARN_AFTER; -1 where they are 0, and 0 where it is unset. */
+ring_status ring_environment_warn_after(double *seconds, ring_error *error);
+
+#endif

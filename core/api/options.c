@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/options.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "api/spark_settings.h"
+#include "base/error.h"
+#include "base/platform.h"
+#include "transport/link.h"
+
+#define OPTIONS_TIMEOUT 300.0
+#define OPTIONS_CALL_TIMEOUT 600.0
+#define OPTIONS_WARN_AFTER 60.0
+#define OPTIONS_LANES 4
+#define OPTIONS_TOKEN_LEAST 16 /* bytes */
+#define OPTIONS_RANKS_MAX (1 << 20)
+
+static ring_status options_invalid(ring_error *error, const char *text) {
+  return ring_error_set(error, RING_INVALID, -1, 0, "%s", text);
+}
+
+/* Copies what the caller's version of the struct has; newer fields keep their defaults. */
+static ring_status options_copy(const ring_options *given, ring_options *options,
+                                ring_error *error) {
+  *options = (ring_options)RING_OPTIONS_INIT;
+  if (given == NULL) return RING_OK;
+  if (given->struct_size < offsetof(ring_options, interrupt) || given->struct_size > 4096)
+    return options_invalid(error, "options.struct_size is wrong: begin with RING_OPTIONS_INIT");
+  size_t known = given->struct_size < sizeof *options ? given->struct_size : sizeof *options;
+  memcpy(options, given, known);
+  return RING_OK;
+}
+
+/* Fills what is missing from the environment, whose strings stay in *environment. */
+static ring_status options_fill(ring_options *options, ring_environment *environment,
+                                ring_error *error) {
+  if (options->address_count > 0 || options->root_address != NULL || options->exchange != NULL ||
+      options->size > 0)
+    return options_invalid(error, "rank is missing: size, addresses or an exchange were given, so "
+                                  "rank must be given too");
+  ring_status status = ring_environment_read(environment, error);
+  if (status != RING_OK) return status;
+  options->rank = environment->rank;
+  options->size = environment->size;
+  options->addresses = (const char *const *)environment->addresses;
+  options->address_count = environment->address_count;
+  options->root_address = environment->root_address[0] != '\0' ? environment->root_address : NULL;
+  if (options->token == NULL) {
+    options->token = environment->token;
+    options->token_length = environment->token_length;
+  }
+  if (options->job == NULL) options->job = environment->job;
+  if (options->port_first == 0) {
+    options->port_first = (uint16_t)environment->port_first;
+    options->port_last = (uint16_t)environment->port_last;
+  }
+  if (options->timeout == 0) options->timeout = environment->timeout;
+  return RING_OK;
+}
+
+static ring_status options_check_ranks(const ring_options *options, ring_error *error) {
+  if (options->size == 0)
+    return options_invalid(error, "size is missing: pass it, or the addresses of all ranks");
+  if (options->size < 1 || options->size > OPTIONS_RANKS_MAX)
+    return ring_error_set(error, RING_INVALID, -1, 0, "size is %d: it must be from 1 to %d",
+                          options->size, OPTIONS_RANKS_MAX);
+  if (options->rank < 0 || options->rank >= options->size)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "rank is %d, but size is %d: ranks go from 0 to %d", options->rank,
+                          options->size, options->size - 1);
+  if (options->addresses == NULL && options->address_count > 0)
+    return options_invalid(error, "addresses is NULL, but address_count is not 0");
+  if (options->address_count > 0 && options->address_count != options->size)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "%d addresses were given for size %d: there must be one for each rank",
+                          options->address_count, options->size);
+  if (options->size == 1) return RING_OK;
+  if (options->exchange != NULL && options->address_count == 0)
+    return options_invalid(error, "an exchange needs the addresses of all ranks");
+  if (options->address_count == 0 && options->root_address == NULL)
+    return options_invalid(error,
+                           "no addresses were given: pass those of all ranks, in rank order, "
+                           "or at least that of rank 0");
+  return RING_OK;
+}
+
+static ring_status options_check_seconds(double seconds, const char *name, ring_error *error) {
+  if (seconds > 0 && seconds < 1e9) return RING_OK;
+  if (seconds > 0)
+    return ring_error_set(error, RING_INVALID, -1, 0, "%s is %g: it must be less than 1e9 seconds",
+                          name, seconds);
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "%s is %g: it must be a positive number of seconds", name, seconds);
+}
+
+static ring_status options_check_warn_after(const ring_options *options, ring_error *error) {
+  if (options->warn_after < 1e9) return RING_OK;
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "warn_after is %g: it must be a number of seconds, less than 1e9",
+                        options->warn_after);
+}
+
+static ring_status options_check_connections(const ring_options *options, ring_error *error) {
+  if (options->connections < 0 || options->connections > RING_CONNECTIONS_MAX)
+    return ring_error_set(error, RING_INVALID, -1, 0, "connections is %d: it must be from 1 to %d",
+                          options->connections, RING_CONNECTIONS_MAX);
+  if (options->connections > 1 && !ring_platform_watches())
+    return ring_error_set(
+        error, RING_UNSUPPORTED, -1, 0,
+        "connections is %d, but only Linux has links of several connections: leave it at 1",
+        options->connections);
+  return RING_OK;
+}
+
+static ring_status options_check_encryption(const ring_options *options, bool for_spark,
+                                            ring_error *error) {
+  if (options->encryption < -1 || options->encryption > 1)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "encryption is %d: it must be 1 (yes), -1 (no) or 0",
+                          options->encryption);
+  bool secret = options->token != NULL || options->exchange != NULL;
+  if (options->encryption > 0 && !secret && options->size > 1)
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "%sencryption needs a token: give all ranks the same one, of at least 16 "
+                          "random bytes%s",
+                          for_spark ? "Spark encrypts its traffic here, so this is to be, and "
+                                    : "",
+                          for_spark ? ", or say that encryption is not wanted" : "");
+  return RING_OK;
+}
+
+/* A short one could be guessed by whoever has recorded a handshake. */
+static ring_status options_check_token(const ring_options *options, ring_error *error) {
+  if (options->token == NULL && options->token_length > 0)
+    return options_invalid(error, "token is NULL, but token_length is not 0");
+  if (options->token == NULL || options->token_length >= OPTIONS_TOKEN_LEAST) return RING_OK;
+  if (options->token_length == 0)
+    return options_invalid(error, "the token is empty: give at least 16 random bytes, or none");
+  return ring_error_set(error, RING_INVALID, -1, 0,
+                        "the token is too short, %zu bytes: give at least %d random bytes, or none",
+                        options->token_length, OPTIONS_TOKEN_LEAST);
+}
+
+static ring_status options_check(ring_options *options, bool for_spark, ring_error *error) {
+  if (options->size == 0) options->size = options->address_count;
+  if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
+  if (options->call_timeout == 0) options->call_timeout = OPTIONS_CALL_TIMEOUT;
+  if (options->warn_after == 0) options->warn_after = OPTIONS_WARN_AFTER;
+  if (options->job == NULL) options->job = "";
+  ring_status status = options_check_ranks(options, error);
+  if (status == RING_OK) status = options_check_seconds(options->timeout, "timeout", error);
+  if (status == RING_OK)
+    status = options_check_seconds(options->call_timeout, "call_timeout", error);
+  if (status == RING_OK) status = options_check_warn_after(options, error);
+  if (status == RING_OK) status = options_check_connections(options, error);
+  if (status != RING_OK) return status;
+  if (options->port_last < options->port_first ||
+      (options->port_first == 0) != (options->port_last == 0))
+    return ring_error_set(error, RING_INVALID, -1, 0,
+                          "the port range %u to %u is empty: give its first and its last port",
+                          (unsigned)options->port_first, (unsigned)options->port_last);
+  status = options_check_token(options, error);
+  if (status == RING_OK) status = options_check_encryption(options, for_spark, error);
+  return status;
+}
+
+int ring_options_connections(void) {
+  return ring_platform_watches() ? OPTIONS_LANES : 1;
+}
+
+ring_status ring_options_read(const ring_options *given, ring_options *options,
+                              ring_environment *environment, ring_error *error) {
+  ring_status status = options_copy(given, options, error);
+  if (status == RING_OK && options->rank == -1) status = options_fill(options, environment, error);
+  if (status == RING_OK && options->connections == 0)
+    status = ring_environment_connections(&options->connections, error);
+  if (status == RING_OK && options->encryption == 0)
+    status = ring_environment_encryption(&options->encryption, error);
+  if (status == RING_OK && options->warn_after == 0)
+    status = ring_environment_warn_after(&options->warn_after, error);
+  bool for_spark = status == RING_OK && options->encryption == 0 && ring_spark_encrypts();
+  if (for_spark) options->encryption = 1;
+  return status == RING_OK ? options_check(options, for_spark, error) : status;
+}

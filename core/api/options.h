@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The options of a communicator, as the user gave them or the environment tells: complete and
+ * checked, or refused with what to change.
+ */
+#ifndef RING_OPTIONS_H
+#define RING_OPTIONS_H
+
+#include "api/environment.h"
+
+/* Reads what was given, NULL for nothing. Strings from the environment stay in *environment, which is
+ * zeroed before and freed by the caller, also after a failure. */
+ring_status ring_options_read(const ring_options *given, ring_options *options,
+                              ring_environment *environment, ring_error *error);
+
+/* The connections of a link between hosts, where the user does not say. */
+int ring_options_connections(void);
+
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/request.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/platform.h"
+
+#define QUEUE_SLICE_MS 100
+#define QUEUE_SLICE_NS (QUEUE_SLICE_MS * UINT64_C(1000000))
+
+typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_ENDED } queue_helper;
+
+typedef struct ring_queue {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed; /* a request was completed, the helper ended */
+  unsigned process;
+  ring_comm *comm;       /* NULL when it was freed */
+  ring_request *running; /* on the thread that drives: */
+  pthread_t driver;
+  ring_request *first, *last;
+  ring_request *spare;
+  size_t references; /* the communicator, and requests that were not freed */
+  queue_helper helper;
+  pthread_t thread;
+  atomic_bool stop;
+  bool ending;        /* by a thread that is about to break the communicator */
+  bool deferred;      /* the end, until the thread that drives is back from its hook */
+  ring_error cause;   /* why it was stopped */
+  ring_error failure; /* of all requests that fail */
+  int bell[2];        /* a pipe that wakes the thread that drives */
+  ring_alarm alarm;   /* the communicator's */
+  ring_alarm keeper;  /* of what the helper runs: keeps the text for a thread that waits */
+  atomic_bool kept;
+  char text[sizeof(((ring_error *)0)->message)];
+  ring_interrupt_fn interrupt;
+  void *interrupt_arg;
+} ring_queue;
+
+struct ring_request {
+  ring_queue *queue;
+  ring_request *next; /* in the queue, or of the spare ones */
+  collective_args asked;
+  ring_store store;
+  ring_status status;
+  atomic_bool done;
+};
+
+static bool queue_is_mine(const ring_queue *queue) {
+  return queue->process == ring_platform_process();
+}
+
+static bool queue_is_empty(const ring_queue *queue) {
+  return queue->first == NULL && queue->running == NULL && !queue->ending;
+}
+
+/* Whether this thread is in a hook of the request that it runs, for whose end it cannot wait. Called
+ * with the mutex. */
+static bool queue_is_in_hook(const ring_queue *queue) {
+  return queue->running != NULL && pthread_equal(queue->driver, pthread_self());
+}
+
+static bool request_is_done(const ring_request *request) {
+  return atomic_load_explicit(&request->done, memory_order_acquire);
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+/* The log of what the helper runs. A newer text is truer than one that nobody has asked for. */
+static void queue_keep(void *arg, const char *message) {
+  ring_queue *queue = arg;
+  pthread_mutex_lock(&queue->mutex);
+  snprintf(queue->text, sizeof queue->text, "%s", message);
+  atomic_store(&queue->kept, true);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+/* Tells, on the thread that asks, what was kept. Called with the mutex, which is free meanwhile. */
+static void queue_tell(ring_queue *queue) {
+  if (!atomic_exchange(&queue->kept, false)) return;
+  char text[sizeof queue->text];
+  memcpy(text, queue->text, sizeof text);
+  pthread_mutex_unlock(&queue->mutex);
+  queue->alarm.log(queue->alarm.log_arg, text);
+  pthread_mutex_lock(&queue->mutex);
+}
+
+static ring_status queue_create(ring_comm *comm) {
+  ring_queue *queue = calloc(1, sizeof *queue);
+  int code = ENOMEM;
+  if (queue == NULL) goto failed;
+  code = ring_platform_pipe(queue->bell);
+  if (code != 0) goto failed;
+  code = ring_platform_condition_init(&queue->changed);
+  if (code == 0) code = pthread_mutex_init(&queue->mutex, NULL);
+  if (code != 0) {
+    close(queue->bell[0]);
+    close(queue->bell[1]);
+    goto failed;
+  }
+  queue->process = comm->process;
+  queue->comm = comm;
+  queue->references = 1;
+  queue->interrupt = comm->interrupt;
+  queue->interrupt_arg = comm->interrupt_arg;
+  queue->alarm = comm->alarm;
+  queue->keeper = (ring_alarm){.after = comm->alarm.log == NULL ? 0 : comm->alarm.after,
+                               .log = queue_keep,
+                               .log_arg = queue};
+  comm->engine.bell = queue->bell[0];
+  comm->queue = queue;
+  return RING_OK;
+failed:
+  free(queue);
+  return ring_error_set(&comm->error, code == ENOMEM ? RING_NO_MEMORY : RING_SYSTEM,
+                        comm->peers.rank, code, "rank %d cannot make a queue for requests",
+                        comm->peers.rank);
+}
+
+/* In a forked child the mutex is as it was at the fork, perhaps locked: it is left alone. */
+static void queue_free(ring_queue *queue) {
+  while (queue->spare != NULL) {
+    ring_request *request = queue->spare;
+    queue->spare = request->next;
+    ring_store_free(&request->store);
+    free(request);
+  }
+  if (queue_is_mine(queue)) {
+    pthread_mutex_destroy(&queue->mutex);
+    pthread_cond_destroy(&queue->changed);
+  }
+  free(queue);
+}
+
+/* Ends the thread that has said it would end. */
+static void queue_join(ring_queue *queue) {
+  if (queue->helper == QUEUE_HELPER_ENDED) pthread_join(queue->thread, NULL);
+  queue->helper = QUEUE_NO_HELPER;
+}
+
+void ring_queue_leave(ring_comm *comm) {
+  ring_queue *queue = comm->queue;
+  if (queue == NULL) return;
+  bool mine = queue_is_mine(queue);
+  if (mine) {
+    pthread_mutex_lock(&queue->mutex);
+    while (!queue_is_empty(queue) || queue->helper == QUEUE_HELPER_RUNS)
+      pthread_cond_wait(&queue->changed, &queue->mutex);
+    queue_join(queue);
+  }
+  close(queue->bell[0]);
+  close(queue->bell[1]);
+  comm->engine.bell = -1;
+  comm->queue = NULL;
+  queue->comm = NULL;
+  bool last = --queue->references == 0;
+  if (mine) pthread_mutex_unlock(&queue->mutex);
+  if (last) queue_free(queue);
+}
+
+/* ---- Running ------------------------------------------------------------------------------ */
+
+static void queue_complete(ring_queue *queue, ring_request *request, ring_status status) {
+  request->status = status;
+  atomic_store_explicit(&request->done, true, memory_order_release);
+  atomic_fetch_sub_explicit(&queue->comm->outstanding, 1, memory_order_release);
+}
+
+/* The communicator has failed: so has all that is queued. */
+static void queue_fail(ring_queue *queue) {
+  if (queue->failure.status == RING_OK) queue->failure = queue->comm->failure;
+  while (queue->first != NULL) {
+    ring_request *request = queue->first;
+    queue->first = request->next;
+    queue_complete(queue, request, queue->failure.status);
+  }
+}
+
+/* What follows when nothing runs any more. */
+static void queue_break(ring_queue *queue) {
+  ring_comm *comm = queue->comm;
+  if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, NULL, &queue->cause);
+  queue_fail(queue);
+  queue->ending = false;
+  atomic_fetch_sub_explicit(&comm->outstanding, 1, memory_order_release);
+  pthread_cond_broadcast(&queue->changed);
+}
+
+/* Runs the first request. Called with the mutex, which is free meanwhile. */
+static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ring_alarm *alarm) {
+  ring_comm *comm = queue->comm;
+  ring_request *request = queue->first;
+  ring_wait wait;
+  queue->first = request->next;
+  queue->running = request;
+  queue->driver = pthread_self();
+  pthread_mutex_unlock(&queue->mutex);
+  comm_prepare_wait(comm, comm->call_timeout, &wait);
+  wait.interrupt = interrupt;
+  wait.alarm = alarm;
+  wait.stop = &queue->stop;
+  ring_wait_begin(&wait);
+  ring_status status = ring_collective_run(comm, &request->asked, &wait);
+  pthread_mutex_lock(&queue->mutex);
+  queue->running = NULL;
+  if (status != RING_OK && queue->failure.status == RING_OK) queue->failure = comm->failure;
+  queue_complete(queue, request, status == RING_OK ? RING_OK : queue->failure.status);
+  if (status != RING_OK) queue_fail(queue);
+  if (queue->deferred) {
+    queue->deferred = false;
+    queue_break(queue);
+  }
+  pthread_cond_broadcast(&queue->changed);
+}
+
+static void *queue_help(void *arg) {
+  ring_queue *queue = arg;
+  pthread_mutex_lock(&queue->mutex);
+  while (queue->first != NULL) {
+    if (queue->running != NULL || queue->stop)
+      pthread_cond_wait(&queue->changed, &queue->mutex);
+    else
+      queue_drive(queue, NULL, &queue->keeper);
+  }
+  queue->helper = QUEUE_HELPER_ENDED;
+  pthread_cond_broadcast(&queue->changed);
+  pthread_mutex_unlock(&queue->mutex);
+  return NULL;
+}
+
+static ring_status queue_get_help(ring_queue *queue) {
+  if (queue->helper == QUEUE_HELPER_RUNS) return RING_OK;
+  queue_join(queue);
+  int code = ring_platform_thread(&queue->thread, queue_help, queue);
+  if (code == 0) {
+    queue->helper = QUEUE_HELPER_RUNS;
+    return RING_OK;
+  }
+  int rank = queue->comm->peers.rank;
+  return ring_error_set(&queue->comm->error, RING_SYSTEM, rank, code,
+                        "rank %d cannot start a thread for its requests", rank);
+}
+
+/* ---- Ending ------------------------------------------------------------------------------- */
+
+const ring_error *ring_queue_cause(const ring_comm *comm) {
+  const ring_queue *queue = comm->queue;
+  return queue != NULL && atomic_load(&queue->stop) ? &queue->cause : NULL;
+}
+
+/* Called with the mutex. The extra count keeps calls of other threads out until the communicator is
+ * broken, also when the last request still ends well. From a hook of the request that runs, this
+ * returns before its end. */
+static void queue_end(ring_queue *queue, const ring_error *error) {
+  bool in_hook = queue_is_in_hook(queue);
+  if (queue->stop) {
+    while (!in_hook && !queue_is_empty(queue)) pthread_cond_wait(&queue->changed, &queue->mutex);
+    return;
+  }
+  queue->ending = true;
+  queue->deferred = in_hook;
+  atomic_fetch_add_explicit(&queue->comm->outstanding, 1, memory_order_relaxed);
+  queue->cause = *error;
+  atomic_store(&queue->stop, true);
+  while (write(queue->bell[1], "", 1) < 0 && errno == EINTR) continue;
+  if (in_hook) return;
+  while (queue->running != NULL) pthread_cond_wait(&queue->changed, &queue->mutex);
+  queue_break(queue);
+}
+
+bool ring_queue_end(ring_comm *comm, const ring_error *error) {
+  ring_queue *queue = comm->queue;
+  if (queue == NULL) {
+    ring_comm_break(comm, NULL, error);
+    return true;
+  }
+  pthread_mutex_lock(&queue->mutex);
+  queue_end(queue, error);
+  bool ended = queue->running == NULL;
+  pthread_mutex_unlock(&queue->mutex);
+  return ended;
+}
+
+/* ---- Waiting ------------------------------------------------------------------------------ */
+
+/* Whether what is waited for has come: a request, or with NULL all of them. */
+static bool queue_came(const ring_queue *queue, const ring_request *request) {
+  return request != NULL ? request_is_done(request) : queue_is_empty(queue);
+}
+
+/* Asks the hook, without the mutex; when it ends the wait, so do all requests. */
+static void queue_ask(ring_queue *queue, const ring_request *request) {
+  pthread_mutex_unlock(&queue->mutex);
+  bool ends = queue->interrupt(queue->interrupt_arg) != 0;
+  pthread_mutex_lock(&queue->mutex);
+  if (!ends || queue_came(queue, request)) return;
+  ring_error error;
+  int rank = queue->comm->peers.rank;
+  char call[RING_CALL_TEXT] = "its requests";
+  if (request != NULL) ring_call_describe(&request->asked.outline.call, call, sizeof call);
+  ring_error_set(&error, RING_ABORTED, rank, 0, "rank %d was interrupted while it waited for %s",
+                 rank, call);
+  queue_end(queue, &error);
+}
+
+/* Called with the mutex. The communicator is there as long as anything is outstanding. */
+static void queue_wait(ring_queue *queue, const ring_request *request) {
+  uint64_t asked = ring_platform_now();
+  while (!queue_came(queue, request)) {
+    if (queue->running == NULL && !queue->stop) {
+      queue_drive(queue, queue->interrupt, &queue->alarm);
+      asked = ring_platform_now();
+      continue;
+    }
+    ring_platform_condition_wait(&queue->changed, &queue->mutex, QUEUE_SLICE_MS);
+    queue_tell(queue);
+    bool due = ring_platform_now() - asked >= QUEUE_SLICE_NS && !queue_came(queue, request);
+    if (!due || queue->interrupt == NULL) continue;
+    queue_ask(queue, request);
+    asked = ring_platform_now();
+  }
+}
+
+bool ring_queue_drain(ring_comm *comm) {
+  ring_queue *queue = comm->queue;
+  pthread_mutex_lock(&queue->mutex);
+  bool in_hook = queue_is_in_hook(queue);
+  if (!in_hook) queue_wait(queue, NULL);
+  pthread_mutex_unlock(&queue->mutex);
+  return !in_hook;
+}
+
+/* ---- Starting ----------------------------------------------------------------------------- */
+
+/* Leaves a start that has failed. One that lacks what it needs fails like any call: it breaks the
+ * communicator, so that the others do not wait for it. */
+static ring_status request_fail(ring_comm *comm, ring_status status) {
+  ring_error error = comm->error;
+  bool lacks = status == RING_NO_MEMORY || status == RING_SYSTEM;
+  if (lacks && comm->state == RING_COMM_OPEN) ring_queue_end(comm, &error);
+  ring_comm_leave(comm);
+  return status;
+}
+
+static ring_request *queue_take_spare(ring_queue *queue) {
+  pthread_mutex_lock(&queue->mutex);
+  ring_request *request = queue->spare;
+  if (request != NULL) queue->spare = request->next;
+  pthread_mutex_unlock(&queue->mutex);
+  return request;
+}
+
+ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_args **asked) {
+  if (out != NULL) *out = NULL;
+  ring_status status = ring_comm_enter_beside(comm);
+  if (status != RING_OK) return status;
+  ring_request *request = NULL;
+  if (out == NULL) {
+    status = ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
+                            "request is NULL: pass where to put it");
+  } else if (comm->queue == NULL) {
+    status = queue_create(comm);
+  }
+  if (status == RING_OK) {
+    request = queue_take_spare(comm->queue);
+    if (request == NULL) request = calloc(1, sizeof *request);
+    if (request == NULL)
+      status =
+          ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
+                         "rank %d is out of memory: it cannot make a request", comm->peers.rank);
+  }
+  if (status != RING_OK) return request_fail(comm, status);
+  /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): status is not OK where it is NULL */
+  request->queue = comm->queue;
+  request->next = NULL;
+  request->status = RING_OK;
+  atomic_store_explicit(&request->done, false, memory_order_relaxed);
+  request->asked.store = &request->store;
+  *out = request; /* NOLINT(clang-analyzer-core.NullDereference): the same */
+  *asked = &request->asked;
+  return RING_OK;
+}
+
+/* Called with the mutex. The call gets its number when nothing can go wrong any more. */
+static ring_status queue_add(ring_queue *queue, ring_request *request) {
+  ring_comm *comm = queue->comm;
+  if (comm->state != RING_COMM_OPEN) { /* since begin */
+    comm->error = comm->failure;
+    return comm->failure.status;
+  }
+  ring_status status = queue_get_help(queue);
+  if (status == RING_OK) status = ring_collective_admit(comm, &request->asked);
+  if (status != RING_OK) return status;
+  if (queue->first == NULL)
+    queue->first = request;
+  else
+    queue->last->next = request;
+  queue->last = request;
+  queue->references++;
+  atomic_fetch_add_explicit(&comm->outstanding, 1, memory_order_relaxed);
+  return RING_OK;
+}
+
+ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_request **out) {
+  ring_queue *queue = comm->queue;
+  ring_request *request = *out;
+  pthread_mutex_lock(&queue->mutex);
+  if (status == RING_OK) status = queue_add(queue, request);
+  if (status != RING_OK) {
+    request->next = queue->spare;
+    queue->spare = request;
+    *out = NULL;
+  }
+  pthread_mutex_unlock(&queue->mutex);
+  if (status != RING_OK) return request_fail(comm, status);
+  ring_comm_leave(comm);
+  return status;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------- */
+
+/* Tells what was kept, also of a request that is done by now. */
+static void request_tell(const ring_request *request) {
+  ring_queue *queue = request->queue;
+  if (!atomic_load_explicit(&queue->kept, memory_order_relaxed) || !queue_is_mine(queue)) return;
+  pthread_mutex_lock(&queue->mutex);
+  queue_tell(queue);
+  pthread_mutex_unlock(&queue->mutex);
+}
+
+ring_status ring_request_test(ring_request *request, int *done) {
+  if (done != NULL) *done = 0;
+  if (request == NULL || done == NULL) return RING_INVALID;
+  request_tell(request);
+  if (!request_is_done(request)) return queue_is_mine(request->queue) ? RING_OK : RING_INVALID;
+  *done = 1;
+  return request->status;
+}
+
+ring_status ring_request_wait(ring_request *request) {
+  if (request == NULL) return RING_INVALID;
+  ring_queue *queue = request->queue;
+  request_tell(request);
+  if (!request_is_done(request)) {
+    if (!queue_is_mine(queue)) return RING_INVALID;
+    pthread_mutex_lock(&queue->mutex);
+    bool in_hook = queue_is_in_hook(queue);
+    if (!in_hook) queue_wait(queue, request);
+    pthread_mutex_unlock(&queue->mutex);
+    if (in_hook) return RING_BUSY;
+  }
+  return request->status;
+}
+
+const ring_error *ring_request_error(const ring_request *request) {
+  static const ring_error none = {.rank = -1};
+  bool failed = request_is_done(request) && request->status != RING_OK;
+  return failed ? &request->queue->failure : &none;
+}
+
+void ring_request_free(ring_request *request) {
+  if (request == NULL) return;
+  ring_queue *queue = request->queue;
+  bool mine = queue_is_mine(queue);
+  if (mine) {
+    pthread_mutex_lock(&queue->mutex);
+    queue_wait(queue, request);
+  }
+  request->next = queue->spare;
+  queue->spare = request;
+  bool last = --queue->references == 0;
+  if (mine) pthread_mutex_unlock(&queue->mutex);
+  if (last) queue_free(queue);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/dtype.h"
+
+#include <string.h>
+
+size_t ring_dtype_size(ring_dtype dtype) {
+  switch (dtype) {
+    /* NOLINTBEGIN(bugprone-branch-clone): some sizes are equal */
+#define DTYPE_SIZE(name, value, text, bytes)                                                       \
+  case RING_##name:                                                                                \
+    return bytes;
+    RING_DTYPE_MAP(DTYPE_SIZE)
+#undef DTYPE_SIZE
+    /* NOLINTEND(bugprone-branch-clone) */
+  }
+  return 0;
+}
+
+const char *ring_dtype_name(ring_dtype dtype) {
+  switch (dtype) {
+#define DTYPE_NAME(name, value, text, bytes)                                                       \
+  case RING_##name:                                                                                \
+    return text;
+    RING_DTYPE_MAP(DTYPE_NAME)
+#undef DTYPE_NAME
+  }
+  return "unknown";
+}
+
+ring_status ring_dtype_parse(const char *name, ring_dtype *dtype) {
+  if (name == NULL || dtype == NULL) return RING_INVALID;
+#define DTYPE_PARSE(dtype_name, value, text, bytes)                                                \
+  if (strcmp(name, text) == 0) {                                                                   \
+    *dtype = RING_##dtype_name;                                                                    \
+    return RING_OK;                                                                                \
+  }
+  RING_DTYPE_MAP(DTYPE_PARSE)
+#undef DTYPE_PARSE
+  return RING_INVALID;
+}
+
+bool ring_dtype_is_half(ring_dtype dtype) {
+  return dtype == RING_FLOAT16 || dtype == RING_BFLOAT16;
+}
+
+size_t ring_dtype_wide_size(ring_dtype dtype) {
+  return ring_dtype_size(ring_dtype_is_half(dtype) ? RING_FLOAT32 : dtype);
+}
+
+bool ring_op_valid(ring_op op) {
+  switch (op) {
+#define DTYPE_OP_VALID(name, value, text) case RING_##name:
+    RING_OP_MAP(DTYPE_OP_VALID)
+#undef DTYPE_OP_VALID
+    return true;
+  }
+  return false;
+}
+
+const char *ring_op_name(ring_op op) {
+  switch (op) {
+#define DTYPE_OP_NAME(name, value, text)                                                           \
+  case RING_##name:                                                                                \
+    return text;
+    RING_OP_MAP(DTYPE_OP_NAME)
+#undef DTYPE_OP_NAME
+  }
+  return "unknown";
+}
+
+ring_status ring_op_parse(const char *name, ring_op *op) {
+  if (name == NULL || op == NULL) return RING_INVALID;
+#define DTYPE_OP_ALIAS(op_name, text)                                                              \
+  if (strcmp(name, text) == 0) {                                                                   \
+    *op = RING_##op_name;                                                                          \
+    return RING_OK;                                                                                \
+  }
+#define DTYPE_OP_PARSE(op_name, value, text) DTYPE_OP_ALIAS(op_name, text)
+  RING_OP_MAP(DTYPE_OP_PARSE)
+  RING_OP_ALIAS_MAP(DTYPE_OP_ALIAS)
+#undef DTYPE_OP_PARSE
+#undef DTYPE_OP_ALIAS
+  return RING_INVALID;
+}
+
+bool ring_op_allowed(ring_op op, ring_dtype dtype) {
+  if (!ring_op_valid(op) || ring_dtype_size(dtype) == 0) return false;
+  bool logical = op == RING_LAND || op == RING_LOR;
+  bool floating = ring_dtype_is_half(dtype) || dtype == RING_FLOAT32 || dtype == RING_FLOAT64;
+  return !(logical && floating);
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#endif
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define PLATFORM_PATH 4096
+#define PLATFORM_RESERVE ((size_t)1024 * 1024)
+#define PLATFORM_MUCH ((size_t)256 * 1024 * 1024)
+#define PLATFORM_INTERRUPTS 100 /* of one step, after which it is not known whether it has pages */
+
+uint64_t ring_platform_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int platform_group_quota(const char *root, const char *group, int most) {
+  char path[2 * PLATFORM_PATH];
+  long long quota = 0, period = 0;
+  snprintf(path, sizeof path, "%s%s/cpu.max", root, group);
+  FILE *file = fopen(path, "r");
+  if (file == NULL) return most;
+  bool limited = fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+  fclose(file);
+  if (!limited || quota / period >= most) return most;
+  return (int)((quota + period - 1) / period);
+}
+
+int ring_platform_quota(const char *root, const char *group, int most) {
+  char path[PLATFORM_PATH];
+  snprintf(path, sizeof path, "%s", group);
+  for (;;) {
+    most = platform_group_quota(root, path, most);
+    char *last = strrchr(path, '/');
+    if (last == NULL) return most;
+    *last = '\0';
+  }
+}
+
+#ifdef __linux__
+
+int ring_platform_processors(void) {
+  char line[PLATFORM_PATH] = "";
+  bool found = false;
+  cpu_set_t set;
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int most = online < 1 ? 1 : (int)online;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) most = CPU_COUNT(&set);
+  FILE *file = fopen("/proc/self/cgroup", "r");
+  if (file == NULL) return most;
+  while (!found && fgets(line, sizeof line, file) != NULL) found = strncmp(line, "0::", 3) == 0;
+  fclose(file);
+  line[strcspn(line, "\n")] = '\0';
+  return found ? ring_platform_quota("/sys/fs/cgroup", line + 3, most) : most;
+}
+
+#else
+
+int ring_platform_processors(void) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online < 1 ? 1 : (int)online;
+}
+
+#endif
+
+size_t ring_platform_cache(void) {
+  long bytes = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+  return bytes > 0 ? (size_t)bytes : (size_t)16 * 1024 * 1024;
+}
+
+static _Atomic unsigned platform_generation;
+
+/* Whoever takes an orphan in (init, or a subreaper) is an ancestor: it was there when the parent was,
+ * so it has another number. */
+static pid_t platform_parent;
+
+static void platform_begin(void) {
+  platform_parent = getppid();
+  atomic_fetch_add_explicit(&platform_generation, 1, memory_order_relaxed);
+}
+
+__attribute__((constructor)) static void platform_load(void) {
+  pthread_atfork(NULL, NULL, platform_begin);
+  platform_begin();
+}
+
+unsigned ring_platform_process(void) {
+  return atomic_load_explicit(&platform_generation, memory_order_relaxed);
+}
+
+bool ring_platform_orphaned(long *parent) {
+  *parent = (long)platform_parent;
+  return getppid() != platform_parent;
+}
+
+/* macOS cannot choose the clock of a condition; a clock that jumps delays one wait there. */
+#ifdef __APPLE__
+#define PLATFORM_CONDITION_CLOCK CLOCK_REALTIME
+#else
+#define PLATFORM_CONDITION_CLOCK CLOCK_MONOTONIC
+#endif
+
+int ring_platform_condition_init(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  int code = pthread_condattr_init(&attributes);
+  if (code != 0) return code;
+#ifndef __APPLE__
+  code = pthread_condattr_setclock(&attributes, PLATFORM_CONDITION_CLOCK);
+#endif
+  if (code == 0) code = pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+  return code;
+}
+
+void ring_platform_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                  int milliseconds) {
+  struct timespec until;
+  clock_gettime(PLATFORM_CONDITION_CLOCK, &until);
+  until.tv_nsec += (long)milliseconds * 1000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(condition, mutex, &until);
+}
+
+int ring_platform_thread(pthread_t *thread, void *(*function)(void *), void *arg) {
+  sigset_t all, before;
+  sigfillset(&all);
+  int code = pthread_sigmask(SIG_SETMASK, &all, &before);
+  if (code != 0) return code;
+  code = pthread_create(thread, NULL, function, arg);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return code;
+}
+
+int ring_platform_pipe(int ends[2]) {
+#ifdef __linux__
+  return pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+#else
+  if (pipe(ends) != 0) return errno;
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  return 0;
+#endif
+}
+
+#ifdef __linux__
+
+/* Some containers forbid it. */
+bool ring_platform_watches(void) {
+  int watcher = epoll_create1(EPOLL_CLOEXEC);
+  if (watcher >= 0) close(watcher);
+  return watcher >= 0 || (errno != ENOSYS && errno != EPERM);
+}
+
+int ring_platform_watcher(void) {
+  int watcher = epoll_create1(EPOLL_CLOEXEC);
+  return watcher < 0 ? -errno : watcher;
+}
+
+bool ring_platform_watch(int watcher, int fd) {
+  struct epoll_event event = {0};
+  return epoll_ctl(watcher, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void ring_platform_watch_for(int watcher, int fd, short events) {
+  struct epoll_event event = {.events = (events & POLLIN ? (uint32_t)EPOLLIN : 0) |
+                                        (events & POLLOUT ? (uint32_t)EPOLLOUT : 0)};
+  epoll_ctl(watcher, EPOLL_CTL_MOD, fd, &event);
+}
+
+#else
+
+bool ring_platform_watches(void) {
+  return false;
+}
+
+int ring_platform_watcher(void) {
+  return -ENOSYS;
+}
+
+bool ring_platform_watch(int watcher, int fd) {
+  (void)watcher;
+  (void)fd;
+  return false;
+}
+
+void ring_platform_watch_for(int watcher, int fd, short events) {
+  (void)watcher;
+  (void)fd;
+  (void)events;
+}
+
+#endif
+
+/* ---- Memory that processes share ---------------------------------------------------------- */
+
+#ifdef __linux__
+
+/* The C library has memfd_create since glibc 2.27; wheels are made for older ones (scripts/wheels). */
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 27)
+static int platform_memfd_create(const char *name, unsigned flags) {
+  return (int)syscall(SYS_memfd_create, name, flags);
+}
+#define memfd_create platform_memfd_create
+#endif
+
+int ring_platform_memory(size_t bytes) {
+  struct rlimit limit;
+  /* A file beyond the limit would not only fail: the process would get SIGXFSZ. */
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return -EFBIG;
+  int fd = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -errno;
+  /* Whoever cut the memory short would kill those who touch it. */
+  if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+    return fd;
+  int code = errno;
+  close(fd);
+  return -code;
+}
+
+bool ring_platform_memory_is(int fd, uint64_t bytes) {
+  struct stat status;
+  const int fixed = F_SEAL_SHRINK | F_SEAL_GROW;
+  int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & fixed) == fixed && fstat(fd, &status) == 0 &&
+         (uint64_t)status.st_size == bytes;
+}
+
+int ring_platform_memory_again(int fd) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  int again = open(path, O_RDWR | O_CLOEXEC);
+  return again < 0 ? -errno : again;
+}
+
+/* Whether there may be `bytes` of memory; to try would get processes killed where there is not. */
+static bool platform_has(size_t bytes) {
+  char line[128];
+  unsigned long long kilobytes = 0;
+  bool found = false;
+  FILE *file = fopen("/proc/meminfo", "r");
+  if (file == NULL) return true;
+  while (!found && fgets(line, sizeof line, file) != NULL)
+    found = sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1;
+  fclose(file);
+  return !found || bytes / 1024 < kilobytes;
+}
+
+/* In steps, as a signal undoes the one that it interrupts; a profiler sends one every millisecond. */
+bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  size_t end = at + bytes;
+  if (bytes >= PLATFORM_MUCH && !platform_has(bytes)) return false;
+  for (int interrupted = 0; at < end && interrupted < PLATFORM_INTERRUPTS;) {
+    size_t step = end - at < PLATFORM_RESERVE ? end - at : PLATFORM_RESERVE;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)step) == 0) {
+      at += step;
+      interrupted = 0;
+      continue;
+    }
+    if (errno != EINTR) return errno != ENOSPC && errno != ENOMEM && errno != EDQUOT;
+    interrupted++;
+  }
+  return true;
+}
+
+void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
+  (void)!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+}
+
+/* Locks of the open file description: unlike those of a process, threads can have one each. */
+static bool platform_lock(int fd, int command, int index, struct flock *lock) {
+  *lock =
+      (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)index, .l_len = 1};
+  return fcntl(fd, command, lock) == 0;
+}
+
+bool ring_platform_hold(int fd, int index) {
+  struct flock lock;
+  return platform_lock(fd, F_OFD_SETLK, index, &lock);
+}
+
+bool ring_platform_held(int fd, int index) {
+  struct flock lock;
+  return platform_lock(fd, F_OFD_GETLK, index, &lock) && lock.l_type != F_UNLCK;
+}
+
+void ring_platform_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds) {
+  struct timespec limit = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  syscall(SYS_futex, word, FUTEX_WAIT, value, &limit, NULL, 0);
+}
+
+void ring_platform_wake(_Atomic uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+bool ring_platform_register_barrier(void) {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+
+void ring_platform_barrier(void) {
+  syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+}
+
+#else
+
+int ring_platform_memory(size_t bytes) {
+  (void)bytes;
+  return -ENOSYS;
+}
+
+bool ring_platform_memory_is(int fd, uint64_t bytes) {
+  (void)fd, (void)bytes;
+  return false;
+}
+
+int ring_platform_memory_again(int fd) {
+  (void)fd;
+  return -ENOSYS;
+}
+
+bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+  return true;
+}
+
+void ring_platform_memory_drop(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+}
+
+bool ring_platform_hold(int fd, int index) {
+  (void)fd, (void)index;
+  return false;
+}
+
+bool ring_platform_held(int fd, int index) {
+  (void)fd, (void)index;
+  return false;
+}
+
+void ring_platform_sleep(_Atomic uint32_t *word, uint32_t value, int milliseconds) {
+  (void)word, (void)value, (void)milliseconds;
+  sched_yield();
+}
+
+void ring_platform_wake(_Atomic uint32_t *word) {
+  (void)word;
+}
+
+bool ring_platform_register_barrier(void) {
+  return false;
+}
+
+void ring_platform_barrier(void) {
+  atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif
+
+/* ---- Memory for secrets ------------------------------------------------------------------- */
+
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+/* MADV_WIPEONFORK is of Linux 4.14; an older one refuses it. */
+void *ring_platform_pages(size_t bytes) {
+  void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return NULL;
+#ifdef MADV_DONTDUMP
+  madvise(pages, bytes, MADV_DONTDUMP);
+#endif
+#ifdef MADV_WIPEONFORK
+  madvise(pages, bytes, MADV_WIPEONFORK);
+#endif
+  return pages;
+}
+
+void ring_platform_pages_free(void *pages, size_t bytes) {
+  munmap(pages, bytes);
+}
+
+/* ---- Stores past the caches --------------------------------------------------------------- */
+
+#ifdef __SSE2__
+
+void ring_platform_stream(void *to, const void *from, size_t bytes) {
+  uint8_t *target = to;
+  const uint8_t *source = from;
+  size_t head = -(uintptr_t)target & 15;
+  if (head > bytes) head = bytes;
+  memcpy(target, source, head);
+  size_t at = head;
+  for (; bytes - at >= 64; at += 64) {
+    __m128i a = _mm_loadu_si128((const __m128i *)(source + at));
+    __m128i b = _mm_loadu_si128((const __m128i *)(source + at + 16));
+    __m128i c = _mm_loadu_si128((const __m128i *)(source + at + 32));
+    __m128i d = _mm_loadu_si128((const __m128i *)(source + at + 48));
+    _mm_stream_si128((__m128i *)(target + at), a);
+    _mm_stream_si128((__m128i *)(target + at + 16), b);
+    _mm_stream_si128((__m128i *)(target + at + 32), c);
+    _mm_stream_si128((__m128i *)(target + at + 48), d);
+  }
+  memcpy(target + at, source + at, bytes - at);
+}
+
+void ring_platform_stream_end(void) {
+  _mm_sfence();
+}
+
+#else
+
+void ring_platform_stream(void *to, const void *from, size_t bytes) {
+  memcpy(to, from, bytes);
+}
+
+void ring_platform_stream_end(void) {
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/detector/mismatch.h"
+
+#include "engine/detector/failure.h"
+#include "engine/detector/wait_graph.h"
+#include "shm/shm_group.h"
+
+static bool mismatch_is_numbered(const ring_call *call) {
+  return call->collective != 0 && call->collective != RING_COLLECTIVE_MESSAGE &&
+         !ring_collective_opens(call->collective);
+}
+
+/* The calls of this rank, over links and in shared memory, from the i-th one that is known; false
+ * behind the last one. */
+static bool mismatch_own_call(const ring_engine *engine, uint32_t i, ring_call *call) {
+  const ring_shm *shm = engine->shm;
+  *call = (ring_call){0};
+  if (i < RING_ENGINE_RUNS) {
+    *call = engine->calls[i];
+    return true;
+  }
+  if (shm->arena == NULL || i - RING_ENGINE_RUNS >= RING_SLOTS) return false;
+  *call = ring_shm_said(shm, shm->index, i - RING_ENGINE_RUNS);
+  return true;
+}
+
+/* Whether what a rank called is not what this one called in its place. */
+static bool mismatch_differs(const ring_run *run, int rank, const ring_call *theirs,
+                             ring_call *own) {
+  const ring_peers *peers = run->engine->peers;
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE) {
+    *own = run->task->call;
+    return theirs->root == peers->rank &&
+           (int32_t)(theirs->sequence - peers->peer[rank].messages.sent) > 0;
+  }
+  if (!mismatch_is_numbered(theirs)) return false;
+  for (uint32_t i = 0; mismatch_own_call(run->engine, i, own); i++)
+    if (mismatch_is_numbered(own) && own->sequence == theirs->sequence)
+      return !ring_call_is_same(theirs, own);
+  return false;
+}
+
+/* Whether this rank is known not to have come to a call yet. */
+static bool mismatch_is_ahead(const ring_engine *engine, const ring_call *call) {
+  bool known = engine->runs < RING_ENGINE_RUNS;
+  ring_call own;
+  if (!mismatch_is_numbered(call)) return false;
+  for (uint32_t i = 0; mismatch_own_call(engine, i, &own); i++) {
+    if (!mismatch_is_numbered(&own)) continue;
+    known = true;
+    if ((int32_t)(own.sequence - call->sequence) >= 0) return false;
+  }
+  return known;
+}
+
+/* Whether a rank that this one waits for cannot go on without this one. */
+static bool mismatch_turns_round(const ring_run *run, const ring_wait_report *theirs) {
+  for (int i = 0; i < theirs->count; i++)
+    if (theirs->suspects[i].rank == run->engine->peers->rank &&
+        (theirs->suspects[i].state & RING_SUSPECT_NEEDED) != 0)
+      return mismatch_is_ahead(run->engine, &theirs->call);
+  return false;
+}
+
+/* Whether a rank of this host shows on the control block (stall.c) that it sends this one a message, which
+ * this one has not begun to take. Its link stands inside a frame, and carries no wait reports. */
+static bool mismatch_is_offered(const ring_run *run, int rank, ring_call *theirs) {
+  const ring_shm *shm = run->engine->shm;
+  const ring_peers *peers = run->engine->peers;
+  int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
+  return index >= 0 && ring_shm_heard(shm, index, theirs) &&
+         theirs->collective == RING_COLLECTIVE_MESSAGE &&
+         theirs->digest == ring_shm_receiver(peers->rank) &&
+         (int32_t)(theirs->sequence - peers->peer[rank].messages.received) > 0;
+}
+
+static ring_status mismatch_check_lane(const ring_run *run, size_t lane) {
+  int rank = run_lane(run, lane)->peer;
+  const ring_wait_report *theirs = ring_wait_graph_said(run, rank);
+  ring_call own = run->task->call, offered;
+  if (mismatch_is_offered(run, rank, &offered))
+    return ring_failure_differ(run, rank, &offered, &own);
+  if (theirs == NULL || run_lane(run, lane)->kind != RING_LANE_RECV) return RING_OK;
+  bool message = theirs->call.collective == RING_COLLECTIVE_MESSAGE;
+  if ((message && mismatch_differs(run, rank, &theirs->call, &own)) ||
+      mismatch_turns_round(run, theirs))
+    return ring_failure_differ(run, rank, &theirs->call, &own);
+  return RING_OK;
+}
+
+ring_status ring_mismatch_check(const ring_run *run, const ring_wait_report *report) {
+  ring_status status = RING_OK;
+  ring_call own;
+  for (size_t lane = 0; lane < run->task->schedule->lane_count && status == RING_OK; lane++)
+    if (ring_wait_graph_blocks(run, lane)) status = mismatch_check_lane(run, lane);
+  for (int i = 0; i < report->count && status == RING_OK; i++) {
+    const ring_suspect *suspect = &report->suspects[i];
+    bool waits = (suspect->state & RING_SUSPECT_STATE) == RING_SUSPECT_WAITS;
+    if (waits && mismatch_differs(run, suspect->rank, &suspect->call, &own))
+      status = ring_failure_differ(run, suspect->rank, &suspect->call, &own);
+  }
+  return status;
+}
+
+ring_status ring_mismatch_heard(const ring_run *run, int rank) {
+  const ring_call *theirs = &run->engine->peers->peer[rank].outbox->last.call;
+  ring_call own;
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return RING_OK; /* see mismatch_check_lane */
+  if (!mismatch_differs(run, rank, theirs, &own)) return RING_OK;
+  return ring_failure_differ(run, rank, theirs, &own);
+}

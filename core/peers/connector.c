@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "peers/connector.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/platform.h"
+#include "transport/resolver.h"
+
+#define CONNECTOR_AGAIN_NS UINT64_C(50000000)
+#define CONNECTOR_PROBE_FIRST_NS UINT64_C(100000000)
+#define CONNECTOR_PROBE_NS UINT64_C(250000000)
+#define CONNECTOR_ASK_NS UINT64_C(10000000)       /* until a lookup is asked again */
+#define CONNECTOR_ASK_ANEW_NS UINT64_C(500000000) /* until one is begun anew that nobody answered */
+#define CONNECTOR_SILENCE_NS UINT64_C(10000000000) /* for so long */
+
+/* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
+ * probe now and then of whether it is still there. */
+struct ring_connector {
+  bool probe;
+  ring_resolver *resolver; /* under way, or NULL */
+  uint64_t asked;          /* when it was begun first */
+  ring_resolved resolved;
+  int next;       /* address to try after this one */
+  uint64_t again; /* when to connect to anew; 0 while a connection is being made */
+  size_t slot;
+  ring_handshake handshake;
+};
+
+void ring_connector_hang_up(ring_peers *peers, int rank) {
+  ring_connector *connector = peers->peer[rank].connector;
+  ring_socket_close(&connector->handshake.fd);
+  ring_resolver_drop(&connector->resolver);
+  int place = 0;
+  while (peers->connecting[place] != rank) place++;
+  /* Off the list first: a fork may come between. */
+  peers->connecting[place] = peers->connecting[--peers->connecting_count];
+  peers->peer[rank].connector = NULL;
+  free(connector);
+}
+
+static ring_status connector_unreachable(ring_peers *peers, int rank, int code, ring_error *error) {
+  const char *host = ring_peers_host(peers, rank);
+  unsigned port = peers->peer[rank].port;
+  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
+  if (ring_socket_lacks(code))
+    return ring_error_set(error, RING_SYSTEM, peers->rank, code,
+                          "rank %d cannot open a connection to rank %d (%s)", peers->rank, rank,
+                          host);
+  if (code == EADDRNOTAVAIL) {
+    char ports[64];
+    ring_socket_ports_text(ports, sizeof ports);
+    return ring_error_set(
+        error, RING_SYSTEM, peers->rank, code,
+        "rank %d cannot connect to rank %d (%s) port %u: the host of rank %d has no "
+        "free port to connect from, of %s: widen that range, or find who uses "
+        "them up",
+        peers->rank, rank, host, port, peers->rank, ports);
+  }
+  if (code == ECONNREFUSED)
+    return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                          "rank %d (%s) is gone: nothing listens on its port %u any more", rank,
+                          host, port);
+  return ring_error_set(error, RING_PEER_LOST, rank, code,
+                        "rank %d cannot reach rank %d on %s port %u; if a firewall stands between "
+                        "them, open a range and pass it as the port range",
+                        peers->rank, rank, host, port);
+}
+
+/* Says of a connection that was begun who makes it and which connection it is to be. */
+static bool connector_claim(ring_peers *peers, int rank, int fd) {
+  ring_connector *connector = peers->peer[rank].connector;
+  const ring_pending_link *pending_link = peers->peer[rank].pending_link;
+  bool inside = ring_socket_is_inside(fd, &connector->resolved, connector->next - 1);
+  ring_claim claim = {.purpose = RING_PURPOSE_LINK,
+                      .rank = peers->rank,
+                      .size = peers->size,
+                      .epoch = peers->epoch,
+                      .encrypted = peers->encrypted,
+                      .connections = inside ? peers->inside_connections : peers->connections};
+  if (pending_link != NULL) claim.connection = pending_link->have;
+  if (pending_link != NULL) claim.connections = pending_link->connections;
+  return ring_handshake_connect(&connector->handshake, fd, &peers->keys, &claim, rank);
+}
+
+/* Tries the next address of the peer's host. `code` is why the last one failed. */
+static ring_status connector_next(ring_peers *peers, int rank, int code, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  ring_socket_close(&connector->handshake.fd);
+  connector->again = 0;
+  while (connector->next < connector->resolved.count) {
+    int fd = ring_socket_connect(&connector->resolved, connector->next++);
+    while ((fd == -EMFILE || fd == -ENFILE) && ring_acceptor_spare(&peers->acceptor))
+      fd = ring_socket_connect(&connector->resolved, connector->next - 1);
+    if (fd >= 0) {
+      connector->handshake.fd = fd;
+      if (connector->probe || connector_claim(peers, rank, fd)) return RING_OK;
+      return ring_error_set(error, RING_SYSTEM, -1, 0, "OpenSSL gave no random numbers");
+    }
+    code = -fd;
+  }
+  return connector_unreachable(peers, rank, code, error);
+}
+
+static void connector_pause(ring_connector *connector, uint64_t pause) {
+  ring_socket_close(&connector->handshake.fd);
+  connector->again = ring_platform_now() + pause;
+}
+
+/* Looks up where a rank is. */
+static ring_status connector_ask(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  const char *reason, *host = ring_peers_host(peers, rank);
+  uint64_t now = ring_platform_now();
+  if (connector->asked == 0) connector->asked = now;
+  switch (ring_resolver_ask(&connector->resolver, host, peers->peer[rank].port,
+                            &connector->resolved, &reason)) {
+  case RING_RESOLVER_FOUND:
+    return connector_next(peers, rank, EHOSTUNREACH, error);
+  case RING_RESOLVER_PENDING:
+    connector_pause(connector, CONNECTOR_ASK_NS);
+    return RING_OK;
+  case RING_RESOLVER_FAILED:
+    return connector_unreachable(peers, rank, connector->resolved.lack, error);
+  case RING_RESOLVER_SILENT:
+    connector_pause(connector, CONNECTOR_ASK_ANEW_NS);
+    if (now - connector->asked < CONNECTOR_SILENCE_NS) return RING_OK;
+    break;
+  case RING_RESOLVER_UNKNOWN:
+    break;
+  }
+  return ring_error_set(error, RING_PEER_LOST, rank, 0,
+                        "rank %d cannot resolve the host %s of rank %d: %s", peers->rank, host,
+                        rank, reason);
+}
+
+static ring_status connector_call(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  connector->next = 0;
+  if (connector->resolved.count > 0) return connector_next(peers, rank, EHOSTUNREACH, error);
+  return connector_ask(peers, rank, error);
+}
+
+ring_status ring_connector_want(ring_peers *peers, int rank, ring_error *error) {
+  ring_peer *peer = &peers->peer[rank];
+  if (peer->connector != NULL) return RING_OK;
+  peer->connector = calloc(1, sizeof *peer->connector);
+  if (peer->connector == NULL) return ring_error_no_memory(error, peers->rank);
+  peer->connector->handshake.fd = -1;
+  peer->connector->probe = rank > peers->rank;
+  peers->connecting[peers->connecting_count++] = rank;
+  if (!peer->connector->probe) return connector_call(peers, rank, error);
+  peer->connector->again = ring_platform_now() + CONNECTOR_PROBE_FIRST_NS;
+  return RING_OK;
+}
+
+/* A probe that connects has seen the listener of a rank that is still there. */
+static ring_status connector_probed(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  int code = ring_socket_failure(connector->handshake.fd);
+  if (code != 0) return connector_next(peers, rank, code, error);
+  connector_pause(connector, CONNECTOR_PROBE_NS);
+  return RING_OK;
+}
+
+/* The connection failed: another address, or, when it got as far as the handshake, once more. */
+static ring_status connector_again(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  int code = connector->handshake.system_errno;
+  if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
+  bool talked = connector->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
+  if (!talked) return connector_next(peers, rank, code, error);
+  connector_pause(connector, CONNECTOR_AGAIN_NS);
+  return RING_OK;
+}
+
+/* A connection is open: the next one goes to the same address. */
+static ring_status connector_done(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  bool taken = ring_peers_take(peers, rank, &connector->handshake);
+  connector->handshake.fd = -1;
+  if (!taken) return ring_peers_starve(peers, ring_socket_lacks(errno) ? errno : ENOMEM, error);
+  if (peers->peer[rank].link == NULL) {
+    connector->next--;
+    return connector_next(peers, rank, EHOSTUNREACH, error);
+  }
+  ring_connector_hang_up(peers, rank);
+  return RING_OK;
+}
+
+static ring_status connector_advance(ring_peers *peers, int rank, ring_error *error) {
+  ring_connector *connector = peers->peer[rank].connector;
+  const char *host = ring_peers_host(peers, rank);
+  switch (ring_handshake_advance(&connector->handshake)) {
+  case RING_HANDSHAKE_DONE:
+    return connector_done(peers, rank, error);
+  case RING_HANDSHAKE_LOST:
+    return connector_again(peers, rank, error);
+  case RING_HANDSHAKE_REFUSED:
+    if (connector->handshake.verdict == RING_VERDICT_UNLIKE)
+      return ring_peers_disagree(peers, rank, error);
+    ring_socket_close(&connector->handshake.fd);
+    return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
+                          host, ring_verdict_text(connector->handshake.verdict));
+  case RING_HANDSHAKE_STRANGER:
+  case RING_HANDSHAKE_VERSION:
+    return ring_error_set(error, RING_AUTH, rank, 0,
+                          "what answers on the port of rank %d (%s) cannot prove that it belongs "
+                          "to this job",
+                          rank, host);
+  default:
+    return RING_OK;
+  }
+}
+
+void ring_connector_watch(ring_peers *peers, ring_poll_set *poll_set) {
+  for (int i = 0; i < peers->connecting_count; i++) {
+    ring_connector *connector = peers->peer[peers->connecting[i]].connector;
+    if (connector->again != 0) continue;
+    bool writing =
+        connector->handshake.state == RING_HANDSHAKE_WRITING || connector->handshake.turn == 0;
+    connector->slot =
+        ring_poll_set_add(poll_set, connector->handshake.fd, writing ? POLLOUT : POLLIN);
+  }
+}
+
+ring_status ring_connector_serve(ring_peers *peers, const ring_poll_set *poll_set,
+                                 ring_error *error) {
+  if (peers->connecting_count == 0) return RING_OK;
+  uint64_t now = ring_platform_now();
+  for (int i = peers->connecting_count - 1; i >= 0;
+       i--) { /* one that ends is replaced by a later one */
+    int rank = peers->connecting[i];
+    ring_connector *connector = peers->peer[rank].connector;
+    ring_status status = RING_OK;
+    if (connector->again == 0 && ring_poll_set_ready(poll_set, connector->slot))
+      status = connector->probe ? connector_probed(peers, rank, error)
+                                : connector_advance(peers, rank, error);
+    else if (connector->again != 0 && now >= connector->again)
+      status = connector_call(peers, rank, error);
+    if (status != RING_OK) return status;
+  }
+  return RING_OK;
+}

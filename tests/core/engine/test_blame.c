@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who is said to be at fault when the rank that one waits for is not the cause: in shared memory that
+ * one may itself wait for another, and so on; over links ranks may wait for each other in a circle, and
+ * one may be gone because it failed, which others know better than who finds that nothing listens there.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/comm.h"
+#include "base/platform.h"
+#include "check.h"
+#include "ranks.h"
+#include "stopped.h"
+
+/* The test's ranks meet in this. */
+typedef struct blame {
+  int met, failed, asked;
+  bool says; /* the rank that goes */
+  stopped_state state;
+  int stopped; /* the rank that stops */
+  const char *algorithms;
+  const char *between; /* what is said of ranks that wait for the one that stops */
+} blame;
+
+/* ---- In shared memory --------------------------------------------------------------------- */
+
+static void stop_after_a_call(ring_comm *comm) {
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  raise(SIGSTOP);
+}
+
+/* Rank 0 waits in the barrier for rank 1, which waits in a reduction for rank 2, which waits in another
+ * one for rank 3, which has stopped. Only rank 0 gives up soon. The reductions may go over links. */
+static void wait_in_a_chain(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.algorithms = shared->algorithms;
+  if (rank == size - 1) {
+    be_stopped(&options, stop_after_a_call, &shared->state);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 2 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->shm.formed);
+  int64_t x = 1, y = 0;
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  await_count(&shared->state.stopped, 1);
+  uint64_t begun = ring_platform_now();
+  ring_status status = RING_OK;
+  for (int root = size - 2; root > 0 && status == RING_OK; root--)
+    status = ring_reduce(comm, &x, &y, 1, RING_INT64, RING_SUM, root);
+  if (status == RING_OK) CHECK_INT(rank, 0);
+  if (status == RING_OK) status = ring_barrier(comm);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+  ranks_expect(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 2.");
+  if (shared->algorithms == NULL)
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 2 in reduce(");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 3 in reduce(");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3 (127.0.0.1; last heard in barrier()");
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_a_chain_of_waits(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(4, wait_in_a_chain, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_a_chain_that_begins_in_shared_memory(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  shared->algorithms = "reduce:tree";
+  run_ranks(4, wait_in_a_chain, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static int64_t gathered[4][2543];
+
+static ring_status gather_at_one(ring_comm *comm) {
+  static int64_t mine[2543];
+  return ring_gather(comm, mine, gathered, 2543, RING_INT64, 1);
+}
+
+static void stop_in_a_call(ring_comm *comm) {
+  stop_in_the_next_call();
+  gather_at_one(comm);
+}
+
+/* All come to the call. Rank 3 stops in it before it has handed over its part, rank 1 waits for that, and
+ * the others for rank 1. Rank 0 comes last and gives up soon. */
+static void wait_for_who_has_come(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == size - 1) {
+    be_stopped(&options, stop_in_a_call, &shared->state);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 1 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->shm.formed);
+  if (rank < 2) await_count(&shared->state.stopped, 2 - rank);
+  if (rank == 1) __sync_fetch_and_add(&shared->state.stopped, 1);
+  ranks_expect(comm, gather_at_one(comm), RING_TIMEOUT, size - 1, "rank 0 waited 1.");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "for rank 1 (127.0.0.1; waits for rank 3 in ");
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_who_has_come_and_does_not_go_on(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(4, wait_for_who_has_come, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+enum { LARGE = 700000 };
+
+/* From memory that the ranks share: who has its part is done. */
+static ring_status scatter_from_one(ring_comm *comm) {
+  static uint8_t mine[LARGE];
+  void *parts;
+  CHECK_INT(ring_alloc(comm, (size_t)ring_comm_size(comm) * LARGE, &parts), RING_OK);
+  ring_status status = ring_scatter(comm, parts, mine, LARGE, RING_UINT8, 1);
+  ring_free(parts);
+  return status;
+}
+
+static void stop_before_the_parts(ring_comm *comm) {
+  stop_in_the_next_call();
+  scatter_from_one(comm);
+}
+
+/* The last rank stops while it shows that it waits for rank 1, which comes then, and waits for it in turn.
+ * Rank 0 has its part, and waits for both in the next call. */
+static void wait_for_a_circle(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == size - 1) {
+    be_stopped(&options, stop_before_the_parts, &shared->state);
+    return;
+  }
+  options.call_timeout = rank == 0 ? 2 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK(comm->shm.formed);
+  if (rank == 1) await_count(&shared->state.stopped, 1);
+  ring_status status = scatter_from_one(comm);
+  if (rank != 1) CHECK_INT(status, RING_OK);
+  if (status == RING_OK) status = ring_barrier(comm);
+  ranks_expect(comm, status, RING_TIMEOUT, size - 1, "rank 0 waited 2.");
+  char circle[64];
+  snprintf(circle, sizeof circle, "rank 1 (127.0.0.1; waits for rank %d in scatter(", size - 1);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, circle);
+  snprintf(circle, sizeof circle, "rank %d (127.0.0.1; waits for rank 1 in scatter(", size - 1);
+  CHECK_CONTAINS(ring_comm_error(comm)->message, circle);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void test_one_that_stops_while_it_waits(void) {
+  for (int size = 3; size <= 4; size++) {
+    blame *shared = shared_alloc(sizeof *shared);
+    run_ranks(size, wait_for_a_circle, shared);
+    shared_free(shared, sizeof *shared);
+  }
+}
+
+/* ---- Over links --------------------------------------------------------------------------- */
+
+enum { CIRCLE_COUNT = 20000 };
+
+static void stop_before_a_circle(ring_comm *comm) {
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  raise(SIGSTOP);
+}
+
+/* Ranks that exchange parts wait for each other, and only few of them for the one that has stopped. At
+ * first all suspect all for whom they wait, and tell that each other: in the end none of it is left. The
+ * rank before the one that has stopped gives up first, which in a ring is the farthest. */
+static void wait_in_a_circle(int rank, int size, void *arg) {
+  static int32_t x[CIRCLE_COUNT], y[CIRCLE_COUNT];
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  char suspects[64];
+  ring_comm *comm;
+  options.shared_memory = -1;
+  options.algorithms = shared->algorithms;
+  if (rank == shared->stopped) {
+    be_stopped(&options, stop_before_a_circle, &shared->state);
+    return;
+  }
+  options.call_timeout = (rank + 1) % size == shared->stopped ? 3 : 30;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  await_count(&shared->state.stopped, 1);
+  ring_status status = ring_allreduce(comm, x, y, CIRCLE_COUNT, RING_INT32, RING_SUM);
+  snprintf(suspects, sizeof suspects, " as call 2 for rank %d (127.0.0.1; last heard in ",
+           shared->stopped);
+  ranks_expect(comm, status, RING_TIMEOUT, shared->stopped, suspects);
+  CHECK(strstr(ring_comm_error(comm)->message, "), rank") == NULL);
+  if (shared->between != NULL) CHECK_CONTAINS(ring_comm_error(comm)->message, shared->between);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void blame_one_of_a_circle(int size, int stopped, const char *algorithms,
+                                  const char *between) {
+  blame *shared = shared_alloc(sizeof *shared);
+  *shared = (blame){.stopped = stopped, .algorithms = algorithms, .between = between};
+  run_ranks(size, wait_in_a_circle, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_circles_of_ranks_that_all_have_links(void) {
+  blame_one_of_a_circle(6, 4, "allreduce:halving", NULL);
+}
+
+static void test_circles_of_ranks_of_which_few_have_links(void) {
+  blame_one_of_a_circle(13, 11, "allreduce:halving", NULL);
+}
+
+static void test_a_ring(void) {
+  blame_one_of_a_circle(7, 3, "allreduce:ring", "), for which rank 1 waits, too");
+}
+
+enum { FLOOD = 8 << 20 };
+
+static uint8_t flood[FLOOD];
+
+/* A rank is stopped, and given up by one whose parts fill its link so that nothing can be said any more.
+ * It goes on, takes these, and finds the end: it is told all the same that it is the one at fault. */
+static void stop_with_a_full_link(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  int status;
+  options.call_timeout = 2;
+  options.shared_memory = -1;
+  pid_t process = rank == 1 ? fork_stopped() : 0;
+  if (process > 0) {
+    CHECK_INT(waitpid(process, &status, WUNTRACED), process);
+    CHECK(WIFSTOPPED(status));
+    __sync_fetch_and_add(&shared->state.stopped, 1);
+    await_count(&shared->state.failed, 1);
+    kill(process, SIGCONT);
+    CHECK_INT(waitpid(process, &status, 0), process);
+    CHECK_INT(status, 0);
+    return;
+  }
+  if (rank == 1) options.interrupt = stop_hook;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  if (rank == 0) await_count(&shared->state.stopped, 1);
+  if (rank == 1) stop_in_the_next_call();
+  ring_status failure = ring_broadcast(comm, flood, flood, FLOOD, RING_UINT8, 0);
+  ranks_expect(comm, failure, rank == 0 ? RING_TIMEOUT : RING_ABORTED, 1, "rank 1 ");
+  ring_comm_free(comm);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  if (rank == 1) _exit(0);
+}
+
+static void test_a_stopped_rank_with_a_full_link(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(2, stop_with_a_full_link, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+/* Rank 0 is one call ahead of the others, gives up, and goes. Rank 1 comes only then, and waits for rank 2
+ * until it finds the end: behind what rank 0 has sent ahead it finds why. */
+static void come_after_one_that_gave_up(int rank, int size, void *arg) {
+  enum { AHEAD = 1000 };
+  blame *shared = arg;
+  int64_t ahead[3 * AHEAD] = {0}, came[3 * AHEAD];
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = rank == 0 ? 1 : 30;
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&shared->met, size);
+  ring_status status = RING_OK;
+  if (rank > 0) await_count(&shared->failed, rank);
+  if (rank < 2) status = ring_gather(comm, ahead, came, 1, RING_INT64, 1);
+  if (rank == 0) CHECK_INT(status, RING_OK);
+  if (rank == 0) status = ring_alltoall(comm, ahead, came, AHEAD, RING_INT64);
+  if (rank < 2) ranks_expect(comm, status, RING_TIMEOUT, 2, "rank 0 waited 1.");
+  ring_comm_free(comm);
+  __sync_fetch_and_add(&shared->failed, 1);
+}
+
+static void test_why_is_behind_what_was_sent_ahead(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(3, come_after_one_that_gave_up, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+/* ---- Who is gone -------------------------------------------------------------------------- */
+
+/* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
+ * and WITNESS has one to both. */
+enum { SIZE = 8, GONE = 2, FINDER = 5, WITNESS = 1, PATIENT = 10 };
+
+static blame *finding; /* of the rank that finds that nothing listens */
+static int moments;
+
+/* A rank that waits for what others say sleeps on nothing, 20 ms at a time. After some of that
+ * the witness is asked, and it goes on when that one has spoken. */
+int __real_poll(struct pollfd *entries, nfds_t count, int milliseconds);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds);
+int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds) {
+  if (finding == NULL || count > 0) return __real_poll(entries, count, milliseconds);
+  if (++moments == PATIENT && finding->says) {
+    __sync_fetch_and_add(&finding->asked, 1);
+    await_count(&finding->failed, 1);
+  }
+  return __real_poll(entries, count, milliseconds);
+}
+
+static void be_the_witness(ring_comm *comm, blame *shared) {
+  float x;
+  await_count(&shared->asked, 1);
+  ranks_expect(comm, ring_recv(comm, &x, 1, RING_FLOAT32, 0), RING_ABORTED, GONE, "no more data");
+  __sync_fetch_and_add(&shared->failed, 1);
+}
+
+static void find_one_gone(ring_comm *comm, blame *shared) {
+  float x;
+  CHECK(comm->peers.peer[GONE].link == NULL && comm->peers.peer[WITNESS].link != NULL);
+  finding = shared;
+  uint64_t begun = ring_platform_now();
+  ring_status status = ring_recv(comm, &x, 1, RING_FLOAT32, GONE);
+  double seconds = (double)(ring_platform_now() - begun) / 1e9;
+  finding = NULL;
+  if (shared->says) {
+    CHECK(moments >= PATIENT);
+    ranks_expect(comm, status, RING_ABORTED, GONE, "no more data");
+  } else {
+    ranks_expect(comm, status, RING_PEER_LOST, GONE,
+                 "rank 2 (127.0.0.1) is gone: nothing listens on its port ");
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "; this was found in message 1 from rank 2");
+    CHECK(seconds < 3);
+  }
+}
+
+/* Goes: with a word to those that have a link, or without one. */
+static void go(int rank, int size, blame *shared) {
+  ring_comm *comm;
+  ring_options options = rank_options(rank, size);
+  int status;
+  pid_t process = fork();
+  CHECK(process >= 0);
+  if (process > 0) {
+    CHECK_INT(waitpid(process, &status, 0), process);
+    CHECK(shared->says ? status == 0 : WIFSIGNALED(status));
+    __sync_fetch_and_add(&shared->met, 1);
+    return;
+  }
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  await_count(&shared->met, size - 1);
+  if (!shared->says) raise(SIGKILL);
+  ring_comm_abort(comm, "no more data");
+  ring_comm_free(comm);
+  _exit(0);
+}
+
+static void know_better(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  if (rank == GONE) {
+    go(rank, size, shared);
+    return;
+  }
+  options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  meet_ranks(&shared->met, size); /* with who goes, when it has gone */
+  if (rank == WITNESS && shared->says) be_the_witness(comm, shared);
+  if (rank == FINDER) find_one_gone(comm, shared);
+  __sync_fetch_and_add(&shared->met, 1);
+  await_count(&shared->met, 2 * size - 1);
+  ring_comm_free(comm);
+}
+
+static void test_others_know_why_one_is_gone(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  shared->says = true;
+  run_ranks(SIZE, know_better, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_nobody_knows_why_one_is_gone(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  run_ranks(SIZE, know_better, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+int main(void) {
+  RUN(test_a_chain_of_waits);
+  RUN(test_a_chain_that_begins_in_shared_memory);
+  RUN(test_who_has_come_and_does_not_go_on);
+  RUN(test_one_that_stops_while_it_waits);
+  RUN(test_circles_of_ranks_that_all_have_links);
+  RUN(test_circles_of_ranks_of_which_few_have_links);
+  RUN(test_a_ring);
+  RUN(test_a_stopped_rank_with_a_full_link);
+  RUN(test_why_is_behind_what_was_sent_ahead);
+  RUN(test_others_know_why_one_is_gone);
+  RUN(test_nobody_knows_why_one_is_gone);
+  return 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who is said to be at fault when a rank stops while a communicator opens: in its first barrier, which
+ * some ranks pass and others do not, and in a split, whose child only some ranks come to open.
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "api/comm.h"
+#include "base/platform.h"
+#include "check.h"
+#include "engine/detector/stall.h"
+#include "ranks.h"
+#include "stopped.h"
+
+/* The test's ranks meet in this. */
+typedef struct blame {
+  stopped_state state;
+  int stopped;           /* the rank that stops */
+  int patience;          /* of the others, but rank 0 */
+  int late;              /* the rank that comes when that one has stopped */
+  int root;              /* of the call behind the opening */
+  bool resumes;          /* the rank that stops; then the root is at fault, which does not come */
+  bool together, shares; /* all are on one host, and share memory */
+  int color;             /* of the rank that stops in a split */
+  int served;            /* ranks that get the memory of their host before it stops */
+  int asked, waiting, said;
+  char texts[RANKS_MAX][256];
+} blame;
+
+static void expect_timeout(int rank, ring_status status, const ring_error *error, int fault) {
+  if (status != RING_TIMEOUT || error->rank != fault)
+    fprintf(stderr, "rank %d: %s\n", rank, error->message);
+  CHECK_INT(status, RING_TIMEOUT);
+  CHECK_INT(error->rank, fault);
+}
+
+/* ---- All open ----------------------------------------------------------------------------- */
+
+typedef struct opener {
+  blame *shared;
+  int rank, size;
+} opener;
+
+static void exchange(const opener *me, const char *mine, ring_exchange_put_fn put, void *sink) {
+  strcpy(me->shared->texts[me->rank], mine);
+  __sync_fetch_and_add(&me->shared->asked, 1);
+  await_count(&me->shared->asked, me->size);
+  for (int rank = 0; rank < me->size; rank++) put(sink, rank, me->shared->texts[rank]);
+}
+
+/* All come to the exchange, and one of them no farther. */
+static int exchange_and_stop(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const opener *me = arg;
+  exchange(me, mine, put, sink);
+  if (me->rank == me->shared->stopped) raise(SIGSTOP);
+  return 0;
+}
+
+/* Rank 0 waits for ranks that wait for the one that has stopped, and have nothing to send to rank 0 before
+ * they are let go: they have a link with it all the same. It gives up first, or all do at once. */
+static void open_with_one_that_stops(int rank, int size, void *arg) {
+  opener me = {arg, rank, size};
+  ring_options options = rank_options(rank, size);
+  ring_error error = {0};
+  ring_comm *comm;
+  options.timeout = rank == 0 ? 2 : me.shared->patience;
+  options.shared_memory = -1;
+  options.exchange = exchange_and_stop;
+  options.exchange_arg = &me;
+  pid_t process = rank == me.shared->stopped ? fork_stopped() : 0;
+  if (process > 0) {
+    watch_stopped(process, size - 1, &me.shared->state);
+    return;
+  }
+  ring_status status = ring_comm_open(&options, &comm, &error);
+  expect_timeout(rank, status, &error, me.shared->stopped);
+  __sync_fetch_and_add(&me.shared->state.failed, 1);
+}
+
+static void blame_while_opening(int size, int stopped, int patience) {
+  blame *shared = shared_alloc(sizeof *shared);
+  *shared = (blame){.stopped = stopped, .patience = patience};
+  run_ranks(size, open_with_one_that_stops, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_one_that_stops_while_the_others_open(void) {
+  blame_while_opening(5, 2, 5);
+  blame_while_opening(9, 4, 5);
+}
+
+static void test_one_that_stops_and_is_given_up_by_all_at_once(void) {
+  blame_while_opening(9, 4, 2);
+}
+
+/* ---- Some open ---------------------------------------------------------------------------- */
+
+enum { LATE_US = 2500000 }; /* so long all open, when the late rank comes */
+
+static opener *opening; /* of this process */
+
+/* Stops one rank in the first barrier, in which all wait but the late one. */
+static int stop_in_the_opening(void *unused) {
+  static bool waits;
+  blame *shared = opening->shared;
+  (void)unused;
+  if (!waits) __sync_fetch_and_add(&shared->waiting, 1);
+  waits = true;
+  bool all = *(volatile int *)&shared->waiting >= opening->size - 1;
+  if (opening->rank == shared->stopped && all && shared->state.stopped == 0) raise(SIGSTOP);
+  return 0;
+}
+
+static int exchange_and_be_late(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const opener *me = arg;
+  exchange(me, mine, put, sink);
+  if (me->rank != me->shared->late) return 0;
+  await_count(&me->shared->state.stopped, 1);
+  usleep(LATE_US);
+  return 0;
+}
+
+/* Counts that rank 0, past the opening, says who keeps the others there. */
+static void note_what_is_said(void *arg, const char *message) {
+  blame *shared = arg;
+  if (strstr(message, "), which keeps others in open()") == NULL) return;
+  __sync_fetch_and_add(&shared->said, 1);
+}
+
+static ring_options opener_options(opener *me) {
+  static const char *hosts[RANKS_MAX];
+  static char names[RANKS_MAX][16];
+  ring_options options = rank_options(me->rank, me->size); /* with the token of this process */
+  for (int rank = 0; rank < me->size; rank++) {
+    snprintf(names[rank], sizeof names[rank], "127.0.0.%d", me->shared->together ? 1 : rank + 1);
+    hosts[rank] = names[rank];
+  }
+  options.addresses = hosts;
+  options.shared_memory = me->shared->shares ? 0 : -1;
+  options.timeout = me->rank == 0 && me->shared->together ? 7 : 30;
+  options.call_timeout = me->rank == 0 ? 4 : 30;
+  options.exchange = exchange_and_be_late;
+  options.exchange_arg = me;
+  options.interrupt = stop_in_the_opening;
+  options.algorithms = "scatter:direct";
+  if (me->rank == 0) options.warn_after = 0.8;
+  options.log = note_what_is_said;
+  options.log_arg = me->shared;
+  return options;
+}
+
+/* Opens, and waits for the part of a root that never comes, or is kept in open(). */
+static ring_status open_and_scatter(const opener *me, const ring_options *options,
+                                    ring_error *error) {
+  uint8_t part;
+  ring_comm *comm;
+  ring_status status = ring_comm_open(options, &comm, error);
+  if (status != RING_OK) return status;
+  if (me->rank == me->shared->root) {
+    await_count(&me->shared->state.failed, me->size - 1);
+  } else {
+    CHECK(me->rank != 0 || comm->peers.peer[me->shared->root].link == NULL);
+    status = ring_scatter(comm, NULL, &part, 1, RING_UINT8, me->shared->root);
+    *error = *ring_comm_error(comm);
+  }
+  ring_comm_free(comm);
+  return status;
+}
+
+/* Continues the one that has stopped when it has been said that the others wait for it. */
+static void continue_stopped(pid_t process, blame *shared) {
+  int status;
+  CHECK_INT(waitpid(process, &status, WUNTRACED), process);
+  CHECK(WIFSTOPPED(status));
+  __sync_fetch_and_add(&shared->state.stopped, 1);
+  await_count(&shared->said, 1);
+  kill(process, SIGCONT);
+  CHECK_INT(waitpid(process, &status, 0), process);
+  CHECK_INT(status, 0);
+}
+
+/* A rank stops that has sent some of its words of the first barrier. Who needs no others is past it, and
+ * waits for the root, which does, or else never comes. Rank 0, which has no link with the root, gives up
+ * first. */
+static void pass_one_that_stops(int rank, int size, void *arg) {
+  blame *shared = arg;
+  opener me = {shared, rank, size};
+  ring_options options = opener_options(&me);
+  ring_error error = {0};
+  opening = &me;
+  pid_t process = rank == shared->stopped ? fork_stopped() : 0;
+  if (process > 0 && shared->resumes) {
+    continue_stopped(process, shared);
+    return;
+  }
+  if (process > 0) {
+    watch_stopped(process, size - 1, &shared->state);
+    return;
+  }
+  ring_status status = open_and_scatter(&me, &options, &error);
+  if (rank == shared->root && shared->resumes)
+    CHECK_INT(status, RING_OK);
+  else
+    expect_timeout(rank, status, &error, shared->resumes ? shared->root : shared->stopped);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  if (rank == shared->stopped) _exit(0);
+}
+
+static void blame_behind_the_opening(int size, blame scene) {
+  blame *shared = shared_alloc(sizeof *shared);
+  *shared = scene;
+  run_ranks(size, pass_one_that_stops, shared);
+  CHECK(scene.together || shared->said > 0);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_one_that_stops_while_some_still_open(void) {
+  blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .root = 3});
+}
+
+/* Rank 0 has no link with any rank that opens, and hears from others that wait for the root. */
+static void test_one_that_stops_while_ranks_without_links_open(void) {
+  blame_behind_the_opening(16, (blame){.stopped = 1, .late = 14, .root = 5});
+}
+
+static void test_who_kept_others_in_open_is_not_blamed_later(void) {
+  blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .root = 3, .resumes = true});
+}
+
+/* Behind the barrier they tell each other whether they can share memory, which not all come to. */
+static void test_one_that_stops_while_some_tell_what_they_share(void) {
+  blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true});
+  blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true, .shares = true});
+}
+
+static int to_serve = -1; /* of this process, before it stops */
+
+int __real_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+  if (to_serve-- == 0) raise(SIGSTOP);
+  return __real_ring_socket_pass(fd, descriptor, bytes, length);
+}
+
+/* Before they tell that, the first rank of the host hands out the memory, and stops. Who waits for it
+ * there keeps the others waiting, and some may need no more of it to open. */
+static void wait_for_memory(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_error error = {0};
+  ring_comm *comm;
+  options.timeout = options.call_timeout = 2.5;
+  options.shared_memory = 0;
+  pid_t process = rank == 0 ? fork_stopped() : 0;
+  if (process > 0) {
+    watch_stopped(process, size - 1, &shared->state);
+    return;
+  }
+  if (rank == 0) to_serve = shared->served;
+  ring_status status = ring_comm_open(&options, &comm, &error);
+  if (status == RING_OK) {
+    status = ring_barrier(comm);
+    error = *ring_comm_error(comm);
+    ring_comm_free(comm);
+  }
+  expect_timeout(rank, status, &error, 0);
+  __sync_fetch_and_add(&shared->state.failed, 1);
+}
+
+static void test_one_that_stops_while_it_hands_out_memory(void) {
+  blame *shared = shared_alloc(sizeof *shared);
+  for (int size = 5; size < 9; size += 3)
+    for (int served = 0; served < size - 1; served += size - 2) {
+      *shared = (blame){.served = served};
+      run_ranks(size, wait_for_memory, shared);
+    }
+  shared_free(shared, sizeof *shared);
+}
+
+/* Past the opening itself it has only passed on who keeps others there. It takes that back when its own call
+ * has ended well; where that has failed, the others still have to know. */
+static void test_who_leaves_a_call_takes_back_what_it_passed_on(void) {
+  ring_peers peers;
+  ring_shm shm = {0};
+  ring_engine engine = {.peers = &peers, .shm = &shm};
+  const ring_task task = {.schedule = &ring_schedule_empty,
+                          .call.collective = RING_COLLECTIVE_SCATTER};
+  const ring_run run = {.engine = &engine, .task = &task};
+  const ring_suspect suspect = {.rank = 2, .steps = 1, .state = RING_SUSPECT_OPENING};
+  const int *suspects = &engine.search.said.count;
+  CHECK_INT(ring_peers_init(&peers, 0, 4), RING_OK);
+  engine.search.said = (ring_wait_report){.call = task.call, .count = 1, .suspects = {suspect}};
+  ring_stall_end(&run, RING_TIMEOUT);
+  CHECK_INT(*suspects, 1);
+  ring_stall_end(&run, RING_OK);
+  CHECK_INT(*suspects, 0);
+  ring_peers_fini(&peers);
+}
+
+/* ---- Some split --------------------------------------------------------------------------- */
+
+static int stopped_color;
+
+static void stop_in_a_split(ring_comm *comm) {
+  ring_comm *child;
+  stop_in_the_next_call();
+  ring_comm_split(comm, stopped_color, 0, &child);
+}
+
+/* Ranks pass on in a ring where each one is. Rank 2 comes last, and rank 0 has stopped when it was to pass
+ * that on to rank 1: so all but rank 1 know it, and wait for rank 1 in the child. They give up first. */
+static void split_behind_one_that_stops(int rank, int size, void *arg) {
+  blame *shared = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm, *child;
+  stopped_color = shared->color;
+  options.shared_memory = -1;
+  options.algorithms = "allgather:ring";
+  if (rank == 0) {
+    be_stopped(&options, stop_in_a_split, &shared->state);
+    return;
+  }
+  options.call_timeout = rank == 1 ? 30 : 3;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 2) await_count(&shared->state.stopped, 1);
+  uint64_t begun = ring_platform_now();
+  ring_status status = ring_comm_split(comm, 0, -rank, &child);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+  ranks_expect(comm, status, RING_TIMEOUT, 0,
+               "all wait for rank 0 (127.0.0.1), some still in the parent");
+  __sync_fetch_and_add(&shared->state.failed, 1);
+  ring_comm_free(comm);
+}
+
+static void blame_while_splitting(int size, int color) {
+  blame *shared = shared_alloc(sizeof *shared);
+  shared->color = color;
+  run_ranks(size, split_behind_one_that_stops, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_one_that_stops_in_a_split(void) {
+  blame_while_splitting(3, 0);
+  blame_while_splitting(3, 1);
+}
+
+static void test_one_that_stops_in_a_split_of_ranks_without_links(void) {
+  blame_while_splitting(8, 0);
+  blame_while_splitting(8, 1);
+}
+
+int main(void) {
+  RUN(test_one_that_stops_while_the_others_open);
+  RUN(test_one_that_stops_and_is_given_up_by_all_at_once);
+  RUN(test_one_that_stops_while_some_still_open);
+  RUN(test_one_that_stops_while_ranks_without_links_open);
+  RUN(test_who_kept_others_in_open_is_not_blamed_later);
+  RUN(test_one_that_stops_while_some_tell_what_they_share);
+  RUN(test_one_that_stops_while_it_hands_out_memory);
+  RUN(test_who_leaves_a_call_takes_back_what_it_passed_on);
+  RUN(test_one_that_stops_in_a_split);
+  RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
+  return 0;
+}

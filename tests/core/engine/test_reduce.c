@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every op on every dtype against a reference that computes one element at a time, on values that
+ * include every special one, and the halves' conversions for all 65536 patterns. The reference
+ * shares no code with the kernels: integers are computed in 128 bits, the halves are decoded and
+ * rounded with ldexp and nearbyint in double, which holds every intermediate value exactly.
+ */
+#include <float.h>
+#include <math.h>
+
+#include "base/dtype.h"
+#include "base/half.h"
+#include "check.h"
+#include "engine/reduce.h"
+
+enum { COUNT_MAX = 1003, SLACK = 8 };
+
+static const size_t counts[] = {0, 1, 7, 64, 511, 513, COUNT_MAX};
+
+/* ---- Halves, by the book ------------------------------------------------------------------ */
+
+typedef struct half_format {
+  ring_dtype dtype;
+  int fraction_bits, bias;
+  float (*widen)(uint16_t);
+  uint16_t (*narrow)(float);
+} half_format;
+
+static const half_format formats[] = {
+    {RING_FLOAT16, 10, 15, ring_float16_to_float32, ring_float16_from_float32},
+    {RING_BFLOAT16, 7, 127, ring_bfloat16_to_float32, ring_bfloat16_from_float32},
+};
+
+static const half_format *format_of(ring_dtype dtype) {
+  return dtype == RING_FLOAT16 ? &formats[0] : &formats[1];
+}
+
+static double decode(const half_format *format, uint16_t half) {
+  int fraction = half & ((1 << format->fraction_bits) - 1);
+  int exponent = (half & 0x7fff) >> format->fraction_bits;
+  int largest = 0x7fff >> format->fraction_bits;
+  double sign = half & 0x8000 ? -1.0 : 1.0;
+  if (exponent == largest) return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+  int whole = exponent == 0 ? 0 : 1 << format->fraction_bits;
+  int scale = (exponent == 0 ? 1 : exponent) - format->bias - format->fraction_bits;
+  return sign * ldexp(whole + fraction, scale);
+}
+
+/* Rounds to nearest, ties to even, whatever the magnitude. NaN becomes some quiet NaN. */
+static uint16_t encode(const half_format *format, double value) {
+  uint16_t sign = signbit(value) ? 0x8000 : 0;
+  uint16_t infinity = (uint16_t)(0x7fff >> format->fraction_bits << format->fraction_bits);
+  uint16_t quiet = (uint16_t)(1u << (format->fraction_bits - 1));
+  if (isnan(value)) return sign | infinity | quiet;
+  if (isinf(value)) return sign | infinity;
+  if (value == 0) return sign;
+  int exponent = 0;
+  frexp(value, &exponent);
+  int lowest = 1 - format->bias;
+  int scale = (exponent - 1 < lowest ? lowest : exponent - 1) - format->fraction_bits;
+  double units = nearbyint(ldexp(fabs(value), -scale)); /* in the default mode: ties to even */
+  if (ldexp(units, scale) >= ldexp(1, format->bias + 1)) return sign | infinity;
+  int below = (scale + format->fraction_bits - lowest) << format->fraction_bits;
+  return (uint16_t)(sign | (below + (int)units));
+}
+
+static int is_nan_half(const half_format *format, uint16_t half) {
+  return isnan(decode(format, half));
+}
+
+static void check_half(const half_format *format, uint16_t actual, uint16_t expected) {
+  if (is_nan_half(format, expected))
+    CHECK(is_nan_half(format, actual) && (actual >> (format->fraction_bits - 1) & 1));
+  else
+    CHECK_INT(actual, expected);
+}
+
+static void test_every_half_widens_and_returns(void) {
+  for (size_t f = 0; f < 2; f++) {
+    const half_format *format = &formats[f];
+    for (uint32_t half = 0; half <= 0xffff; half++) {
+      float wide = format->widen((uint16_t)half);
+      double expected = decode(format, (uint16_t)half);
+      CHECK_INT(signbit(wide) != 0, half >> 15);
+      if (isnan(expected)) {
+        uint32_t quieted = half | (1u << (format->fraction_bits - 1));
+        CHECK_INT(format->narrow(wide), quieted);
+        CHECK(isnan(wide) && (ring_float32_bits(wide) & 0x00400000u) != 0);
+      } else {
+        CHECK((double)wide == expected);
+        CHECK_INT(format->narrow(wide), half);
+      }
+    }
+  }
+}
+
+static void check_narrow(const half_format *format, float value) {
+  check_half(format, format->narrow(value), encode(format, value));
+  check_half(format, format->narrow(-value), encode(format, -value));
+}
+
+/* Between each half and the next one up: the middle, and the float32 on either side of it. */
+static void test_narrowing_rounds_to_nearest_even(void) {
+  for (size_t f = 0; f < 2; f++) {
+    const half_format *format = &formats[f];
+    for (uint32_t half = 0; half < 0x7fff; half++) {
+      double low = decode(format, (uint16_t)half), high = decode(format, (uint16_t)(half + 1));
+      if (isinf(high)) high = ldexp(1, format->bias + 1);
+      if (isnan(low) || isnan(high) || isinf(low)) continue;
+      float middle = (float)((low + high) / 2);
+      CHECK((double)middle == (low + high) / 2);
+      check_narrow(format, middle);
+      check_narrow(format, nextafterf(middle, 0));
+      check_narrow(format, nextafterf(middle, INFINITY));
+    }
+  }
+}
+
+/* A fixed sequence (xorshift, Marsaglia 2003): the same values in every run. */
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t random_bits(void) {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state;
+}
+
+static void test_narrowing_of_all_kinds_of_float32(void) {
+  static const uint32_t special[] = {0,          1,          0x007fffff, 0x00800000, 0x7f7fffff,
+                                     0x7f800000, 0x7f800001, 0x7fc00000, 0x7fffffff, 0x477fefff,
+                                     0x477ff000, 0x33000000, 0x33000001, 0x387fffff, 0x38800000};
+  for (size_t f = 0; f < 2; f++) {
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+      check_narrow(&formats[f], ring_float32_from_bits(special[i]));
+    for (int i = 0; i < 1000000; i++)
+      check_narrow(&formats[f], ring_float32_from_bits((uint32_t)random_bits()));
+  }
+}
+
+#ifdef __FLT16_MANT_DIG__
+static void test_float16_agrees_with_the_compiler(void) {
+  for (uint32_t half = 0; half <= 0xffff; half++) {
+    uint16_t bits = (uint16_t)half, back;
+    _Float16 value;
+    memcpy(&value, &bits, sizeof value);
+    float wide = ring_float16_to_float32(bits);
+    CHECK(isnan(wide) ? value != value : wide == (float)value);
+    float third = wide / 3;
+    value = (_Float16)third;
+    memcpy(&back, &value, sizeof back);
+    if (!isnan(third)) CHECK_INT(ring_float16_from_float32(third), back);
+  }
+}
+#endif
+
+/* ---- One element, the plain way ----------------------------------------------------------- */
+
+/* The `bits` low bits of a value, as the signed or unsigned number they stand for. */
+static __int128 wrapped(__int128 value, int bits, int is_signed) {
+  __int128 modulus = (__int128)1 << bits;
+  value = ((value % modulus) + modulus) % modulus;
+  return is_signed && value >= modulus / 2 ? value - modulus : value;
+}
+
+static __int128 load_integer(ring_dtype dtype, const void *from) {
+  int64_t value = 0;
+  if (dtype == RING_INT8) return *(const int8_t *)from;
+  if (dtype == RING_UINT8) return *(const uint8_t *)from;
+  if (dtype == RING_INT32) return *(const int32_t *)from;
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+
+static __int128 reduce_integers(const ring_reduction *reduction, __int128 a, __int128 b) {
+  int bits = (int)ring_dtype_size(reduction->dtype) * 8, is_signed = reduction->dtype != RING_UINT8;
+  switch (reduction->op) {
+  case RING_SUM:
+    return wrapped(a + b, bits, is_signed);
+  case RING_AVG:
+    return wrapped(a + b, bits, is_signed) / (reduction->divisor > 0 ? reduction->divisor : 1);
+  case RING_PROD:
+    return wrapped(a * b, bits, is_signed);
+  case RING_MIN:
+    return a < b ? a : b;
+  case RING_MAX:
+    return a > b ? a : b;
+  case RING_LAND:
+    return a != 0 && b != 0;
+  case RING_LOR:
+    return a != 0 || b != 0;
+  }
+  abort();
+}
+
+static double least(double a, double b) {
+  if (isnan(a) || isnan(b)) return NAN;
+  if (a == b) return signbit(a) ? a : b;
+  return a < b ? a : b;
+}
+
+#define DEFINE_REDUCE_FLOATS(name, type)                                                           \
+  static type name(const ring_reduction *reduction, type a, type b) {                              \
+    switch (reduction->op) {                                                                       \
+    case RING_SUM:                                                                                 \
+      return a + b;                                                                                \
+    case RING_AVG:                                                                                 \
+      return reduction->divisor > 0 ? (a + b) / (type)reduction->divisor : a + b;                  \
+    case RING_PROD:                                                                                \
+      return a * b;                                                                                \
+    case RING_MIN:                                                                                 \
+      return (type)least(a, b);                                                                    \
+    default:                                                                                       \
+      return (type) - least(-a, -b);                                                               \
+    }                                                                                              \
+  }
+
+DEFINE_REDUCE_FLOATS(reduce_floats, float)
+DEFINE_REDUCE_FLOATS(reduce_doubles, double)
+
+/* ---- Arrays of every value that matters --------------------------------------------------- */
+
+static const int64_t special_integers[] = {0,         1,         -1,        2,         -2,
+                                           INT8_MIN,  INT8_MAX,  UINT8_MAX, INT32_MIN, INT32_MAX,
+                                           INT64_MIN, INT64_MAX, 3,         -7,        100};
+
+static const double special_floats[] = {
+    0.0,     -0.0,         1.0,      -1.0,     (double)NAN, (double)INFINITY, -(double)INFINITY,
+    DBL_MAX, -DBL_MAX,     FLT_MAX,  -FLT_MAX, DBL_MIN,     5e-324,           -5e-324,
+    FLT_MIN, 1.401298e-45, -7.0e-45, 65504.0,  -65504.0,    5.9604645e-08,    0x1p-14};
+
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+
+static void store_float(ring_dtype dtype, void *to, double value) {
+  float single = (float)value;
+  uint16_t half = ring_dtype_is_half(dtype) ? encode(format_of(dtype), value) : 0;
+  const void *from = dtype == RING_FLOAT64 ? (const void *)&value : (const void *)&single;
+  memcpy(to, ring_dtype_is_half(dtype) ? &half : from, ring_dtype_size(dtype));
+}
+
+/* The first elements go through all pairs of special values (`stride` is 1 on one side and the
+ * number of values on the other); the rest are random bits or, for floats, moderate values. */
+static void fill(ring_dtype dtype, void *array, size_t count, int second) {
+  size_t size = ring_dtype_size(dtype);
+  int integer = ring_op_allowed(RING_LAND, dtype);
+  size_t specials = integer ? LENGTH(special_integers) : LENGTH(special_floats);
+  for (size_t i = 0; i < count; i++) {
+    char *to = (char *)array + i * size;
+    size_t chosen = second ? i / specials : i % specials;
+    uint64_t bits = random_bits();
+    if (i < specials * specials && integer)
+      memcpy(to, &special_integers[chosen], size); /* the low bytes: little endian */
+    else if (i < specials * specials)
+      store_float(dtype, to, special_floats[chosen]);
+    else if (integer || bits % 4 == 0)
+      memcpy(to, &bits, size);
+    else
+      store_float(dtype, to, (double)(int64_t)bits * 0x1p-55);
+  }
+}
+
+static void check_float(double actual, double expected) {
+  if (isnan(expected)) {
+    CHECK(isnan(actual));
+    return;
+  }
+  CHECK(actual == expected);
+  CHECK_INT(signbit(actual) != 0, signbit(expected) != 0);
+}
+
+static float load_wide(ring_dtype dtype, int wide, const void *from, size_t i) {
+  if (wide) return ((const float *)from)[i];
+  return (float)decode(format_of(dtype), ((const uint16_t *)from)[i]);
+}
+
+static void check_half_element(const ring_reduction *reduction, const void *destination,
+                               const void *local, const void *received, size_t i) {
+  ring_dtype dtype = reduction->dtype;
+  float a = load_wide(dtype, reduction->local_wide, local, i);
+  float b = load_wide(dtype, reduction->received_wide, received, i);
+  float expected = reduce_floats(reduction, a, b);
+  if (reduction->destination_wide)
+    check_float(((const float *)destination)[i], expected);
+  else
+    check_half(format_of(dtype), ((const uint16_t *)destination)[i],
+               encode(format_of(dtype), expected));
+}
+
+static void check_element(const ring_reduction *reduction, const void *destination,
+                          const void *local, const void *received, size_t i) {
+  ring_dtype dtype = reduction->dtype;
+  if (ring_dtype_is_half(dtype)) {
+    check_half_element(reduction, destination, local, received, i);
+  } else if (dtype == RING_FLOAT32) {
+    const float *a = local, *b = received, *result = destination;
+    check_float(result[i], reduce_floats(reduction, a[i], b[i]));
+  } else if (dtype == RING_FLOAT64) {
+    const double *a = local, *b = received, *result = destination;
+    check_float(result[i], reduce_doubles(reduction, a[i], b[i]));
+  } else {
+    size_t at = i * ring_dtype_size(dtype);
+    __int128 a = load_integer(dtype, (const char *)local + at);
+    __int128 b = load_integer(dtype, (const char *)received + at);
+    __int128 result = load_integer(dtype, (const char *)destination + at);
+    CHECK(result == reduce_integers(reduction, a, b));
+  }
+}
+
+/* ---- Whole reductions --------------------------------------------------------------------- */
+
+static _Alignas(16) char local[(COUNT_MAX + SLACK) * 8], received[(COUNT_MAX + SLACK) * 8];
+static _Alignas(16) char original[(COUNT_MAX + SLACK) * 8], result[(COUNT_MAX + SLACK) * 8];
+
+static void fill_all(const ring_reduction *reduction, size_t shift) {
+  ring_dtype left = reduction->local_wide ? RING_FLOAT32 : reduction->dtype;
+  ring_dtype right = reduction->received_wide ? RING_FLOAT32 : reduction->dtype;
+  fill(left, local, COUNT_MAX + SLACK, 0);
+  fill(right, received, COUNT_MAX + SLACK, 1);
+  memcpy(original, local, sizeof local);
+  memset(result, 0x5a, sizeof result);
+  CHECK(shift < SLACK);
+}
+
+/* Starts `shift` elements into the arrays, so that the kernels' vectors are unaligned, too; checks
+ * each element and that nothing beyond the last one was written. */
+static void check_reduction(const ring_reduction *reduction, size_t count, size_t shift,
+                            int in_place) {
+  size_t size = ring_dtype_size(reduction->dtype);
+  size_t to_size = reduction->destination_wide ? sizeof(float) : size;
+  size_t local_size = reduction->local_wide ? sizeof(float) : size;
+  size_t from_size = reduction->received_wide ? sizeof(float) : size;
+  fill_all(reduction, shift);
+  char *whole = in_place ? local : result;
+  char guard[16];
+  char *to = whole + shift * to_size, *end = to + count * to_size;
+  memcpy(guard, end, to_size);
+  const char *from = received + shift * from_size;
+  ring_reduction_apply(reduction, to, local + shift * local_size, from, count);
+  for (size_t i = 0; i < count; i++)
+    check_element(reduction, to, original + shift * local_size, from, i);
+  CHECK(memcmp(guard, end, to_size) == 0);
+  if (!in_place) CHECK(memcmp(local, original, sizeof local) == 0);
+}
+
+static void check_counts(const ring_reduction *reduction) {
+  for (size_t c = 0; c < LENGTH(counts); c++) {
+    check_reduction(reduction, counts[c], c % 4, 0);
+    if (reduction->destination_wide == reduction->local_wide)
+      check_reduction(reduction, counts[c], c % 3, 1);
+  }
+}
+
+static void check_widths(ring_reduction reduction) {
+  int variants = ring_dtype_is_half(reduction.dtype) ? 8 : 1;
+  for (int wide = 0; wide < variants; wide++) {
+    reduction.received_wide = wide & 1;
+    reduction.destination_wide = wide & 2;
+    reduction.local_wide = wide & 4;
+    check_counts(&reduction);
+  }
+}
+
+static void test_every_op_on_every_dtype(void) {
+  int checked = 0;
+  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
+    for (int op = RING_SUM; op <= RING_LOR; op++) {
+      if (!ring_op_allowed((ring_op)op, (ring_dtype)dtype)) continue;
+      check_widths((ring_reduction){.dtype = (ring_dtype)dtype, .op = (ring_op)op});
+      checked++;
+    }
+  CHECK_INT(checked, 4 * 7 + 4 * 5);
+}
+
+static void test_averages(void) {
+  static const int divisors[] = {1, 2, 3, 7, 100, 300, 65536, 16777217, 2147483647};
+  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
+    for (size_t i = 0; i < LENGTH(divisors); i++)
+      check_widths(
+          (ring_reduction){.dtype = (ring_dtype)dtype, .op = RING_AVG, .divisor = divisors[i]});
+}
+
+static void test_minimum_and_maximum_do_not_depend_on_order(void) {
+  float zeros[2] = {0.0f, -0.0f}, swapped[2] = {-0.0f, 0.0f}, smallest[2], largest[2];
+  ring_reduction minimum = {.dtype = RING_FLOAT32, .op = RING_MIN};
+  ring_reduction maximum = {.dtype = RING_FLOAT32, .op = RING_MAX};
+  ring_reduction_apply(&minimum, smallest, zeros, swapped, 2);
+  ring_reduction_apply(&maximum, largest, zeros, swapped, 2);
+  for (int i = 0; i < 2; i++) {
+    CHECK(signbit(smallest[i]));
+    CHECK(!signbit(largest[i]));
+  }
+}
+
+static void test_halves_round_once(void) {
+  uint16_t one = encode(&formats[0], 1.0), half_step = encode(&formats[0], 0x1p-11), out;
+  float partial;
+  ring_reduction first = {.dtype = RING_FLOAT16, .op = RING_SUM, .destination_wide = true};
+  ring_reduction last = {.dtype = RING_FLOAT16, .op = RING_SUM, .received_wide = true};
+  ring_reduction_apply(&first, &partial, &one, &half_step, 1);
+  ring_reduction_apply(&last, &out, &half_step, &partial, 1);
+  CHECK_INT(out, encode(&formats[0], 1.0 + 0x1p-10));
+}
+
+static void test_all_three_buffers_may_be_one(void) {
+  int32_t values[9] = {0, 5, -3, 0, 1, 1 << 30, 2, 0, -1};
+  ring_reduction logical = {.dtype = RING_INT32, .op = RING_LAND};
+  ring_reduction_apply(&logical, values, values, values, 9);
+  static const int32_t expected[9] = {0, 1, 1, 0, 1, 1, 1, 0, 1};
+  CHECK(memcmp(values, expected, sizeof values) == 0);
+}
+
+static void test_nothing_to_do(void) {
+  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++) {
+    ring_reduction reduction = {.dtype = (ring_dtype)dtype, .op = RING_SUM};
+    ring_reduction_apply(&reduction, NULL, NULL, NULL, 0);
+  }
+}
+
+int main(void) {
+  RUN(test_every_half_widens_and_returns);
+  RUN(test_narrowing_rounds_to_nearest_even);
+  RUN(test_narrowing_of_all_kinds_of_float32);
+#ifdef __FLT16_MANT_DIG__
+  RUN(test_float16_agrees_with_the_compiler);
+#endif
+  RUN(test_every_op_on_every_dtype);
+  RUN(test_averages);
+  RUN(test_minimum_and_maximum_do_not_depend_on_order);
+  RUN(test_halves_round_once);
+  RUN(test_all_three_buffers_may_be_one);
+  RUN(test_nothing_to_do);
+  return 0;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Nobody waits in the dark: what the log is told, when, on which thread, and whom it names.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/platform.h"
+#include "check.h"
+#include "ranks.h"
+
+#define HEARD_MAX 16
+
+/* What the log was told. */
+typedef struct heard {
+  int count;
+  pthread_t thread; /* of the last one */
+  char text[HEARD_MAX][1024];
+} heard;
+
+static void hear(void *arg, const char *message) {
+  heard *log = arg;
+  CHECK(log->count < HEARD_MAX);
+  snprintf(log->text[log->count], sizeof log->text[0], "%s", message);
+  log->thread = pthread_self();
+  log->count++;
+}
+
+/* Whether the log was told something. What comes after it depends on how fast the machine is. */
+static void check_told(const heard *log, const char *part) {
+  for (int i = 0; i < log->count; i++)
+    if (strstr(log->text[i], part) != NULL) return;
+  CHECK(log->count > 0);
+  CHECK_CONTAINS(log->text[log->count - 1], part);
+}
+
+static ring_options hearing_options(int rank, int size, double warn_after, heard *log) {
+  ring_options options = rank_options(rank, size);
+  *log = (heard){0};
+  options.warn_after = warn_after;
+  options.log = hear;
+  options.log_arg = log;
+  return options;
+}
+
+static ring_comm *open_hearing(int rank, int size, double warn_after, heard *log) {
+  ring_options options = hearing_options(rank, size, warn_after, log);
+  ring_comm *comm;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  return comm;
+}
+
+static void end(ring_comm *comm) {
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+/* Rank 1 comes 0.9 s late: the others are told after 0.2, 0.4 and 0.8 s. */
+static void come_late(int rank, int size, void *unused) {
+  (void)unused;
+  heard log;
+  float x = 1;
+  ring_comm *comm = open_hearing(rank, size, 0.2, &log);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  log.count = 0;
+  if (rank == 1) usleep(900000);
+  CHECK_INT(ring_allreduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM), RING_OK);
+  if (rank != 1) {
+    CHECK(log.count >= 2 && log.count <= 5);
+    CHECK(pthread_equal(log.thread, pthread_self()));
+    CHECK_CONTAINS(log.text[0], "in allreduce(count 1, float32, sum) as call 2 for:");
+    CHECK_CONTAINS(log.text[0], "rank 1 (127.0.0.1; last ");
+    CHECK_CONTAINS(log.text[0], "in barrier() as call 1");
+  }
+  end(comm);
+}
+
+static void test_a_late_rank_is_named(void) {
+  run_ranks(2, come_late, NULL);
+}
+
+static void stay_silent(int rank, int size, void *unused) {
+  (void)unused;
+  heard log;
+  ring_comm *comm = open_hearing(rank, size, -1, &log);
+  if (rank == 1) usleep(300000);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  CHECK_INT(log.count, 0);
+  end(comm);
+}
+
+static void test_a_negative_time_is_never(void) {
+  run_ranks(2, stay_silent, NULL);
+}
+
+/* The helper thread runs the request; this one is told. */
+static void start_and_wait(int rank, int size, void *unused) {
+  (void)unused;
+  heard log;
+  ring_request *request;
+  ring_comm *comm = open_hearing(rank, size, 0.2, &log);
+  log.count = 0;
+  if (rank == 1) usleep(900000);
+  CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
+  usleep(100000); /* the helper has begun it */
+  if (rank != 1) CHECK_INT(log.count, 0);
+  CHECK_INT(ring_request_wait(request), RING_OK);
+  ring_request_free(request);
+  if (rank != 1) {
+    CHECK(log.count >= 1);
+    CHECK(pthread_equal(log.thread, pthread_self()));
+    CHECK_CONTAINS(log.text[0], "in barrier() as call 1 for: rank 1");
+  }
+  end(comm);
+}
+
+static void test_requests_tell_who_waits(void) {
+  run_ranks(2, start_and_wait, NULL);
+}
+
+/* A child takes over the log of its parent. */
+static void split_and_wait(int rank, int size, void *unused) {
+  (void)unused;
+  heard log;
+  ring_comm *child, *comm = open_hearing(rank, size, 0.2, &log);
+  CHECK_INT(ring_comm_split(comm, 0, 0, &child), RING_OK);
+  log.count = 0;
+  if (rank == 1) usleep(900000);
+  CHECK_INT(ring_barrier(child), RING_OK);
+  if (rank != 1) CHECK(log.count >= 1);
+  end(child);
+  end(comm);
+}
+
+static void test_children_take_the_log_over(void) {
+  run_ranks(2, split_and_wait, NULL);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+/* Rank 2 comes late; rank 1 before it, but not at once. */
+static void open_late(int rank, int size, void *unused) {
+  (void)unused;
+  heard log;
+  ring_options options = hearing_options(rank, size, 0.2, &log);
+  ring_comm *comm;
+  usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  if (rank == 0)
+    check_told(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
+  if (rank == 1) {
+    CHECK(log.count >= 2);
+    CHECK_CONTAINS(log.text[0], "for rank 0, which it looks for on 127.0.0.1 (ports ");
+    check_told(&log, "it has met rank 0 (127.0.0.1), which waits for other");
+  }
+  end(comm);
+}
+
+static void test_opening_tells_who_is_missing(void) {
+  run_ranks(3, open_late, NULL);
+}
+
+static void test_the_variable(void) {
+  ring_options options = rank_options(0, 1);
+  ring_comm *comm;
+  ring_error error;
+  CHECK_INT(setenv("SPARKRING_WARN_AFTER", "soon", 1), 0);
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_INVALID);
+  CHECK_CONTAINS(error.message,
+                 "SPARKRING_WARN_AFTER is \"soon\", which is not a number of seconds");
+  CHECK_INT(setenv("SPARKRING_WARN_AFTER", "0", 1), 0);
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_OK);
+  ring_comm_free(comm);
+  CHECK_INT(unsetenv("SPARKRING_WARN_AFTER"), 0);
+  options.warn_after = 1e300;
+  CHECK_INT(ring_comm_open(&options, &comm, &error), RING_INVALID);
+  CHECK_CONTAINS(error.message, "warn_after is 1e+300: it must be a number of seconds");
+}
+
+/* ---- The search --------------------------------------------------------------------------- */
+
+/* Over links: what lies in shared memory is not searched for. */
+static ring_comm *open_linked(int rank, int size, double call_timeout, const char *algorithms) {
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  options.call_timeout = call_timeout;
+  options.shared_memory = -1;
+  options.algorithms = algorithms;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  return comm;
+}
+
+static void expect(ring_comm *comm, ring_status status, ring_status wanted, int fault,
+                   const char *text) {
+  const ring_error *error = ring_comm_error(comm);
+  if (status != wanted) fprintf(stderr, "rank %d: %s\n", ring_comm_rank(comm), error->message);
+  CHECK_INT(status, wanted);
+  if (fault >= 0) CHECK_INT(error->rank, fault);
+  CHECK_CONTAINS(error->message, text);
+  ring_comm_free(comm);
+}
+
+/* In a ring each rank waits for the one before it; all name the one that is not there. */
+static void leave_the_ring(int rank, int size, void *shared) {
+  float x[64] = {0};
+  ring_comm *comm = open_linked(rank, size, 2.5, "allreduce:ring");
+  ring_status status = RING_TIMEOUT;
+  if (rank != 2) status = ring_allreduce(comm, x, x, 64, RING_FLOAT32, RING_SUM);
+  meet_ranks(shared, size);
+  if (rank != 2)
+    expect(comm, status, RING_TIMEOUT, 2, "rank 2 (127.0.0.1; last heard in ");
+  else
+    ring_comm_free(comm);
+}
+
+static void test_all_name_the_one_that_is_missing(void) {
+  int *met = shared_alloc(64);
+  run_ranks(5, leave_the_ring, met);
+  shared_free(met, 64);
+}
+
+static double now(void) {
+  struct timespec at;
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+typedef ring_status (*calls)(ring_comm *comm, int rank);
+
+typedef struct disagreement {
+  int met[16];
+  calls call;
+} disagreement;
+
+/* All ranks get MISMATCH, long before the deadline. */
+static void disagree(int rank, int size, void *arg) {
+  disagreement *about = arg;
+  ring_comm *comm = open_linked(rank, size, 60, NULL);
+  double begun = now();
+  ring_status status = about->call(comm, rank);
+  CHECK(now() - begun < 20);
+  meet_ranks(about->met, size);
+  expect(comm, status, RING_MISMATCH, -1, "the ranks called different things: rank ");
+}
+
+static void check_disagreement(int size, calls call) {
+  disagreement *about = shared_alloc(sizeof *about);
+  about->call = call;
+  run_ranks(size, disagree, about);
+  shared_free(about, sizeof *about);
+}
+
+/* Rank 3 waits for a rank that has nothing to send it. */
+static ring_status take_another_root(ring_comm *comm, int rank) {
+  float x[10] = {0};
+  ring_status status = ring_broadcast(comm, x, x, 10, RING_FLOAT32, rank == 3 ? 1 : 0);
+  return status == RING_OK ? ring_barrier(comm) : status;
+}
+
+/* Rank 1 waits for a message that rank 0 does not send, and all others for rank 1. */
+static ring_status receive_instead(ring_comm *comm, int rank) {
+  float x = 0;
+  if (rank == 1) return ring_recv(comm, &x, 1, RING_FLOAT32, 0);
+  return ring_allreduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM);
+}
+
+/* A child in the tree waits for its parent's message. */
+static ring_status receive_from_root(ring_comm *comm, int rank) {
+  float x = 0;
+  if (rank == 1) return ring_recv(comm, &x, 1, RING_FLOAT32, 0);
+  ring_status status = ring_reduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM, 0);
+  return status == RING_OK ? ring_barrier(comm) : status;
+}
+
+/* Both wait, and nobody sends. */
+static ring_status receive_both(ring_comm *comm, int rank) {
+  float x = 0;
+  return ring_recv(comm, &x, 1, RING_FLOAT32, 1 - rank);
+}
+
+static void test_disagreements_that_meet_in_no_frame(void) {
+  check_disagreement(4, take_another_root);
+  check_disagreement(3, receive_instead);
+  check_disagreement(3, receive_from_root);
+  check_disagreement(2, receive_both);
+}
+
+/* Wait reports lie before, between and behind frames of all lengths; they neither hold up nor change any,
+ * nor are they counted. */
+static void wait_and_go_on(int rank, int size, void *unused) {
+  (void)unused;
+  enum { MOST = 300000 };
+  static float x[MOST];
+  ring_comm *comm = open_linked(rank, size, 60, NULL);
+  ring_counters before, after;
+  ring_comm_counters(comm, -1, &before);
+  for (int round = 0; round < 4; round++) {
+    size_t count = round == 0 ? 0 : round == 1 ? 3 : round == 2 ? 5000 : MOST;
+    for (size_t i = 0; i < count; i++) x[i] = (float)(rank + 1);
+    if (rank == round % size) usleep(1300000);
+    CHECK_INT(ring_allreduce(comm, x, x, count, RING_FLOAT32, RING_SUM), RING_OK);
+    for (size_t i = 0; i < count; i++) CHECK(x[i] == (float)(size * (size + 1) / 2));
+  }
+  ring_comm_counters(comm, -1, &after);
+  CHECK_INT(after.bytes_sent - before.bytes_sent, after.bytes_received - before.bytes_received);
+  CHECK_INT(after.messages_sent - before.messages_sent,
+            after.messages_received - before.messages_received);
+  if (rank == 1) usleep(1300000);
+  end(comm);
+}
+
+static void test_notices_come_between_frames(void) {
+  run_ranks(3, wait_and_go_on, NULL);
+}
+
+/* ---- Stopped ------------------------------------------------------------------------------ */
+
+typedef struct stopped {
+  int met[16];
+  pid_t pid;
+  bool shares, inside;
+} stopped;
+
+static void wake_later(pid_t pid, double seconds) {
+  if (fork() != 0) return;
+  usleep((useconds_t)(seconds * 1e6));
+  kill(pid, SIGCONT);
+  _exit(0);
+}
+
+/* Rank 1 is stopped before its call or in it, and goes on when the others have given it up. Their
+ * parts of up to two calls have reached it by then, so that these may end well. */
+static void stop_and_go_on(int rank, int size, void *arg) {
+  stopped *plan = arg;
+  ring_options options = rank_options(rank, size);
+  ring_comm *comm;
+  static float x[1000];
+  options.call_timeout = 2;
+  if (!plan->shares) options.shared_memory = -1;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_barrier(comm), RING_OK);
+  ring_status status = RING_OK;
+  if (rank == 1) {
+    wake_later(getpid(), 4.5);
+    if (!plan->inside) raise(SIGSTOP);
+    plan->pid = getpid();
+  } else if (plan->inside) {
+    while (*(volatile pid_t *)&plan->pid == 0) usleep(1000);
+    usleep(300000);
+    if (rank == 0) kill(plan->pid, SIGSTOP);
+    usleep(100000);
+  }
+  uint64_t begun = ring_platform_now();
+  for (int i = 0; i < 3 && status == RING_OK; i++)
+    status = ring_allreduce(comm, x, x, 1000, RING_FLOAT32, RING_SUM);
+  if (rank != 1) CHECK((double)(ring_platform_now() - begun) / 1e9 < options.call_timeout + 1);
+  meet_ranks(plan->met, size);
+  if (rank == 1)
+    expect(comm, status, RING_ABORTED, 1, "given this rank up");
+  else
+    expect(comm, status, RING_TIMEOUT, 1, "for rank 1 (127.0.0.1; ");
+  while (rank == 1 && waitpid(-1, NULL, 0) > 0) continue;
+}
+
+static void test_a_rank_that_was_stopped(void) {
+  for (int kind = 0; kind < 4; kind++) {
+    stopped *plan = shared_alloc(sizeof *plan);
+    *plan = (stopped){.shares = kind % 2 == 0, .inside = kind / 2 != 0};
+    run_ranks(3, stop_and_go_on, plan);
+    shared_free(plan, sizeof *plan);
+  }
+}
+
+int main(void) {
+  RUN(test_a_late_rank_is_named);
+  RUN(test_a_negative_time_is_never);
+  RUN(test_requests_tell_who_waits);
+  RUN(test_children_take_the_log_over);
+  RUN(test_opening_tells_who_is_missing);
+  RUN(test_the_variable);
+  RUN(test_all_name_the_one_that_is_missing);
+  RUN(test_disagreements_that_meet_in_no_frame);
+  RUN(test_notices_come_between_frames);
+  RUN(test_a_rank_that_was_stopped);
+  return 0;
+}

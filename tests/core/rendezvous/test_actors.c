@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes wrong between WELCOME and VERDICT. In a job of four ranks (0 tells 1 and 2, and 2 tells
+ * 3) one rank is an actor: a process that speaks the protocol up to a point, and is then killed or
+ * stopped, or says what it must not. The others are real, and all have to end soon, with the name
+ * of the actor, and without a descriptor more than before.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/platform.h"
+#include "check.h"
+#include "meetings.h"
+#include "ranks.h"
+#include "rendezvous/address_table.h"
+
+/* ---- Actors ------------------------------------------------------------------------------- */
+
+enum { ACT_RANKS = 4 };
+
+typedef struct scene {
+  int actor;
+  void (*act)(const struct scene *scene);
+  int signal; /* what ends or stops the actor; 0: it exits */
+  ring_status status;
+  const char *text;        /* in the message of every real rank */
+  double timeout, seconds; /* to open, and until all have failed */
+  int failed;              /* real ranks that have */
+} scene;
+
+typedef struct actor {
+  int root, listener;
+  ring_seal seal; /* with rank 0 */
+  ring_rendezvous rendezvous;
+  ring_keys keys;
+  uint64_t epoch;
+} actor;
+
+static ring_options scene_options(const scene *scene, int rank) {
+  static char token[] = "a token for actors";
+  ring_options options = rank_options(rank, ACT_RANKS);
+  options.token = token;
+  options.token_length = sizeof token;
+  options.timeout = scene->timeout;
+  return options;
+}
+
+static void receive_all(int fd, void *bytes, size_t length) {
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  for (size_t have = 0; have < length;) {
+    CHECK_INT(poll(&entry, 1, 10000), 1);
+    ssize_t got = recv(fd, (uint8_t *)bytes + have, length - have, 0);
+    CHECK(got > 0);
+    have += (size_t)got;
+  }
+}
+
+static void send_note(int fd, ring_seal *seal, const ring_message *message) {
+  uint8_t wire[NOTE_ROOM];
+  size_t length = seal_note(seal, message, wire);
+  CHECK_INT(send(fd, wire, length, MSG_NOSIGNAL), length);
+}
+
+static void wait_for_the_end(int fd) {
+  struct pollfd entry = {.fd = fd, .events = POLLIN};
+  char rest[256];
+  while (poll(&entry, 1, 10000) == 1 && recv(fd, rest, sizeof rest, 0) > 0) {
+  }
+}
+
+/* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
+static int act_knock(actor *self, int port) {
+  ring_claim claim = {
+      .purpose = RING_PURPOSE_RENDEZVOUS, .rank = self->rendezvous.rank, .size = ACT_RANKS};
+  ring_resolved resolved;
+  ring_handshake handshake;
+  CHECK_INT(ring_socket_resolve("127.0.0.1", self->rendezvous.ports[port], &resolved), 0);
+  int fd = ring_socket_connect(&resolved, 0);
+  if (fd < 0) return -1;
+  CHECK(ring_handshake_connect(&handshake, fd, &self->keys, &claim, 0));
+  if (shake_hands(&handshake) && ring_seal_begin(&self->seal, &handshake)) return fd;
+  ring_socket_close(&fd);
+  return -1;
+}
+
+/* Joins rank 0 and waits for the welcome. */
+static actor act_as_guest(const scene *scene) {
+  ring_options options = scene_options(scene, scene->actor);
+  actor self = {.root = -1};
+  self.rendezvous = begin_meeting(&options, &self.keys);
+  self.listener = ring_socket_listen("127.0.0.1", 0);
+  for (int i = 0; self.root < 0; i++) {
+    CHECK(i < 100 * RING_RENDEZVOUS_PORTS);
+    self.root = act_knock(&self, i % RING_RENDEZVOUS_PORTS);
+    if (i % RING_RENDEZVOUS_PORTS == 0) usleep(10000);
+  }
+  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES], head[RING_MESSAGE_LENGTH_BYTES];
+  uint8_t welcome[RING_MESSAGE_HEAD_BYTES + 8 + 2 + 1 + 9 + RING_SEAL_BYTES];
+  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(self.listener), 2);
+  bytes_put(to, (uint64_t)(scene->timeout * 1000), 4);
+  CHECK(ring_seal_close(&self.seal, NULL, 0, join, RING_JOIN_BYTES));
+  CHECK_INT(send(self.root, join, sizeof join, MSG_NOSIGNAL), sizeof join);
+  receive_all(self.root, head, sizeof head);
+  receive_all(self.root, welcome, sizeof welcome);
+  CHECK_INT(
+      ring_seal_open(&self.seal, head, sizeof head, welcome, sizeof welcome - RING_SEAL_BYTES),
+      RING_OK);
+  const uint8_t *from = welcome + RING_MESSAGE_HEAD_BYTES;
+  self.epoch = bytes_get(&from, 8);
+  return self;
+}
+
+/* Accepts the rank that comes next; ranks of other tests may look for theirs here, too. */
+static int act_accept(const actor *self, int rank, ring_claim *claim, ring_seal *seal) {
+  struct pollfd entry = {.fd = self->listener, .events = POLLIN};
+  ring_handshake handshake;
+  int fd = -1;
+  for (bool ours = false; !ours;) {
+    ring_socket_close(&fd);
+    CHECK_INT(poll(&entry, 1, 10000), 1);
+    fd = ring_socket_accept(self->listener);
+    CHECK(ring_handshake_accept(&handshake, fd, &self->keys, rank, ACT_RANKS, false));
+    ours = shake_hands(&handshake);
+  }
+  CHECK(ring_seal_begin(seal, &handshake));
+  *claim = handshake.claim;
+  return fd;
+}
+
+/* Lets the others join, and tells each where its parent is. */
+static actor act_as_rank_0(const scene *scene) {
+  ring_options options = scene_options(scene, 0);
+  actor self = {.listener = -1};
+  int fds[ACT_RANKS];
+  ring_seal seals[ACT_RANKS];
+  self.rendezvous = begin_meeting(&options, &self.keys);
+  for (int i = 0; i < RING_RENDEZVOUS_PORTS && self.listener < 0; i++)
+    self.listener = ring_socket_listen("127.0.0.1", self.rendezvous.ports[i]);
+  CHECK(self.listener >= 0);
+  uint64_t ports[ACT_RANKS] = {(uint64_t)ring_socket_port(self.listener)};
+  for (int i = 1; i < ACT_RANKS; i++) {
+    uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
+    const uint8_t *from = join;
+    ring_claim claim;
+    ring_seal seal;
+    int fd = act_accept(&self, 0, &claim, &seal);
+    receive_all(fd, join, sizeof join);
+    CHECK_INT(ring_seal_open(&seal, NULL, 0, join, RING_JOIN_BYTES), RING_OK);
+    fds[claim.rank] = fd;
+    seals[claim.rank] = seal;
+    ports[claim.rank] = bytes_get(&from, 2);
+  }
+  for (int rank = 1; rank < ACT_RANKS; rank++) {
+    ring_message message = {.fault = -1};
+    uint8_t *to = bytes_put(message.body, 7, 8);
+    to = bytes_put(to, ports[ring_address_table_parent(rank)], 2);
+    message.length = (size_t)(ring_address_pack(to, "127.0.0.1") - message.body);
+    send_note(fds[rank], &seals[rank], &message);
+  }
+  return self;
+}
+
+static void die_before_the_table(const scene *scene) {
+  act_as_guest(scene);
+  raise(SIGKILL);
+}
+
+static void die_linked_to_a_child(const scene *scene) {
+  ring_claim claim;
+  ring_seal seal;
+  actor self = act_as_guest(scene);
+  act_accept(&self, scene->actor, &claim, &seal);
+  raise(SIGKILL);
+}
+
+static void stop_before_the_table(const scene *scene) {
+  act_as_guest(scene);
+  raise(SIGSTOP);
+}
+
+static void die_as_rank_0(const scene *scene) {
+  act_as_rank_0(scene);
+  raise(SIGKILL);
+}
+
+static void stop_as_rank_0(const scene *scene) {
+  act_as_rank_0(scene);
+  raise(SIGSTOP);
+}
+
+/* Puts the HMAC behind a table, as rank 0 does. */
+static void vouch(const actor *self, table *made) {
+  uint8_t facts[18 + 8] = "sparkring table 1";
+  ring_secret key, mac;
+  bytes_put(facts + 18, self->epoch, 8);
+  CHECK(ring_keys_mac(&self->keys, facts, sizeof facts, &key));
+  CHECK(ring_secret_mac(&key, made->bytes, made->length, &mac));
+  CHECK(made->length + sizeof mac <= TABLE_ROOM);
+  memcpy(made->bytes + made->length, &mac, sizeof mac);
+  made->length += sizeof mac;
+}
+
+/* Gives its child a table, with the right HMAC or, if it is to be `false_by` something, a wrong one;
+ * without one only a length. */
+static void mislead(const scene *scene, table *made, uint32_t length, int false_by) {
+  ring_claim claim;
+  ring_seal seal;
+  actor self = act_as_guest(scene);
+  int child = act_accept(&self, scene->actor, &claim, &seal);
+  CHECK(claim.purpose == RING_PURPOSE_LINK && claim.rank == 3 && claim.epoch == self.epoch);
+  uint8_t head[4];
+  if (made != NULL) vouch(&self, made);
+  if (made != NULL) made->bytes[4] ^= (uint8_t)false_by;
+  bytes_put(head, made != NULL ? made->length : length, 4);
+  CHECK_INT(send(child, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+  if (made != NULL) send(child, made->bytes, made->length, MSG_NOSIGNAL);
+  wait_for_the_end(self.root);
+}
+
+static void say_a_length_too_large(const scene *scene) {
+  mislead(scene, NULL, UINT32_MAX, 0);
+}
+
+static void say_a_length_of_zero(const scene *scene) {
+  mislead(scene, NULL, 0, 0);
+}
+
+static void tell_of_too_many_hosts(const scene *scene) {
+  table made = make_table(ACT_RANKS, ACT_RANKS + 1, 1);
+  mislead(scene, &made, 0, 0);
+}
+
+static void tell_of_fewer_ranks(const scene *scene) {
+  table made = make_table(ACT_RANKS - 1, 1, 0);
+  mislead(scene, &made, 0, 0);
+}
+
+/* Somebody in between has changed a bit. */
+static void tell_another_table(const scene *scene) {
+  table made = make_table(ACT_RANKS, 2, 1);
+  mislead(scene, &made, 0, 1);
+}
+
+static void report_a_length(const scene *scene, uint32_t length) {
+  uint8_t head[RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES + RING_SEAL_BYTES - 1] = {0};
+  actor self = act_as_guest(scene);
+  bytes_put(head, length, RING_MESSAGE_LENGTH_BYTES);
+  CHECK_INT(send(self.root, head, sizeof head, MSG_NOSIGNAL), sizeof head);
+  wait_for_the_end(self.root);
+}
+
+static void report(const scene *scene, ring_message message, int false_by) {
+  uint8_t wire[NOTE_ROOM];
+  actor self = act_as_guest(scene);
+  size_t length = seal_note(&self.seal, &message, wire);
+  wire[RING_MESSAGE_LENGTH_BYTES] ^= (uint8_t)false_by;
+  CHECK_INT(send(self.root, wire, length, MSG_NOSIGNAL), length);
+  wait_for_the_end(self.root);
+}
+
+static void report_without_end(const scene *scene) {
+  report_a_length(scene, UINT32_MAX);
+}
+
+/* The first bytes of a report that says that all is well. */
+static void report_in_part(actor *self, size_t bytes) {
+  uint8_t wire[NOTE_ROOM];
+  CHECK(bytes < seal_note(&self->seal, &(ring_message){.fault = -1}, wire));
+  CHECK_INT(send(self->root, wire, bytes, MSG_NOSIGNAL), bytes);
+}
+
+static void report_a_part_of_the_length(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_MESSAGE_LENGTH_BYTES - 1);
+  wait_for_the_end(self.root);
+}
+
+static void report_half(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
+  wait_for_the_end(self.root);
+}
+
+static void die_after_half_a_report(const scene *scene) {
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
+  raise(SIGKILL);
+}
+
+static void report_too_little(const scene *scene) {
+  report_a_length(scene, RING_MESSAGE_HEAD_BYTES + RING_SEAL_BYTES - 1);
+}
+
+static void report_an_unknown_status(const scene *scene) {
+  report(scene, (ring_message){.status = (ring_status)99, .fault = -1}, 0);
+}
+
+static void report_a_rank_that_is_none(const scene *scene) {
+  report(scene, (ring_message){.status = RING_PEER_LOST, .fault = ACT_RANKS}, 0);
+}
+
+/* Somebody in between has changed a bit. */
+static void report_something_else(const scene *scene) {
+  report(scene, (ring_message){.fault = -1}, 1);
+}
+
+static void report_twice(const scene *scene) {
+  ring_message message = {.fault = -1};
+  actor self = act_as_guest(scene);
+  send_note(self.root, &self.seal, &message);
+  send_note(self.root, &self.seal, &message);
+  wait_for_the_end(self.root);
+}
+
+static void report_a_failure(const scene *scene) {
+  ring_message message = {
+      .status = RING_NO_MEMORY, .fault = -1, .length = 13, .body = "out of memory"};
+  actor self = act_as_guest(scene);
+  send_note(self.root, &self.seal, &message);
+  wait_for_the_end(self.root);
+}
+
+/* ---- Scenes ------------------------------------------------------------------------------- */
+
+/* Runs the actor in a process of its own, which a signal may end or stop. */
+static void watch_actor(scene *scene) {
+  int status = 0;
+  fflush(NULL);
+  pid_t actor = fork();
+  if (actor == 0) {
+    alarm(60);
+    scene->act(scene);
+    _exit(0);
+  }
+  CHECK_INT(waitpid(actor, &status, WUNTRACED), actor);
+  if (scene->signal != SIGSTOP) {
+    CHECK_INT(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), scene->signal);
+    return;
+  }
+  CHECK(WIFSTOPPED(status));
+  while (*(volatile int *)&scene->failed < ACT_RANKS - 1) usleep(1000);
+  kill(actor, SIGKILL);
+  CHECK_INT(waitpid(actor, &status, 0), actor);
+}
+
+static void be_real(int rank, scene *scene) {
+  ring_options options = scene_options(scene, rank);
+  int before = count_descriptors();
+  uint64_t begun = ring_platform_now();
+  CHECK_INT(expect_failure(&options, scene->status, scene->text), scene->actor);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < scene->seconds);
+  CHECK_INT(count_descriptors(), before);
+  __sync_fetch_and_add(&scene->failed, 1);
+}
+
+static void take_part(int rank, int size, void *shared) {
+  scene *scene = shared;
+  (void)size;
+  if (rank == scene->actor)
+    watch_actor(scene);
+  else
+    be_real(rank, scene);
+}
+
+static void play(scene played) {
+  scene *shared = shared_alloc(sizeof *shared);
+  *shared = played;
+  run_ranks(ACT_RANKS, take_part, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void lose(int actor, void (*act)(const scene *), int signal, const char *text) {
+  play((scene){.actor = actor,
+               .act = act,
+               .signal = signal,
+               .status = RING_PEER_LOST,
+               .text = text,
+               .timeout = 30,
+               .seconds = 10});
+}
+
+static void miss(int actor, void (*act)(const scene *), const char *text) {
+  play((scene){.actor = actor,
+               .act = act,
+               .signal = SIGSTOP,
+               .status = RING_TIMEOUT,
+               .text = text,
+               .timeout = 4,
+               .seconds = 8});
+}
+
+static void test_a_rank_dies(void) {
+  for (int rank = 1; rank < ACT_RANKS; rank++) {
+    char text[64];
+    snprintf(text, sizeof text, "rank %d (127.0.0.1)", rank);
+    lose(rank, die_before_the_table, SIGKILL, text);
+  }
+}
+
+static void test_a_parent_dies(void) {
+  lose(2, die_linked_to_a_child, SIGKILL, "rank 2 (127.0.0.1)");
+}
+
+static void test_rank_0_dies(void) {
+  lose(0, die_as_rank_0, SIGKILL, "rank 0 (127.0.0.1)");
+}
+
+static void test_a_rank_stops(void) {
+  miss(1, stop_before_the_table, "3 of 4 ranks met and learned where the others are");
+  miss(2, stop_before_the_table,
+       "missing: rank 2 (127.0.0.1). Rank 2 has stopped, or rank 0, from which it learns it");
+}
+
+static void test_rank_0_stops(void) {
+  miss(0, stop_as_rank_0, "it hangs or was cut off");
+}
+
+static void test_hostile_tables(void) {
+  const char *text = "rank 2 told rank 3 where the others are in bytes that are no table";
+  lose(2, say_a_length_too_large, 0, text);
+  lose(2, say_a_length_of_zero, 0, text);
+  lose(2, tell_of_too_many_hosts, 0, text);
+  lose(2, tell_of_fewer_ranks, 0, text);
+}
+
+static void test_hostile_reports(void) {
+  const char *text = "rank 3 (127.0.0.1) was lost while the ranks were told";
+  lose(3, report_without_end, 0, text);
+  lose(3, report_too_little, 0, text);
+  lose(3, report_an_unknown_status, 0, text);
+  lose(3, report_a_rank_that_is_none, 0, text);
+  /* Whether the second one is still heard depends on who reports last. */
+  lose(3, report_twice, 0, "rank 3 (127.0.0.1)");
+}
+
+static void refuse(int actor, void (*act)(const scene *), const char *text) {
+  play((scene){
+      .actor = actor, .act = act, .status = RING_AUTH, .text = text, .timeout = 30, .seconds = 10});
+}
+
+/* Who has sent a part of a report keeps rank 0 from nothing: all are told in time who is missing. */
+static void test_half_a_report(void) {
+  scene half = {.actor = 1,
+                .act = report_half,
+                .status = RING_TIMEOUT,
+                .text = "missing: rank 1 (127.0.0.1)",
+                .timeout = 3,
+                .seconds = 8};
+  play(half);
+  half.act = report_a_part_of_the_length;
+  play(half);
+  lose(1, die_after_half_a_report, SIGKILL, "rank 1 (127.0.0.1)");
+}
+
+/* Rank 3 is interrupted while rank 0 has half a report of rank 1. */
+typedef struct half {
+  scene scene;
+  int sent, asked;
+} half;
+
+static void act_half(const scene *scene) {
+  half *shared = (half *)(uintptr_t)scene; /* the first of its members */
+  actor self = act_as_guest(scene);
+  report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
+  __sync_fetch_and_add(&shared->sent, 1);
+  wait_for_the_end(self.root);
+}
+
+static int stop_after_half(void *arg) {
+  half *shared = arg; /* asked every 100 ms: rank 0 has the half by the third time */
+  return *(volatile int *)&shared->sent != 0 && shared->asked++ >= 3;
+}
+
+static void fail_beside_half(int rank, int size, void *arg) {
+  half *shared = arg;
+  ring_options options = scene_options(&shared->scene, rank);
+  uint64_t begun = ring_platform_now();
+  (void)size;
+  if (rank == shared->scene.actor) {
+    watch_actor(&shared->scene);
+    return;
+  }
+  if (rank == 3) {
+    options.interrupt = stop_after_half;
+    options.interrupt_arg = shared;
+  }
+  CHECK_INT(expect_failure(&options, RING_ABORTED, "rank 3 was interrupted during open()"), 3);
+  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+}
+
+static void test_a_failure_beside_half_a_report(void) {
+  half *shared = shared_alloc(sizeof *shared);
+  shared->scene = (scene){.actor = 1, .act = act_half, .timeout = 30};
+  run_ranks(ACT_RANKS, fail_beside_half, shared);
+  shared_free(shared, sizeof *shared);
+}
+
+static void test_what_was_changed_on_the_way(void) {
+  refuse(2, tell_another_table, "in bytes that are not those of rank 0");
+  refuse(3, report_something_else, "rank 3 (127.0.0.1) is not what it has sent");
+}
+
+static void test_a_rank_fails(void) {
+  play((scene){.actor = 3,
+               .act = report_a_failure,
+               .status = RING_NO_MEMORY,
+               .text = "rank 3 reports: out of memory",
+               .timeout = 30,
+               .seconds = 10});
+}
+
+int main(void) {
+  RUN(test_a_rank_dies);
+  RUN(test_a_parent_dies);
+  RUN(test_rank_0_dies);
+  RUN(test_a_rank_stops);
+  RUN(test_rank_0_stops);
+  RUN(test_hostile_tables);
+  RUN(test_hostile_reports);
+  RUN(test_half_a_report);
+  RUN(test_a_failure_beside_half_a_report);
+  RUN(test_what_was_changed_on_the_way);
+  RUN(test_a_rank_fails);
+  return 0;
+}

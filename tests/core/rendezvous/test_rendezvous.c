@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Meetings: every mode, every order of arrival, two jobs at once, and what a rank is told when
+ * somebody is missing or dies.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/platform.h"
+#include "check.h"
+#include "meetings.h"
+#include "ranks.h"
+#include "shm/shm_group.h"
+
+/* ---- Orders of arrival -------------------------------------------------------------------- */
+
+static int note_waiting(void *arg) {
+  *(volatile int *)arg = 1; /* the hook is only asked by ranks that wait */
+  return 0;
+}
+
+/* Rank r begins only when the ranks before it in the order given wait inside open. */
+static void arrive_in_order(int rank, int size, void *shared) {
+  int *memory = shared, *waiting = memory + 64, first = memory[0];
+  int place = (rank - first + size) % size;
+  ring_options options = rank_options(rank, size);
+  options.interrupt = note_waiting;
+  options.interrupt_arg = &waiting[place];
+  for (int before = 0; before < place; before++)
+    while (!*(volatile int *)&waiting[before]) usleep(1000);
+  open_check_close(&options);
+}
+
+static void test_any_order(void) {
+  for (int first = 0; first < 4; first++) {
+    int *memory = shared_alloc(4096);
+    memory[0] = first;
+    run_ranks(4, arrive_in_order, memory);
+    shared_free(memory, 4096);
+  }
+}
+
+/* ---- Two jobs ----------------------------------------------------------------------------- */
+
+static void join_one_of_two(int rank, int size, void *shared) {
+  const char *tokens[] = {"the secret of one job", "the secret of another"};
+  ring_options options = rank_options(rank / 2, size / 2);
+  (void)shared;
+  options.token = tokens[rank % 2];
+  options.token_length = strlen(tokens[rank % 2]);
+  for (int i = 0; i < 5; i++) open_check_close(&options);
+}
+
+static void test_two_jobs_with_the_same_addresses(void) {
+  run_ranks(8, join_one_of_two, NULL);
+}
+
+/* The same two jobs squeezed into few ports, so that each walks over the other's. What the other wants
+ * concerns nobody. */
+static void join_in_few_ports(int rank, int size, void *shared) {
+  const uint16_t *ports = shared;
+  const char *jobs[] = {"one", "other"};
+  ring_options options = rank_options(rank / 2, size / 2);
+  options.job = jobs[rank % 2];
+  options.encryption = rank % 2 ? 1 : -1;
+  options.port_first = ports[0];
+  options.port_last = ports[1];
+  open_check_close(&options);
+}
+
+static void test_two_jobs_in_few_ports(void) {
+  held_ports held = hold_ports(8);
+  uint16_t *ports = shared_alloc(64);
+  ports[0] = held.first;
+  ports[1] = held.last;
+  free_ports(&held);
+  run_ranks(6, join_in_few_ports, ports);
+  shared_free(ports, 64);
+}
+
+/* ---- Who is missing ----------------------------------------------------------------------- */
+
+static void miss_some(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  options.timeout = rank == 0 ? 0.7 : 20;
+  if (rank == 2 || rank == 3) return;
+  if (rank == 0)
+    expect_failure(
+        &options, RING_TIMEOUT,
+        " s; missing: rank 2 (127.0.0.1), rank 3 (127.0.0.1). Usual causes: fewer free slots than "
+        "partitions");
+  else
+    expect_failure(&options, RING_TIMEOUT, "rank 0 reports: 3 of 5 ranks met");
+}
+
+static void test_missing_ranks_are_named(void) {
+  run_ranks(5, miss_some, NULL);
+}
+
+/* Ranks that give up before rank 0 does are told in time who is missing, and are not missed. */
+static void give_up_early(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  if (rank == 3) return;
+  if (rank != 0) options.timeout = 1.5;
+  const char *text = rank == 0 ? "3 of 4 ranks met" : "rank 0 reports: 3 of 4 ranks met";
+  CHECK_INT(expect_failure(&options, RING_TIMEOUT, text), 3);
+}
+
+static void test_different_deadlines(void) {
+  run_ranks(4, give_up_early, NULL);
+}
+
+static void miss_rank_0(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  options.timeout = 0.5;
+  if (rank != 0) expect_failure(&options, RING_TIMEOUT, "did not find rank 0 on 127.0.0.1 within ");
+}
+
+static void test_rank_0_is_missing(void) {
+  run_ranks(3, miss_rank_0, NULL);
+}
+
+static int stop_at_once(void *arg) {
+  (void)arg;
+  return 1;
+}
+
+static void test_an_interrupt(void) {
+  for (int rank = 0; rank < 2; rank++) {
+    ring_options options = rank_options(rank, 2);
+    options.interrupt = stop_at_once;
+    CHECK_INT(expect_failure(&options, RING_ABORTED, "was interrupted during open()"), rank);
+  }
+}
+
+static void test_a_host_that_does_not_exist(void) {
+  ring_options options = rank_options(1, 2);
+  options.addresses = (const char *const[]){"no-such-host.invalid", "127.0.0.1"};
+  expect_failure(&options, RING_PEER_LOST,
+                 "cannot resolve the host no-such-host.invalid of rank 0");
+}
+
+/* ---- Other ways to meet ------------------------------------------------------------------- */
+
+static void meet_at_root(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  options.address_count = 0;
+  options.addresses = NULL;
+  options.root_address = "127.0.0.1:7077";
+  open_check_close(&options);
+}
+
+static void test_only_the_root_is_known(void) {
+  run_ranks(4, meet_at_root, NULL);
+}
+
+static void meet_without_token(int rank, int size, void *shared) {
+  (void)shared;
+  char job[32];
+  ring_comm *comm;
+  ring_options options = rank_options(rank, size);
+  snprintf(job, sizeof job, "%d", (int)getppid());
+  options.token = NULL;
+  options.token_length = 0;
+  options.job = job;
+  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  CHECK_INT(ring_comm_authenticated(comm), 0);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_without_a_token(void) {
+  run_ranks(3, meet_without_token, NULL);
+}
+
+static void meet_from_environment(int rank, int size, void *shared) {
+  (void)shared;
+  char number[16], token[64];
+  snprintf(number, sizeof number, "%d", rank);
+  setenv("SPARKRING_RANK", number, 1);
+  snprintf(number, sizeof number, "%d", size);
+  setenv("SPARKRING_SIZE", number, 1);
+  setenv("SPARKRING_ADDRESSES", "127.0.0.1,127.0.0.1,127.0.0.1", 1);
+  snprintf(token, sizeof token, "environment of process %d", (int)getppid());
+  setenv("SPARKRING_TOKEN", token, 1);
+  ring_options options = RING_OPTIONS_INIT;
+  open_check_close(&options);
+}
+
+static void test_from_the_environment(void) {
+  run_ranks(3, meet_from_environment, NULL);
+}
+
+/* ---- Exchange ----------------------------------------------------------------------------- */
+
+/* Memory through which all ranks pass their texts, as Spark's allGather does. */
+typedef struct exchange {
+  pthread_barrier_t all_wrote;
+  char texts[8][200];
+  int mode;
+  int victim, late; /* which ranks; -1: none */
+  bool told;        /* the victim dies when it has told what it shares */
+  uint64_t died;    /* when it died, in ns */
+} exchange;
+
+typedef struct exchange_end {
+  int rank, size;
+  exchange *shared;
+} exchange_end;
+
+enum { EXCHANGE_WORKS, EXCHANGE_FAILS, EXCHANGE_FORGETS, EXCHANGE_GARBLES };
+
+static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const exchange_end *end = arg;
+  exchange *shared = end->shared;
+  snprintf(shared->texts[end->rank], sizeof shared->texts[0], "%s", mine);
+  pthread_barrier_wait(&shared->all_wrote);
+  if (shared->mode == EXCHANGE_FAILS) return 1;
+  for (int rank = 0; rank < end->size; rank++) {
+    if (shared->mode == EXCHANGE_FORGETS && rank == 1) continue;
+    put(sink, rank, shared->mode == EXCHANGE_GARBLES ? "nonsense" : shared->texts[rank]);
+  }
+  put(sink, end->size, "one too many is ignored");
+  return 0;
+}
+
+static void meet_by_exchange(int rank, int size, void *shared) {
+  exchange_end end = {rank, size, shared};
+  ring_options options = rank_options(rank, size);
+  options.token = NULL;
+  options.token_length = 0;
+  options.exchange = pass_texts;
+  options.exchange_arg = &end;
+  switch (end.shared->mode) {
+  case EXCHANGE_WORKS: {
+    ring_comm *comm;
+    CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+    CHECK_INT(ring_comm_authenticated(comm), 1);
+    check_ring(comm);
+    CHECK_INT(ring_comm_close(comm), RING_OK);
+    ring_comm_free(comm);
+    return;
+  }
+  case EXCHANGE_FAILS:
+    expect_failure(&options, RING_ABORTED, "the exchange with the other ranks failed");
+    return;
+  case EXCHANGE_FORGETS:
+    expect_failure(&options, RING_INVALID, "the exchange brought no text of rank 1");
+    return;
+  case EXCHANGE_GARBLES:
+    expect_failure(&options, RING_INVALID, "a text of rank 0 that sparkring did not write");
+    return;
+  }
+}
+
+static void test_exchange(void) {
+  exchange *shared = shared_alloc(sizeof *shared);
+  pthread_barrierattr_t attributes;
+  pthread_barrierattr_init(&attributes);
+  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  for (shared->mode = EXCHANGE_WORKS; shared->mode <= EXCHANGE_GARBLES; shared->mode++) {
+    pthread_barrier_init(&shared->all_wrote, &attributes, 4);
+    run_ranks(4, meet_by_exchange, shared);
+    pthread_barrier_destroy(&shared->all_wrote);
+  }
+  shared_free(shared, sizeof *shared);
+}
+
+/* ---- A port that is not told -------------------------------------------------------------- */
+
+static bool nameless;
+
+int __real_getsockname(int fd, struct sockaddr *address, socklen_t *length);
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length);
+int __wrap_getsockname(int fd, struct sockaddr *address, socklen_t *length) {
+  if (!nameless) return __real_getsockname(fd, address, length);
+  errno = ENOBUFS;
+  return -1;
+}
+
+/* Rank *shared cannot find out its port, and tells the others. */
+static void lack_a_port(int rank, int size, void *shared) {
+  const int *lacks = shared;
+  ring_options options = rank_options(rank, size);
+  char text[96];
+  snprintf(text, sizeof text, "rank %d cannot find out on which port it listens", *lacks);
+  nameless = rank == *lacks;
+  options.timeout = 20;
+  CHECK_INT(expect_failure(&options, RING_SYSTEM, text), *lacks);
+}
+
+static int pass_nothing(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  (void)arg, (void)mine, (void)put, (void)sink;
+  CHECK(false); /* it must not come to that */
+  return 1;
+}
+
+static void lack_a_port_to_exchange(int rank, int size, void *shared) {
+  ring_options options = rank_options(rank, size);
+  (void)shared;
+  nameless = true;
+  options.exchange = pass_nothing;
+  expect_failure(&options, RING_SYSTEM, "cannot find out on which port it listens");
+}
+
+static void test_a_port_that_is_not_told(void) {
+  int *lacks = shared_alloc(sizeof *lacks);
+  run_ranks(3, lack_a_port, lacks);
+  *lacks = 1;
+  run_ranks(3, lack_a_port, lacks);
+  run_ranks(2, lack_a_port_to_exchange, NULL);
+  shared_free(lacks, sizeof *lacks);
+}
+
+/* ---- Deaths while opening ----------------------------------------------------------------- */
+
+#define LOSS_SECONDS 1.3 /* one is what is promised; sanitizers and other tests take some, too */
+
+static void die(int signal_number) {
+  (void)signal_number;
+  _exit(0);
+}
+
+static void die_in_exchange(exchange *shared) {
+  shared->died = ring_platform_now();
+  _exit(0);
+}
+
+/* Of the process that is to die behind its words on what it shares, while the others wait for more. */
+static exchange *dies_when_told;
+
+ring_status __real_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
+                                   const ring_wait *wait, ring_error *error);
+ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
+                                   const ring_wait *wait, ring_error *error);
+ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
+                                   const ring_wait *wait, ring_error *error) {
+  if (dies_when_told == NULL) return __real_ring_shm_settle(shm, peers, has, wait, error);
+  usleep(100000);
+  die_in_exchange(dies_when_told);
+  return RING_OK;
+}
+
+/* At once; where another rank is late, when it has met those that are not. */
+static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
+  const exchange_end *end = arg;
+  bool late = end->rank == end->shared->late;
+  if (late) usleep(1600000);
+  int failure = pass_texts(arg, mine, put, sink);
+  if (end->shared->told && end->rank == end->shared->victim) {
+    dies_when_told = end->shared;
+    return failure;
+  }
+  if (end->rank == end->shared->victim && end->shared->late < 0) die_in_exchange(end->shared);
+  if (end->rank == end->shared->victim) {
+    signal(SIGALRM, die);
+    ualarm(300000, 0);
+  }
+  if (late) usleep(800000);
+  return failure;
+}
+
+static void lose_one_while_opening(int rank, int size, void *shared) {
+  exchange_end end = {rank, size, shared};
+  ring_options options = rank_options(rank, size);
+  char text[64];
+  options.exchange = pass_texts_and_die;
+  options.exchange_arg = &end;
+  if (end.shared->late >= 0) options.timeout = 2;
+  snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
+  CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
+  double seconds = (double)(ring_platform_now() - end.shared->died) / 1e9;
+  if (end.shared->late < 0) CHECK(seconds < LOSS_SECONDS);
+}
+
+static void lose_each_while_opening(int size, int after, bool told) {
+  exchange *shared = shared_alloc(sizeof *shared);
+  shared->told = told;
+  pthread_barrierattr_t attributes;
+  pthread_barrierattr_init(&attributes);
+  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  for (shared->victim = 0; shared->victim < size; shared->victim++) {
+    shared->late = after > 0 ? (shared->victim + after) % size : -1;
+    pthread_barrier_init(&shared->all_wrote, &attributes, (unsigned)size);
+    run_ranks(size, lose_one_while_opening, shared);
+    pthread_barrier_destroy(&shared->all_wrote);
+  }
+  shared_free(shared, sizeof *shared);
+}
+
+/* Higher ranks connect to lower ones, so there is a way to wait report for each direction. */
+static void test_a_rank_that_dies_while_opening(void) {
+  lose_each_while_opening(4, 0, false);
+  lose_each_while_opening(8, 0, false); /* with some there is no link */
+}
+
+/* Nobody waits then for ranks that the exchange might still hold, though with some there is no link. */
+static void test_a_rank_that_dies_when_all_have_met(void) {
+  lose_each_while_opening(8, 0, true);
+}
+
+/* One comes to the exchange so late that the others have spent most of their time, and leaves it a second
+ * after them, as happens with Spark's allGather: to all the same rank is at fault. */
+static void test_one_that_is_late_meanwhile(void) {
+  for (int after = 1; after < 4; after++) lose_each_while_opening(4, after, false);
+}
+
+/* Once it has joined and waits for others; rank 0, once they have. */
+static void die_when_met(void *unused, const char *message) {
+  (void)unused;
+  if (strstr(message, "it has met rank 0") != NULL ||
+      strstr(message, "3 of 4 ranks have come") != NULL)
+    kill(getpid(), SIGKILL);
+}
+
+/* Runs it in a process that dies of it. */
+static void die_once_met(ring_options *options) {
+  int status;
+  pid_t process = fork();
+  CHECK(process >= 0);
+  options->log = die_when_met;
+  options->warn_after = 0.4; /* the others come meanwhile */
+  if (process == 0) expect_failure(options, RING_OK, "");
+  CHECK_INT(waitpid(process, &status, 0), process);
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+/* Rank 3 never comes, and *victim dies when it has met those who did. */
+static void lose_one_that_had_come(int rank, int size, void *victim) {
+  ring_options options = rank_options(rank, size);
+  const char *text = "rank 1 (127.0.0.1) was lost in open(): it had come, and went away before";
+  if (*(int *)victim == 0) text = "rank 0 (127.0.0.1) was lost in open(): ";
+  if (rank == 3) return;
+  if (rank == *(int *)victim)
+    die_once_met(&options);
+  else
+    CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), *(int *)victim);
+}
+
+static void test_a_rank_that_had_come(void) {
+  int *victim = shared_alloc(sizeof *victim);
+  for (*victim = 0; *victim < 2; ++*victim) run_ranks(4, lose_one_that_had_come, victim);
+  shared_free(victim, sizeof *victim);
+}
+
+/* ---- Leaks -------------------------------------------------------------------------------- */
+
+static void open_often(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  open_check_close(&options);
+  int before = count_descriptors();
+  for (int i = 0; i < 20; i++) open_check_close(&options);
+  options.timeout = 0.05;
+  options.port_first = options.port_last = 1; /* nobody is there */
+  if (rank > 0) expect_failure(&options, RING_TIMEOUT, "did not find rank 0");
+  CHECK_INT(count_descriptors(), before);
+}
+
+static void test_no_descriptor_is_left(void) {
+  run_ranks(3, open_often, NULL);
+}
+
+int main(void) {
+  RUN(test_any_order);
+  RUN(test_two_jobs_with_the_same_addresses);
+  RUN(test_two_jobs_in_few_ports);
+  RUN(test_missing_ranks_are_named);
+  RUN(test_different_deadlines);
+  RUN(test_rank_0_is_missing);
+  RUN(test_an_interrupt);
+  RUN(test_a_host_that_does_not_exist);
+  RUN(test_only_the_root_is_known);
+  RUN(test_without_a_token);
+  RUN(test_from_the_environment);
+  RUN(test_exchange);
+  RUN(test_a_port_that_is_not_told);
+  RUN(test_a_rank_that_dies_while_opening);
+  RUN(test_a_rank_that_dies_when_all_have_met);
+  RUN(test_one_that_is_late_meanwhile);
+  RUN(test_a_rank_that_had_come);
+  RUN(test_no_descriptor_is_left);
+  return 0;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A rank of this host that has proved that it belongs to the job, and then writes nonsense into the
+ * memory that the ranks share, or passes memory that is none: the others do not crash, do not go on
+ * with it, and name that rank. The linker sends the core here, so that one rank can lie about where its
+ * buffers are and what it passes.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/comm.h"
+#include "base/platform.h"
+#include "check.h"
+#include "meetings.h"
+#include "ranks.h"
+#include "shm_collectives/shm_collective.h"
+#include "transport/arena.h"
+#include "transport/socket.h"
+
+enum { RANKS = 3, LIAR = 2, COUNT = 60000 };
+
+/* ---- Where buffers are -------------------------------------------------------------------- */
+
+typedef enum lie_about { LIE_INPUT, LIE_OUTPUT, LIE_STAGE, LIE_KINDS } lie_about;
+
+/* What the liar is to say of a buffer, in place of the truth. */
+static struct {
+  bool told; /* at least once */
+  const void *buffer;
+  uint64_t offset;
+} lie;
+
+bool __real_ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
+                              uint64_t *offset);
+bool __wrap_ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
+                              uint64_t *offset);
+bool __wrap_ring_arena_offset(const ring_arena *arena, const void *buffer, size_t bytes,
+                              uint64_t *offset) {
+  bool within = __real_ring_arena_offset(arena, buffer, bytes, offset);
+  if (lie.buffer == NULL || buffer != lie.buffer) return within;
+  *offset = lie.offset;
+  lie.told = true;
+  return true;
+}
+
+typedef ring_status (*collective)(ring_comm *comm, const float *x, float *y);
+
+static ring_status do_allreduce(ring_comm *comm, const float *x, float *y) {
+  return ring_allreduce(comm, x, y, COUNT, RING_FLOAT32, RING_SUM);
+}
+
+static ring_status do_reduce(ring_comm *comm, const float *x, float *y) {
+  return ring_reduce(comm, x, y, COUNT, RING_FLOAT32, RING_SUM, LIAR);
+}
+
+static ring_status do_broadcast(ring_comm *comm, const float *x, float *y) {
+  return ring_broadcast(comm, x, y, COUNT, RING_FLOAT32, LIAR);
+}
+
+static ring_status do_allgather(ring_comm *comm, const float *x, float *y) {
+  return ring_allgather(comm, x, y, COUNT / RANKS, RING_FLOAT32);
+}
+
+static ring_status do_gather(ring_comm *comm, const float *x, float *y) {
+  return ring_gather(comm, x, y, COUNT / RANKS, RING_FLOAT32, LIAR);
+}
+
+static ring_status do_scatter(ring_comm *comm, const float *x, float *y) {
+  return ring_scatter(comm, x, y, COUNT / RANKS, RING_FLOAT32, LIAR);
+}
+
+static ring_status do_reduce_scatter(ring_comm *comm, const float *x, float *y) {
+  return ring_reduce_scatter(comm, x, y, COUNT / RANKS, RING_FLOAT32, RING_SUM);
+}
+
+static ring_status do_alltoall(ring_comm *comm, const float *x, float *y) {
+  return ring_alltoall(comm, x, y, COUNT / RANKS, RING_FLOAT32);
+}
+
+static const collective collectives[] = {do_allreduce, do_reduce,  do_broadcast,      do_allgather,
+                                         do_gather,    do_scatter, do_reduce_scatter, do_alltoall};
+
+/* A case: what is called, what of it is a lie, and how far from the truth or from what there is. */
+typedef struct telling {
+  size_t collective;
+  lie_about about;
+  int offset;
+} telling;
+
+enum { OFFSETS = 5 };
+
+/* `total` is the first byte behind the arena. */
+static uint64_t lie_of(int number, uint64_t total) {
+  switch (number) {
+  case 0:
+    return total;
+  case 1:
+    return total - 64; /* begins inside, and does not end there */
+  case 2:
+    return UINT64_C(1) << 62;
+  case 3:
+    return UINT64_MAX - 63;
+  default:
+    return 64; /* among what ranks coordinate by */
+  }
+}
+
+/* The input and the output of a rank lie in the arena, unless it is a bounce buffer that is looked at. */
+static float *get(ring_comm *comm, bool arena) {
+  void *memory = calloc(COUNT, sizeof(float));
+  if (!arena) return memory;
+  free(memory);
+  CHECK_INT(ring_alloc(comm, COUNT * sizeof(float), &memory), RING_OK);
+  memset(memory, 0, COUNT * sizeof(float));
+  return memory;
+}
+
+static void put(float *memory, bool arena) {
+  if (arena)
+    ring_free(memory);
+  else
+    free(memory);
+}
+
+static void tell_a_lie(const ring_comm *comm, const telling *told, const float *x, const float *y) {
+  const ring_shm *shm = &comm->shm;
+  uint64_t front;
+  CHECK(!__real_ring_arena_offset(shm->arena, ring_arena_front(shm->arena), 1, &front));
+  size_t region = ring_arena_region(shm->arena), first = 0;
+  while (ring_arena_at(shm->arena, first, 0) == NULL) first += 4096;
+  lie.buffer = told->about == LIE_INPUT ? x : told->about == LIE_OUTPUT ? y : shm->bounce;
+  lie.offset = lie_of(told->offset, first + RANKS * region);
+}
+
+/* All others fail, and name the liar; or nobody has looked at what the lie is about. */
+static void hear_a_lie(int rank, int size, void *shared) {
+  const telling *told = shared;
+  bool arena = told->about != LIE_STAGE;
+  ring_comm *comm = open_rank(rank, size);
+  float *x = get(comm, arena), *y = get(comm, arena);
+  CHECK(comm->shm.formed);
+  for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
+    CHECK_INT(collectives[i](comm, x, y), RING_OK); /* so that there are bounce buffers */
+  if (rank == LIAR) tell_a_lie(comm, told, x, y);
+  ring_status status = collectives[told->collective](comm, x, y);
+  if (rank == LIAR) CHECK(lie.told);
+  if (status == RING_OK) status = ring_barrier(comm); /* whoever did not look learns it there */
+  if (status != RING_OK) {
+    CHECK_INT(status, RING_PEER_LOST);
+    CHECK_INT(ring_comm_error(comm)->rank, LIAR);
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 (127.0.0.1) says in ");
+    CHECK_CONTAINS(ring_comm_error(comm)->message, "that its buffers lie where the memory");
+  }
+  lie.buffer = NULL;
+  put(x, arena);
+  put(y, arena);
+  if (status == RING_OK) CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  if (rank == 0 && status != RING_OK) *(int *)((telling *)shared + 1) += 1;
+}
+
+/* How many of the lies were found out; the others were about what nobody reads. */
+static int count_found(size_t number, lie_about about) {
+  telling *told = shared_alloc(4096);
+  *told = (telling){.collective = number, .about = about};
+  for (told->offset = 0; told->offset < OFFSETS; told->offset++) run_ranks(RANKS, hear_a_lie, told);
+  int found = *(int *)(told + 1);
+  shared_free(told, 4096);
+  return found;
+}
+
+static void test_buffers_that_lie_nowhere(void) {
+  for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
+    for (int about = LIE_INPUT; about < LIE_STAGE; about++)
+      CHECK_INT(count_found(i, (lie_about)about), OFFSETS);
+}
+
+static void test_stages_that_lie_nowhere(void) {
+  for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
+    CHECK_INT(count_found(i, LIE_STAGE), OFFSETS);
+}
+
+/* ---- What all write to -------------------------------------------------------------------- */
+
+/* The liar fills the control block with what no rank would write. What the others do is bounded, and they learn
+ * that something is wrong. */
+static void read_a_false_board(int rank, int size, void *shared) {
+  ring_comm *comm = open_rank(rank, size);
+  ring_control_block *control_block = comm->shm.control_block;
+  float *x = get(comm, true), *y = get(comm, true);
+  ring_status status = RING_OK;
+  int *met = shared;
+  CHECK_INT(do_allreduce(comm, x, y), RING_OK);
+  meet_ranks(met, size);
+  if (rank == LIAR) {
+    atomic_store(&control_block->sleeping, UINT64_MAX);
+    for (int i = 0; i < RING_SLOTS; i++) atomic_store(&control_block->claims[i].next, 3);
+    memset(&control_block->failure, 'x', sizeof control_block->failure);
+    control_block->failure.status = *(met + 1) != 0 ? (ring_status)4711 : RING_OK;
+    atomic_store(&control_block->failed, 2);
+  }
+  for (int tries = 0; tries < 100 && status == RING_OK; tries++) status = do_allreduce(comm, x, y);
+  CHECK_INT(status, RING_ABORTED);
+  CHECK_INT(ring_comm_error(comm)->rank, -1);
+  CHECK(strlen(ring_comm_error(comm)->message) < sizeof ring_comm_error(comm)->message);
+  put(x, true);
+  put(y, true);
+  ring_comm_free(comm);
+}
+
+static void test_a_board_full_of_nonsense(void) {
+  int *met = shared_alloc(64);
+  for (met[1] = 0; met[1] < 2; met[1]++) {
+    met[0] = 0;
+    run_ranks(RANKS, read_a_false_board, met);
+  }
+  shared_free(met, 64);
+}
+
+static ring_shm *claimed; /* its claims are set back with every piece that is reduced */
+
+void __real_ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
+                          size_t count);
+void __wrap_ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
+                          size_t count);
+void __wrap_ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
+                          size_t count) {
+  __real_ring_shm_fold(job, sources, destination, count);
+  for (int i = 0; claimed != NULL && i < RING_SLOTS; i++)
+    atomic_store(&claimed->control_block->claims[i].next, 1);
+}
+
+/* The chunks of a long call are claimed off a count that never grows. */
+static void claim_without_end(int rank, int size, void *shared) {
+  enum { LONG = 1 << 20 };
+  ring_comm *comm = open_rank(rank, size);
+  void *memory;
+  (void)shared;
+  CHECK_INT(ring_alloc(comm, LONG * sizeof(float), &memory), RING_OK);
+  memset(memory, 0, LONG * sizeof(float));
+  claimed = &comm->shm;
+  CHECK_INT(ring_allreduce(comm, memory, memory, LONG, RING_FLOAT32, RING_SUM), RING_OK);
+  claimed = NULL;
+  ring_free(memory);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+}
+
+static void test_claims_without_end(void) {
+  run_ranks(RANKS, claim_without_end, NULL);
+}
+
+/* ---- Memory that is none ------------------------------------------------------------------ */
+
+typedef enum passing {
+  PASS_MEMORY,
+  PASS_UNSEALED,
+  PASS_SHORT,
+  PASS_A_PIPE,
+  PASS_TWO,
+  PASS_A_LARGE_REGION,
+  PASS_UNALIGNED,
+  PASSINGS
+} passing;
+
+static passing passes; /* what the first rank does */
+
+int __real_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+
+static int pass_two(int fd, int descriptor, const void *bytes, size_t length) {
+  _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+  struct iovec piece = {(void *)(uintptr_t)bytes, length};
+  struct msghdr message = {
+      .msg_iov = &piece, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+  const int both[2] = {descriptor, descriptor};
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof both);
+  memcpy(CMSG_DATA(rights), both, sizeof both);
+  CHECK_INT(sendmsg(fd, &message, MSG_NOSIGNAL), length);
+  return 0;
+}
+
+int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+  uint64_t said[2]; /* front, region */
+  int ends[2] = {-1, -1}, other = descriptor;
+  off_t total = lseek(descriptor, 0, SEEK_END);
+  CHECK(length == sizeof said && total > 0);
+  memcpy(said, bytes, length);
+  if (passes == PASS_TWO) return pass_two(fd, descriptor, bytes, length);
+  if (passes == PASS_UNSEALED) {
+    other = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK_INT(ftruncate(other, total), 0);
+  }
+  if (passes == PASS_SHORT) other = ring_platform_memory((size_t)total - 4096);
+  if (passes == PASS_A_PIPE) CHECK_INT(ring_platform_pipe(ends), 0);
+  if (passes == PASS_A_PIPE) other = ends[1];
+  if (passes == PASS_A_LARGE_REGION) said[1] += UINT64_C(1) << 63; /* twice that is 0 */
+  if (passes == PASS_UNALIGNED) said[1] += 1;
+  CHECK(other >= 0);
+  int code = __real_ring_socket_pass(fd, other, said, length);
+  if (other != descriptor) close(other);
+  if (ends[0] >= 0) close(ends[0]);
+  return code;
+}
+
+/* Two ranks: who gets what is no such memory does not map it, and both use links. */
+static void take_what_is_passed(int rank, int size, void *shared) {
+  int before = count_descriptors();
+  passes = *(const passing *)shared;
+  ring_comm *comm = open_rank(rank, size);
+  CHECK_INT(comm->shm.formed, passes == PASS_MEMORY);
+  CHECK_INT(arena_is_mapped(), passes == PASS_MEMORY);
+  check_ring(comm);
+  CHECK_INT(ring_comm_close(comm), RING_OK);
+  ring_comm_free(comm);
+  CHECK_INT(count_descriptors(), before);
+}
+
+static void test_memory_that_is_none(void) {
+  passing *shared = shared_alloc(64);
+  for (int i = PASS_MEMORY; i < PASSINGS; i++) {
+    *shared = (passing)i;
+    run_ranks(2, take_what_is_passed, shared);
+  }
+  shared_free(shared, 64);
+}
+
+int main(void) {
+  RUN(test_buffers_that_lie_nowhere);
+  RUN(test_stages_that_lie_nowhere);
+  RUN(test_a_board_full_of_nonsense);
+  RUN(test_claims_without_end);
+  RUN(test_memory_that_is_none);
+  return 0;
+}

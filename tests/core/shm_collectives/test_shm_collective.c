@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives in shared memory: every one, with every dtype, op and root, at the sizes where the way
+ * changes, with buffers in the arena and outside of it, in place, misaligned, and where the arena is
+ * full. Results must be those of a fold in rank order of values for which the order matters, to the
+ * bit, except where calls go over links because buffers cannot be reached: then the bits of all ranks
+ * must be the same.
+ */
+#include <math.h>
+#include <sched.h>
+
+#include "api/comm.h"
+#include "base/dtype.h"
+#include "base/half.h"
+#include "check.h"
+#include "ranks.h"
+#include "requests.h"
+
+/* ---- Values ------------------------------------------------------------------------------- */
+
+typedef union number {
+  int64_t integer;
+  float single;
+  double real;
+} number;
+
+static uint32_t mix(int rank, size_t i) {
+  uint32_t x = (uint32_t)i * 0x9e3779b1u + (uint32_t)(rank + 1) * 0x85ebca6bu;
+  x = (x ^ x >> 15) * 0x2c1b3c6du;
+  return x ^ x >> 13;
+}
+
+/* Of all magnitudes from 2^-6 to 2^5, with all bits, and no zeros. */
+static double real_value(int rank, size_t i) {
+  uint32_t x = mix(rank, i);
+  uint64_t bits = (uint64_t)(x & 16) << 59 | (uint64_t)(1017 + x % 12) << 52 | (uint64_t)x << 20;
+  double value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+static bool is_integer(ring_dtype dtype) {
+  return dtype <= RING_INT64;
+}
+
+static number load(ring_dtype dtype, const void *from) {
+  number value = {0};
+  uint16_t half;
+  memcpy(&half, from, 2 <= ring_dtype_size(dtype) ? 2 : 0);
+  switch (dtype) {
+  case RING_INT8:
+    value.integer = *(const int8_t *)from;
+    break;
+  case RING_UINT8:
+    value.integer = *(const uint8_t *)from;
+    break;
+  case RING_INT32:
+    value.integer = *(const int32_t *)from;
+    break;
+  case RING_INT64:
+    value.integer = *(const int64_t *)from;
+    break;
+  case RING_FLOAT16:
+    value.single = ring_float16_to_float32(half);
+    break;
+  case RING_BFLOAT16:
+    value.single = ring_bfloat16_to_float32(half);
+    break;
+  case RING_FLOAT32:
+    value.single = *(const float *)from;
+    break;
+  case RING_FLOAT64:
+    value.real = *(const double *)from;
+    break;
+  }
+  return value;
+}
+
+static void store(ring_dtype dtype, void *to, number value) {
+  uint16_t half = dtype == RING_FLOAT16 ? ring_float16_from_float32(value.single) : 0;
+  if (dtype == RING_BFLOAT16) half = ring_bfloat16_from_float32(value.single);
+  if (is_integer(dtype))
+    memcpy(to, &value.integer,
+           ring_dtype_size(dtype)); /* wraps, as this machine is little-endian */
+  else if (dtype == RING_FLOAT64)
+    memcpy(to, &value.real, sizeof value.real);
+  else if (dtype == RING_FLOAT32)
+    memcpy(to, &value.single, sizeof value.single);
+  else
+    memcpy(to, &half, sizeof half);
+}
+
+/* Element i of a rank's input. */
+static void put(ring_dtype dtype, void *to, int rank, size_t i) {
+  number value;
+  if (is_integer(dtype))
+    value.integer = (int64_t)((uint64_t)mix(rank, i) << 32 | mix(rank, i + 1));
+  else if (dtype == RING_FLOAT64)
+    value.real = real_value(rank, i);
+  else
+    value.single = (float)real_value(rank, i);
+  store(dtype, to, value);
+}
+
+#define COMBINE(type, a, b)                                                                        \
+  do {                                                                                             \
+    type x = (a), y = (b);                                                                         \
+    (a) = op == RING_SUM || op == RING_AVG ? x + y                                                 \
+          : op == RING_PROD                ? x * y                                                 \
+          : op == RING_MIN                 ? (y < x ? y : x)                                       \
+                                           : (y > x ? y : x);                                      \
+  } while (0)
+
+static number combine(ring_dtype dtype, ring_op op, number one, number other) {
+  if (dtype == RING_FLOAT64)
+    COMBINE(double, one.real, other.real);
+  else if (!is_integer(dtype))
+    COMBINE(float, one.single, other.single);
+  else if (op == RING_LAND)
+    one.integer = one.integer != 0 && other.integer != 0;
+  else if (op == RING_LOR)
+    one.integer = one.integer != 0 || other.integer != 0;
+  else if (op == RING_MIN || op == RING_MAX)
+    COMBINE(int64_t, one.integer, other.integer);
+  else
+    COMBINE(uint64_t, one.integer, other.integer);
+  return one;
+}
+
+static number divide(ring_dtype dtype, number value, int size) {
+  uint8_t wrapped[8];
+  if (dtype == RING_FLOAT64) {
+    value.real /= size;
+  } else if (!is_integer(dtype)) {
+    value.single /= (float)size;
+  } else {
+    store(dtype, wrapped, value);
+    value.integer = load(dtype, wrapped).integer / size;
+  }
+  return value;
+}
+
+/* Element i of the reduction of all inputs, in rank order. */
+static void fold(ring_dtype dtype, ring_op op, int size, void *to, size_t i) {
+  uint8_t bytes[8];
+  number value = {0};
+  for (int rank = 0; rank < size; rank++) {
+    put(dtype, bytes, rank, i);
+    number next = load(dtype, bytes);
+    value = rank == 0 ? next : combine(dtype, op, value, next);
+  }
+  store(dtype, to, op == RING_AVG ? divide(dtype, value, size) : value);
+}
+
+/* ---- One call ----------------------------------------------------------------------------- */
+
+typedef enum kind {
+  ALLREDUCE,
+  REDUCE,
+  REDUCE_SCATTER,
+  BROADCAST,
+  ALLGATHER,
+  ALLGATHERV,
+  GATHER,
+  GATHERV,
+  SCATTER,
+  SCATTERV,
+  ALLTOALL,
+  KINDS
+} kind;
+
+typedef struct trial {
+  kind kind;
+  ring_dtype dtype;
+  ring_op op;
+  int root;
+  size_t count;
+  int places;    /* which ranks have input and output in the arena: 0 to 5 */
+  bool in_place; /* where that is allowed */
+  size_t shift;  /* of the buffers, in elements */
+  bool starts;   /* as a request */
+} trial;
+
+/* What the ranks compare. */
+typedef struct common {
+  uint64_t digests[RANKS_MAX];
+  int arrived, left;
+} common;
+
+/* Waits for all ranks without the library. */
+static void meet(int *met, int size, int round) {
+  __sync_fetch_and_add(met, 1);
+  while (__atomic_load_n(met, __ATOMIC_ACQUIRE) < size * round) sched_yield();
+}
+
+static size_t part_of(const trial *t, int rank, size_t *counts) {
+  bool even = t->kind != ALLGATHERV && t->kind != GATHERV && t->kind != SCATTERV;
+  size_t at = 0;
+  for (int i = 0; i <= rank; i++) {
+    at += i == 0 ? 0 : counts[i - 1];
+    counts[i] = even || i % 2 == 0 ? t->count : i == 1 ? 0 : t->count / 2;
+  }
+  return at;
+}
+
+enum { GUARD = 64 };
+
+static uint8_t *get_buffer(ring_comm *comm, bool arena, size_t bytes) {
+  void *memory = arena ? NULL : malloc(bytes + 2 * GUARD);
+  if (arena) CHECK_INT(ring_alloc(comm, bytes + 2 * GUARD, &memory), RING_OK);
+  memset(memory, 0xa5, bytes + 2 * GUARD);
+  return memory;
+}
+
+static void put_buffer(uint8_t *buffer, bool arena) {
+  if (arena)
+    ring_free(buffer);
+  else
+    free(buffer);
+}
+
+#define EITHER(name, ...)                                                                          \
+  (t->starts ? ring_##name##_start(__VA_ARGS__, &request) : ring_##name(__VA_ARGS__))
+
+static void call(ring_comm *comm, const trial *t, const void *in, void *out, const size_t *counts) {
+  ring_request *request = NULL;
+  ring_status status = RING_OK;
+  size_t n = t->count;
+  ring_dtype d = t->dtype;
+  switch (t->kind) {
+  case ALLREDUCE:
+    status = EITHER(allreduce, comm, in, out, n, d, t->op);
+    break;
+  case REDUCE:
+    status = EITHER(reduce, comm, in, out, n, d, t->op, t->root);
+    break;
+  case REDUCE_SCATTER:
+    status = EITHER(reduce_scatter, comm, in, out, n, d, t->op);
+    break;
+  case BROADCAST:
+    status = EITHER(broadcast, comm, in, out, n, d, t->root);
+    break;
+  case ALLGATHER:
+    status = EITHER(allgather, comm, in, out, n, d);
+    break;
+  case ALLGATHERV:
+    status = EITHER(allgatherv, comm, in, out, counts, d);
+    break;
+  case GATHER:
+    status = EITHER(gather, comm, in, out, n, d, t->root);
+    break;
+  case GATHERV:
+    status = EITHER(gatherv, comm, in, out, counts, d, t->root);
+    break;
+  case SCATTER:
+    status = EITHER(scatter, comm, in, out, n, d, t->root);
+    break;
+  case SCATTERV:
+    status = EITHER(scatterv, comm, in, out, counts, d, t->root);
+    break;
+  default:
+    status = EITHER(alltoall, comm, in, out, n, d);
+  }
+  if (status != RING_OK) fprintf(stderr, "%s\n", ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_OK);
+  if (t->starts) finish(request);
+}
+
+/* Element i of the output of a rank. `counts` and `own` are those of part_of. */
+static void expect(const trial *t, int size, const size_t *counts, size_t own, uint8_t *to,
+                   size_t i) {
+  int from = 0;
+  switch (t->kind) {
+  case ALLREDUCE:
+  case REDUCE:
+    fold(t->dtype, t->op, size, to, i);
+    return;
+  case REDUCE_SCATTER:
+    fold(t->dtype, t->op, size, to, own + i);
+    return;
+  case BROADCAST:
+    put(t->dtype, to, t->root, i);
+    return;
+  case SCATTER:
+  case SCATTERV:
+    put(t->dtype, to, t->root, own + i);
+    return;
+  case ALLTOALL:
+    put(t->dtype, to, (int)(i / t->count), own + i % t->count);
+    return;
+  default:
+    while (i >= counts[from]) i -= counts[from++];
+    put(t->dtype, to, from, i);
+  }
+}
+
+/* Of long outputs every 13th element: whatever is cut into chunks or blocks, all of them are met. */
+static bool is_right(const trial *t, int rank, int size, const uint8_t *out, size_t length) {
+  size_t counts[RANKS_MAX], width = ring_dtype_size(t->dtype), own = part_of(t, rank, counts);
+  uint8_t expected[8];
+  part_of(t, size - 1, counts);
+  for (size_t i = 0; i < length; i += length - i > 100 && length > 20000 ? 13 : 1) {
+    expect(t, size, counts, own, expected, i);
+    if (memcmp(out + i * width, expected, width) != 0) return false;
+  }
+  return true;
+}
+
+static uint64_t digest_of(const uint8_t *bytes, size_t count) {
+  uint64_t digest = 1469598103934665603u;
+  for (size_t i = 0; i < count; i++) digest = (digest ^ bytes[i]) * 1099511628211u;
+  return digest;
+}
+
+/* Elements of input and output on a rank, and where the other one lies within when in place. */
+typedef struct shape {
+  size_t input, output, in_at, out_at;
+} shape;
+
+static shape shape_of(const trial *t, int rank, int size) {
+  size_t counts[RANKS_MAX] = {0}, own = part_of(t, rank, counts), part = counts[rank];
+  size_t end = part_of(t, size - 1, counts), all = end + counts[size - 1];
+  bool root = rank == t->root;
+  switch (t->kind) {
+  case ALLREDUCE:
+    return (shape){part, part, 0, 0};
+  case REDUCE:
+    return (shape){part, root ? part : 0, 0, 0};
+  case REDUCE_SCATTER:
+    return (shape){all, part, own, 0};
+  case BROADCAST:
+    return (shape){root ? part : 0, part, 0, 0};
+  case ALLGATHER:
+  case ALLGATHERV:
+    return (shape){part, all, 0, own};
+  case GATHER:
+  case GATHERV:
+    return (shape){part, root ? all : 0, 0, own};
+  case SCATTER:
+  case SCATTERV:
+    return (shape){root ? all : 0, part, own, 0};
+  default:
+    return (shape){all, all, 0, 0};
+  }
+}
+
+/* Bits 0 and 1: whether input and output lie in the arena. */
+static int place_of(int places, int rank) {
+  if (places < 4) return places;
+  return places == 4 ? rank % 2 == 0 ? 3 : 0 : (rank + 1) % 4;
+}
+
+static void try_one(ring_comm *comm, const trial *t) {
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), place = place_of(t->places, rank);
+  size_t counts[RANKS_MAX], width = ring_dtype_size(t->dtype), shift = GUARD + t->shift * width;
+  shape s = shape_of(t, rank, size);
+  bool in_place = t->in_place && t->kind != ALLTOALL && s.input > 0 && s.output > 0;
+  part_of(t, size - 1, counts);
+  size_t most = s.input > s.output ? s.input : s.output;
+  uint8_t *in_memory = get_buffer(comm, place & 1, (most + t->shift) * width);
+  uint8_t *out_memory = get_buffer(comm, place & 2, (s.output + t->shift) * width);
+  uint8_t *in = in_memory + shift, *out = out_memory + shift;
+  if (in_place) { /* the shorter one within the longer one */
+    out = s.input >= s.output ? in + s.in_at * width : in;
+    in = s.input >= s.output ? in : in + s.out_at * width;
+  }
+  uint8_t *kept = malloc(s.input * width + 1);
+  for (size_t i = 0; i < s.input; i++) put(t->dtype, kept + i * width, rank, i);
+  memcpy(in, kept, s.input * width);
+  call(comm, t, s.input > 0 ? in : NULL, s.output > 0 ? out : NULL, counts);
+  if (!is_right(t, rank, size, out, s.output)) {
+    fprintf(stderr, "kind %d dtype %d op %d root %d count %zu places %d in place %d shift %zu\n",
+            t->kind, t->dtype, t->op, t->root, t->count, t->places, in_place, t->shift);
+    CHECK(!"the result is right");
+  }
+  if (!in_place) CHECK(memcmp(in, kept, s.input * width) == 0);
+  for (int i = 0; i < GUARD && !in_place; i++) {
+    CHECK_INT(out[-1 - i], 0xa5);
+    CHECK_INT(out[s.output * width + (size_t)i], 0xa5);
+  }
+  put_buffer(in_memory, place & 1);
+  put_buffer(out_memory, place & 2);
+  free(kept);
+}
+
+/* ---- Which calls -------------------------------------------------------------------------- */
+
+/* Bytes that a rank says, around every threshold. */
+static const size_t sizes[] = {0,      8,      48,      56,      64,      4096,
+                               4104,   8192,   8200,    32768,   32776,   524280,
+                               524288, 524296, 1048568, 1048576, 1048584, 5 * 1048576 + 40};
+enum { SIZES = sizeof sizes / sizeof sizes[0] };
+
+static size_t count_for(kind kind, size_t bytes, size_t width, int size) {
+  bool all = kind == SCATTER || kind == REDUCE_SCATTER || kind == ALLTOALL || kind == SCATTERV;
+  return bytes / width / (all ? (size_t)size : 1);
+}
+
+/* dtypes, ops, roots, places and the rest change from call to call by steps that have no factor in
+ * common, so that after some calls every one has met every other one. */
+static void try_many(ring_comm *comm, int begin, int end, bool starts) {
+  int size = ring_comm_size(comm), turn = 0;
+  for (int k = 0; k < KINDS; k++)
+    for (int i = begin; i < end; i++, turn++) {
+      trial t = {.kind = (kind)k,
+                 .dtype = (ring_dtype)(turn % 8),
+                 .op = (ring_op)(turn % 5),
+                 .root = turn % size,
+                 .places = (turn / 2) % 6,
+                 .in_place = turn % 3 == 0,
+                 .shift = turn % 4 == 3 ? 1 : 0,
+                 .starts = starts};
+      t.count = count_for(t.kind, sizes[i], ring_dtype_size(t.dtype), size);
+      try_one(comm, &t);
+    }
+}
+
+static void try_all_sizes(ring_comm *comm, void *shared) {
+  (void)shared;
+  int size = ring_comm_size(comm);
+  /* On every other rank caches so small that results go past them. */
+  if (ring_comm_rank(comm) % 2 == 1) comm->shm.cache = 1 << 20;
+  try_many(comm, 0, size > 5 ? SIZES - 4 : SIZES, false);
+}
+
+static void test_every_size(void) {
+  static const int ranks[] = {2, 3, 5, 9};
+  for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
+    run_comms(ranks[i], try_all_sizes, NULL);
+}
+
+/* Every dtype and op that go together, short and long; odd bytes with the narrow ones. */
+static void try_all_reductions(ring_comm *comm, void *shared) {
+  static const size_t bytes[] = {1, 55, 57, 2000, 40001, 600001};
+  (void)shared;
+  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
+    for (int op = RING_SUM; op <= RING_LOR; op++)
+      for (int i = 0; i < 6; i++) {
+        if (!ring_op_allowed((ring_op)op, (ring_dtype)dtype)) continue;
+        trial t = {.kind = (kind)((dtype + op + i) % 3),
+                   .dtype = (ring_dtype)dtype,
+                   .op = (ring_op)op,
+                   .root = 1,
+                   .places = (dtype + op + i) % 6,
+                   .shift = (size_t)(i % 2)};
+        t.count = bytes[i] / ring_dtype_size(t.dtype) + 1;
+        if (t.kind == REDUCE_SCATTER) t.count = (t.count + 2) / 3;
+        try_one(comm, &t);
+      }
+}
+
+static void test_every_reduction(void) {
+  run_comms(3, try_all_reductions, NULL);
+}
+
+/* Every place of the buffers, in place and not, for every collective that is long. */
+static void try_all_places(ring_comm *comm, void *shared) {
+  (void)shared;
+  for (int k = 0; k < KINDS; k++)
+    for (int places = 0; places < 6; places++)
+      for (int variant = 0; variant < 4; variant++) {
+        trial t = {.kind = (kind)k,
+                   .dtype = RING_FLOAT32,
+                   .root = (places + k) % ring_comm_size(comm),
+                   .count = variant < 2 ? 9001 : 135001,
+                   .places = places,
+                   .in_place = variant % 2 == 0,
+                   .shift = (size_t)(places % 2)};
+        try_one(comm, &t);
+        t.count = 2200001; /* results go past the caches */
+        if (k <= REDUCE && variant == 3) try_one(comm, &t);
+      }
+}
+
+static void test_every_place(void) {
+  run_comms(3, try_all_places, NULL);
+}
+
+static void try_requests_and_children(ring_comm *comm, void *shared) {
+  ring_comm *child;
+  (void)shared;
+  int rank = ring_comm_rank(comm);
+  try_many(comm, 3, 13, true);
+  CHECK_INT(ring_comm_split(comm, rank % 2, -rank, &child), RING_OK);
+  CHECK(child->shm.formed);
+  try_many(child, 0, 11, false);
+  try_many(child, 10, 11, true);
+  CHECK_INT(ring_comm_close(child), RING_OK);
+  ring_comm_free(child);
+  try_many(comm, 1, 11, false);
+}
+
+static void test_requests_and_children(void) {
+  run_comms(5, try_requests_and_children, NULL);
+}
+
+/* ---- NaN ---------------------------------------------------------------------------------- */
+
+enum { NANS = 5001 };
+
+/* NaNs of several ranks with payloads: which one comes out is the processor's choice, but the same on
+ * all ranks, wherever their buffers lie. */
+static void reduce_nans(ring_comm *comm, void *shared) {
+  common *all = shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), round = 0;
+  static const size_t lengths[] = {5, 17, 1003, NANS};
+  for (int op = RING_SUM; op <= RING_AVG; op++)
+    for (int i = 0; i < 4; i++) {
+      size_t length = lengths[i];
+      uint8_t *memory = get_buffer(comm, rank % 2 == 0, (NANS + 8) * sizeof(double));
+      double *x = (double *)(memory + GUARD) + rank % 3;
+      for (size_t j = 0; j < length; j++) {
+        uint64_t bits =
+            UINT64_C(0x7ff8000000000000) | (uint64_t)rank << 63 | (mix(rank, j) & 0xffff);
+        x[j] = real_value(rank, j);
+        if ((mix(rank, j) >> 20) % 3 == 0) memcpy(&x[j], &bits, sizeof bits);
+      }
+      CHECK_INT(ring_allreduce(comm, x, x, length, RING_FLOAT64, (ring_op)op), RING_OK);
+      for (size_t j = 0; j < length; j++) {
+        bool any = false;
+        for (int other = 0; other < size; other++) any |= (mix(other, j) >> 20) % 3 == 0;
+        CHECK_INT(isnan(x[j]) != 0, any);
+      }
+      all->digests[rank] = digest_of((uint8_t *)x, length * sizeof *x);
+      meet(&all->arrived, size, ++round);
+      CHECK(all->digests[rank] == all->digests[0]);
+      meet(&all->left, size, round);
+      put_buffer(memory, rank % 2 == 0);
+    }
+}
+
+static void test_nans(void) {
+  for (int size = 2; size <= 4; size++) {
+    common *all = shared_alloc(sizeof *all);
+    run_comms(size, reduce_nans, all);
+    shared_free(all, sizeof *all);
+  }
+}
+
+/* ---- Without room ------------------------------------------------------------------------- */
+
+/* An arena has more addresses than there is memory, and what fills one here is never touched. */
+bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes);
+
+bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
+  (void)fd, (void)at, (void)bytes;
+  return true;
+}
+
+/* One rank's part of the arena is taken, so it gets no stage: calls go over links. Integers, as sums
+ * are formed in another order there. */
+static void try_without_capacity(ring_comm *comm, void *shared) {
+  void *all = NULL;
+  size_t region = ring_arena_region(comm->shm.arena);
+  uint64_t at;
+  (void)shared;
+  if (ring_comm_rank(comm) == 1) {
+    CHECK_INT(ring_alloc(comm, region - 4096, &all), RING_OK);
+    CHECK(ring_arena_offset(comm->shm.arena, all, region - 4096, &at));
+  }
+  for (int k = 0; k < KINDS; k++)
+    for (int places = 0; places < 6; places++) {
+      trial t = {.kind = (kind)k,
+                 .dtype = RING_INT32,
+                 .root = (k + places) % ring_comm_size(comm),
+                 .count = 70001,
+                 .places = places,
+                 .in_place = places % 2 == 1};
+      try_one(comm, &t);
+    }
+  ring_free(all);
+}
+
+static void test_without_capacity(void) {
+  run_comms(3, try_without_capacity, NULL);
+}
+
+int main(void) {
+  RUN(test_every_size);
+  RUN(test_every_reduction);
+  RUN(test_every_place);
+  RUN(test_requests_and_children);
+  RUN(test_nans);
+  RUN(test_without_capacity);
+  return 0;
+}
