@@ -30,7 +30,7 @@ typedef struct cluster {
   double alpha, bandwidth;
   double local_alpha, local_bandwidth;
   double gamma;       /* a byte */
-  double frame_bytes; /* the longest frame: RING_CHUNK_BYTES of engine.h as the engine runs */
+  double frame_bytes; /* the longest frame: RING_CHUNK_BYTES of base/call.h as the engine runs */
 } cluster;
 
 /* What is run: builds the schedule of a rank of this cluster. */

@@ -21,6 +21,7 @@
 #include "auth/secret.c"
 #include "auth/token.c"
 #include "base/address.c"
+#include "base/call.c"
 #include "base/checksum.c"
 #include "base/dtype.c"
 #include "base/error.c"

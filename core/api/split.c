@@ -185,7 +185,7 @@ static bool split_knows_better(const split_run *run, const ring_error *why, cons
     blamed = blamed || failure->rank == run->members[i].rank;
   if (!blamed) return false;
   if (!ring_wait_was_away(wait)) return why->status == RING_TIMEOUT && why->rank != run->own;
-  if (failure->status == RING_TIMEOUT) ring_failure_given_up(own, failure->message, failure);
+  if (failure->status == RING_TIMEOUT) ring_error_missed(failure, own, failure->message);
   return false;
 }
 

@@ -57,3 +57,11 @@ ring_status ring_error_set(ring_error *error, ring_status status, int rank, int 
 ring_status ring_error_no_memory(ring_error *error, int rank) {
   return ring_error_set(error, RING_NO_MEMORY, rank, 0, "rank %d is out of memory", rank);
 }
+
+ring_status ring_error_missed(ring_error *error, int rank, const char *text) {
+  char theirs[sizeof error->message];
+  snprintf(theirs, sizeof theirs, "%s", text); /* which may be the message of `error` */
+  return ring_error_set(error, RING_ABORTED, rank, 0,
+                        "peers timed out waiting for this rank (suspended or late)%s%.900s",
+                        theirs[0] != '\0' ? ": " : "", theirs);
+}

@@ -18,7 +18,6 @@
 #include "peers/wait_report.h"
 #include "schedule/schedule.h"
 
-#define RING_CHUNK_BYTES (256 * 1024)
 #define RING_BURST_FRAMES 4 /* that leave in one system call, at most */
 
 /* Adds to a counter that another thread may be reading. Only one thread at a time adds. */

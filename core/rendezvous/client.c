@@ -259,7 +259,7 @@ static ring_status client_lost_root(const client_walk *walk, ring_error *error) 
                           rendezvous->root_host, rendezvous->rank);
   return ring_error_set(error, RING_ABORTED, rendezvous->rank, 0,
                         "rank %d was stopped for %.1f s during open(), and rank 0 (%s) has gone "
-                        "meanwhile: the others have given this rank up",
+                        "meanwhile: peers timed out waiting for this rank",
                         rendezvous->rank, absence, rendezvous->root_host);
 }
 

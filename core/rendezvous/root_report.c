@@ -26,8 +26,8 @@ ring_status ring_root_lose(const root_meeting *root, int rank, const char *how, 
   if (absence == 0) return ring_error_set(error, RING_PEER_LOST, rank, 0, "%s %s", name, how);
   return ring_error_set(
       error, RING_ABORTED, 0, 0,
-      "rank 0 was stopped for %.1f s during open(), and %s has gone meanwhile: the "
-      "others have given this rank up",
+      "rank 0 was stopped for %.1f s during open(), and %s has gone meanwhile: peers "
+      "timed out waiting for this rank",
       absence, name);
 }
 

@@ -6,7 +6,7 @@
 #ifndef RING_ALGORITHM_H
 #define RING_ALGORITHM_H
 
-#include "peers/frame.h"
+#include "base/call.h"
 #include "schedule/topology.h"
 
 /* X(name, "what explain and rules call it"). Of equal costs the first one is chosen. */

@@ -15,7 +15,6 @@
 
 #include "base/error.h"
 #include "base/platform.h"
-#include "engine/detector/failure.h"
 #include "shm/shm_group.h"
 
 #define SHM_QUIET_NS UINT64_C(500000000)
@@ -108,7 +107,7 @@ bool ring_shm_failed(const ring_shm *shm, const ring_wait *wait, ring_error *err
   shm_read_failure(shm, error);
   bool late = wait == NULL || ring_wait_was_away(wait) || !ring_wait_is_old(wait);
   if (late && error->status == RING_TIMEOUT && error->rank == shm->ranks[shm->index])
-    ring_failure_given_up(error->rank, error->message, error);
+    ring_error_missed(error, error->rank, error->message);
   return true;
 }
 

@@ -2,7 +2,6 @@
 #include "tuner/cost.h"
 
 #include "base/bytes.h"
-#include "engine/engine.h"
 #include "schedule/builder.h"
 #include "tuner/cost_table.h"
 

@@ -113,9 +113,9 @@ static bool fault_tells_all(const fault_case *of, const ring_error *error) {
 
 /* Whether a deadline had to pass: this rank's own or that of others, which gave it up as late. */
 static bool fault_took_long(const ring_error *error) {
-  bool given_up =
-      error->status == RING_ABORTED && strstr(error->message, "given this rank up") != NULL;
-  return error->status == RING_TIMEOUT || given_up;
+  bool missed = error->status == RING_ABORTED &&
+                strstr(error->message, "timed out waiting for this rank") != NULL;
+  return error->status == RING_TIMEOUT || missed;
 }
 
 /* Who was given up and goes on is told so, unless it had met nobody when it was stopped or has a link to

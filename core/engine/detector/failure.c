@@ -30,15 +30,6 @@ static bool failure_waits_in_turn(const ring_run *run) {
   return run->timed && ring_wait_is_old(run->task->wait);
 }
 
-ring_status ring_failure_given_up(int rank, const char *text, ring_error *error) {
-  char said[sizeof error->message];
-  snprintf(said, sizeof said, "%s", text); /* it may be the error's own */
-  return ring_error_set(
-      error, RING_ABORTED, rank, 0,
-      "the others have given this rank up, which was stopped or came too late%s%.900s",
-      said[0] != '\0' ? ": " : "", said);
-}
-
 /* Whether this rank could not accept others, and the errno if there is one. */
 static int failure_lacked(const ring_peers *peers) {
   return peers->acceptor.lacked != 0 ? peers->acceptor.lacked : peers->annex.lacked;
@@ -76,7 +67,7 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
   if (status == RING_TIMEOUT && (blamed || failure_lacks(run->engine->peers)))
     return ring_failure_impatient(run, RING_TIMEOUT);
   if (status == RING_TIMEOUT && fault == run->engine->peers->rank)
-    return ring_failure_given_up(fault, text, run->error);
+    return ring_error_missed(run->error, fault, text);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')
     return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and did not say why",
@@ -301,7 +292,7 @@ ring_status ring_failure_lost(ring_run *run, int rank, int code) {
     return ring_error_set(
         run->error, RING_ABORTED, peers->rank, 0,
         "rank %d was stopped for %.1f s during %s, and rank %d (%s) has ended the "
-        "connection meanwhile: the others have given this rank up",
+        "connection meanwhile: peers timed out waiting for this rank",
         peers->rank, absence, call, rank, ring_peers_host(peers, rank));
   return ring_error_set(run->error, RING_PEER_LOST, rank, code == EPIPE ? 0 : code,
                         "rank %d (%s) was lost during %s%s", rank, ring_peers_host(peers, rank),

@@ -40,9 +40,6 @@ ring_status ring_failure_differ(const ring_run *run, int rank, const ring_call *
 /* What a rank sent fails its check. */
 ring_status ring_failure_damaged(ring_run *run, int rank);
 
-/* The others failed because they waited for this rank, and said so in `text`. RING_ABORTED. */
-ring_status ring_failure_given_up(int rank, const char *text, ring_error *error);
-
 /* The wait ended: RING_TIMEOUT or RING_ABORTED. */
 ring_status ring_failure_impatient(ring_run *run, ring_status why);
 

@@ -364,7 +364,7 @@ static void stop_and_go_on(int rank, int size, void *arg) {
   if (rank != 1) CHECK((double)(ring_platform_now() - begun) / 1e9 < options.call_timeout + 1);
   meet_ranks(plan->met, size);
   if (rank == 1)
-    expect(comm, status, RING_ABORTED, 1, "given this rank up");
+    expect(comm, status, RING_ABORTED, 1, "timed out waiting for this rank");
   else
     expect(comm, status, RING_TIMEOUT, 1, "for rank 1 (127.0.0.1; ");
   while (rank == 1 && waitpid(-1, NULL, 0) > 0) continue;

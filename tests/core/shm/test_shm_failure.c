@@ -227,7 +227,7 @@ static void miss_the_deadline(int rank, int size, void *shared) {
   __sync_fetch_and_add(&f->failed, 1);
   CHECK(seconds() - begun < 5);
   if (rank == f->victim)
-    expect_end(comm, status, RING_ABORTED, rank, "the others have given this rank up");
+    expect_end(comm, status, RING_ABORTED, rank, "peers timed out waiting for this rank");
   else
     expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1; last heard in");
   put_floats(x, f->arena);
