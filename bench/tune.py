@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures every algorithm of ours, fits the model of core/tuner/cost.h, writes core/tuner/cost_table.h.
+"""Measures every algorithm of ours, fits the model of cost.h and writes cost_table.h (core/tuner).
 
 Each algorithm is forced by a rule and runs over loopback TCP with several numbers of ranks and
 bytes. In a round all of them run, every other round backwards; a case counts as the median of its

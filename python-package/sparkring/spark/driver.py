@@ -158,7 +158,7 @@ def run(
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object
-        Further arguments of `sparkring.init`, such as ``call_timeout``, ``ports`` or ``connections``.
+        Further arguments of `sparkring.init`, such as ``call_timeout`` or ``ports``.
 
     Returns
     -------
