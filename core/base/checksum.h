@@ -5,8 +5,8 @@
  * in a router, can pass for right. Every burst of up to 32 wrong bits is found, and of anything else
  * all but one in 4 billion.
  *
- * Processors have an instruction for it, which takes 8 bytes and gives its result three cycles later:
- * three stripes at once keep it busy. Where registers are wide, long inputs are folded instead (Gopal
+ * Processors have an instruction for CRC32C, which takes 8 bytes and has a latency of three cycles: three
+ * stripes at once keep it busy. Where registers are wide, long inputs are folded instead (Gopal
  * et al., Intel, 2009): blocks times x^n, modulo the polynomial, are added to those n bits behind.
  */
 #ifndef RING_CHECKSUM_H
@@ -15,10 +15,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC32C of so many bytes, by the fastest way that this processor has. */
+/* The CRC32C of `length` bytes, by the fastest way that this processor has. */
 uint32_t ring_checksum(const void *bytes, size_t length);
 
-/* Each way, for tests; NULL behind the last one, and for those that this processor has not. */
+/* Each way, for tests. NULL behind the last way, and for a way that this processor lacks. */
 typedef uint32_t (*ring_checksum_way)(const void *bytes, size_t length);
 enum { RING_CHECKSUM_WAYS = 4 };
 ring_checksum_way ring_checksum_way_of(int way);

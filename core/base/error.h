@@ -14,10 +14,10 @@
 ring_status ring_error_set(ring_error *error, ring_status status, int rank, int system_errno,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* That rank `rank`, this one, is out of memory. Returns RING_NO_MEMORY. */
+/* Rank `rank`, which is this rank, is out of memory. Returns RING_NO_MEMORY. */
 ring_status ring_error_no_memory(ring_error *error, int rank);
 
-/* That peers failed because they waited for rank `rank`, this one; `text` is their error, "" when it is not
+/* Peers timed out waiting for rank `rank`, which is this rank. `text` is their error, "" when it is not
  * known. Returns RING_ABORTED. */
 ring_status ring_error_missed(ring_error *error, int rank, const char *text);
 

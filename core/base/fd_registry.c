@@ -39,7 +39,7 @@ int ring_fd_end(int fd) {
   return fd;
 }
 
-/* Memory that processes share takes long to close, and is none of these: without the lock. */
+/* Shared memory takes long to close and is never registered, so it is closed without the lock. */
 void ring_fd_close(int fd) {
   bool known = false;
   ring_fd_begin();

@@ -29,7 +29,7 @@
 #define PLATFORM_PATH 4096
 #define PLATFORM_RESERVE ((size_t)1024 * 1024)
 #define PLATFORM_MUCH ((size_t)256 * 1024 * 1024)
-#define PLATFORM_INTERRUPTS 100 /* of one step, after which it is not known whether it has pages */
+#define PLATFORM_INTERRUPTS 100 /* of one step, until it is left open whether it has pages */
 
 uint64_t ring_platform_now(void) {
   struct timespec now;
@@ -96,7 +96,7 @@ size_t ring_platform_cache(void) {
 
 static _Atomic unsigned platform_generation;
 
-/* Whoever takes an orphan in (init, or a subreaper) is an ancestor: it was there when the parent was,
+/* The new parent of an orphan (init, or a subreaper) is an ancestor: it was there when the parent was,
  * so it has another number. */
 static pid_t platform_parent;
 
@@ -236,7 +236,7 @@ int ring_platform_memory(size_t bytes) {
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return -EFBIG;
   int fd = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -errno;
-  /* Whoever cut the memory short would kill those who touch it. */
+  /* Truncating the memory would kill the processes that touch it. */
   if (ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
     return fd;
   int code = errno;
@@ -259,7 +259,7 @@ int ring_platform_memory_again(int fd) {
   return again < 0 ? -errno : again;
 }
 
-/* Whether there may be `bytes` of memory; to try would get processes killed where there is not. */
+/* Whether there may be `bytes` of memory. Trying could get processes killed where there is not. */
 static bool platform_has(size_t bytes) {
   char line[128];
   unsigned long long kilobytes = 0;
@@ -272,7 +272,7 @@ static bool platform_has(size_t bytes) {
   return !found || bytes / 1024 < kilobytes;
 }
 
-/* In steps, as a signal undoes the one that it interrupts; a profiler sends one every millisecond. */
+/* Allocates in steps: a signal undoes the step that it interrupts, and a profiler sends one every ms. */
 bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
   size_t end = at + bytes;
   if (bytes >= PLATFORM_MUCH && !platform_has(bytes)) return false;

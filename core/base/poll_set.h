@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The set of descriptors that a wait sleeps on: filled anew before every sleep, never shrunk, so
- * that waiting allocates nothing once it has run.
+ * The set of descriptors that a wait sleeps on. It is filled anew before every sleep and never shrinks, so
+ * waiting allocates nothing after the first time.
  */
 #ifndef RING_POLL_SET_H
 #define RING_POLL_SET_H
@@ -14,7 +14,7 @@
 typedef struct ring_poll_set {
   struct pollfd *entries;
   size_t count, capacity;
-  bool full; /* an add failed for want of memory */
+  bool full; /* an add failed without memory */
   int most;  /* milliseconds of the next sleep */
 } ring_poll_set;
 
@@ -24,14 +24,14 @@ void ring_poll_set_reset(ring_poll_set *poll_set);
 /* Adds a descriptor; returns its slot. */
 size_t ring_poll_set_add(ring_poll_set *poll_set, int fd, short events);
 
-/* Lets the next sleep last so long at most. */
+/* Limits the next sleep to `milliseconds`. */
 void ring_poll_set_hurry(ring_poll_set *poll_set, int milliseconds);
 
-/* Sleeps for at most `milliseconds`, less when a descriptor is ready. RING_NO_MEMORY when an add
- * had failed; a signal or a time-out is RING_OK. */
+/* Sleeps for at most `milliseconds`, or until a descriptor is ready. RING_NO_MEMORY when an add had
+ * failed; RING_OK also after a signal or a timeout. */
 ring_status ring_poll_set_sleep(ring_poll_set *poll_set, int milliseconds);
 
-/* Whether anything happened to the descriptor in this slot during the last sleep. */
+/* Whether the last sleep found an event of the descriptor in this slot. */
 bool ring_poll_set_ready(const ring_poll_set *poll_set, size_t slot);
 
 #endif

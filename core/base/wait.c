@@ -7,12 +7,12 @@
 #define WAIT_SLICE_MS 100
 #define WAIT_SLICE_NS (WAIT_SLICE_MS * UINT64_C(1000000))
 
-/* Who is not back so long after the last check was stopped, and not late: a quarter of its patience,
- * within these bounds. */
+/* A gap between two checks that is longer than this means that the process was suspended: a quarter of the
+ * deadline, within these bounds. */
 #define WAIT_ABSENCE_NS UINT64_C(1000000000)
 #define WAIT_ABSENCE_LEAST_NS (3 * WAIT_SLICE_NS)
 
-/* Nanoseconds since the last check that do not count. */
+/* Nanoseconds since the last check that do not count as waiting. */
 static uint64_t wait_absent(const ring_wait *wait, uint64_t now) {
   uint64_t since = now - wait->now, limit = wait->patience / 4;
   if (limit > WAIT_ABSENCE_NS) limit = WAIT_ABSENCE_NS;
@@ -39,7 +39,7 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 void ring_wait_renew(ring_wait *wait) {
   uint64_t now = ring_platform_now();
   wait->told = 0;
-  wait->away += wait_absent(wait, now); /* what is taken after a stop had come in it */
+  wait->away += wait_absent(wait, now); /* bytes taken after a suspension came during it */
   wait->begun = wait->now = now;
   wait->deadline = wait->begun + wait->patience;
 }
@@ -92,7 +92,7 @@ bool ring_wait_lasts(ring_wait *wait) {
   uint64_t lasted = ring_platform_now() - wait->begun;
   uint64_t due = wait->told > 0 ? 2 * wait->told : alarm->after;
   if (lasted < due) return false;
-  while (2 * due <= lasted) due *= 2; /* nobody looked for long */
+  while (2 * due <= lasted) due *= 2; /* no check for long */
   wait->told = due;
   return true;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How long a call may wait: a deadline, and the binding's interrupt hook, which is asked on the
- * calling thread about every 100 ms; as often it is looked whether the parent of this process is still
- * there, where that is wanted. Whoever waits sleeps for ring_wait_slice at most and then asks
- * ring_wait_check. So it sees when this process was stopped: that time does not count as waiting,
- * because a rank that goes on after it has to hear first what the others have said meanwhile.
+ * A wait: how long a call may block. It has a deadline, calls the binding's interrupt hook on the calling
+ * thread about every 100 ms and, where that is wanted, checks as often that the parent process lives.
+ *
+ * A caller sleeps for ring_wait_slice at most and then calls ring_wait_check. A longer gap between two
+ * checks shows that the process was suspended. That time does not count as waiting: after it a rank has to
+ * receive first what its peers have sent meanwhile.
  */
 #ifndef RING_WAIT_H
 #define RING_WAIT_H
@@ -14,10 +15,10 @@
 
 #include "sparkring.h"
 
-/* Who is told of a wait that lasts, and when. */
+/* The warning about a long wait: after how long, and to whom. */
 typedef struct ring_alarm {
   uint64_t after;  /* nanoseconds; 0: never */
-  ring_log_fn log; /* NULL: nobody */
+  ring_log_fn log; /* NULL: no warning */
   void *log_arg;
 } ring_alarm;
 
@@ -25,25 +26,25 @@ typedef struct ring_wait {
   uint64_t begun;
   uint64_t patience;
   uint64_t deadline;
-  uint64_t asked; /* when the hook was last called */
-  uint64_t now;   /* when it was last checked */
-  uint64_t away;  /* time in which this process did not run, stopped or starved */
+  uint64_t asked; /* time of the last call of the hook */
+  uint64_t now;   /* time of the last check */
+  uint64_t away;  /* nanoseconds in which this process did not run, suspended or starved */
   ring_interrupt_fn interrupt;
   void *interrupt_arg;
   const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
-  const ring_alarm *alarm; /* NULL: nobody is told */
-  bool watch_parent;       /* the end of the process that started this one ends the wait */
-  uint64_t told;           /* for how long it had lasted when that was last told */
+  const ring_alarm *alarm; /* NULL: no warning */
+  bool watch_parent;       /* the end of the parent process ends the wait */
+  uint64_t told;           /* how long the wait had lasted at the last warning */
 } ring_wait;
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
 
-/* The same in two steps: without looking at the clock, which costs as much as a short call; and from
- * now on. */
+/* The same in two steps: prepare does not read the clock, which costs as much as a short call; begin
+ * does. */
 void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
 void ring_wait_begin(ring_wait *wait);
 
-/* Moves the deadline to where it would be if the wait began now: somebody gave a sign of life. */
+/* Restarts the deadline: a peer gave a sign of life. */
 void ring_wait_renew(ring_wait *wait);
 
 /* Milliseconds until the deadline. */
@@ -52,26 +53,26 @@ uint32_t ring_wait_left(const ring_wait *wait);
 /* Milliseconds to sleep before the next ring_wait_check, 0 to 100. */
 int ring_wait_slice(const ring_wait *wait);
 
-/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread says so or
- * the parent that is watched has ended. */
+/* RING_OK, RING_TIMEOUT past the deadline, or RING_ABORTED when the hook or another thread asks for it or
+ * the watched parent has ended. */
 ring_status ring_wait_check(ring_wait *wait);
 
-/* Says which of these ended a wait of `rank` in `call`. RING_ABORTED. */
+/* Fills *error with what aborted a wait of `rank` in `call`. Returns RING_ABORTED. */
 ring_status ring_wait_aborted(const ring_wait *wait, int rank, const char *call, ring_error *error);
 
-/* Whether somebody is to be told now that the wait lasts, which it then is with ring_wait_tell: after
- * the time of the alarm, and each time when it has lasted twice as long. */
+/* Whether a warning is due: after the time of the alarm, and each time the wait has lasted twice as long.
+ * The caller sends it with ring_wait_tell. */
 bool ring_wait_lasts(ring_wait *wait);
 void ring_wait_tell(const ring_wait *wait, const char *message);
 
-/* Whether it has waited, awake, for half of what it may: as long as others for it, about. */
+/* Whether this process has waited, awake, for half of its deadline: about as long as peers for it. */
 bool ring_wait_is_old(const ring_wait *wait);
 
-/* Whether this process did not run for a part of the wait, stopped or starved. */
+/* Whether this process was suspended or starved for a part of the wait. */
 bool ring_wait_was_away(const ring_wait *wait);
 
-/* Seconds for which this process did not run during the wait; 0 if that was less than half of what it
- * may wait, in which no other rank gives it up. */
+/* Seconds in which this process was suspended; 0 below half of the deadline, in which no peer times out
+ * waiting for it. */
 double ring_wait_absence(const ring_wait *wait);
 
 /* Seconds since ring_wait_init or the last ring_wait_renew. */
