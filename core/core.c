@@ -28,6 +28,7 @@
 #include "base/fd_registry.c"
 #include "base/platform.c"
 #include "base/poll_set.c"
+#include "base/timeline.c"
 #include "base/wait.c"
 #include "engine/detector/failure.c"
 #include "engine/detector/failure_broadcast.c"
