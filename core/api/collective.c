@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "engine/reduce.h"
+#include "shm/shm_failure.h"
 #include "shm_collectives/shm_collective.h"
 
 #define COLLECTIVE_MOST ((uint64_t)PTRDIFF_MAX - 2 * RING_CHUNK_BYTES) /* bytes of a buffer */

@@ -14,6 +14,8 @@
 #include "engine/detector/failure.h"
 #include "peers/shutdown.h"
 #include "rendezvous/rendezvous.h"
+#include "shm/attach.h"
+#include "shm/shm_failure.h"
 
 #define COMM_CROWD 4 /* ranks a processor, up to which yielding it passes it to one that has work */
 
@@ -120,9 +122,16 @@ static void comm_survey(ring_comm *comm) {
   comm->plans.selector.tier = topology->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
 }
 
+/* Serves the listener during waits in shared memory. */
+static void comm_serve_wait(void *context) {
+  ring_comm *comm = context;
+  ring_peers_answer(&comm->peers, &comm->wait_polls);
+}
+
 /* Lets the ranks of a host that can share memory share it. */
 static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
   uint8_t *has = calloc((size_t)comm->peers.size, 1);
+  const ring_wait_service service = {comm_serve_wait, comm, &comm->peers.acceptor.pending_count};
   ring_error error;
   ring_status status;
   if (has == NULL) {
@@ -133,7 +142,7 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
   has[comm->peers.rank] = comm->shares && ring_shm_fetch(&comm->shm, &comm->peers, wait);
   status = ring_collective_tell(comm, has, wait);
   if (status == RING_OK) {
-    status = ring_shm_settle(&comm->shm, &comm->peers, has, wait, &error);
+    status = ring_shm_settle(&comm->shm, &comm->peers, has, &service, wait, &error);
     if (status != RING_OK) comm_break_opening(comm, &error);
     ring_topology_share(&comm->topology, has);
     if (comm->topology.hosts == 1) comm->plans.selector.tier = comm->topology.inside;
@@ -369,6 +378,7 @@ void ring_comm_free(ring_comm *comm) {
   ring_queue_leave(comm);
   ring_peers_fini(&comm->peers);
   ring_shm_fini(&comm->shm);
+  ring_poll_set_fini(&comm->wait_polls);
   ring_reserved_ports_fini(&comm->ports);
   if (!torn) {
     ring_engine_fini(&comm->engine);

@@ -12,7 +12,7 @@
 
 #include "api/reserved_port.h"
 #include "engine/engine.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 #include "tuner/plan.h"
 
 typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
@@ -40,6 +40,7 @@ struct ring_comm {
   ring_plans plans;
   ring_topology topology;
   ring_shm shm;
+  ring_poll_set wait_polls; /* of the listener, which is served while shm waits */
   bool shares; /* memory with the ranks of its host, unless the user does not want it */
   ring_store store;
   uint64_t

@@ -18,6 +18,7 @@
 #include "engine/detector/failure.h"
 #include "engine/detector/split_wait.h"
 #include "rendezvous/rendezvous.h"
+#include "shm/shm_failure.h"
 #include "transport/socket.h"
 
 enum { SPLIT_BYTES = 11 };

@@ -1,30 +1,21 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * How a share fails. Who fails first writes down why on the control block and wakes all; everybody else
- * looks there before each call, between the pieces of a long one, and after every sleep, and fails
- * for the same reason. A rank returns from the call only when nobody can write to its buffers any
- * more: when all have left the call, or these have been withdrawn from one that was stopped in it.
- *
- * Nobody may be left to write anything down: a rank may have died, or be in another call. Who has
- * waited for long looks for that: whether the places of the others are still taken, and what they
- * announced.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/shm_failure.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/platform.h"
-#include "shm/shm_group.h"
 
-#define SHM_QUIET_NS UINT64_C(500000000)
-#define SHM_LISTED 4 /* ranks that a text names */
+#define SHM_FAILURE_QUIET_NS UINT64_C(500000000)
+#define SHM_FAILURE_LISTED 4 /* ranks that an error names */
 
-/* ---- Of this rank ------------------------------------------------------------------------- */
+/* ---- Failing ------------------------------------------------------------------------------ */
 
-/* Whether a rank has come to the very call that this one is in. Of one that is several calls of the
- * share, ranks are no more than RING_STAGING_BUFFERS apart. */
-static bool shm_is_here(const ring_shm *shm, const ring_rank_block *rank_block) {
+/* Whether a rank has published in the call that this rank is in. A large call takes several numbers, and
+ * ranks are at most RING_STAGING_BUFFERS of them apart. */
+static bool shm_failure_is_here(const ring_shm *shm, const ring_rank_block *rank_block) {
   const ring_rank_block *own = ring_shm_rank_block(shm, shm->index);
   uint32_t behind = shm->sequence - shm->entered;
   for (uint32_t back = 0; back <= behind && back <= RING_STAGING_BUFFERS; back++) {
@@ -37,12 +28,12 @@ static bool shm_is_here(const ring_shm *shm, const ring_rank_block *rank_block) 
   return false;
 }
 
-/* Whether another rank that came to this very call is still in it. Who came to another call in its
- * place never touches this rank's buffers, and may be gone for long. */
-static bool shm_is_in_use(const ring_shm *shm) {
+/* Whether another rank is still in the call that this rank is in. A rank that made another call instead
+ * never touches this rank's buffers, and may have left long ago. */
+static bool shm_failure_is_in_use(const ring_shm *shm) {
   for (int i = 0; i < shm->size; i++) {
     const ring_rank_block *rank_block = ring_shm_rank_block(shm, i);
-    if (i != shm->index && shm_is_here(shm, rank_block) &&
+    if (i != shm->index && shm_failure_is_here(shm, rank_block) &&
         !ring_shm_reached(atomic_load_explicit(&rank_block->done, memory_order_acquire),
                           shm->entered) &&
         ring_arena_taken(shm->arena, i))
@@ -51,15 +42,15 @@ static bool shm_is_in_use(const ring_shm *shm) {
   return false;
 }
 
-/* Waits until the others have left the call. They look for failures, piece by piece: who comes after the
- * barrier sees this one. One that was stopped does not, and would go on with its piece whenever it is
- * continued: what it writes no longer gets here. */
-static void shm_quiet(ring_shm *shm) {
-  uint64_t give_up = ring_platform_now() + SHM_QUIET_NS;
+/* Waits until the other ranks have left the call. They check for failures before each piece, so after the
+ * barrier they start no further piece. A stopped rank would finish its piece whenever it is continued:
+ * the buffers are withdrawn, so what it writes does not reach them. */
+static void shm_failure_await_quiet(ring_shm *shm) {
+  uint64_t give_up = ring_platform_now() + SHM_FAILURE_QUIET_NS;
   shm->exposed = false;
   if (!shm->fenced) ring_platform_barrier();
   atomic_thread_fence(memory_order_seq_cst);
-  while (shm_is_in_use(shm)) {
+  while (shm_failure_is_in_use(shm)) {
     if (ring_platform_now() < give_up) {
       sched_yield();
       continue;
@@ -70,8 +61,8 @@ static void shm_quiet(ring_shm *shm) {
   }
 }
 
-/* A call that this rank has not finished needs nothing more of it: it has failed. */
-static void shm_leave(const ring_shm *shm) {
+/* Marks an unfinished call as one of which this rank needs nothing more; a flag without digest says failed. */
+static void shm_failure_leave(const ring_shm *shm) {
   _Atomic uint64_t *done = &ring_shm_rank_block(shm, shm->index)->done;
   if (!ring_shm_reached(atomic_load_explicit(done, memory_order_relaxed), shm->sequence))
     atomic_store_explicit(done, (uint64_t)shm->sequence << 32, memory_order_release);
@@ -84,16 +75,13 @@ void ring_shm_fail(ring_shm *shm, const ring_error *error) {
     shm->control_block->failure = *error;
     atomic_store_explicit(&shm->control_block->failed, 2, memory_order_release);
   }
-  shm_leave(shm);
-  for (int i = 0; i < shm->size; i++) {
-    atomic_fetch_add_explicit(&ring_shm_rank_block(shm, i)->wake, 1, memory_order_release);
-    ring_platform_wake(&ring_shm_rank_block(shm, i)->wake);
-  }
-  if (shm->exposed) shm_quiet(shm);
+  shm_failure_leave(shm);
+  ring_shm_wake_all(shm);
+  if (shm->exposed) shm_failure_await_quiet(shm);
 }
 
-/* What stands on the control block; any rank may have overwritten that. */
-static void shm_read_failure(const ring_shm *shm, ring_error *error) {
+/* Reads the error on the control block, which any rank may have overwritten. */
+static void shm_failure_read(const ring_shm *shm, ring_error *error) {
   *error = shm->control_block->failure;
   error->message[sizeof error->message - 1] = '\0';
   bool known = strcmp(ring_status_name(error->status), "UNKNOWN") != 0;
@@ -104,34 +92,34 @@ static void shm_read_failure(const ring_shm *shm, ring_error *error) {
 bool ring_shm_failed(const ring_shm *shm, const ring_wait *wait, ring_error *error) {
   if (shm->arena == NULL) return false;
   if (atomic_load_explicit(&shm->control_block->failed, memory_order_acquire) != 2) return false;
-  shm_read_failure(shm, error);
+  shm_failure_read(shm, error);
   bool late = wait == NULL || ring_wait_was_away(wait) || !ring_wait_is_old(wait);
   if (late && error->status == RING_TIMEOUT && error->rank == shm->ranks[shm->index])
     ring_error_missed(error, error->rank, error->message);
   return true;
 }
 
-/* ---- Its words ---------------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------- */
 
-static const char *shm_host(const ring_shm *shm, int rank) {
+static const char *shm_failure_host(const ring_shm *shm, int rank) {
   return ring_peers_host(shm->peers, rank);
 }
 
 /* "allreduce(...) as call 1, of names a, b": the call of a rank. */
-static void shm_describe_call(const ring_shm *shm, int index, const ring_call *call, char *text,
-                              size_t size) {
+static void shm_failure_describe_call(const ring_shm *shm, int index, const ring_call *call,
+                                      char *text, size_t size) {
   char description[RING_DESCRIPTION_BYTES];
   ring_shm_description(shm, index, call->digest, description);
   ring_call_describe_array(call, description, text, size);
 }
 
-static ring_status shm_mismatch(const ring_shm_call *call, int index, const ring_call *theirs,
-                                const ring_call *own) {
+static ring_status shm_failure_report_mismatch(const ring_shm_call *call, int index,
+                                               const ring_call *theirs, const ring_call *own) {
   char their_text[RING_CALL_LONG_TEXT], own_text[RING_CALL_LONG_TEXT];
   const ring_shm *shm = call->shm;
   int rank = shm->ranks[index], own_rank = shm->ranks[shm->index];
-  shm_describe_call(shm, index, theirs, their_text, sizeof their_text);
-  shm_describe_call(shm, shm->index, own, own_text, sizeof own_text);
+  shm_failure_describe_call(shm, index, theirs, their_text, sizeof their_text);
+  shm_failure_describe_call(shm, shm->index, own, own_text, sizeof own_text);
   if (strcmp(their_text, own_text) == 0)
     return ring_error_set(call->error, RING_MISMATCH, rank, 0,
                           "the ranks disagree on counts: rank %d passed others to %s than rank %d",
@@ -142,55 +130,57 @@ static ring_status shm_mismatch(const ring_shm_call *call, int index, const ring
 }
 
 /* The failure of a call because the process of a rank has ended. */
-static ring_status shm_lost(const ring_shm_call *call, int index) {
+static ring_status shm_failure_report_lost(const ring_shm_call *call, int index) {
   char text[RING_CALL_TEXT];
   int rank = call->shm->ranks[index];
   ring_call_describe(call->call, text, sizeof text);
   return ring_error_set(call->error, RING_PEER_LOST, rank, 0,
                         "rank %d (%s) was lost during %s: its process has ended", rank,
-                        shm_host(call->shm, rank), text);
+                        shm_failure_host(call->shm, rank), text);
 }
 
-/* Whether a rank has come as far as the call: it has said its part, or what it announced last is the
- * call itself. */
-static bool shm_came(const ring_shm_call *call, int index) {
+/* ---- Ranks that block others -------------------------------------------------------------- */
+
+/* Whether a rank has come to the call: it has published its slot, or has announced the call. */
+static bool shm_failure_has_come(const ring_shm_call *call, int index) {
   ring_call theirs;
   uint64_t flag = atomic_load_explicit(&ring_shm_slot(call, index)->flag, memory_order_acquire);
   if (index == call->shm->index || ring_shm_reached(flag, call->shm->sequence)) return true;
-  return ring_shm_heard(call->shm, index, &theirs) && ring_call_is_same(&theirs, call->call);
+  return ring_shm_announced(call->shm, index, &theirs) && ring_call_is_same(&theirs, call->call);
 }
 
-static int shm_missing(const ring_shm_call *call) {
+static int shm_failure_count_missing(const ring_shm_call *call) {
   int missing = 0;
-  for (int i = 0; i < call->shm->size; i++) missing += !shm_came(call, i);
+  for (int i = 0; i < call->shm->size; i++) missing += !shm_failure_has_come(call, i);
   return missing;
 }
 
-/* Whether a rank keeps others from going on: it has not come, or, where all have, not finished. */
-static bool shm_keeps(const ring_shm_call *call, int index) {
+/* Whether a rank blocks others: it has not come to the call, or, if all have, has not finished it. */
+static bool shm_failure_blocks(const ring_shm_call *call, int index) {
   const _Atomic uint64_t *done = &ring_shm_rank_block(call->shm, index)->done;
   if (index == call->shm->index) return false;
-  if (shm_missing(call) > 0) return !shm_came(call, index);
+  if (shm_failure_count_missing(call) > 0) return !shm_failure_has_come(call, index);
   return !ring_shm_reached(atomic_load_explicit(done, memory_order_acquire), call->shm->sequence);
 }
 
-/* Whom a rank waits for, if that one keeps it, or -1. */
-static int shm_awaited(const ring_shm_call *call, int index) {
+/* The rank that another rank waits for and that blocks it, or -1. */
+static int shm_failure_awaited(const ring_shm_call *call, int index) {
   const ring_shm *shm = call->shm;
   const ring_rank_block *rank_block = ring_shm_rank_block(shm, index);
   int awaits = atomic_load_explicit(&rank_block->awaits, memory_order_relaxed) - 1;
   if (awaits < 0 || awaits >= shm->size) return -1;
-  return shm_keeps(call, awaits) ? awaits : -1;
+  return shm_failure_blocks(call, awaits) ? awaits : -1;
 }
 
-/* "; last heard in barrier() as call 16" or "; waits for rank 3 in ...", or nothing. */
-static void shm_describe_last(const ring_shm_call *call, int index, char *text, size_t size) {
+/* Writes "; last heard in barrier() as call 16" or "; waits for rank 3 in ...", or "". */
+static void shm_failure_describe_last(const ring_shm_call *call, int index, char *text,
+                                      size_t size) {
   char name[RING_CALL_TEXT];
   const ring_shm *shm = call->shm;
-  int awaited = shm_awaited(call, index);
+  int awaited = shm_failure_awaited(call, index);
   ring_call last;
   text[0] = '\0';
-  if (!ring_shm_heard(shm, index, &last) || last.collective == 0) return;
+  if (!ring_shm_announced(shm, index, &last) || last.collective == 0) return;
   ring_call_describe(&last, name, sizeof name);
   if (awaited >= 0)
     snprintf(text, size, "; waits for rank %d in %s", shm->ranks[awaited], name);
@@ -198,88 +188,87 @@ static void shm_describe_last(const ring_shm_call *call, int index, char *text, 
     snprintf(text, size, "; last heard in %s", name);
 }
 
-/* Of ranks that wait for each other in a circle, the one that has not looked for longest: it was stopped,
- * and would go on. */
-static int shm_find_stopped(const ring_shm_call *call, int index) {
+/* Of ranks that wait for each other in a circle, the rank whose last check is the oldest: it is stopped. */
+static int shm_failure_find_stopped(const ring_shm_call *call, int index) {
   uint64_t oldest = UINT64_MAX;
   int stopped = index, next = index;
   for (int steps = 0; steps < call->shm->size && next >= 0; steps++) {
     const ring_rank_block *rank_block = ring_shm_rank_block(call->shm, next);
-    uint64_t looked = atomic_load_explicit(&rank_block->looked, memory_order_relaxed);
+    uint64_t looked = atomic_load_explicit(&rank_block->checked, memory_order_relaxed);
     if (looked < oldest) stopped = next;
     if (looked < oldest) oldest = looked;
-    next = shm_awaited(call, next);
+    next = shm_failure_awaited(call, next);
   }
   return stopped;
 }
 
-/* Who keeps a rank that is waited for: whom it waits for, or whom that one waits for, and so on. */
-static int shm_find_cause(const ring_shm_call *call, int index) {
+/* Follows the ranks that wait for each other from `index` on, to the rank that blocks them all. */
+static int shm_failure_find_cause(const ring_shm_call *call, int index) {
   int next = index;
   for (int steps = 0; steps < call->shm->size && next >= 0; steps++) {
     index = next;
-    next = shm_awaited(call, index);
+    next = shm_failure_awaited(call, index);
   }
-  return next < 0 ? index : shm_find_stopped(call, index);
+  return next < 0 ? index : shm_failure_find_stopped(call, index);
 }
 
-/* "rank 1 (host; last heard in barrier() as call 16), ...": who has not come to the call, or else
- * `index`, which is waited for. Returns the rank at fault: `index`, or the first that has not come, or
- * who keeps these. */
-static int shm_list_missing(const ring_shm_call *call, int index, char *text, size_t size) {
+/* Writes "rank 1 (host; last heard in barrier() as call 16), ...": the ranks that have not come to the call,
+ * or, if all have, `index`. Returns the rank at fault: the rank that blocks `index`, if `index` is listed,
+ * else the rank that blocks the first one listed. */
+static int shm_failure_list_missing(const ring_shm_call *call, int index, char *text, size_t size) {
   const ring_shm *shm = call->shm;
-  int missing = shm_missing(call), fault = -1, listed = 0;
+  int missing = shm_failure_count_missing(call), fault = -1, listed = 0;
   size_t length = 0;
   text[0] = '\0';
   for (int i = 0; i < shm->size && length < size; i++) {
-    if (missing > 0 ? shm_came(call, i) : i != index) continue;
+    if (missing > 0 ? shm_failure_has_come(call, i) : i != index) continue;
     if (fault < 0 || i == index) fault = i;
-    if (++listed > SHM_LISTED) continue;
+    if (++listed > SHM_FAILURE_LISTED) continue;
     char last[RING_CALL_TEXT + 32];
-    shm_describe_last(call, i, last, sizeof last);
+    shm_failure_describe_last(call, i, last, sizeof last);
     length +=
         (size_t)snprintf(text + length, size - length, "%srank %d (%s%s)", listed > 1 ? ", " : "",
-                         shm->ranks[i], shm_host(shm, shm->ranks[i]), last);
+                         shm->ranks[i], shm_failure_host(shm, shm->ranks[i]), last);
   }
-  if (missing > SHM_LISTED && length < size)
-    snprintf(text + length, size - length, " and %d more", missing - SHM_LISTED);
-  return fault < 0 ? -1 : shm->ranks[shm_find_cause(call, fault)];
+  if (missing > SHM_FAILURE_LISTED && length < size)
+    snprintf(text + length, size - length, " and %d more", missing - SHM_FAILURE_LISTED);
+  return fault < 0 ? -1 : shm->ranks[shm_failure_find_cause(call, fault)];
 }
 
-static ring_status shm_impatient(const ring_shm_call *call, int index, ring_status why,
-                                 const ring_wait *wait) {
+static ring_status shm_failure_time_out(const ring_shm_call *call, int index, ring_status why,
+                                        const ring_wait *wait) {
   char text[RING_CALL_TEXT], whom[640];
   const ring_shm *shm = call->shm;
   int own_rank = shm->ranks[shm->index];
   ring_call_describe(call->call, text, sizeof text);
   if (why == RING_ABORTED) return ring_wait_aborted(wait, own_rank, text, call->error);
-  int fault = shm_list_missing(call, index, whom, sizeof whom);
+  int fault = shm_failure_list_missing(call, index, whom, sizeof whom);
   return ring_error_set(call->error, RING_TIMEOUT, fault, 0, "rank %d waited %.1f s in %s for %s",
                         own_rank, ring_wait_seconds(wait), text, whom);
 }
 
-static void shm_warn(const ring_shm_call *call, int index, const ring_wait *wait) {
+static void shm_failure_warn(const ring_shm_call *call, int index, const ring_wait *wait) {
   char text[RING_CALL_TEXT], whom[640], message[sizeof call->error->message];
   ring_call_describe(call->call, text, sizeof text);
-  shm_list_missing(call, index, whom, sizeof whom);
+  shm_failure_list_missing(call, index, whom, sizeof whom);
   snprintf(message, sizeof message, "rank %d has waited %.1f s in %s for: %s",
            call->shm->ranks[call->shm->index], ring_wait_seconds(wait), text, whom);
   ring_wait_tell(wait, message);
 }
 
-/* ---- Of another rank ---------------------------------------------------------------------- */
+/* ---- Ranks that have left the call -------------------------------------------------------- */
 
-/* This call or one before it is not the same on both ranks. The one before may be gone. */
+/* This call or an earlier call differs between the two ranks. The earlier call's slot may have been reused. */
 ring_status ring_shm_differs(const ring_shm_call *call, int index) {
   const ring_shm *shm = call->shm;
   const ring_rank_block *rank_block = ring_shm_rank_block(shm, index);
   for (uint32_t back = RING_SLOTS; back-- > 0;) {
     uint32_t slot = (shm->sequence - back) % RING_SLOTS;
     uint64_t flag = atomic_load_explicit(&rank_block->slots[slot].flag, memory_order_acquire);
-    ring_call theirs = ring_shm_said(shm, index, slot);
-    ring_call own = ring_shm_said(shm, shm->index, slot);
+    ring_call theirs = ring_shm_slot_call(shm, index, slot);
+    ring_call own = ring_shm_slot_call(shm, shm->index, slot);
     if ((uint32_t)(flag >> 32) == shm->sequence - back && !ring_call_is_same(&theirs, &own))
-      return shm_mismatch(call, index, &theirs, &own);
+      return shm_failure_report_mismatch(call, index, &theirs, &own);
   }
   return ring_error_set(call->error, RING_MISMATCH, shm->ranks[index], 0,
                         "the ranks called different things: rank %d and rank %d differ in a call "
@@ -287,12 +276,12 @@ ring_status ring_shm_differs(const ring_shm_call *call, int index) {
                         shm->ranks[index], shm->ranks[shm->index], (unsigned)call->call->sequence);
 }
 
-/* Who has failed leaves a flag without digest (shm_leave). Why may just be being written down. */
+/* A failed rank sets a flag without digest (shm_failure_leave). Its error may still be in flight. */
 ring_status ring_shm_left(const ring_shm_call *call, int index, uint64_t flag) {
-  uint64_t give_up = ring_platform_now() + SHM_QUIET_NS;
+  uint64_t give_up = ring_platform_now() + SHM_FAILURE_QUIET_NS;
   while (!ring_shm_failed(call->shm, NULL, call->error)) {
     if ((uint32_t)flag != 0) return ring_shm_differs(call, index);
-    if (ring_platform_now() > give_up) return shm_lost(call, index);
+    if (ring_platform_now() > give_up) return shm_failure_report_lost(call, index);
     sched_yield();
   }
   return call->error->status;
@@ -307,11 +296,11 @@ ring_status ring_shm_misleads(const ring_shm_call *call, int index) {
       "rank %d (%s) says in %s that its buffers lie where the memory of this host "
       "does not hold them: something has overwritten that memory, or they are not "
       "aligned",
-      rank, shm_host(call->shm, rank), text);
+      rank, shm_failure_host(call->shm, rank), text);
 }
 
-/* Whether a rank waits for this one to send or to take a message, which this one has not begun to. */
-static bool shm_expects(const ring_shm *shm, int index, const ring_call *theirs) {
+/* Whether a rank waits for this rank to send or receive a message that this rank has not begun. */
+static bool shm_failure_expects_message(const ring_shm *shm, int index, const ring_call *theirs) {
   int own = shm->ranks[shm->index];
   const ring_messages *messages = &shm->peers->peer[shm->ranks[index]].messages;
   if (theirs->root == own) return (int32_t)(theirs->sequence - messages->sent) > 0;
@@ -319,37 +308,38 @@ static bool shm_expects(const ring_shm *shm, int index, const ring_call *theirs)
          (int32_t)(theirs->sequence - messages->received) > 0;
 }
 
-/* Whether a rank is in a call that shows that it will not come, unless it has been here. *own becomes
- * what this rank called instead: now, or before, without waiting for anybody. */
-static bool shm_elsewhere(const ring_shm_call *call, int index, ring_call *theirs, ring_call *own) {
+/* Whether a rank has announced a call which shows that it will not come to this call. *own becomes the call
+ * that this rank made instead: this call, or an earlier call in which it waited for no rank. */
+static bool shm_failure_is_elsewhere(const ring_shm_call *call, int index, ring_call *theirs,
+                                     ring_call *own) {
   const ring_shm *shm = call->shm;
   *own = *call->call;
-  if (!ring_shm_heard(shm, index, theirs)) return false;
+  if (!ring_shm_announced(shm, index, theirs)) return false;
   if (theirs->collective == 0) return false;
-  if (theirs->collective == RING_COLLECTIVE_MESSAGE) return shm_expects(shm, index, theirs);
+  if (theirs->collective == RING_COLLECTIVE_MESSAGE)
+    return shm_failure_expects_message(shm, index, theirs);
   if ((int32_t)(theirs->sequence - own->sequence) >= 0) return !ring_call_is_same(theirs, own);
   for (uint32_t i = 0; i < RING_SLOTS; i++) {
-    *own = ring_shm_said(shm, shm->index, i);
+    *own = ring_shm_slot_call(shm, shm->index, i);
     if (own->collective != 0 && own->sequence == theirs->sequence)
       return !ring_call_is_same(theirs, own);
   }
   return false;
 }
 
-/* Looks for a rank that will not come: the one that is waited for, or one that others here wait for.
- * What came before a word on the control block can be seen after it. */
-static ring_status shm_check_calls(const ring_shm_call *call, int index) {
+/* Reports a rank that will not come: `index`, or a rank that others in this call wait for. The announced call
+ * is read before the slot: a rank that has published and gone on is seen to have come. */
+static ring_status shm_failure_check_calls(const ring_shm_call *call, int index) {
   ring_call theirs, own;
   for (int i = 0; i < call->shm->size; i++)
-    if (i != call->shm->index && shm_elsewhere(call, i, &theirs, &own) &&
-        (i == index || !shm_came(call, i)))
-      return shm_mismatch(call, i, &theirs, &own);
+    if (i != call->shm->index && shm_failure_is_elsewhere(call, i, &theirs, &own) &&
+        (i == index || !shm_failure_has_come(call, i)))
+      return shm_failure_report_mismatch(call, i, &theirs, &own);
   return RING_OK;
 }
 
-/* Looks for a rank that has died. One that has done its part of closing may go, unless it is the one
- * waited for. */
-static ring_status shm_check_lives(const ring_shm_call *call, int index) {
+/* Reports a rank that has died. In close() a rank may end once it has published, unless it is `index`. */
+static ring_status shm_failure_check_lives(const ring_shm_call *call, int index) {
   const ring_shm *shm = call->shm;
   bool closing = call->call->collective == RING_COLLECTIVE_CLOSE;
   for (int i = 0; i < shm->size; i++) {
@@ -357,18 +347,16 @@ static ring_status shm_check_lives(const ring_shm_call *call, int index) {
     if (i == shm->index || ring_arena_taken(shm->arena, i)) continue;
     uint64_t flag = atomic_load_explicit(&slot->flag, memory_order_acquire);
     bool may_go = closing && i != index && ring_shm_reached(flag, shm->sequence);
-    if (!may_go) return shm_lost(call, i);
+    if (!may_go) return shm_failure_report_lost(call, i);
   }
   return RING_OK;
 }
 
-/* After a sleep: why there may be nothing to wait for. */
 ring_status ring_shm_check(const ring_shm_call *call, int index, ring_wait *wait) {
-  ring_peers_answer(call->shm->peers, &call->shm->poll_set);
   if (ring_shm_failed(call->shm, wait, call->error)) return call->error->status;
   ring_status status = ring_wait_check(wait);
-  if (status != RING_OK) return shm_impatient(call, index, status, wait);
-  if (ring_wait_lasts(wait)) shm_warn(call, index, wait);
-  status = shm_check_calls(call, index);
-  return status == RING_OK ? shm_check_lives(call, index) : status;
+  if (status != RING_OK) return shm_failure_time_out(call, index, status, wait);
+  if (ring_wait_lasts(wait)) shm_failure_warn(call, index, wait);
+  status = shm_failure_check_calls(call, index);
+  return status == RING_OK ? shm_failure_check_lives(call, index) : status;
 }

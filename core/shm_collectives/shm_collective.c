@@ -4,14 +4,15 @@
 #include <assert.h>
 
 #include "base/dtype.h"
-#include "engine/reduce.h"
+#include "shm_collectives/large.h"
+#include "shm_collectives/small.h"
 
-#define LOCAL_SMALL_PAIR (4 * 1024)
-#define LOCAL_SMALL (8 * 1024)
-static_assert(LOCAL_SMALL <= RING_STAGING_BYTES, "what is small fits a room");
+#define SHM_COLLECTIVE_SMALL_PAIR (4 * 1024)
+#define SHM_COLLECTIVE_SMALL (8 * 1024)
+static_assert(SHM_COLLECTIVE_SMALL <= RING_STAGING_BYTES, "a small payload fits a staging buffer");
 
-/* The most bytes that any rank has to say. */
-static uint64_t shm_collective_said(const ring_outline *outline) {
+/* The largest payload that any rank publishes. */
+static uint64_t shm_collective_payload(const ring_outline *outline) {
   const ring_call *call = &outline->call;
   uint64_t width = ring_dtype_size((ring_dtype)call->dtype), most = 0;
   switch (call->collective) {
@@ -33,11 +34,11 @@ static uint64_t shm_collective_said(const ring_outline *outline) {
   }
 }
 
-/* Whether a call goes through slots: where more is said, it takes less time to share the work, and, for
- * the lines to move from cache to cache, to take them over (bounce.c). Two ranks meet quickly;
- * more often have to wait for a processor, which pays later. */
+/* Whether a call goes through slots. With larger payloads it is faster to share the work and to take lines over
+ * (bounce.c). More than two ranks often wait for a processor, so the large way pays later for them. */
 static bool shm_collective_is_small(const ring_outline *outline) {
-  return shm_collective_said(outline) <= (outline->size == 2 ? LOCAL_SMALL_PAIR : LOCAL_SMALL);
+  return shm_collective_payload(outline) <=
+         (outline->size == 2 ? SHM_COLLECTIVE_SMALL_PAIR : SHM_COLLECTIVE_SMALL);
 }
 
 bool ring_shm_collective_serves(const ring_shm *shm, const ring_outline *outline) {
@@ -53,23 +54,25 @@ bool ring_shm_collective_serves(const ring_shm *shm, const ring_outline *outline
   }
 }
 
-/* From bench/results/2026-11-21.json (allreduce, two processors): a flag that another processor sees,
- * a byte that it reads in a slot, and a byte of each rank in the arena, while caches hold them all. */
-#define LOCAL_FLAG_PS UINT64_C(150000)
-#define LOCAL_SLOT_BYTE_PS UINT64_C(75)
-#define LOCAL_ARENA_BYTE_PS UINT64_C(50)
+/* From bench/results/2026-11-21.json (allreduce, two processors): a flag until another processor sees it, a
+ * byte read in a slot, and a byte of each rank in the arena while the caches hold them all. */
+#define SHM_COLLECTIVE_FLAG_PS UINT64_C(150000)
+#define SHM_COLLECTIVE_SLOT_BYTE_PS UINT64_C(75)
+#define SHM_COLLECTIVE_ARENA_BYTE_PS UINT64_C(50)
 
 const char *ring_shm_collective_way(const ring_outline *outline, uint64_t *cost) {
-  uint64_t said = shm_collective_said(outline), size = (uint64_t)outline->size;
+  uint64_t payload = shm_collective_payload(outline), size = (uint64_t)outline->size;
   bool small = shm_collective_is_small(outline);
-  /* In slots everybody reads what all others said; in the arena the work is shared, the memory too. */
-  *cost = small ? LOCAL_FLAG_PS * (size - 1) + LOCAL_SLOT_BYTE_PS * said * (size - 1)
-                : 4 * LOCAL_FLAG_PS * (size - 1) + LOCAL_ARENA_BYTE_PS * said * size;
+  /* In slots every rank reads all payloads; in the arena the ranks share the work and the memory. */
+  *cost =
+      small
+          ? SHM_COLLECTIVE_FLAG_PS * (size - 1) + SHM_COLLECTIVE_SLOT_BYTE_PS * payload * (size - 1)
+          : 4 * SHM_COLLECTIVE_FLAG_PS * (size - 1) + SHM_COLLECTIVE_ARENA_BYTE_PS * payload * size;
   return small ? "slots" : "arena";
 }
 
-/* The bytes that this rank passes to the others, each once. */
-static uint64_t shm_collective_passes(const ring_shm_job *job) {
+/* The bytes that this rank passes to other ranks, each counted once. */
+static uint64_t shm_collective_bytes(const ring_shm_job *job) {
   const ring_call *call = &job->outline->call;
   bool root = job->rank == job->root;
   uint64_t whole = call->count * job->task->element_size;
@@ -100,14 +103,6 @@ static uint64_t shm_collective_passes(const ring_shm_job *job) {
   }
 }
 
-void ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
-                   size_t count) {
-  const ring_call *call = &job->outline->call;
-  ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
-  ring_reduction_fold(&reduction, job->task->divide ? job->size : 0, sources, job->size,
-                      destination, count);
-}
-
 ring_status ring_shm_collective_run(ring_shm *shm, const ring_task *task,
                                     const ring_outline *outline, const ring_call *signature,
                                     ring_error *error) {
@@ -117,14 +112,14 @@ ring_status ring_shm_collective_run(ring_shm *shm, const ring_task *task,
                       .size = shm->size,
                       .root = outline->call.root};
   bool small = shm_collective_is_small(outline);
-  job.brief = shm_collective_said(outline) <= RING_SLOT_BYTES;
+  job.brief = shm_collective_payload(outline) <= RING_SLOT_BYTES;
   ring_status status =
       ring_shm_begin(shm, signature, small && !job.brief ? RING_STAGING_BUFFERS : RING_SLOTS,
                      task->wait, error, &job.call);
   if (status != RING_OK) return status;
   if (small) {
     status = ring_shm_small(&job);
-    if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_passes(&job));
+    if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
     return status;
   }
   shm->exposed = true;
@@ -133,6 +128,6 @@ ring_status ring_shm_collective_run(ring_shm *shm, const ring_task *task,
   shm->entered = shm->sequence;
   status = ring_shm_large(&job);
   shm->exposed = status != RING_OK && status != RING_UNSUPPORTED;
-  if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_passes(&job));
+  if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
   return status;
 }

@@ -1,25 +1,25 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * Small collectives. A rank that others read from publishes before it reads; one that nobody reads
- * from publishes after, which says that it has read.
- *
- * What a rank has said it does not read again, its input holds the same: by then the lines are on
- * their way to the others, and to fetch them back takes as long as the whole exchange. Nor does a
- * rank that waits fetch what it will write next: that would delay the lines it waits for.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm_collectives/small.h"
+
 #include <string.h>
 
 #include "base/platform.h"
-#include "shm_collectives/shm_collective.h"
+
+/* A rank from which others read publishes before it reads. A rank from which nobody reads publishes after:
+ * its flag means that it has read.
+ *
+ * A rank does not read its own payload back but its input, which is the same: the lines are on their way to the
+ * other ranks, and fetching them back takes as long as the whole exchange. A rank that waits does not prefetch
+ * the lines that it writes next: the prefetch would delay the lines for which it waits. */
 
 #define SMALL_PREFETCH 512 /* bytes */
 
-/* What a rank says lies in its slot if all ranks' does, else in its room. */
+/* A rank's payload: in its slot, if every rank's payload fits one, else in its staging buffer. */
 static inline uint8_t *small_place(const ring_shm_job *job, int index) {
   return job->brief ? ring_shm_slot(&job->call, index)->bytes : ring_shm_staging(&job->call, index);
 }
 
-/* A call of memcpy takes longer than copying what fits a slot. */
+/* For a payload that fits a slot, calling memcpy takes longer than copying. */
 static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
   if (bytes == 8) {
     memcpy(to, from, 8);
@@ -33,12 +33,12 @@ static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
   }
 }
 
-/* This rank's own part, which lies where it belongs if the call is in place. */
-static inline void small_keep(uint8_t *to, const uint8_t *from, size_t bytes) {
+/* Copies this rank's own part, unless the call is in place. */
+static inline void small_copy_own(uint8_t *to, const uint8_t *from, size_t bytes) {
   if (to != from) small_copy(to, from, bytes);
 }
 
-/* The fold of what all ranks said from `at` on. */
+/* Folds the payloads of all ranks from `at` on. */
 static void small_fold(const ring_shm_job *job, size_t at, size_t bytes) {
   const void *sources[RING_SHM_RANKS];
   if (bytes == 0) return;
@@ -47,33 +47,33 @@ static void small_fold(const ring_shm_job *job, size_t at, size_t bytes) {
   ring_shm_fold(job, sources, job->task->output, bytes / job->task->element_size);
 }
 
-/* What all ranks said, behind each other. */
+/* Concatenates the payloads of all ranks. */
 static void small_gather(const ring_shm_job *job) {
   uint8_t *output = job->task->output;
   for (int i = 0; i < job->size; i++) {
     size_t to, length = ring_shm_part(job, i, &to);
     if (length == 0) continue;
     if (i == job->rank)
-      small_keep(output + to, job->task->input, length);
+      small_copy_own(output + to, job->task->input, length);
     else
       small_copy(output + to, small_place(job, i), length);
   }
 }
 
 /* Publishes the first `bytes` of the input. */
-static void small_say(const ring_shm_job *job, size_t bytes) {
+static void small_publish(const ring_shm_job *job, size_t bytes) {
   small_copy(small_place(job, job->rank), job->task->input, bytes);
   ring_shm_publish(&job->call);
 }
 
-/* The same on a rank that reads nothing, and so is soon at the next call: fetches where it will write
- * then, which is in the caches of those that read it. */
-static void small_tell(const ring_shm_job *job, size_t bytes) {
+/* The same on a rank that reads nothing and soon begins the next call: prefetches the lines that it writes
+ * then, which the caches of their readers hold. */
+static void small_publish_ahead(const ring_shm_job *job, size_t bytes) {
   const ring_shm *shm = job->call.shm;
   uint32_t next = shm->sequence + 1;
   const uint8_t *place =
       (const uint8_t *)&ring_shm_rank_block(shm, job->rank)->slots[next % RING_SLOTS];
-  small_say(job, bytes);
+  small_publish(job, bytes);
   ring_platform_prefetch(place);
   if (!job->brief) place = ring_shm_staging_of(shm, next, job->rank);
   if (bytes > SMALL_PREFETCH) bytes = SMALL_PREFETCH;
@@ -87,9 +87,8 @@ static ring_status small_await_all(const ring_shm_job *job) {
   return status;
 }
 
-/* Every rank has a part for every other one. Behind each other in its slot lie those of the ranks
- * that follow it. */
-static void small_deal(const ring_shm_job *job, size_t bytes) {
+/* Writes the parts for the other ranks to this rank's slot, beginning with the part for the next rank. */
+static void small_put_parts(const ring_shm_job *job, size_t bytes) {
   uint8_t *own = small_place(job, job->rank);
   const uint8_t *input = job->task->input;
   for (int i = 1; i < job->size; i++) {
@@ -102,7 +101,7 @@ static ring_status small_alltoall(const ring_shm_job *job, size_t bytes) {
   const uint8_t *input = job->task->input;
   uint8_t *output = job->task->output;
   size_t own = (size_t)job->rank * bytes;
-  if (bytes > 0) small_deal(job, bytes);
+  if (bytes > 0) small_put_parts(job, bytes);
   ring_shm_publish(&job->call);
   if (bytes > 0) small_copy(output + own, input + own, bytes);
   for (int i = 1; i < job->size; i++) {
@@ -116,14 +115,14 @@ static ring_status small_alltoall(const ring_shm_job *job, size_t bytes) {
   return RING_OK;
 }
 
-/* Every rank reads from every other one. */
+/* Every rank reads from every other rank. */
 static ring_status small_exchange(const ring_shm_job *job, uint8_t collective, size_t bytes) {
   size_t at = 0, part = bytes;
   bool whole = collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_BARRIER;
   bool gathers =
       collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
   if (!whole) part = ring_shm_part(job, job->rank, &at);
-  small_say(job, whole || gathers ? part : bytes * (size_t)job->size);
+  small_publish(job, whole || gathers ? part : bytes * (size_t)job->size);
   ring_status status = small_await_all(job);
   if (status != RING_OK || collective == RING_COLLECTIVE_BARRIER) return status;
   if (!gathers) {
@@ -134,8 +133,8 @@ static ring_status small_exchange(const ring_shm_job *job, uint8_t collective, s
   return RING_OK;
 }
 
-/* All read from the root. */
-static ring_status small_spread(const ring_shm_job *job, bool parts, size_t bytes) {
+/* All ranks read from the root. */
+static ring_status small_from_root(const ring_shm_job *job, bool parts, size_t bytes) {
   size_t at = 0, part = bytes, last, all;
   if (parts) {
     part = ring_shm_part(job, job->rank, &at);
@@ -144,8 +143,8 @@ static ring_status small_spread(const ring_shm_job *job, bool parts, size_t byte
     all = bytes;
   }
   if (job->rank == job->root) {
-    small_tell(job, all);
-    if (part > 0) small_keep(job->task->output, (const uint8_t *)job->task->input + at, part);
+    small_publish_ahead(job, all);
+    if (part > 0) small_copy_own(job->task->output, (const uint8_t *)job->task->input + at, part);
     return RING_OK;
   }
   ring_status status = ring_shm_await(&job->call, job->root);
@@ -155,12 +154,12 @@ static ring_status small_spread(const ring_shm_job *job, bool parts, size_t byte
   return RING_OK;
 }
 
-/* The root reads from all. */
-static ring_status small_collect(const ring_shm_job *job, bool reduces, size_t bytes) {
+/* The root reads from all ranks. */
+static ring_status small_to_root(const ring_shm_job *job, bool reduces, size_t bytes) {
   size_t to, part = bytes;
   if (!reduces) part = ring_shm_part(job, job->rank, &to);
   if (job->rank != job->root) {
-    small_tell(job, part);
+    small_publish_ahead(job, part);
     return RING_OK;
   }
   ring_status status = small_await_all(job);
@@ -176,15 +175,15 @@ ring_status ring_shm_small(const ring_shm_job *job) {
   size_t bytes = (size_t)call->count * job->task->element_size;
   switch (call->collective) {
   case RING_COLLECTIVE_BROADCAST:
-    return small_spread(job, false, bytes);
+    return small_from_root(job, false, bytes);
   case RING_COLLECTIVE_SCATTER:
   case RING_COLLECTIVE_SCATTERV:
-    return small_spread(job, true, bytes);
+    return small_from_root(job, true, bytes);
   case RING_COLLECTIVE_REDUCE:
-    return small_collect(job, true, bytes);
+    return small_to_root(job, true, bytes);
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
-    return small_collect(job, false, bytes);
+    return small_to_root(job, false, bytes);
   case RING_COLLECTIVE_ALLTOALL:
     return small_alltoall(job, bytes);
   default:

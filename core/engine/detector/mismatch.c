@@ -3,7 +3,7 @@
 
 #include "engine/detector/failure.h"
 #include "engine/detector/wait_graph.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 
 static bool mismatch_is_numbered(const ring_call *call) {
   return call->collective != 0 && call->collective != RING_COLLECTIVE_MESSAGE &&
@@ -20,7 +20,7 @@ static bool mismatch_own_call(const ring_engine *engine, uint32_t i, ring_call *
     return true;
   }
   if (shm->arena == NULL || i - RING_ENGINE_RUNS >= RING_SLOTS) return false;
-  *call = ring_shm_said(shm, shm->index, i - RING_ENGINE_RUNS);
+  *call = ring_shm_slot_call(shm, shm->index, i - RING_ENGINE_RUNS);
   return true;
 }
 
@@ -68,7 +68,7 @@ static bool mismatch_is_offered(const ring_run *run, int rank, ring_call *theirs
   const ring_shm *shm = run->engine->shm;
   const ring_peers *peers = run->engine->peers;
   int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
-  return index >= 0 && ring_shm_heard(shm, index, theirs) &&
+  return index >= 0 && ring_shm_announced(shm, index, theirs) &&
          theirs->collective == RING_COLLECTIVE_MESSAGE &&
          theirs->digest == ring_shm_receiver(peers->rank) &&
          (int32_t)(theirs->sequence - peers->peer[rank].messages.received) > 0;

@@ -6,12 +6,12 @@
 #include "engine/detector/failure.h"
 #include "engine/detector/stall.h"
 #include "engine/detector/wait_graph.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 
 static void split_wait_show(const ring_split_wait *split_wait, int rank) {
   const ring_shm *shm = split_wait->engine->shm;
   if (shm->arena == NULL) return;
-  ring_shm_show(shm, rank >= 0 ? ring_shm_index(shm, rank) : -1);
+  ring_shm_set_awaited(shm, rank >= 0 ? ring_shm_index(shm, rank) : -1);
 }
 
 static void split_wait_withdraw(ring_split_wait *split_wait, ring_search *search) {

@@ -9,7 +9,7 @@
 #include "engine/detector/mismatch.h"
 #include "engine/detector/split_wait.h"
 #include "engine/detector/wait_graph.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 
 /* When the first wait reports go out. They are repeated when a wait has lasted twice as long, but after
  * RING_WAIT_REPORT_MOST_NS at the latest; and when they would say something else. */
@@ -79,7 +79,7 @@ static void stall_show(const ring_run *run) {
 static void stall_show_whom(const ring_run *run) {
   const ring_shm *shm = run->engine->shm;
   if (shm->arena == NULL) return;
-  ring_shm_show(shm, ring_shm_index(shm, ring_wait_graph_first(run)));
+  ring_shm_set_awaited(shm, ring_shm_index(shm, ring_wait_graph_first(run)));
 }
 
 void ring_stall_withdraw(const ring_run *run, ring_search *search) {
@@ -92,7 +92,7 @@ void ring_stall_end(const ring_run *run, ring_status status) {
   ring_engine *engine = run->engine;
   const ring_wait_report *said = &engine->search.said;
   bool opening = false;
-  if (engine->shm->arena != NULL) ring_shm_show(engine->shm, -1);
+  if (engine->shm->arena != NULL) ring_shm_set_awaited(engine->shm, -1);
   for (int i = 0; i < said->count; i++)
     opening = opening || (said->suspects[i].state & RING_SUSPECT_OPENING) != 0;
   if (status == RING_OK && opening) ring_stall_withdraw(run, &engine->search);

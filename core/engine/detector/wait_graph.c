@@ -6,7 +6,7 @@
 
 #include "base/platform.h"
 #include "engine/detector/split_wait.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 
 #define SUSPICION_LATE_NS                                                                          \
   UINT64_C(1000000000) /* how late the repetition of a wait report may come */
@@ -19,7 +19,7 @@ static void wait_graph_last_call(const ring_engine *engine, int rank, ring_suspe
   int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
   uint32_t heard = engine->peers->peer[rank].heard;
   suspect->state = RING_SUSPECT_HEARD;
-  if (index >= 0 && ring_shm_heard(shm, index, &suspect->call) && suspect->call.collective != 0)
+  if (index >= 0 && ring_shm_announced(shm, index, &suspect->call) && suspect->call.collective != 0)
     return;
   suspect->call = engine->calls[heard % RING_ENGINE_RUNS];
   if (heard != 0 && engine->runs - heard < RING_ENGINE_RUNS) return;

@@ -16,7 +16,7 @@
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
-#include "shm/shm_group.h"
+#include "shm/attach.h"
 
 /* ---- Orders of arrival -------------------------------------------------------------------- */
 
@@ -340,12 +340,15 @@ static void die_in_exchange(exchange *shared) {
 static exchange *dies_when_told;
 
 ring_status __real_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait *wait, ring_error *error);
+                                   const ring_wait_service *service, const ring_wait *wait,
+                                   ring_error *error);
 ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait *wait, ring_error *error);
+                                   const ring_wait_service *service, const ring_wait *wait,
+                                   ring_error *error);
 ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait *wait, ring_error *error) {
-  if (dies_when_told == NULL) return __real_ring_shm_settle(shm, peers, has, wait, error);
+                                   const ring_wait_service *service, const ring_wait *wait,
+                                   ring_error *error) {
+  if (dies_when_told == NULL) return __real_ring_shm_settle(shm, peers, has, service, wait, error);
   usleep(100000);
   die_in_exchange(dies_when_told);
   return RING_OK;

@@ -14,7 +14,7 @@
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
-#include "shm/shm_group.h"
+#include "shm/control_block.h"
 
 #define SCALE_PROCESSES 32
 #define SCALE_MAX (SPARKRING_SANITIZED ? 512 : 1024) /* sanitizers are slow */

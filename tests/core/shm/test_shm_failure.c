@@ -16,6 +16,8 @@
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
+#include "shm/shm_failure.h"
+#include "shm/sync.h"
 
 static double seconds(void) {
   return (double)ring_platform_now() / 1e9;

@@ -15,7 +15,7 @@
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
-#include "shm_collectives/shm_collective.h"
+#include "shm_collectives/job.h"
 #include "transport/arena.h"
 #include "transport/socket.h"
 
