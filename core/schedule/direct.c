@@ -105,3 +105,27 @@ ring_status ring_schedule_reduce_scatter_direct(ring_schedule *schedule, int ran
                                                 uint64_t count, bool widen) {
   return direct_build(&(direct){rank, size, count, count, widen}, schedule);
 }
+
+/* ---- Messages ----------------------------------------------------------------------------- */
+
+ring_status ring_schedule_send(ring_schedule *schedule, int peer, uint64_t count) {
+  ring_status status = ring_schedule_reserve(schedule, 1, 1);
+  if (status != RING_OK) return status;
+  ring_schedule_lane(schedule, RING_LANE_SEND, peer);
+  ring_schedule_step(schedule, (ring_step){.op = RING_STEP_SEND,
+                                           .source = RING_SPACE_INPUT,
+                                           .after = RING_STEP_FREE,
+                                           .count = count});
+  return RING_OK;
+}
+
+ring_status ring_schedule_recv(ring_schedule *schedule, int peer, uint64_t count) {
+  ring_status status = ring_schedule_reserve(schedule, 1, 1);
+  if (status != RING_OK) return status;
+  ring_schedule_lane(schedule, RING_LANE_RECV, peer);
+  ring_schedule_step(schedule, (ring_step){.op = RING_STEP_RECV,
+                                           .destination = RING_SPACE_OUTPUT,
+                                           .after = RING_STEP_FREE,
+                                           .count = count});
+  return RING_OK;
+}

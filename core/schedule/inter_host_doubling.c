@@ -3,7 +3,7 @@
  * Across hosts: recursive doubling, and halving then doubling, as in doubling.c, among the
  * drivers of a shard. Exchange e is the fold, if there is one, then the rounds.
  */
-#include "schedule/inter_host.h"
+#include "schedule/inter_host_steps.h"
 
 void ring_inter_host_fold(ring_inter_host *a) {
   a->inside = 1;

@@ -4,7 +4,7 @@
  * added up in the order in which this host's rounds need them: the own part, which is sent first,
  * then what comes in each round. Its result goes around the host as the ring completes it.
  */
-#include "schedule/inter_host.h"
+#include "schedule/inter_host_steps.h"
 
 /* Part `part` of a shard. */
 static uint64_t inter_host_ring_part(const ring_inter_host *a, uint64_t shard, int part,
