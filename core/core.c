@@ -4,7 +4,9 @@
  * sources one by one, which keeps the headers self-contained.
  */
 #include "api/collective.c"
-#include "api/comm.c"
+#include "api/comm_info.c"
+#include "api/comm_lifecycle.c"
+#include "api/comm_state.c"
 #include "api/entry_points.c"
 #include "api/environment.c"
 #include "api/explain.c"
@@ -20,6 +22,7 @@
 #include "auth/seal.c"
 #include "auth/secret.c"
 #include "auth/token.c"
+#include "backend/native.c"
 #include "base/address.c"
 #include "base/call.c"
 #include "base/checksum.c"

@@ -377,15 +377,16 @@ RING_API void ring_free(void *memory);
 typedef struct ring_explanation {
   const char *collective, *dtype;
   const char *algorithm;
-  const char *reason; /* "rule", "least cost", "only one" of that collective's algorithms, or
+  const char *reason;  /* "rule", "least cost", "only one" of that collective's algorithms, or
                          "shared memory": the algorithm is "slots" for short calls (each rank reads
                          what all others say), else "arena" (each does a part of the work on the
                          buffers of all), and nothing goes over links */
-  const char *tier;   /* the slowest link between two ranks: "shm", "loopback" or "network" */
-  uint64_t bytes;     /* of the larger of a rank's two buffers */
-  uint64_t count;     /* the call's argument */
-  uint64_t steps;     /* of this rank: sends, receives, reductions and copies */
-  uint64_t links;     /* ranks that this one talks with */
+  const char *tier;    /* the slowest link between two ranks: "shm", "loopback" or "network" */
+  const char *backend; /* that carries the call out: "native" */
+  uint64_t bytes;      /* of the larger of a rank's two buffers */
+  uint64_t count;      /* the call's argument */
+  uint64_t steps;      /* of this rank: sends, receives, reductions and copies */
+  uint64_t links;      /* ranks that this one talks with */
   uint64_t messages_sent, messages_received; /* as ring_comm_counters counts them */
   uint64_t bytes_sent, bytes_received;
   double seconds;           /* predicted by the table */

@@ -1,58 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives: validates what is asked, chooses the algorithm, and has the engine run its schedule.
- * What is asked is data (collective_args), so a call that waits and one that is started differ
- * only in when and on which thread ring_collective_run is called. The public functions are in
- * entry_points.c.
+ * One collective: validates its arguments, gives it its number, has the backend run it. The arguments
+ * are data (collective_args), so that a blocking call and a request differ only in when and on which
+ * thread they run. entry_points.c fills the arguments; fusion.h runs groups.
  */
 #ifndef RING_COLLECTIVE_H
 #define RING_COLLECTIVE_H
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 
-/* What a collective call is about. Input and output may be the same memory where element `in_at` of
- * the input is element `out_at` of the output, if `in_place` allows that. */
+/* Input and output may be the same memory where element `in_at` of the input is element `out_at` of the
+ * output, if `in_place` allows that. */
 typedef struct collective_args {
   ring_outline outline;
-  const ring_call *signature; /* what its frames say; NULL: outline.call */
+  const ring_call *signature; /* of its frames; NULL: outline.call */
   const void *input;
   uint64_t input_count, in_at; /* counts: elements that are read and written on this rank */
   void *output;
   uint64_t output_count, out_at;
   bool in_place;
-  ring_store *store;       /* where its counts and buffers were copied to */
+  ring_store *store;       /* holds the copies of counts and buffers */
   size_t buffer_count;     /* of an allreduce_group */
   const char *description; /* of the array, in the store; NULL: none */
 } collective_args;
 
-/* "allreduce: <problem>" becomes the communicator's error. RING_INVALID. */
+/* Sets the communicator's error to "allreduce: <problem>". RING_INVALID. */
 ring_status ring_collective_invalid(ring_comm *comm, uint8_t collective, const char *problem);
 
-/* RING_INVALID, with the communicator's error set, for buffers or a dtype that cannot be. */
-ring_status ring_collective_check(ring_comm *comm, const collective_args *request);
+/* Checks dtype and buffers. RING_INVALID sets the communicator's error. */
+ring_status ring_collective_check(ring_comm *comm, const collective_args *args);
 
 /* Checks a call of the user and gives it its number. */
-ring_status ring_collective_admit(ring_comm *comm, collective_args *request);
+ring_status ring_collective_admit(ring_comm *comm, collective_args *args);
 
-/* Whether a call runs in the memory of its host: all ranks share that, and the user has not chosen an
- * algorithm for it. */
-bool ring_collective_is_local(const ring_comm *comm, const ring_outline *outline);
+/* Runs an admitted call other than a group. A failure breaks the communicator, which keeps it. */
+ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait);
 
-/* Plans and runs an admitted call. A failure breaks the communicator, which then knows why. The one
- * place that all collectives go through, on whichever thread. */
-ring_status ring_collective_run(ring_comm *comm, collective_args *request, ring_wait *wait);
+/* Runs the barrier of open or close. The barrier of open also compares the selectors of all ranks. */
+ring_status ring_collective_barrier(ring_comm *comm, ring_collective collective, ring_wait *wait);
 
-/* Runs one that was admitted, on the calling thread and with a deadline of its own. */
-ring_status ring_collective_run_here(ring_comm *comm, collective_args *request);
+/* Runs a barrier of close in the memory of the host, where calls run there: each call there compares all
+ * calls before it. RING_OK at once elsewhere. */
+ring_status ring_collective_barrier_shared(ring_comm *comm, ring_wait *wait);
 
-/* Runs the barrier inside open or close, on a communicator that has been entered. */
-ring_status ring_collective_meet(ring_comm *comm, ring_collective collective, ring_wait *wait);
-
-/* Where calls run in the memory of the host, which compares each with those before it: runs one more
- * there, so that all are compared. */
-ring_status ring_collective_compare(ring_comm *comm, ring_wait *wait);
-
-/* Tells all ranks a byte of each while the communicator is being opened: bytes[rank]. */
-ring_status ring_collective_tell(ring_comm *comm, uint8_t *bytes, ring_wait *wait);
+/* Gathers one byte of each rank on all ranks, during opening: bytes[rank]. */
+ring_status ring_collective_allgather_byte(ring_comm *comm, uint8_t *bytes, ring_wait *wait);
 
 #endif

@@ -8,32 +8,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/collective.h"
+#include "api/fusion.h"
 #include "api/request.h"
 #include "base/bytes.h"
 #include "base/dtype.h"
 #include "base/error.h"
 
-/* ask: what fills *asked; behind it the parameters of ring_<name>. */
-#define CALLS_DEFINE(name, ask, ...)                                                               \
+/* fill: what fills *args; behind it the parameters of ring_<name>. */
+#define CALLS_DEFINE(name, fill, ...)                                                              \
   ring_status ring_##name(__VA_ARGS__) {                                                           \
     ring_status status = ring_comm_enter(comm);                                                    \
     if (status != RING_OK) return status;                                                          \
-    collective_args asked_here, *asked = &asked_here;                                              \
-    asked->store = &comm->store;                                                                   \
-    status = ask;                                                                                  \
-    if (status == RING_NO_MEMORY) ring_comm_break(comm, NULL, &comm->error);                       \
-    if (status == RING_OK) status = ring_collective_admit(comm, asked);                            \
-    if (status == RING_OK) status = ring_collective_run_here(comm, asked);                         \
+    collective_args args_here, *args = &args_here;                                                 \
+    args->store = &comm->store;                                                                    \
+    status = fill;                                                                                 \
+    if (status == RING_NO_MEMORY) ring_comm_break(comm, &comm->error);                             \
+    if (status == RING_OK) status = ring_collective_admit(comm, args);                             \
+    if (status == RING_OK) status = ring_fusion_run_here(comm, args);                              \
     ring_comm_leave(comm);                                                                         \
     return status;                                                                                 \
   }                                                                                                \
                                                                                                    \
   ring_status ring_##name##_start(__VA_ARGS__, ring_request **request) {                           \
-    collective_args *asked;                                                                        \
-    ring_status status = ring_request_begin(comm, request, &asked);                                \
+    collective_args *args;                                                                         \
+    ring_status status = ring_request_begin(comm, request, &args);                                 \
     if (status != RING_OK) return status;                                                          \
-    status = ask;                                                                                  \
+    status = fill;                                                                                 \
     return ring_request_launch(comm, status, request);                                             \
   }
 
@@ -44,20 +44,20 @@ static uint8_t entry_code(int value) {
 
 /* Field by field: to clear the struct first would take as long as a short call's other work. Rank,
  * size and nodes follow when it runs; the store stays. */
-static inline void entry_begin(collective_args *asked, ring_collective collective,
-                               const void *input, void *output, size_t count, ring_dtype dtype) {
-  asked->outline.call = (ring_call){
+static inline void entry_begin(collective_args *args, ring_collective collective, const void *input,
+                               void *output, size_t count, ring_dtype dtype) {
+  args->outline.call = (ring_call){
       .collective = (uint8_t)collective, .dtype = entry_code((int)dtype), .count = count};
-  asked->outline.peer = 0;
-  asked->outline.parts = (ring_parts){NULL, 0};
-  asked->outline.came = (ring_parts){NULL, 0};
-  asked->signature = NULL;
-  asked->input = input;
-  asked->output = output;
-  asked->input_count = asked->output_count = count;
-  asked->in_at = asked->out_at = 0;
-  asked->in_place = true;
-  asked->buffer_count = 0;
+  args->outline.peer = 0;
+  args->outline.parts = (ring_parts){NULL, 0};
+  args->outline.received = (ring_parts){NULL, 0};
+  args->signature = NULL;
+  args->input = input;
+  args->output = output;
+  args->input_count = args->output_count = count;
+  args->in_at = args->out_at = 0;
+  args->in_place = true;
+  args->buffer_count = 0;
 }
 
 static uint64_t entry_times(uint64_t count, int size) {
@@ -75,90 +75,90 @@ static ring_status entry_check_rank(ring_comm *comm, ring_collective collective,
 
 /* ---- Reductions --------------------------------------------------------------------------- */
 
-static void entry_reduction(collective_args *asked, ring_collective collective, const void *input,
+static void entry_reduction(collective_args *args, ring_collective collective, const void *input,
                             void *output, size_t count, ring_dtype dtype, ring_op op) {
-  entry_begin(asked, collective, input, output, count, dtype);
-  asked->outline.call.op = entry_code((int)op);
+  entry_begin(args, collective, input, output, count, dtype);
+  args->outline.call.op = entry_code((int)op);
 }
 
-static ring_status entry_allreduce(collective_args *asked, const void *input, void *output,
+static ring_status entry_allreduce(collective_args *args, const void *input, void *output,
                                    size_t count, ring_dtype dtype, ring_op op) {
-  entry_reduction(asked, RING_COLLECTIVE_ALLREDUCE, input, output, count, dtype, op);
+  entry_reduction(args, RING_COLLECTIVE_ALLREDUCE, input, output, count, dtype, op);
   return RING_OK;
 }
 
-static ring_status entry_reduce(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_reduce(ring_comm *comm, collective_args *args, const void *input,
                                 void *output, size_t count, ring_dtype dtype, ring_op op,
                                 int root) {
-  entry_reduction(asked, RING_COLLECTIVE_REDUCE, input, output, count, dtype, op);
-  asked->outline.call.root = root;
-  if (comm->peers.rank != root) asked->output_count = 0;
+  entry_reduction(args, RING_COLLECTIVE_REDUCE, input, output, count, dtype, op);
+  args->outline.call.root = root;
+  if (comm->peers.rank != root) args->output_count = 0;
   return entry_check_rank(comm, RING_COLLECTIVE_REDUCE, "root", root);
 }
 
-static ring_status entry_reduce_scatter(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_reduce_scatter(ring_comm *comm, collective_args *args, const void *input,
                                         void *output, size_t count, ring_dtype dtype, ring_op op) {
-  entry_reduction(asked, RING_COLLECTIVE_REDUCE_SCATTER, input, output, count, dtype, op);
-  asked->input_count = entry_times(count, comm->peers.size);
-  asked->in_at = (uint64_t)comm->peers.rank * count;
+  entry_reduction(args, RING_COLLECTIVE_REDUCE_SCATTER, input, output, count, dtype, op);
+  args->input_count = entry_times(count, comm->peers.size);
+  args->in_at = (uint64_t)comm->peers.rank * count;
   return RING_OK;
 }
 
-CALLS_DEFINE(allreduce, entry_allreduce(asked, input, output, count, dtype, op), ring_comm *comm,
+CALLS_DEFINE(allreduce, entry_allreduce(args, input, output, count, dtype, op), ring_comm *comm,
              const void *input, void *output, size_t count, ring_dtype dtype, ring_op op)
-CALLS_DEFINE(reduce, entry_reduce(comm, asked, input, output, count, dtype, op, root),
+CALLS_DEFINE(reduce, entry_reduce(comm, args, input, output, count, dtype, op, root),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              ring_op op, int root)
-CALLS_DEFINE(reduce_scatter, entry_reduce_scatter(comm, asked, input, output, count, dtype, op),
+CALLS_DEFINE(reduce_scatter, entry_reduce_scatter(comm, args, input, output, count, dtype, op),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              ring_op op)
 
 /* ---- Without parts ------------------------------------------------------------------------ */
 
-static ring_status entry_broadcast(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_broadcast(ring_comm *comm, collective_args *args, const void *input,
                                    void *output, size_t count, ring_dtype dtype, int root) {
-  entry_begin(asked, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
-  asked->outline.call.root = root;
-  if (comm->peers.rank != root) asked->input_count = 0;
+  entry_begin(args, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
+  args->outline.call.root = root;
+  if (comm->peers.rank != root) args->input_count = 0;
   return entry_check_rank(comm, RING_COLLECTIVE_BROADCAST, "root", root);
 }
 
-static ring_status entry_barrier(collective_args *asked) {
-  entry_begin(asked, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
+static ring_status entry_barrier(collective_args *args) {
+  entry_begin(args, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
   return RING_OK;
 }
 
-static ring_status entry_message(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_message(ring_comm *comm, collective_args *args, const void *input,
                                  void *output, size_t count, ring_dtype dtype, int peer,
                                  bool sends) {
-  entry_begin(asked, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
-  asked->outline.call.root = sends ? comm->peers.rank : peer;
-  asked->outline.peer = peer;
-  *(sends ? &asked->output_count : &asked->input_count) = 0;
-  asked->in_place = false;
+  entry_begin(args, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
+  args->outline.call.root = sends ? comm->peers.rank : peer;
+  args->outline.peer = peer;
+  *(sends ? &args->output_count : &args->input_count) = 0;
+  args->in_place = false;
   ring_status status = entry_check_rank(comm, RING_COLLECTIVE_MESSAGE, "peer", peer);
   if (status != RING_OK || peer != comm->peers.rank) return status;
   return ring_collective_invalid(comm, RING_COLLECTIVE_MESSAGE,
                                  "peer is this rank itself: copy the buffer");
 }
 
-static ring_status entry_send(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_send(ring_comm *comm, collective_args *args, const void *input,
                               size_t count, ring_dtype dtype, int peer) {
-  return entry_message(comm, asked, input, NULL, count, dtype, peer, true);
+  return entry_message(comm, args, input, NULL, count, dtype, peer, true);
 }
 
-static ring_status entry_recv(ring_comm *comm, collective_args *asked, void *output, size_t count,
+static ring_status entry_recv(ring_comm *comm, collective_args *args, void *output, size_t count,
                               ring_dtype dtype, int peer) {
-  return entry_message(comm, asked, NULL, output, count, dtype, peer, false);
+  return entry_message(comm, args, NULL, output, count, dtype, peer, false);
 }
 
-CALLS_DEFINE(broadcast, entry_broadcast(comm, asked, input, output, count, dtype, root),
+CALLS_DEFINE(broadcast, entry_broadcast(comm, args, input, output, count, dtype, root),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              int root)
-CALLS_DEFINE(barrier, entry_barrier(asked), ring_comm *comm)
-CALLS_DEFINE(send, entry_send(comm, asked, input, count, dtype, peer), ring_comm *comm,
+CALLS_DEFINE(barrier, entry_barrier(args), ring_comm *comm)
+CALLS_DEFINE(send, entry_send(comm, args, input, count, dtype, peer), ring_comm *comm,
              const void *input, size_t count, ring_dtype dtype, int peer)
-CALLS_DEFINE(recv, entry_recv(comm, asked, output, count, dtype, peer), ring_comm *comm,
+CALLS_DEFINE(recv, entry_recv(comm, args, output, count, dtype, peer), ring_comm *comm,
              void *output, size_t count, ring_dtype dtype, int peer)
 
 /* ---- With parts --------------------------------------------------------------------------- */
@@ -183,15 +183,15 @@ static ring_status entry_read_counts(ring_comm *comm, ring_store *store, int tab
 }
 
 /* The parts of a call: of `count` elements each, or of counts, whose sum then is the call's count. */
-static ring_status entry_set_parts(ring_comm *comm, collective_args *asked, const size_t *counts,
+static ring_status entry_set_parts(ring_comm *comm, collective_args *args, const size_t *counts,
                                    bool counted) {
-  ring_call *call = &asked->outline.call;
-  asked->outline.parts = (ring_parts){NULL, call->count};
-  asked->outline.came = asked->outline.parts;
+  ring_call *call = &args->outline.call;
+  args->outline.parts = (ring_parts){NULL, call->count};
+  args->outline.received = args->outline.parts;
   if (!counted) return RING_OK;
   ring_status status =
-      entry_read_counts(comm, asked->store, 0, counts, &asked->outline.parts, &call->digest);
-  if (status == RING_OK) call->count = asked->outline.parts.offsets[comm->peers.size];
+      entry_read_counts(comm, args->store, 0, counts, &args->outline.parts, &call->digest);
+  if (status == RING_OK) call->count = args->outline.parts.offsets[comm->peers.size];
   if (status == RING_INVALID)
     return ring_collective_invalid(comm, call->collective,
                                    counts == NULL ? "counts is NULL: pass one number a rank"
@@ -204,83 +204,83 @@ static uint64_t entry_part_begin(ring_parts parts, int rank) {
 }
 
 /* Allgather, gather and scatter: the side that has all parts, and the one that has its own. */
-static ring_status entry_parts(ring_comm *comm, collective_args *asked, ring_collective collective,
+static ring_status entry_parts(ring_comm *comm, collective_args *args, ring_collective collective,
                                const void *input, void *output, size_t count, const size_t *counts,
                                ring_dtype dtype, int root) {
   int rank = comm->peers.rank, size = comm->peers.size;
   bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
   bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
   bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
-  entry_begin(asked, collective, input, output, count, dtype);
-  asked->outline.call.root = root;
+  entry_begin(args, collective, input, output, count, dtype);
+  args->outline.call.root = root;
   ring_status status = entry_check_rank(comm, collective, "root", root);
-  if (status == RING_OK) status = entry_set_parts(comm, asked, counts, counted);
+  if (status == RING_OK) status = entry_set_parts(comm, args, counts, counted);
   if (status != RING_OK) return status;
-  ring_parts parts = asked->outline.parts;
+  ring_parts parts = args->outline.parts;
   uint64_t at = entry_part_begin(parts, rank);
   uint64_t own = counted ? parts.offsets[rank + 1] - at : count;
   uint64_t all = counted ? parts.offsets[size] : entry_times(count, size);
   if (!to_all && rank != root) all = 0;
-  asked->input_count = scatters ? all : own;
-  asked->output_count = scatters ? own : all;
-  asked->in_at = scatters ? at : 0;
-  asked->out_at = scatters ? 0 : at;
+  args->input_count = scatters ? all : own;
+  args->output_count = scatters ? own : all;
+  args->in_at = scatters ? at : 0;
+  args->out_at = scatters ? 0 : at;
   return RING_OK;
 }
 
 CALLS_DEFINE(allgather,
-             entry_parts(comm, asked, RING_COLLECTIVE_ALLGATHER, input, output, count, NULL, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_ALLGATHER, input, output, count, NULL, dtype,
                          0),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype)
 CALLS_DEFINE(allgatherv,
-             entry_parts(comm, asked, RING_COLLECTIVE_ALLGATHERV, input, output, 0, counts, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_ALLGATHERV, input, output, 0, counts, dtype,
                          0),
              ring_comm *comm, const void *input, void *output, const size_t *counts,
              ring_dtype dtype)
 CALLS_DEFINE(gather,
-             entry_parts(comm, asked, RING_COLLECTIVE_GATHER, input, output, count, NULL, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_GATHER, input, output, count, NULL, dtype,
                          root),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              int root)
 CALLS_DEFINE(gatherv,
-             entry_parts(comm, asked, RING_COLLECTIVE_GATHERV, input, output, 0, counts, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_GATHERV, input, output, 0, counts, dtype,
                          root),
              ring_comm *comm, const void *input, void *output, const size_t *counts,
              ring_dtype dtype, int root)
 CALLS_DEFINE(scatter,
-             entry_parts(comm, asked, RING_COLLECTIVE_SCATTER, input, output, count, NULL, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_SCATTER, input, output, count, NULL, dtype,
                          root),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              int root)
 CALLS_DEFINE(scatterv,
-             entry_parts(comm, asked, RING_COLLECTIVE_SCATTERV, input, output, 0, counts, dtype,
+             entry_parts(comm, args, RING_COLLECTIVE_SCATTERV, input, output, 0, counts, dtype,
                          root),
              ring_comm *comm, const void *input, void *output, const size_t *counts,
              ring_dtype dtype, int root)
 
 /* ---- All to all --------------------------------------------------------------------------- */
 
-static ring_status entry_alltoall(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_alltoall(ring_comm *comm, collective_args *args, const void *input,
                                   void *output, size_t count, ring_dtype dtype) {
   uint64_t all = entry_times(count, comm->peers.size);
-  entry_begin(asked, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
-  asked->input_count = asked->output_count = all;
-  asked->in_place = false;
-  return entry_set_parts(comm, asked, NULL, false);
+  entry_begin(args, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
+  args->input_count = args->output_count = all;
+  args->in_place = false;
+  return entry_set_parts(comm, args, NULL, false);
 }
 
 /* What a rank sends to each is known to it alone, so neither count nor topology are in the signature. */
-static ring_status entry_alltoallv(ring_comm *comm, collective_args *asked, const void *input,
+static ring_status entry_alltoallv(ring_comm *comm, collective_args *args, const void *input,
                                    const size_t *sends, void *output, const size_t *receives,
                                    ring_dtype dtype) {
   int rank = comm->peers.rank, size = comm->peers.size;
-  entry_begin(asked, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
-  asked->in_place = false;
-  ring_outline *outline = &asked->outline;
+  entry_begin(args, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
+  args->in_place = false;
+  ring_outline *outline = &args->outline;
   uint64_t digest;
-  ring_status status = entry_read_counts(comm, asked->store, 0, sends, &outline->parts, &digest);
+  ring_status status = entry_read_counts(comm, args->store, 0, sends, &outline->parts, &digest);
   if (status == RING_OK)
-    status = entry_read_counts(comm, asked->store, 1, receives, &outline->came, &digest);
+    status = entry_read_counts(comm, args->store, 1, receives, &outline->received, &digest);
   if (status == RING_NO_MEMORY) return ring_error_no_memory(&comm->error, rank);
   if (status != RING_OK)
     return ring_error_set(&comm->error, status, rank, 0,
@@ -290,14 +290,14 @@ static ring_status entry_alltoallv(ring_comm *comm, collective_args *asked, cons
     return ring_error_set(&comm->error, RING_INVALID, rank, 0,
                           "alltoallv: rank %d sends itself %zu elements but receives %zu", rank,
                           sends[rank], receives[rank]);
-  asked->input_count = outline->parts.offsets[size];
-  asked->output_count = outline->came.offsets[size];
+  args->input_count = outline->parts.offsets[size];
+  args->output_count = outline->received.offsets[size];
   return RING_OK;
 }
 
-CALLS_DEFINE(alltoall, entry_alltoall(comm, asked, input, output, count, dtype), ring_comm *comm,
+CALLS_DEFINE(alltoall, entry_alltoall(comm, args, input, output, count, dtype), ring_comm *comm,
              const void *input, void *output, size_t count, ring_dtype dtype)
-CALLS_DEFINE(alltoallv, entry_alltoallv(comm, asked, input, sends, output, receives, dtype),
+CALLS_DEFINE(alltoallv, entry_alltoallv(comm, args, input, sends, output, receives, dtype),
              ring_comm *comm, const void *input, const size_t *sends, void *output,
              const size_t *receives, ring_dtype dtype)
 
@@ -323,16 +323,16 @@ static ring_status entry_copy_buffers(ring_comm *comm, ring_store *store,
   return RING_OK;
 }
 
-static ring_status entry_allreduce_group(ring_comm *comm, collective_args *asked,
+static ring_status entry_allreduce_group(ring_comm *comm, collective_args *args,
                                          const ring_buffer *buffers, size_t buffer_count,
                                          ring_dtype dtype, ring_op op) {
   ring_collective collective = RING_COLLECTIVE_ALLREDUCE_GROUP;
-  entry_reduction(asked, collective, NULL, NULL, 0, dtype, op);
-  asked->buffer_count = buffer_count;
-  ring_status status = entry_copy_buffers(comm, asked->store, buffers, buffer_count);
+  entry_reduction(args, collective, NULL, NULL, 0, dtype, op);
+  args->buffer_count = buffer_count;
+  ring_status status = entry_copy_buffers(comm, args->store, buffers, buffer_count);
   uint64_t total = 0, digest = bytes_digest(RING_DIGEST_EMPTY, buffer_count);
   for (size_t i = 0; status == RING_OK && i < buffer_count; i++) {
-    const ring_buffer *buffer = &asked->store->buffers[i];
+    const ring_buffer *buffer = &args->store->buffers[i];
     collective_args one = {.store = NULL};
     entry_reduction(&one, collective, buffer->input, buffer->output, buffer->count, dtype, op);
     status = ring_collective_check(comm, &one);
@@ -342,11 +342,11 @@ static ring_status entry_allreduce_group(ring_comm *comm, collective_args *asked
     total += buffer->count;
     digest = bytes_digest(digest, buffer->count);
   }
-  asked->outline.call.count = total;
-  asked->outline.call.digest = digest;
+  args->outline.call.count = total;
+  args->outline.call.digest = digest;
   return status;
 }
 
-CALLS_DEFINE(allreduce_group, entry_allreduce_group(comm, asked, buffers, buffer_count, dtype, op),
+CALLS_DEFINE(allreduce_group, entry_allreduce_group(comm, args, buffers, buffer_count, dtype, op),
              ring_comm *comm, const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype,
              ring_op op)

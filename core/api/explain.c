@@ -5,10 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/collective.h"
+#include "api/request.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "shm_collectives/shm_collective.h"
 
 typedef struct explain_widths {
   uint64_t chunk; /* elements of a whole frame */
@@ -61,7 +60,7 @@ static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, s
                         .size = comm->peers.size,
                         .nodes = comm->topology.nodes,
                         .parts = {NULL, part},
-                        .came = {NULL, part}};
+                        .received = {NULL, part}};
 }
 
 /* ---- Counting ----------------------------------------------------------------------------- */
@@ -128,23 +127,23 @@ static void explain_write(ring_explanation *e, const ring_outline *outline, int 
   snprintf(e->text, sizeof e->text,
            "%s%s on %d ranks%s over %s: %s (%s%s), about %s%s\n"
            "rank %d: %llu steps, %llu links; sends %llu messages, %llu bytes; receives %llu "
-           "messages, %llu bytes",
+           "messages, %llu bytes; backend %s",
            e->collective, what, outline->size, where, e->tier, e->algorithm, e->reason,
            unfit ? "; the rule cannot serve it" : "", time, next, outline->rank,
            (unsigned long long)e->steps, (unsigned long long)e->links,
            (unsigned long long)e->messages_sent, (unsigned long long)e->bytes_sent,
-           (unsigned long long)e->messages_received, (unsigned long long)e->bytes_received);
+           (unsigned long long)e->messages_received, (unsigned long long)e->bytes_received,
+           e->backend);
 }
 
-/* A call in the memory of the host: nothing goes over links. */
-static void explain_local(const ring_outline *outline, const ring_selection *selection,
-                          ring_explanation *e) {
+/* A call that the backend carries out in a way of its own, without a schedule over links. */
+static void explain_way(const ring_outline *outline, const ring_selection *selection,
+                        const ring_backend_way *way, ring_explanation *e) {
   char time[32], next_time[32], what[96];
-  uint64_t cost;
   const ring_call *call = &outline->call;
-  e->algorithm = ring_shm_collective_way(outline, &cost);
-  e->reason = "shared memory";
-  e->seconds = 1e-12 * (double)cost;
+  e->algorithm = way->algorithm;
+  e->reason = way->reason;
+  e->seconds = 1e-12 * (double)way->cost;
   e->runner_up = ring_algorithm_name(selection->algorithm);
   e->runner_up_seconds = 1e-12 * (double)selection->cost;
   explain_time(e->seconds, time, sizeof time);
@@ -154,9 +153,9 @@ static void explain_local(const ring_outline *outline, const ring_selection *sel
   if (call->collective == RING_COLLECTIVE_BARRIER) what[0] = '\0';
   snprintf(e->text, sizeof e->text,
            "%s%s on %d ranks over %s: %s (%s), about %s; next would be %s over links, about %s\n"
-           "rank %d: no links and no messages: the ranks read and write the memory they share",
+           "rank %d: %s; backend %s",
            e->collective, what, outline->size, e->tier, e->algorithm, e->reason, time, e->runner_up,
-           next_time, outline->rank);
+           next_time, outline->rank, way->traffic, e->backend);
 }
 
 /* ---- All of it ---------------------------------------------------------------------------- */
@@ -165,7 +164,7 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
                                     ring_explanation *explanation) {
   const ring_call *call = &outline->call;
   ring_dtype dtype = (ring_dtype)call->dtype;
-  const ring_selector *selector = &comm->plans.selector;
+  const ring_selector *selector = &comm->native.plans.selector;
   ring_selection selection = ring_select(selector, call, outline->size);
   ring_algorithm next;
   uint64_t next_cost;
@@ -174,6 +173,9 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
   explain_widths widths = {.chunk = RING_CHUNK_BYTES / ring_dtype_size(dtype),
                            .element = ring_dtype_size(dtype),
                            .wide = reduces ? ring_dtype_wide_size(dtype) : ring_dtype_size(dtype)};
+  const ring_backend *backend = comm->backend;
+  if (!backend->table->serves(backend, outline)) backend = &comm->native.base;
+  ring_backend_way way;
   ring_schedule schedule = {0};
   if (ring_plan_build(&schedule, outline, selection.algorithm) != RING_OK) {
     ring_schedule_free(&schedule);
@@ -187,13 +189,14 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
                                               : contested     ? "least cost"
                                                               : "only one",
                                     .tier = ring_tier_name(selector->tier),
+                                    .backend = backend->table->name,
                                     .bytes = ring_selection_bytes(call, outline->size),
                                     .count = call->count,
                                     .seconds = 1e-12 * (double)selection.cost,
                                     .runner_up = contested ? ring_algorithm_name(next) : "",
                                     .runner_up_seconds = contested ? 1e-12 * (double)next_cost : 0};
-  if (ring_collective_is_local(comm, outline)) {
-    explain_local(outline, &selection, explanation);
+  if (backend->table->explain(backend, outline, &way)) {
+    explain_way(outline, &selection, &way, explanation);
   } else {
     explain_count(&schedule, &widths, explanation);
     explain_write(explanation, outline, comm->topology.hosts, selection.unfit && !selection.ruled);

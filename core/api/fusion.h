@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Groups: many buffers, one call. Every long buffer is reduced where it lies; short ones are copied
- * into bundles that are reduced as one, because what a short allreduce costs is its latency. How a
- * group is cut depends on its counts alone, so all ranks cut alike; a digest of the counts is in
- * every frame, so ranks that disagree hear of it from the first one.
+ * Fusion: from calls to collectives. A call is one collective, or a group of buffers that is cut into
+ * several. Every long buffer of a group is reduced where it lies; short ones are copied into bundles
+ * that are reduced as one, because latency is most of the time of a short allreduce. The cut depends
+ * on the counts alone, so all ranks cut alike. A digest of the counts is in every frame, so ranks
+ * that disagree find out by the first one.
  */
 #ifndef RING_FUSION_H
 #define RING_FUSION_H
 
 #include "api/collective.h"
 
-/* Runs an admitted allreduce_group, whose buffers are in its store. */
-ring_status ring_fusion_run(ring_comm *comm, collective_args *group, ring_wait *wait);
+/* Runs an admitted call, the buffers of a group being in its store. A failure breaks the communicator. */
+ring_status ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *wait);
+
+/* The same with the communicator's call timeout. A failure becomes the communicator's error, too. */
+ring_status ring_fusion_run_here(ring_comm *comm, collective_args *args);
 
 #endif

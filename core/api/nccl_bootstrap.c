@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "base/error.h"
 #include "sparkring.h"
 

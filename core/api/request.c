@@ -45,7 +45,7 @@ typedef struct ring_queue {
 struct ring_request {
   ring_queue *queue;
   ring_request *next; /* in the queue, or of the spare ones */
-  collective_args asked;
+  collective_args args;
   ring_store store;
   ring_status status;
   atomic_bool done;
@@ -72,7 +72,7 @@ static bool request_is_done(const ring_request *request) {
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* The log of what the helper runs. A newer text is truer than one that nobody has asked for. */
-static void queue_keep(void *arg, const char *message) {
+static void queue_keep_log(void *arg, const char *message) {
   ring_queue *queue = arg;
   pthread_mutex_lock(&queue->mutex);
   snprintf(queue->text, sizeof queue->text, "%s", message);
@@ -81,7 +81,7 @@ static void queue_keep(void *arg, const char *message) {
 }
 
 /* Tells, on the thread that asks, what was kept. Called with the mutex, which is free meanwhile. */
-static void queue_tell(ring_queue *queue) {
+static void queue_deliver_log(ring_queue *queue) {
   if (!atomic_exchange(&queue->kept, false)) return;
   char text[sizeof queue->text];
   memcpy(text, queue->text, sizeof text);
@@ -110,9 +110,9 @@ static ring_status queue_create(ring_comm *comm) {
   queue->interrupt_arg = comm->interrupt_arg;
   queue->alarm = comm->alarm;
   queue->keeper = (ring_alarm){.after = comm->alarm.log == NULL ? 0 : comm->alarm.after,
-                               .log = queue_keep,
+                               .log = queue_keep_log,
                                .log_arg = queue};
-  comm->engine.bell = queue->bell[0];
+  comm->native.engine.bell = queue->bell[0];
   comm->queue = queue;
   return RING_OK;
 failed:
@@ -143,7 +143,7 @@ static void queue_join(ring_queue *queue) {
   queue->helper = QUEUE_NO_HELPER;
 }
 
-void ring_queue_leave(ring_comm *comm) {
+void ring_queue_detach(ring_comm *comm) {
   ring_queue *queue = comm->queue;
   if (queue == NULL) return;
   bool mine = queue_is_mine(queue);
@@ -155,7 +155,7 @@ void ring_queue_leave(ring_comm *comm) {
   }
   close(queue->bell[0]);
   close(queue->bell[1]);
-  comm->engine.bell = -1;
+  comm->native.engine.bell = -1;
   comm->queue = NULL;
   queue->comm = NULL;
   bool last = --queue->references == 0;
@@ -184,7 +184,7 @@ static void queue_fail(ring_queue *queue) {
 /* What follows when nothing runs any more. */
 static void queue_break(ring_queue *queue) {
   ring_comm *comm = queue->comm;
-  if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, NULL, &queue->cause);
+  if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, &queue->cause);
   queue_fail(queue);
   queue->ending = false;
   atomic_fetch_sub_explicit(&comm->outstanding, 1, memory_order_release);
@@ -192,7 +192,8 @@ static void queue_break(ring_queue *queue) {
 }
 
 /* Runs the first request. Called with the mutex, which is free meanwhile. */
-static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ring_alarm *alarm) {
+static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
+                           const ring_alarm *alarm) {
   ring_comm *comm = queue->comm;
   ring_request *request = queue->first;
   ring_wait wait;
@@ -205,7 +206,7 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ri
   wait.alarm = alarm;
   wait.stop = &queue->stop;
   ring_wait_begin(&wait);
-  ring_status status = ring_collective_run(comm, &request->asked, &wait);
+  ring_status status = ring_fusion_run(comm, &request->args, &wait);
   pthread_mutex_lock(&queue->mutex);
   queue->running = NULL;
   if (status != RING_OK && queue->failure.status == RING_OK) queue->failure = comm->failure;
@@ -218,14 +219,14 @@ static void queue_drive(ring_queue *queue, ring_interrupt_fn interrupt, const ri
   pthread_cond_broadcast(&queue->changed);
 }
 
-static void *queue_help(void *arg) {
+static void *queue_helper_main(void *arg) {
   ring_queue *queue = arg;
   pthread_mutex_lock(&queue->mutex);
   while (queue->first != NULL) {
     if (queue->running != NULL || queue->stop)
       pthread_cond_wait(&queue->changed, &queue->mutex);
     else
-      queue_drive(queue, NULL, &queue->keeper);
+      queue_run_next(queue, NULL, &queue->keeper);
   }
   queue->helper = QUEUE_HELPER_ENDED;
   pthread_cond_broadcast(&queue->changed);
@@ -233,10 +234,10 @@ static void *queue_help(void *arg) {
   return NULL;
 }
 
-static ring_status queue_get_help(ring_queue *queue) {
+static ring_status queue_start_helper(ring_queue *queue) {
   if (queue->helper == QUEUE_HELPER_RUNS) return RING_OK;
   queue_join(queue);
-  int code = ring_platform_thread(&queue->thread, queue_help, queue);
+  int code = ring_platform_thread(&queue->thread, queue_helper_main, queue);
   if (code == 0) {
     queue->helper = QUEUE_HELPER_RUNS;
     return RING_OK;
@@ -248,15 +249,10 @@ static ring_status queue_get_help(ring_queue *queue) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
-const ring_error *ring_queue_cause(const ring_comm *comm) {
-  const ring_queue *queue = comm->queue;
-  return queue != NULL && atomic_load(&queue->stop) ? &queue->cause : NULL;
-}
-
 /* Called with the mutex. The extra count keeps calls of other threads out until the communicator is
  * broken, also when the last request still ends well. From a hook of the request that runs, this
  * returns before its end. */
-static void queue_end(ring_queue *queue, const ring_error *error) {
+static void queue_abort(ring_queue *queue, const ring_error *error) {
   bool in_hook = queue_is_in_hook(queue);
   if (queue->stop) {
     while (!in_hook && !queue_is_empty(queue)) pthread_cond_wait(&queue->changed, &queue->mutex);
@@ -266,6 +262,7 @@ static void queue_end(ring_queue *queue, const ring_error *error) {
   queue->deferred = in_hook;
   atomic_fetch_add_explicit(&queue->comm->outstanding, 1, memory_order_relaxed);
   queue->cause = *error;
+  atomic_store(&queue->comm->stop_cause, &queue->cause);
   atomic_store(&queue->stop, true);
   while (write(queue->bell[1], "", 1) < 0 && errno == EINTR) continue;
   if (in_hook) return;
@@ -273,14 +270,14 @@ static void queue_end(ring_queue *queue, const ring_error *error) {
   queue_break(queue);
 }
 
-bool ring_queue_end(ring_comm *comm, const ring_error *error) {
+bool ring_queue_abort(ring_comm *comm, const ring_error *error) {
   ring_queue *queue = comm->queue;
   if (queue == NULL) {
-    ring_comm_break(comm, NULL, error);
+    ring_comm_break(comm, error);
     return true;
   }
   pthread_mutex_lock(&queue->mutex);
-  queue_end(queue, error);
+  queue_abort(queue, error);
   bool ended = queue->running == NULL;
   pthread_mutex_unlock(&queue->mutex);
   return ended;
@@ -289,50 +286,61 @@ bool ring_queue_end(ring_comm *comm, const ring_error *error) {
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
 /* Whether what is waited for has come: a request, or with NULL all of them. */
-static bool queue_came(const ring_queue *queue, const ring_request *request) {
+static bool queue_is_done(const ring_queue *queue, const ring_request *request) {
   return request != NULL ? request_is_done(request) : queue_is_empty(queue);
 }
 
 /* Asks the hook, without the mutex; when it ends the wait, so do all requests. */
-static void queue_ask(ring_queue *queue, const ring_request *request) {
+static void queue_poll_interrupt(ring_queue *queue, const ring_request *request) {
   pthread_mutex_unlock(&queue->mutex);
   bool ends = queue->interrupt(queue->interrupt_arg) != 0;
   pthread_mutex_lock(&queue->mutex);
-  if (!ends || queue_came(queue, request)) return;
+  if (!ends || queue_is_done(queue, request)) return;
   ring_error error;
   int rank = queue->comm->peers.rank;
   char call[RING_CALL_TEXT] = "its requests";
-  if (request != NULL) ring_call_describe(&request->asked.outline.call, call, sizeof call);
+  if (request != NULL) ring_call_describe(&request->args.outline.call, call, sizeof call);
   ring_error_set(&error, RING_ABORTED, rank, 0, "rank %d was interrupted while it waited for %s",
                  rank, call);
-  queue_end(queue, &error);
+  queue_abort(queue, &error);
 }
 
 /* Called with the mutex. The communicator is there as long as anything is outstanding. */
 static void queue_wait(ring_queue *queue, const ring_request *request) {
   uint64_t asked = ring_platform_now();
-  while (!queue_came(queue, request)) {
+  while (!queue_is_done(queue, request)) {
     if (queue->running == NULL && !queue->stop) {
-      queue_drive(queue, queue->interrupt, &queue->alarm);
+      queue_run_next(queue, queue->interrupt, &queue->alarm);
       asked = ring_platform_now();
       continue;
     }
     ring_platform_condition_wait(&queue->changed, &queue->mutex, QUEUE_SLICE_MS);
-    queue_tell(queue);
-    bool due = ring_platform_now() - asked >= QUEUE_SLICE_NS && !queue_came(queue, request);
+    queue_deliver_log(queue);
+    bool due = ring_platform_now() - asked >= QUEUE_SLICE_NS && !queue_is_done(queue, request);
     if (!due || queue->interrupt == NULL) continue;
-    queue_ask(queue, request);
+    queue_poll_interrupt(queue, request);
     asked = ring_platform_now();
   }
 }
 
-bool ring_queue_drain(ring_comm *comm) {
+/* Waits until nothing is outstanding. False in a hook of a request that this thread runs itself. */
+static bool queue_drain(ring_comm *comm) {
   ring_queue *queue = comm->queue;
   pthread_mutex_lock(&queue->mutex);
   bool in_hook = queue_is_in_hook(queue);
   if (!in_hook) queue_wait(queue, NULL);
   pthread_mutex_unlock(&queue->mutex);
   return !in_hook;
+}
+
+ring_status ring_comm_enter(ring_comm *comm) {
+  ring_status status = ring_comm_acquire(comm);
+  if (status != RING_OK) return status;
+  if (atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0 && !queue_drain(comm)) {
+    ring_comm_leave(comm);
+    return RING_BUSY;
+  }
+  return ring_comm_check_open(comm);
 }
 
 /* ---- Starting ----------------------------------------------------------------------------- */
@@ -342,7 +350,7 @@ bool ring_queue_drain(ring_comm *comm) {
 static ring_status request_fail(ring_comm *comm, ring_status status) {
   ring_error error = comm->error;
   bool lacks = status == RING_NO_MEMORY || status == RING_SYSTEM;
-  if (lacks && comm->state == RING_COMM_OPEN) ring_queue_end(comm, &error);
+  if (lacks && comm->state == RING_COMM_OPEN) ring_queue_abort(comm, &error);
   ring_comm_leave(comm);
   return status;
 }
@@ -355,7 +363,7 @@ static ring_request *queue_take_spare(ring_queue *queue) {
   return request;
 }
 
-ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_args **asked) {
+ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_args **args) {
   if (out != NULL) *out = NULL;
   ring_status status = ring_comm_enter_beside(comm);
   if (status != RING_OK) return status;
@@ -380,9 +388,9 @@ ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_a
   request->next = NULL;
   request->status = RING_OK;
   atomic_store_explicit(&request->done, false, memory_order_relaxed);
-  request->asked.store = &request->store;
+  request->args.store = &request->store;
   *out = request; /* NOLINT(clang-analyzer-core.NullDereference): the same */
-  *asked = &request->asked;
+  *args = &request->args;
   return RING_OK;
 }
 
@@ -393,8 +401,8 @@ static ring_status queue_add(ring_queue *queue, ring_request *request) {
     comm->error = comm->failure;
     return comm->failure.status;
   }
-  ring_status status = queue_get_help(queue);
-  if (status == RING_OK) status = ring_collective_admit(comm, &request->asked);
+  ring_status status = queue_start_helper(queue);
+  if (status == RING_OK) status = ring_collective_admit(comm, &request->args);
   if (status != RING_OK) return status;
   if (queue->first == NULL)
     queue->first = request;
@@ -425,18 +433,18 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
 /* ---- Requests ----------------------------------------------------------------------------- */
 
 /* Tells what was kept, also of a request that is done by now. */
-static void request_tell(const ring_request *request) {
+static void request_deliver_log(const ring_request *request) {
   ring_queue *queue = request->queue;
   if (!atomic_load_explicit(&queue->kept, memory_order_relaxed) || !queue_is_mine(queue)) return;
   pthread_mutex_lock(&queue->mutex);
-  queue_tell(queue);
+  queue_deliver_log(queue);
   pthread_mutex_unlock(&queue->mutex);
 }
 
 ring_status ring_request_test(ring_request *request, int *done) {
   if (done != NULL) *done = 0;
   if (request == NULL || done == NULL) return RING_INVALID;
-  request_tell(request);
+  request_deliver_log(request);
   if (!request_is_done(request)) return queue_is_mine(request->queue) ? RING_OK : RING_INVALID;
   *done = 1;
   return request->status;
@@ -445,7 +453,7 @@ ring_status ring_request_test(ring_request *request, int *done) {
 ring_status ring_request_wait(ring_request *request) {
   if (request == NULL) return RING_INVALID;
   ring_queue *queue = request->queue;
-  request_tell(request);
+  request_deliver_log(request);
   if (!request_is_done(request)) {
     if (!queue_is_mine(queue)) return RING_INVALID;
     pthread_mutex_lock(&queue->mutex);

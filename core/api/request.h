@@ -16,25 +16,22 @@
 #ifndef RING_REQUEST_H
 #define RING_REQUEST_H
 
-#include "api/collective.h"
+#include "api/fusion.h"
 
-/* Between these two a start fills what is asked. begin enters the communicator and gives a request;
- * launch, told how that went, admits and queues it or takes it back, and leaves. */
-ring_status ring_request_begin(ring_comm *comm, ring_request **request, collective_args **asked);
+/* Enters the communicator when all outstanding requests are done. RING_BUSY also in a hook of a request
+ * that this thread runs itself. */
+ring_status ring_comm_enter(ring_comm *comm);
+
+/* begin enters the communicator and returns a request whose arguments the caller then fills. launch gets
+ * the status of the filling; it admits and queues the request, or frees it, and leaves. */
+ring_status ring_request_begin(ring_comm *comm, ring_request **request, collective_args **args);
 ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_request **request);
 
-/* Waits until nothing is outstanding; false where that cannot be, as the thread is in a hook of a
- * request that it runs itself. For the thread that has entered the communicator. */
-bool ring_queue_drain(ring_comm *comm);
+/* Completes everything outstanding with `error`, then breaks the communicator. False where both are
+ * deferred until this thread leaves the hook of a request that it runs itself. */
+bool ring_queue_abort(ring_comm *comm, const ring_error *error);
 
-/* Breaks the communicator with `error`; what is outstanding completes with it first. False where
- * that is yet to come: when the thread leaves the hook of a request that it runs itself. */
-bool ring_queue_end(ring_comm *comm, const ring_error *error);
-
-/* Why the queue was stopped, or NULL: what a run that was cut short should say. */
-const ring_error *ring_queue_cause(const ring_comm *comm);
-
-/* Gives the queue up, whose communicator is no longer open. */
-void ring_queue_leave(ring_comm *comm);
+/* Ends the queue's use of a communicator that is no longer open. */
+void ring_queue_detach(ring_comm *comm);
 
 #endif

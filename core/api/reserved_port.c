@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "api/comm.h"
 #include "base/error.h"
 #include "transport/socket.h"
 
@@ -63,7 +62,7 @@ ring_status ring_port_release(ring_comm *comm, int port) {
   if (comm == NULL) return RING_INVALID;
   ring_reserved_ports *ports = &comm->ports;
   if (port == 0) {
-    ring_reserved_ports_fini(ports);
+    ring_reserved_ports_fini(comm);
     return RING_OK;
   }
   for (size_t i = 0; i < ports->count; i++) {
@@ -76,7 +75,8 @@ ring_status ring_port_release(ring_comm *comm, int port) {
                         "port %d is not one that this communicator holds", port);
 }
 
-void ring_reserved_ports_fini(ring_reserved_ports *ports) {
+void ring_reserved_ports_fini(ring_comm *comm) {
+  ring_reserved_ports *ports = &comm->ports;
   while (ports->count > 0) ring_socket_close(&ports->sockets[--ports->count]);
   free(ports->sockets);
   ports->sockets = NULL;

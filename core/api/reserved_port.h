@@ -10,14 +10,9 @@
 #ifndef RING_RESERVED_PORT_H
 #define RING_RESERVED_PORT_H
 
-#include <stddef.h>
+#include "api/comm_state.h"
 
-typedef struct ring_reserved_ports {
-  int *sockets;
-  size_t count;
-} ring_reserved_ports;
-
-/* Gives all of them back. */
-void ring_reserved_ports_fini(ring_reserved_ports *ports);
+/* Releases all of them. */
+void ring_reserved_ports_fini(ring_comm *comm);
 
 #endif

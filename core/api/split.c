@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/collective.h"
+#include "api/comm_lifecycle.h"
+#include "api/request.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "engine/detector/failure.h"
@@ -57,7 +58,7 @@ static ring_status split_no_memory(ring_comm *parent) {
   ring_error error;
   ring_error_set(&error, RING_NO_MEMORY, parent->peers.rank, 0,
                  "rank %d is out of memory: it cannot split the communicator", parent->peers.rank);
-  ring_comm_break(parent, NULL, &error);
+  ring_comm_break(parent, &error);
   parent->error = parent->failure;
   return RING_NO_MEMORY;
 }
@@ -92,19 +93,19 @@ static ring_status split_tell(split_run *run, bool failed) {
   to = bytes_put(to, (uint32_t)run->key, 4);
   to = bytes_put(to, (uint64_t)run->port, 2);
   bytes_put(to, failed, 1);
-  collective_args request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
-                                                  .dtype = RING_UINT8,
-                                                  .count = SPLIT_BYTES},
-                                         .parts = {NULL, SPLIT_BYTES}},
-                             .signature = &signature,
-                             .input = mine,
-                             .output = run->told,
-                             .input_count = SPLIT_BYTES,
-                             .output_count = (uint64_t)size * SPLIT_BYTES,
-                             .out_at = (uint64_t)rank * SPLIT_BYTES,
-                             .in_place = true};
+  collective_args args = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
+                                               .dtype = RING_UINT8,
+                                               .count = SPLIT_BYTES},
+                                      .parts = {NULL, SPLIT_BYTES}},
+                          .signature = &signature,
+                          .input = mine,
+                          .output = run->told,
+                          .input_count = SPLIT_BYTES,
+                          .output_count = (uint64_t)size * SPLIT_BYTES,
+                          .out_at = (uint64_t)rank * SPLIT_BYTES,
+                          .in_place = true};
   engine_counter_add(&parent->calls, 1);
-  return ring_collective_run_here(parent, &request);
+  return ring_fusion_run_here(parent, &args);
 }
 
 /* ---- Listing ------------------------------------------------------------------------------ */
@@ -211,8 +212,7 @@ static bool split_hears(const split_run *run, const ring_error *why, ring_error 
   *failure = run->split_wait.failure;
   if (failure->status != RING_OK) return true;
   for (int i = 0; i < looks; i++) {
-    if (ring_shm_failed(&parent->shm, NULL, failure)) return true;
-    if (ring_failure_is_known(&parent->engine, &call, failure)) return true;
+    if (ring_native_peer_failed(&parent->native, &call, failure)) return true;
     if (lost) looks = split_sees(parent, rank) ? SPLIT_LOOKS_AT_LIVING : SPLIT_LOOKS_AT_LOST;
   }
   return false;
@@ -262,7 +262,7 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
   ring_error error;
   bool failed = split_hears(run, why, &error);
   if (failed && !split_knows_better(run, why, wait, &error)) {
-    ring_comm_break(parent, NULL, &error);
+    ring_comm_break(parent, &error);
     parent->error = parent->failure;
     return parent->error.status;
   }
@@ -281,7 +281,7 @@ static ring_status split_explain(const split_run *run, const ring_error *why,
   bool lacks =
       why->rank == run->own && (why->status == RING_NO_MEMORY || why->status == RING_SYSTEM);
   bool breaks = failed || lacks || here || why->status == RING_PEER_LOST;
-  if (breaks) ring_comm_break(parent, NULL, &error);
+  if (breaks) ring_comm_break(parent, &error);
   parent->error = breaks ? parent->failure : error;
   return parent->error.status;
 }
@@ -296,7 +296,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   child->shares = parent->shares;
   child->peers.connections = parent->peers.connections;
   child->peers.inside_connections = parent->peers.inside_connections;
-  child->plans.selector = parent->plans.selector;
+  child->native.plans.selector = parent->native.plans.selector;
   child->port_first = parent->port_first;
   child->port_last = parent->port_last;
   child->interrupt = parent->interrupt;
@@ -306,9 +306,9 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   ring_error why;
   ring_status status = split_place(run, child);
   if (status == RING_OK) {
-    child->engine.split_wait = &run->split_wait;
+    child->native.engine.split_wait = &run->split_wait;
     status = ring_comm_gather_up(child, &wait, &why);
-    child->engine.split_wait = NULL;
+    child->native.engine.split_wait = NULL;
     if (status != RING_OK) status = split_explain(run, &why, &wait);
     ring_split_wait_end(&run->split_wait);
     *out = status == RING_OK ? child : NULL;
@@ -322,11 +322,11 @@ static ring_status split_open(split_run *run, ring_comm **out) {
 /* What it hears in the parent then may show that this one has failed. */
 static ring_status split_begin_descent(split_run *run) {
   ring_comm *parent = run->parent;
-  run->split_wait =
-      (ring_split_wait){.engine = &parent->engine, .call = split_call(parent), .ranks = run->ranks};
+  run->split_wait = (ring_split_wait){
+      .engine = &parent->native.engine, .call = split_call(parent), .ranks = run->ranks};
   ring_status status = ring_split_wait_begin(&run->split_wait);
   if (status == RING_OK) return RING_OK;
-  ring_comm_break(parent, NULL, &run->split_wait.failure);
+  ring_comm_break(parent, &run->split_wait.failure);
   parent->error = parent->failure;
   return status;
 }

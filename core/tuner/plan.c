@@ -57,7 +57,7 @@ ring_status ring_plan_build(ring_schedule *s, const ring_outline *o, ring_algori
   case RING_COLLECTIVE_ALLTOALL:
   case RING_COLLECTIVE_ALLTOALLV:
     return bruck ? ring_schedule_alltoall_bruck(s, o->rank, o->size, call->count)
-                 : ring_schedule_alltoall_pairwise(s, o->rank, o->size, o->parts, o->came);
+                 : ring_schedule_alltoall_pairwise(s, o->rank, o->size, o->parts, o->received);
   case RING_COLLECTIVE_MESSAGE:
     return call->root == o->rank ? ring_schedule_send(s, o->peer, call->count)
                                  : ring_schedule_recv(s, o->peer, call->count);

@@ -6,18 +6,8 @@
 #ifndef RING_PLAN_H
 #define RING_PLAN_H
 
-#include "schedule/schedule.h"
+#include "schedule/outline.h"
 #include "tuner/selector.h"
-
-/* What a schedule is made for. */
-typedef struct ring_outline {
-  ring_call call;
-  int rank, size;
-  int peer;         /* of a message */
-  const int *nodes; /* by rank: its host; of a hierarchical allreduce */
-  ring_parts parts; /* of what has parts */
-  ring_parts came;  /* of the output of an alltoallv */
-} ring_outline;
 
 enum { RING_PLANS_KEPT = 16 };
 

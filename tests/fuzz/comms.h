@@ -6,7 +6,7 @@
 #ifndef FUZZ_COMMS_H
 #define FUZZ_COMMS_H
 
-#include "api/comm.h"
+#include "api/comm_lifecycle.h"
 #include "peers/wait_report.h"
 #include "world.h"
 
@@ -18,8 +18,8 @@ static inline ring_comm *make_comm(int rank, int size) {
     comm->topology.nodes[i] = 0;
   }
   ring_topology_survey(&comm->topology);
-  comm->plans.selector.topology = &comm->topology;
-  comm->plans.selector.tier = RING_TIER_LOOPBACK;
+  comm->native.plans.selector.topology = &comm->topology;
+  comm->native.plans.selector.tier = RING_TIER_LOOPBACK;
   comm->peers.cores = RING_CORES_CROWDED; /* does not spin */
   return comm;
 }

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "check.h"
 #include "ranks.h"
 #include "workload.h"

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/collective.h"
+#include "api/fusion.h"
 #include "base/bytes.h"
 #include "base/platform.h"
 #include "check.h"
@@ -37,7 +37,7 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
   to = bytes_put(to, (uint32_t)color, 4);
   to = bytes_put(to, (uint32_t)key, 4);
   bytes_put(to, (uint64_t)ring_socket_port(listener), 2);
-  CHECK_INT(ring_collective_run_here(comm, &request), RING_OK);
+  CHECK_INT(ring_fusion_run_here(comm, &request), RING_OK);
   return listener;
 }
 

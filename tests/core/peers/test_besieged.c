@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "base/platform.h"
 #include "check.h"
 #include "meetings.h"

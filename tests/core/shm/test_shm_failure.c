@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "check.h"

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "base/platform.h"
 #include "check.h"
 #include "meetings.h"

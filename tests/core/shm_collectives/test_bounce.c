@@ -8,7 +8,7 @@
  */
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "check.h"
 #include "ranks.h"
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <sched.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "base/dtype.h"
 #include "base/half.h"
 #include "check.h"

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "api/comm.h"
+#include "api/comm_state.h"
 #include "check.h"
 #include "pairs.h"
 #include "ranks.h"

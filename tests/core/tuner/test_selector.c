@@ -28,7 +28,7 @@ static ring_outline outline_of(uint8_t collective, int rank, int size) {
   if (bytes > total) call.count = part;
   if (collective == RING_COLLECTIVE_BARRIER) call.count = 0;
   return (ring_outline){
-      .call = call, .rank = rank, .size = size, .parts = {NULL, part}, .came = {NULL, part}};
+      .call = call, .rank = rank, .size = size, .parts = {NULL, part}, .received = {NULL, part}};
 }
 
 static uint64_t most(uint64_t a, uint64_t b) {

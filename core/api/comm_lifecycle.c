@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/comm.h"
+#include "api/comm_lifecycle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "api/environment.h"
 #include "api/options.h"
 #include "api/request.h"
+#include "api/reserved_port.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "engine/detector/failure.h"
 #include "peers/shutdown.h"
 #include "rendezvous/rendezvous.h"
 #include "shm/attach.h"
@@ -52,10 +52,8 @@ static ring_status comm_parse_hosts(const ring_options *options, const char ***h
 
 /* Breaks it between the calls of opening: ranks that open their link only now are told, too. */
 static void comm_break_opening(ring_comm *comm, const ring_error *error) {
-  const ring_task opening = {.schedule = &ring_schedule_empty,
-                             .call.collective = RING_COLLECTIVE_OPEN};
-  comm->engine.lanes = 0;
-  ring_comm_break(comm, &opening, error);
+  ring_native_set_opening(&comm->native);
+  ring_comm_break(comm, error);
 }
 
 /* Meets the other ranks; `hosts` are those of comm_parse_hosts. */
@@ -93,9 +91,8 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   atomic_flag_clear(&comm->busy);
   comm->process = ring_platform_process();
   comm->call_timeout = call_timeout;
-  comm->engine.peers = &comm->peers;
-  comm->engine.shm = &comm->shm;
-  comm->engine.bell = -1;
+  ring_native_init(&comm->native, &comm->peers, &comm->shm);
+  comm->backend = &comm->native.base;
   /* All that is as long as there are ranks, before another one knows of this one: later there is no link
    * yet over which to tell that it lacks memory. */
   if (ring_peers_init(&comm->peers, rank, size) == RING_OK &&
@@ -118,8 +115,8 @@ static void comm_survey(ring_comm *comm) {
   comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
                       : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
                                                                     : RING_CORES_CROWDED;
-  comm->plans.selector.topology = topology;
-  comm->plans.selector.tier = topology->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
+  comm->native.plans.selector.topology = topology;
+  comm->native.plans.selector.tier = topology->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
 }
 
 /* Serves the listener during waits in shared memory. */
@@ -140,12 +137,12 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
     return status;
   }
   has[comm->peers.rank] = comm->shares && ring_shm_fetch(&comm->shm, &comm->peers, wait);
-  status = ring_collective_tell(comm, has, wait);
+  status = ring_collective_allgather_byte(comm, has, wait);
   if (status == RING_OK) {
     status = ring_shm_settle(&comm->shm, &comm->peers, has, &service, wait, &error);
     if (status != RING_OK) comm_break_opening(comm, &error);
     ring_topology_share(&comm->topology, has);
-    if (comm->topology.hosts == 1) comm->plans.selector.tier = comm->topology.inside;
+    if (comm->topology.hosts == 1) comm->native.plans.selector.tier = comm->topology.inside;
   }
   free(has);
   return status;
@@ -153,7 +150,7 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
 
 /* The first barrier also compares what the ranks choose algorithms by. */
 static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
-  ring_status status = ring_collective_meet(comm, RING_COLLECTIVE_OPEN, wait);
+  ring_status status = ring_collective_barrier(comm, RING_COLLECTIVE_OPEN, wait);
   if (status != RING_MISMATCH) return status;
   ring_error *error = &comm->failure;
   size_t length = strlen(error->message);
@@ -163,8 +160,9 @@ static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
       "sparkring; rank %d has %d connection%s between hosts and %d rule%s, and takes the slowest "
       "link for %s",
       comm->peers.rank, comm->peers.connections, comm->peers.connections == 1 ? "" : "s",
-      comm->plans.selector.rules.count, comm->plans.selector.rules.count == 1 ? "" : "s",
-      ring_tier_name(comm->plans.selector.tier));
+      comm->native.plans.selector.rules.count,
+      comm->native.plans.selector.rules.count == 1 ? "" : "s",
+      ring_tier_name(comm->native.plans.selector.tier));
   return status;
 }
 
@@ -194,7 +192,7 @@ static ring_status comm_connect(ring_comm *comm, const ring_options *options, ri
 static ring_status comm_read_algorithms(ring_comm *comm, const ring_options *options,
                                         ring_error *error) {
   bool given = options->algorithms != NULL;
-  return ring_rules_parse(&comm->plans.selector.rules,
+  return ring_rules_parse(&comm->native.plans.selector.rules,
                           given ? "algorithms" : RING_ENVIRONMENT_ALGORITHMS,
                           given ? options->algorithms : getenv(RING_ENVIRONMENT_ALGORITHMS), error);
 }
@@ -241,73 +239,6 @@ ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_err
   return status;
 }
 
-/* ---- Calls -------------------------------------------------------------------------------- */
-
-static ring_status comm_enter(ring_comm *comm, bool beside) {
-  if (comm == NULL) return RING_INVALID;
-  if (comm->process != ring_platform_process())
-    return ring_error_set(&comm->error, RING_INVALID, -1, 0,
-                          "this communicator belongs to the process that forked this one: open "
-                          "one of its own here");
-  if (atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire)) return RING_BUSY;
-  if (!beside && atomic_load_explicit(&comm->outstanding, memory_order_acquire) > 0 &&
-      !ring_queue_drain(comm)) {
-    ring_comm_leave(comm);
-    return RING_BUSY;
-  }
-  if (comm->state == RING_COMM_OPEN) return RING_OK;
-  ring_status status = comm->failure.status;
-  if (comm->state == RING_COMM_CLOSED)
-    status = ring_error_set(&comm->error, RING_INVALID, -1, 0, "the communicator is closed");
-  else
-    comm->error = comm->failure;
-  ring_comm_leave(comm);
-  return status;
-}
-
-ring_status ring_comm_enter(ring_comm *comm) {
-  return comm_enter(comm, false);
-}
-
-ring_status ring_comm_enter_beside(ring_comm *comm) {
-  return comm_enter(comm, true);
-}
-
-static void comm_yield(ring_comm *comm) {
-  atomic_flag_clear_explicit(&comm->busy, memory_order_release);
-}
-
-void ring_comm_leave(ring_comm *comm) {
-  comm->described = 0;
-  comm_yield(comm);
-}
-
-/* Bytes of a text that fit, without a part of a character of UTF-8 at their end. */
-static size_t comm_fitting(const char *text, size_t capacity) {
-  size_t length = strnlen(text, capacity);
-  while (length == capacity || (length > 0 && ((uint8_t)text[length] & 0xc0) == 0x80)) length--;
-  return length;
-}
-
-void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text) {
-  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call will say why */
-  size_t length = comm_fitting(text, sizeof comm->description);
-  memset(comm->description, 0, sizeof comm->description);
-  memcpy(comm->description, text, length);
-  comm->described = digest;
-  comm_yield(comm);
-}
-
-void ring_comm_break(ring_comm *comm, const ring_task *task, const ring_error *error) {
-  const ring_error *cause = ring_queue_cause(comm);
-  comm->failure = cause != NULL ? *cause : *error;
-  comm->state = RING_COMM_BROKEN;
-  ring_shm_fail(&comm->shm, &comm->failure);
-  ring_failure_tell(&comm->engine, task, &comm->failure);
-  ring_acceptor_close(&comm->peers.acceptor);
-  ring_keys_wipe(&comm->peers.keys); /* no link opens any more */
-}
-
 /* ---- Ending ------------------------------------------------------------------------------- */
 
 #define COMM_LONGEST 1e9 /* seconds */
@@ -322,12 +253,12 @@ ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   if (!(seconds > 0)) seconds = comm->call_timeout;
   comm_prepare_wait(comm, seconds < COMM_LONGEST ? seconds : COMM_LONGEST, &wait);
   ring_wait_begin(&wait);
-  status = ring_collective_compare(comm, &wait);
-  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
-  if (status == RING_OK) status = ring_collective_meet(comm, RING_COLLECTIVE_CLOSE, &wait);
+  status = ring_collective_barrier_shared(comm, &wait);
+  if (status == RING_OK) status = ring_collective_barrier(comm, RING_COLLECTIVE_CLOSE, &wait);
+  if (status == RING_OK) status = ring_collective_barrier(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) {
     comm->state = RING_COMM_CLOSED;
-    ring_shutdown(&comm->peers, &comm->engine.poll_set, &wait);
+    ring_shutdown(&comm->peers, &comm->native.engine.poll_set, &wait);
   } else {
     comm->error = comm->failure;
   }
@@ -343,14 +274,14 @@ ring_status ring_comm_close(ring_comm *comm) {
 
 void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
-  if (comm != NULL) ring_reserved_ports_fini(&comm->ports);
+  if (comm != NULL) ring_reserved_ports_fini(comm);
   if (ring_comm_enter_beside(comm) != RING_OK) return;
   bool said = reason != NULL && reason[0] != '\0';
   ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
                  ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
                  said ? reason : "");
-  if (ring_queue_end(comm, &error)) {
+  if (ring_queue_abort(comm, &error)) {
     comm->error = comm->failure;
     ring_peers_close(&comm->peers);
   } else {
@@ -375,104 +306,16 @@ void ring_comm_free(ring_comm *comm) {
   /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
   bool torn = forked && atomic_load(&comm->outstanding) > 0;
   if (comm->state == RING_COMM_OPEN && !forked) comm_drop(comm);
-  ring_queue_leave(comm);
+  ring_queue_detach(comm);
   ring_peers_fini(&comm->peers);
   ring_shm_fini(&comm->shm);
   ring_poll_set_fini(&comm->wait_polls);
-  ring_reserved_ports_fini(&comm->ports);
+  ring_reserved_ports_fini(comm);
+  comm->backend->table->close(comm->backend, torn);
   if (!torn) {
-    ring_engine_fini(&comm->engine);
-    ring_plans_free(&comm->plans);
     ring_topology_fini(&comm->topology);
     free(comm->bundle);
   }
   ring_store_free(&comm->store);
   free(comm);
-}
-
-void ring_store_free(ring_store *store) {
-  free(store->offsets);
-  free(store->buffers);
-  *store = (ring_store){0};
-}
-
-/* ---- What it knows ------------------------------------------------------------------------ */
-
-const ring_error *ring_comm_error(const ring_comm *comm) {
-  return &comm->error;
-}
-
-int ring_comm_rank(const ring_comm *comm) {
-  return comm->peers.rank;
-}
-
-int ring_comm_size(const ring_comm *comm) {
-  return comm->peers.size;
-}
-
-int ring_comm_local_rank(const ring_comm *comm) {
-  return comm->local_rank;
-}
-
-int ring_comm_local_size(const ring_comm *comm) {
-  return comm->local_size;
-}
-
-const char *ring_comm_host(const ring_comm *comm, int rank) {
-  return rank < 0 || rank >= comm->peers.size ? NULL : ring_peers_host(&comm->peers, rank);
-}
-
-uint64_t ring_comm_epoch(const ring_comm *comm) {
-  return comm->peers.epoch;
-}
-
-int ring_comm_authenticated(const ring_comm *comm) {
-  return comm->peers.authenticated;
-}
-
-int ring_comm_encrypted(const ring_comm *comm) {
-  return comm->peers.encrypted;
-}
-
-int ring_comm_usable(const ring_comm *comm) {
-  return comm->state == RING_COMM_OPEN && comm->process == ring_platform_process() &&
-         !atomic_load(&comm->ending);
-}
-
-static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
-  sum->bytes_sent += __atomic_load_n(&more->bytes_sent, __ATOMIC_RELAXED);
-  sum->bytes_received += __atomic_load_n(&more->bytes_received, __ATOMIC_RELAXED);
-  sum->messages_sent += __atomic_load_n(&more->messages_sent, __ATOMIC_RELAXED);
-  sum->messages_received += __atomic_load_n(&more->messages_received, __ATOMIC_RELAXED);
-}
-
-ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters) {
-  *counters = (ring_counters){0};
-  if (peer < -1 || peer >= comm->peers.size) return RING_INVALID;
-  if (peer >= 0) {
-    comm_add_counters(counters, &comm->peers.peer[peer].counters);
-    return RING_OK;
-  }
-  for (int rank = 0; rank < comm->peers.size; rank++)
-    comm_add_counters(counters, &comm->peers.peer[rank].counters);
-  counters->calls = __atomic_load_n(&comm->calls, __ATOMIC_RELAXED);
-  counters->bytes_shared = __atomic_load_n(&comm->shm.bytes_shared, __ATOMIC_RELAXED);
-  counters->wait_ns = __atomic_load_n(&comm->engine.wait_ns, __ATOMIC_RELAXED) +
-                      __atomic_load_n(&comm->shm.wait_ns, __ATOMIC_RELAXED);
-  return RING_OK;
-}
-
-ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory) {
-  if (memory == NULL) return RING_INVALID;
-  *memory = NULL;
-  if (comm == NULL) return RING_INVALID;
-  *memory = ring_arena_alloc(comm->shm.arena, bytes);
-  return *memory == NULL ? RING_NO_MEMORY : RING_OK;
-}
-
-const char *ring_comm_link(const ring_comm *comm, int peer) {
-  if (peer == comm->peers.rank) return "self";
-  if (peer < 0 || peer >= comm->peers.size) return "";
-  const char *name = atomic_load_explicit(&comm->peers.peer[peer].link_name, memory_order_relaxed);
-  return name == NULL ? "" : name;
 }

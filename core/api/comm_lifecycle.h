@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The life of a communicator: opening, closing, aborting, freeing. The public functions are in
+ * sparkring.h; split.c opens children by the two below.
+ */
+#ifndef RING_COMM_LIFECYCLE_H
+#define RING_COMM_LIFECYCLE_H
+
+#include "api/comm_state.h"
+
+/* A communicator whose peers have no places yet. NULL without memory. */
+ring_comm *ring_comm_alloc(int rank, int size, double call_timeout);
+
+/* Ends every opening, once the places of all peers are known. A first barrier proves that the ranks
+ * reach each other; then the ranks of each host join its shared memory. Every other setup that all
+ * ranks do before their first call belongs here. A failure breaks the communicator and is sent to the
+ * other ranks. */
+ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *error);
+
+#endif

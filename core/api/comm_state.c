@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/comm_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/platform.h"
+
+/* ---- Entering and leaving ----------------------------------------------------------------- */
+
+ring_status ring_comm_acquire(ring_comm *comm) {
+  if (comm == NULL) return RING_INVALID;
+  if (comm->process != ring_platform_process())
+    return ring_error_set(&comm->error, RING_INVALID, -1, 0,
+                          "this communicator belongs to the process that forked this one: open "
+                          "one of its own here");
+  return atomic_flag_test_and_set_explicit(&comm->busy, memory_order_acquire) ? RING_BUSY : RING_OK;
+}
+
+ring_status ring_comm_check_open(ring_comm *comm) {
+  if (comm->state == RING_COMM_OPEN) return RING_OK;
+  ring_status status = comm->failure.status;
+  if (comm->state == RING_COMM_CLOSED)
+    status = ring_error_set(&comm->error, RING_INVALID, -1, 0, "the communicator is closed");
+  else
+    comm->error = comm->failure;
+  ring_comm_leave(comm);
+  return status;
+}
+
+ring_status ring_comm_enter_beside(ring_comm *comm) {
+  ring_status status = ring_comm_acquire(comm);
+  return status == RING_OK ? ring_comm_check_open(comm) : status;
+}
+
+static void comm_release(ring_comm *comm) {
+  atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+void ring_comm_leave(ring_comm *comm) {
+  comm->described = 0;
+  comm_release(comm);
+}
+
+/* ---- Describing the next call ------------------------------------------------------------- */
+
+/* Bytes of a text that fit, without a part of a character of UTF-8 at their end. */
+static size_t comm_fitting(const char *text, size_t capacity) {
+  size_t length = strnlen(text, capacity);
+  while (length == capacity || (length > 0 && ((uint8_t)text[length] & 0xc0) == 0x80)) length--;
+  return length;
+}
+
+void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text) {
+  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call itself will return the error */
+  size_t length = comm_fitting(text, sizeof comm->description);
+  memset(comm->description, 0, sizeof comm->description);
+  memcpy(comm->description, text, length);
+  comm->described = digest;
+  comm_release(comm);
+}
+
+/* ---- Breaking ----------------------------------------------------------------------------- */
+
+void ring_comm_break(ring_comm *comm, const ring_error *error) {
+  const ring_error *cause = atomic_load(&comm->stop_cause);
+  comm->failure = cause != NULL ? *cause : *error;
+  comm->state = RING_COMM_BROKEN;
+  comm->backend->table->fail(comm->backend, &comm->failure);
+  ring_acceptor_close(&comm->peers.acceptor);
+  ring_keys_wipe(&comm->peers.keys); /* no link opens any more */
+}
+
+void ring_store_free(ring_store *store) {
+  free(store->offsets);
+  free(store->buffers);
+  *store = (ring_store){0};
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of a communicator: its ranks, the backend that carries its calls out, and how far its
+ * life has come. It is open until close, abort or a failure. A failure is kept, and every later call
+ * returns it. comm_lifecycle.h opens and ends communicators.
+ */
+#ifndef RING_COMM_STATE_H
+#define RING_COMM_STATE_H
+
+#include <stdatomic.h>
+
+#include "backend/native.h"
+#include "peers/peers.h"
+#include "schedule/topology.h"
+#include "shm/control_block.h"
+
+typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSED } ring_comm_state;
+
+/* Copies of the arguments of a call. Blocking calls use the communicator's store, each request has its
+ * own. A store only grows. */
+typedef struct ring_store {
+  uint64_t *offsets; /* of the parts of a call with counts: 2 (size + 1), or NULL */
+  ring_buffer *buffers;
+  size_t buffer_capacity;
+  char description[RING_DESCRIPTION_BYTES];
+} ring_store;
+
+/* Ports that are held for servers of others (reserved_port.h). */
+typedef struct ring_reserved_ports {
+  int *sockets;
+  size_t count;
+} ring_reserved_ports;
+
+/* `error` belongs to the calling thread. The thread that runs a request writes `failure`, once, and
+ * then `state`. */
+struct ring_comm {
+  unsigned process; /* a forked child has another one */
+  atomic_flag busy;
+  _Atomic(ring_comm_state) state;
+  atomic_bool ending; /* aborted in a hook of a request, and open until the hook returns */
+  ring_error error;   /* of the last call that failed */
+  ring_error failure; /* which broke the communicator */
+  ring_peers peers;
+  ring_topology topology;
+  ring_shm shm;
+  ring_poll_set wait_polls; /* of the listener, which is served while shm waits */
+  bool shares;              /* memory with the ranks of its host, unless the user refused */
+  ring_backend *backend;    /* chosen by all ranks alike; `native` or one that opened above it */
+  ring_native native;
+  ring_store store;
+  uint64_t described; /* digest that ring_comm_describe() gave for the next call; 0: none */
+  char description[RING_DESCRIPTION_BYTES];
+  struct ring_queue *queue;               /* of requests; NULL before the first one */
+  atomic_size_t outstanding;              /* requests that are not done */
+  _Atomic(const ring_error *) stop_cause; /* why the requests were stopped; NULL: they were not */
+  uint8_t *bundle;                        /* a group's short buffers, one behind another */
+  size_t bundle_capacity;
+  int local_rank, local_size;
+  uint32_t sequence; /* of the last collective call */
+  uint64_t calls;
+  uint16_t port_first, port_last; /* of listeners, its children's too */
+  ring_reserved_ports ports;
+  double call_timeout;
+  ring_interrupt_fn interrupt;
+  void *interrupt_arg;
+  ring_alarm alarm;
+  bool watch_parent;
+};
+
+/* Prepares a wait with the hooks of the communicator's user. */
+static inline void comm_prepare_wait(const ring_comm *comm, double seconds, ring_wait *wait) {
+  ring_wait_prepare(wait, seconds, comm->interrupt, comm->interrupt_arg);
+  wait->alarm = &comm->alarm;
+  wait->watch_parent = comm->watch_parent;
+}
+
+/* Makes this thread the only one in the communicator until ring_comm_leave. RING_INVALID for NULL and
+ * in a forked child, RING_BUSY while another thread is in it. */
+ring_status ring_comm_acquire(ring_comm *comm);
+
+/* RING_OK while the communicator is open. Else leaves it, sets comm->error and returns its status. */
+ring_status ring_comm_check_open(ring_comm *comm);
+
+/* Acquires and checks. Does not wait for outstanding requests; ring_comm_enter (request.h) does. After
+ * RING_OK the caller has to leave. */
+ring_status ring_comm_enter_beside(ring_comm *comm);
+void ring_comm_leave(ring_comm *comm);
+
+/* Keeps `error`, or the cause that stopped the requests, as the failure of the communicator, and sends
+ * it to the other ranks. */
+void ring_comm_break(ring_comm *comm, const ring_error *error);
+
+void ring_store_free(ring_store *store);
+
+#endif

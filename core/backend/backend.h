@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A backend carries collectives out. The communicator chooses one when it opens and calls it through
+ * this table; ring_comm_explain reports its name. `native` (native.h) is always there: it opens first,
+ * connects the ranks, detects failures, and carries out every call that another backend does not serve.
+ *
+ * Another backend is opened by a function of its own, on all ranks, at the end of
+ * ring_comm_gather_up. Collectives of `native` serve it there to exchange what it needs: each rank's
+ * number in MPI_COMM_WORLD, or an ncclUniqueId.
+ *
+ * Rules for `run`:
+ * - It blocks until this rank's buffers may be used again. Requests need no more: a thread of theirs
+ *   calls it. Work on a stream or a nonblocking MPI call is polled to its end.
+ * - Every wait calls ring_wait_check at least every 100 ms: the deadline, the interrupt hook, and the
+ *   thread that aborts are found there. A wait outside of `native` also calls ring_native_peer_failed.
+ * - Ranks have to pass the same signature. A backend that cannot compare signatures has them compared
+ *   by `native`, or leaves RING_MISMATCH to the next call that `native` carries out.
+ * - On failure the output is undefined and *error names the rank at fault (-1: unknown). The
+ *   communicator then calls `fail` and never `run` again.
+ */
+#ifndef RING_BACKEND_H
+#define RING_BACKEND_H
+
+#include "base/wait.h"
+#include "schedule/outline.h"
+
+/* One call with its buffers. A buffer that this rank does not use has count 0. The call is in place
+ * where the buffers overlap; entry_points.c has checked that the collective allows the place. */
+typedef struct ring_backend_call {
+  const ring_outline *outline; /* collective, op, dtype, root, counts */
+  const ring_call *signature;  /* what the ranks compare */
+  const void *input;
+  void *output;
+  uint64_t output_count;   /* elements that this rank gets */
+  const char *description; /* of the array, for errors; NULL: none */
+  ring_wait *wait;         /* prepared; it begins when the backend first waits */
+} ring_backend_call;
+
+/* How a call is carried out where no schedule over links is. Strings of static storage. */
+typedef struct ring_backend_way {
+  const char *algorithm, *reason;
+  const char *traffic; /* a sentence for the text of ring_comm_explain */
+  uint64_t cost;       /* ps */
+} ring_backend_way;
+
+typedef struct ring_backend ring_backend;
+
+typedef struct ring_backend_table {
+  const char *name;
+
+  /* Whether the backend carries the call out. Depends on what all ranks know alike, so that all ranks
+   * decide alike. */
+  bool (*serves)(const ring_backend *backend, const ring_outline *outline);
+
+  ring_status (*run)(ring_backend *backend, const ring_backend_call *call, ring_error *error);
+
+  /* False where the call is a schedule over links, which ring_select chooses. */
+  bool (*explain)(const ring_backend *backend, const ring_outline *outline, ring_backend_way *way);
+
+  /* Sends the failure to the other ranks and ends what runs there on this rank's behalf. Another backend
+   * calls that of `native` besides. */
+  void (*fail)(ring_backend *backend, const ring_error *error);
+
+  /* Frees what the backend holds. `torn`: the process was forked while a thread used the backend;
+   * nothing but descriptors may be touched then. */
+  void (*close)(ring_backend *backend, bool torn);
+} ring_backend_table;
+
+/* The first member of every backend. */
+struct ring_backend {
+  const ring_backend_table *table;
+};
+
+#endif
