@@ -10,6 +10,7 @@
 #include "api/options.h"
 #include "api/request.h"
 #include "api/reserved_port.h"
+#include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "peers/shutdown.h"

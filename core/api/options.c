@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "api/spark_settings.h"
+#include "auth/handshake.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "transport/link.h"
 
 #define OPTIONS_TIMEOUT 300.0
 #define OPTIONS_CALL_TIMEOUT 600.0

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include "base/bytes.h"
-#include "transport/link.h"
 
 static const char handshake_magic[8] = {'s', 'p', 'a', 'r', 'k', 'r', 'n', 'g'};
 

@@ -27,6 +27,8 @@
 
 #define RING_WIRE_VERSION 6
 
+#define RING_CONNECTIONS_MAX 16 /* of one link */
+
 typedef enum ring_purpose {
   RING_PURPOSE_RENDEZVOUS = 1, /* a rank looks for rank 0 */
   RING_PURPOSE_LINK = 2,       /* a link between two ranks of a formed job */

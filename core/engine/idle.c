@@ -11,6 +11,7 @@
 #include "engine/detector/failure.h"
 #include "engine/detector/stall.h"
 #include "engine/run.h"
+#include "peers/peers.h"
 
 /* With a core for every local rank, a moment of spinning saves a wake-up; with fewer, the core is
  * better given to the rank that is waited for; with far fewer, yielding only gives it to others

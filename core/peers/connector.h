@@ -7,7 +7,8 @@
 #ifndef RING_CONNECTOR_H
 #define RING_CONNECTOR_H
 
-#include "peers/peers.h"
+#include "base/poll_set.h"
+#include "peers/peer_table.h"
 
 /* Begins to connect to a rank; or, if that is for the other side to do, to look whether it is still
  * there. Does nothing when that is under way. */

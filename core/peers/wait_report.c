@@ -54,7 +54,7 @@ static void wait_report_mind(ring_peer *peer) {
 }
 
 bool ring_wait_report_flush(ring_peer *peer) {
-  struct ring_outbox *outbox = peer->outbox;
+  ring_outbox *outbox = peer->outbox;
   while (outbox->left > 0) {
     struct iovec piece = {outbox->out + sizeof outbox->out - outbox->left, outbox->left};
     ssize_t sent = peer->link->ops->send(peer->link, &piece, 1);
@@ -66,7 +66,7 @@ bool ring_wait_report_flush(ring_peer *peer) {
 }
 
 void ring_wait_report_send(ring_peer *peer, const ring_wait_report *report) {
-  struct ring_outbox *outbox = peer->outbox;
+  ring_outbox *outbox = peer->outbox;
   if (outbox->left == 0 || (outbox->left == sizeof outbox->out && !outbox->describes)) {
     wait_report_pack(report, outbox->out);
     outbox->left = sizeof outbox->out;
@@ -76,7 +76,7 @@ void ring_wait_report_send(ring_peer *peer, const ring_wait_report *report) {
 }
 
 bool ring_wait_report_describe(ring_peer *peer, const ring_call *call, const char *description) {
-  struct ring_outbox *outbox = peer->outbox;
+  ring_outbox *outbox = peer->outbox;
   if (!ring_wait_report_flush(peer)) return false;
   if (outbox->described == call->digest) return true;
   uint8_t *payload = outbox->out + RING_HEADER_BYTES;
@@ -94,7 +94,7 @@ bool ring_wait_report_describe(ring_peer *peer, const ring_call *call, const cha
 }
 
 const char *ring_wait_report_description(const ring_peer *peer, const ring_call *call) {
-  const struct ring_outbox *outbox = peer->outbox;
+  const ring_outbox *outbox = peer->outbox;
   return outbox != NULL && outbox->their_digest == call->digest ? outbox->their_description : "";
 }
 
@@ -125,7 +125,7 @@ static bool wait_report_unpack(const uint8_t *payload, const ring_call *call, in
 }
 
 int ring_wait_report_read(ring_peer *peer, int size) {
-  struct ring_outbox *outbox = peer->outbox;
+  ring_outbox *outbox = peer->outbox;
   while (outbox->have < sizeof outbox->in) {
     struct iovec piece = {outbox->in + outbox->have, sizeof outbox->in - outbox->have};
     ssize_t got = peer->link->ops->receive(peer->link, &piece, 1);

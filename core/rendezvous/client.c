@@ -17,7 +17,8 @@
 
 #include "base/error.h"
 #include "base/platform.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/client.h"
+#include "rendezvous/join.h"
 #include "transport/resolver.h"
 
 #define GUEST_MOMENT_NS UINT64_C(200000000)     /* until a silent port is passed */

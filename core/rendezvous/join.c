@@ -8,11 +8,13 @@
  */
 #include <string.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "rendezvous/address_table.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/join.h"
+#include "rendezvous/message.h"
 
 /* How long a rank that failed waits for what rank 0 says about it. */
 #define JOIN_GRACE_NS UINT64_C(1000000000)
@@ -44,8 +46,8 @@ static ring_status join_introduce(join_side *side, ring_error *error) {
   if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
     return ring_error_no_memory(error, side->rendezvous->rank);
   side->introduced = true;
-  return ring_rendezvous_transfer(side->rendezvous, &side->poll_set, side->fd, true, join,
-                                  sizeof join);
+  return ring_message_transfer(side->rendezvous, &side->poll_set, side->fd, true, join,
+                               sizeof join);
 }
 
 /* Rank 0's own words about why the job did not form. */
@@ -72,7 +74,7 @@ static ring_status join_read_welcome(join_side *side, const ring_message *messag
 static ring_status join_hear_welcome(join_side *side, ring_error *error) {
   ring_message message;
   ring_status status =
-      ring_rendezvous_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
+      ring_message_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->rendezvous->root_host, error);
   if (status != RING_OK) return status;
   if (message.status != RING_OK) return join_sent_away(side, &message, error);
@@ -83,7 +85,7 @@ static ring_status join_hear_verdict(join_side *side, ring_error *error) {
   ring_message message;
   side->judged = true;
   ring_status status =
-      ring_rendezvous_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
+      ring_message_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
   if (status == RING_ABORTED) return ring_rendezvous_aborted(side->rendezvous, error);
   if (status == RING_AUTH) return ring_rendezvous_altered(0, side->rendezvous->root_host, error);
   side->deaf = status == RING_NO_MEMORY;
@@ -104,7 +106,7 @@ static ring_status join_report(join_side *side, const ring_error *error) {
     message.length = strlen(error->message);
     memcpy(message.body, error->message, message.length);
   }
-  return ring_rendezvous_send(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
+  return ring_message_send(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
 }
 
 /* Says that this rank cannot join, or stay, and why; then hears rank 0 until it has ended the rendezvous:
@@ -116,12 +118,11 @@ static void join_withdraw(join_side *side, const ring_error *error) {
   ring_status status = RING_OK;
   if (!side->introduced) {
     if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES)) return;
-    status =
-        ring_rendezvous_transfer(rendezvous, &side->poll_set, side->fd, true, join, sizeof join);
+    status = ring_message_transfer(rendezvous, &side->poll_set, side->fd, true, join, sizeof join);
   }
   if (status == RING_OK) status = join_report(side, error);
   while (status == RING_OK && message.status == RING_OK)
-    status = ring_rendezvous_receive(rendezvous, &side->poll_set, side->fd, side->seal, &message);
+    status = ring_message_receive(rendezvous, &side->poll_set, side->fd, side->seal, &message);
 }
 
 /* Learns where all ranks are, tells the children, and waits for the verdict. */

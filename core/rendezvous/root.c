@@ -16,10 +16,14 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "rendezvous/root.h"
+#include "rendezvous/root_report.h"
+#include "rendezvous/root_state.h"
+#include "transport/socket.h"
 
 /* How long before the first rank gives up all are told. */
 #define ROOT_AHEAD_NS UINT64_C(250000000)
@@ -37,7 +41,7 @@ static void root_depart(root_meeting *root, int rank) {
   root->there -= arrival->stage >= root->goal ? 1 : 0;
   ring_socket_close(&arrival->fd);
   ring_seal_wipe(&arrival->seal);
-  ring_rendezvous_receive_end(&arrival->partial);
+  ring_message_receive_end(&arrival->partial);
   *arrival = (root_arrival){.fd = -1};
 }
 
@@ -112,9 +116,9 @@ static ring_status root_hear_join(root_meeting *root, int rank) {
 /* Hears the rest of a message, or what has come of it: then RING_BUSY. */
 static ring_status root_hear(root_meeting *root, int rank, ring_message *message) {
   root_arrival *arrival = &root->arrivals[rank];
-  ring_status status = ring_rendezvous_receive_part(root->rendezvous, arrival->fd, &arrival->seal,
-                                                    &arrival->partial, message);
-  if (status != RING_BUSY) ring_rendezvous_receive_end(&arrival->partial);
+  ring_status status = ring_message_receive_part(root->rendezvous, arrival->fd, &arrival->seal,
+                                                 &arrival->partial, message);
+  if (status != RING_BUSY) ring_message_receive_end(&arrival->partial);
   return status;
 }
 
@@ -228,7 +232,7 @@ static ring_status root_tell(root_meeting *root, int rank, const ring_message *m
   root_arrival *arrival = &root->arrivals[rank];
   if (arrival->fd < 0) return RING_OK;
   ring_status status =
-      ring_rendezvous_send(root->rendezvous, &root->mover, arrival->fd, &arrival->seal, message);
+      ring_message_send(root->rendezvous, &root->mover, arrival->fd, &arrival->seal, message);
   return status == RING_NO_MEMORY ? status : RING_OK;
 }
 

@@ -5,9 +5,10 @@
  */
 #include <stdio.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "rendezvous/root.h"
+#include "rendezvous/root_report.h"
 
 /* How long a rank that had come and went away may take to come back. */
 #define ROOT_RETURN_NS UINT64_C(500000000)

@@ -45,8 +45,6 @@ struct ring_link {
 /* A link over a connected socket, which it then owns. NULL when out of memory. */
 ring_link *ring_link_tcp(int fd);
 
-#define RING_CONNECTIONS_MAX 16
-
 /* A link over several connected sockets, 2 to RING_CONNECTIONS_MAX, in the same order at both ends, which it
  * then owns. NULL when the system lacks memory or descriptors, or has no ring_platform_watcher; the
  * sockets are the caller's then. */

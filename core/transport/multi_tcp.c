@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "auth/handshake.h"
 #include "base/platform.h"
 #include "transport/link.h"
 #include "transport/socket.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "rendezvous/address_table.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/join.h"
 #include "world.h"
 
 enum { SIZE_MOST = 9 };

@@ -16,7 +16,7 @@
 #include "base/checksum.h"
 #include "peers/frame.h"
 #include "peers/wait_report.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/message.h"
 
 enum { ROOM = 4096 };
 

@@ -5,6 +5,7 @@
 #include "base/platform.h"
 #include "engine/detector/failure.h"
 #include "peers/connector.h"
+#include "peers/peers.h"
 
 /* The same where an exchange may let go of some ranks as much later as Spark's allGather does, which
  * asks once a second whether all have come. */
@@ -46,7 +47,7 @@ static void failure_finish_frame(ring_engine *engine, const ring_task *task, siz
 
 /* The same for a wait report; one that has not begun is left out. */
 static bool failure_finish_notice(ring_peer *peer, uint64_t give_up) {
-  struct ring_outbox *outbox = peer->outbox;
+  ring_outbox *outbox = peer->outbox;
   size_t left = outbox->left < sizeof outbox->out ? outbox->left : 0;
   outbox->left = 0;
   return failure_send_out(peer->link, outbox->out + sizeof outbox->out - left, left, give_up);

@@ -44,7 +44,7 @@ static bool wait_graph_is_new(const ring_run *run, size_t lane) {
 
 const ring_wait_report *ring_wait_graph_said(const ring_run *run, int rank) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
-  const struct ring_outbox *outbox = peer->outbox;
+  const ring_outbox *outbox = peer->outbox;
   if (outbox == NULL || outbox->came == 0 || outbox->behind != peer->counters.bytes_received)
     return NULL;
   uint64_t until_next = outbox->last.waited * UINT64_C(1000000);

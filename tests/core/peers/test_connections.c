@@ -10,6 +10,7 @@
 #include "meetings.h"
 #include "peers/connector.h"
 #include "ranks.h"
+#include "rendezvous/rendezvous.h"
 #include "transport/socket.h"
 
 enum { LANES = 3, COUNT = 300000 };

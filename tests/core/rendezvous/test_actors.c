@@ -11,12 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/platform.h"
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
 #include "rendezvous/address_table.h"
+#include "transport/socket.h"
 
 /* ---- Actors ------------------------------------------------------------------------------- */
 

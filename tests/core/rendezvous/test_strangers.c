@@ -12,7 +12,7 @@
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/message.h"
 #include "transport/socket.h"
 
 /* ---- On rank 0's ports and at its door ---------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include "ranks.h"
 #include "shm/attach.h"
 #include "shm/sync.h"
+#include "transport/socket.h"
 
 static double seconds(void) {
   return (double)ring_platform_now() / 1e9;

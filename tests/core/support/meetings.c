@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "check.h"
 #include "ranks.h"

@@ -8,7 +8,7 @@
 #define RING_MEETINGS_H
 
 #include "auth/handshake.h"
-#include "rendezvous/rendezvous.h"
+#include "rendezvous/message.h"
 
 /* Checks that the communicator works: the sum over all ranks of 1 << rank. */
 void check_ring(ring_comm *comm);
