@@ -123,7 +123,7 @@ static void comm_survey(ring_comm *comm) {
 /* Serves the listener during waits in shared memory. */
 static void comm_serve_wait(void *context) {
   ring_comm *comm = context;
-  ring_peers_answer(&comm->peers, &comm->wait_polls);
+  ring_peers_accept(&comm->peers, &comm->wait_polls);
 }
 
 /* Lets the ranks of a host that can share memory share it. */

@@ -9,7 +9,7 @@
 
 static const char handshake_magic[8] = {'s', 'p', 'a', 'r', 'k', 'r', 'n', 'g'};
 
-enum { TURN_DIALER_HELLO, TURN_ACCEPTER_HELLO, TURN_CLAIM, TURN_VERDICT, TURN_END };
+enum { TURN_CONNECTOR_HELLO, TURN_ACCEPTOR_HELLO, TURN_CLAIM, TURN_VERDICT, TURN_END };
 
 static const size_t handshake_lengths[] = {RING_HELLO_BYTES, RING_HELLO_BYTES, RING_CLAIM_BYTES,
                                            RING_VERDICT_BYTES};
@@ -21,14 +21,14 @@ static uint8_t *handshake_message(ring_handshake *handshake, int turn) {
 }
 
 static bool handshake_writes(const ring_handshake *handshake) {
-  bool dialers_turn = handshake->turn == TURN_DIALER_HELLO || handshake->turn == TURN_CLAIM;
-  return dialers_turn != handshake->accepting;
+  bool connectors_turn = handshake->turn == TURN_CONNECTOR_HELLO || handshake->turn == TURN_CLAIM;
+  return connectors_turn != handshake->accepting;
 }
 
 static bool handshake_begin(ring_handshake *handshake, int fd, const ring_keys *keys,
                             ring_claim claim) {
   *handshake = (ring_handshake){.fd = fd, .claim = claim, .keys = keys};
-  int turn = TURN_DIALER_HELLO;
+  int turn = TURN_CONNECTOR_HELLO;
   uint8_t *to = handshake_message(handshake, turn);
   memcpy(to, handshake_magic, 8);
   to = bytes_put(to + 8, RING_WIRE_VERSION, 2);
@@ -48,7 +48,7 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
                            int size, bool encrypted) {
   ring_claim claim = {.size = size, .encrypted = encrypted};
   bool ready = handshake_begin(handshake, fd, keys, claim);
-  memcpy(handshake_message(handshake, TURN_ACCEPTER_HELLO), handshake->transcript,
+  memcpy(handshake_message(handshake, TURN_ACCEPTOR_HELLO), handshake->transcript,
          RING_HELLO_BYTES);
   handshake->accepting = true;
   handshake->own_rank = rank;
@@ -102,7 +102,7 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
 }
 
 /* Of one whose proof is not right; or could not be computed, which is no fault of its. */
-static ring_handshake_state handshake_doubt(const ring_handshake *handshake) {
+static ring_handshake_state handshake_unproven(const ring_handshake *handshake) {
   return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
 }
 
@@ -134,7 +134,7 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
   uint32_t rank = (uint32_t)bytes_get(&from, 4), size = (uint32_t)bytes_get(&from, 4);
   if (size != (uint32_t)handshake->claim.size || rank >= size) return RING_HANDSHAKE_STRANGER;
   if (!handshake_proof_is_right(handshake, TURN_CLAIM, (int)rank))
-    return handshake_doubt(handshake);
+    return handshake_unproven(handshake);
   handshake->claim.rank = handshake->peer_rank = (int)rank;
   handshake->claim.epoch = bytes_get(&from, 8);
   handshake->claim.connection = (int)bytes_get(&from, 1);
@@ -145,7 +145,7 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
 
 static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
   if (!handshake_proof_is_right(handshake, TURN_VERDICT, handshake->peer_rank))
-    return handshake_doubt(handshake);
+    return handshake_unproven(handshake);
   handshake->verdict = (ring_verdict)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;

@@ -21,15 +21,15 @@ static bool keys_make_room(ring_keys *keys) {
   return keys->publics != NULL && keys->pairs != NULL;
 }
 
-bool ring_keys_offer(ring_keys *keys, uint8_t public[RING_PUBLIC_BYTES]) {
+bool ring_keys_generate(ring_keys *keys, uint8_t public[RING_PUBLIC_BYTES]) {
   ring_secret *own = &keys->vault->own;
   if (!keys_make_room(keys) || !ring_secret_random(own->bytes, sizeof own->bytes)) return false;
   if (!ring_secret_public(own, public)) return false;
-  ring_keys_take(keys, keys->rank, public);
+  ring_keys_set_public(keys, keys->rank, public);
   return true;
 }
 
-void ring_keys_take(ring_keys *keys, int rank, const uint8_t public[RING_PUBLIC_BYTES]) {
+void ring_keys_set_public(ring_keys *keys, int rank, const uint8_t public[RING_PUBLIC_BYTES]) {
   memcpy(keys->publics[rank], public, RING_PUBLIC_BYTES);
 }
 
@@ -41,7 +41,7 @@ bool ring_keys_split(ring_keys *child, const ring_keys *parent, const int *membe
   if (!keys_make_room(child)) return false;
   child->vault->own = parent->vault->own;
   for (int rank = 0; rank < child->size; rank++)
-    ring_keys_take(child, rank, parent->publics[members[rank]]);
+    ring_keys_set_public(child, rank, parent->publics[members[rank]]);
   return true;
 }
 

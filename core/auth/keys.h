@@ -42,10 +42,10 @@ bool ring_keys_init(ring_keys *keys, int rank, int size);
 
 /* Makes this rank's pair, and room for those of all. False without memory, or when OpenSSL has no
  * X25519; *public is what to tell the others. */
-bool ring_keys_offer(ring_keys *keys, uint8_t public[RING_PUBLIC_BYTES]);
+bool ring_keys_generate(ring_keys *keys, uint8_t public[RING_PUBLIC_BYTES]);
 
 /* What another rank has told. */
-void ring_keys_take(ring_keys *keys, int rank, const uint8_t public[RING_PUBLIC_BYTES]);
+void ring_keys_set_public(ring_keys *keys, int rank, const uint8_t public[RING_PUBLIC_BYTES]);
 
 /* The keys of a communicator of `members`, ranks of `parent`, made out of its parent's, and of
  * `facts` that no other has. `child` has been initialised for it. */

@@ -13,9 +13,10 @@ bool ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
   ring_secret key;
   *seal = (ring_seal){.sent = 0};
   bool made = ring_handshake_derive(handshake, &key);
-  bool dials = !handshake->accepting;
-  made = made && ring_secret_mac(&key, "dialer", 6, dials ? &seal->send_key : &seal->receive_key) &&
-         ring_secret_mac(&key, "accepter", 8, dials ? &seal->receive_key : &seal->send_key);
+  bool connects = !handshake->accepting;
+  made = made &&
+         ring_secret_mac(&key, "dialer", 6, connects ? &seal->send_key : &seal->receive_key) &&
+         ring_secret_mac(&key, "accepter", 8, connects ? &seal->receive_key : &seal->send_key);
   ring_secret_wipe(&key, sizeof key);
   return made;
 }

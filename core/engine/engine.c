@@ -321,7 +321,7 @@ static ring_status engine_move(ring_run *run, size_t lane, size_t *whole) {
   ssize_t moved;
   if (peer->link == NULL)
     return ring_failure_unlinked(run,
-                                 ring_connector_want(run->engine->peers, shape->peer, run->error));
+                                 ring_connector_start(run->engine->peers, shape->peer, run->error));
   if (sends && peer->hung_up) return RING_OK;
   if (peer->outbox_busy && !engine_outbox(run, shape, &status)) return status;
   if (sends && progress->moved == 0 && !engine_describe(run, peer)) return status;
@@ -393,7 +393,7 @@ static ring_status engine_want_links(ring_run *run) {
   for (size_t lane = 0; lane < run->task->schedule->lane_count && status == RING_OK; lane++) {
     int peer = run_lane(run, lane)->peer;
     if (peer >= 0 && peers->peer[peer].link == NULL)
-      status = ring_failure_unlinked(run, ring_connector_want(peers, peer, run->error));
+      status = ring_failure_unlinked(run, ring_connector_start(peers, peer, run->error));
   }
   return status;
 }

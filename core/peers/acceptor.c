@@ -7,9 +7,10 @@
 #include "base/platform.h"
 #include "transport/socket.h"
 
-#define ACCEPTOR_PATIENCE_NS UINT64_C(5000000000) /* for a pending connection to prove itself */
-#define ACCEPTOR_COURTESY_NS UINT64_C(200000000)  /* the same, when others wait for the place */
-#define ACCEPTOR_SILENCE_NS UINT64_C(25000000)    /* the same, for one who has not said HELLO yet */
+#define ACCEPTOR_TIMEOUT_NS UINT64_C(5000000000)     /* for a pending connection to prove itself */
+#define ACCEPTOR_TIMEOUT_FULL_NS UINT64_C(200000000) /* the same, when others wait for the place */
+#define ACCEPTOR_TIMEOUT_SILENT_NS                                                                 \
+  UINT64_C(25000000) /* the same, for one who has not said HELLO yet */
 
 ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, int size,
                                const ring_keys *keys) {
@@ -34,16 +35,16 @@ void ring_acceptor_close(ring_acceptor *acceptor) {
 
 /* Until when a pending connection may stay although others wait. A rank says HELLO as soon as it is connected, so
  * those who do not are passed through fast: of thousands, ranks wait among them for a moment. */
-static uint64_t acceptor_welcome_ends(const ring_pending_connection *pending) {
-  return pending->came + (pending->handshake.turn > 0 ? ACCEPTOR_COURTESY_NS : ACCEPTOR_SILENCE_NS);
+static uint64_t acceptor_expires(const ring_pending_connection *pending) {
+  return pending->accepted +
+         (pending->handshake.turn > 0 ? ACCEPTOR_TIMEOUT_FULL_NS : ACCEPTOR_TIMEOUT_SILENT_NS);
 }
 
 /* The pending connection who has to go first. */
-static int acceptor_first(const ring_acceptor *acceptor) {
+static int acceptor_next_to_expire(const ring_acceptor *acceptor) {
   int first = 0;
   for (int i = 1; i < acceptor->pending_count; i++)
-    if (acceptor_welcome_ends(&acceptor->pending[i]) <
-        acceptor_welcome_ends(&acceptor->pending[first]))
+    if (acceptor_expires(&acceptor->pending[i]) < acceptor_expires(&acceptor->pending[first]))
       first = i;
   return first;
 }
@@ -55,13 +56,13 @@ static uint64_t acceptor_full_for(const ring_acceptor *acceptor) {
               (acceptor->exhausted != 0 && acceptor->pending_count > 0);
   if (!full) return 0;
   uint64_t now = ring_platform_now();
-  uint64_t ends = acceptor_welcome_ends(&acceptor->pending[acceptor_first(acceptor)]);
+  uint64_t ends = acceptor_expires(&acceptor->pending[acceptor_next_to_expire(acceptor)]);
   return now > ends ? 0 : ends - now + 1;
 }
 
-bool ring_acceptor_spare(ring_acceptor *acceptor) {
+bool ring_acceptor_drop(ring_acceptor *acceptor) {
   if (acceptor->pending_count == 0) return false;
-  acceptor_remove(acceptor, acceptor_first(acceptor));
+  acceptor_remove(acceptor, acceptor_next_to_expire(acceptor));
   return true;
 }
 
@@ -78,7 +79,7 @@ void ring_acceptor_watch(ring_acceptor *acceptor, ring_poll_set *poll_set) {
 }
 
 /* Hears one pending connection; true while it stays. */
-static bool acceptor_hear(ring_acceptor *acceptor, ring_pending_connection *pending) {
+static bool acceptor_advance(ring_acceptor *acceptor, ring_pending_connection *pending) {
   ring_handshake *handshake = &pending->handshake;
   ring_handshake_state state = ring_handshake_advance(handshake);
   if (state == RING_HANDSHAKE_CLAIMED) {
@@ -95,26 +96,26 @@ static bool acceptor_hear(ring_acceptor *acceptor, ring_pending_connection *pend
   return state == RING_HANDSHAKE_READING || state == RING_HANDSHAKE_WRITING;
 }
 
-static void acceptor_let_in(ring_acceptor *acceptor) {
+static void acceptor_accept(ring_acceptor *acceptor) {
   for (int i = 0; i < RING_ACCEPTOR_PENDING && acceptor_full_for(acceptor) == 0; i++) {
     int fd = ring_socket_accept(acceptor->listener);
     bool exhausted = ring_socket_lacks(-fd) || fd == -EPERM || fd == -ENOSYS;
     acceptor->exhausted = exhausted ? -fd : 0;
     if (exhausted) acceptor->lacked = -fd;
     if (exhausted && acceptor->pending_count > 0 && acceptor_full_for(acceptor) == 0) {
-      acceptor_remove(acceptor, acceptor_first(acceptor));
+      acceptor_remove(acceptor, acceptor_next_to_expire(acceptor));
       continue;
     }
     if (fd < 0) return;
     if (acceptor->pending_count == RING_ACCEPTOR_PENDING)
-      acceptor_remove(acceptor, acceptor_first(acceptor));
+      acceptor_remove(acceptor, acceptor_next_to_expire(acceptor));
     ring_pending_connection *pending = &acceptor->pending[acceptor->pending_count];
-    *pending = (ring_pending_connection){.came = ring_platform_now()};
+    *pending = (ring_pending_connection){.accepted = ring_platform_now()};
     acceptor->pending_count++;
     bool ready = ring_handshake_accept(&pending->handshake, fd, acceptor->keys, acceptor->rank,
                                        acceptor->size, acceptor->encrypted);
     acceptor->starved = !ready;
-    if (!ready || !acceptor_hear(acceptor, pending))
+    if (!ready || !acceptor_advance(acceptor, pending))
       acceptor_remove(acceptor, acceptor->pending_count - 1);
   }
 }
@@ -123,9 +124,10 @@ void ring_acceptor_serve(ring_acceptor *acceptor, const ring_poll_set *poll_set)
   uint64_t now = ring_platform_now();
   for (int i = acceptor->pending_count - 1; i >= 0; i--) {
     ring_pending_connection *pending = &acceptor->pending[i];
-    bool stays = !ring_poll_set_ready(poll_set, pending->slot) || acceptor_hear(acceptor, pending);
-    if (!stays || now - pending->came > ACCEPTOR_PATIENCE_NS) acceptor_remove(acceptor, i);
+    bool stays =
+        !ring_poll_set_ready(poll_set, pending->slot) || acceptor_advance(acceptor, pending);
+    if (!stays || now - pending->accepted > ACCEPTOR_TIMEOUT_NS) acceptor_remove(acceptor, i);
   }
   if (acceptor->exhausted != 0 || ring_poll_set_ready(poll_set, acceptor->slot))
-    acceptor_let_in(acceptor);
+    acceptor_accept(acceptor);
 }

@@ -16,7 +16,7 @@
 
 typedef struct ring_pending_connection {
   ring_handshake handshake;
-  uint64_t came;
+  uint64_t accepted;
   size_t slot; /* in the poll set */
 } ring_pending_connection;
 
@@ -42,7 +42,7 @@ ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, 
                                const ring_keys *keys);
 
 /* Sends a pending connection away, for its descriptor; false when there is none. Not between watch and serve. */
-bool ring_acceptor_spare(ring_acceptor *acceptor);
+bool ring_acceptor_drop(ring_acceptor *acceptor);
 
 /* Sends every pending connection away and closes the listener. */
 void ring_acceptor_close(ring_acceptor *acceptor);

@@ -8,27 +8,28 @@
 #include "base/platform.h"
 #include "transport/resolver.h"
 
-#define CONNECTOR_AGAIN_NS UINT64_C(50000000)
+#define CONNECTOR_RETRY_NS UINT64_C(50000000)
 #define CONNECTOR_PROBE_FIRST_NS UINT64_C(100000000)
 #define CONNECTOR_PROBE_NS UINT64_C(250000000)
-#define CONNECTOR_ASK_NS UINT64_C(10000000)       /* until a lookup is asked again */
-#define CONNECTOR_ASK_ANEW_NS UINT64_C(500000000) /* until one is begun anew that nobody answered */
-#define CONNECTOR_SILENCE_NS UINT64_C(10000000000) /* for so long */
+#define CONNECTOR_RESOLVE_NS UINT64_C(10000000) /* until a lookup is asked again */
+#define CONNECTOR_RESOLVE_RETRY_NS                                                                 \
+  UINT64_C(500000000) /* until one is begun anew that nobody answered */
+#define CONNECTOR_RESOLVE_TIMEOUT_NS UINT64_C(10000000000) /* for so long */
 
 /* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
  * probe now and then of whether it is still there. */
 struct ring_connector {
   bool probe;
-  ring_resolver *resolver; /* under way, or NULL */
-  uint64_t asked;          /* when it was begun first */
+  ring_resolver *resolver;  /* under way, or NULL */
+  uint64_t resolving_since; /* when it was begun first */
   ring_resolved resolved;
-  int next;       /* address to try after this one */
-  uint64_t again; /* when to connect to anew; 0 while a connection is being made */
+  int next;          /* address to try after this one */
+  uint64_t retry_at; /* when to connect to anew; 0 while a connection is being made */
   size_t slot;
   ring_handshake handshake;
 };
 
-void ring_connector_hang_up(ring_peers *peers, int rank) {
+void ring_connector_cancel(ring_peers *peers, int rank) {
   ring_connector *connector = peers->peer[rank].connector;
   ring_socket_close(&connector->handshake.fd);
   ring_resolver_drop(&connector->resolver);
@@ -88,10 +89,10 @@ static bool connector_claim(ring_peers *peers, int rank, int fd) {
 static ring_status connector_next(ring_peers *peers, int rank, int code, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   ring_socket_close(&connector->handshake.fd);
-  connector->again = 0;
+  connector->retry_at = 0;
   while (connector->next < connector->resolved.count) {
     int fd = ring_socket_connect(&connector->resolved, connector->next++);
-    while ((fd == -EMFILE || fd == -ENFILE) && ring_acceptor_spare(&peers->acceptor))
+    while ((fd == -EMFILE || fd == -ENFILE) && ring_acceptor_drop(&peers->acceptor))
       fd = ring_socket_connect(&connector->resolved, connector->next - 1);
     if (fd >= 0) {
       connector->handshake.fd = fd;
@@ -105,27 +106,27 @@ static ring_status connector_next(ring_peers *peers, int rank, int code, ring_er
 
 static void connector_pause(ring_connector *connector, uint64_t pause) {
   ring_socket_close(&connector->handshake.fd);
-  connector->again = ring_platform_now() + pause;
+  connector->retry_at = ring_platform_now() + pause;
 }
 
 /* Looks up where a rank is. */
-static ring_status connector_ask(ring_peers *peers, int rank, ring_error *error) {
+static ring_status connector_resolve(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   const char *reason, *host = ring_peers_host(peers, rank);
   uint64_t now = ring_platform_now();
-  if (connector->asked == 0) connector->asked = now;
+  if (connector->resolving_since == 0) connector->resolving_since = now;
   switch (ring_resolver_ask(&connector->resolver, host, peers->peer[rank].port,
                             &connector->resolved, &reason)) {
   case RING_RESOLVER_FOUND:
     return connector_next(peers, rank, EHOSTUNREACH, error);
   case RING_RESOLVER_PENDING:
-    connector_pause(connector, CONNECTOR_ASK_NS);
+    connector_pause(connector, CONNECTOR_RESOLVE_NS);
     return RING_OK;
   case RING_RESOLVER_FAILED:
     return connector_unreachable(peers, rank, connector->resolved.lack, error);
   case RING_RESOLVER_SILENT:
-    connector_pause(connector, CONNECTOR_ASK_ANEW_NS);
-    if (now - connector->asked < CONNECTOR_SILENCE_NS) return RING_OK;
+    connector_pause(connector, CONNECTOR_RESOLVE_RETRY_NS);
+    if (now - connector->resolving_since < CONNECTOR_RESOLVE_TIMEOUT_NS) return RING_OK;
     break;
   case RING_RESOLVER_UNKNOWN:
     break;
@@ -135,14 +136,14 @@ static ring_status connector_ask(ring_peers *peers, int rank, ring_error *error)
                         rank, reason);
 }
 
-static ring_status connector_call(ring_peers *peers, int rank, ring_error *error) {
+static ring_status connector_begin(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   connector->next = 0;
   if (connector->resolved.count > 0) return connector_next(peers, rank, EHOSTUNREACH, error);
-  return connector_ask(peers, rank, error);
+  return connector_resolve(peers, rank, error);
 }
 
-ring_status ring_connector_want(ring_peers *peers, int rank, ring_error *error) {
+ring_status ring_connector_start(ring_peers *peers, int rank, ring_error *error) {
   ring_peer *peer = &peers->peer[rank];
   if (peer->connector != NULL) return RING_OK;
   peer->connector = calloc(1, sizeof *peer->connector);
@@ -150,8 +151,8 @@ ring_status ring_connector_want(ring_peers *peers, int rank, ring_error *error) 
   peer->connector->handshake.fd = -1;
   peer->connector->probe = rank > peers->rank;
   peers->connecting[peers->connecting_count++] = rank;
-  if (!peer->connector->probe) return connector_call(peers, rank, error);
-  peer->connector->again = ring_platform_now() + CONNECTOR_PROBE_FIRST_NS;
+  if (!peer->connector->probe) return connector_begin(peers, rank, error);
+  peer->connector->retry_at = ring_platform_now() + CONNECTOR_PROBE_FIRST_NS;
   return RING_OK;
 }
 
@@ -165,27 +166,28 @@ static ring_status connector_probed(ring_peers *peers, int rank, ring_error *err
 }
 
 /* The connection failed: another address, or, when it got as far as the handshake, once more. */
-static ring_status connector_again(ring_peers *peers, int rank, ring_error *error) {
+static ring_status connector_retry(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   int code = connector->handshake.system_errno;
   if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
-  bool talked = connector->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
-  if (!talked) return connector_next(peers, rank, code, error);
-  connector_pause(connector, CONNECTOR_AGAIN_NS);
+  bool shaking_hands =
+      connector->handshake.turn > 0 || code == 0 || code == ECONNRESET || code == EPIPE;
+  if (!shaking_hands) return connector_next(peers, rank, code, error);
+  connector_pause(connector, CONNECTOR_RETRY_NS);
   return RING_OK;
 }
 
 /* A connection is open: the next one goes to the same address. */
 static ring_status connector_done(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
-  bool taken = ring_peers_take(peers, rank, &connector->handshake);
+  bool taken = ring_peers_add_connection(peers, rank, &connector->handshake);
   connector->handshake.fd = -1;
-  if (!taken) return ring_peers_starve(peers, ring_socket_lacks(errno) ? errno : ENOMEM, error);
+  if (!taken) return ring_peers_exhausted(peers, ring_socket_lacks(errno) ? errno : ENOMEM, error);
   if (peers->peer[rank].link == NULL) {
     connector->next--;
     return connector_next(peers, rank, EHOSTUNREACH, error);
   }
-  ring_connector_hang_up(peers, rank);
+  ring_connector_cancel(peers, rank);
   return RING_OK;
 }
 
@@ -196,10 +198,10 @@ static ring_status connector_advance(ring_peers *peers, int rank, ring_error *er
   case RING_HANDSHAKE_DONE:
     return connector_done(peers, rank, error);
   case RING_HANDSHAKE_LOST:
-    return connector_again(peers, rank, error);
+    return connector_retry(peers, rank, error);
   case RING_HANDSHAKE_REFUSED:
     if (connector->handshake.verdict == RING_VERDICT_UNLIKE)
-      return ring_peers_disagree(peers, rank, error);
+      return ring_peers_mismatch(peers, rank, error);
     ring_socket_close(&connector->handshake.fd);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
                           host, ring_verdict_text(connector->handshake.verdict));
@@ -217,7 +219,7 @@ static ring_status connector_advance(ring_peers *peers, int rank, ring_error *er
 void ring_connector_watch(ring_peers *peers, ring_poll_set *poll_set) {
   for (int i = 0; i < peers->connecting_count; i++) {
     ring_connector *connector = peers->peer[peers->connecting[i]].connector;
-    if (connector->again != 0) continue;
+    if (connector->retry_at != 0) continue;
     bool writing =
         connector->handshake.state == RING_HANDSHAKE_WRITING || connector->handshake.turn == 0;
     connector->slot =
@@ -234,11 +236,11 @@ ring_status ring_connector_serve(ring_peers *peers, const ring_poll_set *poll_se
     int rank = peers->connecting[i];
     ring_connector *connector = peers->peer[rank].connector;
     ring_status status = RING_OK;
-    if (connector->again == 0 && ring_poll_set_ready(poll_set, connector->slot))
+    if (connector->retry_at == 0 && ring_poll_set_ready(poll_set, connector->slot))
       status = connector->probe ? connector_probed(peers, rank, error)
                                 : connector_advance(peers, rank, error);
-    else if (connector->again != 0 && now >= connector->again)
-      status = connector_call(peers, rank, error);
+    else if (connector->retry_at != 0 && now >= connector->retry_at)
+      status = connector_begin(peers, rank, error);
     if (status != RING_OK) return status;
   }
   return RING_OK;

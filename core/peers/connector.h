@@ -12,10 +12,10 @@
 
 /* Begins to connect to a rank; or, if that is for the other side to do, to look whether it is still
  * there. Does nothing when that is under way. */
-ring_status ring_connector_want(ring_peers *peers, int rank, ring_error *error);
+ring_status ring_connector_start(ring_peers *peers, int rank, ring_error *error);
 
 /* Gives up a connection, or a probe, that is under way. */
-void ring_connector_hang_up(ring_peers *peers, int rank);
+void ring_connector_cancel(ring_peers *peers, int rank);
 
 /* Before and after a sleep. */
 void ring_connector_watch(ring_peers *peers, ring_poll_set *poll_set);

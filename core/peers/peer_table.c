@@ -63,7 +63,7 @@ ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint
   return RING_OK;
 }
 
-void ring_peers_forget(ring_peers *peers) {
+void ring_peers_clear_places(ring_peers *peers) {
   while (peers->host_count > 0) free(peers->hosts[--peers->host_count]);
   free(peers->buckets);
   peers->buckets = NULL;
@@ -82,7 +82,7 @@ static void peer_table_set_link(ring_peer *peer, ring_link *link) {
 }
 
 /* Closes the connections of a link that did not open. */
-static void peer_table_unravel(ring_peers *peers, int rank) {
+static void peer_table_drop_pending(ring_peers *peers, int rank) {
   ring_pending_link *pending_link = peers->peer[rank].pending_link;
   while (pending_link->have > 0) ring_socket_close(&pending_link->fd[--pending_link->have]);
   peers->peer[rank].pending_link = NULL;
@@ -92,7 +92,7 @@ static void peer_table_unravel(ring_peers *peers, int rank) {
 }
 
 /* Makes a link of all its connections, which it then owns. */
-static ring_link *peer_table_tie(const ring_peers *peers, int rank) {
+static ring_link *peer_table_make_link(const ring_peers *peers, int rank) {
   const ring_peer *peer = &peers->peer[rank];
   ring_pending_link *pending_link = peer->pending_link;
   ring_link *link;
@@ -112,7 +112,7 @@ static ring_link *peer_table_tie(const ring_peers *peers, int rank) {
 
 /* Takes a connection as the next connection of a link, which opens with the last one. Without memory it
  * is closed, and so are those before it; errno may tell what else was missing. */
-bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) {
+bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven) {
   ring_peer *peer = &peers->peer[rank];
   int connections = proven->claim.connections, fd = proven->fd;
   errno = 0;
@@ -126,7 +126,7 @@ bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) 
     peers->pending_links++;
     if (peers->encrypted && !ring_handshake_derive(proven, &peer->pending_link->key)) {
       ring_socket_close(&fd);
-      peer_table_unravel(peers, rank);
+      peer_table_drop_pending(peers, rank);
       return false;
     }
   }
@@ -134,7 +134,7 @@ bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) 
   pending_link->fd[pending_link->have++] = fd;
   if (pending_link->have < pending_link->connections) return true;
   peer->outbox = calloc(1, sizeof *peer->outbox);
-  ring_link *link = peer->outbox != NULL ? peer_table_tie(peers, rank) : NULL;
+  ring_link *link = peer->outbox != NULL ? peer_table_make_link(peers, rank) : NULL;
   if (link == NULL) {
     free(peer->outbox);
     peer->outbox = NULL;
@@ -144,11 +144,11 @@ bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven) 
     peer_table_set_link(peer, link);
     peers->linked[peers->linked_count++] = rank;
   }
-  peer_table_unravel(peers, rank);
+  peer_table_drop_pending(peers, rank);
   return link != NULL;
 }
 
-ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in) {
+ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in) {
   ring_peer *peer = &peers->peer[rank];
   peer->out = out;
   peer->in = in;
@@ -175,12 +175,12 @@ void ring_peers_unlink(ring_peers *peers) {
   }
   peers->linked_count = 0;
   for (int rank = 0; peers->pending_links > 0; rank++)
-    if (peers->peer[rank].pending_link != NULL) peer_table_unravel(peers, rank);
+    if (peers->peer[rank].pending_link != NULL) peer_table_drop_pending(peers, rank);
 }
 
 /* ---- For want of a link -------------------------------------------------------------------- */
 
-ring_status ring_peers_disagree(const ring_peers *peers, int rank, ring_error *error) {
+ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error) {
   return ring_error_set(
       error, RING_MISMATCH, rank, 0,
       "rank %d wants encryption and rank %d does not (rank %d is on %s): pass the "
@@ -190,7 +190,7 @@ ring_status ring_peers_disagree(const ring_peers *peers, int rank, ring_error *e
 }
 
 /* For want of that, there is no link. */
-ring_status ring_peers_starve(const ring_peers *peers, int code, ring_error *error) {
+ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error) {
   if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
   return ring_error_set(error, RING_SYSTEM, peers->rank, code, "rank %d cannot open a link",
                         peers->rank);

@@ -86,7 +86,7 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size);
 /* Says that a rank and this one have RING_PIPE_BYTES in memory for what each sends to the other. The
  * link that they may have goes through it from now on, unless it is one of several connections, which stays:
  * nothing is under way on it. */
-ring_status ring_peers_pipe(ring_peers *peers, int rank, void *out, void *in);
+ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in);
 
 /* Says where a rank is. */
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);
@@ -95,21 +95,21 @@ ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint
 int ring_peers_add_host(ring_peers *peers, const char *host);
 
 /* Forgets all places. */
-void ring_peers_forget(ring_peers *peers);
+void ring_peers_clear_places(ring_peers *peers);
 
 const char *ring_peers_host(const ring_peers *peers, int rank);
 
 /* Takes a connection, proved to be a rank's, as the next connection of its link, which opens with the last
  * one. False without memory, when it is closed, and so are those before it; errno may tell what else
  * was missing. */
-bool ring_peers_take(ring_peers *peers, int rank, const ring_handshake *proven);
+bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven);
 
 /* Closes all links, and the connections of pending links. */
 void ring_peers_unlink(ring_peers *peers);
 
 /* Why there can be no link: only one of this rank and another wants encryption; this one lacks what
  * errno says. */
-ring_status ring_peers_disagree(const ring_peers *peers, int rank, ring_error *error);
-ring_status ring_peers_starve(const ring_peers *peers, int code, ring_error *error);
+ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error);
+ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error);
 
 #endif

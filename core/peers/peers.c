@@ -41,10 +41,10 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   /* Another one with the same claim may have been faster since it was judged. */
   if (peer->link != NULL || !peers_is_next(peer->pending_link, claim))
     ring_socket_close(&fd);
-  else if (!ring_peers_take(peers, claim->rank, proven))
+  else if (!ring_peers_add_connection(peers, claim->rank, proven))
     peers->starved = ring_socket_lacks(errno) ? errno : ENOMEM;
   if (peer->link != NULL && peer->connector != NULL)
-    ring_connector_hang_up(peers, claim->rank); /* a probe */
+    ring_connector_cancel(peers, claim->rank); /* a probe */
 }
 
 ring_status ring_peers_listen(ring_peers *peers, int listener) {
@@ -68,12 +68,12 @@ void ring_peers_watch(ring_peers *peers, ring_poll_set *poll_set) {
 ring_status ring_peers_serve(ring_peers *peers, const ring_poll_set *poll_set, ring_error *error) {
   if (peers->acceptor.listener >= 0) ring_acceptor_serve(&peers->acceptor, poll_set);
   if (peers->annex.listener >= 0) ring_acceptor_serve(&peers->annex, poll_set);
-  if (peers->starved != 0) return ring_peers_starve(peers, peers->starved, error);
-  if (peers->unlike != 0) return ring_peers_disagree(peers, peers->unlike, error);
+  if (peers->starved != 0) return ring_peers_exhausted(peers, peers->starved, error);
+  if (peers->unlike != 0) return ring_peers_mismatch(peers, peers->unlike, error);
   return ring_connector_serve(peers, poll_set, error);
 }
 
-void ring_peers_answer(ring_peers *peers, ring_poll_set *poll_set) {
+void ring_peers_accept(ring_peers *peers, ring_poll_set *poll_set) {
   if (peers->acceptor.listener < 0) return;
   ring_poll_set_reset(poll_set);
   ring_acceptor_watch(&peers->acceptor, poll_set);
@@ -108,14 +108,14 @@ bool ring_peers_drain(ring_peers *peers) {
 
 void ring_peers_close(ring_peers *peers) {
   ring_peers_unlink(peers);
-  while (peers->connecting_count > 0) ring_connector_hang_up(peers, peers->connecting[0]);
+  while (peers->connecting_count > 0) ring_connector_cancel(peers, peers->connecting[0]);
   ring_acceptor_close(&peers->acceptor);
   ring_acceptor_close(&peers->annex);
 }
 
 void ring_peers_fini(ring_peers *peers) {
   if (peers->peer != NULL) ring_peers_close(peers);
-  ring_peers_forget(peers);
+  ring_peers_clear_places(peers);
   free(peers->hosts);
   free(peers->peer);
   free(peers->linked);

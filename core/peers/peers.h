@@ -20,7 +20,7 @@ void ring_peers_watch(ring_peers *peers, ring_poll_set *poll_set);
 ring_status ring_peers_serve(ring_peers *peers, const ring_poll_set *poll_set, ring_error *error);
 
 /* Answers those at the listener, without sleeping: for waits that are not for links. */
-void ring_peers_answer(ring_peers *peers, ring_poll_set *poll_set);
+void ring_peers_accept(ring_peers *peers, ring_poll_set *poll_set);
 
 /* Before a sleep: links on which something may still come. */
 void ring_peers_watch_links(const ring_peers *peers, ring_poll_set *poll_set);

@@ -22,13 +22,13 @@ static bool shutdown_sleep(const ring_peers *peers, ring_poll_set *poll_set, int
 }
 
 void ring_shutdown(ring_peers *peers, ring_poll_set *poll_set, const ring_wait *wait) {
-  uint64_t give_up = ring_platform_now() + SHUTDOWN_NS;
-  if (give_up > wait->deadline) give_up = wait->deadline;
+  uint64_t deadline = ring_platform_now() + SHUTDOWN_NS;
+  if (deadline > wait->deadline) deadline = wait->deadline;
   for (int i = 0; i < peers->linked_count; i++) {
     const ring_peer *peer = &peers->peer[peers->linked[i]];
     if (!peer->ended) peer->link->ops->finish(peer->link);
   }
   for (int look = 1; !ring_peers_drain(peers) && !shutdown_has_arrived(peers);
        look = look < SHUTDOWN_LOOK_MS ? 2 * look : look)
-    if (ring_platform_now() >= give_up || !shutdown_sleep(peers, poll_set, look)) return;
+    if (ring_platform_now() >= deadline || !shutdown_sleep(peers, poll_set, look)) return;
 }

@@ -49,7 +49,7 @@ static void wait_report_pack(const ring_wait_report *report, uint8_t *message) {
   ring_frame_pack(&frame, message);
 }
 
-static void wait_report_mind(ring_peer *peer) {
+static void wait_report_update(ring_peer *peer) {
   peer->outbox_busy = peer->outbox->left > 0 || peer->outbox->have > 0;
 }
 
@@ -61,7 +61,7 @@ bool ring_wait_report_flush(ring_peer *peer) {
     if (sent == 0) break;
     outbox->left = sent < 0 ? 0 : outbox->left - (size_t)sent;
   }
-  wait_report_mind(peer);
+  wait_report_update(peer);
   return outbox->left == 0;
 }
 
@@ -131,11 +131,11 @@ int ring_wait_report_read(ring_peer *peer, int size) {
     ssize_t got = peer->link->ops->receive(peer->link, &piece, 1);
     if (got < 0) return (int)got;
     outbox->have += (size_t)got;
-    wait_report_mind(peer);
+    wait_report_update(peer);
     if (got == 0) return 0;
   }
   outbox->have = 0;
-  wait_report_mind(peer);
+  wait_report_update(peer);
   const uint8_t *payload = outbox->in + RING_HEADER_BYTES;
   ring_frame frame;
   ring_wait_report report;
@@ -152,8 +152,8 @@ int ring_wait_report_read(ring_peer *peer, int size) {
   return 1;
 }
 
-void ring_wait_report_take(ring_peer *peer, const uint8_t *header) {
+void ring_wait_report_begin(ring_peer *peer, const uint8_t *header) {
   memcpy(peer->outbox->in, header, RING_HEADER_BYTES);
   peer->outbox->have = RING_HEADER_BYTES;
-  wait_report_mind(peer);
+  wait_report_update(peer);
 }

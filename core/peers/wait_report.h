@@ -40,6 +40,6 @@ bool ring_wait_report_flush(ring_peer *peer);
 int ring_wait_report_read(ring_peer *peer, int size);
 
 /* Takes the header of a wait report, which has been read as that of a frame. */
-void ring_wait_report_take(ring_peer *peer, const uint8_t *header);
+void ring_wait_report_begin(ring_peer *peer, const uint8_t *header);
 
 #endif

@@ -104,7 +104,7 @@ ring_status ring_address_table_unpack(ring_peers *peers, const uint8_t *table, s
   if (length < 4) return RING_PEER_LOST;
   uint32_t hosts = (uint32_t)bytes_get(&from, 4);
   if (hosts < 1 || hosts > (uint32_t)peers->size) return RING_PEER_LOST;
-  ring_peers_forget(peers);
+  ring_peers_clear_places(peers);
   ring_status status = address_table_unpack_hosts(peers, hosts, &from, end);
   if (status != RING_OK) return status;
   int width = address_table_width(hosts);
@@ -129,7 +129,7 @@ ring_status ring_address_table_begin(ring_address_table *address_table, ring_pee
   int64_t reach = parent < 0 ? peers->size : peers->rank - parent;
   for (int64_t step = 1; step < reach && peers->rank + step < peers->size; step <<= 1)
     address_table->children[address_table->child_count++] = peers->rank + (int)step;
-  if (parent >= 0) return ring_connector_want(peers, parent, error);
+  if (parent >= 0) return ring_connector_start(peers, parent, error);
   if (address_table_pack(address_table) == RING_OK) return RING_OK;
   return ring_error_no_memory(error, peers->rank);
 }
@@ -152,13 +152,13 @@ void ring_address_table_watch(const ring_address_table *address_table, ring_poll
   }
   for (int i = 0; i < address_table->child_count; i++) {
     ring_link *link = address_table_link(address_table, address_table->children[i]);
-    if (link != NULL && address_table->given[i] < address_table->length)
+    if (link != NULL && address_table->sent[i] < address_table->length)
       ring_poll_set_add(poll_set, link->fd, link->ops->arm(link, POLLOUT));
   }
 }
 
 /* Makes room for the table when its length is known. */
-static ring_status address_table_expect(ring_address_table *address_table) {
+static ring_status address_table_allocate(ring_address_table *address_table) {
   const uint8_t *from = address_table->head;
   size_t length = (size_t)bytes_get(&from, ADDRESS_TABLE_HEAD_BYTES);
   if (length > address_table_longest(address_table->peers) || length == 0) return RING_PEER_LOST;
@@ -187,7 +187,7 @@ static ring_status address_table_misread(const ring_address_table *address_table
 }
 
 /* Reads a table that is whole. */
-static ring_status address_table_read(ring_address_table *address_table) {
+static ring_status address_table_accept(ring_address_table *address_table) {
   size_t length = address_table->length - ADDRESS_TABLE_HEAD_BYTES;
   ring_status status = address_table_verify(address_table, length);
   if (status != RING_OK) return status;
@@ -196,7 +196,7 @@ static ring_status address_table_read(ring_address_table *address_table) {
 }
 
 /* Takes what the parent sends. */
-static ring_status address_table_take(ring_address_table *address_table, ring_error *error) {
+static ring_status address_table_receive(ring_address_table *address_table, ring_error *error) {
   ring_link *link = address_table_link(address_table, address_table->parent);
   ring_status status = RING_OK;
   while (status == RING_OK && address_table->have < address_table->length) {
@@ -210,27 +210,27 @@ static ring_status address_table_take(ring_address_table *address_table, ring_er
     if (got < 0) return address_table_lost(address_table, error);
     address_table->have += (size_t)got;
     if (heading && address_table->have == ADDRESS_TABLE_HEAD_BYTES)
-      status = address_table_expect(address_table);
+      status = address_table_allocate(address_table);
   }
-  if (status == RING_OK) status = address_table_read(address_table);
+  if (status == RING_OK) status = address_table_accept(address_table);
   address_table->informed = status == RING_OK;
   return address_table->informed ? RING_OK : address_table_misread(address_table, status, error);
 }
 
 /* Sends a child what it can take. That one has died is found by others, who can tell everybody. */
-static ring_status address_table_give(ring_address_table *address_table, int child) {
+static ring_status address_table_send(ring_address_table *address_table, int child) {
   ring_link *link = address_table_link(address_table, address_table->children[child]);
-  size_t *given = &address_table->given[child];
-  while (link != NULL && *given < address_table->length) {
-    size_t head = *given < ADDRESS_TABLE_HEAD_BYTES ? *given : ADDRESS_TABLE_HEAD_BYTES,
-           body = *given - head;
+  size_t *done = &address_table->sent[child];
+  while (link != NULL && *done < address_table->length) {
+    size_t head = *done < ADDRESS_TABLE_HEAD_BYTES ? *done : ADDRESS_TABLE_HEAD_BYTES,
+           body = *done - head;
     struct iovec pieces[2] = {
         {address_table->head + head, ADDRESS_TABLE_HEAD_BYTES - head},
         {address_table->table + body, address_table->length - ADDRESS_TABLE_HEAD_BYTES - body}};
     ssize_t sent = link->ops->send(link, pieces, 2);
     if (sent == -ENOMEM) return RING_NO_MEMORY;
     if (sent == 0) break;
-    *given = sent < 0 ? address_table->length : *given + (size_t)sent;
+    *done = sent < 0 ? address_table->length : *done + (size_t)sent;
   }
   return RING_OK;
 }
@@ -241,9 +241,9 @@ ring_status ring_address_table_serve(ring_address_table *address_table,
   ring_status status = ring_peers_serve(peers, poll_set, error);
   if (status != RING_OK) return status;
   if (!address_table->informed && address_table_link(address_table, address_table->parent) != NULL)
-    status = address_table_take(address_table, error);
+    status = address_table_receive(address_table, error);
   for (int i = 0; address_table->informed && i < address_table->child_count; i++)
-    if (address_table_give(address_table, i) != RING_OK)
+    if (address_table_send(address_table, i) != RING_OK)
       return ring_error_no_memory(error, peers->rank);
   return status;
 }

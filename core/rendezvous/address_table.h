@@ -27,7 +27,7 @@ typedef struct ring_address_table {
   size_t length, have; /* of head and table */
   int child_count;
   int children[RING_ADDRESS_TABLE_CHILDREN];
-  size_t given[RING_ADDRESS_TABLE_CHILDREN];
+  size_t sent[RING_ADDRESS_TABLE_CHILDREN];
 } ring_address_table;
 
 /* The parent of a rank in the tree; -1 of rank 0. */

@@ -71,7 +71,7 @@ static ring_status exchange_check(const exchange_sink *sink, ring_error *error) 
 static bool exchange_compose(ring_keys *keys, int port, bool encrypted, char *text) {
   uint8_t public[RING_PUBLIC_BYTES];
   uint64_t epoch;
-  if (!ring_keys_offer(keys, public) || !ring_secret_random(&epoch, sizeof epoch)) return false;
+  if (!ring_keys_generate(keys, public) || !ring_secret_random(&epoch, sizeof epoch)) return false;
   int length = snprintf(text, EXCHANGE_TEXT, "sparkring/3 %d %d ", port, encrypted);
   for (size_t i = 0; i < sizeof public; i++)
     length += snprintf(text + length, EXCHANGE_TEXT - (size_t)length, "%02x", public[i]);
@@ -81,18 +81,18 @@ static bool exchange_compose(ring_keys *keys, int port, bool encrypted, char *te
 }
 
 /* All ranks see the same here, so all name the same one. */
-static ring_status exchange_agree(const ring_rendezvous *rendezvous, const exchange_sink *sink,
-                                  ring_error *error) {
+static ring_status exchange_check_encryption(const ring_rendezvous *rendezvous,
+                                             const exchange_sink *sink, ring_error *error) {
   bool root_encrypted = sink->entries[0].encrypted != 0;
   for (int rank = 1; rank < sink->size; rank++)
     if ((sink->entries[rank].encrypted != 0) != root_encrypted)
-      return ring_rendezvous_disagree(rendezvous, rank, root_encrypted, error);
+      return ring_rendezvous_mismatch(rendezvous, rank, root_encrypted, error);
   return RING_OK;
 }
 
 /* Believes the texts: where the others are, and who they are. */
-static ring_status exchange_settle(const ring_rendezvous *rendezvous, ring_peers *peers,
-                                   const exchange_sink *sink, ring_error *error) {
+static ring_status exchange_apply(const ring_rendezvous *rendezvous, ring_peers *peers,
+                                  const exchange_sink *sink, ring_error *error) {
   uint8_t epoch[8];
   peers->epoch = sink->entries[0].epoch;
   peers->authenticated = peers->exchanged = true;
@@ -101,7 +101,7 @@ static ring_status exchange_settle(const ring_rendezvous *rendezvous, ring_peers
     return ring_rendezvous_no_crypto(error);
   for (int rank = 0; rank < rendezvous->size; rank++) {
     const exchange_entry *entry = &sink->entries[rank];
-    ring_keys_take(&peers->keys, rank, entry->public);
+    ring_keys_set_public(&peers->keys, rank, entry->public);
     peers->peer[rank].port = (uint16_t)entry->port;
   }
   return RING_OK;
@@ -117,8 +117,8 @@ static ring_status exchange_prepare(const ring_rendezvous *rendezvous, ring_peer
   return status;
 }
 
-static ring_status exchange_meet(ring_rendezvous *rendezvous, ring_peers *peers, int listener,
-                                 exchange_sink *sink, ring_error *error) {
+static ring_status exchange_texts(ring_rendezvous *rendezvous, ring_peers *peers, int listener,
+                                  exchange_sink *sink, ring_error *error) {
   char mine[EXCHANGE_TEXT];
   int port = ring_rendezvous_port(rendezvous, listener, error);
   if (port < 0) return RING_SYSTEM;
@@ -128,8 +128,8 @@ static ring_status exchange_meet(ring_rendezvous *rendezvous, ring_peers *peers,
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
   ring_wait_begin(rendezvous->wait); /* it was no stop of this rank, and now all ranks are there */
   ring_status status = exchange_check(sink, error);
-  if (status == RING_OK) status = exchange_agree(rendezvous, sink, error);
-  return status == RING_OK ? exchange_settle(rendezvous, peers, sink, error) : status;
+  if (status == RING_OK) status = exchange_check_encryption(rendezvous, sink, error);
+  return status == RING_OK ? exchange_apply(rendezvous, peers, sink, error) : status;
 }
 
 ring_status ring_exchange_run(ring_rendezvous *rendezvous, ring_peers *peers, ring_error *error) {
@@ -140,7 +140,7 @@ ring_status ring_exchange_run(ring_rendezvous *rendezvous, ring_peers *peers, ri
   if (listener >= 0 && exchange_prepare(rendezvous, peers, listener) != RING_OK)
     status = ring_error_no_memory(error, rendezvous->rank);
   else if (listener >= 0)
-    status = exchange_meet(rendezvous, peers, listener, &sink, error);
+    status = exchange_texts(rendezvous, peers, listener, &sink, error);
   free(sink.entries);
   return status;
 }

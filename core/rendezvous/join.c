@@ -19,139 +19,140 @@
 /* How long a rank that failed waits for what rank 0 says about it. */
 #define JOIN_GRACE_NS UINT64_C(1000000000)
 
-typedef struct join_side {
+typedef struct join_state {
   const ring_rendezvous *rendezvous;
   ring_peers *peers;
   int fd; /* to rank 0 */
   ring_seal *seal;
-  bool introduced; /* it has joined */
+  bool joined; /* it has joined */
   bool reported;
-  bool judged; /* rank 0 has given its verdict, or gone */
-  bool deaf;   /* there was no memory to hear it */
+  bool decided;      /* rank 0 has given its verdict, or gone */
+  bool lacks_memory; /* there was no memory to hear it */
   ring_poll_set poll_set;
   ring_address_table address_table;
-} join_side;
+} join_state;
 
 /* Listens only now, so that ranks which have not met yet leave the job's ports to rank 0. */
-static ring_status join_introduce(join_side *side, ring_error *error) {
+static ring_status join_send_join(join_state *state, ring_error *error) {
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
-  int listener = ring_rendezvous_listen(side->rendezvous, error);
+  int listener = ring_rendezvous_listen(state->rendezvous, error);
   if (listener < 0) return RING_SYSTEM;
-  ring_status status = ring_peers_listen(side->peers, listener);
-  if (status != RING_OK) return ring_error_no_memory(error, side->rendezvous->rank);
-  int port = ring_rendezvous_port(side->rendezvous, listener, error);
+  ring_status status = ring_peers_listen(state->peers, listener);
+  if (status != RING_OK) return ring_error_no_memory(error, state->rendezvous->rank);
+  int port = ring_rendezvous_port(state->rendezvous, listener, error);
   if (port < 0) return RING_SYSTEM;
   uint8_t *to = bytes_put(join, (uint64_t)port, 2);
-  bytes_put(to, ring_wait_left(side->rendezvous->wait), 4);
-  if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES))
-    return ring_error_no_memory(error, side->rendezvous->rank);
-  side->introduced = true;
-  return ring_message_transfer(side->rendezvous, &side->poll_set, side->fd, true, join,
+  bytes_put(to, ring_wait_left(state->rendezvous->wait), 4);
+  if (!ring_seal_close(state->seal, NULL, 0, join, RING_JOIN_BYTES))
+    return ring_error_no_memory(error, state->rendezvous->rank);
+  state->joined = true;
+  return ring_message_transfer(state->rendezvous, &state->poll_set, state->fd, true, join,
                                sizeof join);
 }
 
 /* Rank 0's own words about why the job did not form. */
-static ring_status join_sent_away(join_side *side, const ring_message *message, ring_error *error) {
-  side->judged = true;
+static ring_status join_refused(join_state *state, const ring_message *message, ring_error *error) {
+  state->decided = true;
   return ring_error_set(error, message->status, message->fault, 0, "rank 0 reports: %.900s",
                         (const char *)message->body);
 }
 
-static ring_status join_read_welcome(join_side *side, const ring_message *message,
+static ring_status join_read_welcome(join_state *state, const ring_message *message,
                                      ring_error *error) {
   char host[RING_HOST_BYTES];
   const uint8_t *from = message->body, *end = from + message->length;
   if (end - from < 8 + 2) return RING_PEER_LOST;
-  side->peers->epoch = bytes_get(&from, 8);
+  state->peers->epoch = bytes_get(&from, 8);
   uint16_t port = (uint16_t)bytes_get(&from, 2);
   if (port == 0 || !ring_address_unpack(&from, end, host) || from != end) return RING_PEER_LOST;
-  int parent = ring_address_table_parent(side->peers->rank);
-  ring_peers_forget(side->peers);
-  ring_status status = ring_peers_place(side->peers, parent, host, port);
-  return status == RING_OK ? RING_OK : ring_error_no_memory(error, side->rendezvous->rank);
+  int parent = ring_address_table_parent(state->peers->rank);
+  ring_peers_clear_places(state->peers);
+  ring_status status = ring_peers_place(state->peers, parent, host, port);
+  return status == RING_OK ? RING_OK : ring_error_no_memory(error, state->rendezvous->rank);
 }
 
-static ring_status join_hear_welcome(join_side *side, ring_error *error) {
+static ring_status join_receive_welcome(join_state *state, ring_error *error) {
   ring_message message;
   ring_status status =
-      ring_message_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
-  if (status == RING_AUTH) return ring_rendezvous_altered(0, side->rendezvous->root_host, error);
+      ring_message_receive(state->rendezvous, &state->poll_set, state->fd, state->seal, &message);
+  if (status == RING_AUTH) return ring_rendezvous_tampered(0, state->rendezvous->root_host, error);
   if (status != RING_OK) return status;
-  if (message.status != RING_OK) return join_sent_away(side, &message, error);
-  return join_read_welcome(side, &message, error);
+  if (message.status != RING_OK) return join_refused(state, &message, error);
+  return join_read_welcome(state, &message, error);
 }
 
-static ring_status join_hear_verdict(join_side *side, ring_error *error) {
+static ring_status join_receive_result(join_state *state, ring_error *error) {
   ring_message message;
-  side->judged = true;
+  state->decided = true;
   ring_status status =
-      ring_message_receive(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
-  if (status == RING_ABORTED) return ring_rendezvous_aborted(side->rendezvous, error);
-  if (status == RING_AUTH) return ring_rendezvous_altered(0, side->rendezvous->root_host, error);
-  side->deaf = status == RING_NO_MEMORY;
-  if (side->deaf) return ring_error_no_memory(error, side->rendezvous->rank);
-  if (status == RING_OK && message.status != RING_OK) return join_sent_away(side, &message, error);
-  if (status == RING_OK && side->address_table.informed) return RING_OK;
+      ring_message_receive(state->rendezvous, &state->poll_set, state->fd, state->seal, &message);
+  if (status == RING_ABORTED) return ring_rendezvous_aborted(state->rendezvous, error);
+  if (status == RING_AUTH) return ring_rendezvous_tampered(0, state->rendezvous->root_host, error);
+  state->lacks_memory = status == RING_NO_MEMORY;
+  if (state->lacks_memory) return ring_error_no_memory(error, state->rendezvous->rank);
+  if (status == RING_OK && message.status != RING_OK) return join_refused(state, &message, error);
+  if (status == RING_OK && state->address_table.informed) return RING_OK;
   return ring_error_set(error, RING_PEER_LOST, 0, 0,
                         "rank 0 (%s) was lost while the ranks were told where the others are",
-                        side->rendezvous->root_host);
+                        state->rendezvous->root_host);
 }
 
-static ring_status join_report(join_side *side, const ring_error *error) {
+static ring_status join_send_report(join_state *state, const ring_error *error) {
   ring_message message = {.fault = -1};
-  side->reported = true;
+  state->reported = true;
   if (error != NULL) {
     message.status = error->status;
     message.fault = error->rank;
     message.length = strlen(error->message);
     memcpy(message.body, error->message, message.length);
   }
-  return ring_message_send(side->rendezvous, &side->poll_set, side->fd, side->seal, &message);
+  return ring_message_send(state->rendezvous, &state->poll_set, state->fd, state->seal, &message);
 }
 
 /* Says that this rank cannot join, or stay, and why; then hears rank 0 until it has ended the rendezvous:
  * who closes a connection with unread bytes may take back what it has said. */
-static void join_withdraw(join_side *side, const ring_error *error) {
-  const ring_rendezvous *rendezvous = side->rendezvous;
+static void join_withdraw(join_state *state, const ring_error *error) {
+  const ring_rendezvous *rendezvous = state->rendezvous;
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES] = {0};
   ring_message message = {.status = RING_OK};
   ring_status status = RING_OK;
-  if (!side->introduced) {
-    if (!ring_seal_close(side->seal, NULL, 0, join, RING_JOIN_BYTES)) return;
-    status = ring_message_transfer(rendezvous, &side->poll_set, side->fd, true, join, sizeof join);
+  if (!state->joined) {
+    if (!ring_seal_close(state->seal, NULL, 0, join, RING_JOIN_BYTES)) return;
+    status =
+        ring_message_transfer(rendezvous, &state->poll_set, state->fd, true, join, sizeof join);
   }
-  if (status == RING_OK) status = join_report(side, error);
+  if (status == RING_OK) status = join_send_report(state, error);
   while (status == RING_OK && message.status == RING_OK)
-    status = ring_message_receive(rendezvous, &side->poll_set, side->fd, side->seal, &message);
+    status = ring_message_receive(rendezvous, &state->poll_set, state->fd, state->seal, &message);
 }
 
 /* Learns where all ranks are, tells the children, and waits for the verdict. */
-static ring_status join_learn(join_side *side, ring_error *error) {
+static ring_status join_receive_table(join_state *state, ring_error *error) {
   for (;;) {
-    ring_poll_set_reset(&side->poll_set);
-    size_t slot = ring_poll_set_add(&side->poll_set, side->fd, POLLIN);
-    ring_address_table_watch(&side->address_table, &side->poll_set);
+    ring_poll_set_reset(&state->poll_set);
+    size_t slot = ring_poll_set_add(&state->poll_set, state->fd, POLLIN);
+    ring_address_table_watch(&state->address_table, &state->poll_set);
     ring_status status =
-        ring_poll_set_sleep(&side->poll_set, ring_wait_slice(side->rendezvous->wait));
-    if (status == RING_OK && ring_poll_set_ready(&side->poll_set, slot))
-      return join_hear_verdict(side, error);
+        ring_poll_set_sleep(&state->poll_set, ring_wait_slice(state->rendezvous->wait));
+    if (status == RING_OK && ring_poll_set_ready(&state->poll_set, slot))
+      return join_receive_result(state, error);
     if (status == RING_OK)
-      status = ring_address_table_serve(&side->address_table, &side->poll_set, error);
-    if (status == RING_OK && side->address_table.informed && !side->reported)
-      status = join_report(side, NULL);
-    if (status == RING_OK) status = ring_wait_check(side->rendezvous->wait);
+      status = ring_address_table_serve(&state->address_table, &state->poll_set, error);
+    if (status == RING_OK && state->address_table.informed && !state->reported)
+      status = join_send_report(state, NULL);
+    if (status == RING_OK) status = ring_wait_check(state->rendezvous->wait);
     if (status != RING_OK) return status;
-    ring_rendezvous_warn(side->rendezvous);
+    ring_rendezvous_warn(state->rendezvous);
   }
 }
 
 /* Rank 0 speaks before the first deadline of all ranks, so one that passes is a fault of rank 0. */
-static ring_status join_explain(const join_side *side, ring_status status, ring_error *error) {
-  const ring_rendezvous *rendezvous = side->rendezvous;
+static ring_status join_explain(const join_state *state, ring_status status, ring_error *error) {
+  const ring_rendezvous *rendezvous = state->rendezvous;
   if (error->status != RING_OK) return status;
   if (status == RING_ABORTED) return ring_rendezvous_aborted(rendezvous, error);
-  if (status == RING_TIMEOUT && side->peers->acceptor.lacked != 0)
-    return ring_error_set(error, RING_SYSTEM, rendezvous->rank, side->peers->acceptor.lacked,
+  if (status == RING_TIMEOUT && state->peers->acceptor.lacked != 0)
+    return ring_error_set(error, RING_SYSTEM, rendezvous->rank, state->peers->acceptor.lacked,
                           "rank %d could not accept links of other ranks", rendezvous->rank);
   if (status == RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0,
@@ -166,45 +167,45 @@ static ring_status join_explain(const join_side *side, ring_status status, ring_
 
 /* Tells rank 0 what went wrong here. What it answers counts more: it knows what was first. A rank that
  * refuses a link may have failed before, but one that was interrupted does not wait. */
-static ring_status join_fail(join_side *side, ring_status status, ring_error *error) {
-  uint64_t give_up = ring_platform_now() + JOIN_GRACE_NS;
+static ring_status join_fail(join_state *state, ring_status status, ring_error *error) {
+  uint64_t deadline = ring_platform_now() + JOIN_GRACE_NS;
   bool interrupted = status == RING_ABORTED && error->status == RING_OK;
-  join_explain(side, status, error);
-  if (join_report(side, error) != RING_OK || interrupted) return status;
-  while (ring_platform_now() < give_up && ring_wait_check(side->rendezvous->wait) == RING_OK) {
-    ring_poll_set_reset(&side->poll_set);
-    size_t slot = ring_poll_set_add(&side->poll_set, side->fd, POLLIN);
-    if (ring_poll_set_sleep(&side->poll_set, ring_wait_slice(side->rendezvous->wait)) != RING_OK)
+  join_explain(state, status, error);
+  if (join_send_report(state, error) != RING_OK || interrupted) return status;
+  while (ring_platform_now() < deadline && ring_wait_check(state->rendezvous->wait) == RING_OK) {
+    ring_poll_set_reset(&state->poll_set);
+    size_t slot = ring_poll_set_add(&state->poll_set, state->fd, POLLIN);
+    if (ring_poll_set_sleep(&state->poll_set, ring_wait_slice(state->rendezvous->wait)) != RING_OK)
       break;
-    if (!ring_poll_set_ready(&side->poll_set, slot)) continue;
-    ring_error verdict;
-    if (join_hear_verdict(side, &verdict) == RING_OK) break;
-    *error = verdict;
-    return verdict.status;
+    if (!ring_poll_set_ready(&state->poll_set, slot)) continue;
+    ring_error result;
+    if (join_receive_result(state, &result) == RING_OK) break;
+    *error = result;
+    return result.status;
   }
   /* A parent that goes while rank 0 is silent has given up a moment before. */
-  if (status != RING_PEER_LOST || ring_wait_check(side->rendezvous->wait) != RING_TIMEOUT)
+  if (status != RING_PEER_LOST || ring_wait_check(state->rendezvous->wait) != RING_TIMEOUT)
     return status;
   error->status = RING_OK;
-  return join_explain(side, RING_TIMEOUT, error);
+  return join_explain(state, RING_TIMEOUT, error);
 }
 
 ring_status ring_rendezvous_join(ring_rendezvous *rendezvous, ring_peers *peers, int fd,
                                  ring_seal *seal, ring_error *error) {
-  join_side side = {.rendezvous = rendezvous, .peers = peers, .fd = fd, .seal = seal};
-  ring_status status = join_introduce(&side, error);
-  if (status == RING_OK) status = join_hear_welcome(&side, error);
+  join_state state = {.rendezvous = rendezvous, .peers = peers, .fd = fd, .seal = seal};
+  ring_status status = join_send_join(&state, error);
+  if (status == RING_OK) status = join_receive_welcome(&state, error);
   if (status == RING_NO_MEMORY && error->status == RING_OK)
     ring_error_no_memory(error, rendezvous->rank);
-  if ((status == RING_NO_MEMORY || status == RING_SYSTEM) && !side.judged)
-    join_withdraw(&side, error);
+  if ((status == RING_NO_MEMORY || status == RING_SYSTEM) && !state.decided)
+    join_withdraw(&state, error);
   if (status == RING_OK) {
-    status = ring_address_table_begin(&side.address_table, peers, error);
-    if (status == RING_OK) status = join_learn(&side, error);
-    if (status != RING_OK && !side.judged) status = join_fail(&side, status, error);
-    rendezvous->awaited = status == RING_NO_MEMORY && side.deaf;
-    ring_address_table_free(&side.address_table);
+    status = ring_address_table_begin(&state.address_table, peers, error);
+    if (status == RING_OK) status = join_receive_table(&state, error);
+    if (status != RING_OK && !state.decided) status = join_fail(&state, status, error);
+    rendezvous->awaited = status == RING_NO_MEMORY && state.lacks_memory;
+    ring_address_table_free(&state.address_table);
   }
-  ring_poll_set_fini(&side.poll_set);
+  ring_poll_set_fini(&state.poll_set);
   return status;
 }

@@ -118,7 +118,7 @@ ring_status ring_message_receive_part(const ring_rendezvous *rendezvous, int fd,
   return message_open(rendezvous, seal, partial->head, partial->wire, partial->length, message);
 }
 
-void ring_message_receive_end(ring_partial_message *partial) {
+void ring_message_drop_part(ring_partial_message *partial) {
   free(partial->wire);
   *partial = (ring_partial_message){.wire = NULL};
 }

@@ -47,6 +47,6 @@ ring_status ring_message_receive(const ring_rendezvous *rendezvous, ring_poll_se
  * what ring_message_receive returns. end frees what one that has begun holds, and makes it zeros. */
 ring_status ring_message_receive_part(const ring_rendezvous *rendezvous, int fd, ring_seal *seal,
                                       ring_partial_message *partial, ring_message *message);
-void ring_message_receive_end(ring_partial_message *partial);
+void ring_message_drop_part(ring_partial_message *partial);
 
 #endif

@@ -31,191 +31,191 @@
 /* Of many ranks, those from which nothing is expected soon are only looked at now and then: a sleep
  * on all connections for every one that comes would cost size * size. */
 #define ROOT_FEW 64
-#define ROOT_LOOK_NS UINT64_C(10000) /* for each rank */
+#define ROOT_POLL_NS UINT64_C(10000) /* for each rank */
 
 /* How long those who have not come yet are waited for when one has come that disagrees or cannot join. */
 #define ROOT_GRACE_NS UINT64_C(500000000)
 
-static void root_depart(root_meeting *root, int rank) {
-  root_arrival *arrival = &root->arrivals[rank];
-  root->there -= arrival->stage >= root->goal ? 1 : 0;
-  ring_socket_close(&arrival->fd);
-  ring_seal_wipe(&arrival->seal);
-  ring_message_receive_end(&arrival->partial);
-  *arrival = (root_arrival){.fd = -1};
+static void root_remove(root_state *root, int rank) {
+  root_client *client = &root->clients[rank];
+  root->reached -= client->stage >= root->goal ? 1 : 0;
+  ring_socket_close(&client->fd);
+  ring_seal_wipe(&client->seal);
+  ring_message_drop_part(&client->partial);
+  *client = (root_client){.fd = -1};
 }
 
-static void root_enter(root_meeting *root, int rank, root_stage stage) {
-  root_arrival *arrival = &root->arrivals[rank];
-  root->there += (stage >= root->goal ? 1 : 0) - (arrival->stage >= root->goal ? 1 : 0);
-  arrival->stage = stage;
+static void root_set_stage(root_state *root, int rank, root_stage stage) {
+  root_client *client = &root->clients[rank];
+  root->reached += (stage >= root->goal ? 1 : 0) - (client->stage >= root->goal ? 1 : 0);
+  client->stage = stage;
 }
 
 /* The rendezvous ends soon, for want of what a rank that has come wants or needs. */
-static void root_lose_patience(root_meeting *root) {
-  if (root->patience == 0) root->patience = ring_platform_now() + ROOT_GRACE_NS;
+static void root_start_grace(root_state *root) {
+  if (root->grace_ends == 0) root->grace_ends = ring_platform_now() + ROOT_GRACE_NS;
 }
 
 /* ---- Joining ------------------------------------------------------------------------------ */
 
 static ring_verdict root_judge(void *owner, const ring_claim *claim) {
-  root_meeting *root = owner;
+  root_state *root = owner;
   if (claim->purpose != RING_PURPOSE_RENDEZVOUS) return RING_VERDICT_STALE;
   if (claim->rank == 0) return RING_VERDICT_TWICE;
   if (claim->encrypted == root->rendezvous->encrypted) return RING_VERDICT_WELCOME;
-  root_depart(root, claim->rank);
-  root->arrivals[claim->rank].unlike = true;
-  root_lose_patience(root);
+  root_remove(root, claim->rank);
+  root->clients[claim->rank].unlike = true;
+  root_start_grace(root);
   return RING_VERDICT_UNLIKE;
 }
 
 static void root_admit(void *owner, const ring_handshake *proven) {
-  root_meeting *root = owner;
+  root_state *root = owner;
   int rank = proven->claim.rank;
-  root_depart(root, rank);
-  root->arrivals[rank].fd = proven->fd;
-  if (ring_seal_begin(&root->arrivals[rank].seal, proven)) {
-    root_enter(root, rank, ROOT_CAME);
+  root_remove(root, rank);
+  root->clients[rank].fd = proven->fd;
+  if (ring_seal_begin(&root->clients[rank].seal, proven)) {
+    root_set_stage(root, rank, ROOT_CONNECTED);
   } else {
     root->starved = true;
-    root_depart(root, rank);
+    root_remove(root, rank);
   }
 }
 
 /* Reads a JOIN that is whole. One that was changed has to come anew. */
-static ring_status root_read_join(root_meeting *root, int rank) {
-  root_arrival *arrival = &root->arrivals[rank];
-  const uint8_t *from = arrival->join;
-  ring_status status = ring_seal_open(&arrival->seal, NULL, 0, arrival->join, RING_JOIN_BYTES);
+static ring_status root_read_join(root_state *root, int rank) {
+  root_client *client = &root->clients[rank];
+  const uint8_t *from = client->join;
+  ring_status status = ring_seal_open(&client->seal, NULL, 0, client->join, RING_JOIN_BYTES);
   if (status == RING_NO_MEMORY) return status;
   if (status != RING_OK) {
-    root_depart(root, rank);
+    root_remove(root, rank);
     return RING_OK;
   }
   bool joins = bytes_get(&from, 2) != 0;
-  arrival->leaves = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
-  root_enter(root, rank, joins ? ROOT_JOINED : ROOT_WITHDRAWN);
+  client->deadline = ring_platform_now() + bytes_get(&from, 4) * UINT64_C(1000000);
+  root_set_stage(root, rank, joins ? ROOT_JOINED : ROOT_WITHDRAWN);
   return RING_OK;
 }
 
 /* Reads the JOIN of a rank, or sees that it has gone. */
-static ring_status root_hear_join(root_meeting *root, int rank) {
-  root_arrival *arrival = &root->arrivals[rank];
-  size_t capacity = sizeof arrival->join - arrival->have;
-  ssize_t got = recv(arrival->fd, arrival->join + arrival->have, capacity, 0);
+static ring_status root_receive_join(root_state *root, int rank) {
+  root_client *client = &root->clients[rank];
+  size_t capacity = sizeof client->join - client->have;
+  ssize_t got = recv(client->fd, client->join + client->have, capacity, 0);
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return RING_OK;
   if (got <= 0) {
-    root_depart(root, rank);
-    arrival->lost = ring_platform_now();
+    root_remove(root, rank);
+    client->lost = ring_platform_now();
     return RING_OK;
   }
-  arrival->have += (size_t)got;
-  return arrival->have < sizeof arrival->join ? RING_OK : root_read_join(root, rank);
+  client->have += (size_t)got;
+  return client->have < sizeof client->join ? RING_OK : root_read_join(root, rank);
 }
 
 /* Hears the rest of a message, or what has come of it: then RING_BUSY. */
-static ring_status root_hear(root_meeting *root, int rank, ring_message *message) {
-  root_arrival *arrival = &root->arrivals[rank];
-  ring_status status = ring_message_receive_part(root->rendezvous, arrival->fd, &arrival->seal,
-                                                 &arrival->partial, message);
-  if (status != RING_BUSY) ring_message_receive_end(&arrival->partial);
+static ring_status root_receive(root_state *root, int rank, ring_message *message) {
+  root_client *client = &root->clients[rank];
+  ring_status status = ring_message_receive_part(root->rendezvous, client->fd, &client->seal,
+                                                 &client->partial, message);
+  if (status != RING_BUSY) ring_message_drop_part(&client->partial);
   return status;
 }
 
 /* Keeps what a rank reports that failed, for all to be told. */
-static ring_status root_note_failure(int rank, const ring_message *message, ring_error *error) {
+static ring_status root_failure_error(int rank, const ring_message *message, ring_error *error) {
   return ring_error_set(error, message->status, message->fault < 0 ? rank : message->fault, 0,
                         "rank %d reports: %.800s", rank, (const char *)message->body);
 }
 
 /* Reads why a rank cannot join, or not stay until all have, or sees that it has gone. */
-static ring_status root_hear_withdrawal(root_meeting *root, int rank) {
-  root_arrival *arrival = &root->arrivals[rank];
+static ring_status root_receive_withdrawal(root_state *root, int rank) {
+  root_client *client = &root->clients[rank];
   ring_message message;
-  ring_status status = root_hear(root, rank, &message);
+  ring_status status = root_receive(root, rank, &message);
   if (status == RING_BUSY) return RING_OK;
   if (status == RING_NO_MEMORY) return status;
   if (status == RING_OK && message.status != RING_OK) {
-    root_enter(root, rank, ROOT_WITHDRAWN);
-    arrival->failed = true;
-    root_note_failure(rank, &message, &root->report);
-    root_lose_patience(root);
-  } else if (arrival->failed) {
-    ring_socket_close(&arrival->fd); /* it has said all */
+    root_set_stage(root, rank, ROOT_WITHDRAWN);
+    client->failed = true;
+    root_failure_error(rank, &message, &root->report);
+    root_start_grace(root);
+  } else if (client->failed) {
+    ring_socket_close(&client->fd); /* it has said all */
   } else {
-    root_depart(root, rank);
-    if (status == RING_PEER_LOST) arrival->lost = ring_platform_now();
+    root_remove(root, rank);
+    if (status == RING_PEER_LOST) client->lost = ring_platform_now();
   }
   return RING_OK;
 }
 
 /* Reads what has come of the REPORT of a rank that joined; a failure there is one of all. */
-static ring_status root_hear_report(root_meeting *root, int rank, ring_error *error) {
+static ring_status root_receive_report(root_state *root, int rank, ring_error *error) {
   const char *host = ring_peers_host(root->peers, rank);
   ring_message message;
-  ring_status status = root_hear(root, rank, &message);
+  ring_status status = root_receive(root, rank, &message);
   if (status == RING_BUSY) return RING_OK;
   if (status == RING_OK && message.status != RING_OK)
-    return root_note_failure(rank, &message, error);
-  if (status == RING_OK && root->arrivals[rank].stage == ROOT_JOINED) {
-    root_enter(root, rank, ROOT_INFORMED);
+    return root_failure_error(rank, &message, error);
+  if (status == RING_OK && root->clients[rank].stage == ROOT_JOINED) {
+    root_set_stage(root, rank, ROOT_INFORMED);
     return RING_OK;
   }
-  if (status == RING_AUTH) return ring_rendezvous_altered(rank, host, error);
+  if (status == RING_AUTH) return ring_rendezvous_tampered(rank, host, error);
   if (status != RING_OK && status != RING_PEER_LOST) return status;
-  root_depart(root, rank);
-  return ring_root_lose(root, rank, "was lost while the ranks were told where the others are",
-                        error);
+  root_remove(root, rank);
+  return ring_root_lost_error(root, rank, "was lost while the ranks were told where the others are",
+                              error);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
 /* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
-static ring_status root_check(const root_meeting *root) {
+static ring_status root_check(const root_state *root) {
   uint64_t now = ring_platform_now(), soon = now + ROOT_AHEAD_NS;
   bool all = true;
   for (int rank = 1; rank < root->rendezvous->size; rank++) {
-    const root_arrival *arrival = &root->arrivals[rank];
-    bool joined = arrival->stage >= ROOT_JOINED;
-    if (joined && arrival->leaves < soon) return RING_TIMEOUT;
-    all = all && (joined || arrival->unlike || arrival->failed);
+    const root_client *client = &root->clients[rank];
+    bool joined = client->stage >= ROOT_JOINED;
+    if (joined && client->deadline < soon) return RING_TIMEOUT;
+    all = all && (joined || client->unlike || client->failed);
   }
-  bool ends = root->patience != 0 && (all || now > root->patience);
-  if (ends && ring_root_odd(root) > 0) return RING_MISMATCH;
+  bool ends = root->grace_ends != 0 && (all || now > root->grace_ends);
+  if (ends && ring_root_mismatch(root) > 0) return RING_MISMATCH;
   if (ends && ring_root_failed(root)) return root->report.status;
-  if (ring_root_lost(root) > 0) return RING_PEER_LOST;
+  if (ring_root_find_lost(root) > 0) return RING_PEER_LOST;
   return ring_wait_check(root->rendezvous->wait);
 }
 
 /* Chooses what to sleep on, and returns for how many milliseconds at most. */
-static int root_watch(root_meeting *root) {
+static int root_watch(root_state *root) {
   const int size = root->rendezvous->size;
   int slice = ring_wait_slice(root->rendezvous->wait);
-  uint64_t now = ring_platform_now(), interval = (uint64_t)size * ROOT_LOOK_NS;
-  bool look = size <= ROOT_FEW || now - root->looked >= interval;
-  if (look) root->looked = now;
+  uint64_t now = ring_platform_now(), interval = (uint64_t)size * ROOT_POLL_NS;
+  bool look = size <= ROOT_FEW || now - root->polled >= interval;
+  if (look) root->polled = now;
   ring_poll_set_reset(&root->poll_set);
   if (root->goal == ROOT_JOINED)
     ring_acceptor_watch(&root->acceptor, &root->poll_set);
   else
     ring_address_table_watch(&root->address_table, &root->poll_set);
   for (int rank = 1; rank < size; rank++) {
-    root_arrival *arrival = &root->arrivals[rank];
-    arrival->slot = SIZE_MAX;
-    if (arrival->fd >= 0 && (look || arrival->stage == ROOT_CAME))
-      arrival->slot = ring_poll_set_add(&root->poll_set, arrival->fd, POLLIN);
+    root_client *client = &root->clients[rank];
+    client->slot = SIZE_MAX;
+    if (client->fd >= 0 && (look || client->stage == ROOT_CONNECTED))
+      client->slot = ring_poll_set_add(&root->poll_set, client->fd, POLLIN);
   }
   int soon = (int)(interval / 1000000) + 1;
   return size <= ROOT_FEW || slice < soon ? slice : soon;
 }
 
-static ring_status root_serve(root_meeting *root, ring_error *error) {
+static ring_status root_serve(root_state *root, ring_error *error) {
   for (int rank = 1; rank < root->rendezvous->size; rank++) {
-    if (!ring_poll_set_ready(&root->poll_set, root->arrivals[rank].slot)) continue;
-    ring_status status = root->goal == ROOT_INFORMED ? root_hear_report(root, rank, error)
-                         : root->arrivals[rank].stage == ROOT_CAME
-                             ? root_hear_join(root, rank)
-                             : root_hear_withdrawal(root, rank);
+    if (!ring_poll_set_ready(&root->poll_set, root->clients[rank].slot)) continue;
+    ring_status status = root->goal == ROOT_INFORMED ? root_receive_report(root, rank, error)
+                         : root->clients[rank].stage == ROOT_CONNECTED
+                             ? root_receive_join(root, rank)
+                             : root_receive_withdrawal(root, rank);
     if (status != RING_OK) return status;
   }
   if (root->goal == ROOT_INFORMED)
@@ -228,41 +228,41 @@ static ring_status root_serve(root_meeting *root, ring_error *error) {
 
 /* Sends a message to a rank, unless there is no memory for it. One that cannot take it has died, which
  * is found by other ways. */
-static ring_status root_tell(root_meeting *root, int rank, const ring_message *message) {
-  root_arrival *arrival = &root->arrivals[rank];
-  if (arrival->fd < 0) return RING_OK;
-  ring_status status =
-      ring_message_send(root->rendezvous, &root->mover, arrival->fd, &arrival->seal, message);
+static ring_status root_send(root_state *root, int rank, const ring_message *message) {
+  root_client *client = &root->clients[rank];
+  if (client->fd < 0) return RING_OK;
+  ring_status status = ring_message_send(root->rendezvous, &root->message_poll_set, client->fd,
+                                         &client->seal, message);
   return status == RING_NO_MEMORY ? status : RING_OK;
 }
 
 /* Tells all ranks that the job has formed. */
-static ring_status root_confirm(root_meeting *root) {
+static ring_status root_send_results(root_state *root) {
   const ring_message formed = {.fault = -1};
   ring_status status = RING_OK;
-  root->confirms = true;
+  root->confirming = true;
   for (int rank = 1; status == RING_OK && rank < root->rendezvous->size; rank++)
-    status = root_tell(root, rank, &formed);
+    status = root_send(root, rank, &formed);
   return status;
 }
 
-static ring_status root_place(root_meeting *root, int rank) {
+static ring_status root_place(root_state *root, int rank) {
   ring_peers *peers = root->peers;
   const ring_rendezvous *rendezvous = root->rendezvous;
-  const root_arrival *arrival = &root->arrivals[rank];
-  const uint8_t *join = arrival->join;
+  const root_client *client = &root->clients[rank];
+  const uint8_t *join = client->join;
   char host[RING_HOST_BYTES];
   uint16_t port = (uint16_t)bytes_get(&join, 2);
   if (rendezvous->hosts != NULL)
     return ring_peers_place(peers, rank, rendezvous->hosts[rank], port);
   /* A rank that came over loopback is on this host, which the others know by its own name. */
-  if (!ring_socket_peer_host(arrival->fd, host, sizeof host) || ring_socket_is_loopback(host))
+  if (!ring_socket_peer_host(client->fd, host, sizeof host) || ring_socket_is_loopback(host))
     return ring_peers_place(peers, rank, rendezvous->root_host, port);
   return ring_peers_place(peers, rank, host, port);
 }
 
 /* Tells each rank the epoch and where its parent is. */
-static ring_status root_welcome(root_meeting *root) {
+static ring_status root_send_welcomes(root_state *root) {
   ring_status status = RING_OK;
   for (int rank = 1; status == RING_OK && rank < root->rendezvous->size; rank++) {
     int parent = ring_address_table_parent(rank);
@@ -271,16 +271,16 @@ static ring_status root_welcome(root_meeting *root) {
     to = bytes_put(to, root->peers->peer[parent].port, 2);
     to = ring_address_pack(to, ring_peers_host(root->peers, parent));
     message.length = (size_t)(to - message.body);
-    status = root_tell(root, rank, &message);
+    status = root_send(root, rank, &message);
   }
   return status;
 }
 
-static void root_send_away(root_meeting *root, const ring_error *error) {
+static void root_send_error(root_state *root, const ring_error *error) {
   ring_message message = {
       .status = error->status, .fault = error->rank, .length = strlen(error->message)};
   memcpy(message.body, error->message, message.length);
-  for (int rank = 1; rank < root->rendezvous->size; rank++) root_tell(root, rank, &message);
+  for (int rank = 1; rank < root->rendezvous->size; rank++) root_send(root, rank, &message);
 }
 
 /* ---- The rendezvous -------------------------------------------------------------------------- */
@@ -299,7 +299,7 @@ static int root_listen(const ring_rendezvous *rendezvous, ring_error *error) {
 }
 
 /* All have joined: from here on this is a rank like the others, and serves links. */
-static ring_status root_settle(root_meeting *root, ring_error *error) {
+static ring_status root_serve_links(root_state *root, ring_error *error) {
   ring_peers *peers = root->peers;
   int listener = root->acceptor.listener;
   int port = ring_rendezvous_port(root->rendezvous, listener, error);
@@ -316,60 +316,60 @@ static ring_status root_settle(root_meeting *root, ring_error *error) {
 }
 
 /* Waits until all ranks have reached a stage. */
-static ring_status root_await(root_meeting *root, root_stage goal, ring_error *error) {
+static ring_status root_await(root_state *root, root_stage goal, ring_error *error) {
   root->goal = goal;
-  root->there = 0;
-  while (root->there < root->rendezvous->size - 1) {
+  root->reached = 0;
+  while (root->reached < root->rendezvous->size - 1) {
     int slice = root_watch(root);
     ring_status status = ring_poll_set_sleep(&root->poll_set, slice);
     if (status == RING_OK) status = root_serve(root, error);
     if (status != RING_OK) return status;
     status = root_check(root);
-    if (status != RING_OK && root->there < root->rendezvous->size - 1) return status;
+    if (status != RING_OK && root->reached < root->rendezvous->size - 1) return status;
     if (ring_wait_lasts(root->rendezvous->wait)) ring_root_warn(root);
   }
   return RING_OK;
 }
 
-static ring_status root_run(root_meeting *root, ring_error *error) {
+static ring_status root_run(root_state *root, ring_error *error) {
   ring_error failure = {.status = RING_OK};
   ring_status status = root_await(root, ROOT_JOINED, &failure);
-  if (status == RING_OK) status = root_settle(root, &failure);
-  if (status == RING_OK) status = root_welcome(root);
+  if (status == RING_OK) status = root_serve_links(root, &failure);
+  if (status == RING_OK) status = root_send_welcomes(root);
   if (status == RING_OK) status = root_await(root, ROOT_INFORMED, &failure);
-  if (status == RING_OK) status = root_confirm(root);
+  if (status == RING_OK) status = root_send_results(root);
   if (status == RING_OK) return RING_OK;
   if (failure.status == RING_OK) status = ring_root_explain(root, status, &failure);
-  root_send_away(root, &failure);
+  root_send_error(root, &failure);
   if (error != NULL) *error = failure;
   return status;
 }
 
 ring_status ring_rendezvous_root(ring_rendezvous *rendezvous, ring_peers *peers,
                                  ring_error *error) {
-  root_meeting root = {.rendezvous = rendezvous, .peers = peers, .acceptor.listener = -1};
+  root_state root = {.rendezvous = rendezvous, .peers = peers, .acceptor.listener = -1};
   int listener = root_listen(rendezvous, error);
   if (listener < 0) return RING_SYSTEM;
-  size_t arrivals = (size_t)rendezvous->size * sizeof *root.arrivals;
-  root.arrivals = ring_secret_alloc(arrivals);
+  size_t clients = (size_t)rendezvous->size * sizeof *root.clients;
+  root.clients = ring_secret_alloc(clients);
   ring_status status =
       ring_acceptor_open(&root.acceptor, listener, 0, rendezvous->size, &peers->keys);
   root.acceptor.encrypted = rendezvous->encrypted;
   root.acceptor.judge = root_judge;
   root.acceptor.admit = root_admit;
   root.acceptor.owner = &root;
-  if (root.arrivals == NULL || status != RING_OK) {
+  if (root.clients == NULL || status != RING_OK) {
     status = ring_error_no_memory(error, 0);
   } else {
-    for (int rank = 0; rank < rendezvous->size; rank++) root.arrivals[rank].fd = -1;
+    for (int rank = 0; rank < rendezvous->size; rank++) root.clients[rank].fd = -1;
     status = root_run(&root, error);
-    rendezvous->awaited = status != RING_OK && root.confirms;
-    for (int rank = 1; rank < rendezvous->size; rank++) root_depart(&root, rank);
+    rendezvous->awaited = status != RING_OK && root.confirming;
+    for (int rank = 1; rank < rendezvous->size; rank++) root_remove(&root, rank);
   }
-  ring_secret_free(root.arrivals, arrivals);
+  ring_secret_free(root.clients, clients);
   ring_address_table_free(&root.address_table);
   ring_poll_set_fini(&root.poll_set);
-  ring_poll_set_fini(&root.mover);
+  ring_poll_set_fini(&root.message_poll_set);
   ring_acceptor_close(&root.acceptor);
   return status;
 }

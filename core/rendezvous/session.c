@@ -16,14 +16,14 @@ ring_status ring_rendezvous_aborted(const ring_rendezvous *rendezvous, ring_erro
   return ring_wait_aborted(rendezvous->wait, rendezvous->rank, "open()", error);
 }
 
-ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error) {
+ring_status ring_rendezvous_tampered(int rank, const char *host, ring_error *error) {
   return ring_error_set(error, RING_AUTH, rank, 0,
                         "what came over the connection to rank %d (%s) is not what it has sent: "
                         "something between changes it",
                         rank, host);
 }
 
-ring_status ring_rendezvous_disagree(const ring_rendezvous *rendezvous, int odd,
+ring_status ring_rendezvous_mismatch(const ring_rendezvous *rendezvous, int odd,
                                      bool root_encrypted, ring_error *error) {
   bool hosts = rendezvous->hosts != NULL;
   return ring_error_set(error, RING_MISMATCH, odd == rendezvous->rank ? 0 : odd, 0,

@@ -47,13 +47,13 @@ void ring_rendezvous_ports_text(const ring_rendezvous *rendezvous, char *text, s
 /* The errors of a wait that ended: RING_ABORTED for an interrupt, RING_AUTH for what was changed on
  * its way from a rank. */
 ring_status ring_rendezvous_aborted(const ring_rendezvous *rendezvous, ring_error *error);
-ring_status ring_rendezvous_altered(int rank, const char *host, ring_error *error);
+ring_status ring_rendezvous_tampered(int rank, const char *host, ring_error *error);
 
 /* RING_SYSTEM: OpenSSL failed. */
 ring_status ring_rendezvous_no_crypto(ring_error *error);
 
 /* RING_MISMATCH: a rank does not want the same encryption as rank 0. */
-ring_status ring_rendezvous_disagree(const ring_rendezvous *rendezvous, int odd,
+ring_status ring_rendezvous_mismatch(const ring_rendezvous *rendezvous, int odd,
                                      bool root_encrypted, ring_error *error);
 
 #endif

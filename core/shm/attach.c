@@ -86,7 +86,7 @@ static void attach_admit(void *owner, const ring_handshake *proven) {
   const ring_shm *shm = owner;
   int fd = proven->fd;
   attach_invitation invitation = {attach_front_bytes(shm->size), ring_arena_region(shm->arena)};
-  ring_socket_pass(fd, ring_arena_descriptor(shm->arena), &invitation, sizeof invitation);
+  ring_socket_send_fd(fd, ring_arena_descriptor(shm->arena), &invitation, sizeof invitation);
   ring_socket_close(&fd);
 }
 
@@ -154,7 +154,7 @@ static int attach_receive(const ring_shm *shm, int fd, attach_invitation *invita
                 attach_prove(&handshake, wait, give_up);
   if (!proved) return -EPROTO;
   while (descriptor == -EAGAIN) {
-    descriptor = ring_socket_take(fd, invitation, sizeof *invitation);
+    descriptor = ring_socket_receive_fd(fd, invitation, sizeof *invitation);
     if (descriptor == -EAGAIN && !attach_sleep(fd, POLLIN, wait, give_up)) break;
   }
   return descriptor;
@@ -206,7 +206,7 @@ ring_status ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has
     if (i != shm->index) status = ring_shm_await(&call, i);
   for (int i = 0; i < shm->size && status == RING_OK; i++)
     if (i != shm->index)
-      status = ring_peers_pipe(peers, shm->ranks[i], attach_pipe(shm, shm->index, i),
+      status = ring_peers_set_pipe(peers, shm->ranks[i], attach_pipe(shm, shm->index, i),
                                attach_pipe(shm, i, shm->index));
   if (status == RING_NO_MEMORY) ring_error_no_memory(error, peers->rank);
   service->serve(service->context); /* grows its poll set, so that later waits allocate nothing */

@@ -53,7 +53,7 @@ ring_link *ring_link_multi_tcp(const int *fds, int count);
 /* What another link carries, encrypted with a key that both ends have; one of them is the connecting side. Owns
  * that link. NULL when out of memory; the other link is the caller's then. A peer without the key, or
  * bytes that it did not send, end the link with -EPROTO. */
-ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key);
+ring_link *ring_link_tls(ring_link *under, bool connecting, const ring_secret *key);
 
 /* Shared memory of one direction of a link: two frames of the engine, so that a rank can be a frame
  * ahead. 64 KiB to 1 MiB measured alike, except where ranks share processors: more is better there.

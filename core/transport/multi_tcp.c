@@ -25,8 +25,8 @@
 
 /* Little enough that a frame of the engine (256 KiB) is on all of a few connections, enough that a system
  * call is cheap beside copying it. */
-#define LANES_STRIPE (64 * 1024)
-#define LANES_PIECES 4 /* of one system call; what is left goes with the next */
+#define MULTI_TCP_STRIPE (64 * 1024)
+#define MULTI_TCP_PIECES 4 /* of one system call; what is left goes with the next */
 
 typedef ssize_t (*multi_tcp_verb)(ring_link *connection, const struct iovec *pieces, int count);
 
@@ -42,7 +42,7 @@ typedef struct multi_tcp_link {
 } multi_tcp_link;
 
 static int multi_tcp_at(const multi_tcp_link *link, uint64_t position) {
-  return (int)(position / LANES_STRIPE % (uint64_t)link->count);
+  return (int)(position / MULTI_TCP_STRIPE % (uint64_t)link->count);
 }
 
 /* ---- Sleeping ----------------------------------------------------------------------------- */
@@ -88,10 +88,10 @@ static ssize_t multi_tcp_stuck(multi_tcp_link *link, ssize_t got) {
 
 /* The bytes of the pieces behind the first `skip`, `room` at most. */
 static int multi_tcp_cut(const struct iovec *pieces, int count, size_t skip, size_t capacity,
-                         struct iovec cut[LANES_PIECES], size_t *length) {
+                         struct iovec cut[MULTI_TCP_PIECES], size_t *length) {
   int cuts = 0;
   *length = 0;
-  for (int i = 0; i < count && cuts < LANES_PIECES && capacity > 0; i++) {
+  for (int i = 0; i < count && cuts < MULTI_TCP_PIECES && capacity > 0; i++) {
     size_t skipped = skip < pieces[i].iov_len ? skip : pieces[i].iov_len;
     size_t take = pieces[i].iov_len - skipped;
     if (take > capacity) take = capacity;
@@ -109,8 +109,8 @@ static ssize_t multi_tcp_move(multi_tcp_link *link, multi_tcp_verb verb, uint64_
                               const struct iovec *pieces, int count) {
   uint64_t begun = *position;
   for (;;) {
-    struct iovec cut[LANES_PIECES];
-    size_t length, left = LANES_STRIPE - (size_t)(*position % LANES_STRIPE);
+    struct iovec cut[MULTI_TCP_PIECES];
+    size_t length, left = MULTI_TCP_STRIPE - (size_t)(*position % MULTI_TCP_STRIPE);
     int cuts = multi_tcp_cut(pieces, count, (size_t)(*position - begun), left, cut, &length);
     if (cuts == 0) break;
     ssize_t moved = verb(link->connections[multi_tcp_at(link, *position)], cut, cuts);
@@ -140,7 +140,7 @@ static ssize_t multi_tcp_peek(ring_link *base, void *bytes, size_t length) {
   while (seen < length) {
     uint64_t position = link->received + seen;
     ring_link *connection = link->connections[multi_tcp_at(link, position)];
-    size_t want = LANES_STRIPE - (size_t)(position % LANES_STRIPE);
+    size_t want = MULTI_TCP_STRIPE - (size_t)(position % MULTI_TCP_STRIPE);
     if (want > length - seen) want = length - seen;
     ssize_t got = connection->ops->peek(connection, (uint8_t *)bytes + seen, want);
     if (got <= 0 && seen == 0) return multi_tcp_stuck(link, got);

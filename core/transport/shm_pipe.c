@@ -51,12 +51,12 @@ typedef struct shm_pipe_side {
   _Atomic(uint32_t) finished;           /* everything there will ever be has been moved */
 } shm_pipe_side;
 
-typedef struct shm_pipe_pipe {
+typedef struct shm_pipe_memory {
   shm_pipe_side sender, receiver;
   alignas(SHM_CONTROL_BYTES) uint8_t bytes[SHM_CAPACITY];
-} shm_pipe_pipe;
+} shm_pipe_memory;
 
-_Static_assert(sizeof(shm_pipe_pipe) == RING_PIPE_BYTES,
+_Static_assert(sizeof(shm_pipe_memory) == RING_PIPE_BYTES,
                "the pipe and its length in link.h differ");
 _Static_assert(SHM_CAPACITY % SHM_STEP == 0, "the pages of a pipe are taken in whole steps");
 _Static_assert((SHM_CAPACITY & (SHM_CAPACITY - 1)) == 0, "the capacity is no power of two");
@@ -84,7 +84,7 @@ typedef struct shm_pipe_link {
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
 /* Takes the rings that came, and wait reports the end of the peer. */
-static void shm_pipe_listen(shm_pipe_link *link) {
+static void shm_pipe_check_socket(shm_pipe_link *link) {
   char rings[64];
   if (link->armed) {
     atomic_store_explicit(&link->in.own->waits, 0, memory_order_relaxed);
@@ -189,7 +189,7 @@ static ssize_t shm_pipe_move(shm_pipe_link *link, shm_pipe_end *end, const struc
 
 /* Before each try; after it `ended` is older than what is then read. */
 static void shm_pipe_begin(shm_pipe_link *link) {
-  if (link->armed || ++link->tries >= SHM_TRIES) shm_pipe_listen(link);
+  if (link->armed || ++link->tries >= SHM_TRIES) shm_pipe_check_socket(link);
 }
 
 static ssize_t shm_pipe_send(ring_link *base, const struct iovec *pieces, int count) {
@@ -249,7 +249,7 @@ static const ring_link_ops shm_pipe_ops = {
     shm_pipe_finish, shm_pipe_close, shm_pipe_silence, shm_pipe_arrived, false};
 
 ring_link *ring_link_shm_pipe(int fd, void *out, void *in) {
-  shm_pipe_pipe *outward = out, *inward = in;
+  shm_pipe_memory *outward = out, *inward = in;
   bool backed = ring_arena_reserve(outward, SHM_CONTROL_BYTES) &&
                 ring_arena_reserve(inward, SHM_CONTROL_BYTES);
   shm_pipe_link *link = backed ? malloc(sizeof *link) : NULL;

@@ -223,7 +223,7 @@ int ring_socket_connect_local(const char *name) {
 
 #endif
 
-int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+int ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
   struct iovec piece = {(void *)(uintptr_t)bytes, length};
   struct msghdr message = {
@@ -237,7 +237,7 @@ int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
   return sent == (ssize_t)length ? 0 : sent < 0 ? -errno : -EMSGSIZE;
 }
 
-int ring_socket_take(int fd, void *bytes, size_t length) {
+int ring_socket_receive_fd(int fd, void *bytes, size_t length) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
   struct iovec piece = {bytes, length};
   struct msghdr message = {

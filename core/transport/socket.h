@@ -64,8 +64,8 @@ void ring_socket_ports_text(char *text, size_t size);
 
 /* Passes a descriptor and `length` bytes over a local connection; takes them, which is -EAGAIN until
  * they are there. */
-int ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
-int ring_socket_take(int fd, void *bytes, size_t length);
+int ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
+int ring_socket_receive_fd(int fd, void *bytes, size_t length);
 
 /* Whether the other end sends no more, also when there is something to be read from before that. */
 bool ring_socket_has_ended(int fd);

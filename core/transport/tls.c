@@ -382,7 +382,7 @@ static const char *tls_name(const ring_link *under) {
   return names[at];
 }
 
-ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) {
+ring_link *ring_link_tls(ring_link *under, bool connecting, const ring_secret *key) {
   tls_link *link = calloc(1, sizeof *link);
   SSL_CTX *context = tls_context();
   if (link == NULL) {
@@ -400,11 +400,11 @@ ring_link *ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) 
     tls_free(link);
     return NULL;
   }
-  SSL_set_verify(link->ssl, dialer ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
-  if (!dialer) SSL_set_accept_state(link->ssl);
+  SSL_set_verify(link->ssl, connecting ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
+  if (!connecting) SSL_set_accept_state(link->ssl);
   ERR_clear_error();
   /* The connecting side says hello, so that the other side wakes up. */
-  if (dialer && tls_result(link, SSL_connect(link->ssl), 1) == -ENOMEM) {
+  if (connecting && tls_result(link, SSL_connect(link->ssl), 1) == -ENOMEM) {
     tls_free(link);
     return NULL;
   }

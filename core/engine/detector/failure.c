@@ -137,7 +137,7 @@ static bool failure_hear_notices(ring_run *run, int rank, ring_status *status) {
       if (peer->link->ops->peek(peer->link, header, sizeof header) < (ssize_t)sizeof header) break;
       if (!ring_frame_unpack(header, &frame) || frame.kind < RING_FRAME_WAIT_REPORT) break;
       if (peer->link->ops->receive(peer->link, &piece, 1) < (ssize_t)sizeof header) break;
-      ring_wait_report_take(peer, header);
+      ring_wait_report_begin(peer, header);
     }
     *status = failure_hear_notice(run, rank, &got);
   }
@@ -315,7 +315,7 @@ ring_status ring_failure_unexpected(ring_run *run, size_t lane) {
   if (!ring_frame_unpack(progress->header, &frame)) return ring_failure_damaged(run, rank);
   if (frame.kind == RING_FRAME_DATA) return failure_mismatch(run, rank, &frame, progress);
   if (frame.kind == RING_FRAME_FAIL) return failure_adopt(run, rank, &frame);
-  ring_wait_report_take(&run->engine->peers->peer[rank], progress->header);
+  ring_wait_report_begin(&run->engine->peers->peer[rank], progress->header);
   progress->moved = 0;
   return failure_hear_notice(run, rank, &got);
 }

@@ -106,7 +106,7 @@ static void failure_seek(const ring_engine *engine, const ring_task *task, int f
     int peer = task->schedule->lanes[lane].peer;
     bool lower = peer >= 0 && peer < engine->peers->rank && peer != fault;
     if (lower && engine->peers->peer[peer].link == NULL)
-      ring_connector_want(engine->peers, peer, NULL);
+      ring_connector_start(engine->peers, peer, NULL);
   }
 }
 

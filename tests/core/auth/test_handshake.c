@@ -267,10 +267,11 @@ static void exchange_keys(ring_keys keys[4]) {
   uint8_t publics[4][RING_PUBLIC_BYTES];
   for (int rank = 0; rank < 4; rank++) {
     CHECK(ring_keys_init(&keys[rank], rank, 4));
-    CHECK(ring_keys_offer(&keys[rank], publics[rank]));
+    CHECK(ring_keys_generate(&keys[rank], publics[rank]));
   }
   for (int rank = 0; rank < 4; rank++)
-    for (int other = 0; other < 4; other++) ring_keys_take(&keys[rank], other, publics[other]);
+    for (int other = 0; other < 4; other++)
+      ring_keys_set_public(&keys[rank], other, publics[other]);
 }
 
 /* A pair whose connecting side has these keys and says that it is rank 2. */
@@ -302,8 +303,8 @@ static void test_nobody_else_has_it(void) {
   uint8_t public[RING_PUBLIC_BYTES];
   pair p;
   exchange_keys(keys);
-  CHECK(ring_keys_init(&reader, 2, 4) && ring_keys_offer(&reader, public));
-  for (int rank = 0; rank < 4; rank++) ring_keys_take(&reader, rank, keys[0].publics[rank]);
+  CHECK(ring_keys_init(&reader, 2, 4) && ring_keys_generate(&reader, public));
+  for (int rank = 0; rank < 4; rank++) ring_keys_set_public(&reader, rank, keys[0].publics[rank]);
   const ring_keys *others[] = {&reader, &keys[1], &keys[3]};
   for (int i = 0; i < 3; i++) {
     make_exchanged_pair(&p, others[i], &keys[0]);

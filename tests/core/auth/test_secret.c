@@ -85,11 +85,12 @@ static void test_comparisons_look_at_every_byte(void) {
 static void give(ring_keys keys[3]) {
   uint8_t publics[3][RING_PUBLIC_BYTES];
   for (int rank = 0; rank < 3; rank++) {
-    CHECK(ring_keys_init(&keys[rank], rank, 3) && ring_keys_offer(&keys[rank], publics[rank]));
+    CHECK(ring_keys_init(&keys[rank], rank, 3) && ring_keys_generate(&keys[rank], publics[rank]));
     CHECK(ring_secret_begin(&keys[rank].vault->job, "job", 3));
   }
   for (int rank = 0; rank < 3; rank++)
-    for (int other = 0; other < 3; other++) ring_keys_take(&keys[rank], other, publics[other]);
+    for (int other = 0; other < 3; other++)
+      ring_keys_set_public(&keys[rank], other, publics[other]);
 }
 
 static bool have_the_same(const ring_keys *one, const ring_keys *other) {

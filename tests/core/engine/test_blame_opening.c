@@ -238,11 +238,11 @@ static void test_one_that_stops_while_some_tell_what_they_share(void) {
 
 static int to_serve = -1; /* of this process, before it stops */
 
-int __real_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
-int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
-int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+int __real_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length) {
   if (to_serve-- == 0) raise(SIGSTOP);
-  return __real_ring_socket_pass(fd, descriptor, bytes, length);
+  return __real_ring_socket_send_fd(fd, descriptor, bytes, length);
 }
 
 /* Before they tell that, the first rank of the host hands out the memory, and stops. Who waits for it

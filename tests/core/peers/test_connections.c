@@ -145,7 +145,7 @@ static int bring_lane(ring_peers *host, int port, int connection, int connection
   for (int turn = 0; turn < 1000; turn++) {
     ring_handshake_state state = ring_handshake_advance(&handshake);
     if (state == RING_HANDSHAKE_DONE || state == RING_HANDSHAKE_REFUSED) break;
-    ring_peers_answer(host, &poll_set);
+    ring_peers_accept(host, &poll_set);
     usleep(100);
   }
   CHECK_INT(handshake.state,
@@ -195,7 +195,7 @@ static void test_unlike_ends_of_a_link(void) {
   memset(&guest.keys.vault->job, 1, sizeof guest.keys.vault->job);
   CHECK_INT(ring_peers_place(&guest, 0, "127.0.0.1", (uint16_t)port), RING_OK);
   CHECK_INT(ring_peers_place(&host, 1, "127.0.0.1", 1), RING_OK);
-  CHECK_INT(ring_connector_want(&guest, 0, &told), RING_OK);
+  CHECK_INT(ring_connector_start(&guest, 0, &told), RING_OK);
   for (int i = 0; i < 20000 && (heard.status == RING_OK || told.status == RING_OK); i++) {
     if (heard.status == RING_OK) serve(&host, &heard);
     if (told.status == RING_OK) serve(&guest, &told);

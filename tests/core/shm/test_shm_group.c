@@ -235,7 +235,7 @@ static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, rin
       break;
   }
   serve_annex(host);
-  got = ring_socket_take(fd, bytes, 16);
+  got = ring_socket_receive_fd(fd, bytes, 16);
   ring_socket_close(&fd);
   if (got >= 0) close(got);
   return got >= 0;
@@ -261,8 +261,8 @@ static void test_strangers_get_nothing(void) {
   CHECK(write(noisy, "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n", 54) ==
         54);
   serve_annex(&peers);
-  while ((got = ring_socket_take(noisy, bytes, sizeof bytes)) >= 0) CHECK(got < 0);
-  CHECK(ring_socket_take(silent, bytes, sizeof bytes) < 0);
+  while ((got = ring_socket_receive_fd(noisy, bytes, sizeof bytes)) >= 0) CHECK(got < 0);
+  CHECK(ring_socket_receive_fd(silent, bytes, sizeof bytes) < 0);
   ring_socket_close(&silent);
   ring_socket_close(&noisy);
   ring_peers_fini(&peers);

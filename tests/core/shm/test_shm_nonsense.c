@@ -267,8 +267,8 @@ typedef enum passing {
 
 static passing passes; /* what the first rank does */
 
-int __real_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
-int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length);
+int __real_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
+int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
 
 static int pass_two(int fd, int descriptor, const void *bytes, size_t length) {
   _Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
@@ -285,7 +285,7 @@ static int pass_two(int fd, int descriptor, const void *bytes, size_t length) {
   return 0;
 }
 
-int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t length) {
+int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length) {
   uint64_t said[2]; /* front, region */
   int ends[2] = {-1, -1}, other = descriptor;
   off_t total = lseek(descriptor, 0, SEEK_END);
@@ -302,7 +302,7 @@ int __wrap_ring_socket_pass(int fd, int descriptor, const void *bytes, size_t le
   if (passes == PASS_A_LARGE_REGION) said[1] += UINT64_C(1) << 63; /* twice that is 0 */
   if (passes == PASS_UNALIGNED) said[1] += 1;
   CHECK(other >= 0);
-  int code = __real_ring_socket_pass(fd, other, said, length);
+  int code = __real_ring_socket_send_fd(fd, other, said, length);
   if (other != descriptor) close(other);
   if (ends[0] >= 0) close(ends[0]);
   return code;
