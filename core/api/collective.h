@@ -4,8 +4,8 @@
  * are data (collective_args), so that a blocking call and a request differ only in when and on which
  * thread they run. entry_points.c fills the arguments; fusion.h runs groups.
  */
-#ifndef RING_COLLECTIVE_H
-#define RING_COLLECTIVE_H
+#ifndef RING_API_COLLECTIVE_H
+#define RING_API_COLLECTIVE_H
 
 #include "api/comm_state.h"
 

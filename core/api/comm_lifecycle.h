@@ -3,8 +3,8 @@
  * The life of a communicator: opening, closing, aborting, freeing. The public functions are in
  * sparkring.h; split.c opens children by the two below.
  */
-#ifndef RING_COMM_LIFECYCLE_H
-#define RING_COMM_LIFECYCLE_H
+#ifndef RING_API_COMM_LIFECYCLE_H
+#define RING_API_COMM_LIFECYCLE_H
 
 #include "api/comm_state.h"
 

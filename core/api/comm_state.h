@@ -4,8 +4,8 @@
  * life has come. It is open until close, abort or a failure. A failure is kept, and every later call
  * returns it. comm_lifecycle.h opens and ends communicators.
  */
-#ifndef RING_COMM_STATE_H
-#define RING_COMM_STATE_H
+#ifndef RING_API_COMM_STATE_H
+#define RING_API_COMM_STATE_H
 
 #include <stdatomic.h>
 

@@ -7,8 +7,8 @@
  * _SHARED_MEMORY, _LANES, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
  * also where that is not asked of the environment, so they are read apart.
  */
-#ifndef RING_ENVIRONMENT_H
-#define RING_ENVIRONMENT_H
+#ifndef RING_API_ENVIRONMENT_H
+#define RING_API_ENVIRONMENT_H
 
 #include <stdbool.h>
 

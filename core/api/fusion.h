@@ -6,8 +6,8 @@
  * on the counts alone, so all ranks cut alike. A digest of the counts is in every frame, so ranks
  * that disagree find out by the first one.
  */
-#ifndef RING_FUSION_H
-#define RING_FUSION_H
+#ifndef RING_API_FUSION_H
+#define RING_API_FUSION_H
 
 #include "api/collective.h"
 

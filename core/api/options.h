@@ -3,8 +3,8 @@
  * The options of a communicator, as the user gave them or the environment tells: complete and
  * checked, or refused with what to change.
  */
-#ifndef RING_OPTIONS_H
-#define RING_OPTIONS_H
+#ifndef RING_API_OPTIONS_H
+#define RING_API_OPTIONS_H
 
 #include "api/environment.h"
 

@@ -13,8 +13,8 @@
  * The queue belongs to its communicator and to every request that has not been freed, so requests
  * outlive the communicator. Freed requests are kept for the next start.
  */
-#ifndef RING_REQUEST_H
-#define RING_REQUEST_H
+#ifndef RING_API_REQUEST_H
+#define RING_API_REQUEST_H
 
 #include "api/fusion.h"
 

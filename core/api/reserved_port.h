@@ -7,8 +7,8 @@
  * of a host never hold the same one. Forked children have it, too, until they free the communicator
  * or execute another program.
  */
-#ifndef RING_RESERVED_PORT_H
-#define RING_RESERVED_PORT_H
+#ifndef RING_API_RESERVED_PORT_H
+#define RING_API_RESERVED_PORT_H
 
 #include "api/comm_state.h"
 

@@ -9,8 +9,8 @@
  * RING_SPARK_ENCRYPTION_MAP has those that ask for encrypted traffic. spark.io.encryption.enabled is
  * about files on disk, and spark.ssl.* of other kinds about web pages.
  */
-#ifndef RING_SPARK_SETTINGS_H
-#define RING_SPARK_SETTINGS_H
+#ifndef RING_API_SPARK_SETTINGS_H
+#define RING_API_SPARK_SETTINGS_H
 
 #include <stdbool.h>
 

@@ -19,8 +19,8 @@
  * A handshake owns no memory and only borrows its descriptor and the keys. It never blocks: ring_handshake_advance
  * moves what can be moved and says what it needs next.
  */
-#ifndef RING_HANDSHAKE_H
-#define RING_HANDSHAKE_H
+#ifndef RING_AUTH_HANDSHAKE_H
+#define RING_AUTH_HANDSHAKE_H
 
 #include "auth/keys.h"
 #include "sparkring.h"

@@ -14,8 +14,8 @@
  *   Expand(Extract(job, X25519(a, b)), "sparkring pair 1", a u32, b u32, public a, public b)
  * It is made when it is first needed, and kept.
  */
-#ifndef RING_KEYS_H
-#define RING_KEYS_H
+#ifndef RING_AUTH_KEYS_H
+#define RING_AUTH_KEYS_H
 
 #include "auth/secret.h"
 

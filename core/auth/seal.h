@@ -7,8 +7,8 @@
  * with two more round trips and some 40 KB for each of perhaps thousands of ranks at rank 0, for a few
  * hundred bytes.
  */
-#ifndef RING_SEAL_H
-#define RING_SEAL_H
+#ifndef RING_AUTH_SEAL_H
+#define RING_AUTH_SEAL_H
 
 #include "auth/handshake.h"
 

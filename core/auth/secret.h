@@ -5,8 +5,8 @@
  * other. All cryptography is OpenSSL's: HMAC-SHA256 (RFC 2104), X25519 (RFC 7748), its random
  * numbers and its constant-time comparison.
  */
-#ifndef RING_SECRET_H
-#define RING_SECRET_H
+#ifndef RING_AUTH_SECRET_H
+#define RING_AUTH_SECRET_H
 
 #include <stdbool.h>
 

@@ -7,8 +7,8 @@
  * as they are: a program may open several communicators, one after the other, and to take them away
  * is not safe while other threads read the environment.
  */
-#ifndef RING_TOKEN_H
-#define RING_TOKEN_H
+#ifndef RING_AUTH_TOKEN_H
+#define RING_AUTH_TOKEN_H
 
 #include "sparkring.h"
 

@@ -18,8 +18,8 @@
  * - On failure the output is undefined and *error names the rank at fault (-1: unknown). The
  *   communicator then calls `fail` and never `run` again.
  */
-#ifndef RING_BACKEND_H
-#define RING_BACKEND_H
+#ifndef RING_BACKEND_BACKEND_H
+#define RING_BACKEND_BACKEND_H
 
 #include "base/wait.h"
 #include "schedule/outline.h"

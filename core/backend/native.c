@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "engine/detector/failure.h"
+#include "engine/detector/failure_broadcast.h"
 #include "shm/shm_failure.h"
 #include "shm_collectives/shm_collective.h"
 
@@ -97,14 +98,14 @@ void ring_native_set_opening(ring_native *native) {
 
 bool ring_native_peer_failed(ring_native *native, const ring_call *call, ring_error *error) {
   return ring_shm_failed(native->shm, NULL, error) ||
-         ring_failure_is_known(&native->engine, call, error);
+         ring_failure_await_report(&native->engine, call, error);
 }
 
 static void native_fail(ring_backend *backend, const ring_error *error) {
   ring_native *native = native_of(backend);
   ring_shm_fail(native->shm, error);
-  ring_failure_tell(&native->engine, native->failed.schedule != NULL ? &native->failed : NULL,
-                    error);
+  ring_failure_broadcast(&native->engine, native->failed.schedule != NULL ? &native->failed : NULL,
+                         error);
 }
 
 static void native_close(ring_backend *backend, bool torn) {

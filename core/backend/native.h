@@ -3,8 +3,8 @@
  * The backend of sparkring itself: direct access to the memory that all ranks share, where it serves
  * the call, else a schedule over links, run by the engine.
  */
-#ifndef RING_NATIVE_H
-#define RING_NATIVE_H
+#ifndef RING_BACKEND_NATIVE_H
+#define RING_BACKEND_NATIVE_H
 
 #include "backend/backend.h"
 #include "engine/engine.h"

@@ -4,8 +4,8 @@
  *
  *   host   host:port   [v6]:port   [v6]   v6 (two or more colons)
  */
-#ifndef RING_ADDRESS_H
-#define RING_ADDRESS_H
+#ifndef RING_BASE_ADDRESS_H
+#define RING_BASE_ADDRESS_H
 
 #include <stdbool.h>
 

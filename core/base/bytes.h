@@ -3,8 +3,8 @@
  * Integers on the wire: little-endian, whatever the host. Each put and get returns the position
  * behind what it wrote or read, so that a message is packed and unpacked as a list of calls.
  */
-#ifndef RING_BYTES_H
-#define RING_BYTES_H
+#ifndef RING_BASE_BYTES_H
+#define RING_BASE_BYTES_H
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  * Calls: the collectives, and the signature by which ranks see that they call the same thing. It is
  * packed into the header of every frame (peers/frame.h) and into shared memory.
  */
-#ifndef RING_CALL_H
-#define RING_CALL_H
+#ifndef RING_BASE_CALL_H
+#define RING_BASE_CALL_H
 
 #include <stdbool.h>
 

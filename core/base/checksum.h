@@ -9,8 +9,8 @@
  * stripes at once keep it busy. Where registers are wide, long inputs are folded instead (Gopal
  * et al., Intel, 2009): blocks times x^n, modulo the polynomial, are added to those n bits behind.
  */
-#ifndef RING_CHECKSUM_H
-#define RING_CHECKSUM_H
+#ifndef RING_BASE_CHECKSUM_H
+#define RING_BASE_CHECKSUM_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Element types and operations: what the public enums mean inside the core. Every function takes
  * any value, also one that is no dtype or op (a caller's cast, a byte from the wire).
  */
-#ifndef RING_DTYPE_H
-#define RING_DTYPE_H
+#ifndef RING_BASE_DTYPE_H
+#define RING_BASE_DTYPE_H
 
 #include <stdbool.h>
 

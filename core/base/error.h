@@ -4,8 +4,8 @@
  * the errno and a sentence for the user. It returns the status, so that callers can write
  * `return ring_error_set(...)`.
  */
-#ifndef RING_ERROR_H
-#define RING_ERROR_H
+#ifndef RING_BASE_ERROR_H
+#define RING_BASE_ERROR_H
 
 #include "sparkring.h"
 

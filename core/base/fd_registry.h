@@ -5,8 +5,8 @@
  * forked child would keep it open, so the child releases its copies at once: each copy becomes a socket
  * that is connected to nothing, which keeps its number taken until the child frees its owner.
  */
-#ifndef RING_FD_REGISTRY_H
-#define RING_FD_REGISTRY_H
+#ifndef RING_BASE_FD_REGISTRY_H
+#define RING_BASE_FD_REGISTRY_H
 
 /* Before the call that makes such a descriptor. The call must not block: forks wait for it. */
 void ring_fd_begin(void);

@@ -8,8 +8,8 @@
  * conversion needs a float32 subnormal as an operand or a result, so processes that flush them to
  * zero (libraries built with -ffast-math switch that on) get the same bits.
  */
-#ifndef RING_HALF_H
-#define RING_HALF_H
+#ifndef RING_BASE_HALF_H
+#define RING_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * with a portable way beside it. A function without a portable way reports that, and its caller does
  * without.
  */
-#ifndef RING_PLATFORM_H
-#define RING_PLATFORM_H
+#ifndef RING_BASE_PLATFORM_H
+#define RING_BASE_PLATFORM_H
 
 #include <pthread.h>
 #include <stdatomic.h>

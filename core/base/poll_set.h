@@ -3,8 +3,8 @@
  * The set of descriptors that a wait sleeps on. It is filled anew before every sleep and never shrinks, so
  * waiting allocates nothing after the first time.
  */
-#ifndef RING_POLL_SET_H
-#define RING_POLL_SET_H
+#ifndef RING_BASE_POLL_SET_H
+#define RING_BASE_POLL_SET_H
 
 #include <poll.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * Several threads may record, and one may read meanwhile: an event that is overwritten during its read is
  * skipped. A full buffer overwrites its oldest events.
  */
-#ifndef RING_TIMELINE_H
-#define RING_TIMELINE_H
+#ifndef RING_BASE_TIMELINE_H
+#define RING_BASE_TIMELINE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -7,8 +7,8 @@
  * checks shows that the process was suspended. That time does not count as waiting: after it a rank has to
  * receive first what its peers have sent meanwhile.
  */
-#ifndef RING_WAIT_H
-#define RING_WAIT_H
+#ifndef RING_BASE_WAIT_H
+#define RING_BASE_WAIT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -8,8 +8,8 @@
  * The halves are computed in float32; partial results may stay there ("wide") until the last step
  * rounds them once, to nearest, ties to even.
  */
-#ifndef RING_REDUCE_H
-#define RING_REDUCE_H
+#ifndef RING_ENGINE_REDUCE_H
+#define RING_ENGINE_REDUCE_H
 
 #include <stdbool.h>
 
@@ -24,14 +24,15 @@ typedef struct ring_reduction {
   bool destination_wide; /* halves only: destination gets accumulators */
 } ring_reduction;
 
-/* destination[i] = local[i] op received[i] for i < count. Buffers are aligned for what they hold, and
- * any two either are the same or do not overlap; a wide buffer may only be the same as a wide one. */
+/* destination[i] = local[i] op received[i] for i < count. Buffers are aligned for what they hold,
+ * and any two either are the same or do not overlap; a wide buffer may only be the same as a wide
+ * one. */
 void ring_reduction_apply(const ring_reduction *reduction, void *destination, const void *local,
                           const void *received, size_t count);
 
-/* destination[i] = sources[0][i] op sources[1][i] op ... of `number` >= 2 sources, from left to right,
- * divided by `divisor` unless that is 0. Only dtype and op of the reduction count. The destination
- * may be one of the sources. */
+/* destination[i] = sources[0][i] op sources[1][i] op ... of `number` >= 2 sources, from left to
+ * right, divided by `divisor` unless that is 0. Only dtype and op of the reduction count. The
+ * destination may be one of the sources. */
 void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
                          int number, void *destination, size_t count);
 

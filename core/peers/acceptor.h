@@ -6,8 +6,8 @@
  * if it has said nothing. What a proven pending connection may have is its owner's decision: `judge` gives the
  * verdict, `admit` takes the descriptor of a welcome one, who has proved the claim of its handshake.
  */
-#ifndef RING_ACCEPTOR_H
-#define RING_ACCEPTOR_H
+#ifndef RING_PEERS_ACCEPTOR_H
+#define RING_PEERS_ACCEPTOR_H
 
 #include "auth/handshake.h"
 #include "base/poll_set.h"

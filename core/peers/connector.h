@@ -4,8 +4,8 @@
  * address of its host and connection after connection, until the link is open; a higher one connects to itself, so it
  * is only probed now and then, to learn in time that it is gone.
  */
-#ifndef RING_CONNECTOR_H
-#define RING_CONNECTOR_H
+#ifndef RING_PEERS_CONNECTOR_H
+#define RING_PEERS_CONNECTOR_H
 
 #include "base/poll_set.h"
 #include "peers/peer_table.h"

@@ -16,8 +16,8 @@
  * payload. A WAIT_REPORT comes between frames from a rank that waits (wait_report.h), a DESCRIPTION before the
  * first frame of a call whose array has one: its text, padded with zeros.
  */
-#ifndef RING_FRAME_H
-#define RING_FRAME_H
+#ifndef RING_PEERS_FRAME_H
+#define RING_PEERS_FRAME_H
 
 #include "base/call.h"
 

@@ -4,8 +4,8 @@
  * one received. Descriptions of arrays travel in the same place. Data only: wait_report.h sends and
  * receives.
  */
-#ifndef RING_OUTBOX_H
-#define RING_OUTBOX_H
+#ifndef RING_PEERS_OUTBOX_H
+#define RING_PEERS_OUTBOX_H
 
 #include "base/call.h"
 

@@ -2,8 +2,8 @@
  *
  * The table of ranks.
  */
-#ifndef RING_PEER_TABLE_H
-#define RING_PEER_TABLE_H
+#ifndef RING_PEERS_PEER_TABLE_H
+#define RING_PEERS_PEER_TABLE_H
 
 #include <stdatomic.h>
 

@@ -6,8 +6,8 @@
  * its receive. A link is one connection or, between hosts, several (connections), which the connecting side opens
  * one after the other. The listener stays open for the life of the communicator.
  */
-#ifndef RING_PEERS_H
-#define RING_PEERS_H
+#ifndef RING_PEERS_PEERS_H
+#define RING_PEERS_PEERS_H
 
 #include "base/poll_set.h"
 #include "peers/peer_table.h"

@@ -5,8 +5,8 @@
  * that is closed, whatever the waiting rank says, a wait report for example, is answered with a reset, and
  * the last word never comes.
  */
-#ifndef RING_SHUTDOWN_H
-#define RING_SHUTDOWN_H
+#ifndef RING_PEERS_SHUTDOWN_H
+#define RING_PEERS_SHUTDOWN_H
 
 #include "base/poll_set.h"
 #include "base/wait.h"

@@ -11,8 +11,8 @@
  *           rank i32, steps u32, state u8, collective u8, op u8, dtype u8, sequence u32, root i32,
  *           count u64, digest u64
  */
-#ifndef RING_WAIT_REPORT_H
-#define RING_WAIT_REPORT_H
+#ifndef RING_PEERS_WAIT_REPORT_H
+#define RING_PEERS_WAIT_REPORT_H
 
 #include "peers/frame.h"
 #include "peers/peer_table.h"

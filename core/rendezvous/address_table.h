@@ -11,8 +11,8 @@
  *             then HMAC(HMAC(job's key, "sparkring table 1" and the epoch), from hosts on), because
  *             links that are not encrypted keep nobody from changing what they carry
  */
-#ifndef RING_ADDRESS_TABLE_H
-#define RING_ADDRESS_TABLE_H
+#ifndef RING_RENDEZVOUS_ADDRESS_TABLE_H
+#define RING_RENDEZVOUS_ADDRESS_TABLE_H
 
 #include "peers/peers.h"
 

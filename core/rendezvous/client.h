@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RING_CLIENT_H
-#define RING_CLIENT_H
+#ifndef RING_RENDEZVOUS_CLIENT_H
+#define RING_RENDEZVOUS_CLIENT_H
 
 #include "peers/peers.h"
 #include "rendezvous/session.h"

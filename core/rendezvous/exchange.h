@@ -2,8 +2,8 @@
  *
  * The rendezvous by an exchange.
  */
-#ifndef RING_EXCHANGE_H
-#define RING_EXCHANGE_H
+#ifndef RING_RENDEZVOUS_EXCHANGE_H
+#define RING_RENDEZVOUS_EXCHANGE_H
 
 #include "peers/peers.h"
 #include "rendezvous/session.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RING_JOIN_H
-#define RING_JOIN_H
+#ifndef RING_RENDEZVOUS_JOIN_H
+#define RING_RENDEZVOUS_JOIN_H
 
 #include "auth/seal.h"
 #include "peers/peers.h"

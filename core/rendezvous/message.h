@@ -2,8 +2,8 @@
  *
  * Control messages.
  */
-#ifndef RING_MESSAGE_H
-#define RING_MESSAGE_H
+#ifndef RING_RENDEZVOUS_MESSAGE_H
+#define RING_RENDEZVOUS_MESSAGE_H
 
 #include "auth/seal.h"
 #include "base/poll_set.h"

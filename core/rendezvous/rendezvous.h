@@ -24,8 +24,8 @@
  * the rendezvous by addresses, root_report.c what it says of one that does not come about,
  * client.c the others' until they have found rank 0, and join.c from there on.
  */
-#ifndef RING_RENDEZVOUS_H
-#define RING_RENDEZVOUS_H
+#ifndef RING_RENDEZVOUS_RENDEZVOUS_H
+#define RING_RENDEZVOUS_RENDEZVOUS_H
 
 #include "peers/peers.h"
 #include "rendezvous/session.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef RING_ROOT_H
-#define RING_ROOT_H
+#ifndef RING_RENDEZVOUS_ROOT_H
+#define RING_RENDEZVOUS_ROOT_H
 
 #include "peers/peers.h"
 #include "rendezvous/session.h"

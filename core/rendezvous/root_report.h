@@ -2,8 +2,8 @@
  *
  * Root report.
  */
-#ifndef RING_ROOT_REPORT_H
-#define RING_ROOT_REPORT_H
+#ifndef RING_RENDEZVOUS_ROOT_REPORT_H
+#define RING_RENDEZVOUS_ROOT_REPORT_H
 
 #include "rendezvous/root_state.h"
 

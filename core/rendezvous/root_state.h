@@ -2,8 +2,8 @@
  *
  * What rank 0 knows.
  */
-#ifndef RING_ROOT_STATE_H
-#define RING_ROOT_STATE_H
+#ifndef RING_RENDEZVOUS_ROOT_STATE_H
+#define RING_RENDEZVOUS_ROOT_STATE_H
 
 #include "peers/peers.h"
 #include "rendezvous/address_table.h"

@@ -2,8 +2,8 @@
  *
  * The session of a rendezvous.
  */
-#ifndef RING_SESSION_H
-#define RING_SESSION_H
+#ifndef RING_RENDEZVOUS_SESSION_H
+#define RING_RENDEZVOUS_SESSION_H
 
 #include "auth/keys.h"
 #include "base/wait.h"

@@ -3,8 +3,8 @@
  * The algorithms by name, and which of them can serve which call. What each does is said where its
  * schedule is built (schedule.h), what it costs in cost.h, which one a call gets in selector.h.
  */
-#ifndef RING_ALGORITHM_H
-#define RING_ALGORITHM_H
+#ifndef RING_SCHEDULE_ALGORITHM_H
+#define RING_SCHEDULE_ALGORITHM_H
 
 #include "base/call.h"
 #include "schedule/topology.h"

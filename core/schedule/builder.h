@@ -3,8 +3,8 @@
  * What the files that build schedules (schedule_<collective>.c) share: adding lanes and steps, and
  * the arithmetic of ranks and parts. A builder reserves room once, so that adding cannot fail.
  */
-#ifndef RING_BUILDER_H
-#define RING_BUILDER_H
+#ifndef RING_SCHEDULE_BUILDER_H
+#define RING_SCHEDULE_BUILDER_H
 
 #include "schedule/schedule.h"
 

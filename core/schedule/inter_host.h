@@ -10,8 +10,8 @@
  * shard in which this host's rounds need it, and those in which the result becomes complete. Both
  * ends know them from the host alone.
  */
-#ifndef RING_INTER_HOST_H
-#define RING_INTER_HOST_H
+#ifndef RING_SCHEDULE_INTER_HOST_H
+#define RING_SCHEDULE_INTER_HOST_H
 
 #include "schedule/builder.h"
 

@@ -3,8 +3,8 @@
  * Steps of an allreduce across hosts, which doubling, halving and the ring are built of. Each
  * function adds steps to the lane that was begun last.
  */
-#ifndef RING_INTER_HOST_STEPS_H
-#define RING_INTER_HOST_STEPS_H
+#ifndef RING_SCHEDULE_INTER_HOST_STEPS_H
+#define RING_SCHEDULE_INTER_HOST_STEPS_H
 
 #include "schedule/inter_host.h"
 

@@ -3,8 +3,8 @@
  * The outline of a call: everything that decides how it is carried out, and no buffers. An algorithm
  * is chosen, a schedule built and a backend asked by it.
  */
-#ifndef RING_OUTLINE_H
-#define RING_OUTLINE_H
+#ifndef RING_SCHEDULE_OUTLINE_H
+#define RING_SCHEDULE_OUTLINE_H
 
 #include "base/call.h"
 #include "schedule/schedule.h"

@@ -15,8 +15,8 @@
  * take what comes, so that the failure of a peer is not held up behind what it sent before. Where
  * what comes may not be reduced yet it goes to scratch, and a local COMBINE reduces it in its turn.
  */
-#ifndef RING_SCHEDULE_H
-#define RING_SCHEDULE_H
+#ifndef RING_SCHEDULE_SCHEDULE_H
+#define RING_SCHEDULE_SCHEDULE_H
 
 #include <stdbool.h>
 

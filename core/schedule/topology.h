@@ -3,8 +3,8 @@
  * The topology of a communicator: which of its ranks are on one host. All ranks know it alike, since
  * all have the same table of places; a digest of it is in the signature of the first barrier.
  */
-#ifndef RING_TOPOLOGY_H
-#define RING_TOPOLOGY_H
+#ifndef RING_SCHEDULE_TOPOLOGY_H
+#define RING_SCHEDULE_TOPOLOGY_H
 
 #include <stdbool.h>
 #include <stdint.h>

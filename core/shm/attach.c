@@ -207,7 +207,7 @@ ring_status ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has
   for (int i = 0; i < shm->size && status == RING_OK; i++)
     if (i != shm->index)
       status = ring_peers_set_pipe(peers, shm->ranks[i], attach_pipe(shm, shm->index, i),
-                               attach_pipe(shm, i, shm->index));
+                                   attach_pipe(shm, i, shm->index));
   if (status == RING_NO_MEMORY) ring_error_no_memory(error, peers->rank);
   service->serve(service->context); /* grows its poll set, so that later waits allocate nothing */
   shm->formed = status == RING_OK;

@@ -8,8 +8,8 @@
  * A connection to the local socket begins with the handshake of all links: only ranks of this job get
  * the memory.
  */
-#ifndef RING_ATTACH_H
-#define RING_ATTACH_H
+#ifndef RING_SHM_ATTACH_H
+#define RING_SHM_ATTACH_H
 
 #include "shm/control_block.h"
 

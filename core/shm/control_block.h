@@ -6,8 +6,8 @@
  *
  * This unit has the data and the plain accesses to it; sync.h waits, shm_failure.h explains.
  */
-#ifndef RING_CONTROL_BLOCK_H
-#define RING_CONTROL_BLOCK_H
+#ifndef RING_SHM_CONTROL_BLOCK_H
+#define RING_SHM_CONTROL_BLOCK_H
 
 #include <stdalign.h>
 #include <stdatomic.h>

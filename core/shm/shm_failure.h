@@ -10,8 +10,8 @@
  * A rank that has died, or is in another call, writes no error. After a sleep a waiter therefore also checks
  * whether the other ranks still hold their places in the arena, and which calls they announced.
  */
-#ifndef RING_SHM_FAILURE_H
-#define RING_SHM_FAILURE_H
+#ifndef RING_SHM_SHM_FAILURE_H
+#define RING_SHM_SHM_FAILURE_H
 
 #include "shm/control_block.h"
 

@@ -18,8 +18,8 @@
  *
  * Threads: one thread of a rank at a time; the communicator sees to that.
  */
-#ifndef RING_SYNC_H
-#define RING_SYNC_H
+#ifndef RING_SHM_SYNC_H
+#define RING_SHM_SYNC_H
 
 #include "base/platform.h"
 #include "shm/control_block.h"

@@ -11,8 +11,8 @@
  * The alternative, copies from process to process by the system (process_vm_readv), is slower, because it
  * works page by page, and is often forbidden.
  */
-#ifndef RING_BOUNCE_H
-#define RING_BOUNCE_H
+#ifndef RING_SHM_COLLECTIVES_BOUNCE_H
+#define RING_SHM_COLLECTIVES_BOUNCE_H
 
 #include "shm_collectives/window.h"
 

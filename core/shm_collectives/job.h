@@ -2,8 +2,8 @@
  *
  * One collective in shared memory, as the small and the large way see it.
  */
-#ifndef RING_JOB_H
-#define RING_JOB_H
+#ifndef RING_SHM_COLLECTIVES_JOB_H
+#define RING_SHM_COLLECTIVES_JOB_H
 
 #include "engine/engine.h"
 #include "shm/sync.h"

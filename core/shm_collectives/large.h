@@ -2,8 +2,8 @@
  *
  * Large collectives: the ranks post their buffers, then copy or reduce between them.
  */
-#ifndef RING_LARGE_H
-#define RING_LARGE_H
+#ifndef RING_SHM_COLLECTIVES_LARGE_H
+#define RING_SHM_COLLECTIVES_LARGE_H
 
 #include "shm_collectives/job.h"
 

@@ -5,8 +5,8 @@
  * Results that exceed the caches bypass them (non-temporal stores), unless they replace the input that was
  * just read.
  */
-#ifndef RING_LARGE_REDUCE_H
-#define RING_LARGE_REDUCE_H
+#ifndef RING_SHM_COLLECTIVES_LARGE_REDUCE_H
+#define RING_SHM_COLLECTIVES_LARGE_REDUCE_H
 
 #include "shm_collectives/window.h"
 

@@ -9,8 +9,8 @@
  * wherever the buffers lie. One exception: if a rank's region has no space for a bounce buffer, private buffers
  * go over links, whose algorithms may combine in another order (the same on all ranks and in all runs).
  */
-#ifndef RING_SHM_COLLECTIVE_H
-#define RING_SHM_COLLECTIVE_H
+#ifndef RING_SHM_COLLECTIVES_SHM_COLLECTIVE_H
+#define RING_SHM_COLLECTIVES_SHM_COLLECTIVE_H
 
 #include "engine/engine.h"
 #include "shm/control_block.h"

@@ -3,8 +3,8 @@
  * Small collectives: each rank publishes its payload in its slot or its staging buffer, and every rank reads
  * the payloads that it needs and combines them in rank order by itself.
  */
-#ifndef RING_SMALL_H
-#define RING_SMALL_H
+#ifndef RING_SHM_COLLECTIVES_SMALL_H
+#define RING_SHM_COLLECTIVES_SMALL_H
 
 #include "shm_collectives/job.h"
 

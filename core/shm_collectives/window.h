@@ -8,8 +8,8 @@
  *
  * An offset is checked before use: its buffer has to lie in the arena as a whole, and be aligned.
  */
-#ifndef RING_WINDOW_H
-#define RING_WINDOW_H
+#ifndef RING_SHM_COLLECTIVES_WINDOW_H
+#define RING_SHM_COLLECTIVES_WINDOW_H
 
 #include "shm_collectives/job.h"
 

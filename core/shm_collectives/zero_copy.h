@@ -5,8 +5,8 @@
  *
  * Both functions return RING_UNSUPPORTED, on all ranks, where a bounce buffer is needed and missing.
  */
-#ifndef RING_ZERO_COPY_H
-#define RING_ZERO_COPY_H
+#ifndef RING_SHM_COLLECTIVES_ZERO_COPY_H
+#define RING_SHM_COLLECTIVES_ZERO_COPY_H
 
 #include "shm_collectives/window.h"
 

@@ -14,8 +14,8 @@
  * but not the knowledge of what is free: it allocates ordinary memory, and what it frees stays. Nor
  * does it keep its parent's place taken.
  */
-#ifndef RING_ARENA_H
-#define RING_ARENA_H
+#ifndef RING_TRANSPORT_ARENA_H
+#define RING_TRANSPORT_ARENA_H
 
 #include <stdbool.h>
 

@@ -6,8 +6,8 @@
  * send, receive and peek return the bytes moved (more than 0), 0 when nothing can move now, or
  * -errno; -EPIPE means that the other side has ended the link.
  */
-#ifndef RING_LINK_H
-#define RING_LINK_H
+#ifndef RING_TRANSPORT_LINK_H
+#define RING_TRANSPORT_LINK_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -5,8 +5,8 @@
  * a thread, and whoever waits asks again between the other things that a wait does. A thread that
  * nobody waits for any more ends when the resolver does.
  */
-#ifndef RING_RESOLVER_H
-#define RING_RESOLVER_H
+#ifndef RING_TRANSPORT_RESOLVER_H
+#define RING_TRANSPORT_RESOLVER_H
 
 #include "transport/socket.h"
 

@@ -4,8 +4,8 @@
  * are non-blocking, close on exec, and are given up by forked children; ring_socket_close closes them.
  * Functions that make a descriptor return it, or -errno.
  */
-#ifndef RING_SOCKET_H
-#define RING_SOCKET_H
+#ifndef RING_TRANSPORT_SOCKET_H
+#define RING_TRANSPORT_SOCKET_H
 
 #include <stdbool.h>
 #include <sys/socket.h>

@@ -47,8 +47,8 @@
  * one frame of the other, until it flows. Of the bytes of other algorithms as many leave a host as
  * if ranks were anywhere, but for rings and chains, where those do whose next rank is elsewhere.
  */
-#ifndef RING_COST_H
-#define RING_COST_H
+#ifndef RING_TUNER_COST_H
+#define RING_TUNER_COST_H
 
 #include "schedule/algorithm.h"
 

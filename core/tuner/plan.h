@@ -3,8 +3,8 @@
  * Plans: the schedules of recent calls. A schedule holds no pointers, so a training loop that
  * repeats its calls builds each of them once. Which algorithm it is, selector.h says.
  */
-#ifndef RING_PLAN_H
-#define RING_PLAN_H
+#ifndef RING_TUNER_PLAN_H
+#define RING_TUNER_PLAN_H
 
 #include "schedule/outline.h"
 #include "tuner/selector.h"

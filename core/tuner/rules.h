@@ -8,8 +8,8 @@
  * float16, hierarchical on one host) is passed over: dtype and topology are known to all ranks alike,
  * and a rule for all sizes should not have to except a dtype.
  */
-#ifndef RING_RULES_H
-#define RING_RULES_H
+#ifndef RING_TUNER_RULES_H
+#define RING_TUNER_RULES_H
 
 #include "schedule/algorithm.h"
 

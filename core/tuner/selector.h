@@ -6,8 +6,8 @@
  * communicator opens, a digest of the last three and of the cost table is in the signature of its
  * first barrier, so that ranks which would choose differently get RING_MISMATCH there.
  */
-#ifndef RING_SELECTOR_H
-#define RING_SELECTOR_H
+#ifndef RING_TUNER_SELECTOR_H
+#define RING_TUNER_SELECTOR_H
 
 #include "tuner/cost.h"
 #include "tuner/rules.h"

@@ -1,54 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What can go wrong in a run, found out and put into words (failure.c), and told to the other ranks
- * (failure_broadcast.c). Whatever this rank learns it passes on once, to all its links, so that a failure
- * anywhere reaches everybody with the name of the rank at fault.
+ * Failures of a run: finds out why a run cannot go on, and fills run->error with the cause and the
+ * rank at fault. A broken link is rarely the cause: a peer may have ended the link because another
+ * rank failed. So this rank waits for a moment for a peer's report of the failure
+ * (failure_frame.h).
  */
-#ifndef RING_FAILURE_H
-#define RING_FAILURE_H
+#ifndef RING_ENGINE_DETECTOR_FAILURE_H
+#define RING_ENGINE_DETECTOR_FAILURE_H
 
 #include "engine/run.h"
 
-#define RING_FAILURE_TELL_NS                                                                       \
-  UINT64_C(200000000) /* for which a rank that fails says so to the others */
-
-/* The link to a rank broke. It may have failed because of another one, which tells everybody; so
- * the others are given a moment to say so. */
+/* The link to a rank broke with errno `code`. */
 ring_status ring_failure_lost(ring_run *run, int rank, int code);
 
-/* No link to a rank could be opened, with a status and run->error that say so. It, too, may have ended
- * because of another one. */
+/* Passes `status` on if it is RING_OK. Otherwise no link to a rank could be opened, and run->error
+ * says why; that rank, too, may have ended because of another rank. */
 ring_status ring_failure_unlinked(ring_run *run, ring_status status);
 
-/* Whether another rank has said, after `call` was over here, why it failed; then *error is that. */
-bool ring_failure_is_known(ring_engine *engine, const ring_call *call, ring_error *error);
+/* Receives what comes next from a rank that no lane reads from. Returns true, and sets *status,
+ * when that fails the run: a FAIL frame, or a frame or wait report that shows a mismatch. */
+bool ring_failure_receive(ring_run *run, int rank, ring_status *status);
 
-/* Takes the wait reports that have come next from ranks that no lane reads from. */
-ring_status ring_failure_hear(ring_run *run);
-
-/* Whether what comes next from a rank, and no lane reads, is a FAIL frame, which is taken and
- * adopted, or shows that the rank called something different. */
-bool ring_failure_fails(ring_run *run, int rank, ring_status *status);
-
-/* A lane read a header that differs from the expected one: a failure, another call, or nonsense. */
+/* A lane read a header that differs from the expected header. Returns RING_OK for a wait report,
+ * which it receives, and otherwise the failure: a FAIL frame, another call, or damaged bytes. */
 ring_status ring_failure_unexpected(ring_run *run, size_t lane);
 
-/* A rank called something else than this one. */
-ring_status ring_failure_differ(const ring_run *run, int rank, const ring_call *theirs,
-                                const ring_call *own);
+/* The wait of the run ended with RING_TIMEOUT or RING_ABORTED. */
+ring_status ring_failure_wait_ended(ring_run *run, ring_status why);
 
-/* What a rank sent fails its check. */
-ring_status ring_failure_damaged(ring_run *run, int rank);
-
-/* The wait ended: RING_TIMEOUT or RING_ABORTED. */
-ring_status ring_failure_impatient(ring_run *run, ring_status why);
-
-/* Tells every linked rank that this one has failed and why, in a fraction of a second. While the
- * communicator is being opened, ranks that get their link only now hear it, too. task is the one
- * that failed, or NULL when none was running. */
-void ring_failure_tell(ring_engine *engine, const ring_task *task, const ring_error *error);
-
-/* Sleeps for a moment, or until one of `events` may happen on the link. */
-void ring_failure_sleep(ring_link *link, short events);
+/* Waits for a moment, after `call` has ended on this rank, for a peer's report of a failure.
+ * Returns true, and fills *error, when a report has come. */
+bool ring_failure_await_report(ring_engine *engine, const ring_call *call, ring_error *error);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/detector/mismatch.h"
 
-#include "engine/detector/failure.h"
+#include "engine/detector/run_error.h"
 #include "engine/detector/wait_graph.h"
 #include "shm/control_block.h"
 
@@ -10,8 +10,8 @@ static bool mismatch_is_numbered(const ring_call *call) {
          !ring_collective_opens(call->collective);
 }
 
-/* The calls of this rank, over links and in shared memory, from the i-th one that is known; false
- * behind the last one. */
+/* The i-th known call of this rank, over links first, then in shared memory; false behind the
+ * last. */
 static bool mismatch_own_call(const ring_engine *engine, uint32_t i, ring_call *call) {
   const ring_shm *shm = engine->shm;
   *call = (ring_call){0};
@@ -24,7 +24,8 @@ static bool mismatch_own_call(const ring_engine *engine, uint32_t i, ring_call *
   return true;
 }
 
-/* Whether what a rank called is not what this one called in its place. */
+/* Whether a rank and this rank called different things in the same place. Sets *own to this rank's
+ * call. */
 static bool mismatch_differs(const ring_run *run, int rank, const ring_call *theirs,
                              ring_call *own) {
   const ring_peers *peers = run->engine->peers;
@@ -40,8 +41,8 @@ static bool mismatch_differs(const ring_run *run, int rank, const ring_call *the
   return false;
 }
 
-/* Whether this rank is known not to have come to a call yet. */
-static bool mismatch_is_ahead(const ring_engine *engine, const ring_call *call) {
+/* Whether it is known that this rank has not reached a call yet. */
+static bool mismatch_is_unreached(const ring_engine *engine, const ring_call *call) {
   bool known = engine->runs < RING_ENGINE_RUNS;
   ring_call own;
   if (!mismatch_is_numbered(call)) return false;
@@ -53,17 +54,18 @@ static bool mismatch_is_ahead(const ring_engine *engine, const ring_call *call) 
   return known;
 }
 
-/* Whether a rank that this one waits for cannot go on without this one. */
-static bool mismatch_turns_round(const ring_run *run, const ring_wait_report *theirs) {
+/* Whether the sender of a report, for which this rank waits, cannot go on without this rank. */
+static bool mismatch_waits_back(const ring_run *run, const ring_wait_report *theirs) {
   for (int i = 0; i < theirs->count; i++)
     if (theirs->suspects[i].rank == run->engine->peers->rank &&
         (theirs->suspects[i].state & RING_SUSPECT_NEEDED) != 0)
-      return mismatch_is_ahead(run->engine, &theirs->call);
+      return mismatch_is_unreached(run->engine, &theirs->call);
   return false;
 }
 
-/* Whether a rank of this host shows on the control block (stall.c) that it sends this one a message, which
- * this one has not begun to take. Its link stands inside a frame, and carries no wait reports. */
+/* Whether a rank of this host shows in shared memory (stall.c) that it sends this rank a message
+ * that this rank has not begun to receive. Its link stands inside a frame and carries no wait
+ * reports. */
 static bool mismatch_is_offered(const ring_run *run, int rank, ring_call *theirs) {
   const ring_shm *shm = run->engine->shm;
   const ring_peers *peers = run->engine->peers;
@@ -76,15 +78,15 @@ static bool mismatch_is_offered(const ring_run *run, int rank, ring_call *theirs
 
 static ring_status mismatch_check_lane(const ring_run *run, size_t lane) {
   int rank = run_lane(run, lane)->peer;
-  const ring_wait_report *theirs = ring_wait_graph_said(run, rank);
+  const ring_wait_report *theirs = ring_wait_graph_report(run, rank);
   ring_call own = run->task->call, offered;
   if (mismatch_is_offered(run, rank, &offered))
-    return ring_failure_differ(run, rank, &offered, &own);
+    return ring_run_error_mismatch(run, rank, &offered, &own);
   if (theirs == NULL || run_lane(run, lane)->kind != RING_LANE_RECV) return RING_OK;
   bool message = theirs->call.collective == RING_COLLECTIVE_MESSAGE;
   if ((message && mismatch_differs(run, rank, &theirs->call, &own)) ||
-      mismatch_turns_round(run, theirs))
-    return ring_failure_differ(run, rank, &theirs->call, &own);
+      mismatch_waits_back(run, theirs))
+    return ring_run_error_mismatch(run, rank, &theirs->call, &own);
   return RING_OK;
 }
 
@@ -97,15 +99,15 @@ ring_status ring_mismatch_check(const ring_run *run, const ring_wait_report *rep
     const ring_suspect *suspect = &report->suspects[i];
     bool waits = (suspect->state & RING_SUSPECT_STATE) == RING_SUSPECT_WAITS;
     if (waits && mismatch_differs(run, suspect->rank, &suspect->call, &own))
-      status = ring_failure_differ(run, suspect->rank, &suspect->call, &own);
+      status = ring_run_error_mismatch(run, suspect->rank, &suspect->call, &own);
   }
   return status;
 }
 
-ring_status ring_mismatch_heard(const ring_run *run, int rank) {
+ring_status ring_mismatch_received(const ring_run *run, int rank) {
   const ring_call *theirs = &run->engine->peers->peer[rank].outbox->last.call;
   ring_call own;
   if (theirs->collective == RING_COLLECTIVE_MESSAGE) return RING_OK; /* see mismatch_check_lane */
   if (!mismatch_differs(run, rank, theirs, &own)) return RING_OK;
-  return ring_failure_differ(run, rank, theirs, &own);
+  return ring_run_error_mismatch(run, rank, theirs, &own);
 }

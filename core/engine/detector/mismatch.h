@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Contradictions: wait reports (wait report.h) show that ranks have called different things where they never
- * compare frames. One says what its sender called under a number under which this rank called something
- * else; or that it cannot go on without this rank, which itself cannot go on without the sender. Links
- * keep order, so what the sender of a wait report had for this rank before has come by then.
+ * Mismatches: finds out from wait reports (peers/wait_report.h) that ranks called different things
+ * where their lanes never compare frames. A wait report shows a mismatch in two ways: its sender is
+ * in a different call with the same sequence number; or its sender cannot go on without this rank,
+ * and this rank cannot go on without the sender. A link keeps order, so this rank has received
+ * everything that the sender sent before the wait report.
  */
-#ifndef RING_MISMATCH_H
-#define RING_MISMATCH_H
+#ifndef RING_ENGINE_DETECTOR_MISMATCH_H
+#define RING_ENGINE_DETECTOR_MISMATCH_H
 
 #include "engine/run.h"
 
-/* RING_MISMATCH when this rank waits for one that will not come; `wait report` is what it says itself. */
+/* Checks all ranks that this rank waits for, and the suspects of `report`, the wait report of this
+ * rank. Returns RING_MISMATCH when this rank waits in vain. */
 ring_status ring_mismatch_check(const ring_run *run, const ring_wait_report *report);
 
-/* The same of a wait report of a rank that has just come. */
-ring_status ring_mismatch_heard(const ring_run *run, int rank);
+/* Checks a wait report that has just come from a rank. */
+ring_status ring_mismatch_received(const ring_run *run, int rank);
 
 #endif

@@ -3,11 +3,12 @@
 
 #include <stdio.h>
 
-#include "engine/detector/failure.h"
-#include "engine/detector/stall.h"
+#include "engine/detector/inbox.h"
+#include "engine/detector/outbox.h"
 #include "engine/detector/wait_graph.h"
 #include "shm/control_block.h"
 
+/* Shows to the ranks of this host that this rank waits for a rank; -1: for none. */
 static void split_wait_show(const ring_split_wait *split_wait, int rank) {
   const ring_shm *shm = split_wait->engine->shm;
   if (shm->arena == NULL) return;
@@ -17,7 +18,7 @@ static void split_wait_show(const ring_split_wait *split_wait, int rank) {
 static void split_wait_withdraw(ring_split_wait *split_wait, ring_search *search) {
   const ring_task split = {.schedule = &ring_schedule_empty, .call = split_wait->call};
   const ring_run above = {.engine = split_wait->engine, .task = &split};
-  ring_stall_withdraw(&above, search);
+  ring_outbox_withdraw(&above, search);
 }
 
 ring_status ring_split_wait_begin(ring_split_wait *split_wait) {
@@ -25,7 +26,7 @@ ring_status ring_split_wait_begin(ring_split_wait *split_wait) {
   ring_run above = {.engine = split_wait->engine, .task = &split, .error = &split_wait->failure};
   const ring_peers *peers = split_wait->engine->peers;
   split_wait_withdraw(split_wait, &split_wait->engine->search);
-  ring_status status = ring_failure_hear(&above);
+  ring_status status = ring_inbox_receive_all(&above);
   for (int i = 0; i < peers->linked_count; i++) peers->peer[peers->linked[i]].outbox->came = 0;
   return status;
 }
@@ -35,14 +36,14 @@ ring_status ring_split_wait_search(ring_run *run, const ring_wait_report *report
   const ring_task split = {
       .schedule = &ring_schedule_empty, .call = split_wait->call, .wait = run->task->wait};
   ring_run above = {.engine = split_wait->engine, .task = &split, .error = &split_wait->failure};
-  ring_status status = ring_failure_hear(&above);
+  ring_status status = ring_inbox_receive_all(&above);
   if (status != RING_OK) {
     *run->error = split_wait->failure;
     run->error->rank = -1;
     return status;
   }
   ring_wait_graph_compose_above(&above, split_wait, report, &split_wait->suspects);
-  ring_stall_say(&above, &split_wait->search, &split_wait->suspects, due);
+  ring_outbox_send(&above, &split_wait->search, &split_wait->suspects, due);
   split_wait_show(split_wait,
                   split_wait->suspects.count > 0 ? split_wait->suspects.suspects[0].rank : -1);
   return RING_OK;

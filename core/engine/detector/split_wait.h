@@ -1,39 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Split wait: what a rank says in a communicator while one that is split off from it opens. Whom it misses
- * there may still be in the split, because another rank keeps it there, and says so in the parent only.
- * And ranks of the parent may miss this one there. So it hears and sends wait reports (wait report.h) in the
- * parent, too, about whom it waits for in the child, and knows better than from the child alone whom all
- * of them wait for.
+ * Split waits: a rank that waits in a child communicator, which is being split off, keeps
+ * exchanging wait reports in the parent. A missing rank of the child may still be in the split,
+ * where another rank keeps it, and reports that in the parent only; and ranks that are still in the
+ * split may wait for this rank. The reports of the parent and the child together show the rank that
+ * keeps all of them.
  */
-#ifndef RING_SPLIT_WAIT_H
-#define RING_SPLIT_WAIT_H
+#ifndef RING_ENGINE_DETECTOR_SPLIT_WAIT_H
+#define RING_ENGINE_DETECTOR_SPLIT_WAIT_H
 
 #include "engine/run.h"
 
-typedef struct ring_split_wait {
-  ring_engine *engine; /* of the parent */
-  ring_call call;      /* there: the split */
-  const int *ranks;    /* of the child, as the parent counts */
-  int size;            /* of it */
-  ring_search search;
-  ring_wait_report suspects; /* of this rank, as the parent counts */
-  ring_error
-      failure; /* a wait report of the parent was damaged, or shows that a rank called something else */
-} ring_split_wait;
-
-/* This rank has all that the others tell in a split: takes back that it waits for that, and forgets whom
- * others have suspected before, of whom those that wait on repeat it. */
+/* Begins a split wait: this rank has received its results of the split. Withdraws its wait report
+ * in the parent, receives the reports that have come, and forgets them: ranks that still wait
+ * repeat theirs. */
 ring_status ring_split_wait_begin(ring_split_wait *split_wait);
 
-/* After each look at the clock of a run that opens the child, which suspects those of `wait report`. Fails
- * with split wait->failure. */
+/* Receives and sends wait reports in the parent. `run` opens the child and suspects the ranks of
+ * `report`; due: the report in the parent is to be sent even if it has not changed. Fails with
+ * split_wait->failure. */
 ring_status ring_split_wait_search(ring_run *run, const ring_wait_report *report, bool due);
 
-/* Takes back what it has said and shown since. */
+/* Ends a split wait: withdraws the wait report in the parent and in shared memory. */
 void ring_split_wait_end(ring_split_wait *split_wait);
 
-/* "; in the communicator that ... all wait for rank 3 (host)", or nothing. */
+/* "; in the communicator that is being split all wait for rank 3 (host)"; "" without a suspect
+ * there or without a split wait (NULL). */
 void ring_split_wait_describe(const ring_split_wait *split_wait, char *text, size_t size);
 
 #endif

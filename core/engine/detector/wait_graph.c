@@ -5,24 +5,24 @@
 #include <stdio.h>
 
 #include "base/platform.h"
-#include "engine/detector/split_wait.h"
 #include "shm/control_block.h"
 
-#define SUSPICION_LATE_NS                                                                          \
-  UINT64_C(1000000000) /* how late the repetition of a wait report may come */
+/* How late the repetition of a wait report may come. */
+#define WAIT_GRAPH_LATE_NS UINT64_C(1000000000)
 
-/* ---- What is known ------------------------------------------------------------------------ */
+/* ---- Suspects ----------------------------------------------------------------------------- */
 
-/* What a rank was last seen in: it says so in shared memory, or what it sent last shows it. */
+/* Sets state and call of a suspect to the latest call that it is known to have reached: by its
+ * announcement in shared memory, or by its latest frame. */
 static void wait_graph_last_call(const ring_engine *engine, int rank, ring_suspect *suspect) {
   const ring_shm *shm = engine->shm;
   int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
-  uint32_t heard = engine->peers->peer[rank].heard;
+  uint32_t latest = engine->peers->peer[rank].heard;
   suspect->state = RING_SUSPECT_HEARD;
   if (index >= 0 && ring_shm_announced(shm, index, &suspect->call) && suspect->call.collective != 0)
     return;
-  suspect->call = engine->calls[heard % RING_ENGINE_RUNS];
-  if (heard != 0 && engine->runs - heard < RING_ENGINE_RUNS) return;
+  suspect->call = engine->calls[latest % RING_ENGINE_RUNS];
+  if (latest != 0 && engine->runs - latest < RING_ENGINE_RUNS) return;
   suspect->call = (ring_call){0};
   suspect->state = RING_SUSPECT_UNHEARD;
 }
@@ -32,7 +32,7 @@ bool ring_wait_graph_blocks(const ring_run *run, size_t lane) {
   return shape->kind != RING_LANE_LOCAL && shape->peer >= 0 && run->engine->progress[lane].active;
 }
 
-/* The same, but for a rank that a lane before this one waits for. */
+/* Whether a lane waits for a rank that no earlier lane waits for. */
 static bool wait_graph_is_new(const ring_run *run, size_t lane) {
   if (!ring_wait_graph_blocks(run, lane)) return false;
   for (size_t before = 0; before < lane; before++)
@@ -42,28 +42,28 @@ static bool wait_graph_is_new(const ring_run *run, size_t lane) {
   return true;
 }
 
-const ring_wait_report *ring_wait_graph_said(const ring_run *run, int rank) {
+const ring_wait_report *ring_wait_graph_report(const ring_run *run, int rank) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
   const ring_outbox *outbox = peer->outbox;
   if (outbox == NULL || outbox->came == 0 || outbox->behind != peer->counters.bytes_received)
     return NULL;
   uint64_t until_next = outbox->last.waited * UINT64_C(1000000);
   if (until_next > RING_WAIT_REPORT_MOST_NS) until_next = RING_WAIT_REPORT_MOST_NS;
-  bool counts = ring_platform_now() - outbox->came < until_next + SUSPICION_LATE_NS;
+  bool counts = ring_platform_now() - outbox->came < until_next + WAIT_GRAPH_LATE_NS;
   return counts ? &outbox->last : NULL;
 }
 
-/* What is known of one suspect from two sides. */
+/* Merges two entries of one suspect: the better known call, all marks, the shorter distance. */
 static void wait_graph_merge(ring_suspect *known, const ring_suspect *suspect) {
-  uint8_t besides = (known->state | suspect->state) & (uint8_t)~RING_SUSPECT_STATE;
+  uint8_t marks = (known->state | suspect->state) & (uint8_t)~RING_SUSPECT_STATE;
   uint32_t steps = known->steps < suspect->steps ? known->steps : suspect->steps;
   if ((suspect->state & RING_SUSPECT_STATE) > (known->state & RING_SUSPECT_STATE))
     *known = *suspect;
-  known->state |= besides;
+  known->state |= marks;
   known->steps = steps;
 }
 
-/* Keeps the nearest ones, the nearest first. */
+/* Adds a suspect. A report keeps the RING_SUSPECTS nearest suspects, the nearest first. */
 static void wait_graph_add(ring_wait_report *report, const ring_suspect *suspect) {
   ring_suspect *list = report->suspects;
   int i = 0;
@@ -83,10 +83,11 @@ static void wait_graph_add(ring_wait_report *report, const ring_suspect *suspect
   }
 }
 
-/* Adds those that a rank suspects which has said so; returns how many. Of all ranks in a row the last is
- * size - 2 steps from who waits for the first: what has come farther went round in a circle. */
-static int wait_graph_pass_on(const ring_run *run, const ring_wait_report *theirs,
-                              ring_wait_report *report) {
+/* Adds the suspects of a peer's report; returns how many. In a row of all ranks the last rank is
+ * size - 2 steps away from the rank that waits for the first. A suspect that is farther away has
+ * gone round in a circle. */
+static int wait_graph_add_suspects(const ring_run *run, const ring_wait_report *theirs,
+                                   ring_wait_report *report) {
   const ring_peers *peers = run->engine->peers;
   bool here = ring_call_is_same(&theirs->call, &report->call);
   uint32_t most = (uint32_t)peers->size - 2;
@@ -101,46 +102,48 @@ static int wait_graph_pass_on(const ring_run *run, const ring_wait_report *their
   return passed;
 }
 
-/* How far an open communicator's ranks are from each other: they have links at distances that are powers of
- * two. */
+/* The most steps between two ranks of an open communicator: it has links at all distances that are
+ * powers of two. */
 static uint32_t wait_graph_hops(int size) {
   uint32_t hops = 0;
   while (size >> hops > 0) hops++;
   return hops;
 }
 
-/* Whether a suspect keeps the split wait: all wait for it in the split, or it is one of the child. */
-static bool wait_graph_concerns(const ring_split_wait *split_wait, const ring_suspect *suspect) {
+/* Whether a suspect in the parent keeps a split wait: all ranks need it in the split, or it is a
+ * rank of the child. */
+static bool wait_graph_keeps_split(const ring_split_wait *split_wait, const ring_suspect *suspect) {
   if ((suspect->state & RING_SUSPECT_NEEDED) != 0) return true;
   for (int i = 0; i < split_wait->size; i++)
     if (split_wait->ranks[i] == suspect->rank) return true;
   return false;
 }
 
-/* Adds of what a rank has said the suspects that keep a split wait or, without one, ranks in open(). All pass
- * on what all say, so what nobody says any more must not go round for long. */
-static void wait_graph_hear(const ring_run *run, const ring_wait_report *theirs,
-                            const ring_split_wait *split_wait, ring_wait_report *report) {
+/* Adds those suspects of a peer's report that keep a split wait or, without a split wait, ranks in
+ * open(). All ranks pass these suspects on. A suspect that has come more steps than the ranks are
+ * apart is out of date, and is dropped. */
+static void wait_graph_add_keepers(const ring_run *run, const ring_wait_report *theirs,
+                                   const ring_split_wait *split_wait, ring_wait_report *report) {
   uint32_t most = wait_graph_hops(run->engine->peers->size);
-  ring_wait_report heard = {.call = theirs->call};
+  ring_wait_report keepers = {.call = theirs->call};
   for (int i = 0; i < theirs->count; i++) {
     const ring_suspect *suspect = &theirs->suspects[i];
     bool opening = (suspect->state & RING_SUSPECT_OPENING) != 0;
-    bool counts = split_wait != NULL ? wait_graph_concerns(split_wait, suspect) : opening;
-    if (counts && suspect->steps <= most) heard.suspects[heard.count++] = *suspect;
+    bool counts = split_wait != NULL ? wait_graph_keeps_split(split_wait, suspect) : opening;
+    if (counts && suspect->steps <= most) keepers.suspects[keepers.count++] = *suspect;
   }
-  wait_graph_pass_on(run, &heard, report);
+  wait_graph_add_suspects(run, &keepers, report);
 }
 
-/* Finds those that keep ranks in open(), as others say. A rank that opens itself has links with all that
- * it waits for, and hears it from them. */
+/* Finds the suspects that keep other ranks in open(). A rank that opens itself has links to all
+ * ranks that it waits for, and receives their reports. */
 static void wait_graph_find_openers(const ring_run *run, ring_wait_report *openers) {
   const ring_peers *peers = run->engine->peers;
   *openers = (ring_wait_report){.call = run->task->call};
   if (ring_collective_opens(openers->call.collective)) return;
   for (int i = 0; i < peers->linked_count; i++) {
-    const ring_wait_report *theirs = ring_wait_graph_said(run, peers->linked[i]);
-    if (theirs != NULL) wait_graph_hear(run, theirs, NULL, openers);
+    const ring_wait_report *theirs = ring_wait_graph_report(run, peers->linked[i]);
+    if (theirs != NULL) wait_graph_add_keepers(run, theirs, NULL, openers);
   }
   for (int i = 0; i < openers->count; i++)
     openers->suspects[i].state &= (uint8_t)~RING_SUSPECT_NEEDED;
@@ -149,33 +152,34 @@ static void wait_graph_find_openers(const ring_run *run, ring_wait_report *opene
 /* Whether nothing shows that a rank is past open(). */
 static bool wait_graph_may_open(const ring_run *run, int rank) {
   const ring_peer *peer = &run->engine->peers->peer[rank];
-  bool said = peer->outbox != NULL && peer->outbox->came != 0;
-  if (said && !ring_collective_opens(peer->outbox->last.call.collective)) return false;
+  bool reported = peer->outbox != NULL && peer->outbox->came != 0;
+  if (reported && !ring_collective_opens(peer->outbox->last.call.collective)) return false;
   ring_suspect last;
   wait_graph_last_call(run->engine, rank, &last);
   return last.state == RING_SUSPECT_UNHEARD || ring_collective_opens(last.call.collective);
 }
 
-/* Whether others keep a rank in open() that is waited for. */
+/* Whether one of `openers` may keep an awaited rank in open(). */
 static bool wait_graph_is_kept(const ring_run *run, int rank, const ring_wait_report *openers) {
   for (int i = 0; i < openers->count; i++)
     if (openers->suspects[i].rank == rank) return false;
   return openers->count > 0 && wait_graph_may_open(run, rank);
 }
 
-/* Adds a rank that is waited for, or in its place those that it suspects itself. */
-static void wait_graph_add_rank(const ring_run *run, int rank, uint8_t besides,
+/* Adds an awaited rank or, if it has reported, its suspects. marks: RING_SUSPECT_NEEDED and so
+ * on. */
+static void wait_graph_add_rank(const ring_run *run, int rank, uint8_t marks,
                                 ring_wait_report *report) {
-  const ring_wait_report *theirs = ring_wait_graph_said(run, rank);
+  const ring_wait_report *theirs = ring_wait_graph_report(run, rank);
   bool here = theirs != NULL && ring_call_is_same(&theirs->call, &report->call);
-  int passed = theirs != NULL ? wait_graph_pass_on(run, theirs, report) : 0;
+  int passed = theirs != NULL ? wait_graph_add_suspects(run, theirs, report) : 0;
   if (here || passed > 0) return;
   ring_suspect suspect = {.rank = rank, .state = RING_SUSPECT_WAITS};
   if (theirs != NULL && theirs->waited > 0)
     suspect.call = theirs->call;
   else
     wait_graph_last_call(run->engine, rank, &suspect);
-  suspect.state |= besides;
+  suspect.state |= marks;
   wait_graph_add(report, &suspect);
 }
 
@@ -183,7 +187,7 @@ void ring_wait_graph_compose(const ring_run *run, ring_wait_report *report) {
   *report = (ring_wait_report){.call = run->task->call};
   report->waited = 1 + (uint32_t)(ring_wait_seconds(run->task->wait) * 1e3);
   bool opens = ring_collective_opens(report->call.collective), kept = false;
-  uint8_t besides = RING_SUSPECT_NEEDED | (opens ? RING_SUSPECT_OPENING : 0);
+  uint8_t marks = RING_SUSPECT_NEEDED | (opens ? RING_SUSPECT_OPENING : 0);
   ring_wait_report openers;
   wait_graph_find_openers(run, &openers);
   for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
@@ -192,12 +196,13 @@ void ring_wait_graph_compose(const ring_run *run, ring_wait_report *report) {
     if (wait_graph_is_kept(run, rank, &openers))
       kept = true;
     else
-      wait_graph_add_rank(run, rank, besides, report);
+      wait_graph_add_rank(run, rank, marks, report);
   }
   for (int i = 0; i < openers.count && kept; i++) wait_graph_add(report, &openers.suspects[i]);
 }
 
-/* Adds a rank of which nothing can be heard, as if it were far: others may know who is nearer. */
+/* Adds a rank without a link as if it were far away: reports of other ranks may name a nearer
+ * suspect. */
 static void wait_graph_add_unlinked(const ring_run *run, int rank, ring_wait_report *report) {
   ring_suspect suspect = {.rank = rank, .steps = wait_graph_hops(run->engine->peers->size)};
   wait_graph_last_call(run->engine, rank, &suspect);
@@ -213,9 +218,9 @@ void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *s
     if (peers->peer[rank].link != NULL) wait_graph_add_rank(run, rank, 0, report);
   }
   for (int i = 0; i < peers->linked_count; i++) {
-    const ring_wait_report *theirs = ring_wait_graph_said(run, peers->linked[i]);
+    const ring_wait_report *theirs = ring_wait_graph_report(run, peers->linked[i]);
     if (theirs != NULL && ring_call_is_same(&theirs->call, &report->call))
-      wait_graph_hear(run, theirs, split_wait, report);
+      wait_graph_add_keepers(run, theirs, split_wait, report);
   }
   bool unknown = report->count == 0;
   for (int i = 0; i < below->count && unknown; i++) {
@@ -224,15 +229,15 @@ void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *s
   }
 }
 
-/* ---- Its words ---------------------------------------------------------------------------- */
+/* ---- Description -------------------------------------------------------------------------- */
 
-/* A firewall drops without a word, so nothing but silence tells of it. */
+/* A firewall that drops packets cannot be told from a late rank. */
 static const char wait_graph_unconnected[] =
     "it is late, or a firewall stands between (open a port range, and pass it on all ranks)";
 
-/* "last heard in barrier() as call 16"; of a link that opens also how far it has come. */
-static void wait_graph_describe(const ring_run *run, const ring_suspect *suspect, char *text,
-                                size_t size) {
+/* "last heard in barrier() as call 16"; while its link opens, the number of open connections. */
+static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect *suspect,
+                                        char *text, size_t size) {
   const ring_peer *peer = &run->engine->peers->peer[suspect->rank];
   const ring_pending_link *pending_link = peer->pending_link;
   bool waits = (suspect->state & RING_SUSPECT_STATE) == RING_SUSPECT_WAITS;
@@ -257,13 +262,13 @@ int ring_wait_graph_first(const ring_run *run) {
   return -1;
 }
 
-/* Whether a suspect keeps others in open(), which this rank is past. */
+/* Whether a suspect keeps other ranks in open() while this rank is past it. */
 static bool wait_graph_keeps_open(const ring_run *run, const ring_suspect *suspect) {
   bool past = !ring_collective_opens(run->task->call.collective);
   return past && (suspect->state & RING_SUSPECT_OPENING) != 0;
 }
 
-int ring_wait_graph_whom(const ring_run *run, char *text, size_t size) {
+int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
   const ring_peers *peers = run->engine->peers;
   ring_wait_report report;
   size_t length = 0;
@@ -275,7 +280,7 @@ int ring_wait_graph_whom(const ring_run *run, char *text, size_t size) {
     char last[RING_CALL_TEXT + 32];
     static_assert(sizeof last > sizeof wait_graph_unconnected + 16, "there is room for each text");
     direct = direct || suspect->rank == first;
-    wait_graph_describe(run, suspect, last, sizeof last);
+    wait_graph_describe_suspect(run, suspect, last, sizeof last);
     length +=
         (size_t)snprintf(text + length, size - length, "%srank %d (%s; %s)", i == 0 ? "" : ", ",
                          suspect->rank, ring_peers_host(peers, suspect->rank), last);

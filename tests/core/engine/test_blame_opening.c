@@ -290,9 +290,9 @@ static void test_who_leaves_a_call_takes_back_what_it_passed_on(void) {
                           .call.collective = RING_COLLECTIVE_SCATTER};
   const ring_run run = {.engine = &engine, .task = &task};
   const ring_suspect suspect = {.rank = 2, .steps = 1, .state = RING_SUSPECT_OPENING};
-  const int *suspects = &engine.search.said.count;
+  const int *suspects = &engine.search.report.count;
   CHECK_INT(ring_peers_init(&peers, 0, 4), RING_OK);
-  engine.search.said = (ring_wait_report){.call = task.call, .count = 1, .suspects = {suspect}};
+  engine.search.report = (ring_wait_report){.call = task.call, .count = 1, .suspects = {suspect}};
   ring_stall_end(&run, RING_TIMEOUT);
   CHECK_INT(*suspects, 1);
   ring_stall_end(&run, RING_OK);

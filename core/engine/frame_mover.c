@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/frame_mover.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "engine/detector/failure.h"
+#include "engine/detector/mismatch.h"
+#include "engine/detector/run_error.h"
+#include "engine/reduce.h"
+#include "peers/connector.h"
+
+/* The bytes that a lane moves in one turn. With more of them the two ends of a link disturb each
+ * other less, but the bytes should stay in the caches. */
+#define FRAME_MOVER_BURST (RING_BURST_FRAMES * RING_CHUNK_BYTES)
+
+/* tls.c does not count the last byte of a record that is sent in part. That byte must not be the
+ * first byte of a frame. */
+_Static_assert(RING_HEADER_BYTES % 2 == 0 && RING_CHUNK_BYTES % 2 == 0, "records begin frames");
+
+/* ---- Places ------------------------------------------------------------------------------- */
+
+static size_t frame_mover_width(const ring_run *run, uint8_t space) {
+  return space == RING_SPACE_SCRATCH ? run->task->wide_size : run->task->element_size;
+}
+
+/* The place of element `index` of a space. Nothing writes to an input. */
+static uint8_t *frame_mover_place(const ring_run *run, uint8_t space, uint64_t index) {
+  const ring_task *task = run->task;
+  uint8_t *base = space == RING_SPACE_INPUT    ? (uint8_t *)(uintptr_t)task->input
+                  : space == RING_SPACE_OUTPUT ? task->output
+                                               : run->engine->memory;
+  return base == NULL ? NULL : base + index * frame_mover_width(run, space);
+}
+
+static const ring_step *frame_mover_step(const ring_run *run, size_t lane) {
+  return &run->task->schedule->steps[run_lane(run, lane)->first + run->engine->progress[lane].step];
+}
+
+/* Whether elements up to `end` of a step may move. */
+static bool frame_mover_may_move(const ring_run *run, const ring_step *step, uint64_t end) {
+  if (step->after == RING_STEP_FREE) return true;
+  uint64_t needed = step->mark + end + (end == step->count ? 1 : 0);
+  if (step->flags & RING_STEP_WHOLE) needed = step->mark;
+  return run->engine->progress[step->after].watermark >= needed;
+}
+
+/* ---- Frames ------------------------------------------------------------------------------- */
+
+static size_t frame_mover_wire_width(const ring_run *run, const ring_step *step) {
+  if (step->op == RING_STEP_SEND) return frame_mover_width(run, step->source);
+  return step->flags & RING_STEP_WIDE ? run->task->wide_size : run->task->element_size;
+}
+
+/* Begins the next frame of a lane, if its elements may move. */
+static bool frame_mover_begin(ring_run *run, size_t lane) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_step *step = frame_mover_step(run, lane);
+  uint64_t left = step->count - progress->elements;
+  uint64_t elements = left < run->chunk ? left : run->chunk;
+  if (!frame_mover_may_move(run, step, progress->elements + elements)) return false;
+  size_t bytes = (size_t)elements * frame_mover_wire_width(run, step);
+  if (run_lane(run, lane)->kind == RING_LANE_RECV) {
+    ring_frame frame = {RING_FRAME_DATA, (uint32_t)bytes, run->task->call, 0};
+    ring_frame_pack(&frame, progress->expected);
+  }
+  progress->active = true;
+  progress->moved = 0;
+  progress->frame_elements = elements;
+  progress->frame_bytes = RING_HEADER_BYTES + bytes;
+  if (step->op == RING_STEP_SEND)
+    progress->payload = frame_mover_place(run, step->source, step->from + progress->elements);
+  else if (step->op == RING_STEP_REDUCE)
+    progress->payload = progress->staging;
+  else
+    progress->payload = frame_mover_place(run, step->destination, step->to + progress->elements);
+  return true;
+}
+
+/* Reduces the elements of the frame that is under way. */
+static void frame_mover_reduce(ring_run *run, const ring_step *step,
+                               const ring_progress *progress) {
+  const ring_task *task = run->task;
+  bool combines = step->op == RING_STEP_COMBINE, last = (step->flags & RING_STEP_LAST) != 0;
+  ring_reduction reduction = {
+      .dtype = (ring_dtype)task->call.dtype,
+      .op = (ring_op)task->call.op,
+      .divisor = last && task->divide ? run->engine->peers->size : 0,
+      .local_wide = (step->flags & RING_STEP_SOURCE_WIDE) != 0,
+      .received_wide = (step->flags & RING_STEP_WIDE) != 0,
+      .destination_wide = step->destination == RING_SPACE_SCRATCH,
+  };
+  const void *local = frame_mover_place(run, step->source, step->from + progress->elements);
+  const void *received = progress->staging;
+  if (combines)
+    received = frame_mover_place(run, RING_SPACE_SCRATCH, step->with + progress->elements);
+  if (step->flags & RING_STEP_SWAPPED) {
+    const void *swapped = local;
+    local = received;
+    received = swapped;
+    bool wide = reduction.local_wide;
+    reduction.local_wide = reduction.received_wide;
+    reduction.received_wide = wide;
+  }
+  ring_reduction_apply(&reduction,
+                       frame_mover_place(run, step->destination, step->to + progress->elements),
+                       local, received, (size_t)progress->frame_elements);
+}
+
+/* Moves the watermark past the frame, and the lane to its next step when the current step is
+ * finished. */
+static void frame_mover_end(ring_run *run, size_t lane) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_step *step = frame_mover_step(run, lane);
+  if (step->op == RING_STEP_REDUCE && progress->frame_elements > 0)
+    frame_mover_reduce(run, step, progress);
+  progress->elements += progress->frame_elements;
+  progress->watermark += progress->frame_elements;
+  progress->active = false;
+  progress->frame++;
+  if (progress->sealed > 0) progress->sealed--;
+  if (progress->elements < step->count) return;
+  progress->watermark++;
+  progress->elements = 0;
+  if (++progress->step == run_lane(run, lane)->count) run->lanes_left--;
+}
+
+/* ---- Lanes -------------------------------------------------------------------------------- */
+
+static void frame_mover_count(ring_peer *peer, bool sent, size_t bytes, size_t frames) {
+  ring_counters *counters = &peer->counters;
+  engine_counter_add(sent ? &counters->bytes_sent : &counters->bytes_received, bytes);
+  engine_counter_add(sent ? &counters->messages_sent : &counters->messages_received, frames);
+}
+
+/* A link failed. When the peer takes no more bytes, its report of the failure may still be unread
+ * on the link. */
+static ring_status frame_mover_link_failed(ring_run *run, const ring_lane *lane, int code) {
+  ring_peers *peers = run->engine->peers;
+  bool sends = lane->kind == RING_LANE_SEND;
+  ring_status status;
+  if (code == EFAULT)
+    return ring_error_set(run->error, RING_INVALID, peers->rank, EFAULT,
+                          "rank %d passed a buffer that cannot be %s", peers->rank,
+                          sends ? "read" : "written");
+  if (code == ENOMEM) return ring_failure_lost(run, lane->peer, code); /* of this rank */
+  if (sends && run_reads_from(run, lane->peer)) {
+    peers->peer[lane->peer].hung_up = true;
+    return RING_OK;
+  }
+  if (sends && ring_failure_receive(run, lane->peer, &status)) return status;
+  return ring_failure_lost(run, lane->peer, code);
+}
+
+/* Packs the header of a sent frame, `ahead` frames behind the current frame. Both frames have the
+ * same length. */
+static uint8_t *frame_mover_seal(ring_run *run, size_t lane, const ring_link *link, int ahead) {
+  ring_progress *progress = &run->engine->progress[lane];
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  uint8_t *header = run_header(progress, ahead);
+  if (ahead < progress->sealed) return header;
+  ring_frame frame = {RING_FRAME_DATA, (uint32_t)payload, run->task->call, 0};
+  if (link->ops->unchecked && payload > 0)
+    frame.check = ring_checksum(progress->payload + (size_t)ahead * payload, payload);
+  ring_frame_pack(&frame, header);
+  progress->sealed = ahead + 1;
+  return header;
+}
+
+/* Collects the unsent part of the current frame, and the next frames that have the same length and
+ * may move. Few long system calls disturb the other end less than many short ones. */
+static int frame_mover_pieces(ring_run *run, size_t lane, const ring_link *link,
+                              struct iovec pieces[2 * RING_BURST_FRAMES]) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_step *step = frame_mover_step(run, lane);
+  int count = run_pieces(progress, frame_mover_seal(run, lane, link, 0), pieces);
+  uint64_t end = progress->elements + progress->frame_elements;
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  for (int next = 1; payload > 0 && next < RING_BURST_FRAMES; next++) {
+    end += progress->frame_elements;
+    if (end > step->count || !frame_mover_may_move(run, step, end)) break;
+    uint8_t *header = frame_mover_seal(run, lane, link, next);
+    pieces[count++] = (struct iovec){header, RING_HEADER_BYTES};
+    pieces[count++] = (struct iovec){progress->payload + (size_t)next * payload, payload};
+  }
+  return count;
+}
+
+/* Counts bytes that have moved towards the lane's frame and the frames behind it. Returns the
+ * number of frames that are complete. */
+static size_t frame_mover_note(ring_run *run, size_t lane, size_t bytes) {
+  ring_progress *progress = &run->engine->progress[lane];
+  size_t frames = 0;
+  progress->moved += bytes;
+  while (progress->moved >= progress->frame_bytes) {
+    size_t behind = progress->moved - progress->frame_bytes;
+    frame_mover_end(run, lane);
+    frames++;
+    if (behind == 0) break;
+    frame_mover_begin(run, lane);
+    progress->moved = behind;
+  }
+  return frames;
+}
+
+/* Whether the received header is the expected header. */
+static bool frame_mover_is_expected(const ring_progress *progress) {
+  return memcmp(progress->header, progress->expected, RING_FRAME_KNOWN_BYTES) == 0 &&
+         ring_frame_is_whole(progress->header);
+}
+
+/* False when `moved` more bytes complete a payload whose checksum is wrong. */
+static bool frame_mover_is_intact(const ring_progress *progress, size_t moved) {
+  size_t payload = progress->frame_bytes - RING_HEADER_BYTES;
+  if (progress->moved + moved < progress->frame_bytes || payload == 0) return true;
+  return ring_checksum(progress->payload, payload) == ring_frame_check(progress->header);
+}
+
+/* Sends or receives the rest of a wait report. True when a frame may move now. */
+static bool frame_mover_finish_report(ring_run *run, const ring_lane *shape, ring_status *status) {
+  ring_peers *peers = run->engine->peers;
+  ring_peer *peer = &peers->peer[shape->peer];
+  if (shape->kind == RING_LANE_SEND) return ring_wait_report_flush(peer);
+  if (peer->outbox->have == 0) return true;
+  int got = ring_wait_report_read(peer, peers->size);
+  if (got == 1) *status = ring_mismatch_received(run, shape->peer);
+  if (got == -EBADMSG) *status = ring_run_error_damage(run, shape->peer);
+  if (got < 0 && got != -EBADMSG) *status = frame_mover_link_failed(run, shape, -got);
+  return got == 1 && *status == RING_OK;
+}
+
+/* Sends the description of the array, if it has one, before the first frame of a call. The error of
+ * a mismatch quotes it. True when a frame may move now. */
+static bool frame_mover_describe(const ring_run *run, ring_peer *peer) {
+  const ring_task *task = run->task;
+  if (task->description == NULL || peer->outbox->described == task->call.digest) return true;
+  return ring_wait_report_describe(peer, &task->call, task->description);
+}
+
+/* Receives a piece of the lane's frame, header first. Until the header shows that the peer has sent
+ * the frame, the place of the payload may still hold bytes that this rank has to send. */
+static ssize_t frame_mover_receive(ring_run *run, size_t lane, ring_peer *peer,
+                                   ring_status *status) {
+  ring_progress *progress = &run->engine->progress[lane];
+  struct iovec pieces[2];
+  int count = run_pieces(progress, progress->header, pieces);
+  if (progress->moved >= RING_HEADER_BYTES)
+    return peer->link->ops->receive(peer->link, pieces, count);
+  ssize_t head = peer->link->ops->receive(peer->link, pieces, 1);
+  if (head < (ssize_t)pieces[0].iov_len) return head;
+  if (!frame_mover_is_expected(progress)) {
+    *status = ring_failure_unexpected(run, lane);
+    return 0;
+  }
+  if (count == 1) return head;
+  ssize_t body = peer->link->ops->receive(peer->link, pieces + 1, 1);
+  return body > 0 ? head + body : head; /* the next call returns the error again */
+}
+
+/* Moves a piece of the lane's frame, or several frames, over its link. Sets *whole to the bytes
+ * that have moved, unless a frame is left in part. */
+static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_lane *shape = run_lane(run, lane);
+  ring_peer *peer = &run->engine->peers->peer[shape->peer];
+  bool sends = shape->kind == RING_LANE_SEND;
+  ring_status status = RING_OK;
+  ssize_t moved;
+  if (peer->link == NULL)
+    return ring_failure_unlinked(run,
+                                 ring_connector_start(run->engine->peers, shape->peer, run->error));
+  if (sends && peer->hung_up) return RING_OK;
+  if (peer->outbox_busy && !frame_mover_finish_report(run, shape, &status)) return status;
+  if (sends && progress->moved == 0 && !frame_mover_describe(run, peer)) return status;
+  if (sends) {
+    struct iovec pieces[2 * RING_BURST_FRAMES];
+    int count = frame_mover_pieces(run, lane, peer->link, pieces);
+    moved = peer->link->ops->send(peer->link, pieces, count);
+  } else {
+    moved = frame_mover_receive(run, lane, peer, &status);
+  }
+  if (moved == 0) return status;
+  if (moved < 0) return frame_mover_link_failed(run, shape, (int)-moved);
+  run->moved = true;
+  if (!sends) peer->heard = run->engine->runs;
+  if (!sends && peer->link->ops->unchecked && !frame_mover_is_intact(progress, (size_t)moved))
+    return ring_run_error_damage(run, shape->peer);
+  size_t frames = frame_mover_note(run, lane, (size_t)moved);
+  frame_mover_count(peer, sends, (size_t)moved, frames);
+  if (!progress->active) *whole = (size_t)moved;
+  return RING_OK;
+}
+
+static void frame_mover_local(ring_run *run, size_t lane, size_t *frame) {
+  ring_progress *progress = &run->engine->progress[lane];
+  const ring_step *step = frame_mover_step(run, lane);
+  const uint8_t *from = frame_mover_place(run, step->source, step->from + progress->elements);
+  size_t bytes = (size_t)progress->frame_elements * run->task->element_size;
+  if (step->op == RING_STEP_COMBINE && bytes > 0)
+    frame_mover_reduce(run, step, progress);
+  else if (bytes > 0 && progress->payload != from)
+    memcpy(progress->payload, from, bytes);
+  run->moved = true;
+  *frame = progress->frame_bytes;
+  frame_mover_end(run, lane);
+}
+
+/* Moves frames of a lane as long as whole frames move, up to a burst. */
+static ring_status frame_mover_advance(ring_run *run, size_t lane) {
+  ring_progress *progress = &run->engine->progress[lane];
+  ring_status status = RING_OK;
+  for (size_t bytes = 0, frame = 1; frame > 0 && bytes < FRAME_MOVER_BURST; bytes += frame) {
+    frame = 0;
+    if (status != RING_OK || progress->step == run_lane(run, lane)->count) break;
+    if (!progress->active && !frame_mover_begin(run, lane)) break;
+    if (run_lane(run, lane)->kind == RING_LANE_LOCAL)
+      frame_mover_local(run, lane, &frame);
+    else
+      status = frame_mover_move(run, lane, &frame);
+  }
+  return status;
+}
+
+ring_status ring_frame_mover_turn(ring_run *run) {
+  run->moved = false;
+  for (size_t lane = run->task->schedule->lane_count; lane-- > 0;) {
+    ring_status status = frame_mover_advance(run, lane);
+    if (status != RING_OK) return status;
+  }
+  run->progressed = run->progressed || run->moved;
+  return RING_OK;
+}
