@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One kernel is one loop over three arrays with one expression of a and b; REDUCE_KERNEL makes it.
- * A dtype's kernels form a row of `reduce_kernels`, indexed by op, so applying one is a look-up.
- * float16 and bfloat16 have no kernels: blocks that stay in the first-level cache are widened, go
- * through float32's kernel, and are narrowed.
+ * A dtype's kernels form a row of `reduce_kernels`, indexed by op, so applying a kernel is a
+ * look-up. float16 and bfloat16 have no kernels: blocks that stay in the first-level cache are
+ * widened, go through float32's kernel, and are narrowed.
  *
- * Packages are built with -O2, where older gcc does not vectorise: REDUCE_VECTORISED asks for it,
- * function by function, and REDUCE_INDEPENDENT promises what reduce.h demands of the buffers (equal
- * or apart), which saves the check at run time.
+ * Packages are built with -O2, where older gcc does not vectorise: REDUCE_VECTORISED turns
+ * vectorisation on, function by function. REDUCE_INDEPENDENT promises what reduce.h requires of the
+ * buffers (the same or apart), which saves the check at run time.
  */
 #include "engine/reduce.h"
 
@@ -58,8 +58,9 @@ REDUCE_INTEGER(uint8, uint8_t, uint8_t, double)
 REDUCE_INTEGER(int32, int32_t, uint32_t, double)
 REDUCE_INTEGER(int64, int64_t, uint64_t, int64_t)
 
-/* The smaller of two, on their bits: a where not a > b, b where not a < b, both or'ed where neither
- * is smaller. Equal zeros so give -0 if either is, and a NaN's bits stay those of a NaN. */
+/* The smaller of two values, by their bits: a where not a > b, b where not a < b, and the bits of
+ * both or'ed where neither is smaller. So equal zeros give -0 if either is -0, and a NaN stays a
+ * NaN. */
 #define REDUCE_MINIMUM(name, type, bits_type)                                                      \
   static inline type reduce_##name##_minimum(type a, type b) {                                     \
     bits_type a_bits, b_bits;                                                                      \

@@ -32,7 +32,7 @@ typedef struct ring_progress {
   uint8_t header[RING_HEADER_BYTES];   /* the header that has come */
   uint32_t frame;                      /* number of the frame that is sent */
   int sealed;                          /* headers that are ready, from that frame's on */
-  uint8_t headers[RING_BURST_FRAMES][RING_HEADER_BYTES]; /* of sent frames: a ring, by number */
+  uint8_t headers[RING_BURST_FRAMES][RING_HEADER_BYTES]; /* of sent frames, by number, cyclic */
   uint8_t *staging;                                      /* one frame, of a lane that reduces */
 } ring_progress;
 

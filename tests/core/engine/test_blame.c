@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is said to be at fault when the rank that one waits for is not the cause: in shared memory that
- * one may itself wait for another, and so on; over links ranks may wait for each other in a circle, and
- * one may be gone because it failed, which others know better than who finds that nothing listens there.
+ * The rank at fault when the awaited rank is not the cause. In shared memory the awaited rank may
+ * itself wait for another rank, and so on. Over links, ranks may wait for each other in a circle. A
+ * rank may be gone because it failed: peers with its report know the cause better than a peer that
+ * cannot connect.
  */
 #include <poll.h>
 #include <signal.h>
@@ -16,14 +17,14 @@
 #include "ranks.h"
 #include "stopped.h"
 
-/* The test's ranks meet in this. */
+/* Shared by the ranks of a test. */
 typedef struct blame {
   int met, failed, asked;
-  bool says; /* the rank that goes */
+  bool reports; /* the leaving rank sends a report */
   stopped_state state;
   int stopped; /* the rank that stops */
   const char *algorithms;
-  const char *between; /* what is said of ranks that wait for the one that stops */
+  const char *between; /* expected text about ranks between */
 } blame;
 
 /* ---- In shared memory --------------------------------------------------------------------- */
@@ -33,8 +34,9 @@ static void stop_after_a_call(ring_comm *comm) {
   raise(SIGSTOP);
 }
 
-/* Rank 0 waits in the barrier for rank 1, which waits in a reduction for rank 2, which waits in another
- * one for rank 3, which has stopped. Only rank 0 gives up soon. The reductions may go over links. */
+/* Rank 0 waits in the barrier for rank 1, rank 1 in a reduction for rank 2, and rank 2 in another
+ * reduction for rank 3, which has stopped. Only rank 0 times out soon. The reductions may go over
+ * links. */
 static void wait_in_a_chain(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
@@ -91,9 +93,9 @@ static void stop_in_a_call(ring_comm *comm) {
   gather_at_one(comm);
 }
 
-/* All come to the call. Rank 3 stops in it before it has handed over its part, rank 1 waits for that, and
- * the others for rank 1. Rank 0 comes last and gives up soon. */
-static void wait_for_who_has_come(int rank, int size, void *arg) {
+/* All ranks come to the call. Rank 3 stops in it before it sends its part, rank 1 waits for the
+ * part, and ranks 0 and 2 wait for rank 1. Rank 0 comes last and times out soon. */
+static void wait_for_a_stopped_participant(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
@@ -112,15 +114,15 @@ static void wait_for_who_has_come(int rank, int size, void *arg) {
   ring_comm_free(comm);
 }
 
-static void test_who_has_come_and_does_not_go_on(void) {
+static void test_a_rank_that_stops_inside_the_call(void) {
   blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(4, wait_for_who_has_come, shared);
+  run_ranks(4, wait_for_a_stopped_participant, shared);
   shared_free(shared, sizeof *shared);
 }
 
 enum { LARGE = 700000 };
 
-/* From memory that the ranks share: who has its part is done. */
+/* Scatters from memory that the ranks share: a rank returns as soon as it has its part. */
 static ring_status scatter_from_one(ring_comm *comm) {
   static uint8_t mine[LARGE];
   void *parts;
@@ -135,8 +137,8 @@ static void stop_before_the_parts(ring_comm *comm) {
   scatter_from_one(comm);
 }
 
-/* The last rank stops while it shows that it waits for rank 1, which comes then, and waits for it in turn.
- * Rank 0 has its part, and waits for both in the next call. */
+/* The last rank stops while it shows that it waits for rank 1. Then rank 1 comes, and waits for the
+ * last rank. Rank 0 has its part, and waits for both in the next call. */
 static void wait_for_a_circle(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
@@ -162,7 +164,7 @@ static void wait_for_a_circle(int rank, int size, void *arg) {
   ring_comm_free(comm);
 }
 
-static void test_one_that_stops_while_it_waits(void) {
+static void test_a_rank_that_stops_while_it_waits(void) {
   for (int size = 3; size <= 4; size++) {
     blame *shared = shared_alloc(sizeof *shared);
     run_ranks(size, wait_for_a_circle, shared);
@@ -179,9 +181,9 @@ static void stop_before_a_circle(ring_comm *comm) {
   raise(SIGSTOP);
 }
 
-/* Ranks that exchange parts wait for each other, and only few of them for the one that has stopped. At
- * first all suspect all for whom they wait, and tell that each other: in the end none of it is left. The
- * rank before the one that has stopped gives up first, which in a ring is the farthest. */
+/* Ranks that exchange parts wait for each other, and only few of them for the stopped rank. At
+ * first each rank suspects and reports its peers; in the end no rank suspects a waiting rank. The
+ * rank before the stopped rank times out first: in a ring it is the farthest. */
 static void wait_in_a_circle(int rank, int size, void *arg) {
   static int32_t x[CIRCLE_COUNT], y[CIRCLE_COUNT];
   blame *shared = arg;
@@ -232,8 +234,9 @@ enum { FLOOD = 8 << 20 };
 
 static uint8_t flood[FLOOD];
 
-/* A rank is stopped, and given up by one whose parts fill its link so that nothing can be said any more.
- * It goes on, takes these, and finds the end: it is told all the same that it is the one at fault. */
+/* A rank is stopped, and rank 0 times out waiting for it. The parts of rank 0 fill the link, so
+ * that no report fits. The rank goes on, receives the parts, and finds the end of the link: its
+ * error names the rank itself all the same. */
 static void stop_with_a_full_link(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
@@ -270,9 +273,10 @@ static void test_a_stopped_rank_with_a_full_link(void) {
   shared_free(shared, sizeof *shared);
 }
 
-/* Rank 0 is one call ahead of the others, gives up, and goes. Rank 1 comes only then, and waits for rank 2
- * until it finds the end: behind what rank 0 has sent ahead it finds why. */
-static void come_after_one_that_gave_up(int rank, int size, void *arg) {
+/* Rank 0 is one call ahead of ranks 1 and 2, times out, and leaves. Only then rank 1 comes, and
+ * waits for rank 2 until it finds the end of a link: it finds the report behind the frames that
+ * rank 0 sent ahead. */
+static void come_after_a_timeout(int rank, int size, void *arg) {
   enum { AHEAD = 1000 };
   blame *shared = arg;
   int64_t ahead[3 * AHEAD] = {0}, came[3 * AHEAD];
@@ -292,28 +296,28 @@ static void come_after_one_that_gave_up(int rank, int size, void *arg) {
   __sync_fetch_and_add(&shared->failed, 1);
 }
 
-static void test_why_is_behind_what_was_sent_ahead(void) {
+static void test_a_report_behind_frames_of_later_calls(void) {
   blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(3, come_after_one_that_gave_up, shared);
+  run_ranks(3, come_after_a_timeout, shared);
   shared_free(shared, sizeof *shared);
 }
 
-/* ---- Who is gone -------------------------------------------------------------------------- */
+/* ---- Gone ranks --------------------------------------------------------------------------- */
 
-/* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to GONE,
- * and WITNESS has one to both. */
+/* After open() ranks have links at distances that are powers of two: of eight, FINDER has none to
+ * GONE, and WITNESS has one to both. */
 enum { SIZE = 8, GONE = 2, FINDER = 5, WITNESS = 1, PATIENT = 10 };
 
-static blame *finding; /* of the rank that finds that nothing listens */
+static blame *finding; /* set in the rank that cannot connect */
 static int moments;
 
-/* A rank that waits for what others say sleeps on nothing, 20 ms at a time. After some of that
- * the witness is asked, and it goes on when that one has spoken. */
+/* A rank that waits for a report polls nothing, 20 ms at a time. After PATIENT polls the witness is
+ * asked to broadcast its failure, and the rank goes on when it has. */
 int __real_poll(struct pollfd *entries, nfds_t count, int milliseconds);
 int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds);
 int __wrap_poll(struct pollfd *entries, nfds_t count, int milliseconds) {
   if (finding == NULL || count > 0) return __real_poll(entries, count, milliseconds);
-  if (++moments == PATIENT && finding->says) {
+  if (++moments == PATIENT && finding->reports) {
     __sync_fetch_and_add(&finding->asked, 1);
     await_count(&finding->failed, 1);
   }
@@ -327,7 +331,7 @@ static void be_the_witness(ring_comm *comm, blame *shared) {
   __sync_fetch_and_add(&shared->failed, 1);
 }
 
-static void find_one_gone(ring_comm *comm, blame *shared) {
+static void find_a_rank_gone(ring_comm *comm, blame *shared) {
   float x;
   CHECK(comm->peers.peer[GONE].link == NULL && comm->peers.peer[WITNESS].link != NULL);
   finding = shared;
@@ -335,7 +339,7 @@ static void find_one_gone(ring_comm *comm, blame *shared) {
   ring_status status = ring_recv(comm, &x, 1, RING_FLOAT32, GONE);
   double seconds = (double)(ring_platform_now() - begun) / 1e9;
   finding = NULL;
-  if (shared->says) {
+  if (shared->reports) {
     CHECK(moments >= PATIENT);
     ranks_expect(comm, status, RING_ABORTED, GONE, "no more data");
   } else {
@@ -346,8 +350,8 @@ static void find_one_gone(ring_comm *comm, blame *shared) {
   }
 }
 
-/* Goes: with a word to those that have a link, or without one. */
-static void go(int rank, int size, blame *shared) {
+/* Leaves, with or without a report to the ranks that have a link. */
+static void leave(int rank, int size, blame *shared) {
   ring_comm *comm;
   ring_options options = rank_options(rank, size);
   int status;
@@ -355,61 +359,61 @@ static void go(int rank, int size, blame *shared) {
   CHECK(process >= 0);
   if (process > 0) {
     CHECK_INT(waitpid(process, &status, 0), process);
-    CHECK(shared->says ? status == 0 : WIFSIGNALED(status));
+    CHECK(shared->reports ? status == 0 : WIFSIGNALED(status));
     __sync_fetch_and_add(&shared->met, 1);
     return;
   }
   options.shared_memory = -1;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   await_count(&shared->met, size - 1);
-  if (!shared->says) raise(SIGKILL);
+  if (!shared->reports) raise(SIGKILL);
   ring_comm_abort(comm, "no more data");
   ring_comm_free(comm);
   _exit(0);
 }
 
-static void know_better(int rank, int size, void *arg) {
+static void lose_a_rank_without_a_link(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   if (rank == GONE) {
-    go(rank, size, shared);
+    leave(rank, size, shared);
     return;
   }
   options.shared_memory = -1;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&shared->met, size); /* with who goes, when it has gone */
-  if (rank == WITNESS && shared->says) be_the_witness(comm, shared);
-  if (rank == FINDER) find_one_gone(comm, shared);
+  meet_ranks(&shared->met, size); /* with the leaving rank, once it is gone */
+  if (rank == WITNESS && shared->reports) be_the_witness(comm, shared);
+  if (rank == FINDER) find_a_rank_gone(comm, shared);
   __sync_fetch_and_add(&shared->met, 1);
   await_count(&shared->met, 2 * size - 1);
   ring_comm_free(comm);
 }
 
-static void test_others_know_why_one_is_gone(void) {
+static void test_peers_know_why_a_rank_is_gone(void) {
   blame *shared = shared_alloc(sizeof *shared);
-  shared->says = true;
-  run_ranks(SIZE, know_better, shared);
+  shared->reports = true;
+  run_ranks(SIZE, lose_a_rank_without_a_link, shared);
   shared_free(shared, sizeof *shared);
 }
 
-static void test_nobody_knows_why_one_is_gone(void) {
+static void test_no_peer_knows_why_a_rank_is_gone(void) {
   blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(SIZE, know_better, shared);
+  run_ranks(SIZE, lose_a_rank_without_a_link, shared);
   shared_free(shared, sizeof *shared);
 }
 
 int main(void) {
   RUN(test_a_chain_of_waits);
   RUN(test_a_chain_that_begins_in_shared_memory);
-  RUN(test_who_has_come_and_does_not_go_on);
-  RUN(test_one_that_stops_while_it_waits);
+  RUN(test_a_rank_that_stops_inside_the_call);
+  RUN(test_a_rank_that_stops_while_it_waits);
   RUN(test_circles_of_ranks_that_all_have_links);
   RUN(test_circles_of_ranks_of_which_few_have_links);
   RUN(test_a_ring);
   RUN(test_a_stopped_rank_with_a_full_link);
-  RUN(test_why_is_behind_what_was_sent_ahead);
-  RUN(test_others_know_why_one_is_gone);
-  RUN(test_nobody_knows_why_one_is_gone);
+  RUN(test_a_report_behind_frames_of_later_calls);
+  RUN(test_peers_know_why_a_rank_is_gone);
+  RUN(test_no_peer_knows_why_a_rank_is_gone);
   return 0;
 }

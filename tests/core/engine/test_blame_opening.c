@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who is said to be at fault when a rank stops while a communicator opens: in its first barrier, which
- * some ranks pass and others do not, and in a split, whose child only some ranks come to open.
+ * The rank at fault when a rank stops while a communicator opens: in the first barrier, which only
+ * some ranks pass, and in a split, whose child only some ranks open.
  */
 #include <signal.h>
 #include <string.h>
@@ -15,18 +15,18 @@
 #include "ranks.h"
 #include "stopped.h"
 
-/* The test's ranks meet in this. */
+/* Shared by the ranks of a test. */
 typedef struct blame {
   stopped_state state;
   int stopped;           /* the rank that stops */
-  int patience;          /* of the others, but rank 0 */
-  int late;              /* the rank that comes when that one has stopped */
+  int patience;          /* of all ranks but rank 0, seconds */
+  int late;              /* the rank that comes after the stop */
   int root;              /* of the call behind the opening */
-  bool resumes;          /* the rank that stops; then the root is at fault, which does not come */
+  bool resumes;          /* the stopped rank; then the root, which does not come, is at fault */
   bool together, shares; /* all are on one host, and share memory */
   int color;             /* of the rank that stops in a split */
   int served;            /* ranks that get the memory of their host before it stops */
-  int asked, waiting, said;
+  int asked, waiting, warned;
   char texts[RANKS_MAX][256];
 } blame;
 
@@ -51,7 +51,7 @@ static void exchange(const opener *me, const char *mine, ring_exchange_put_fn pu
   for (int rank = 0; rank < me->size; rank++) put(sink, rank, me->shared->texts[rank]);
 }
 
-/* All come to the exchange, and one of them no farther. */
+/* All ranks come to the exchange, and one rank stops behind it. */
 static int exchange_and_stop(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
   const opener *me = arg;
   exchange(me, mine, put, sink);
@@ -59,9 +59,10 @@ static int exchange_and_stop(void *arg, const char *mine, ring_exchange_put_fn p
   return 0;
 }
 
-/* Rank 0 waits for ranks that wait for the one that has stopped, and have nothing to send to rank 0 before
- * they are let go: they have a link with it all the same. It gives up first, or all do at once. */
-static void open_with_one_that_stops(int rank, int size, void *arg) {
+/* Rank 0 waits for ranks that wait for the stopped rank. These ranks have nothing to send to rank 0
+ * before the stopped rank goes on, and have a link to it all the same. Rank 0 times out first, or
+ * all ranks do at once. */
+static void open_with_a_stopped_rank(int rank, int size, void *arg) {
   opener me = {arg, rank, size};
   ring_options options = rank_options(rank, size);
   ring_error error = {0};
@@ -83,26 +84,26 @@ static void open_with_one_that_stops(int rank, int size, void *arg) {
 static void blame_while_opening(int size, int stopped, int patience) {
   blame *shared = shared_alloc(sizeof *shared);
   *shared = (blame){.stopped = stopped, .patience = patience};
-  run_ranks(size, open_with_one_that_stops, shared);
+  run_ranks(size, open_with_a_stopped_rank, shared);
   shared_free(shared, sizeof *shared);
 }
 
-static void test_one_that_stops_while_the_others_open(void) {
+static void test_a_rank_that_stops_while_all_open(void) {
   blame_while_opening(5, 2, 5);
   blame_while_opening(9, 4, 5);
 }
 
-static void test_one_that_stops_and_is_given_up_by_all_at_once(void) {
+static void test_a_rank_that_stops_while_all_time_out_at_once(void) {
   blame_while_opening(9, 4, 2);
 }
 
 /* ---- Some open ---------------------------------------------------------------------------- */
 
-enum { LATE_US = 2500000 }; /* so long all open, when the late rank comes */
+enum { LATE_US = 2500000 }; /* how long all have been opening when the late rank comes */
 
 static opener *opening; /* of this process */
 
-/* Stops one rank in the first barrier, in which all wait but the late one. */
+/* Stops one rank in the first barrier, in which all ranks but the late rank wait. */
 static int stop_in_the_opening(void *unused) {
   static bool waits;
   blame *shared = opening->shared;
@@ -123,11 +124,11 @@ static int exchange_and_be_late(void *arg, const char *mine, ring_exchange_put_f
   return 0;
 }
 
-/* Counts that rank 0, past the opening, says who keeps the others there. */
-static void note_what_is_said(void *arg, const char *message) {
+/* Counts warnings of rank 0, past the opening, that name the rank that keeps others in open(). */
+static void count_warnings(void *arg, const char *message) {
   blame *shared = arg;
   if (strstr(message, "), which keeps others in open()") == NULL) return;
-  __sync_fetch_and_add(&shared->said, 1);
+  __sync_fetch_and_add(&shared->warned, 1);
 }
 
 static ring_options opener_options(opener *me) {
@@ -147,12 +148,12 @@ static ring_options opener_options(opener *me) {
   options.interrupt = stop_in_the_opening;
   options.algorithms = "scatter:direct";
   if (me->rank == 0) options.warn_after = 0.8;
-  options.log = note_what_is_said;
+  options.log = count_warnings;
   options.log_arg = me->shared;
   return options;
 }
 
-/* Opens, and waits for the part of a root that never comes, or is kept in open(). */
+/* Opens, and waits for the part of a root that never comes or that is kept in open(). */
 static ring_status open_and_scatter(const opener *me, const ring_options *options,
                                     ring_error *error) {
   uint8_t part;
@@ -170,22 +171,22 @@ static ring_status open_and_scatter(const opener *me, const ring_options *option
   return status;
 }
 
-/* Continues the one that has stopped when it has been said that the others wait for it. */
+/* Continues the stopped rank after a warning that its peers wait for it. */
 static void continue_stopped(pid_t process, blame *shared) {
   int status;
   CHECK_INT(waitpid(process, &status, WUNTRACED), process);
   CHECK(WIFSTOPPED(status));
   __sync_fetch_and_add(&shared->state.stopped, 1);
-  await_count(&shared->said, 1);
+  await_count(&shared->warned, 1);
   kill(process, SIGCONT);
   CHECK_INT(waitpid(process, &status, 0), process);
   CHECK_INT(status, 0);
 }
 
-/* A rank stops that has sent some of its words of the first barrier. Who needs no others is past it, and
- * waits for the root, which does, or else never comes. Rank 0, which has no link with the root, gives up
- * first. */
-static void pass_one_that_stops(int rank, int size, void *arg) {
+/* A rank stops after it has sent some of its frames of the first barrier. Ranks that need no other
+ * frame are past the barrier. They wait for the root, which needs another frame or never comes.
+ * Rank 0, which has no link to the root, times out first. */
+static void pass_a_stopped_rank(int rank, int size, void *arg) {
   blame *shared = arg;
   opener me = {shared, rank, size};
   ring_options options = opener_options(&me);
@@ -212,26 +213,28 @@ static void pass_one_that_stops(int rank, int size, void *arg) {
 static void blame_behind_the_opening(int size, blame scene) {
   blame *shared = shared_alloc(sizeof *shared);
   *shared = scene;
-  run_ranks(size, pass_one_that_stops, shared);
-  CHECK(scene.together || shared->said > 0);
+  run_ranks(size, pass_a_stopped_rank, shared);
+  CHECK(scene.together || shared->warned > 0);
   shared_free(shared, sizeof *shared);
 }
 
-static void test_one_that_stops_while_some_still_open(void) {
+static void test_a_rank_that_stops_while_some_still_open(void) {
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .root = 3});
 }
 
-/* Rank 0 has no link with any rank that opens, and hears from others that wait for the root. */
-static void test_one_that_stops_while_ranks_without_links_open(void) {
+/* Rank 0 has no link to any rank that opens, and receives reports of ranks that wait for the
+ * root. */
+static void test_a_rank_that_stops_while_ranks_without_links_open(void) {
   blame_behind_the_opening(16, (blame){.stopped = 1, .late = 14, .root = 5});
 }
 
-static void test_who_kept_others_in_open_is_not_blamed_later(void) {
+static void test_a_rank_that_kept_peers_in_open_is_not_blamed_later(void) {
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .root = 3, .resumes = true});
 }
 
-/* Behind the barrier they tell each other whether they can share memory, which not all come to. */
-static void test_one_that_stops_while_some_tell_what_they_share(void) {
+/* Behind the barrier the ranks exchange whether they can share memory. Not all ranks come to the
+ * exchange. */
+static void test_a_rank_that_stops_while_some_exchange_what_they_share(void) {
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true});
   blame_behind_the_opening(8, (blame){.stopped = 5, .late = 4, .together = true, .shares = true});
 }
@@ -245,8 +248,9 @@ int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t
   return __real_ring_socket_send_fd(fd, descriptor, bytes, length);
 }
 
-/* Before they tell that, the first rank of the host hands out the memory, and stops. Who waits for it
- * there keeps the others waiting, and some may need no more of it to open. */
+/* Before that exchange, the first rank of the host passes the memory to its peers, and stops. Ranks
+ * that wait for the memory keep other ranks waiting. Some ranks may need nothing more of it to
+ * open. */
 static void wait_for_memory(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
@@ -270,7 +274,7 @@ static void wait_for_memory(int rank, int size, void *arg) {
   __sync_fetch_and_add(&shared->state.failed, 1);
 }
 
-static void test_one_that_stops_while_it_hands_out_memory(void) {
+static void test_a_rank_that_stops_while_it_passes_memory(void) {
   blame *shared = shared_alloc(sizeof *shared);
   for (int size = 5; size < 9; size += 3)
     for (int served = 0; served < size - 1; served += size - 2) {
@@ -280,9 +284,9 @@ static void test_one_that_stops_while_it_hands_out_memory(void) {
   shared_free(shared, sizeof *shared);
 }
 
-/* Past the opening itself it has only passed on who keeps others there. It takes that back when its own call
- * has ended well; where that has failed, the others still have to know. */
-static void test_who_leaves_a_call_takes_back_what_it_passed_on(void) {
+/* A rank past the opening has only passed on the suspect that keeps other ranks there. It withdraws
+ * its report when its own call succeeds. After a failure its peers still need the report. */
+static void test_a_rank_withdraws_what_it_passed_on(void) {
   ring_peers peers;
   ring_shm shm = {0};
   ring_engine engine = {.peers = &peers, .shm = &shm};
@@ -310,9 +314,10 @@ static void stop_in_a_split(ring_comm *comm) {
   ring_comm_split(comm, stopped_color, 0, &child);
 }
 
-/* Ranks pass on in a ring where each one is. Rank 2 comes last, and rank 0 has stopped when it was to pass
- * that on to rank 1: so all but rank 1 know it, and wait for rank 1 in the child. They give up first. */
-static void split_behind_one_that_stops(int rank, int size, void *arg) {
+/* Ranks pass the address of each rank on in a ring. Rank 2 comes last, and rank 0 has stopped
+ * before it passes the address of rank 2 on to rank 1. So all ranks but rank 1 have the addresses,
+ * and wait for rank 1 in the child. They time out first. */
+static void split_behind_a_stopped_rank(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
@@ -338,30 +343,30 @@ static void split_behind_one_that_stops(int rank, int size, void *arg) {
 static void blame_while_splitting(int size, int color) {
   blame *shared = shared_alloc(sizeof *shared);
   shared->color = color;
-  run_ranks(size, split_behind_one_that_stops, shared);
+  run_ranks(size, split_behind_a_stopped_rank, shared);
   shared_free(shared, sizeof *shared);
 }
 
-static void test_one_that_stops_in_a_split(void) {
+static void test_a_rank_that_stops_in_a_split(void) {
   blame_while_splitting(3, 0);
   blame_while_splitting(3, 1);
 }
 
-static void test_one_that_stops_in_a_split_of_ranks_without_links(void) {
+static void test_a_rank_that_stops_in_a_split_of_ranks_without_links(void) {
   blame_while_splitting(8, 0);
   blame_while_splitting(8, 1);
 }
 
 int main(void) {
-  RUN(test_one_that_stops_while_the_others_open);
-  RUN(test_one_that_stops_and_is_given_up_by_all_at_once);
-  RUN(test_one_that_stops_while_some_still_open);
-  RUN(test_one_that_stops_while_ranks_without_links_open);
-  RUN(test_who_kept_others_in_open_is_not_blamed_later);
-  RUN(test_one_that_stops_while_some_tell_what_they_share);
-  RUN(test_one_that_stops_while_it_hands_out_memory);
-  RUN(test_who_leaves_a_call_takes_back_what_it_passed_on);
-  RUN(test_one_that_stops_in_a_split);
-  RUN(test_one_that_stops_in_a_split_of_ranks_without_links);
+  RUN(test_a_rank_that_stops_while_all_open);
+  RUN(test_a_rank_that_stops_while_all_time_out_at_once);
+  RUN(test_a_rank_that_stops_while_some_still_open);
+  RUN(test_a_rank_that_stops_while_ranks_without_links_open);
+  RUN(test_a_rank_that_kept_peers_in_open_is_not_blamed_later);
+  RUN(test_a_rank_that_stops_while_some_exchange_what_they_share);
+  RUN(test_a_rank_that_stops_while_it_passes_memory);
+  RUN(test_a_rank_withdraws_what_it_passed_on);
+  RUN(test_a_rank_that_stops_in_a_split);
+  RUN(test_a_rank_that_stops_in_a_split_of_ranks_without_links);
   return 0;
 }

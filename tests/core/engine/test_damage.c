@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A network that changes bits: the linker sends the core's receives through here, which changes one
- * bit of what one of them brought. Wherever that is, no rank gets a wrong result, and all are told.
+ * A network that changes bits: the linker redirects the core's receives to this file, which changes
+ * one received bit. Wherever the bit is, no rank gets a wrong result, and all ranks get an error.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@ enum { RANKS = 3, COUNT = 100000, RUNS = 60 };
 
 /* ---- The network -------------------------------------------------------------------------- */
 
-static int64_t left = -1; /* bytes that this process receives before the one that is changed */
+static int64_t left = -1; /* bytes that this process receives before the changed byte */
 
 static void damage(uint8_t *bytes, size_t length) {
   if (left >= 0 && left < (int64_t)length) bytes[left] ^= 4;
@@ -49,11 +49,11 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
 /* ---- Ranks -------------------------------------------------------------------------------- */
 
 typedef struct weather {
-  int64_t at; /* which byte that rank 1 receives is changed; -1: none */
+  int64_t at; /* the changed byte, of all that rank 1 receives; -1: none */
   int encryption;
-  int told; /* ranks that got an error, and those that learnt the cause */
-  int named;
-  int met; /* ranks that have opened */
+  int failed; /* ranks that got an error */
+  int named;  /* ranks whose error names the cause */
+  int met;    /* ranks that have opened */
 } weather;
 
 static void reduce_and_check(ring_comm *comm, float *x, size_t count) {
@@ -83,7 +83,7 @@ static void work(int rank, int size, void *shared) {
   ring_status status = ring_comm_close(comm);
   const ring_error *error = ring_comm_error(comm);
   bool named = strstr(error->message, "arrived damaged") != NULL && error->status == status;
-  if (status != RING_OK) __sync_fetch_and_add(&of->told, 1);
+  if (status != RING_OK) __sync_fetch_and_add(&of->failed, 1);
   if (named) __sync_fetch_and_add(&of->named, 1);
   ring_comm_free(comm);
   free(x);
@@ -99,23 +99,23 @@ static weather run_in(int64_t at, int encryption) {
 }
 
 static void test_a_good_network(void) {
-  CHECK_INT(run_in(-1, -1).told, 0);
+  CHECK_INT(run_in(-1, -1).failed, 0);
 }
 
-/* Headers and payloads, first frames and late ones; more is received than any of these. */
+/* Changes bits of headers and payloads, of early and late frames. */
 static void test_a_changed_bit(void) {
   uint32_t random = 2463534242u;
   for (int i = 0; i < RUNS; i++) {
     random = random * 1664525u + 1013904223u;
     int64_t at = i < 40 ? i : (int64_t)(random >> 8) % (COUNT * 8);
     weather seen = run_in(at, -1);
-    CHECK_INT(seen.told, RANKS);
+    CHECK_INT(seen.failed, RANKS);
     CHECK(seen.named > 0);
   }
 }
 
 static void test_a_changed_bit_of_an_encrypted_link(void) {
-  for (int64_t at = 0; at < 100000; at += 9973) CHECK_INT(run_in(at, 1).told, RANKS);
+  for (int64_t at = 0; at < 100000; at += 9973) CHECK_INT(run_in(at, 1).failed, RANKS);
 }
 
 int main(void) {

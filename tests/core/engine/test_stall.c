@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nobody waits in the dark: what the log is told, when, on which thread, and whom it names.
+ * Warnings of waits: their time, their thread, and the ranks that they name. Wait reports, and
+ * mismatches that they show.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -14,42 +15,43 @@
 #include "check.h"
 #include "ranks.h"
 
-#define HEARD_MAX 16
+#define WARNINGS_MAX 16
 
-/* What the log was told. */
-typedef struct heard {
+/* The warnings in the log. */
+typedef struct warnings {
   int count;
-  pthread_t thread; /* of the last one */
-  char text[HEARD_MAX][1024];
-} heard;
+  pthread_t thread; /* of the latest warning */
+  char text[WARNINGS_MAX][1024];
+} warnings;
 
-static void hear(void *arg, const char *message) {
-  heard *log = arg;
-  CHECK(log->count < HEARD_MAX);
+static void record(void *arg, const char *message) {
+  warnings *log = arg;
+  CHECK(log->count < WARNINGS_MAX);
   snprintf(log->text[log->count], sizeof log->text[0], "%s", message);
   log->thread = pthread_self();
   log->count++;
 }
 
-/* Whether the log was told something. What comes after it depends on how fast the machine is. */
-static void check_told(const heard *log, const char *part) {
+/* Checks that one of the warnings contains `part`. Later warnings depend on the speed of the
+ * machine. */
+static void check_logged(const warnings *log, const char *part) {
   for (int i = 0; i < log->count; i++)
     if (strstr(log->text[i], part) != NULL) return;
   CHECK(log->count > 0);
   CHECK_CONTAINS(log->text[log->count - 1], part);
 }
 
-static ring_options hearing_options(int rank, int size, double warn_after, heard *log) {
+static ring_options logging_options(int rank, int size, double warn_after, warnings *log) {
   ring_options options = rank_options(rank, size);
-  *log = (heard){0};
+  *log = (warnings){0};
   options.warn_after = warn_after;
-  options.log = hear;
+  options.log = record;
   options.log_arg = log;
   return options;
 }
 
-static ring_comm *open_hearing(int rank, int size, double warn_after, heard *log) {
-  ring_options options = hearing_options(rank, size, warn_after, log);
+static ring_comm *open_logging(int rank, int size, double warn_after, warnings *log) {
+  ring_options options = logging_options(rank, size, warn_after, log);
   ring_comm *comm;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   return comm;
@@ -62,12 +64,12 @@ static void end(ring_comm *comm) {
 
 /* ---- Calls -------------------------------------------------------------------------------- */
 
-/* Rank 1 comes 0.9 s late: the others are told after 0.2, 0.4 and 0.8 s. */
+/* Rank 1 comes 0.9 s late: the other rank logs warnings after 0.2, 0.4 and 0.8 s. */
 static void come_late(int rank, int size, void *unused) {
   (void)unused;
-  heard log;
+  warnings log;
   float x = 1;
-  ring_comm *comm = open_hearing(rank, size, 0.2, &log);
+  ring_comm *comm = open_logging(rank, size, 0.2, &log);
   CHECK_INT(ring_barrier(comm), RING_OK);
   log.count = 0;
   if (rank == 1) usleep(900000);
@@ -88,8 +90,8 @@ static void test_a_late_rank_is_named(void) {
 
 static void stay_silent(int rank, int size, void *unused) {
   (void)unused;
-  heard log;
-  ring_comm *comm = open_hearing(rank, size, -1, &log);
+  warnings log;
+  ring_comm *comm = open_logging(rank, size, -1, &log);
   if (rank == 1) usleep(300000);
   CHECK_INT(ring_barrier(comm), RING_OK);
   CHECK_INT(log.count, 0);
@@ -100,12 +102,12 @@ static void test_a_negative_time_is_never(void) {
   run_ranks(2, stay_silent, NULL);
 }
 
-/* The helper thread runs the request; this one is told. */
+/* The helper thread runs the request; the thread that waits for it logs the warning. */
 static void start_and_wait(int rank, int size, void *unused) {
   (void)unused;
-  heard log;
+  warnings log;
   ring_request *request;
-  ring_comm *comm = open_hearing(rank, size, 0.2, &log);
+  ring_comm *comm = open_logging(rank, size, 0.2, &log);
   log.count = 0;
   if (rank == 1) usleep(900000);
   CHECK_INT(ring_barrier_start(comm, &request), RING_OK);
@@ -121,15 +123,15 @@ static void start_and_wait(int rank, int size, void *unused) {
   end(comm);
 }
 
-static void test_requests_tell_who_waits(void) {
+static void test_requests_warn_the_waiting_thread(void) {
   run_ranks(2, start_and_wait, NULL);
 }
 
-/* A child takes over the log of its parent. */
+/* A child uses the log of its parent. */
 static void split_and_wait(int rank, int size, void *unused) {
   (void)unused;
-  heard log;
-  ring_comm *child, *comm = open_hearing(rank, size, 0.2, &log);
+  warnings log;
+  ring_comm *child, *comm = open_logging(rank, size, 0.2, &log);
   CHECK_INT(ring_comm_split(comm, 0, 0, &child), RING_OK);
   log.count = 0;
   if (rank == 1) usleep(900000);
@@ -139,31 +141,31 @@ static void split_and_wait(int rank, int size, void *unused) {
   end(comm);
 }
 
-static void test_children_take_the_log_over(void) {
+static void test_children_use_the_log_of_their_parent(void) {
   run_ranks(2, split_and_wait, NULL);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* Rank 2 comes late; rank 1 before it, but not at once. */
+/* Rank 1 comes at once, rank 0 later, and rank 2 last. */
 static void open_late(int rank, int size, void *unused) {
   (void)unused;
-  heard log;
-  ring_options options = hearing_options(rank, size, 0.2, &log);
+  warnings log;
+  ring_options options = logging_options(rank, size, 0.2, &log);
   ring_comm *comm;
   usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (rank == 0)
-    check_told(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
+    check_logged(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
   if (rank == 1) {
     CHECK(log.count >= 2);
     CHECK_CONTAINS(log.text[0], "for rank 0, which it looks for on 127.0.0.1 (ports ");
-    check_told(&log, "it has met rank 0 (127.0.0.1), which waits for other");
+    check_logged(&log, "it has met rank 0 (127.0.0.1), which waits for other");
   }
   end(comm);
 }
 
-static void test_opening_tells_who_is_missing(void) {
+static void test_opening_names_missing_ranks(void) {
   run_ranks(3, open_late, NULL);
 }
 
@@ -186,7 +188,7 @@ static void test_the_variable(void) {
 
 /* ---- The search --------------------------------------------------------------------------- */
 
-/* Over links: what lies in shared memory is not searched for. */
+/* Over links: calls in shared memory send no wait reports. */
 static ring_comm *open_linked(int rank, int size, double call_timeout, const char *algorithms) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
@@ -208,7 +210,7 @@ static void expect(ring_comm *comm, ring_status status, ring_status wanted, int 
   ring_comm_free(comm);
 }
 
-/* In a ring each rank waits for the one before it; all name the one that is not there. */
+/* In a ring each rank waits for the rank before it. All ranks name the missing rank. */
 static void leave_the_ring(int rank, int size, void *shared) {
   float x[64] = {0};
   ring_comm *comm = open_linked(rank, size, 2.5, "allreduce:ring");
@@ -221,7 +223,7 @@ static void leave_the_ring(int rank, int size, void *shared) {
     ring_comm_free(comm);
 }
 
-static void test_all_name_the_one_that_is_missing(void) {
+static void test_all_name_the_missing_rank(void) {
   int *met = shared_alloc(64);
   run_ranks(5, leave_the_ring, met);
   shared_free(met, 64);
@@ -240,7 +242,7 @@ typedef struct disagreement {
   calls call;
 } disagreement;
 
-/* All ranks get MISMATCH, long before the deadline. */
+/* All ranks get RING_MISMATCH, long before the deadline. */
 static void disagree(int rank, int size, void *arg) {
   disagreement *about = arg;
   ring_comm *comm = open_linked(rank, size, 60, NULL);
@@ -265,7 +267,7 @@ static ring_status take_another_root(ring_comm *comm, int rank) {
   return status == RING_OK ? ring_barrier(comm) : status;
 }
 
-/* Rank 1 waits for a message that rank 0 does not send, and all others for rank 1. */
+/* Rank 1 waits for a message that rank 0 does not send, and all other ranks wait for rank 1. */
 static ring_status receive_instead(ring_comm *comm, int rank) {
   float x = 0;
   if (rank == 1) return ring_recv(comm, &x, 1, RING_FLOAT32, 0);
@@ -280,21 +282,21 @@ static ring_status receive_from_root(ring_comm *comm, int rank) {
   return status == RING_OK ? ring_barrier(comm) : status;
 }
 
-/* Both wait, and nobody sends. */
+/* Both ranks wait, and neither sends. */
 static ring_status receive_both(ring_comm *comm, int rank) {
   float x = 0;
   return ring_recv(comm, &x, 1, RING_FLOAT32, 1 - rank);
 }
 
-static void test_disagreements_that_meet_in_no_frame(void) {
+static void test_mismatches_without_a_frame_to_compare(void) {
   check_disagreement(4, take_another_root);
   check_disagreement(3, receive_instead);
   check_disagreement(3, receive_from_root);
   check_disagreement(2, receive_both);
 }
 
-/* Wait reports lie before, between and behind frames of all lengths; they neither hold up nor change any,
- * nor are they counted. */
+/* Wait reports lie before, between and behind frames of all lengths. They neither delay nor change
+ * a frame, and counters do not count them. */
 static void wait_and_go_on(int rank, int size, void *unused) {
   (void)unused;
   enum { MOST = 300000 };
@@ -317,7 +319,7 @@ static void wait_and_go_on(int rank, int size, void *unused) {
   end(comm);
 }
 
-static void test_notices_come_between_frames(void) {
+static void test_wait_reports_come_between_frames(void) {
   run_ranks(3, wait_and_go_on, NULL);
 }
 
@@ -336,8 +338,8 @@ static void wake_later(pid_t pid, double seconds) {
   _exit(0);
 }
 
-/* Rank 1 is stopped before its call or in it, and goes on when the others have given it up. Their
- * parts of up to two calls have reached it by then, so that these may end well. */
+/* Rank 1 is stopped before its call or in it, and goes on after its peers have timed out. By then
+ * it has received their parts of up to two calls, so that these two calls may succeed. */
 static void stop_and_go_on(int rank, int size, void *arg) {
   stopped *plan = arg;
   ring_options options = rank_options(rank, size);
@@ -382,13 +384,13 @@ static void test_a_rank_that_was_stopped(void) {
 int main(void) {
   RUN(test_a_late_rank_is_named);
   RUN(test_a_negative_time_is_never);
-  RUN(test_requests_tell_who_waits);
-  RUN(test_children_take_the_log_over);
-  RUN(test_opening_tells_who_is_missing);
+  RUN(test_requests_warn_the_waiting_thread);
+  RUN(test_children_use_the_log_of_their_parent);
+  RUN(test_opening_names_missing_ranks);
   RUN(test_the_variable);
-  RUN(test_all_name_the_one_that_is_missing);
-  RUN(test_disagreements_that_meet_in_no_frame);
-  RUN(test_notices_come_between_frames);
+  RUN(test_all_name_the_missing_rank);
+  RUN(test_mismatches_without_a_frame_to_compare);
+  RUN(test_wait_reports_come_between_frames);
   RUN(test_a_rank_that_was_stopped);
   return 0;
 }
