@@ -66,8 +66,8 @@ static ring_status engine_prepare(ring_run *run) {
   return RING_OK;
 }
 
-/* Asks for all links of a call that opens at once, not only for those of active lanes: the ranks
- * exchange wait reports over them. */
+/* In a call that opens, asks for all links at once, not only for the links of active lanes: the
+ * ranks exchange wait reports over them. */
 static ring_status engine_want_links(ring_run *run) {
   ring_peers *peers = run->engine->peers;
   ring_status status = RING_OK;

@@ -24,8 +24,9 @@ typedef struct ring_reduction {
   bool destination_wide; /* halves only: destination gets accumulators */
 } ring_reduction;
 
-/* destination[i] = local[i] op received[i] for i < count. Buffers are aligned for their elements. Any
- * two buffers are the same or do not overlap; a wide buffer is never the same as a narrow one. */
+/* destination[i] = local[i] op received[i] for i < count. Buffers are aligned for their elements.
+ * Any two buffers are the same or do not overlap; a wide buffer is never the same as a narrow
+ * one. */
 void ring_reduction_apply(const ring_reduction *reduction, void *destination, const void *local,
                           const void *received, size_t count);
 

@@ -13,8 +13,8 @@
 /* The link to a rank broke with errno `code`. */
 ring_status ring_failure_lost(ring_run *run, int rank, int code);
 
-/* Passes `status` on if it is RING_OK. Otherwise no link to a rank could be opened, and run->error
- * says why; that rank, too, may have ended because of another rank. */
+/* Explains why a link could not be opened. `status` and run->error are the result of the attempt;
+ * RING_OK is passed on. The rank at the other end may have ended because another rank failed. */
 ring_status ring_failure_unlinked(ring_run *run, ring_status status);
 
 /* Receives what comes next from a rank that no lane reads from. Returns true, and sets *status,

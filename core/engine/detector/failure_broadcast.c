@@ -6,9 +6,9 @@
 #include "peers/connector.h"
 #include "peers/peers.h"
 
-/* The most time for a broadcast after ranks met by an exchange. The exchange may release a rank
- * later than this one by as much as Spark's allGather does, which asks once a second whether all
- * have come. */
+/* The most time for a broadcast when the rendezvous was an exchange. Spark's allGather asks once a
+ * second whether all ranks have come, so the exchange may release a peer that much later than this
+ * rank. */
 #define FAILURE_BROADCAST_EXCHANGED_NS UINT64_C(1500000000)
 
 #define FAILURE_BROADCAST_LINGER_MS 10

@@ -41,7 +41,7 @@ static bool mismatch_differs(const ring_run *run, int rank, const ring_call *the
   return false;
 }
 
-/* Whether it is known that this rank has not reached a call yet. */
+/* True when this rank certainly has not reached a call yet. */
 static bool mismatch_is_unreached(const ring_engine *engine, const ring_call *call) {
   bool known = engine->runs < RING_ENGINE_RUNS;
   ring_call own;

@@ -16,8 +16,8 @@ void ring_stall_warn(const ring_run *run);
 ring_status ring_stall_search(ring_run *run);
 
 /* After a run that has sent wait reports: withdraws what it showed to the ranks of this host. After
- * success, also withdraws a report of suspects that keep other ranks in open(): peers would go on
- * passing these on. */
+ * success, also withdraws a report whose suspects keep other ranks in open(), because peers would
+ * keep passing them on. */
 void ring_stall_end(const ring_run *run, ring_status status);
 
 #endif

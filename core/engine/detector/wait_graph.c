@@ -119,7 +119,7 @@ static bool wait_graph_keeps_split(const ring_split_wait *split_wait, const ring
   return false;
 }
 
-/* Adds those suspects of a peer's report that keep a split wait or, without a split wait, ranks in
+/* Adds the suspects of a peer's report that keep a split wait or, without a split wait, ranks in
  * open(). All ranks pass these suspects on. A suspect that has come more steps than the ranks are
  * apart is out of date, and is dropped. */
 static void wait_graph_add_keepers(const ring_run *run, const ring_wait_report *theirs,
@@ -231,7 +231,7 @@ void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *s
 
 /* ---- Description -------------------------------------------------------------------------- */
 
-/* A firewall that drops packets cannot be told from a late rank. */
+/* A firewall that drops packets looks like a late rank. */
 static const char wait_graph_unconnected[] =
     "it is late, or a firewall stands between (open a port range, and pass it on all ranks)";
 
