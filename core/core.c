@@ -15,7 +15,6 @@
 #include "api/options.c"
 #include "api/request.c"
 #include "api/reserved_port.c"
-#include "api/spark_settings.c"
 #include "api/split.c"
 #include "auth/handshake.c"
 #include "auth/keys.c"

@@ -77,7 +77,7 @@ static ring_status comm_rendezvous(ring_comm *comm, const ring_options *options,
                                 .token_length = options->token_length,
                                 .port_first = options->port_first,
                                 .port_last = options->port_last,
-                                .encrypted = options->encryption > 0,
+                                .encrypted = options->encryption == RING_ON,
                                 .exchange = options->exchange,
                                 .exchange_arg = options->exchange_arg,
                                 .wait = wait};
@@ -201,20 +201,18 @@ static ring_status comm_read_algorithms(ring_comm *comm, const ring_options *opt
 static ring_status comm_create(const ring_options *options, ring_comm **out, ring_error *error) {
   ring_comm *comm = ring_comm_alloc(options->rank, options->size, options->call_timeout);
   if (comm == NULL) return ring_error_no_memory(error, options->rank);
-  comm->shares = options->shared_memory >= 0 && ring_environment_shares();
-  comm->peers.connections =
-      options->connections != 0 ? options->connections : ring_options_connections();
-  comm->peers.inside_connections =
-      comm->shares || options->connections == 0 ? 1 : options->connections;
+  comm->shares = options->shared_memory == RING_ON;
+  comm->peers.connections = options->connections;
+  comm->peers.inside_connections = comm->shares ? 1 : options->connections;
   comm->port_first = options->port_first;
   comm->port_last = options->port_last;
   comm->interrupt = options->interrupt;
   comm->interrupt_arg = options->interrupt_arg;
-  comm->alarm =
-      (ring_alarm){.after = options->warn_after < 0 ? 0 : (uint64_t)(options->warn_after * 1e9),
-                   .log = options->log,
-                   .log_arg = options->log_arg};
-  comm->watch_parent = options->watch_parent != 0;
+  comm->alarm = (ring_alarm){
+      .after = options->warn_after == RING_NEVER ? 0 : (uint64_t)(options->warn_after * 1e9),
+      .log = options->log,
+      .log_arg = options->log_arg};
+  comm->watch_parent = options->watch_parent == RING_ON;
   ring_status status = comm_read_algorithms(comm, options, error);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {

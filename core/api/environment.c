@@ -341,18 +341,18 @@ void ring_environment_free(ring_environment *environment) {
   *environment = (ring_environment){0};
 }
 
-bool ring_environment_shares(void) {
+ring_choice ring_environment_shared_memory(void) {
   const char *value = getenv("SPARKRING_SHARED_MEMORY");
-  return value == NULL || strcmp(value, "0") != 0;
+  return value != NULL && strcmp(value, "0") == 0 ? RING_OFF : RING_DEFAULT;
 }
 
-ring_status ring_environment_encryption(int *encryption, ring_error *error) {
+ring_status ring_environment_encryption(ring_choice *encryption, ring_error *error) {
   const char *name = "SPARKRING_ENCRYPTION", *value = getenv(name);
-  *encryption = 0;
+  *encryption = RING_DEFAULT;
   if (value == NULL) return RING_OK;
   if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
     return environment_bad(error, name, "which is neither 1 nor 0: correct or unset it");
-  *encryption = value[0] == '1' ? 1 : -1;
+  *encryption = value[0] == '1' ? RING_ON : RING_OFF;
   return RING_OK;
 }
 
@@ -370,6 +370,6 @@ ring_status ring_environment_warn_after(double *seconds, ring_error *error) {
     return environment_bad(error, name,
                            "which is not a number of seconds, less than 1e9: write it as in 90 or "
                            "2.5, or 0 for no warnings");
-  if (*seconds == 0) *seconds = -1;
+  if (*seconds == 0) *seconds = RING_NEVER;
   return RING_OK;
 }

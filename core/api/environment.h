@@ -4,7 +4,7 @@
  * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
  * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
  * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
- * _SHARED_MEMORY, _LANES, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
+ * _SHARED_MEMORY, _CONNECTIONS, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
  * also where that is not asked of the environment, so they are read apart.
  */
 #ifndef RING_API_ENVIRONMENT_H
@@ -38,16 +38,17 @@ ring_status ring_environment_read(ring_environment *environment, ring_error *err
 /* Frees what read allocated, and wipes the token. May be called twice. */
 void ring_environment_free(ring_environment *environment);
 
-/* False when SPARKRING_SHARED_MEMORY is 0. */
-bool ring_environment_shares(void);
+/* RING_OFF where SPARKRING_SHARED_MEMORY is 0, else RING_DEFAULT. */
+ring_choice ring_environment_shared_memory(void);
 
 /* The number in SPARKRING_CONNECTIONS; 0 where it is unset. RING_INVALID for what is no whole number. */
 ring_status ring_environment_connections(int *connections, ring_error *error);
 
-/* 1 or -1 where SPARKRING_ENCRYPTION is 1 or 0, 0 where it is unset. RING_INVALID for what is neither. */
-ring_status ring_environment_encryption(int *encryption, ring_error *error);
+/* RING_ON or RING_OFF where SPARKRING_ENCRYPTION is 1 or 0, RING_DEFAULT where it is unset. RING_INVALID
+ * for any other value. */
+ring_status ring_environment_encryption(ring_choice *encryption, ring_error *error);
 
-/* The seconds in SPARKRING_WARN_AFTER; -1 where they are 0, and 0 where it is unset. */
+/* The seconds in SPARKRING_WARN_AFTER; RING_NEVER where they are 0, and 0 where it is unset. */
 ring_status ring_environment_warn_after(double *seconds, ring_error *error);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "api/spark_settings.h"
 #include "auth/handshake.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -13,7 +12,7 @@
 #define OPTIONS_TIMEOUT 300.0
 #define OPTIONS_CALL_TIMEOUT 600.0
 #define OPTIONS_WARN_AFTER 60.0
-#define OPTIONS_LANES 4
+#define OPTIONS_CONNECTIONS 1
 #define OPTIONS_TOKEN_LEAST 16 /* bytes */
 #define OPTIONS_RANKS_MAX (1 << 20)
 
@@ -26,7 +25,7 @@ static ring_status options_copy(const ring_options *given, ring_options *options
                                 ring_error *error) {
   *options = (ring_options)RING_OPTIONS_INIT;
   if (given == NULL) return RING_OK;
-  if (given->struct_size < offsetof(ring_options, interrupt) || given->struct_size > 4096)
+  if (given->struct_size < offsetof(ring_options, shared_memory) || given->struct_size > 4096)
     return options_invalid(error, "options.struct_size is wrong: begin with RING_OPTIONS_INIT");
   size_t known = given->struct_size < sizeof *options ? given->struct_size : sizeof *options;
   memcpy(options, given, known);
@@ -96,10 +95,23 @@ static ring_status options_check_seconds(double seconds, const char *name, ring_
 }
 
 static ring_status options_check_warn_after(const ring_options *options, ring_error *error) {
-  if (options->warn_after < 1e9) return RING_OK;
+  if (options->warn_after == RING_NEVER) return RING_OK;
+  return options_check_seconds(options->warn_after, "warn_after", error);
+}
+
+static ring_status options_check_choice(ring_choice choice, const char *name, ring_error *error) {
+  if (choice == RING_DEFAULT || choice == RING_ON || choice == RING_OFF) return RING_OK;
   return ring_error_set(error, RING_INVALID, -1, 0,
-                        "warn_after is %g: it must be a number of seconds, less than 1e9",
-                        options->warn_after);
+                        "%s is %d: it must be RING_DEFAULT, RING_ON or RING_OFF", name,
+                        (int)choice);
+}
+
+static ring_status options_check_choices(const ring_options *options, ring_error *error) {
+  ring_status status = options_check_choice(options->shared_memory, "shared_memory", error);
+  if (status == RING_OK) status = options_check_choice(options->encryption, "encryption", error);
+  if (status == RING_OK)
+    status = options_check_choice(options->watch_parent, "watch_parent", error);
+  return status;
 }
 
 static ring_status options_check_connections(const ring_options *options, ring_error *error) {
@@ -114,21 +126,11 @@ static ring_status options_check_connections(const ring_options *options, ring_e
   return RING_OK;
 }
 
-static ring_status options_check_encryption(const ring_options *options, bool for_spark,
-                                            ring_error *error) {
-  if (options->encryption < -1 || options->encryption > 1)
-    return ring_error_set(error, RING_INVALID, -1, 0,
-                          "encryption is %d: it must be 1 (yes), -1 (no) or 0",
-                          options->encryption);
+static ring_status options_check_encryption(const ring_options *options, ring_error *error) {
   bool secret = options->token != NULL || options->exchange != NULL;
-  if (options->encryption > 0 && !secret && options->size > 1)
-    return ring_error_set(error, RING_INVALID, -1, 0,
-                          "%sencryption needs a token: give all ranks the same one, of at least 16 "
-                          "random bytes%s",
-                          for_spark ? "Spark encrypts its traffic here, so this is to be, and "
-                                    : "",
-                          for_spark ? ", or say that encryption is not wanted" : "");
-  return RING_OK;
+  if (options->encryption != RING_ON || secret || options->size == 1) return RING_OK;
+  return options_invalid(error, "encryption needs a token: give all ranks the same one, of at "
+                                "least 16 random bytes");
 }
 
 /* A short one could be guessed by whoever has recorded a handshake. */
@@ -143,18 +145,27 @@ static ring_status options_check_token(const ring_options *options, ring_error *
                         options->token_length, OPTIONS_TOKEN_LEAST);
 }
 
-static ring_status options_check(ring_options *options, bool for_spark, ring_error *error) {
+/* What neither the caller nor the environment has given. */
+static void options_take_defaults(ring_options *options) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;
   if (options->call_timeout == 0) options->call_timeout = OPTIONS_CALL_TIMEOUT;
   if (options->warn_after == 0) options->warn_after = OPTIONS_WARN_AFTER;
   if (options->job == NULL) options->job = "";
+  if (options->connections == 0) options->connections = OPTIONS_CONNECTIONS;
+  if (options->encryption == RING_DEFAULT) options->encryption = RING_OFF;
+  if (options->shared_memory == RING_DEFAULT) options->shared_memory = RING_ON;
+  if (options->watch_parent == RING_DEFAULT) options->watch_parent = RING_OFF;
+}
+
+static ring_status options_check(const ring_options *options, ring_error *error) {
   ring_status status = options_check_ranks(options, error);
   if (status == RING_OK) status = options_check_seconds(options->timeout, "timeout", error);
   if (status == RING_OK)
     status = options_check_seconds(options->call_timeout, "call_timeout", error);
   if (status == RING_OK) status = options_check_warn_after(options, error);
   if (status == RING_OK) status = options_check_connections(options, error);
+  if (status == RING_OK) status = options_check_choices(options, error);
   if (status != RING_OK) return status;
   if (options->port_last < options->port_first ||
       (options->port_first == 0) != (options->port_last == 0))
@@ -162,25 +173,34 @@ static ring_status options_check(ring_options *options, bool for_spark, ring_err
                           "the port range %u to %u is empty: give its first and its last port",
                           (unsigned)options->port_first, (unsigned)options->port_last);
   status = options_check_token(options, error);
-  if (status == RING_OK) status = options_check_encryption(options, for_spark, error);
+  if (status == RING_OK) status = options_check_encryption(options, error);
   return status;
 }
 
-int ring_options_connections(void) {
-  return ring_platform_watches() ? OPTIONS_LANES : 1;
+/* The variables that count beside any of the three ways to find the ranks. */
+static ring_status options_heed_variables(ring_options *options, ring_error *error) {
+  ring_status status = RING_OK;
+  if (options->connections == 0)
+    status = ring_environment_connections(&options->connections, error);
+  if (status == RING_OK && options->encryption == RING_DEFAULT)
+    status = ring_environment_encryption(&options->encryption, error);
+  if (status == RING_OK && options->warn_after == 0)
+    status = ring_environment_warn_after(&options->warn_after, error);
+  if (options->shared_memory == RING_DEFAULT)
+    options->shared_memory = ring_environment_shared_memory();
+  return status;
 }
 
 ring_status ring_options_read(const ring_options *given, ring_options *options,
                               ring_environment *environment, ring_error *error) {
   ring_status status = options_copy(given, options, error);
   if (status == RING_OK && options->rank == -1) status = options_fill(options, environment, error);
-  if (status == RING_OK && options->connections == 0)
-    status = ring_environment_connections(&options->connections, error);
-  if (status == RING_OK && options->encryption == 0)
-    status = ring_environment_encryption(&options->encryption, error);
-  if (status == RING_OK && options->warn_after == 0)
-    status = ring_environment_warn_after(&options->warn_after, error);
-  bool for_spark = status == RING_OK && options->encryption == 0 && ring_spark_encrypts();
-  if (for_spark) options->encryption = 1;
-  return status == RING_OK ? options_check(options, for_spark, error) : status;
+  if (status == RING_OK) status = options_heed_variables(options, error);
+  if (status != RING_OK) return status;
+  options_take_defaults(options);
+  return options_check(options, error);
+}
+
+const char *ring_version(void) {
+  return RING_VERSION;
 }

@@ -8,12 +8,9 @@
 
 #include "api/environment.h"
 
-/* Reads what was given, NULL for nothing. Strings from the environment stay in *environment, which is
+/* Reads what was given, NULL for nothing. Every choice is RING_ON or RING_OFF afterwards. Strings from the environment stay in *environment, which is
  * zeroed before and freed by the caller, also after a failure. */
 ring_status ring_options_read(const ring_options *given, ring_options *options,
                               ring_environment *environment, ring_error *error);
-
-/* The connections of a link between hosts, where the user does not say. */
-int ring_options_connections(void);
 
 #endif

@@ -10,6 +10,9 @@
 
 #include "sparkring.h"
 
+/* Every message on a link is a header of this many bytes and a payload (peers/frame.h). */
+#define RING_HEADER_BYTES 40
+
 /* The longest payload of a frame: steps are cut into chunks of this size. */
 #define RING_CHUNK_BYTES (256 * 1024)
 

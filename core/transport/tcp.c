@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/call.h"
 #include "transport/link.h"
 #include "transport/socket.h"
 

@@ -21,7 +21,6 @@ _Result = TypeVar("_Result", covariant=True)
 
 version: Final[str]
 openssl: Final[str]  # of the library that the extension uses, which need not be Python's
-spark_encryption: Final[tuple[str, ...]]
 
 def open(
     rank: int,
@@ -38,7 +37,7 @@ def open(
     exchange: Callable[[str], Sequence[str]] | None,
     shared_memory: bool,
     connections: int,
-    encryption: int,
+    encryption: bool | None,
     watch_parent: bool,
     /,
 ) -> Communicator: ...

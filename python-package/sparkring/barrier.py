@@ -12,7 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkring._core import InvalidError, TimeoutError, spark_encryption  # noqa: A004
+from sparkring import spark_encryption
+from sparkring._core import InvalidError, TimeoutError  # noqa: A004
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ class BarrierTask(NamedTuple):
     rank: int
     addresses: list[str]
     attempt: int
-    encrypts: bool  # Spark, as far as the properties of the job tell
+    encrypts: bool  # Spark, as the properties of the job tell, which those of RDDs lack
     exchange: Callable[[str], list[str]]
 
 
@@ -66,18 +67,9 @@ def find(timeout: float) -> BarrierTask | None:
         rank=context.partitionId(),
         addresses=[info.address for info in context.getTaskInfos()],
         attempt=context.taskAttemptId(),
-        encrypts=any(_is_true(context, name) for name in spark_encryption),
+        encrypts=spark_encryption.asked(context.getLocalProperty),
         exchange=lambda text: _gather(context, text, timeout),
     )
-
-
-def _is_true(context: Any, setting: str) -> bool:
-    """Ask for a setting of Spark, which jobs of data frames have as properties.
-
-    The core sees those of the executors in their command lines. This is for what it cannot see: a
-    master of one machine that is set up in files, and systems without ``/proc``.
-    """
-    return str(context.getLocalProperty(setting)).lower() == "true"
 
 
 def _gather(context: Any, text: str, timeout: float) -> list[str]:

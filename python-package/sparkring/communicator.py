@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sparkring import _core, barrier, options, running
+from sparkring import _core, barrier, options, running, spark_encryption
 from sparkring._core import BusyError, Communicator, InvalidError
 
 Exchange = Callable[[str], Sequence[str]]
@@ -133,8 +133,8 @@ def init(
     connections : int, optional
         Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes go over
         all of them, because one connection is often held to a part of what the network carries. By
-        default ``SPARKRING_CONNECTIONS`` or, if that is not set, 4 (1 where this is not Linux). Within a
-        host a link is one connection, unless connections are given and shared memory is turned off.
+        default ``SPARKRING_CONNECTIONS`` or, if that is not set, 1. Within a host a link is one
+        connection, unless connections are given and shared memory is turned off.
     encryption : bool, optional
         Whether what ranks say to each other over the network is encrypted, the same on every rank:
         TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a
@@ -172,7 +172,7 @@ def init(
 
     >>> comm = sparkring.init(rank=0, addresses=["alpha", "beta"], token=secret)
     """
-    attempt = None
+    attempt, encrypts = None, False
     if rank is None:
         if any(given is not None for given in (size, addresses, root_address, exchange)):
             raise InvalidError(
@@ -184,8 +184,7 @@ def init(
         task = barrier.find(options.check_seconds("timeout", timeout) or 300.0)
         if task is not None:
             rank, addresses, attempt, encrypts, exchange = task
-            if encrypts and encryption is None and "SPARKRING_ENCRYPTION" not in os.environ:
-                encryption = True
+    as_spark = encryption is None and spark_encryption.by_default(encrypts)
     checked = (
         options.check_rank(rank),
         options.check_count("size", size),
@@ -201,9 +200,11 @@ def init(
         exchange,
         options.check_flag("shared_memory", shared_memory),
         options.check_count("connections", connections),
-        options.check_encryption(encryption),
+        options.check_encryption(True if as_spark else encryption),
         attempt is not None,
     )
+    if as_spark and rank is not None and exchange is None:
+        spark_encryption.check_token(checked[4], checked[1] or len(checked[2] or ()))
     return _open(checked, attempt)
 
 

@@ -38,11 +38,9 @@ def check_count(name: str, count: int | None) -> int:
     return count
 
 
-def check_encryption(encryption: bool | None) -> int:
-    """To the core 0 is the default, 1 yes and -1 no."""
-    if encryption is None:
-        return 0
-    return 1 if check_flag("encryption", encryption) else -1
+def check_encryption(encryption: bool | None) -> bool | None:
+    """To the core None is the default."""
+    return None if encryption is None else check_flag("encryption", encryption)
 
 
 def check_flag(name: str, flag: bool) -> bool:

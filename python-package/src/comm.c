@@ -77,6 +77,12 @@ static const char **borrow_texts(PyObject *tuple) {
   return texts;
 }
 
+/* None is the default. */
+static ring_choice choice(PyObject *given) {
+  if (given == Py_None) return RING_DEFAULT;
+  return given == Py_True ? RING_ON : RING_OFF;
+}
+
 static PyObject *open_with(module_state *state, const ring_options *options) {
   comm_object *self = (comm_object *)PyType_GenericAlloc(state->comm_type, 0);
   if (self == NULL) return NULL;
@@ -92,17 +98,17 @@ static PyObject *open_with(module_state *state, const ring_options *options) {
 }
 
 PyObject *comm_open(PyObject *module, PyObject *args) {
-  PyObject *addresses, *exchange, *result = NULL;
+  PyObject *addresses, *exchange, *encryption, *result = NULL;
   const char **texts = NULL;
-  int port_first, port_last, shared;
+  int port_first, port_last, shared, watch;
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
   if (module_need_numpy(PyModule_GetState(module)) < 0) return NULL;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiip:open", &options.rank, &options.size, &addresses,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiOp:open", &options.rank, &options.size, &addresses,
                         &options.root_address, &token, &options.job, &port_first, &port_last,
                         &options.timeout, &options.call_timeout, &options.warn_after,
-                        &options.algorithms, &exchange, &shared, &options.connections,
-                        &options.encryption, &options.watch_parent))
+                        &options.algorithms, &exchange, &shared, &options.connections, &encryption,
+                        &watch))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);
@@ -118,7 +124,9 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   options.exchange_arg = exchange;
   options.interrupt = gil_interrupt;
   options.log = gil_log;
-  options.shared_memory = shared ? 0 : -1;
+  options.shared_memory = shared ? RING_DEFAULT : RING_OFF;
+  options.encryption = choice(encryption);
+  options.watch_parent = watch ? RING_ON : RING_OFF;
   result = open_with(PyModule_GetState(module), &options);
 out:
   PyMem_Free(texts);

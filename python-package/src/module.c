@@ -20,21 +20,6 @@ static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec) {
   return type;
 }
 
-/* The settings of Spark that ask for encryption. */
-static int add_settings(PyObject *module) {
-#define MODULE_SETTING(name) name,
-  static const char *const names[] = {RING_SPARK_ENCRYPTION_MAP(MODULE_SETTING)};
-  Py_ssize_t count = sizeof names / sizeof *names;
-  PyObject *settings = PyTuple_New(count);
-  for (Py_ssize_t i = 0; settings && i < count; i++) {
-    PyObject *name = PyUnicode_FromString(names[i]);
-    if (name == NULL || PyTuple_SetItem(settings, i, name) < 0) Py_CLEAR(settings);
-  }
-  int failed = settings ? PyModule_AddObjectRef(module, "spark_encryption", settings) : -1;
-  Py_XDECREF(settings);
-  return failed;
-}
-
 static int add_attribute(PyObject *object, const char *name, PyObject **attribute) {
   if (*attribute == NULL) *attribute = PyObject_GetAttrString(object, name);
   return *attribute == NULL ? -1 : 0;
@@ -58,10 +43,9 @@ static int add_names(PyObject *module, module_state *state) {
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
       tls_type == NULL)
     return -1;
-  if (add_settings(module) < 0) return -1;
   if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
     return -1;
-  return PyModule_AddStringConstant(module, "version", RING_VERSION);
+  return PyModule_AddStringConstant(module, "version", ring_version());
 }
 
 static int module_exec(PyObject *module) {

@@ -55,9 +55,8 @@
 #'   `SPARKRING_SHARED_MEMORY=0`.
 #' @param connections Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes
 #'   go over all of them, because one connection is often held to a part of what the network
-#'   carries. `NULL`: the variable `SPARKRING_CONNECTIONS` or, if that is not set, 4 (1 where this is not
-#'   Linux). Within a host a link is one connection, unless connections are given and shared memory is
-#'   turned off.
+#'   carries. `NULL`: the variable `SPARKRING_CONNECTIONS` or, if that is not set, 1. Within a host a
+#'   link is one connection, unless connections are given and shared memory is turned off.
 #' @param encryption Whether what ranks say to each other over the network is encrypted, the same on
 #'   every rank: TLS 1.3 with a key that comes from `token`, which it needs. Memory that ranks of
 #'   one host share is not the network. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if
@@ -137,6 +136,10 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
   } else if (is.null(c(rank, size, addresses, root_address))) {
     check_no_barrier()
   }
+  if (is.null(encryption) && spark_encrypts_by_default()) {
+    spark_check_token(token, rank, size, addresses)
+    encryption <- TRUE
+  }
   .Call(
     C_comm_open,
     check_whole(rank, "rank", least = 0, absent = -1L),
@@ -152,7 +155,7 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_string(algorithms, "algorithms"),
     check_flag(shared_memory, "shared_memory"),
     check_whole(connections, "connections", least = 1, absent = 0L),
-    if (is.null(encryption)) 0L else if (check_flag(encryption, "encryption")) 1L else -1L,
+    if (!is.null(encryption)) check_flag(encryption, "encryption"),
     !is.null(barrier)
   )
 }

@@ -120,6 +120,12 @@ static const char **comm_strings(SEXP x) {
   return strings;
 }
 
+/* NULL is the default. */
+static ring_choice comm_choice(SEXP x) {
+  if (x == R_NilValue) return RING_DEFAULT;
+  return Rf_asLogical(x) == TRUE ? RING_ON : RING_OFF;
+}
+
 static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
   ring_options options = RING_OPTIONS_INIT;
   if (addresses != R_NilValue) {
@@ -155,10 +161,10 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.warn_after = Rf_asReal(warn_after);
   options.algorithms = comm_string(algorithms);
   handle->shares = Rf_asLogical(shared_memory) == TRUE;
-  if (!handle->shares) options.shared_memory = -1;
+  if (!handle->shares) options.shared_memory = RING_OFF;
   options.connections = Rf_asInteger(connections);
-  options.encryption = Rf_asInteger(encryption);
-  options.watch_parent = Rf_asLogical(watch_parent) == TRUE;
+  options.encryption = comm_choice(encryption);
+  options.watch_parent = comm_choice(watch_parent);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

@@ -45,11 +45,12 @@ static bool is_telltale(const char *token) {
 
 static void check_numbers(void) {
   ring_error error = {.status = RING_OK};
-  int connections = -1, encryption = -2;
+  int connections = -1;
+  ring_choice encryption = RING_DEFAULT;
   ring_status status = ring_environment_connections(&connections, &error);
   FUZZ_PROMISE(status == RING_OK ? connections >= 0 : error.message[0] != '\0');
   status = ring_environment_encryption(&encryption, &error);
-  FUZZ_PROMISE(status == RING_OK ? encryption >= -1 && encryption <= 1 : error.message[0] != '\0');
+  FUZZ_PROMISE(status == RING_OK ? encryption <= RING_OFF : error.message[0] != '\0');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   for (int i = 0; i < VARIABLES; i++) unsetenv(variables[i]);
   while (next != NULL) set_line(strsep(&next, "\n"));
   free(text);
-  ring_environment_shares();
+  ring_environment_shared_memory();
   check_numbers();
   if (ring_environment_read(&read, &error) == RING_OK) {
     check_read(&read);

@@ -20,7 +20,7 @@ DATA = {  # in the place of %s
 def strings_of_the_core():
     """Those side by side are one."""
     piece = r'"(?:[^"\\\n]|\\.)*"'
-    for path in [*sorted((ROOT / "core").glob("*/**/*.c")), ROOT / "core" / "sparkring.h"]:
+    for path in [*sorted((ROOT / "core").glob("*/**/*.c")), *(ROOT / "core").glob("*.h")]:
         code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
         for found in re.findall(rf"{piece}(?:\s*{piece})*", code):
             yield "".join(part[1:-1] for part in re.findall(piece, found)).replace('\\"', '"')

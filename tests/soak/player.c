@@ -303,10 +303,10 @@ static ring_options player_options(const player *of, char hosts[][24], const cha
   options.token_length = strlen(options.token);
   options.timeout = fault_open_timeout(of->world);
   options.call_timeout = fault_call_timeout(of->world);
-  options.shared_memory = of->world->shares ? 0 : -1;
+  options.shared_memory = of->world->shares ? RING_DEFAULT : RING_OFF;
   options.algorithms = of->world->algorithms;
   options.connections = of->world->connections;
-  options.encryption = of->world->encrypts ? 1 : -1;
+  options.encryption = of->world->encrypts ? RING_ON : RING_OFF;
   options.exchange = of->world->exchanges ? exchange_texts : NULL;
   options.exchange_arg = (void *)(uintptr_t)of->setting;
   return options;

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from sparkring import communicator
-from sparkring._core import InvalidError, spark_encryption
+from sparkring import communicator, spark_encryption
+from sparkring._core import InvalidError
 from sparkring.spark import outcome, pickling, slots
 from sparkring.spark.bar import Display
 from sparkring.spark.local import Processes
@@ -348,4 +348,4 @@ def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
     asked = spark.setting("spark.executorEnv.SPARKRING_ENCRYPTION")
     if asked:
         return bool(asked == "1")
-    return any(spark.setting(name).lower() == "true" for name in spark_encryption)
+    return spark_encryption.asked(spark.setting)

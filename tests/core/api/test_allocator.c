@@ -376,8 +376,8 @@ static void run_one(int count, char **arguments) {
 
 static void *meet(void *arg) {
   ring_options options = rank_options(*(int *)arg, 2);
-  options.shared_memory = -1;
-  options.encryption = 1;
+  options.shared_memory = RING_OFF;
+  options.encryption = RING_ON;
   ring_comm *comm = NULL;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_comm_close(comm), RING_OK);

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "base/call.h"
 #include "base/dtype.h"
 #include "check.h"
 #include "engine/reduce.h"

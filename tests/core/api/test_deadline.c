@@ -26,7 +26,7 @@ static ring_comm *open_with(int rank, int size, double call_timeout, bool shares
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   options.call_timeout = call_timeout;
-  if (!shares) options.shared_memory = -1;
+  if (!shares) options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   return comm;
 }

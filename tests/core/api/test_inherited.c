@@ -186,7 +186,8 @@ static void test_forks_beside_a_thread(void) {
 typedef struct death {
   const char *name; /* of the link */
   bool shares;
-  int connections, encryption;
+  int connections;
+  ring_choice encryption;
   int victim;
   int met;
   double at;
@@ -195,7 +196,7 @@ typedef struct death {
 
 static ring_options death_options(const death *of, int rank) {
   ring_options options = rank_options(rank, SIZE);
-  options.shared_memory = of->shares ? 0 : -1;
+  options.shared_memory = of->shares ? RING_DEFAULT : RING_OFF;
   options.connections = of->connections;
   options.encryption = of->encryption;
   return options;
@@ -258,9 +259,9 @@ static void lose_a_rank(death of) {
 
 static void test_a_death_in_a_call_shows_at_once(void) {
   for (int victim = 0; victim < 2; victim++) {
-    lose_a_rank((death){"shm", true, 1, -1, .victim = victim});
-    lose_a_rank((death){"tcp", false, 1, -1, .victim = victim});
-    lose_a_rank((death){"tcp x3", false, 3, -1, .victim = victim});
+    lose_a_rank((death){"shm", true, 1, RING_OFF, .victim = victim});
+    lose_a_rank((death){"tcp", false, 1, RING_OFF, .victim = victim});
+    lose_a_rank((death){"tcp x3", false, 3, RING_OFF, .victim = victim});
     lose_a_rank((death){"tls", false, 1, 1, .victim = victim});
     lose_a_rank((death){"tls x3", false, 3, 1, .victim = victim});
   }
@@ -304,7 +305,7 @@ static void test_a_death_in_open_shows_at_once(void) {
   for (int victim = 0; victim < 2; victim++) {
     pid_t ranks[SIZE];
     death *of = shared_alloc(sizeof *of);
-    *of = (death){"tcp", false, 1, -1, .victim = victim};
+    *of = (death){"tcp", false, 1, RING_OFF, .victim = victim};
     pid_t first = fork_rank(die_in_open, of, victim);
     ranks[1 - victim] = fork_rank(meet_the_next, of, 1 - victim);
     await_victim(of, first);

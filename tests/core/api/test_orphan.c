@@ -111,7 +111,7 @@ static ring_options family_options(int rank) {
   ring_options options = rank_options(rank, SIZE);
   options.token = token;
   options.token_length = strlen(token);
-  options.watch_parent = 1;
+  options.watch_parent = RING_ON;
   return options;
 }
 
@@ -319,7 +319,7 @@ static void wait_on(int rank, int size, void *unused) {
   (void)unused;
   ring_options options = family_options(rank);
   ring_comm *comm;
-  options.watch_parent = 0;
+  options.watch_parent = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&shared->met, size);
   if (rank == ORPHAN) shared->waits = 1;

@@ -231,8 +231,8 @@ static void be_searched(int rank, int size, void *shared) {
   options.token_length = TOKEN;
   if (texts->used) options.exchange = pass_texts;
   options.exchange_arg = &rank;
-  options.encryption = 1;
-  options.shared_memory = -1;
+  options.encryption = RING_ON;
+  options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   for (int i = 0; i < 3; i++)
     CHECK_INT(ring_allreduce(comm, x, x, 100, RING_FLOAT64, RING_SUM), RING_OK);

@@ -190,7 +190,7 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   char suspects[64];
   ring_comm *comm;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.algorithms = shared->algorithms;
   if (rank == shared->stopped) {
     be_stopped(&options, stop_before_a_circle, &shared->state);
@@ -243,7 +243,7 @@ static void stop_with_a_full_link(int rank, int size, void *arg) {
   ring_comm *comm;
   int status;
   options.call_timeout = 2;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   pid_t process = rank == 1 ? fork_stopped() : 0;
   if (process > 0) {
     CHECK_INT(waitpid(process, &status, WUNTRACED), process);
@@ -283,7 +283,7 @@ static void come_after_a_timeout(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   options.call_timeout = rank == 0 ? 1 : 30;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&shared->met, size);
   ring_status status = RING_OK;
@@ -363,7 +363,7 @@ static void leave(int rank, int size, blame *shared) {
     __sync_fetch_and_add(&shared->met, 1);
     return;
   }
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   await_count(&shared->met, size - 1);
   if (!shared->reports) raise(SIGKILL);
@@ -380,7 +380,7 @@ static void lose_a_rank_without_a_link(int rank, int size, void *arg) {
     leave(rank, size, shared);
     return;
   }
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&shared->met, size); /* with the leaving rank, once it is gone */
   if (rank == WITNESS && shared->reports) be_the_witness(comm, shared);

@@ -68,7 +68,7 @@ static void open_with_a_stopped_rank(int rank, int size, void *arg) {
   ring_error error = {0};
   ring_comm *comm;
   options.timeout = rank == 0 ? 2 : me.shared->patience;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.exchange = exchange_and_stop;
   options.exchange_arg = &me;
   pid_t process = rank == me.shared->stopped ? fork_stopped() : 0;
@@ -140,7 +140,7 @@ static ring_options opener_options(opener *me) {
     hosts[rank] = names[rank];
   }
   options.addresses = hosts;
-  options.shared_memory = me->shared->shares ? 0 : -1;
+  options.shared_memory = me->shared->shares ? RING_DEFAULT : RING_OFF;
   options.timeout = me->rank == 0 && me->shared->together ? 7 : 30;
   options.call_timeout = me->rank == 0 ? 4 : 30;
   options.exchange = exchange_and_be_late;
@@ -257,7 +257,7 @@ static void wait_for_memory(int rank, int size, void *arg) {
   ring_error error = {0};
   ring_comm *comm;
   options.timeout = options.call_timeout = 2.5;
-  options.shared_memory = 0;
+  options.shared_memory = RING_DEFAULT;
   pid_t process = rank == 0 ? fork_stopped() : 0;
   if (process > 0) {
     watch_stopped(process, size - 1, &shared->state);
@@ -322,7 +322,7 @@ static void split_behind_a_stopped_rank(int rank, int size, void *arg) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm, *child;
   stopped_color = shared->color;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.algorithms = "allgather:ring";
   if (rank == 0) {
     be_stopped(&options, stop_in_a_split, &shared->state);

@@ -50,7 +50,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
 
 typedef struct weather {
   int64_t at; /* the changed byte, of all that rank 1 receives; -1: none */
-  int encryption;
+  ring_choice encryption;
   int failed; /* ranks that got an error */
   int named;  /* ranks whose error names the cause */
   int met;    /* ranks that have opened */
@@ -72,7 +72,7 @@ static void work(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   float *x = malloc(COUNT * sizeof *x);
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.encryption = of->encryption;
   options.algorithms = "allreduce:ring:64KiB-";
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
@@ -89,7 +89,7 @@ static void work(int rank, int size, void *shared) {
   free(x);
 }
 
-static weather run_in(int64_t at, int encryption) {
+static weather run_in(int64_t at, ring_choice encryption) {
   weather *shared = shared_alloc(sizeof *shared);
   *shared = (weather){.at = at, .encryption = encryption};
   run_ranks(RANKS, work, shared);
@@ -99,7 +99,7 @@ static weather run_in(int64_t at, int encryption) {
 }
 
 static void test_a_good_network(void) {
-  CHECK_INT(run_in(-1, -1).failed, 0);
+  CHECK_INT(run_in(-1, RING_OFF).failed, 0);
 }
 
 /* Changes bits of headers and payloads, of early and late frames. */
@@ -108,14 +108,14 @@ static void test_a_changed_bit(void) {
   for (int i = 0; i < RUNS; i++) {
     random = random * 1664525u + 1013904223u;
     int64_t at = i < 40 ? i : (int64_t)(random >> 8) % (COUNT * 8);
-    weather seen = run_in(at, -1);
+    weather seen = run_in(at, RING_OFF);
     CHECK_INT(seen.failed, RANKS);
     CHECK(seen.named > 0);
   }
 }
 
 static void test_a_changed_bit_of_an_encrypted_link(void) {
-  for (int64_t at = 0; at < 100000; at += 9973) CHECK_INT(run_in(at, 1).failed, RANKS);
+  for (int64_t at = 0; at < 100000; at += 9973) CHECK_INT(run_in(at, RING_ON).failed, RANKS);
 }
 
 int main(void) {

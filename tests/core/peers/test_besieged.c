@@ -115,7 +115,7 @@ static void be_a_rank(siege *s, int rank) {
   ring_options options = rank_options(rank, SIZE);
   ring_comm *comm;
   ring_error error;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.call_timeout = 30;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_OK);
   sum(comm, 1);

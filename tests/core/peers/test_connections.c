@@ -40,7 +40,8 @@ static void test_numbers_that_cannot_be(void) {
 /* ---- Links -------------------------------------------------------------------------------- */
 
 typedef struct expected {
-  int connections, shared_memory; /* options */
+  int connections;
+  ring_choice shared_memory;
   const char *link;
   ring_counters counters[4];
 } expected;
@@ -82,9 +83,9 @@ static void use_links(int rank, int size, void *shared) {
 /* What a call moves is the same, whatever it moves over. */
 static void test_links(void) {
   expected *one = shared_alloc(2 * sizeof *one), *several = one + 1;
-  *one = (expected){.connections = 0, .shared_memory = -1, .link = "tcp"};
+  *one = (expected){.connections = 0, .shared_memory = RING_OFF, .link = "tcp"};
   run_ranks(4, use_links, one);
-  *several = (expected){.connections = LANES, .shared_memory = -1, .link = "tcp x3"};
+  *several = (expected){.connections = LANES, .shared_memory = RING_OFF, .link = "tcp x3"};
   run_ranks(4, use_links, several);
   for (int rank = 0; rank < 4; rank++) {
     const ring_counters *a = &one->counters[rank], *b = &several->counters[rank];
@@ -97,7 +98,7 @@ static void test_links(void) {
 
 static void test_links_through_shared_memory(void) {
   expected *of = shared_alloc(sizeof *of);
-  *of = (expected){.connections = LANES, .shared_memory = 0, .link = "shm"};
+  *of = (expected){.connections = LANES, .shared_memory = RING_DEFAULT, .link = "shm"};
   run_ranks(4, use_links, of);
   shared_free(of, sizeof *of);
 }
@@ -108,7 +109,7 @@ static void disagree(int rank, int size, void *shared) {
   ring_error error;
   (void)shared;
   options.connections = rank == 1 ? LANES - 1 : LANES;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_MISMATCH);
   CHECK_CONTAINS(error.message, "the same connections");
 }
@@ -251,7 +252,7 @@ static void bring_too_few(const ring_options *options, int *done) {
 static void wait_for_lanes(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   int descriptors = count_descriptors();
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.timeout = rank == 1 ? 2 : 30; /* rank 0 hears of it from rank 1 */
   if (rank == 2) {
     bring_too_few(&options, shared);

@@ -67,7 +67,7 @@ static void open_one(int rank, int size, void *shared) {
   now = shared;
   self = rank;
   options.timeout = 1;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   now->status[rank] = ring_comm_open(&options, &comm, &error);
   self = -1;
   memcpy(now->message[rank], error.message, sizeof error.message);

@@ -68,7 +68,7 @@ static void join_in_few_ports(int rank, int size, void *shared) {
   const char *jobs[] = {"one", "other"};
   ring_options options = rank_options(rank / 2, size / 2);
   options.job = jobs[rank % 2];
-  options.encryption = rank % 2 ? 1 : -1;
+  options.encryption = rank % 2 ? RING_ON : RING_OFF;
   options.port_first = ports[0];
   options.port_last = ports[1];
   open_check_close(&options);

@@ -63,7 +63,7 @@ static void refuse_to_share(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   void *memory;
-  if (rank == *(int *)shared) options.shared_memory = -1;
+  if (rank == *(int *)shared) options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK(!comm->shm.formed && comm->shm.arena == NULL && !arena_is_mapped());
   check_ring(comm);

@@ -101,7 +101,7 @@ ring_options rank_options(int rank, int size) {
   options.token_length = strlen(token);
   options.timeout = 60;
   options.call_timeout = 60;
-  options.shared_memory = ranks_share ? 0 : -1;
+  options.shared_memory = ranks_share ? RING_DEFAULT : RING_OFF;
   return options;
 }
 

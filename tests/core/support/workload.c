@@ -222,9 +222,9 @@ static ring_options options_of(run *r) {
   ring_options options = rank_options(r->rank, SIZE);
   options.timeout = WORKLOAD_OPEN_SECONDS;
   options.call_timeout = WORKLOAD_SECONDS / 2.0;
-  options.shared_memory = r->work->link == WORKLOAD_SHM ? 0 : -1;
+  options.shared_memory = r->work->link == WORKLOAD_SHM ? RING_DEFAULT : RING_OFF;
   options.connections = r->work->link == WORKLOAD_LANES ? 3 : 1;
-  options.encryption = r->work->link == WORKLOAD_TLS ? 1 : -1;
+  options.encryption = r->work->link == WORKLOAD_TLS ? RING_ON : RING_OFF;
   if (r->work->exchanges) options.exchange = exchange;
   options.exchange_arg = r;
   return options;

@@ -53,9 +53,9 @@ static void refuse(ring_options options, const char *text) {
 
 static void test_what_cannot_be(void) {
   ring_options options = rank_options(0, 2);
-  options.encryption = 2;
-  refuse(options, "encryption is 2");
-  options.encryption = 1;
+  options.encryption = (ring_choice)3;
+  refuse(options, "encryption is 3: it must be RING_DEFAULT, RING_ON or RING_OFF");
+  options.encryption = RING_ON;
   options.token = NULL;
   options.token_length = 0;
   refuse(options, "encryption needs a token");
@@ -67,7 +67,9 @@ static void test_what_cannot_be(void) {
 /* ---- Communicators ------------------------------------------------------------------------ */
 
 typedef struct expected {
-  int encryption, connections, shared_memory; /* options */
+  ring_choice encryption;
+  int connections;
+  ring_choice shared_memory;
   const char *link;
 } expected;
 
@@ -89,16 +91,16 @@ static void use_links(int rank, int size, void *shared) {
   options.connections = of->connections;
   options.shared_memory = of->shared_memory;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  CHECK_INT(ring_comm_encrypted(comm), of->encryption > 0);
+  CHECK_INT(ring_comm_encrypted(comm), of->encryption == RING_ON);
   leaked = false;
   say_secrets(comm);
   CHECK_INT(strcmp(ring_comm_link(comm, rank ^ 1), of->link), 0);
   CHECK_INT(ring_comm_split(comm, rank / 2, 0, &half), RING_OK);
-  CHECK_INT(ring_comm_encrypted(half), of->encryption > 0);
+  CHECK_INT(ring_comm_encrypted(half), of->encryption == RING_ON);
   say_secrets(half);
   CHECK_INT(strcmp(ring_comm_link(half, 1 - rank % 2), of->link), 0);
-  bool over_network = of->shared_memory < 0;
-  CHECK_INT(leaked, over_network && of->encryption <= 0);
+  bool over_network = of->shared_memory == RING_OFF;
+  CHECK_INT(leaked, over_network && of->encryption == RING_OFF);
   CHECK_INT(ring_comm_close(half), RING_OK);
   ring_comm_free(half);
   CHECK_INT(ring_comm_close(comm), RING_OK);
@@ -106,8 +108,10 @@ static void use_links(int rank, int size, void *shared) {
 }
 
 static void test_what_leaves(void) {
-  static const expected cases[] = {
-      {-1, 0, -1, "tcp"}, {1, 0, -1, "tls"}, {1, 3, -1, "tls x3"}, {1, 0, 0, "shm"}};
+  static const expected cases[] = {{RING_OFF, 0, RING_OFF, "tcp"},
+                                   {RING_ON, 0, RING_OFF, "tls"},
+                                   {RING_ON, 3, RING_OFF, "tls x3"},
+                                   {RING_ON, 0, RING_DEFAULT, "shm"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     expected *of = shared_alloc(sizeof *of);
     *of = cases[i];
@@ -121,7 +125,8 @@ static void test_what_leaves(void) {
 enum { PATIENCE = 20, TRIO = 3 };
 
 typedef struct disagreement {
-  int odd, encrypts; /* the odd rank and its encryption, 1 or -1; the others want the opposite */
+  int odd;
+  bool encrypts; /* the odd rank; the others want the opposite */
   bool exchanges;
   pthread_barrier_t all_wrote;
   char texts[TRIO][200];
@@ -144,7 +149,7 @@ static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, voi
  * first. */
 static void check_words(const disagreement *of, int rank, const ring_error *error) {
   char text[128];
-  bool wants = (of->encrypts > 0) == (of->odd != 0);
+  bool wants = of->encrypts == (of->odd != 0);
   bool odd = rank > 0 && (rank == of->odd || of->odd == 0);
   snprintf(text, sizeof text,
            " (127.0.0.1) wants %s, and rank 0 (127.0.0.1) wants %s: pass the same",
@@ -166,7 +171,7 @@ static void disagree(int rank, int size, void *shared) {
   ring_error error;
   time_t began = time(NULL);
   options.timeout = PATIENCE;
-  options.encryption = rank == of->odd ? of->encrypts : -of->encrypts;
+  options.encryption = (rank == of->odd) == of->encrypts ? RING_ON : RING_OFF;
   if (of->exchanges) options.exchange = pass_texts;
   options.exchange_arg = &end;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_MISMATCH);
@@ -181,7 +186,7 @@ static void test_ranks_that_disagree(void) {
   pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   for (int i = 0; i < 4 * TRIO; i++) {
     of->odd = i / 4;
-    of->encrypts = i % 2 ? 1 : -1;
+    of->encrypts = i % 2;
     of->exchanges = i / 2 % 2;
     pthread_barrier_init(&of->all_wrote, &attributes, TRIO);
     run_ranks(TRIO, disagree, of);
@@ -197,7 +202,7 @@ static void disagree_without_rank_1(int rank, int size, void *shared) {
 
 static void test_disagreement_with_a_rank_missing(void) {
   disagreement *of = shared_alloc(sizeof *of);
-  *of = (disagreement){.odd = 2, .encrypts = 1};
+  *of = (disagreement){.odd = 2, .encrypts = true};
   run_ranks(TRIO, disagree_without_rank_1, of);
   shared_free(of, sizeof *of);
 }

@@ -120,7 +120,7 @@ static void work(int rank, int size, void *host) {
   ring_comm *comm;
   float sum = (float)rank;
   options.addresses = addresses;
-  options.shared_memory = -1;
+  options.shared_memory = RING_OFF;
   options.algorithms = "allreduce:ring";
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(ring_allreduce(comm, &sum, &sum, 1, RING_FLOAT32, RING_SUM), RING_OK);

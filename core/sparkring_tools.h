@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tools: names and descriptions for bindings, counters, explanations, shared buffers, and what other
+ * frameworks need to start on the same ranks. sparkring.h includes this file.
+ */
+#ifndef SPARKRING_TOOLS_H
+#define SPARKRING_TOOLS_H
+
+#ifndef SPARKRING_H
+#error "include sparkring.h, which includes this file"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Names of element types and operations ------------------------------------------------- */
+
+/* X(name, "alias"): further names that ring_op_parse() takes. */
+#define RING_OP_ALIAS_MAP(X)                                                                       \
+  X(AVG, "mean")                                                                                   \
+  X(AVG, "average")
+
+/* Bytes of one element; 0 for a value that is no dtype. */
+RING_API size_t ring_dtype_size(ring_dtype dtype);
+
+/* "float32" for RING_FLOAT32; "unknown" for a value that is none. Static storage. */
+RING_API const char *ring_dtype_name(ring_dtype dtype);
+RING_API const char *ring_op_name(ring_op op);
+
+/* The dtype, or the op, of that name; else RING_INVALID. */
+RING_API ring_status ring_dtype_parse(const char *name, ring_dtype *dtype);
+RING_API ring_status ring_op_parse(const char *name, ring_op *op);
+
+/* ---- Descriptions of arrays ---------------------------------------------------------------- */
+
+/* Describes the array of the next collective on `comm` beyond its dtype and count: shape, names, class.
+ * Ranks whose digests differ get RING_MISMATCH, with both texts; a digest of 0 adds nothing. Up to 199
+ * bytes of the text are copied. The next call on `comm` uses the description up; ring_send and ring_recv
+ * ignore it. */
+RING_API void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text);
+
+/* Digest of bytes (FNV-1a) for ring_comm_describe: begin with RING_DIGEST_EMPTY, add each piece. */
+#define RING_DIGEST_EMPTY UINT64_C(14695981039346656037)
+static inline uint64_t ring_digest_add(uint64_t digest, const void *bytes, size_t length) {
+  for (const unsigned char *byte = (const unsigned char *)bytes; length > 0; length--)
+    digest = (digest ^ *byte++) * UINT64_C(1099511628211);
+  return digest;
+}
+
+/* ---- State of a communicator --------------------------------------------------------------- */
+
+/* The number that rank 0 drew for this communicator; the same on every rank. */
+RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
+
+/* 1 when a token or exchanged keys proved the ranks; 0 when there was neither. */
+RING_API int ring_comm_authenticated(const ring_comm *comm);
+
+/* 1 when links between hosts are encrypted. */
+RING_API int ring_comm_encrypted(const ring_comm *comm);
+
+/* Bytes on links count headers and payload, without handshakes. bytes_shared is payload that this rank
+ * passed to ranks of its host through shared memory alone: each byte once, and no messages. */
+typedef struct ring_counters {
+  uint64_t calls;
+  uint64_t bytes_sent;
+  uint64_t bytes_received;
+  uint64_t bytes_shared;
+  uint64_t messages_sent;
+  uint64_t messages_received;
+  uint64_t wait_ns; /* with nothing to do but wait for other ranks */
+} ring_counters;
+
+/* The counters of the link to `peer` (calls, bytes_shared and wait_ns are 0) or, with peer -1, of the
+ * communicator. RING_INVALID for no such rank. */
+RING_API ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters);
+
+/* "tcp", "tcp x4" (of 4 connections), "tls", "tls x4" or "shm" for an open link, "" for a peer without
+ * one, "self" for the rank itself. Static storage. */
+RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
+
+/* ---- Explanations -------------------------------------------------------------------------- */
+
+/* How a call would be carried out. Texts have static storage. */
+typedef struct ring_explanation {
+  const char *collective, *dtype;
+  const char *algorithm; /* "slots" (short calls) and "arena" use shared memory and no links */
+  const char *reason;    /* "rule", "least cost", "only one" or "shared memory" */
+  const char *tier;      /* of the slowest link between two ranks: "shm", "loopback" or "network" */
+  const char *backend;   /* that carries the call out: "native" */
+  uint64_t bytes;        /* of the larger of a rank's two buffers */
+  uint64_t count;        /* the call's argument */
+  uint64_t steps;        /* of this rank: sends, receives, reductions and copies */
+  uint64_t links;        /* ranks that this rank exchanges messages with */
+  uint64_t messages_sent, messages_received; /* as ring_comm_counters counts them */
+  uint64_t bytes_sent, bytes_received;
+  double seconds;           /* predicted by the table of costs */
+  const char *runner_up;    /* the next best algorithm, or "" */
+  double runner_up_seconds; /* its predicted time, or 0 */
+  char text[512];           /* all of this in words */
+} ring_explanation;
+
+/* Explains the collective of that name ("allreduce") for `bytes` bytes of a dtype, from the schedule that
+ * the call would run. Bytes are rounded up to whole elements a rank; collectives with counts are taken
+ * to have equal ones. Local: nothing is sent. RING_INVALID for an unknown name, dtype or root. */
+RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, size_t bytes,
+                                       ring_dtype dtype, int root, ring_explanation *explanation);
+
+/* ---- Shared buffers ------------------------------------------------------------------------ */
+
+/* Allocates memory, aligned to 64 and not zeroed, that collectives between the ranks of this host use
+ * without copies; ordinary memory where ranks share none. Not collective, and safe on any thread. It
+ * outlives the communicator, until ring_free; forked children share it. RING_NO_MEMORY. */
+RING_API ring_status ring_alloc(ring_comm *comm, size_t bytes, void **memory);
+RING_API void ring_free(void *memory);
+
+/* ---- Ports for servers of frameworks ------------------------------------------------------- */
+
+/* Reserves a TCP port of this host, in the port range of `comm`, for a server that starts later: the port
+ * is bound and does not listen, until it is released or `comm` is aborted or freed. A server of this user
+ * with SO_REUSEADDR (on Linux) or SO_REUSEPORT binds it while it is reserved; for others release it
+ * first. Not collective; RING_SYSTEM where no port is free. */
+RING_API ring_status ring_port_reserve(ring_comm *comm, int *port);
+
+/* Releases a reserved port; 0: all ports of `comm`. A server that has bound it keeps it. RING_INVALID for
+ * a port that `comm` has not reserved. */
+RING_API ring_status ring_port_release(ring_comm *comm, int port);
+
+/* ---- NCCL ---------------------------------------------------------------------------------- */
+
+#define RING_NCCL_ID_BYTES 128
+
+/* Broadcasts rank 0's ncclUniqueId, RING_NCCL_ID_BYTES, into every rank's `id`; rank 0 lives until the
+ * ranks have their NCCL communicator. Collective. `libraries` are the names that rank 0 passes to
+ * dlopen(), with colons between them, until one loads; NULL: libnccl.so.2, then libnccl.so.
+ * RING_UNSUPPORTED on all ranks where rank 0 has no NCCL or NCCL fails; `comm` stays usable. */
+RING_API ring_status ring_nccl_id(ring_comm *comm, const char *libraries, void *id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
