@@ -3,7 +3,7 @@
  * Environment variables: the input is a list of lines NAME=VALUE, of names that are read. What was
  * accepted makes sense, what was refused names a variable, and the token is in no message.
  */
-#include "../core/variables.h"
+#include "../core/support/variables.h"
 #include "api/environment.h"
 #include "base/address.h"
 #include "input.h"
