@@ -27,7 +27,7 @@ static ring_call read_call(input *from) {
   made.sequence = (uint32_t)bytes_get(&at, 4);
   made.root = (int32_t)(uint32_t)bytes_get(&at, 4);
   made.count = bytes_get(&at, 8);
-  made.topology = bytes_get(&at, 8);
+  made.digest = bytes_get(&at, 8);
   return made;
 }
 
