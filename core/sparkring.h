@@ -149,7 +149,7 @@ typedef struct ring_options {
   const char *job;              /* tells apart jobs that share addresses and token; NULL: "" */
   const void *token;            /* the job's secret, 16 random bytes or more; NULL: none */
   size_t token_length;
-  ring_choice encryption; /* of links between hosts, by TLS 1.3; needs a token or an exchange;
+  ring_choice encryption; /* of links over the network (TLS 1.3); needs a token or an exchange;
                              RING_DEFAULT: SPARKRING_ENCRYPTION (1 or 0), else off */
 
   /* Limits. */

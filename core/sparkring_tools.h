@@ -56,7 +56,7 @@ RING_API uint64_t ring_comm_epoch(const ring_comm *comm);
 /* 1 when a token or exchanged keys proved the ranks; 0 when there was neither. */
 RING_API int ring_comm_authenticated(const ring_comm *comm);
 
-/* 1 when links between hosts are encrypted. */
+/* 1 when links over the network are encrypted. */
 RING_API int ring_comm_encrypted(const ring_comm *comm);
 
 /* Bytes on links count headers and payload, without handshakes. bytes_shared is payload that this rank
