@@ -20,8 +20,8 @@ ring_status ring_collective_invalid(ring_comm *comm, uint8_t collective, const c
 }
 
 static bool collective_overlaps(const collective_args *args, size_t size) {
-  uintptr_t input = (uintptr_t)args->input, output = (uintptr_t)args->output;
-  uintptr_t input_bytes = args->input_count * size, output_bytes = args->output_count * size;
+  uintptr_t input = (uintptr_t)args->work.input, output = (uintptr_t)args->work.output;
+  uintptr_t input_bytes = args->input_count * size, output_bytes = args->work.output_count * size;
   bool apart = input + input_bytes <= output || output + output_bytes <= input;
   if (apart) return false;
   return !args->in_place || input + args->in_at * size != output + args->out_at * size;
@@ -41,20 +41,21 @@ static ring_status collective_check_op(ring_comm *comm, const ring_call *call) {
 }
 
 ring_status ring_collective_check(ring_comm *comm, const collective_args *args) {
-  const ring_call *call = &args->outline.call;
+  const ring_call *call = &args->work.outline.call;
   size_t size = ring_dtype_size((ring_dtype)call->dtype);
   if (size == 0)
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
                           "%s: %d is no dtype; see RING_DTYPE_MAP",
                           ring_collective_name(call->collective), (int)call->dtype);
-  uint64_t most = args->input_count > args->output_count ? args->input_count : args->output_count;
+  uint64_t most =
+      args->input_count > args->work.output_count ? args->input_count : args->work.output_count;
   if (most > COLLECTIVE_MOST / sizeof(double) &&
       most > COLLECTIVE_MOST / ring_dtype_wide_size((ring_dtype)call->dtype))
     return ring_collective_invalid(comm, call->collective,
                                    "the buffers would be larger than memory");
-  if (args->input == NULL && args->input_count > 0)
+  if (args->work.input == NULL && args->input_count > 0)
     return ring_collective_invalid(comm, call->collective, "input is NULL but count is not 0");
-  if (args->output == NULL && args->output_count > 0)
+  if (args->work.output == NULL && args->work.output_count > 0)
     return ring_collective_invalid(comm, call->collective, "output is NULL but count is not 0");
   if (collective_overlaps(args, size))
     return ring_collective_invalid(comm, call->collective,
@@ -66,31 +67,24 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
 
 /* With one rank nothing is reduced, but a truth value still has to become 0 or 1. */
 static void collective_normalize(const ring_comm *comm, const collective_args *args) {
-  const ring_call *call = &args->outline.call;
+  const ring_call *call = &args->work.outline.call;
   bool logical = call->op == RING_LAND || call->op == RING_LOR;
   if (comm->peers.size > 1 || !logical || !ring_collective_reduces(call->collective)) return;
   ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
-  ring_reduction_apply(&reduction, args->output, args->output, args->input, args->output_count);
+  ring_reduction_apply(&reduction, args->work.output, args->work.output, args->work.input,
+                       args->work.output_count);
 }
 
 ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
-  ring_outline *outline = &args->outline;
+  ring_outline *outline = &args->work.outline;
+  ring_backend *backend = comm->backend;
+  ring_error error;
   outline->rank = comm->peers.rank;
   outline->size = comm->peers.size;
   outline->nodes = comm->topology.nodes;
-  ring_backend_call call = {
-      .outline = outline,
-      .signature = args->signature != NULL ? args->signature : &outline->call,
-      .input = args->input,
-      .output = args->output,
-      .output_count = args->output_count,
-      .description = args->description,
-      .wait = wait,
-  };
-  ring_backend *backend = comm->backend;
-  if (!backend->table->serves(backend, outline)) backend = &comm->native.base;
-  ring_error error;
-  ring_status status = backend->table->run(backend, &call, &error);
+  args->work.wait = wait;
+  if (!ring_backend_serves(backend, outline)) backend = &comm->native.base;
+  ring_status status = backend->table->run(backend, &args->work, &error);
   if (status == RING_OK)
     collective_normalize(comm, args);
   else
@@ -101,23 +95,23 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
 /* Makes the description of the array, if it has one, a part of the call. A message has none: both of
  * its ends name a buffer of their own. */
 static void collective_describe(ring_comm *comm, collective_args *args) {
-  ring_call *call = &args->outline.call;
-  args->description = NULL;
+  ring_call *call = &args->work.outline.call;
+  args->work.description = NULL;
   if (comm->described == 0 || call->collective == RING_COLLECTIVE_MESSAGE) return;
   call->digest = bytes_digest(call->digest, comm->described);
   memcpy(args->store->description, comm->description, sizeof comm->description);
-  args->description = args->store->description;
+  args->work.description = args->store->description;
 }
 
 ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
-  ring_call *call = &args->outline.call;
+  ring_call *call = &args->work.outline.call;
   collective_describe(comm, args);
   ring_status status = ring_collective_check(comm, args);
   if (status == RING_OK && ring_collective_reduces(call->collective))
     status = collective_check_op(comm, call);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {
-    ring_messages *messages = &comm->peers.peer[args->outline.peer].messages;
+    ring_messages *messages = &comm->peers.peer[args->work.outline.peer].messages;
     call->sequence = call->root == comm->peers.rank ? ++messages->sent : ++messages->received;
   } else {
     call->sequence = ++comm->sequence;
@@ -127,20 +121,20 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
 }
 
 ring_status ring_collective_barrier(ring_comm *comm, ring_collective collective, ring_wait *wait) {
-  collective_args args = {.outline.call = {.collective = (uint8_t)collective}};
-  if (collective == RING_COLLECTIVE_CLOSE) args.outline.call.sequence = ++comm->sequence;
+  collective_args args = {.work.outline.call.collective = (uint8_t)collective};
+  if (collective == RING_COLLECTIVE_CLOSE) args.work.outline.call.sequence = ++comm->sequence;
   if (collective == RING_COLLECTIVE_OPEN)
-    args.outline.call.digest = bytes_digest(ring_selector_digest(&comm->native.plans.selector),
-                                            (uint64_t)comm->peers.connections);
+    args.work.outline.call.digest = bytes_digest(ring_selector_digest(&comm->native.plans.selector),
+                                                 (uint64_t)comm->peers.connections);
   return ring_collective_run(comm, &args, wait);
 }
 
 ring_status ring_collective_barrier_shared(ring_comm *comm, ring_wait *wait) {
   ring_call close = {.collective = RING_COLLECTIVE_CLOSE};
   collective_args args = {
-      .outline = {.call.collective = RING_COLLECTIVE_BARRIER, .size = comm->peers.size},
-      .signature = &close};
-  if (!ring_shm_collective_serves(&comm->shm, &args.outline)) return RING_OK;
+      .work = {.outline = {.call.collective = RING_COLLECTIVE_BARRIER, .size = comm->peers.size},
+               .signature = &close}};
+  if (!ring_shm_collective_serves(&comm->shm, &args.work.outline)) return RING_OK;
   close.sequence = ++comm->sequence;
   return ring_collective_run(comm, &args, wait);
 }
@@ -148,10 +142,10 @@ ring_status ring_collective_barrier_shared(ring_comm *comm, ring_wait *wait) {
 ring_status ring_collective_allgather_byte(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
   static const ring_call signature = {
       .collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1};
-  collective_args args = {.outline = {.call = signature, .parts.count = 1},
-                          .signature = &signature,
-                          .input = bytes + comm->peers.rank,
-                          .output = bytes};
-  args.outline.call.collective = RING_COLLECTIVE_ALLGATHER;
+  collective_args args = {.work = {.outline = {.call = signature, .parts.count = 1},
+                                   .signature = &signature,
+                                   .input = bytes + comm->peers.rank,
+                                   .output = bytes}};
+  args.work.outline.call.collective = RING_COLLECTIVE_ALLGATHER;
   return ring_collective_run(comm, &args, wait);
 }

@@ -12,16 +12,12 @@
 /* Input and output may be the same memory where element `in_at` of the input is element `out_at` of the
  * output, if `in_place` allows that. */
 typedef struct collective_args {
-  ring_outline outline;
-  const ring_call *signature; /* of its frames; NULL: outline.call */
-  const void *input;
-  uint64_t input_count, in_at; /* counts: elements that are read and written on this rank */
-  void *output;
-  uint64_t output_count, out_at;
+  ring_backend_call work; /* rank, size, nodes and wait are set when it runs */
+  uint64_t input_count;   /* elements that this rank reads */
+  uint64_t in_at, out_at;
   bool in_place;
-  ring_store *store;       /* holds the copies of counts and buffers */
-  size_t buffer_count;     /* of an allreduce_group */
-  const char *description; /* of the array, in the store; NULL: none */
+  ring_store *store;   /* holds the copies of counts, buffers and description */
+  size_t buffer_count; /* of an allreduce_group */
 } collective_args;
 
 /* Sets the communicator's error to "allreduce: <problem>". RING_INVALID. */

@@ -46,15 +46,15 @@ static uint8_t entry_code(int value) {
  * size and nodes follow when it runs; the store stays. */
 static inline void entry_begin(collective_args *args, ring_collective collective, const void *input,
                                void *output, size_t count, ring_dtype dtype) {
-  args->outline.call = (ring_call){
+  args->work.outline.call = (ring_call){
       .collective = (uint8_t)collective, .dtype = entry_code((int)dtype), .count = count};
-  args->outline.peer = 0;
-  args->outline.parts = (ring_parts){NULL, 0};
-  args->outline.received = (ring_parts){NULL, 0};
-  args->signature = NULL;
-  args->input = input;
-  args->output = output;
-  args->input_count = args->output_count = count;
+  args->work.outline.peer = 0;
+  args->work.outline.parts = (ring_parts){NULL, 0};
+  args->work.outline.received = (ring_parts){NULL, 0};
+  args->work.signature = NULL;
+  args->work.input = input;
+  args->work.output = output;
+  args->input_count = args->work.output_count = count;
   args->in_at = args->out_at = 0;
   args->in_place = true;
   args->buffer_count = 0;
@@ -78,7 +78,7 @@ static ring_status entry_check_rank(ring_comm *comm, ring_collective collective,
 static void entry_reduction(collective_args *args, ring_collective collective, const void *input,
                             void *output, size_t count, ring_dtype dtype, ring_op op) {
   entry_begin(args, collective, input, output, count, dtype);
-  args->outline.call.op = entry_code((int)op);
+  args->work.outline.call.op = entry_code((int)op);
 }
 
 static ring_status entry_allreduce(collective_args *args, const void *input, void *output,
@@ -91,8 +91,8 @@ static ring_status entry_reduce(ring_comm *comm, collective_args *args, const vo
                                 void *output, size_t count, ring_dtype dtype, ring_op op,
                                 int root) {
   entry_reduction(args, RING_COLLECTIVE_REDUCE, input, output, count, dtype, op);
-  args->outline.call.root = root;
-  if (comm->peers.rank != root) args->output_count = 0;
+  args->work.outline.call.root = root;
+  if (comm->peers.rank != root) args->work.output_count = 0;
   return entry_check_rank(comm, RING_COLLECTIVE_REDUCE, "root", root);
 }
 
@@ -118,7 +118,7 @@ CALLS_DEFINE(reduce_scatter, entry_reduce_scatter(comm, args, input, output, cou
 static ring_status entry_broadcast(ring_comm *comm, collective_args *args, const void *input,
                                    void *output, size_t count, ring_dtype dtype, int root) {
   entry_begin(args, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
-  args->outline.call.root = root;
+  args->work.outline.call.root = root;
   if (comm->peers.rank != root) args->input_count = 0;
   return entry_check_rank(comm, RING_COLLECTIVE_BROADCAST, "root", root);
 }
@@ -132,9 +132,9 @@ static ring_status entry_message(ring_comm *comm, collective_args *args, const v
                                  void *output, size_t count, ring_dtype dtype, int peer,
                                  bool sends) {
   entry_begin(args, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
-  args->outline.call.root = sends ? comm->peers.rank : peer;
-  args->outline.peer = peer;
-  *(sends ? &args->output_count : &args->input_count) = 0;
+  args->work.outline.call.root = sends ? comm->peers.rank : peer;
+  args->work.outline.peer = peer;
+  *(sends ? &args->work.output_count : &args->input_count) = 0;
   args->in_place = false;
   ring_status status = entry_check_rank(comm, RING_COLLECTIVE_MESSAGE, "peer", peer);
   if (status != RING_OK || peer != comm->peers.rank) return status;
@@ -185,13 +185,13 @@ static ring_status entry_read_counts(ring_comm *comm, ring_store *store, int tab
 /* The parts of a call: of `count` elements each, or of counts, whose sum then is the call's count. */
 static ring_status entry_set_parts(ring_comm *comm, collective_args *args, const size_t *counts,
                                    bool counted) {
-  ring_call *call = &args->outline.call;
-  args->outline.parts = (ring_parts){NULL, call->count};
-  args->outline.received = args->outline.parts;
+  ring_call *call = &args->work.outline.call;
+  args->work.outline.parts = (ring_parts){NULL, call->count};
+  args->work.outline.received = args->work.outline.parts;
   if (!counted) return RING_OK;
   ring_status status =
-      entry_read_counts(comm, args->store, 0, counts, &args->outline.parts, &call->digest);
-  if (status == RING_OK) call->count = args->outline.parts.offsets[comm->peers.size];
+      entry_read_counts(comm, args->store, 0, counts, &args->work.outline.parts, &call->digest);
+  if (status == RING_OK) call->count = args->work.outline.parts.offsets[comm->peers.size];
   if (status == RING_INVALID)
     return ring_collective_invalid(comm, call->collective,
                                    counts == NULL ? "counts is NULL: pass one number a rank"
@@ -212,17 +212,17 @@ static ring_status entry_parts(ring_comm *comm, collective_args *args, ring_coll
   bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
   bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
   entry_begin(args, collective, input, output, count, dtype);
-  args->outline.call.root = root;
+  args->work.outline.call.root = root;
   ring_status status = entry_check_rank(comm, collective, "root", root);
   if (status == RING_OK) status = entry_set_parts(comm, args, counts, counted);
   if (status != RING_OK) return status;
-  ring_parts parts = args->outline.parts;
+  ring_parts parts = args->work.outline.parts;
   uint64_t at = entry_part_begin(parts, rank);
   uint64_t own = counted ? parts.offsets[rank + 1] - at : count;
   uint64_t all = counted ? parts.offsets[size] : entry_times(count, size);
   if (!to_all && rank != root) all = 0;
   args->input_count = scatters ? all : own;
-  args->output_count = scatters ? own : all;
+  args->work.output_count = scatters ? own : all;
   args->in_at = scatters ? at : 0;
   args->out_at = scatters ? 0 : at;
   return RING_OK;
@@ -264,7 +264,7 @@ static ring_status entry_alltoall(ring_comm *comm, collective_args *args, const 
                                   void *output, size_t count, ring_dtype dtype) {
   uint64_t all = entry_times(count, comm->peers.size);
   entry_begin(args, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
-  args->input_count = args->output_count = all;
+  args->input_count = args->work.output_count = all;
   args->in_place = false;
   return entry_set_parts(comm, args, NULL, false);
 }
@@ -276,7 +276,7 @@ static ring_status entry_alltoallv(ring_comm *comm, collective_args *args, const
   int rank = comm->peers.rank, size = comm->peers.size;
   entry_begin(args, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
   args->in_place = false;
-  ring_outline *outline = &args->outline;
+  ring_outline *outline = &args->work.outline;
   uint64_t digest;
   ring_status status = entry_read_counts(comm, args->store, 0, sends, &outline->parts, &digest);
   if (status == RING_OK)
@@ -291,7 +291,7 @@ static ring_status entry_alltoallv(ring_comm *comm, collective_args *args, const
                           "alltoallv: rank %d sends itself %zu elements but receives %zu", rank,
                           sends[rank], receives[rank]);
   args->input_count = outline->parts.offsets[size];
-  args->output_count = outline->received.offsets[size];
+  args->work.output_count = outline->received.offsets[size];
   return RING_OK;
 }
 
@@ -342,8 +342,8 @@ static ring_status entry_allreduce_group(ring_comm *comm, collective_args *args,
     total += buffer->count;
     digest = bytes_digest(digest, buffer->count);
   }
-  args->outline.call.count = total;
-  args->outline.call.digest = digest;
+  args->work.outline.call.count = total;
+  args->work.outline.call.digest = digest;
   return status;
 }
 

@@ -174,7 +174,7 @@ static ring_status explain_outlined(ring_comm *comm, const ring_outline *outline
                            .element = ring_dtype_size(dtype),
                            .wide = reduces ? ring_dtype_wide_size(dtype) : ring_dtype_size(dtype)};
   const ring_backend *backend = comm->backend;
-  if (!backend->table->serves(backend, outline)) backend = &comm->native.base;
+  if (!ring_backend_serves(backend, outline)) backend = &comm->native.base;
   ring_backend_way way;
   ring_schedule schedule = {0};
   if (ring_plan_build(&schedule, outline, selection.algorithm) != RING_OK) {

@@ -29,19 +29,19 @@ static bool fusion_is_short(const fusion_run *run, const ring_buffer *buffer) {
 /* One allreduce inside the group: it travels under the group's signature. */
 static ring_status fusion_reduce(const fusion_run *run, const void *input, void *output,
                                  uint64_t count) {
-  const ring_call *call = &run->group->outline.call;
-  collective_args one = {.outline.call = {.collective = RING_COLLECTIVE_ALLREDUCE,
-                                          .op = call->op,
-                                          .dtype = call->dtype,
-                                          .sequence = call->sequence,
-                                          .count = count},
-                         .signature = call,
-                         .input = input,
-                         .output = output,
+  const ring_call *call = &run->group->work.outline.call;
+  collective_args one = {.work = {.outline.call = {.collective = RING_COLLECTIVE_ALLREDUCE,
+                                                   .op = call->op,
+                                                   .dtype = call->dtype,
+                                                   .sequence = call->sequence,
+                                                   .count = count},
+                                  .signature = call,
+                                  .input = input,
+                                  .output = output,
+                                  .output_count = count,
+                                  .description = run->group->work.description},
                          .input_count = count,
-                         .output_count = count,
-                         .in_place = true,
-                         .description = run->group->description};
+                         .in_place = true};
   return ring_collective_run(run->comm, &one, run->wait);
 }
 
@@ -114,16 +114,18 @@ static ring_status fusion_reduce_short(const fusion_run *run) {
   return RING_OK;
 }
 
-static ring_status fusion_run_group(ring_comm *comm, collective_args *group, ring_wait *wait) {
-  fusion_run run = {comm, group, wait, ring_dtype_size((ring_dtype)group->outline.call.dtype)};
+/* Out of line, so that ring_fusion_run is one jump for a single collective. */
+__attribute__((noinline)) static ring_status
+fusion_run_group(ring_comm *comm, collective_args *group, ring_wait *wait) {
+  fusion_run run = {comm, group, wait, ring_dtype_size((ring_dtype)group->work.outline.call.dtype)};
   /* A group without elements is still a call: ranks that disagree have to find out. */
-  if (group->outline.call.count == 0) return fusion_reduce(&run, NULL, NULL, 0);
+  if (group->work.outline.call.count == 0) return fusion_reduce(&run, NULL, NULL, 0);
   ring_status status = fusion_reduce_long(&run);
   return status == RING_OK ? fusion_reduce_short(&run) : status;
 }
 
 ring_status ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
-  if (args->outline.call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
+  if (args->work.outline.call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
     return fusion_run_group(comm, args, wait);
   return ring_collective_run(comm, args, wait);
 }

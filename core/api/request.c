@@ -299,7 +299,7 @@ static void queue_poll_interrupt(ring_queue *queue, const ring_request *request)
   ring_error error;
   int rank = queue->comm->peers.rank;
   char call[RING_CALL_TEXT] = "its requests";
-  if (request != NULL) ring_call_describe(&request->args.outline.call, call, sizeof call);
+  if (request != NULL) ring_call_describe(&request->args.work.outline.call, call, sizeof call);
   ring_error_set(&error, RING_ABORTED, rank, 0, "rank %d was interrupted while it waited for %s",
                  rank, call);
   queue_abort(queue, &error);

@@ -93,15 +93,15 @@ static ring_status split_tell(split_run *run, bool failed) {
   to = bytes_put(to, (uint32_t)run->key, 4);
   to = bytes_put(to, (uint64_t)run->port, 2);
   bytes_put(to, failed, 1);
-  collective_args args = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
-                                               .dtype = RING_UINT8,
-                                               .count = SPLIT_BYTES},
-                                      .parts = {NULL, SPLIT_BYTES}},
-                          .signature = &signature,
-                          .input = mine,
-                          .output = run->told,
+  collective_args args = {.work = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
+                                                        .dtype = RING_UINT8,
+                                                        .count = SPLIT_BYTES},
+                                               .parts = {NULL, SPLIT_BYTES}},
+                                   .signature = &signature,
+                                   .input = mine,
+                                   .output = run->told,
+                                   .output_count = (uint64_t)size * SPLIT_BYTES},
                           .input_count = SPLIT_BYTES,
-                          .output_count = (uint64_t)size * SPLIT_BYTES,
                           .out_at = (uint64_t)rank * SPLIT_BYTES,
                           .in_place = true};
   engine_counter_add(&parent->calls, 1);

@@ -27,8 +27,8 @@
 /* One call with its buffers. A buffer that this rank does not use has count 0. The call is in place
  * where the buffers overlap; entry_points.c has checked that the collective allows the place. */
 typedef struct ring_backend_call {
-  const ring_outline *outline; /* collective, op, dtype, root, counts */
-  const ring_call *signature;  /* what the ranks compare */
+  ring_outline outline;       /* collective, op, dtype, root, counts */
+  const ring_call *signature; /* what the ranks compare; NULL: outline.call */
   const void *input;
   void *output;
   uint64_t output_count;   /* elements that this rank gets */
@@ -48,8 +48,8 @@ typedef struct ring_backend ring_backend;
 typedef struct ring_backend_table {
   const char *name;
 
-  /* Whether the backend carries the call out. Depends on what all ranks know alike, so that all ranks
-   * decide alike. */
+  /* Whether the backend carries the call out; NULL: it carries all calls out. Depends on what all ranks
+   * know alike, so that all ranks decide alike. */
   bool (*serves)(const ring_backend *backend, const ring_outline *outline);
 
   ring_status (*run)(ring_backend *backend, const ring_backend_call *call, ring_error *error);
@@ -70,5 +70,9 @@ typedef struct ring_backend_table {
 struct ring_backend {
   const ring_backend_table *table;
 };
+
+static inline bool ring_backend_serves(const ring_backend *backend, const ring_outline *outline) {
+  return backend->table->serves == NULL || backend->table->serves(backend, outline);
+}
 
 #endif

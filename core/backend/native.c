@@ -14,11 +14,6 @@ static ring_native *native_of(ring_backend *backend) {
 
 /* ---- Choosing ----------------------------------------------------------------------------- */
 
-static bool native_serves(const ring_backend *backend, const ring_outline *outline) {
-  (void)backend, (void)outline;
-  return true;
-}
-
 /* Whether the call uses the memory of the host: all ranks share it, and no rule of the user names an
  * algorithm for the call. */
 static bool native_shares(const ring_native *native, const ring_outline *outline) {
@@ -42,17 +37,21 @@ static bool native_explain(const ring_backend *backend, const ring_outline *outl
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
+static const ring_call *native_signature(const ring_backend_call *call) {
+  return call->signature != NULL ? call->signature : &call->outline.call;
+}
+
 /* Plans a call and runs it over links. */
 static ring_status native_run_schedule(ring_native *native, const ring_backend_call *call,
                                        ring_task *task, ring_error *error) {
   ring_shm *shm = native->shm;
-  task->call = *call->signature;
+  task->call = *native_signature(call);
   bool announces = shm->arena != NULL && !ring_collective_opens(task->call.collective);
-  ring_status status = ring_plan_find(&native->plans, call->outline, &task->schedule);
+  ring_status status = ring_plan_find(&native->plans, &call->outline, &task->schedule);
   if (status != RING_OK) {
     task->schedule = &ring_schedule_empty; /* not half a plan */
     native->engine.lanes = 0;
-    int rank = call->outline->rank;
+    int rank = call->outline.rank;
     return ring_error_set(error, status, rank, 0,
                           "rank %d is out of memory: it cannot plan the call", rank);
   }
@@ -67,7 +66,7 @@ static ring_status native_run_schedule(ring_native *native, const ring_backend_c
 static ring_status native_run(ring_backend *backend, const ring_backend_call *call,
                               ring_error *error) {
   ring_native *native = native_of(backend);
-  const ring_call *asked = &call->outline->call;
+  const ring_call *asked = &call->outline.call;
   ring_dtype dtype = (ring_dtype)asked->dtype;
   bool reduces = ring_collective_reduces(asked->collective);
   ring_task task; /* task.call is set where it is needed: the copy takes nanoseconds */
@@ -81,8 +80,9 @@ static ring_status native_run(ring_backend *backend, const ring_backend_call *ca
   task.wait = call->wait;
   task.description = native->shm->description = call->description;
   ring_status status = RING_UNSUPPORTED;
-  if (native_shares(native, call->outline))
-    status = ring_shm_collective_run(native->shm, &task, call->outline, call->signature, error);
+  if (native_shares(native, &call->outline))
+    status =
+        ring_shm_collective_run(native->shm, &task, &call->outline, native_signature(call), error);
   if (status == RING_UNSUPPORTED) status = native_run_schedule(native, call, &task, error);
   if (status != RING_OK && task.schedule != NULL) native->failed = task;
   return status;
@@ -116,7 +116,6 @@ static void native_close(ring_backend *backend, bool torn) {
 }
 
 static const ring_backend_table native_table = {.name = "native",
-                                                .serves = native_serves,
                                                 .run = native_run,
                                                 .explain = native_explain,
                                                 .fail = native_fail,

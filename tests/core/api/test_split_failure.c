@@ -23,21 +23,21 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
   int listener = ring_socket_listen("127.0.0.1", 0);
   uint8_t told[RANKS_MAX * 11] = {0}, *mine = told + rank * bytes, *to = mine;
   ring_call signature = {.collective = RING_COLLECTIVE_SPLIT, .sequence = ++comm->sequence};
-  collective_args request = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
-                                                  .dtype = RING_UINT8,
-                                                  .count = (uint64_t)bytes},
-                                         .parts = {NULL, (uint64_t)bytes}},
-                             .signature = &signature,
-                             .input = mine,
-                             .output = told,
-                             .input_count = (uint64_t)bytes,
-                             .output_count = (uint64_t)(size * bytes),
-                             .out_at = (uint64_t)(rank * bytes),
-                             .in_place = true};
+  collective_args args = {.work = {.outline = {.call = {.collective = RING_COLLECTIVE_ALLGATHER,
+                                                        .dtype = RING_UINT8,
+                                                        .count = (uint64_t)bytes},
+                                               .parts = {NULL, (uint64_t)bytes}},
+                                   .signature = &signature,
+                                   .input = mine,
+                                   .output = told,
+                                   .output_count = (uint64_t)(size * bytes)},
+                          .input_count = (uint64_t)bytes,
+                          .out_at = (uint64_t)(rank * bytes),
+                          .in_place = true};
   to = bytes_put(to, (uint32_t)color, 4);
   to = bytes_put(to, (uint32_t)key, 4);
   bytes_put(to, (uint64_t)ring_socket_port(listener), 2);
-  CHECK_INT(ring_fusion_run_here(comm, &request), RING_OK);
+  CHECK_INT(ring_fusion_run_here(comm, &args), RING_OK);
   return listener;
 }
 
