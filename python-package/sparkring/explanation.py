@@ -22,6 +22,8 @@ class Explanation:
         short calls, else ``"arena"``.
     tier : str
         The slowest link between any two ranks: ``"shm"``, ``"loopback"`` or ``"network"``.
+    backend : str
+        Carries the call out: ``"native"``.
     bytes : int
         Of the larger of a rank's two buffers, rounded up to whole elements.
     count : int
@@ -47,6 +49,7 @@ class Explanation:
     algorithm: str
     reason: str
     tier: str
+    backend: str
     bytes: int
     count: int
     steps: int

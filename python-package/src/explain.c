@@ -23,7 +23,7 @@ static PyObject *explanation_new(const ring_explanation *e) {
   PyObject *next = class ? explanation_next(e) : NULL;
   if (next)
     result = PyObject_CallFunction(
-        class, "sssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier,
+        class, "ssssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier, e->backend,
         (unsigned long long)e->bytes, (unsigned long long)e->count, (unsigned long long)e->steps,
         (unsigned long long)e->links, (unsigned long long)e->messages_sent,
         (unsigned long long)e->messages_received, (unsigned long long)e->bytes_sent,

@@ -36,7 +36,8 @@
 #'   `algorithm`; `reason`, which is `"rule"`, `"least cost"`, `"only one"` or
 #'   `"shared memory"` (nothing goes over links; the algorithm is `"slots"` for short calls, else
 #'   `"arena"`); `tier`, the
-#'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `bytes`; `count`, the
+#'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `backend`, which carries
+#'   the call out (`"native"`); `bytes`; `count`, the
 #'   elements of the call; `steps` of this rank and its `links`; `messages_sent`,
 #'   `messages_received`, `bytes_sent` and `bytes_received`, which [ring_counters()] would count for
 #'   the call; `seconds`, as the table predicts; `runner_up`, the next best algorithm, and

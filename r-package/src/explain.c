@@ -23,6 +23,7 @@ static SEXP explain_list(const ring_explanation *e) {
                                 "algorithm",
                                 "reason",
                                 "tier",
+                                "backend",
                                 "bytes",
                                 "count",
                                 "steps",
@@ -36,21 +37,21 @@ static SEXP explain_list(const ring_explanation *e) {
                                 "runner_up_seconds",
                                 "text",
                                 ""};
-  const char *texts[] = {e->collective, e->dtype, e->algorithm, e->reason, e->tier};
+  const char *texts[] = {e->collective, e->dtype, e->algorithm, e->reason, e->tier, e->backend};
   bool alone = e->runner_up[0] == '\0';
   const double numbers[] = {
       (double)e->bytes,      (double)e->count,          (double)e->steps,
       (double)e->links,      (double)e->messages_sent,  (double)e->messages_received,
       (double)e->bytes_sent, (double)e->bytes_received, e->seconds};
   SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
-  for (int i = 0; i < 5; i++) explain_set_text(list, i, texts[i]);
-  for (int i = 0; i < 9; i++) SET_VECTOR_ELT(list, 5 + i, Rf_ScalarReal(numbers[i]));
+  for (int i = 0; i < 6; i++) explain_set_text(list, i, texts[i]);
+  for (int i = 0; i < 9; i++) SET_VECTOR_ELT(list, 6 + i, Rf_ScalarReal(numbers[i]));
   if (alone)
-    SET_VECTOR_ELT(list, 14, Rf_ScalarString(NA_STRING));
+    SET_VECTOR_ELT(list, 15, Rf_ScalarString(NA_STRING));
   else
-    explain_set_text(list, 14, e->runner_up);
-  SET_VECTOR_ELT(list, 15, Rf_ScalarReal(alone ? NA_REAL : e->runner_up_seconds));
-  explain_set_text(list, 16, e->text);
+    explain_set_text(list, 15, e->runner_up);
+  SET_VECTOR_ELT(list, 16, Rf_ScalarReal(alone ? NA_REAL : e->runner_up_seconds));
+  explain_set_text(list, 17, e->text);
   SEXP class = PROTECT(Rf_mkString("ring_explanation"));
   Rf_setAttrib(list, R_ClassSymbol, class);
   UNPROTECT(2);

@@ -30,6 +30,7 @@ def test_explain_tells_what_the_call_moves(algorithm):
     for rank, (said, moved) in enumerate(run(3, explain_and_call, algorithm)):
         assert (said.collective, said.dtype, said.tier) == ("allreduce", "float32", "loopback")
         assert (said.algorithm, said.reason) == (algorithm, "rule")
+        assert said.backend == "native"
         assert (said.bytes, said.count) == (20000, 5000)
         assert said.runner_up != algorithm
         assert said.seconds > 0

@@ -20,6 +20,7 @@ test_that("explain tells what the call moves", {
       moved <- results[[rank + 1]]$moved
       expect_identical(unlist(said[c("algorithm", "reason", "tier", "dtype")], use.names = FALSE),
                        c(algorithm, "rule", "loopback", "float64"))
+      expect_identical(said$backend, "native")
       expect_identical(c(said$bytes, said$count), c(40000, 5000))
       expect_false(said$runner_up == algorithm)
       expect_gt(said$seconds, 0)

@@ -273,7 +273,9 @@ static void explain_things(int rank, int size, void *arg) {
   CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over loopback: "
                          "halving (rule), about ");
   CHECK_CONTAINS(e.text, "; next would be ");
-  CHECK_CONTAINS(e.text, "2 links; sends 4 messages, 6160 bytes; receives 4 messages, 6160 bytes");
+  CHECK_CONTAINS(e.text, "2 links; sends 4 messages, 6160 bytes; receives 4 messages, 6160 bytes; "
+                         "backend native");
+  CHECK(strcmp(e.backend, "native") == 0);
   CHECK_INT(e.links, 2);
   CHECK_INT(e.steps, 10); /* 4 sends, 4 receives, 2 reductions */
   CHECK(e.seconds > 0 && e.runner_up_seconds > 0 && e.runner_up[0] != '\0');
@@ -308,6 +310,7 @@ static void explain_shared(int rank, int size, void *arg) {
   CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over shm: slots "
                          "(shared memory), about ");
   CHECK_CONTAINS(e.text, "no links and no messages");
+  CHECK_CONTAINS(e.text, "; backend native");
   CHECK(e.links == 0 && e.messages_sent == 0 && e.seconds > 0 && e.runner_up_seconds > 0);
   e = explained(comm, "allgather", 4000000, RING_FLOAT32, 0);
   CHECK(strcmp(e.algorithm, "arena") == 0);
