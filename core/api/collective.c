@@ -65,7 +65,7 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-/* With one rank nothing is reduced, but a truth value still has to become 0 or 1. */
+/* With one rank nothing is reduced, but a logical value still has to become 0 or 1. */
 static void collective_normalize(const ring_comm *comm, const collective_args *args) {
   const ring_call *call = &args->work.outline.call;
   bool logical = call->op == RING_LAND || call->op == RING_LOR;
@@ -92,8 +92,8 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
   return status;
 }
 
-/* Makes the description of the array, if it has one, a part of the call. A message has none: both of
- * its ends name a buffer of their own. */
+/* Adds the description of the array, if there is one, to the call. A message has none: sender
+ * and receiver each describe a buffer of their own. */
 static void collective_describe(ring_comm *comm, collective_args *args) {
   ring_call *call = &args->work.outline.call;
   args->work.description = NULL;

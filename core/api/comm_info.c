@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Queries: identity and counters of a communicator, and memory that its host shares. They take no part
- * in the order of calls, and may run beside a request.
+ * Queries: identity and counters of a communicator, and memory that its host shares. They are not
+ * part of the order of calls, and may run while a request runs.
  */
 #include "api/comm_state.h"
 #include "base/platform.h"

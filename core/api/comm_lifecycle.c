@@ -22,8 +22,8 @@
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* The hosts of all addresses, parsed: one allocation, the text behind the pointers. NULL when there
- * are none, and on failure. */
+/* Parses the hosts of all addresses into one allocation, the strings behind the pointers. *hosts
+ * is NULL without addresses and on failure. */
 static ring_status comm_parse_hosts(const ring_options *options, const char ***hosts,
                                     ring_error *error) {
   size_t count = (size_t)options->address_count, capacity = count * sizeof **hosts;
@@ -51,13 +51,14 @@ static ring_status comm_parse_hosts(const ring_options *options, const char ***h
   return RING_OK;
 }
 
-/* Breaks it between the calls of opening: ranks that open their link only now are told, too. */
+/* Breaks the communicator between two calls of opening. The failure is also sent to ranks that
+ * connect only now. */
 static void comm_break_opening(ring_comm *comm, const ring_error *error) {
   ring_native_set_opening(&comm->native);
   ring_comm_break(comm, error);
 }
 
-/* Meets the other ranks; `hosts` are those of comm_parse_hosts. */
+/* Runs the rendezvous. `hosts` is the result of comm_parse_hosts. */
 static ring_status comm_rendezvous(ring_comm *comm, const ring_options *options, ring_wait *wait,
                                    const char *const *hosts, ring_error *error) {
   char root[RING_HOST_BYTES] = "127.0.0.1";
@@ -94,8 +95,8 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   comm->call_timeout = call_timeout;
   ring_native_init(&comm->native, &comm->peers, &comm->shm);
   comm->backend = &comm->native.base;
-  /* All that is as long as there are ranks, before another one knows of this one: later there is no link
-   * yet over which to tell that it lacks memory. */
+  /* Allocates everything that grows with the number of ranks before any rank knows of this one.
+   * Later there would be no link yet over which to report a lack of memory. */
   if (ring_peers_init(&comm->peers, rank, size) == RING_OK &&
       ring_topology_init(&comm->topology, size) == RING_OK)
     return comm;
@@ -104,7 +105,7 @@ ring_comm *ring_comm_alloc(int rank, int size, double call_timeout) {
   return NULL;
 }
 
-/* Finds out who is on which host. */
+/* Numbers the hosts, and derives local ranks and the tier of the links. */
 static void comm_survey(ring_comm *comm) {
   const ring_peers *peers = &comm->peers;
   ring_topology *topology = &comm->topology;
@@ -126,7 +127,7 @@ static void comm_serve_wait(void *context) {
   ring_peers_accept(&comm->peers, &comm->wait_polls);
 }
 
-/* Lets the ranks of a host that can share memory share it. */
+/* Forms the shm groups: the ranks of a host share memory where all of them can map it. */
 static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
   uint8_t *has = calloc((size_t)comm->peers.size, 1);
   const ring_wait_service service = {comm_serve_wait, comm, &comm->peers.acceptor.pending_count};
@@ -149,7 +150,7 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
   return status;
 }
 
-/* The first barrier also compares what the ranks choose algorithms by. */
+/* The first barrier also compares the selectors of all ranks. */
 static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
   ring_status status = ring_collective_barrier(comm, RING_COLLECTIVE_OPEN, wait);
   if (status != RING_MISMATCH) return status;
@@ -172,7 +173,7 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
   bool may_share = ring_topology_has_group(&comm->topology, RING_SHM_RANKS);
   if (may_share && comm->shares) ring_shm_invite(&comm->shm, &comm->peers);
   ring_status status = comm_first_barrier(comm, wait);
-  if (status == RING_OK) comm->peers.exchanged = false; /* it has let go of all */
+  if (status == RING_OK) comm->peers.exchanged = false; /* every rank has returned from it */
   if (status == RING_OK && may_share) status = comm_form_shm(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
@@ -242,9 +243,9 @@ ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_err
 
 #define COMM_LONGEST 1e9 /* seconds */
 
-/* Two barriers over links, and one in shared memory before them. Who passes those that compare knows
- * that all ranks have called close, and of no call of its own that differs; who passes the last, that
- * this holds for all ranks: none that closes well leaves one behind that does not. */
+/* Runs two barriers over links, and one in shared memory before them. A rank that passes the
+ * first two knows that all ranks have called close and that no call of its own differed. A rank
+ * that passes the last knows the same of all ranks: no rank closes well while another one fails. */
 ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   ring_wait wait;
   ring_status status = ring_comm_enter(comm);
@@ -289,7 +290,8 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_comm_leave(comm);
 }
 
-/* Who drops a communicator often does so because of an error, which the others then hear. */
+/* A communicator is often dropped because of an error. The reason passes that error to the other
+ * ranks. */
 static void comm_drop(ring_comm *comm) {
   const ring_error *last = &comm->error;
   char reason[512];
@@ -302,7 +304,8 @@ static void comm_drop(ring_comm *comm) {
 void ring_comm_free(ring_comm *comm) {
   if (comm == NULL) return;
   bool forked = comm->process != ring_platform_process();
-  /* What the parent's helper thread was at work on when it forked may be torn, and is left. */
+  /* Structures that the helper thread of the parent was changing at the fork may be torn. They
+   * leak. */
   bool torn = forked && atomic_load(&comm->outstanding) > 0;
   if (comm->state == RING_COMM_OPEN && !forked) comm_drop(comm);
   ring_queue_detach(comm);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The public functions of the collectives. Each has a static function that turns its
- * arguments into a collective_args; CALLS_DEFINE makes the two public functions of it,
- * the one that waits and the one that starts. All of that happens between entering and leaving, on
- * the calling thread.
+ * The public functions of the collectives. Each has a static function that turns its arguments into
+ * a collective_args. CALLS_DEFINE makes two public functions of it: the blocking one and the one
+ * that starts a request. Everything happens between enter and leave, on the calling thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-/* fill: what fills *args; behind it the parameters of ring_<name>. */
+/* `fill` is the expression that fills *args. The parameters of ring_<name> follow it. */
 #define CALLS_DEFINE(name, fill, ...)                                                              \
   ring_status ring_##name(__VA_ARGS__) {                                                           \
     ring_status status = ring_comm_enter(comm);                                                    \
@@ -37,13 +36,14 @@
     return ring_request_launch(comm, status, request);                                             \
   }
 
-/* An op or dtype as the signature holds it; one that does not fit becomes one that does not exist. */
+/* An op or dtype as the signature holds it. A value that does not fit one byte becomes one that
+ * no op or dtype has. */
 static uint8_t entry_code(int value) {
   return value < 0 || value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
 }
 
-/* Field by field: to clear the struct first would take as long as a short call's other work. Rank,
- * size and nodes follow when it runs; the store stays. */
+/* Sets field by field: clearing the struct first would take as long as the rest of a short call.
+ * Rank, size and nodes are set when the call runs; the store stays. */
 static inline void entry_begin(collective_args *args, ring_collective collective, const void *input,
                                void *output, size_t count, ring_dtype dtype) {
   args->work.outline.call = (ring_call){
@@ -163,8 +163,8 @@ CALLS_DEFINE(recv, entry_recv(comm, args, output, count, dtype, peer), ring_comm
 
 /* ---- With parts --------------------------------------------------------------------------- */
 
-/* Where the parts of a call with counts begin, in one of the store's two tables; *topology becomes a
- * digest that differs where counts do. RING_INVALID when the sum overflows. */
+/* Fills one of the two tables of the store with the offsets of the parts. *digest differs where
+ * counts do. RING_INVALID when the sum overflows. */
 static ring_status entry_read_counts(ring_comm *comm, ring_store *store, int table,
                                      const size_t *counts, ring_parts *parts, uint64_t *digest) {
   size_t size = (size_t)comm->peers.size;
@@ -182,7 +182,8 @@ static ring_status entry_read_counts(ring_comm *comm, ring_store *store, int tab
   return RING_OK;
 }
 
-/* The parts of a call: of `count` elements each, or of counts, whose sum then is the call's count. */
+/* Sets the parts of a call: `count` elements each, or given by counts, whose sum becomes the
+ * count of the call. */
 static ring_status entry_set_parts(ring_comm *comm, collective_args *args, const size_t *counts,
                                    bool counted) {
   ring_call *call = &args->work.outline.call;
@@ -203,7 +204,7 @@ static uint64_t entry_part_begin(ring_parts parts, int rank) {
   return parts.offsets != NULL ? parts.offsets[rank] : (uint64_t)rank * parts.count;
 }
 
-/* Allgather, gather and scatter: the side that has all parts, and the one that has its own. */
+/* Allgather, gather and scatter have a side that holds all parts and a side that holds one. */
 static ring_status entry_parts(ring_comm *comm, collective_args *args, ring_collective collective,
                                const void *input, void *output, size_t count, const size_t *counts,
                                ring_dtype dtype, int root) {
@@ -269,7 +270,7 @@ static ring_status entry_alltoall(ring_comm *comm, collective_args *args, const 
   return entry_set_parts(comm, args, NULL, false);
 }
 
-/* What a rank sends to each is known to it alone, so neither count nor topology are in the signature. */
+/* Only the rank itself knows its counts, so neither count nor digest is in the signature. */
 static ring_status entry_alltoallv(ring_comm *comm, collective_args *args, const void *input,
                                    const size_t *sends, void *output, const size_t *receives,
                                    ring_dtype dtype) {

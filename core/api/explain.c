@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a call would be done: its schedule is chosen and built as for the call, and counted.
+ * Explains how a call would be carried out: asks the backend, or chooses and builds the schedule as
+ * for the call and counts its steps.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ typedef struct explain_widths {
 
 /* ---- What is asked ------------------------------------------------------------------------ */
 
-/* Whether the call's count is one rank's part of the bytes. Of those with counts it is the sum. */
+/* Whether the count of the call is one rank's part of the bytes. In collectives with counts it
+ * is the sum. */
 static bool explain_has_parts(uint8_t collective) {
   ring_call one = {.collective = collective, .dtype = RING_INT8, .count = 1};
   return ring_selection_bytes(&one, 2) == 2;
@@ -41,7 +43,7 @@ static ring_status explain_check(ring_comm *comm, const char *name, ring_dtype d
   return RING_OK;
 }
 
-/* The signature of the call. Parts with counts are equal here, and all of them together count. */
+/* The outline of the call. With counts, all parts are equal. */
 static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, size_t bytes,
                                     ring_dtype dtype, int root) {
   uint64_t element = ring_dtype_size(dtype), size = (uint64_t)comm->peers.size;
@@ -65,7 +67,7 @@ static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, s
 
 /* ---- Counting ----------------------------------------------------------------------------- */
 
-/* Frames and bytes of a lane that sends or receives, cut as the engine cuts them. */
+/* Counts frames and bytes of a lane that sends or receives, cut as the engine cuts them. */
 static void explain_count_lane(const ring_schedule *schedule, const ring_lane *lane,
                                const explain_widths *widths, uint64_t *messages, uint64_t *bytes) {
   for (size_t i = 0; i < lane->count; i++) {

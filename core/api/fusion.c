@@ -7,12 +7,12 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-/* A buffer of this many bytes is reduced alone. Over TCP on one machine bundling gains up to about
- * twice that, but where ranks share memory the copies weigh more. */
+/* A buffer of this many bytes is reduced alone. Over TCP on one machine, bundling gains up to
+ * about twice this size; where ranks share memory the copies cost more. */
 #define FUSION_LONG (128 * 1024)
 
-/* A bundle ends before it grows beyond this; its memory stays with the communicator. With 4 MiB,
- * 32 buffers of 8 to 64 KiB take 0.6 of the time that they take with 1 MiB. */
+/* A bundle never grows beyond this. Its memory stays with the communicator. With 4 MiB, 32
+ * buffers of 8 to 64 KiB take 0.6 of the time that they take with 1 MiB. */
 #define FUSION_BUNDLE (4 * 1024 * 1024)
 
 typedef struct fusion_run {
@@ -26,7 +26,7 @@ static bool fusion_is_short(const fusion_run *run, const ring_buffer *buffer) {
   return buffer->count > 0 && buffer->count < FUSION_LONG / run->width;
 }
 
-/* One allreduce inside the group: it travels under the group's signature. */
+/* Runs one allreduce of the group, under the signature of the group. */
 static ring_status fusion_reduce(const fusion_run *run, const void *input, void *output,
                                  uint64_t count) {
   const ring_call *call = &run->group->work.outline.call;
@@ -55,7 +55,7 @@ static ring_status fusion_reduce_long(const fusion_run *run) {
   return status;
 }
 
-/* Where the bundle that begins at buffer `first` ends; *count becomes its elements. */
+/* The end of the bundle that begins at buffer `first`. *count becomes its number of elements. */
 static size_t fusion_bundle_end(const fusion_run *run, size_t first, uint64_t *count) {
   size_t end = first;
   *count = 0;
@@ -118,7 +118,7 @@ static ring_status fusion_reduce_short(const fusion_run *run) {
 __attribute__((noinline)) static ring_status
 fusion_run_group(ring_comm *comm, collective_args *group, ring_wait *wait) {
   fusion_run run = {comm, group, wait, ring_dtype_size((ring_dtype)group->work.outline.call.dtype)};
-  /* A group without elements is still a call: ranks that disagree have to find out. */
+  /* A group without elements is still a call: ranks that disagree have to get RING_MISMATCH. */
   if (group->work.outline.call.count == 0) return fusion_reduce(&run, NULL, NULL, 0);
   ring_status status = fusion_reduce_long(&run);
   return status == RING_OK ? fusion_reduce_short(&run) : status;

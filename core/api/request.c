@@ -21,21 +21,21 @@ typedef struct ring_queue {
   pthread_cond_t changed; /* a request was completed, the helper ended */
   unsigned process;
   ring_comm *comm;       /* NULL when it was freed */
-  ring_request *running; /* on the thread that drives: */
+  ring_request *running; /* on thread `driver` */
   pthread_t driver;
   ring_request *first, *last;
   ring_request *spare;
-  size_t references; /* the communicator, and requests that were not freed */
+  size_t references; /* one of the communicator, one of each request that was not freed */
   queue_helper helper;
   pthread_t thread;
   atomic_bool stop;
   bool ending;        /* by a thread that is about to break the communicator */
-  bool deferred;      /* the end, until the thread that drives is back from its hook */
+  bool deferred;      /* the abort is finished when the running thread returns from its hook */
   ring_error cause;   /* why it was stopped */
   ring_error failure; /* of all requests that fail */
-  int bell[2];        /* a pipe that wakes the thread that drives */
+  int bell[2];        /* a pipe that wakes the engine of the running thread */
   ring_alarm alarm;   /* the communicator's */
-  ring_alarm keeper;  /* of what the helper runs: keeps the text for a thread that waits */
+  ring_alarm keeper;  /* of requests that the helper runs; keeps the text in `text` */
   atomic_bool kept;
   char text[sizeof(((ring_error *)0)->message)];
   ring_interrupt_fn interrupt;
@@ -59,8 +59,8 @@ static bool queue_is_empty(const ring_queue *queue) {
   return queue->first == NULL && queue->running == NULL && !queue->ending;
 }
 
-/* Whether this thread is in a hook of the request that it runs, for whose end it cannot wait. Called
- * with the mutex. */
+/* Whether this thread is in a hook of the request that it runs, so that it cannot wait for the
+ * end of the request. Called with the mutex. */
 static bool queue_is_in_hook(const ring_queue *queue) {
   return queue->running != NULL && pthread_equal(queue->driver, pthread_self());
 }
@@ -71,7 +71,8 @@ static bool request_is_done(const ring_request *request) {
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
-/* The log of what the helper runs. A newer text is truer than one that nobody has asked for. */
+/* The log hook of requests that the helper runs: keeps the text for a thread that waits. A newer
+ * text replaces an older one. The hook of the user runs on threads of the user only. */
 static void queue_keep_log(void *arg, const char *message) {
   ring_queue *queue = arg;
   pthread_mutex_lock(&queue->mutex);
@@ -80,7 +81,8 @@ static void queue_keep_log(void *arg, const char *message) {
   pthread_mutex_unlock(&queue->mutex);
 }
 
-/* Tells, on the thread that asks, what was kept. Called with the mutex, which is free meanwhile. */
+/* Passes the kept text to the log hook, on the calling thread. Called with the mutex, which is
+ * released meanwhile. */
 static void queue_deliver_log(ring_queue *queue) {
   if (!atomic_exchange(&queue->kept, false)) return;
   char text[sizeof queue->text];
@@ -122,7 +124,7 @@ failed:
                         comm->peers.rank);
 }
 
-/* In a forked child the mutex is as it was at the fork, perhaps locked: it is left alone. */
+/* In a forked child the mutex is in its state at the fork, perhaps locked, and is not touched. */
 static void queue_free(ring_queue *queue) {
   while (queue->spare != NULL) {
     ring_request *request = queue->spare;
@@ -137,7 +139,7 @@ static void queue_free(ring_queue *queue) {
   free(queue);
 }
 
-/* Ends the thread that has said it would end. */
+/* Joins the helper once it has announced its end. */
 static void queue_join(ring_queue *queue) {
   if (queue->helper == QUEUE_HELPER_ENDED) pthread_join(queue->thread, NULL);
   queue->helper = QUEUE_NO_HELPER;
@@ -171,7 +173,7 @@ static void queue_complete(ring_queue *queue, ring_request *request, ring_status
   atomic_fetch_sub_explicit(&queue->comm->outstanding, 1, memory_order_release);
 }
 
-/* The communicator has failed: so has all that is queued. */
+/* Completes everything queued with the failure of the communicator. */
 static void queue_fail(ring_queue *queue) {
   if (queue->failure.status == RING_OK) queue->failure = queue->comm->failure;
   while (queue->first != NULL) {
@@ -181,7 +183,7 @@ static void queue_fail(ring_queue *queue) {
   }
 }
 
-/* What follows when nothing runs any more. */
+/* Finishes an abort once no request runs any more. */
 static void queue_break(ring_queue *queue) {
   ring_comm *comm = queue->comm;
   if (comm->state == RING_COMM_OPEN) ring_comm_break(comm, &queue->cause);
@@ -191,7 +193,7 @@ static void queue_break(ring_queue *queue) {
   pthread_cond_broadcast(&queue->changed);
 }
 
-/* Runs the first request. Called with the mutex, which is free meanwhile. */
+/* Runs the first request of the queue. Called with the mutex, which is released meanwhile. */
 static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
                            const ring_alarm *alarm) {
   ring_comm *comm = queue->comm;
@@ -249,9 +251,9 @@ static ring_status queue_start_helper(ring_queue *queue) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
-/* Called with the mutex. The extra count keeps calls of other threads out until the communicator is
- * broken, also when the last request still ends well. From a hook of the request that runs, this
- * returns before its end. */
+/* Called with the mutex. The extra count of `outstanding` keeps calls of other threads out until
+ * the communicator is broken, even when the last request still succeeds. In a hook of the
+ * running request the function returns before the end of the request. */
 static void queue_abort(ring_queue *queue, const ring_error *error) {
   bool in_hook = queue_is_in_hook(queue);
   if (queue->stop) {
@@ -285,12 +287,12 @@ bool ring_queue_abort(ring_comm *comm, const ring_error *error) {
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* Whether what is waited for has come: a request, or with NULL all of them. */
+/* Whether a request is done; with NULL, whether all requests are. */
 static bool queue_is_done(const ring_queue *queue, const ring_request *request) {
   return request != NULL ? request_is_done(request) : queue_is_empty(queue);
 }
 
-/* Asks the hook, without the mutex; when it ends the wait, so do all requests. */
+/* Calls the interrupt hook without the mutex. When the hook ends the wait, all requests end. */
 static void queue_poll_interrupt(ring_queue *queue, const ring_request *request) {
   pthread_mutex_unlock(&queue->mutex);
   bool ends = queue->interrupt(queue->interrupt_arg) != 0;
@@ -305,7 +307,7 @@ static void queue_poll_interrupt(ring_queue *queue, const ring_request *request)
   queue_abort(queue, &error);
 }
 
-/* Called with the mutex. The communicator is there as long as anything is outstanding. */
+/* Called with the mutex. The communicator exists as long as a request is outstanding. */
 static void queue_wait(ring_queue *queue, const ring_request *request) {
   uint64_t asked = ring_platform_now();
   while (!queue_is_done(queue, request)) {
@@ -345,8 +347,8 @@ ring_status ring_comm_enter(ring_comm *comm) {
 
 /* ---- Starting ----------------------------------------------------------------------------- */
 
-/* Leaves a start that has failed. One that lacks what it needs fails like any call: it breaks the
- * communicator, so that the others do not wait for it. */
+/* Leaves after a start that failed. A lack of memory or of a thread breaks the communicator as
+ * in any call, so that other ranks do not wait for this rank. */
 static ring_status request_fail(ring_comm *comm, ring_status status) {
   ring_error error = comm->error;
   bool lacks = status == RING_NO_MEMORY || status == RING_SYSTEM;
@@ -394,10 +396,10 @@ ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_a
   return RING_OK;
 }
 
-/* Called with the mutex. The call gets its number when nothing can go wrong any more. */
+/* Called with the mutex. The call gets its number last, when nothing can fail any more. */
 static ring_status queue_add(ring_queue *queue, ring_request *request) {
   ring_comm *comm = queue->comm;
-  if (comm->state != RING_COMM_OPEN) { /* since begin */
+  if (comm->state != RING_COMM_OPEN) { /* since ring_request_begin */
     comm->error = comm->failure;
     return comm->failure.status;
   }
@@ -432,7 +434,7 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
 
 /* ---- Requests ----------------------------------------------------------------------------- */
 
-/* Tells what was kept, also of a request that is done by now. */
+/* Passes a kept text to the log hook, also for a request that is done. */
 static void request_deliver_log(const ring_request *request) {
   ring_queue *queue = request->queue;
   if (!atomic_load_explicit(&queue->kept, memory_order_relaxed) || !queue_is_mine(queue)) return;

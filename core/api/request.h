@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests: started collectives. Each communicator has one queue, which runs them one at a time, in
- * order of their starts.
+ * Requests: started collectives. Each communicator has one queue, which runs its requests one at a
+ * time, in the order of their starts.
  *
- * Invariants. All of a queue is under its mutex, except a request's `done`, which is set last. At
- * most one thread runs a request ("drives"), without the mutex; nobody else then touches the engine,
- * the peers or the plans: calls wait until nothing is outstanding, then they are the calling
- * thread's. A helper thread drives; it begins with the first start and ends when the queue is empty.
- * A thread that waits drives, too, where the helper has not come to it yet. Once `stop` is set no
- * request begins, and the one that runs ends soon: whoever set it breaks the communicator.
+ * Invariants. The mutex guards the queue, except the field `done` of a request, which is set last.
+ * At most one thread runs a request, without the mutex. No other thread then touches the backend or
+ * the peers: a blocking call waits until nothing is outstanding. A helper thread runs requests; it
+ * starts with the first request and ends when the queue is empty. A thread that waits runs
+ * requests, too, where the helper has not taken them. Once `stop` is set no request begins, and the
+ * running one ends soon; the thread that set it breaks the communicator.
  *
- * The queue belongs to its communicator and to every request that has not been freed, so requests
- * outlive the communicator. Freed requests are kept for the next start.
+ * The communicator and every request that was not freed hold a reference to the queue, so requests
+ * outlive the communicator. Freed requests are reused by later starts.
  */
 #ifndef RING_API_REQUEST_H
 #define RING_API_REQUEST_H

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "transport/socket.h"
 
-/* Any free port, or one of the range; where its ranks begin to look differs. A socket, or -errno. */
+/* Binds any free port, or one of the range. Ranks begin at different places of the range.
+ * Returns a socket, or -errno. */
 static int reserved_port_hold(const ring_comm *comm) {
   if (comm->port_first == 0) return ring_socket_hold(0);
   uint32_t range = (uint32_t)(comm->port_last - comm->port_first) + 1;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports that a communicator holds for servers of others. A framework is told where its ranks listen
- * before any of them does, so each rank binds a port first, tells the others, and lets go of it when
- * the framework has it. Held is a socket that is bound and never listens: whoever connects before the
- * server is there is refused, as at a port that nobody has. It was bound to nobody else, so two ranks
- * of a host never hold the same one. Forked children have it, too, until they free the communicator
- * or execute another program.
+ * Ports that a communicator reserves for servers of frameworks. A framework needs the ports of all
+ * ranks before any rank listens. So each rank binds a port, sends its number to the other ranks,
+ * and releases it once the framework has it.
+ *
+ * A reserved port is a socket that is bound and does not listen: an early connection is refused, as
+ * at a free port. Two ranks of a host never get the same port. Forked children inherit the socket
+ * until they free the communicator or execute another program.
  */
 #ifndef RING_API_RESERVED_PORT_H
 #define RING_API_RESERVED_PORT_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splitting: a communicator of some ranks of another one. Every rank that is to have a child listens
- * first; one allgather over the parent then tells everybody each rank's color, key and port, and so
- * who is with whom, in which order, and where. Keys and epoch of a child are derived from the parent's
- * keys and epoch, the number of the call and the color: all its ranks know them without another
- * message, and no other child has the same.
+ * split() makes a communicator of some ranks of another one. Every rank that gets a child listens
+ * first. One allgather over the parent then gives all ranks the color, key and port of each rank:
+ * the members of each child, their order and their places. Keys and epoch of a child are derived
+ * from the keys and the epoch of the parent, the number of the call and the color. So all its ranks
+ * know them without another message, and no other child has the same.
  *
- *   what a rank tells   color i32, key i32, port u16, failed u8
+ *   entry of a rank   color i32, key i32, port u16, failed u8
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +24,12 @@
 
 enum { SPLIT_BYTES = 11 };
 
-/* How often a rank whose child could not be opened looks, 20 ms each time, whether the parent tells why:
- * whom it has lost there may be living, and take 200 ms to tell the child first. */
-enum { SPLIT_LOOKS_AT_LOST = 5, SPLIT_LOOKS_AT_LIVING = 15 };
+/* How often a rank whose child failed to open checks the parent for the cause, every 20 ms. A
+ * lost rank that is still alive in the parent may take 200 ms, because it reports to the child
+ * first. */
+enum { SPLIT_CHECKS_AT_LOST = 5, SPLIT_CHECKS_AT_LIVING = 15 };
 
-/* Ranks of the child that an error of split names as the parent counts them. */
+/* The most ranks that an error of split() translates to numbers of the parent. */
 enum { SPLIT_TRANSLATED = 3 };
 
 typedef struct split_member {
@@ -40,20 +41,20 @@ typedef struct split_run {
   ring_comm *parent;
   int color, key;
   int listener, port;
-  uint8_t *told;         /* by all ranks */
+  uint8_t *entries;      /* of all ranks */
   split_member *members; /* of this rank's color, in the order of the child's ranks */
   int member_count, own; /* own: this rank's index among them */
   int *ranks;            /* their ranks in the parent */
   ring_split_wait split_wait;
 } split_run;
 
-/* The split that a communicator is in. */
+/* The signature of the split that the communicator is in. */
 static ring_call split_call(const ring_comm *parent) {
   return (ring_call){.collective = RING_COLLECTIVE_SPLIT, .sequence = parent->sequence};
 }
 
-/* Before the child opens, a rank that fails must break the parent: the others wait for it there, or in
- * the child, where it has no links yet, and look into the parent when they miss it. */
+/* A rank that fails before the child opens must break the parent: the other ranks wait in the
+ * parent, or in the child, where this rank has no links yet, and then check the parent. */
 static ring_status split_no_memory(ring_comm *parent) {
   ring_error error;
   ring_error_set(&error, RING_NO_MEMORY, parent->peers.rank, 0,
@@ -63,7 +64,7 @@ static ring_status split_no_memory(ring_comm *parent) {
   return RING_NO_MEMORY;
 }
 
-/* ---- Telling ------------------------------------------------------------------------------ */
+/* ---- Exchanging --------------------------------------------------------------------------- */
 
 static ring_status split_listen(split_run *run) {
   ring_comm *parent = run->parent;
@@ -81,13 +82,13 @@ static ring_status split_listen(split_run *run) {
                         "rank %d cannot tell the port that it listens on", rendezvous.rank);
 }
 
-/* A rank that cannot listen takes part all the same, so that the others hear of it. */
-static ring_status split_tell(split_run *run, bool failed) {
+/* A rank that cannot listen takes part all the same, so that the other ranks learn of it. */
+static ring_status split_exchange(split_run *run, bool failed) {
   ring_comm *parent = run->parent;
   int rank = parent->peers.rank, size = parent->peers.size;
   parent->sequence++;
   const ring_call signature = split_call(parent);
-  uint8_t *to = run->told + (size_t)rank * SPLIT_BYTES;
+  uint8_t *to = run->entries + (size_t)rank * SPLIT_BYTES;
   uint8_t *mine = to;
   to = bytes_put(to, (uint32_t)run->color, 4);
   to = bytes_put(to, (uint32_t)run->key, 4);
@@ -99,7 +100,7 @@ static ring_status split_tell(split_run *run, bool failed) {
                                                .parts = {NULL, SPLIT_BYTES}},
                                    .signature = &signature,
                                    .input = mine,
-                                   .output = run->told,
+                                   .output = run->entries,
                                    .output_count = (uint64_t)size * SPLIT_BYTES},
                           .input_count = SPLIT_BYTES,
                           .out_at = (uint64_t)rank * SPLIT_BYTES,
@@ -116,10 +117,11 @@ static int split_compare(const void *one, const void *other) {
   return a->rank < b->rank ? -1 : 1;
 }
 
-/* Reads what all ranks told; fails on all of them alike when one could not listen. */
+/* Lists the members from the entries of all ranks. Fails on all ranks alike when one could not
+ * listen. */
 static ring_status split_list(split_run *run) {
   ring_comm *parent = run->parent;
-  const uint8_t *from = run->told;
+  const uint8_t *from = run->entries;
   for (int rank = 0; rank < parent->peers.size; rank++) {
     int color = (int32_t)(uint32_t)bytes_get(&from, 4);
     int key = (int32_t)(uint32_t)bytes_get(&from, 4);
@@ -138,7 +140,7 @@ static ring_status split_list(split_run *run) {
 
 /* ---- The child ---------------------------------------------------------------------------- */
 
-/* Its keys and epoch. */
+/* Derives the keys and the epoch of the child. */
 static bool split_derive(const split_run *run, ring_peers *peers) {
   static const char label[] = "sparkring split 1";
   const ring_peers *parent = &run->parent->peers;
@@ -158,7 +160,7 @@ static bool split_derive(const split_run *run, ring_peers *peers) {
   return true;
 }
 
-/* Says where its ranks are, and gives it the listener. */
+/* Sets the places of the ranks of the child, and passes the listener to it. */
 static ring_status split_place(split_run *run, ring_comm *child) {
   ring_comm *parent = run->parent;
   ring_status status = RING_OK;
@@ -175,11 +177,12 @@ static ring_status split_place(split_run *run, ring_comm *child) {
   return status == RING_OK ? RING_OK : split_no_memory(parent);
 }
 
-/* The failure of the parent may be that its other ranks waited for those that are in the split, of which
- * this is one, and did not know for which: it knows better whether it was stopped, or has waited itself
- * as long, and for whom. Or that they have seen this one go: it knows what it lacked. */
-static bool split_knows_better(const split_run *run, const ring_error *why, const ring_wait *wait,
-                               ring_error *failure) {
+/* Whether the error of the child is nearer to the cause than the failure of the parent. The
+ * other ranks of the parent may have timed out on the ranks in the split without knowing on
+ * which one; this rank, one of them, knows whether it was suspended, or on which rank it has
+ * waited as long itself. Or they lost this rank, which knows what it lacked. */
+static bool split_error_is_nearer(const split_run *run, const ring_error *why,
+                                  const ring_wait *wait, ring_error *failure) {
   int own = run->parent->peers.rank;
   if (failure->status == RING_PEER_LOST && failure->rank == own) return why->rank == run->own;
   bool blamed = failure->status == RING_ABORTED && failure->rank == own;
@@ -191,41 +194,43 @@ static bool split_knows_better(const split_run *run, const ring_error *why, cons
   return false;
 }
 
-/* Whether a rank is still there in the parent, as far as this one can see: it may have ended with words
- * of before that nobody has read. */
-static bool split_sees(const ring_comm *parent, int rank) {
+/* Whether a rank is still in the parent, as far as this rank can see. A link that has ended may
+ * still hold frames that nobody has read. */
+static bool split_is_present(const ring_comm *parent, int rank) {
   const ring_link *link = parent->peers.peer[rank].link;
   int index = ring_shm_index(&parent->shm, rank);
   if (index >= 0) return ring_arena_taken(parent->shm.arena, index);
   return link != NULL && !ring_socket_has_ended(link->fd);
 }
 
-/* Whether the parent has failed, which the other ranks have heard and this one has not. Of one that was
- * lost in the child, others hear there why, and pass it on a moment later; and who is still there in the
- * parent says there why it has left the child. */
-static bool split_hears(const split_run *run, const ring_error *why, ring_error *failure) {
+/* Whether the parent has failed on other ranks. When a rank was lost in the child, other ranks
+ * learn the cause in the child and report it in the parent a moment later. A rank that is still
+ * in the parent reports there why it left the child. */
+static bool split_parent_failed(const split_run *run, const ring_error *why, ring_error *failure) {
   ring_comm *parent = run->parent;
   const ring_call call = split_call(parent);
   bool lost = why->status == RING_PEER_LOST && why->rank >= 0 && why->rank < run->member_count;
   int rank = lost ? run->ranks[why->rank] : -1;
-  int looks = lost ? SPLIT_LOOKS_AT_LOST : 1;
+  int checks = lost ? SPLIT_CHECKS_AT_LOST : 1;
   *failure = run->split_wait.failure;
   if (failure->status != RING_OK) return true;
-  for (int i = 0; i < looks; i++) {
+  for (int i = 0; i < checks; i++) {
     if (ring_native_peer_failed(&parent->native, &call, failure)) return true;
-    if (lost) looks = split_sees(parent, rank) ? SPLIT_LOOKS_AT_LIVING : SPLIT_LOOKS_AT_LOST;
+    if (lost)
+      checks = split_is_present(parent, rank) ? SPLIT_CHECKS_AT_LIVING : SPLIT_CHECKS_AT_LOST;
   }
   return false;
 }
 
-/* Whom all wait for: a rank that was missed in the child may have waited itself, in the parent. */
+/* The rank that all wait for. A rank that was missed in the child may itself have waited in the
+ * parent. */
 static const ring_suspect *split_suspect(const split_run *run, const ring_error *why) {
   const ring_wait_report *suspects = &run->split_wait.suspects;
   bool waited = why->status == RING_TIMEOUT && why->rank != run->own;
   return waited && suspects->count > 0 ? &suspects->suspects[0] : NULL;
 }
 
-/* Whether a text has "rank 3", with no digit behind it. */
+/* Whether a text contains "rank 3" without a further digit. */
 static bool split_names(const char *text, int rank) {
   char name[32];
   size_t length = (size_t)snprintf(name, sizeof name, "rank %d", rank);
@@ -234,8 +239,8 @@ static bool split_names(const char *text, int rank) {
   return false;
 }
 
-/* The ranks that an error of the child names, as the parent counts them: first the one at fault, then
- * others, for a mismatch has two. */
+/* Appends the numbers in the parent of the ranks that an error of the child names: first of the
+ * rank at fault, then of others, because a mismatch names two. */
 static void split_translate(const split_run *run, const ring_error *why, char *text, size_t size) {
   size_t at = 0;
   int named = 0, count = run->member_count, first = why->rank;
@@ -250,33 +255,34 @@ static void split_translate(const split_run *run, const ring_error *why, char *t
   }
 }
 
-/* Why the child could not be opened, which is told in the child's ranks; or that the parent has failed.
- * Who was lost in the child is lost to the parent, too, whose other ranks may be waiting for this one,
- * which may now end. What this rank lacked is told there, too: in the child there may be no link. */
+/* Sets the error of split(): the failure of the parent, or why the child did not open, with its
+ * ranks. A rank that was lost in the child is lost to the parent, too, and the failure is sent
+ * there, because other ranks of the parent may wait for this rank. A lack of memory on this rank
+ * is also sent there: the child may have no link. */
 static ring_status split_explain(const split_run *run, const ring_error *why,
                                  const ring_wait *wait) {
   ring_comm *parent = run->parent;
   bool known = why->rank >= 0 && why->rank < run->member_count;
   int rank = known ? run->ranks[why->rank] : -1;
-  char who[320] = "", whom[320] = "";
+  char ranks[320] = "", culprit[320] = "";
   ring_error error;
-  bool failed = split_hears(run, why, &error);
-  if (failed && !split_knows_better(run, why, wait, &error)) {
+  bool failed = split_parent_failed(run, why, &error);
+  if (failed && !split_error_is_nearer(run, why, wait, &error)) {
     ring_comm_break(parent, &error);
     parent->error = parent->failure;
     return parent->error.status;
   }
-  split_translate(run, why, who, sizeof who);
+  split_translate(run, why, ranks, sizeof ranks);
   const ring_suspect *suspect = split_suspect(run, why);
   bool here = suspect != NULL && (suspect->state & RING_SUSPECT_NEEDED) != 0;
   if (here || (suspect != NULL && suspect->rank != rank)) {
     rank = suspect->rank;
-    snprintf(whom, sizeof whom, ": all wait for rank %d (%s)%s", rank,
+    snprintf(culprit, sizeof culprit, ": all wait for rank %d (%s)%s", rank,
              ring_peers_host(&parent->peers, rank), here ? ", some still in the parent" : "");
   }
   ring_error_set(&error, why->status, rank, 0,
                  "split() as call %u could not open the new communicator%s%s: %.600s",
-                 (unsigned)parent->sequence, whom, who, why->message);
+                 (unsigned)parent->sequence, culprit, ranks, why->message);
   error.system_errno = why->system_errno;
   bool lacks =
       why->rank == run->own && (why->status == RING_NO_MEMORY || why->status == RING_SYSTEM);
@@ -319,8 +325,8 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   return status;
 }
 
-/* What it hears in the parent then may show that this one has failed. */
-static ring_status split_begin_descent(split_run *run) {
+/* Reports that arrive in the parent from now on may show that the parent has failed. */
+static ring_status split_begin_wait(split_run *run) {
   ring_comm *parent = run->parent;
   run->split_wait = (ring_split_wait){
       .engine = &parent->native.engine, .call = split_call(parent), .ranks = run->ranks};
@@ -333,15 +339,15 @@ static ring_status split_begin_descent(split_run *run) {
 
 static ring_status split_run_all(split_run *run, ring_comm **child) {
   size_t size = (size_t)run->parent->peers.size;
-  run->told = calloc(size, SPLIT_BYTES);
+  run->entries = calloc(size, SPLIT_BYTES);
   run->members = calloc(size, sizeof *run->members);
   run->ranks = calloc(size, sizeof *run->ranks);
-  if (run->told == NULL || run->members == NULL || run->ranks == NULL)
+  if (run->entries == NULL || run->members == NULL || run->ranks == NULL)
     return split_no_memory(run->parent);
   ring_status listened = split_listen(run);
-  ring_status status = split_tell(run, listened != RING_OK);
+  ring_status status = split_exchange(run, listened != RING_OK);
   if (status == RING_OK) status = listened;
-  if (status == RING_OK) status = split_begin_descent(run);
+  if (status == RING_OK) status = split_begin_wait(run);
   if (status == RING_OK) status = split_list(run);
   if (status != RING_OK || run->color < 0) return status;
   run->split_wait.size = run->member_count;
@@ -359,7 +365,7 @@ ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **chi
   else
     status = split_run_all(&run, child);
   ring_socket_close(&run.listener);
-  free(run.told);
+  free(run.entries);
   free(run.members);
   free(run.ranks);
   ring_comm_leave(comm);

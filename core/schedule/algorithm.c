@@ -8,7 +8,7 @@
 
 #define ALGORITHM_BIT(name) (1u << RING_ALGORITHM_##name)
 
-/* X(collective, its algorithms): all that there is a schedule for. */
+/* X(collective, its algorithms): everything that there is a schedule for. */
 #define ALGORITHM_SERVES_MAP(X)                                                                    \
   X(ALLREDUCE, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(DOUBLING) | ALGORITHM_BIT(HALVING) |          \
                    ALGORITHM_BIT(HIERARCHICAL) | ALGORITHM_BIT(RING))                              \

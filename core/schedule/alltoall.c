@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From all to all: allgather and alltoall by Bruck's algorithm (Bruck, Ho, Kipnis, Upfal and
- * Weathersby, 1997), whose rounds reach twice as far each, and alltoall pair by pair.
+ * Allgather and alltoall by Bruck's algorithm (Bruck, Ho, Kipnis, Upfal and Weathersby, 1997),
+ * whose rounds reach twice as far each, and alltoall pair by pair.
  */
 #include "schedule/builder.h"
 
 /* ---- Allgather ---------------------------------------------------------------------------- */
 
-/* How many blocks travel in a round: as many as are there, at most what is missing. */
+/* The number of blocks in a round: as many as this rank has, at most as many as the peer lacks. */
 static int bruck_blocks(int size, int round) {
   int reach = 1 << round;
   return reach < size - reach ? reach : size - reach;
@@ -24,8 +24,8 @@ static void bruck_move(ring_schedule *schedule, ring_parts parts, int size, ring
   if (first + blocks > size) bruck_move(schedule, parts, size, step, 0, first + blocks - size);
 }
 
-/* In round k the parts of the 2^k ranks from this one on go to the rank 2^k before; the local lane
- * keeps the own part and then counts the rounds that have come. */
+/* In round k this rank sends the parts of 2^k ranks, from its own on, to the rank 2^k before it.
+ * The local lane copies the own part and then counts the rounds that were received. */
 ring_status ring_schedule_allgather_bruck(ring_schedule *schedule, int rank, int size,
                                           ring_parts parts) {
   int rounds = schedule_rounds(size);
@@ -89,8 +89,9 @@ ring_status ring_schedule_alltoall_pairwise(ring_schedule *schedule, int rank, i
   return RING_OK;
 }
 
-/* Block j is what has j ranks to go. Round k moves the blocks whose bit k is set: they are packed
- * into scratch, sent, and received behind that; index(j, k) is the place among them. */
+/* Block j is the one with j ranks to go. Round k moves the blocks whose bit k is set: packs them
+ * into scratch, sends them, and receives others behind them. index(j, k) is the place among
+ * them. */
 typedef struct bruck {
   ring_schedule *schedule;
   int rank, size, rounds;
@@ -109,18 +110,18 @@ static uint64_t bruck_members(int size, int round) {
   return (uint64_t)size / period * half + (rest > half ? rest - half : 0);
 }
 
-/* Scratch of a round: what is sent, and behind it what comes. */
+/* Scratch of a round: blocks to send, and behind them the received ones. */
 static uint64_t bruck_packed(const bruck *b, int round) {
   uint64_t begin = 0;
   for (int k = 0; k < round; k++) begin += 2 * bruck_members(b->size, k) * b->count;
   return begin;
 }
 
-static uint64_t bruck_came(const bruck *b, int round) {
+static uint64_t bruck_received(const bruck *b, int round) {
   return bruck_packed(b, round) + bruck_members(b->size, round) * b->count;
 }
 
-/* Copies a block from where it lies before round `round`: the input, or where it last came. */
+/* Copies a block from its place before round `round`: the input, or where it was last received. */
 static void bruck_take(const bruck *b, int block, int round, ring_space space, uint64_t to) {
   int last = round - 1;
   while (last >= 0 && (block >> last & 1) == 0) last--;
@@ -134,7 +135,7 @@ static void bruck_take(const bruck *b, int block, int round, ring_space space, u
                     .count = b->count};
   if (last >= 0) {
     step.source = RING_SPACE_SCRATCH;
-    step.from = bruck_came(b, last) + bruck_index(block, last) * b->count;
+    step.from = bruck_received(b, last) + bruck_index(block, last) * b->count;
     step.after = last;
     step.mark = bruck_members(b->size, last) * b->count + 1;
   }
@@ -169,7 +170,7 @@ ring_status ring_schedule_alltoall_bruck(ring_schedule *schedule, int rank, int 
     ring_schedule_step(schedule, (ring_step){.op = RING_STEP_RECV,
                                              .destination = RING_SPACE_SCRATCH,
                                              .after = RING_STEP_FREE,
-                                             .to = bruck_came(&b, k),
+                                             .to = bruck_received(&b, k),
                                              .count = bruck_members(size, k) * count});
   }
   int32_t local = ring_schedule_lane(schedule, RING_LANE_LOCAL, -1);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files that build schedules (schedule_<collective>.c) share: adding lanes and steps, and
- * the arithmetic of ranks and parts. A builder reserves room once, so that adding cannot fail.
+ * Tools of the files that build schedules: lanes and steps, and the arithmetic of ranks and parts.
+ * A builder reserves memory once, so that adding cannot fail.
  */
 #ifndef RING_SCHEDULE_BUILDER_H
 #define RING_SCHEDULE_BUILDER_H
 
 #include "schedule/schedule.h"
 
-/* Empties the schedule and makes room. */
+/* Empties the schedule and reserves memory for this many lanes and steps. */
 ring_status ring_schedule_reserve(ring_schedule *schedule, size_t lanes, size_t steps);
 
 /* Begins a lane; the steps added next belong to it. Returns its index. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Direct exchange: everybody sends to everybody at once and reduces in rank order, which costs one
- * round of latency and size-1 links. For few ranks and short buffers.
+ * Direct exchange: every rank sends to every rank at once and reduces in rank order, which costs
+ * one round of latency and size-1 links. For few ranks and short buffers. A message between two
+ * ranks is built here, too.
  */
 #include "schedule/builder.h"
 
 typedef struct direct {
   int rank, size;
   uint64_t count;
-  uint64_t stride; /* between what goes to one rank and to the next; 0: all get the same */
+  uint64_t stride; /* from the input of one rank to that of the next; 0: all get the same */
   bool widen;
 } direct;
 
-/* The lane on which a peer is heard: all but this rank have one, in rank order. */
-static int32_t direct_heard(const direct *d, int peer) {
+/* The lane that receives from a peer. All ranks but this one have such a lane, in rank order. */
+static int32_t direct_recv_lane(const direct *d, int peer) {
   return peer - (peer > d->rank ? 1 : 0);
 }
 
@@ -21,14 +22,14 @@ static uint64_t direct_slot(const direct *d, int peer) {
   return (uint64_t)peer * d->count;
 }
 
-/* Adds term `index` to what the terms before it gave; scratch `size` is the accumulator. */
+/* Adds term `index` to the sum of the terms before it; scratch `size` is the accumulator. */
 static ring_step direct_combine(const direct *d, int index) {
   uint64_t sum = direct_slot(d, d->size);
   ring_step step = {.op = RING_STEP_COMBINE,
                     .source = RING_SPACE_SCRATCH,
                     .destination = RING_SPACE_SCRATCH,
                     .flags = d->widen ? RING_STEP_SOURCE_WIDE : 0,
-                    .after = direct_heard(d, index),
+                    .after = direct_recv_lane(d, index),
                     .from = sum,
                     .to = sum,
                     .with = direct_slot(d, index),
@@ -44,7 +45,7 @@ static ring_step direct_combine(const direct *d, int index) {
   if (index == d->rank) {
     step.flags = RING_STEP_SWAPPED | (d->widen && index > 1 ? RING_STEP_WIDE : 0);
     step.with = index > 1 ? sum : direct_slot(d, 0);
-    step.after = index > 1 ? RING_STEP_FREE : direct_heard(d, 0);
+    step.after = index > 1 ? RING_STEP_FREE : direct_recv_lane(d, 0);
   }
   if (index < d->size - 1) return step;
   step.flags |= RING_STEP_LAST;
@@ -55,9 +56,9 @@ static ring_step direct_combine(const direct *d, int index) {
 
 static void direct_combines(const direct *d, ring_schedule *schedule) {
   int32_t local = ring_schedule_lane(schedule, RING_LANE_LOCAL, -1);
-  if (d->rank > 1) ring_schedule_fence(schedule, direct_heard(d, 0), d->count + 1);
+  if (d->rank > 1) ring_schedule_fence(schedule, direct_recv_lane(d, 0), d->count + 1);
   for (int index = 1; index < d->size; index++) {
-    /* In place the output is the input, which must have left before it is overwritten. */
+    /* In place the output is the input, which must be sent before it is overwritten. */
     if (index == d->size - 1)
       for (int32_t peer = 1; peer < d->size; peer++)
         ring_schedule_fence(schedule, local + peer, d->count + 1);

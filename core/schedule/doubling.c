@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recursive doubling and halving: in every round a rank exchanges with the one whose number differs
- * in one bit. A rank beyond the largest power of two is folded: it gives its input to a partner
- * inside before the rounds, and gets the result from it afterwards.
+ * Recursive doubling and halving: in every round a rank exchanges with the rank whose number
+ * differs in one bit. A rank beyond the largest power of two is folded: it sends its input to a
+ * partner inside before the rounds, and receives the result afterwards.
  *
- * What comes lands in scratch and is combined in its turn. The lower rank's value is the left
+ * Received data goes to scratch and is combined in its turn. The lower rank's value is the left
  * operand on both sides, so both get the same bits, even of a NaN.
  */
 #include "schedule/builder.h"
@@ -50,7 +50,7 @@ static void doubling_send(const doubling *d, ring_space from_space, uint64_t fro
                                               .count = count});
 }
 
-/* All that a folded rank does. */
+/* The whole schedule of a folded rank. */
 static void doubling_fold(const doubling *d, uint64_t count) {
   ring_schedule_lane(d->schedule, RING_LANE_RECV, d->partner);
   doubling_receive(d, RING_SPACE_OUTPUT, 0, count, false);
@@ -65,14 +65,14 @@ static ring_status doubling_alone(ring_schedule *schedule, uint64_t count) {
 
 /* ---- Doubling ----------------------------------------------------------------------------- */
 
-/* Exchange e is the fold, if there is one, and then the rounds. It receives at scratch 2 e count and
- * leaves its result behind that; the last one leaves it in the output. */
+/* Exchange e is the fold, if there is one, and then the rounds. It receives at scratch 2 e count
+ * and puts its result behind that. The last exchange puts its result in the output. */
 static int doubling_peer(const doubling *d, int exchange) {
   int round = d->partner >= 0 ? exchange - 1 : exchange;
   return round < 0 ? d->partner : d->rank ^ (1 << round);
 }
 
-/* Whether what the peer of an exchange sends has been combined before. */
+/* Whether the data that the peer sends in an exchange was combined before. */
 static bool doubling_combined(const doubling *d, int exchange, int size) {
   int round = d->partner >= 0 ? exchange - 1 : exchange;
   return round > 0 || (round == 0 && doubling_peer(d, exchange) + d->inside < size);
@@ -105,7 +105,7 @@ static void doubling_combines(const doubling *d, int size, uint64_t count, int e
     if (widen && !first) step.flags |= RING_STEP_SOURCE_WIDE;
     if (doubling_peer(d, e) < d->rank) step.flags |= RING_STEP_SWAPPED;
     if (last) step.flags |= RING_STEP_LAST;
-    /* In place the output is the input, which must have left before it is overwritten. */
+    /* In place the output is the input, which must be sent before it is overwritten. */
     if (last && d->partner < 0) ring_schedule_fence(d->schedule, d->local + 1, count + 1);
     ring_schedule_step(d->schedule, step);
   }
@@ -161,7 +161,8 @@ static uint64_t halving_block(const doubling *d, uint64_t count, int round, int 
   return begin;
 }
 
-/* One lane a round: what is to be reduced, at scratch `slot`, then the other block, complete. */
+/* One lane a round: first the block to be reduced, at scratch `slot`, then the other block,
+ * complete. */
 static uint64_t halving_receives(const doubling *d, uint64_t count, uint64_t slot) {
   for (int k = 0; k < d->rounds; k++) {
     int peer = d->rank ^ halving_distance(d, k);
@@ -191,7 +192,8 @@ static void halving_combine(const doubling *d, ring_space source, int32_t receiv
                                  .count = length});
 }
 
-/* Combines, and then a fence for every block that comes back: the marks that sends wait for. */
+/* Adds the combines, and then a fence for each block that is received complete: the marks that
+ * sends wait for. */
 static void halving_combines(const doubling *d, uint64_t count) {
   bool folds = d->partner >= 0;
   int32_t first = folds ? 1 : 0; /* lane of round 0 */
@@ -216,9 +218,10 @@ static void halving_send_whole(const doubling *d, uint64_t from, uint64_t count,
   d->schedule->steps[d->schedule->step_count - 1].flags = RING_STEP_WHOLE;
 }
 
-/* A round's block could leave piece by piece while the one before is being combined. But where all
- * ranks send at once, that takes from what the round before still has to send, and others wait for
- * that: a quarter more time for long vectors. `all`: the local lane's watermark after all combines. */
+/* Sends the block of a round only once the round before is combined. It could leave piece by
+ * piece earlier, but where all ranks send at once this slows the sends of the round before, on
+ * which others wait: a quarter more time for long vectors. `all`: the watermark of the local
+ * lane after all combines. */
 static void halving_sends(const doubling *d, uint64_t count, uint64_t all) {
   bool folds = d->partner >= 0;
   uint64_t mark = folds ? count + 1 : 0, kept, other;

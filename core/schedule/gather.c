@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parts from all ranks to one, from one to all, and from all to all. In the trees places are counted
- * from the root, as in tree.c; an inner rank holds the parts of its subtree in scratch, in
- * the order of places.
+ * Gather and scatter, by trees and directly. In the trees places are counted from the root, as in
+ * tree.c. An inner rank holds the parts of its subtree in scratch, in the order of places.
  *
- * What place p and its parent send each other is cut alike on both links that it crosses: p's own
- * part, and then the block of each of its children. A block whose ranks go from size-1 on to 0 is
- * two steps, because it lies in two pieces in the root's buffer.
+ * The data between place p and its parent is cut alike on both links that it crosses: p's own part,
+ * then the block of each of its children. A block whose ranks go from size-1 on to 0 is two steps,
+ * because it lies in two pieces in the root's buffer.
  */
 #include "schedule/builder.h"
 
@@ -36,8 +35,8 @@ static int gather_reach(const gather *g) {
   return reach;
 }
 
-/* Adds what is moved for the places from first to end to the lane: `shape` says which way. The
- * buffer that the root has holds parts by rank, scratch holds them by place. */
+/* Adds the moves of the places from `first` to before `end` to the lane, in the direction of
+ * `shape`. The buffer of the root holds parts by rank, scratch holds them by place. */
 static void gather_piece(const gather *g, ring_step shape, int first, int end) {
   int wrap = g->size - g->root;
   if (end > g->size) end = g->size;
@@ -56,9 +55,9 @@ static void gather_piece(const gather *g, ring_step shape, int first, int end) {
   ring_schedule_step(g->schedule, shape);
 }
 
-/* All pieces that cross the link between place `below` and its parent, whichever of them this is.
- * `own` is how the own part of `below` moves, `block` how its children's blocks do; marks count on
- * from that of `own`. Returns how many steps these are. */
+/* Adds all pieces that cross the link between place `below` and its parent, on either side.
+ * `own` moves the own part of `below`, `block` the blocks of its children; marks continue from
+ * that of `own`. Returns the number of steps. */
 static size_t gather_pieces(const gather *g, ring_step own, ring_step block, int below, int reach) {
   size_t before = g->schedule->step_count;
   gather_piece(g, own, below, below + 1);
@@ -84,8 +83,8 @@ static void gather_keep_own(const gather *g, bool scatters) {
 
 /* ---- Gather ------------------------------------------------------------------------------- */
 
-/* The blocks that go on to the parent follow the lanes on which they came. The order in which a
- * lane's steps arrive is that of places, so a mark that counts its steps is never too low. */
+/* Blocks for the parent follow the lanes that receive them. The steps of a lane arrive in the
+ * order of places, so a mark that counts its steps is never too low. */
 static void gather_pass_on(const gather *g, int reach, const size_t *steps) {
   int parent = gather_rank(g, g->place - reach);
   ring_step own = {.op = RING_STEP_SEND, .source = RING_SPACE_INPUT, .after = RING_STEP_FREE};
@@ -143,7 +142,8 @@ ring_status ring_schedule_gather_direct(ring_schedule *schedule, int rank, int s
 
 /* ---- Scatter ------------------------------------------------------------------------------ */
 
-/* From the parent: the own part to the output, the children's blocks to scratch. Returns the lane. */
+/* Receives from the parent: the own part to the output, the blocks of the children to scratch.
+ * Returns the lane. */
 static int32_t scatter_receive(const gather *g, int reach) {
   int32_t lane = ring_schedule_lane(g->schedule, RING_LANE_RECV, gather_rank(g, g->place - reach));
   ring_step block = {
@@ -154,8 +154,9 @@ static int32_t scatter_receive(const gather *g, int reach) {
   return lane;
 }
 
-/* What a child's block waits for: all elements before it, and the steps that bring it and those. As
- * a lane's steps arrive in the order of places, a mark that counts all of them is never too low. */
+/* The mark that the block of a child waits for: all elements before it, and all steps so far.
+ * The steps of a lane arrive in the order of places, so a mark that counts them is never too
+ * low. */
 static uint64_t scatter_mark(const gather *g, const ring_lane *received, int distance) {
   const ring_step *step = &g->schedule->steps[received->first];
   int end = g->place + 2 * distance < g->size ? g->place + 2 * distance : g->size;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allreduce over ranks that share hosts, in three parts that flow into each other. The buffer is
- * cut into shards. On every host shard s has a driver, the rank of place s there: all ranks of the
- * host send it their piece, and it adds them up. The drivers of a shard, one a host, reduce it
- * across the hosts (inter_host.h), and each gives the result to its host.
+ * Allreduce over ranks that share hosts, in three parts that overlap in time. The buffer is cut
+ * into shards. On every host, shard s has a driver, the rank of place s: all ranks of the host send
+ * it their piece, and it adds the pieces up. The drivers of a shard, one a host, reduce it across
+ * the hosts (inter_host.h), and each sends the result to its host.
  *
  * Hosts may differ in ranks. There are as many shards as the smallest host has ranks, so that each
- * host has a driver for each; ranks of higher places only give and get. More shards would save no
- * traffic between hosts, since all hosts send the same in any case. But a driver keeps what every
- * rank of its host sends it, so where one host is far smaller than the others it needs much memory.
+ * host has a driver for each; ranks of higher places only send input and receive results. More
+ * shards would save no traffic between hosts, since all hosts send the same in any case. But a
+ * driver stores a piece of every rank of its host, so where one host is far smaller than the others
+ * it needs much memory.
  *
- * A driver adds what comes from the next place of its host first, and so on around; across hosts
- * the order depends on the hosts alone. So each element is reduced once, in one order, or, by
- * doubling, by all drivers alike. In place, what overwrites an input contains it already; only in
- * doubling, and only a rank alone on its host, has to wait until its input was sent.
+ * A driver adds the piece of the next place of its host first, and so on around. Across hosts the
+ * order depends on the hosts alone. So each element is reduced once, in one order, or, by doubling,
+ * by all drivers alike. In place, a write over an input contains that input already. Only in
+ * doubling, and only for a rank alone on its host, a fence waits until the input was sent.
  */
 #include <stdlib.h>
 
@@ -21,13 +22,13 @@
 
 /* In elements. Shorter shards cost more in messages than they save in time on the links. */
 #define HIERARCHICAL_SHARD UINT64_C(1024)
-/* What a driver sends in the time that a message takes to the other host: 20 us of an eighth of an
- * interface of 100 Gbit/s, as float32. */
+/* The elements that a driver sends in the time that a message takes to another host: 20 us of an
+ * eighth of an interface of 100 Gbit/s, as float32. */
 #define HIERARCHICAL_LATENCY UINT64_C(8192)
-/* Longer vectors are as good as infinite: their products with hosts and rounds fit 64 bits. */
+/* Longer vectors count as this long: their products with hosts and rounds fit 64 bits. */
 #define HIERARCHICAL_LONG (UINT64_C(1) << 36)
 
-/* ---- Who is where ------------------------------------------------------------------------- */
+/* ---- Hosts and places ---------------------------------------------------------------------- */
 
 /* `work` has room for four numbers a rank. */
 static void hierarchical_survey(ring_inter_host *a, int rank, int size, const int *node,
@@ -56,9 +57,10 @@ static int hierarchical_smallest(const ring_inter_host *a) {
   return smallest;
 }
 
-/* The way of least time, in integers, so that all ranks find the same. What a round of doubling or
- * halving sends leaves before the next one begins, and folded hosts cost two rounds more; a ring's
- * parts are under way while others wait, so that either its rounds or its traffic tell. */
+/* The algorithm of least time across hosts, in integers, so that all ranks choose the same. A
+ * round of doubling or halving is sent before the next one begins, and folded hosts cost two
+ * rounds more. The parts of a ring are under way while others wait, so either its rounds or its
+ * traffic set its time. */
 static ring_inter_host_name hierarchical_inter_host(uint64_t count, uint64_t shards,
                                                     uint64_t hosts) {
   uint64_t folds = (hosts & (hosts - 1)) != 0 ? 1 : 0;
@@ -143,8 +145,8 @@ static void hierarchical_send_here(const ring_inter_host *a) {
 
 static void hierarchical_drive(ring_inter_host *a) {
   a->sum = (uint64_t)(a->places - 1) * a->length;
-  a->came = a->sum + a->length;
-  a->heard = (int32_t)a->schedule->lane_count;
+  a->received = a->sum + a->length;
+  a->first_recv = (int32_t)a->schedule->lane_count;
   a->way->receive(a);
   bool idle = a->places == 1 && a->folded;
   if (!idle) a->local = ring_schedule_lane(a->schedule, RING_LANE_LOCAL, -1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Across hosts: recursive doubling, and halving then doubling, as in doubling.c, among the
- * drivers of a shard. Exchange e is the fold, if there is one, then the rounds.
+ * Across hosts: recursive doubling, and halving then doubling, as in doubling.c, among the drivers
+ * of a shard. Exchange e is the fold, if there is one, then the rounds.
  */
 #include "schedule/inter_host_steps.h"
 
@@ -20,14 +20,14 @@ static int inter_host_exchanges(const ring_inter_host *a) {
   return a->rounds + a->folds;
 }
 
-/* Whether what another host sends in an exchange was combined from several ranks' inputs. */
+/* Whether the data that another host sends in an exchange was combined from several ranks. */
 static bool inter_host_combined(const ring_inter_host *a, int peer, int exchange) {
   if (a->ranks[peer] > 1 || exchange > a->folds) return true;
   return exchange == a->folds && peer + a->inside < a->hosts;
 }
 
-/* The combines' watermark when all ranks of this host are added up, in so many pieces; and before the
- * last rank is added to a first piece. */
+/* The watermark of the combines when all ranks of this host are added up, in so many pieces; and
+ * before the last rank is added to a first piece. */
 static uint64_t inter_host_added(const ring_inter_host *a, int pieces) {
   return (uint64_t)(a->places - 1) * (a->length + (uint64_t)pieces);
 }
@@ -38,11 +38,11 @@ static uint64_t inter_host_adding(const ring_inter_host *a, uint64_t length) {
 
 /* ---- A folded host ------------------------------------------------------------------------ */
 
-/* It gives its sum to its partner and gets the result from it. */
+/* A folded host sends its sum to its partner and receives the result. */
 static void inter_host_folded_receive(ring_inter_host *a) {
   ring_schedule_lane(a->schedule, RING_LANE_RECV, a->drivers[a->partner]);
   ring_inter_host_receive(a, RING_SPACE_OUTPUT, a->begin, a->length, false);
-  a->schedule->scratch = a->came;
+  a->schedule->scratch = a->received;
 }
 
 static void inter_host_folded_send(const ring_inter_host *a) {
@@ -51,7 +51,7 @@ static void inter_host_folded_send(const ring_inter_host *a) {
 }
 
 static void inter_host_folded_send_result(const ring_inter_host *a) {
-  ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin, a->length, a->heard, 0);
+  ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin, a->length, a->first_recv, 0);
 }
 
 static void inter_host_add_up(const ring_inter_host *a) {
@@ -69,28 +69,28 @@ const ring_inter_host_way ring_inter_host_folded = {.given = ring_inter_host_one
 
 /* ---- Doubling ----------------------------------------------------------------------------- */
 
-/* An exchange receives at `came`, and leaves its result behind all that comes, e shards on; the last
- * one leaves it in the output. */
+/* An exchange receives at `received`, and puts its result e shards behind everything received.
+ * The last exchange puts its result in the output. */
 static int inter_host_doubling_peer(const ring_inter_host *a, int exchange) {
   return exchange < a->folds ? a->partner : a->host ^ (1 << (exchange - a->folds));
 }
 
 static uint64_t inter_host_doubling_place(const ring_inter_host *a, int exchange) {
-  return a->came + (uint64_t)(inter_host_exchanges(a) + exchange) * a->length;
+  return a->received + (uint64_t)(inter_host_exchanges(a) + exchange) * a->length;
 }
 
 static void inter_host_doubling_receive(ring_inter_host *a) {
   for (int e = 0; e < inter_host_exchanges(a); e++) {
     int peer = inter_host_doubling_peer(a, e);
     ring_schedule_lane(a->schedule, RING_LANE_RECV, a->drivers[peer]);
-    ring_inter_host_receive(a, RING_SPACE_SCRATCH, a->came + (uint64_t)e * a->length, a->length,
+    ring_inter_host_receive(a, RING_SPACE_SCRATCH, a->received + (uint64_t)e * a->length, a->length,
                             inter_host_combined(a, peer, e));
   }
   a->schedule->scratch = inter_host_doubling_place(a, inter_host_exchanges(a));
 }
 
-/* The combines' watermark before that of an exchange. An input that was sent as it is has to have left
- * before, in place, the last one overwrites it: a fence sees to that. */
+/* The watermark of the combines before an exchange. In place, an input that is sent as it is
+ * must be sent before the last exchange overwrites it; a fence waits for that. */
 static bool inter_host_doubling_fences(const ring_inter_host *a, int exchange) {
   return exchange == inter_host_exchanges(a) - 1 && a->places == 1 && !a->folds;
 }
@@ -108,10 +108,10 @@ static void inter_host_doubling_combine(const ring_inter_host *a) {
     int peer = inter_host_doubling_peer(a, e);
     ring_step step = {.source = first ? (uint8_t)inter_host_sum_space(a) : RING_SPACE_SCRATCH,
                       .flags = peer < a->host ? RING_STEP_SWAPPED : 0,
-                      .after = a->heard + e,
+                      .after = a->first_recv + e,
                       .from = first ? inter_host_sum(a) : inter_host_doubling_place(a, e - 1),
                       .to = last ? a->begin : inter_host_doubling_place(a, e),
-                      .with = a->came + (uint64_t)e * a->length,
+                      .with = a->received + (uint64_t)e * a->length,
                       .count = a->length};
     if (inter_host_doubling_fences(a, e))
       ring_schedule_fence(a->schedule, a->local + 1, a->length + 1);
@@ -151,8 +151,8 @@ const ring_inter_host_way ring_inter_host_doubling = {.given = ring_inter_host_o
 
 /* ---- Halving, then doubling --------------------------------------------------------------- */
 
-/* Partial sums stay at `sum`. A block is what round `round` exchanges; here the one that holds share
- * `share` of a shard. */
+/* Partial sums stay at `sum`. A block is the unit that a round exchanges; here the one that
+ * holds share `share` of a shard. */
 static int inter_host_halving_distance(const ring_inter_host *a, int round) {
   /* NOLINTNEXTLINE(clang-analyzer-core.BitwiseShift): rounds count from 0 */
   return a->inside >> (round + 1);
@@ -178,7 +178,8 @@ static uint64_t inter_host_halving_other(const ring_inter_host *a, int round, ui
   return inter_host_halving_block(a, a->length, round, inter_host_halving_peer(a, round), length);
 }
 
-/* What round 0 sends is given and added up before what it keeps, unless a fold needs all first. */
+/* The block that round 0 sends is added up before the block that this host keeps, unless a fold
+ * needs all first. */
 static int inter_host_halving_given(const ring_inter_host *a) {
   return a->folds ? 1 : 2;
 }
@@ -199,7 +200,7 @@ static void inter_host_halving_add_up(const ring_inter_host *a) {
   }
 }
 
-/* The own share first, then what the rounds bring back, the last round first. */
+/* Results: the own share first, then the blocks that the rounds receive, the last round first. */
 static int inter_host_halving_results(const ring_inter_host *a) {
   return a->rounds + 1;
 }
@@ -212,7 +213,7 @@ static uint64_t inter_host_halving_result(const ring_inter_host *a, uint64_t sha
 }
 
 static void inter_host_halving_receive(ring_inter_host *a) {
-  uint64_t to = a->came, kept, other;
+  uint64_t to = a->received, kept, other;
   if (a->folds) {
     ring_schedule_lane(a->schedule, RING_LANE_RECV, a->drivers[a->partner]);
     ring_inter_host_receive(a, RING_SPACE_SCRATCH, to, a->length,
@@ -232,7 +233,7 @@ static void inter_host_halving_receive(ring_inter_host *a) {
   a->schedule->scratch = to;
 }
 
-/* The combines' watermark before that of a round; `rounds` of them is the end. */
+/* The watermark of the combines before a round; with `rounds`, the last one. */
 static uint64_t inter_host_halving_mark(const ring_inter_host *a, int round) {
   uint64_t mark = inter_host_added(a, inter_host_halving_given(a)), kept;
   mark += (uint64_t)a->folds * (a->length + 1);
@@ -243,13 +244,13 @@ static uint64_t inter_host_halving_mark(const ring_inter_host *a, int round) {
   return mark;
 }
 
-/* Combines [offset, offset + length) with what came in an exchange at `with`. */
+/* Combines [offset, offset + length) with the data of an exchange at `with`. */
 static void inter_host_halving_step(const ring_inter_host *a, int exchange, int peer,
                                     uint64_t offset, uint64_t length, uint64_t with) {
   bool first = exchange == 0, last = exchange == inter_host_exchanges(a) - 1;
   ring_step step = {.source = first ? (uint8_t)inter_host_sum_space(a) : RING_SPACE_SCRATCH,
                     .flags = peer < a->host ? RING_STEP_SWAPPED : 0,
-                    .after = a->heard + exchange,
+                    .after = a->first_recv + exchange,
                     .from = (first ? inter_host_sum(a) : a->sum) + offset,
                     .to = (last ? a->begin : a->sum) + offset,
                     .with = with,
@@ -258,9 +259,10 @@ static void inter_host_halving_step(const ring_inter_host *a, int exchange, int 
                           last);
 }
 
-/* Combines, and then a fence for every block that comes back: the marks that sends wait for. */
+/* Adds the combines, and then a fence for each block that is received complete: the marks that
+ * sends wait for. */
 static void inter_host_halving_combine(const ring_inter_host *a) {
-  uint64_t with = a->came, kept, other;
+  uint64_t with = a->received, kept, other;
   inter_host_halving_add_up(a);
   if (a->folds) {
     inter_host_halving_step(a, 0, a->partner, 0, a->length, with);
@@ -274,11 +276,11 @@ static void inter_host_halving_combine(const ring_inter_host *a) {
   for (int k = a->rounds - 1; k >= 0; k--) {
     inter_host_halving_kept(a, k, &kept);
     inter_host_halving_other(a, k, &other);
-    ring_schedule_fence(a->schedule, a->heard + a->folds + k, kept + 1 + other + 1);
+    ring_schedule_fence(a->schedule, a->first_recv + a->folds + k, kept + 1 + other + 1);
   }
 }
 
-/* Sends scratch or output that waits for the combines' mark as a whole. */
+/* Sends scratch or output that waits for a mark of the combines as a whole. */
 static void inter_host_halving_send_whole(const ring_inter_host *a, ring_space space, uint64_t from,
                                           uint64_t count, uint64_t mark) {
   ring_inter_host_send(a, space, from, count, a->local, mark);
@@ -321,8 +323,8 @@ static void inter_host_halving_send_results(const ring_inter_host *a) {
   for (int k = a->rounds - 1; k >= 0; k--) {
     inter_host_halving_kept(a, k, &kept);
     begin = inter_host_halving_other(a, k, &length);
-    ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin + begin, length, a->heard + a->folds + k,
-                         kept + 1);
+    ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin + begin, length,
+                         a->first_recv + a->folds + k, kept + 1);
   }
 }
 

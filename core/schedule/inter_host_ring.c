@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Across hosts: a ring. A shard is cut into one part a host, which are the pieces. They are given and
- * added up in the order in which this host's rounds need them: the own part, which is sent first,
- * then what comes in each round. Its result goes around the host as the ring completes it.
+ * Across hosts: a ring. A shard is cut into one part a host; the parts are the pieces. They are
+ * added up in the order in which the rounds of this host need them: the own part, which is sent
+ * first, then the part of each round. Each piece of the result is sent to the ranks of the host as
+ * the ring completes it.
  */
 #include "schedule/inter_host_steps.h"
 
@@ -28,8 +29,8 @@ static uint64_t inter_host_ring_result(const ring_inter_host *a, uint64_t shard,
   return inter_host_ring_part(a, shard, a->host + 1 - piece, length);
 }
 
-/* The elements of so many given pieces of the own shard, and their steps; the last is followed by the
- * first. */
+/* The elements of so many given pieces of the own shard, plus their number. After the last piece
+ * the first follows. */
 static uint64_t inter_host_ring_mark(const ring_inter_host *a, int pieces) {
   int top = a->host + 1, rest = pieces % a->hosts, bottom = schedule_wrap(top - rest, a->hosts);
   uint64_t around = a->length * (uint64_t)(pieces / a->hosts) + (uint64_t)pieces;
@@ -39,18 +40,18 @@ static uint64_t inter_host_ring_mark(const ring_inter_host *a, int pieces) {
          schedule_share_begin(a->length, a->hosts, bottom);
 }
 
-/* Round s brings part host-1-s of the shard, first to be reduced, then complete. */
+/* Round s receives part host-1-s of the shard, first to be reduced, then complete. */
 static uint64_t inter_host_ring_round(const ring_inter_host *a, int round, uint64_t *length) {
   return inter_host_ring_part(a, a->length, a->host - 1 - round, length);
 }
 
-/* The watermark before a round: all parts but the own that came before. */
+/* The watermark before a round: all parts but the own that were received before. */
 static uint64_t inter_host_ring_round_mark(const ring_inter_host *a, int round) {
   return inter_host_ring_mark(a, round + 1) - inter_host_ring_mark(a, 1);
 }
 
-/* The combines' watermark before what a round brings is combined: piece 0 and those of all rounds so
- * far have been added up. */
+/* The watermark of the combines before the part of a round is combined: piece 0 and those of all
+ * rounds so far were added up. */
 static uint64_t inter_host_ring_before(const ring_inter_host *a, int round) {
   return (uint64_t)(a->places - 1) * inter_host_ring_mark(a, round + 2) +
          inter_host_ring_round_mark(a, round);
@@ -66,12 +67,12 @@ static void inter_host_ring_receive(ring_inter_host *a) {
   for (int s = 0; s < 2 * (a->hosts - 1); s++) {
     uint64_t length, offset = inter_host_ring_round(a, s, &length);
     if (s < a->hosts - 1)
-      ring_inter_host_receive(a, RING_SPACE_SCRATCH, a->came + offset, length,
+      ring_inter_host_receive(a, RING_SPACE_SCRATCH, a->received + offset, length,
                               s > 0 || a->ranks[previous] > 1);
     else
       ring_inter_host_receive(a, RING_SPACE_OUTPUT, a->begin + offset, length, false);
   }
-  a->schedule->scratch = a->came + a->length;
+  a->schedule->scratch = a->received + a->length;
 }
 
 static void inter_host_ring_add_up(const ring_inter_host *a, int piece) {
@@ -87,17 +88,18 @@ static void inter_host_ring_combine(const ring_inter_host *a) {
     bool last = s == a->hosts - 2;
     uint64_t length, offset = inter_host_ring_round(a, s, &length);
     ring_step step = {.source = (uint8_t)inter_host_sum_space(a),
-                      .after = a->heard,
+                      .after = a->first_recv,
                       .mark = inter_host_ring_round_mark(a, s),
                       .from = inter_host_sum(a) + offset,
                       .to = (last ? a->begin : a->sum) + offset,
-                      .with = a->came + offset,
+                      .with = a->received + offset,
                       .count = length};
     ring_inter_host_combine(a, step, a->places > 1, s > 0 || a->ranks[previous] > 1, last);
   }
 }
 
-/* Sends what a round brought, as it was combined or as it came; first of all, this host's sum. */
+/* Sends the part of a round, combined or as received. Before all rounds, sends the sum of this
+ * host. */
 static void inter_host_ring_send_round(const ring_inter_host *a, int round) {
   uint64_t length, offset = inter_host_ring_round(a, round, &length);
   if (round < 0)
@@ -109,7 +111,7 @@ static void inter_host_ring_send_round(const ring_inter_host *a, int round) {
     ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin + offset, length, a->local,
                          inter_host_ring_before(a, round));
   else
-    ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin + offset, length, a->heard,
+    ring_inter_host_send(a, RING_SPACE_OUTPUT, a->begin + offset, length, a->first_recv,
                          inter_host_ring_round_mark(a, round));
 }
 

@@ -8,7 +8,7 @@
 
 #include "schedule/inter_host.h"
 
-/* One shard as one piece. */
+/* The piece functions of a shard that is one piece. */
 int ring_inter_host_one(const ring_inter_host *a);
 uint64_t ring_inter_host_whole(const ring_inter_host *a, uint64_t shard, int piece,
                                uint64_t *length);
@@ -18,11 +18,12 @@ void ring_inter_host_send(const ring_inter_host *a, ring_space space, uint64_t f
 void ring_inter_host_receive(const ring_inter_host *a, ring_space space, uint64_t to,
                              uint64_t count, bool wide);
 
-/* Adds a combine, of which all but op, destination and flags of widths are given. */
+/* Adds a combine. `step` has everything but op, destination and the flags of widths. */
 void ring_inter_host_combine(const ring_inter_host *a, ring_step step, bool source_wide, bool wide,
                              bool last);
 
-/* Sends part of the sum of this host, once it is added up; `mark` is that of the last ones. */
+/* Sends part of the sum of this host once it is added up. `mark`: the watermark of the combines
+ * then. */
 void ring_inter_host_send_sum(const ring_inter_host *a, uint64_t offset, uint64_t count,
                               uint64_t mark);
 
@@ -31,7 +32,7 @@ void ring_inter_host_send_sum(const ring_inter_host *a, uint64_t offset, uint64_
 void ring_inter_host_add_up(const ring_inter_host *a, uint64_t offset, uint64_t length,
                             uint64_t mark);
 
-/* Where the sum of this host lies: a rank alone there adds nothing up. */
+/* The place of the sum of this host. A rank alone on its host adds nothing up. */
 static inline ring_space inter_host_sum_space(const ring_inter_host *a) {
   return a->places > 1 ? RING_SPACE_SCRATCH : RING_SPACE_INPUT;
 }

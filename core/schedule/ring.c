@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rings: every rank receives from the one before and sends to the one after, and what it sends in
- * one round is what it received in the round before. Watermarks let each element go on at once.
+ * Rings: every rank receives from the rank before it and sends to the rank after it. Each round
+ * sends the data that the round before received. Watermarks forward each element at once.
  */
 #include "schedule/builder.h"
 
-/* The receives of rounds that reduce: in round s the share `begin(s)`. The last goes to `final`. */
+/* Adds the receives of the rounds that reduce: in round s the share `begin(s)`. The last one
+ * goes to `final`. */
 static ring_step ring_reduce_step(bool widen, int round, int rounds) {
   bool last = round == rounds - 1;
   return (ring_step){
@@ -18,7 +19,7 @@ static ring_step ring_reduce_step(bool widen, int round, int rounds) {
 
 /* ---- Allreduce ---------------------------------------------------------------------------- */
 
-/* Step s brings share rank-1-s, first to be reduced, then final. */
+/* Step s receives share rank-1-s, first to be reduced, then final. */
 static int32_t ring_allreduce_receives(ring_schedule *schedule, int rank, int size, uint64_t count,
                                        bool widen) {
   int rounds = size - 1;
@@ -69,7 +70,7 @@ ring_status ring_schedule_allreduce_ring(ring_schedule *schedule, int rank, int 
 
 /* ---- Reduce-scatter ----------------------------------------------------------------------- */
 
-/* Part p begins its way at rank p+1 and ends it, complete, at rank p. */
+/* Part p starts at rank p+1 and ends, complete, at rank p. */
 ring_status ring_schedule_reduce_scatter_ring(ring_schedule *schedule, int rank, int size,
                                               uint64_t count, bool widen) {
   int rounds = size - 1;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Algorithms as data. A schedule says what one rank does in a collective: lanes of steps, and no
- * I/O, no pointers, no dtype. A lane is an in-order queue: what goes to one peer, what comes from
- * one peer, or local copies. The steps of two lanes run independently of each other, except that a
- * step may follow the watermark of another lane. There is at most one lane for each peer and
- * direction, and what one end sends as one step the other end receives as one step.
+ * Algorithms as data. A schedule lists the actions of one rank in a collective as lanes of steps,
+ * without I/O, pointers or dtype. A lane is an in-order queue: sends to one peer, receives from one
+ * peer, or local copies. Steps of two lanes run independently of each other, except that a step may
+ * follow the watermark of another lane. There is at most one lane for each peer and direction. One
+ * send step matches one receive step of the peer.
  *
  * The watermark of a lane is the number of elements it has moved plus the number of steps it has
  * finished. Element i of a step with `after` and `mark` may move once that lane's watermark is at
- * least mark + i + 1, and the step may finish once it is at least mark + count + 1. So a step that
- * forwards what another receives follows it element by element, without further steps, and steps of
- * no elements (a barrier's) are ordered by the same rule. With RING_STEP_WHOLE a step instead
- * begins once the watermark is at least mark. Only sends and local steps wait for a lane: receives
- * take what comes, so that the failure of a peer is not held up behind what it sent before. Where
- * what comes may not be reduced yet it goes to scratch, and a local COMBINE reduces it in its turn.
+ * least mark + i + 1. The step may finish once the watermark is at least mark + count + 1. So a
+ * step that forwards received data follows it element by element, without further steps; the same
+ * rule orders steps without elements (of a barrier). A step with RING_STEP_WHOLE instead begins
+ * once the watermark is at least mark.
+ *
+ * Only sends and local steps wait for a lane. Receives never wait, so that the failure of a peer is
+ * not held up behind data that it sent before. Data that may not be reduced yet is received in
+ * scratch, and a local COMBINE reduces it in its turn.
  */
 #ifndef RING_SCHEDULE_SCHEDULE_H
 #define RING_SCHEDULE_SCHEDULE_H
@@ -30,14 +32,15 @@ typedef enum ring_step_op {
   RING_STEP_COMBINE /* source op scratch[with] → destination */
 } ring_step_op;
 
-/* What an offset counts from. INPUT and OUTPUT are the caller's; SCRATCH holds accumulators. */
+/* The memory that an offset counts from. INPUT and OUTPUT are buffers of the caller; SCRATCH
+ * holds accumulators. */
 typedef enum ring_space { RING_SPACE_INPUT, RING_SPACE_OUTPUT, RING_SPACE_SCRATCH } ring_space;
 
 enum {
-  RING_STEP_WIDE = 1,        /* what the peer sent, or scratch[with], are accumulators */
+  RING_STEP_WIDE = 1,        /* the received data, or scratch[with], are accumulators */
   RING_STEP_SOURCE_WIDE = 2, /* COMBINE: so is the source */
   RING_STEP_SWAPPED = 4,     /* COMBINE: scratch[with] op source */
-  RING_STEP_LAST = 8,        /* nothing is added any more; an average is divided here */
+  RING_STEP_LAST = 8,        /* the last reduction of its elements; an average is divided here */
   RING_STEP_WHOLE = 16       /* waits for the watermark as a whole, not element by element */
 };
 
@@ -69,39 +72,39 @@ typedef struct ring_schedule {
   uint64_t scratch; /* accumulators needed */
 } ring_schedule;
 
-/* Of nothing. */
+/* A schedule without lanes. */
 extern const ring_schedule ring_schedule_empty;
 
-/* How a buffer is cut into one part a rank: part i begins at offsets[i] and ends at offsets[i+1],
- * or, without offsets, all parts have `count` elements. */
+/* A buffer cut into one part a rank. Part i begins at offsets[i] and ends at offsets[i+1].
+ * Without offsets, all parts have `count` elements. */
 typedef struct ring_parts {
   const uint64_t *offsets;
   uint64_t count;
 } ring_parts;
 
-/* A zeroed schedule is empty; building into one again reuses its memory. The builders return
- * RING_OK or RING_NO_MEMORY. With `widen`, partial results travel as accumulators. They are named
- * after what is computed and how. */
+/* A zeroed schedule is empty. Building into a schedule again reuses its memory. Builders are
+ * named after the collective and the algorithm, and return RING_OK or RING_NO_MEMORY. With
+ * `widen`, partial results travel as accumulators. */
 void ring_schedule_free(ring_schedule *schedule);
 
 /* Ring (Patarasuk and Yuan, 2009): size-1 rounds reduce, size-1 rounds gather. */
 ring_status ring_schedule_allreduce_ring(ring_schedule *schedule, int rank, int size,
                                          uint64_t count, bool widen);
 
-/* Everybody sends everything to everybody; all reduce in rank order. One round. */
+/* All ranks send everything to all and reduce in rank order. One round. */
 ring_status ring_schedule_allreduce_direct(ring_schedule *schedule, int rank, int size,
                                            uint64_t count, bool widen);
 
-/* Recursive doubling; of the ranks beyond a power of two each is folded into another one. */
+/* Recursive doubling. Each rank beyond a power of two is folded into another rank. */
 ring_status ring_schedule_allreduce_doubling(ring_schedule *schedule, int rank, int size,
                                              uint64_t count, bool widen);
 
-/* Recursive halving, then recursive doubling (Rabenseifner, 2004), folded likewise. Not for dtypes
- * that need accumulators of their own. */
+/* Recursive halving, then recursive doubling (Rabenseifner, 2004), folded likewise. Not for
+ * dtypes whose accumulators are wider. */
 ring_status ring_schedule_allreduce_halving(ring_schedule *schedule, int rank, int size,
                                             uint64_t count);
 
-/* How a hierarchical allreduce is laid out, and the builder's own choice. `smallest` is the least
+/* The shape of a hierarchical allreduce, and the choice of the builder. `smallest` is the least
  * number of ranks on a host. */
 typedef enum ring_inter_host_name {
   RING_INTER_HOST_DOUBLING,
@@ -110,20 +113,20 @@ typedef enum ring_inter_host_name {
 } ring_inter_host_name;
 
 typedef struct ring_hierarchy {
-  int shards; /* more than `smallest` are as many as that; 0: as chosen */
+  int shards; /* `smallest` at most; 0: chosen by the builder */
   ring_inter_host_name inter_host;
 } ring_hierarchy;
 
 ring_hierarchy ring_hierarchy_choose(uint64_t count, int hosts, int smallest);
 
-/* Reduce-scatter within each host, allreduce of each shard across hosts, allgather within each host.
- * node[r], from 0 to size-1, says on which host rank r is; all ranks pass the same. */
+/* Reduce-scatter within each host, allreduce of each shard across hosts, allgather within each
+ * host. node[r], from 0 to size-1, is the host of rank r; all ranks pass the same. */
 ring_status ring_schedule_allreduce_hierarchical(ring_schedule *schedule, int rank, int size,
                                                  const int *node, uint64_t count, bool widen,
                                                  ring_hierarchy shape);
 
-/* Part `rank` of the reduced input ends in the output. Ring of size-1 rounds, or one round in which
- * everybody sends everybody their part. */
+/* Part `rank` of the reduced input ends in the output. Ring of size-1 rounds, or one round in
+ * which all ranks send all parts directly. */
 ring_status ring_schedule_reduce_scatter_ring(ring_schedule *schedule, int rank, int size,
                                               uint64_t count, bool widen);
 ring_status ring_schedule_reduce_scatter_direct(ring_schedule *schedule, int rank, int size,
@@ -139,14 +142,14 @@ ring_status ring_schedule_reduce_tree(ring_schedule *schedule, int rank, int siz
 ring_status ring_schedule_reduce_chain(ring_schedule *schedule, int rank, int size, uint64_t count,
                                        int root, bool widen);
 
-/* Ring of size-1 rounds; or ceil(log2 size) rounds of growing blocks (Bruck et al., 1997; every
- * block goes to its place at once, so there is no rotation at the end). */
+/* Ring of size-1 rounds, or ceil(log2 size) rounds of growing blocks (Bruck et al., 1997). Every
+ * block is received at its place, so there is no rotation at the end. */
 ring_status ring_schedule_allgather_ring(ring_schedule *schedule, int rank, int size,
                                          ring_parts parts);
 ring_status ring_schedule_allgather_bruck(ring_schedule *schedule, int rank, int size,
                                           ring_parts parts);
 
-/* Binomial tree, whose inner ranks hold what their subtree sends or gets; or straight. */
+/* Binomial tree, whose inner ranks store the parts of their subtree; or directly. */
 ring_status ring_schedule_gather_tree(ring_schedule *schedule, int rank, int size, ring_parts parts,
                                       int root);
 ring_status ring_schedule_gather_direct(ring_schedule *schedule, int rank, int size,
@@ -156,14 +159,14 @@ ring_status ring_schedule_scatter_tree(ring_schedule *schedule, int rank, int si
 ring_status ring_schedule_scatter_direct(ring_schedule *schedule, int rank, int size,
                                          ring_parts parts, int root);
 
-/* Pairwise: round d sends to the rank d ahead; the parts of input and output may differ. Or Bruck's
- * ceil(log2 size) rounds, in which every block travels by the bits of its distance. */
+/* Pairwise: round d sends to the rank d ahead; the parts of input and output may differ. Or
+ * ceil(log2 size) rounds of Bruck, in which every block travels by the bits of its distance. */
 ring_status ring_schedule_alltoall_pairwise(ring_schedule *schedule, int rank, int size,
                                             ring_parts input, ring_parts output);
 ring_status ring_schedule_alltoall_bruck(ring_schedule *schedule, int rank, int size,
                                          uint64_t count);
 
-/* Dissemination (Hensgen, Finkel and Manber, 1988): round k tells the rank 2^k ahead. */
+/* Dissemination (Hensgen, Finkel and Manber, 1988): round k sends to the rank 2^k ahead. */
 ring_status ring_schedule_barrier(ring_schedule *schedule, int rank, int size);
 
 /* One message between two ranks. */

@@ -19,7 +19,7 @@ void ring_topology_fini(ring_topology *topology) {
   *topology = (ring_topology){0};
 }
 
-/* `ranks` holds, until the hosts are counted, the number of the host with a label, plus one. */
+/* Until the hosts are counted, `ranks` holds by label the number of its host, plus one. */
 static void topology_number(ring_topology *topology) {
   for (int rank = 0; rank < topology->size; rank++) {
     int *number = &topology->ranks[topology->nodes[rank]];

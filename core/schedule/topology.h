@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The topology of a communicator: which of its ranks are on one host. All ranks know it alike, since
- * all have the same table of places; a digest of it is in the signature of the first barrier.
+ * The topology of a communicator: which ranks share a host. All ranks know it alike from the
+ * address table. A digest of it is in the signature of the first barrier.
  */
 #ifndef RING_SCHEDULE_TOPOLOGY_H
 #define RING_SCHEDULE_TOPOLOGY_H
@@ -23,21 +23,22 @@ typedef struct ring_topology {
   int *ranks; /* by host: how many */
 } ring_topology;
 
-/* Makes room for `size` ranks. RING_OK or RING_NO_MEMORY. */
+/* Allocates for `size` ranks. RING_OK or RING_NO_MEMORY. */
 ring_status ring_topology_init(ring_topology *topology, int size);
 
 void ring_topology_fini(ring_topology *topology);
 
-/* Numbers and counts the hosts, once nodes[r] is a label from 0 to size-1 of the host of rank r. */
+/* Numbers and counts the hosts. nodes[r] must be a label, from 0 to size-1, of the host of rank
+ * r. */
 void ring_topology_survey(ring_topology *topology);
 
-/* Says of each rank whether it has the memory of its host. */
+/* Records which ranks have mapped the memory of their host: `inside` becomes shm where all have. */
 void ring_topology_share(ring_topology *topology, const uint8_t *has);
 
 /* Whether some host has several ranks, but not more than `most`. */
 bool ring_topology_has_group(const ring_topology *topology, int most);
 
-/* Whether there are several hosts, and several ranks on some of them. NULL: there are not. */
+/* Whether there are several hosts, and several ranks on some of them. False for NULL. */
 bool ring_topology_is_nested(const ring_topology *topology);
 
 /* Continues a digest. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From one rank to all and from all to one: binomial trees, and chains, through which long buffers
- * flow in chunks. A rank's place is counted from the root. The subtree of place p has the places
- * from p to p + reach, where reach is the lowest bit of p (all, for the root).
+ * Broadcast and reduce by binomial trees and by chains, through which long buffers flow in chunks.
+ * A rank's place is counted from the root. The subtree of place p has the places from p to before p
+ * + reach, where reach is the lowest set bit of p (for the root: all).
  */
 #include "schedule/builder.h"
 
@@ -18,8 +18,7 @@ static int tree_rank(int place, int root, int size) {
 
 /* ---- Broadcast ---------------------------------------------------------------------------- */
 
-/* The lane that feeds the sends: from `parent`, or, at the root, a copy of which no send needs to
- * know. */
+/* The lane that the sends follow: from `parent`, or, at the root, a copy that no send waits for. */
 static int32_t tree_feed(ring_schedule *schedule, int place, int parent, uint64_t count) {
   if (place == 0) {
     ring_schedule_copy_lane(schedule, 0, 0, count);
@@ -66,8 +65,8 @@ ring_status ring_schedule_broadcast_chain(ring_schedule *schedule, int rank, int
 
 /* ---- Reduce ------------------------------------------------------------------------------- */
 
-/* Child c (at distance 2^c) is received at scratch 2 c count; its sum with what was before goes
- * behind that, or, when it is the last, to the root's output. */
+/* Child c (at distance 2^c) is received at scratch 2 c count. Its sum with the data before goes
+ * behind that, or, for the last child, to the output of the root. */
 static void tree_combine(ring_schedule *schedule, int child, bool leaf, bool last, uint64_t count,
                          bool widen) {
   uint64_t slot = 2 * (uint64_t)child * count;
@@ -85,7 +84,7 @@ static void tree_combine(ring_schedule *schedule, int child, bool leaf, bool las
   ring_schedule_step(schedule, step);
 }
 
-/* Receives and combines what the children send. Returns the lane of the combines. */
+/* Receives and combines the data of the children. Returns the lane of the combines. */
 static int32_t tree_collect(ring_schedule *schedule, int place, int root, int size, int children,
                             uint64_t count, bool widen) {
   for (int child = 0; child < children; child++) {
@@ -132,7 +131,7 @@ ring_status ring_schedule_reduce_tree(ring_schedule *schedule, int rank, int siz
   return RING_OK;
 }
 
-/* The last place begins; each adds its own and passes the sum towards the root. */
+/* The last place begins; each place adds its own and sends the sum towards the root. */
 ring_status ring_schedule_reduce_chain(ring_schedule *schedule, int rank, int size, uint64_t count,
                                        int root, bool widen) {
   ring_status status = ring_schedule_reserve(schedule, 2, 2);

@@ -24,7 +24,7 @@ static const cost_tier cost_tiers[] = {
 #undef COST_TIER
 };
 
-/* How far an algorithm is from its tier's numbers, in percent; 0 stands for 100. */
+/* The distance of an algorithm from the numbers of its tier, in percent; 0 stands for 100. */
 typedef struct cost_row {
   uint16_t messages, bytes;
 } cost_row;
@@ -64,8 +64,8 @@ static uint64_t cost_share(uint64_t bytes, uint64_t of, uint64_t parts) {
 
 /* ---- Effort ------------------------------------------------------------------------------- */
 
-/* The sizes of all subtrees below the root: those of places whose lowest bit is 2^k have 2^k ranks,
- * but for the last one, which may end early. */
+/* The sum of the sizes of all subtrees below the root. Subtrees of places whose lowest set bit
+ * is 2^k have 2^k ranks, except that the last one may end early. */
 static uint64_t cost_subtrees(uint64_t size) {
   uint64_t sum = 0;
   for (uint64_t reach = 1; reach < size; reach *= 2) {
@@ -91,7 +91,8 @@ static uint64_t cost_rounds(uint64_t size) {
   return (uint64_t)schedule_rounds((int)size);
 }
 
-/* What the root of a gather receives: of each child its part, and the blocks of its children. */
+/* The pieces that the root of a gather receives: of each child its part, and the blocks of its
+ * children. */
 static uint64_t cost_pieces(uint64_t size) {
   uint64_t pieces = 0;
   for (uint64_t reach = 1; reach < size; reach *= 2)
@@ -146,7 +147,7 @@ static ring_effort cost_allreduce(ring_algorithm algorithm, uint64_t n, uint64_t
   }
 }
 
-/* Which way a hierarchy goes, its builder decides. */
+/* The builder of the hierarchy decides its shape. */
 ring_nested_effort ring_effort_of_hierarchical(const ring_topology *topology, uint64_t count,
                                                uint64_t bytes) {
   ring_hierarchy shape = ring_hierarchy_choose(count, topology->hosts, topology->smallest);
@@ -173,7 +174,7 @@ ring_nested_effort ring_effort_of_hierarchical(const ring_topology *topology, ui
   return (ring_nested_effort){shape.shards, inside, inter_host};
 }
 
-/* Broadcast, and reduce, which is the same the other way round. */
+/* Broadcast, and reduce, which is its mirror image. */
 static ring_effort cost_rooted(ring_algorithm algorithm, uint8_t collective, uint64_t n,
                                uint64_t bytes) {
   bool chain = algorithm == RING_ALGORITHM_CHAIN;
@@ -187,7 +188,7 @@ static ring_effort cost_rooted(ring_algorithm algorithm, uint8_t collective, uin
                        .reduced = collective == RING_COLLECTIVE_REDUCE ? deep : 0};
 }
 
-/* Collectives in which every rank has a part of K/n bytes for or from every other. */
+/* Collectives in which every rank exchanges K/n bytes with every other rank. */
 static ring_effort cost_all_to_all(ring_algorithm algorithm, uint8_t collective, uint64_t n,
                                    uint64_t bytes) {
   uint64_t rounds = cost_rounds(n), most = cost_share(bytes, n - 1, n);
@@ -246,7 +247,7 @@ ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int siz
 
 /* ---- Cost --------------------------------------------------------------------------------- */
 
-/* Collectives with counts cost what those without do. */
+/* Collectives with counts cost the same as those without. */
 static uint8_t cost_even(uint8_t collective) {
   switch (collective) {
   case RING_COLLECTIVE_ALLGATHERV:

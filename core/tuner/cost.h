@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an algorithm costs: a model after Hockney (1994), with the terms that Thakur, Rabenseifner
+ * The cost of an algorithm: a model after Hockney (1994), with the terms that Thakur, Rabenseifner
  * and Gropp (2005) use to choose among algorithms. For n ranks, K bytes (the larger of a rank's two
  * buffers), p the largest power of two in n, d = log2 p, f = 1 where n > p and else 0, q = n-p, and
  * L = ceil(log2 n):
@@ -22,8 +22,8 @@
  *              pairwise    1        n-1      n (n-1)         (n-1)/n K               (n-1) K
  *   barrier    dissem.     L        L        n L             0                       0
  *
- * Rounds are the messages that must follow each other; "one" is the busiest direction of the
- * busiest rank, "all" the sum over ranks. `subtrees` is the sum of the sizes of all subtrees below
+ * Rounds are messages that must follow each other. "one" is the busiest direction of the busiest
+ * rank, "all" the sum over ranks. `subtrees` is the sum of the sizes of all subtrees below
  * the root, `pieces` the parts and blocks that the root's children have, `bits` the bits set in the
  * numbers below n. A chain has to fill, with one chunk a rank. Of float16 and bfloat16, partial
  * results travel as float32, which is left out here.
@@ -38,14 +38,14 @@
  * and `busy` for those of all, `path` for each byte of one rank and `shared` for those of all, and
  * `reduce` for each byte that the busiest rank reduces. `busy` and `shared` are what the ranks of
  * one host take from each other, who share its processors and its memory; between hosts they are 0.
- * How far an algorithm is from that is a percentage of the first three products and one of the
- * others. Everything is an integer, so that all ranks find the same least cost, whatever their
- * compilers do to floating point.
+ * A row of the table corrects the sum for one algorithm: a percentage of the first three products and
+ * one of the others. Everything is an integer, so that all ranks find the same least cost,
+ * independently of compilers and floating point.
  *
- * Where hosts have several ranks, these share the memory and the way to other hosts. Hierarchical
+ * The ranks of a host share its memory and its interface to other hosts. Hierarchical
  * allreduce moves bytes within and between hosts at the same time: the slower of both counts, and
- * one frame of the other, until it flows. Of the bytes of other algorithms as many leave a host as
- * if ranks were anywhere, but for rings and chains, where those do whose next rank is elsewhere.
+ * one frame of the other, until it flows. Of the bytes of other algorithms, as many leave a
+ * host as if ranks were placed at random; of rings and chains, those whose next rank is elsewhere.
  */
 #ifndef RING_TUNER_COST_H
 #define RING_TUNER_COST_H
@@ -63,8 +63,8 @@ typedef struct ring_effort {
   uint64_t reduced;
 } ring_effort;
 
-/* For a flat algorithm that serves the collective, and 2 ranks or more; one rank has nothing to
- * do. */
+/* For a flat algorithm that serves the collective, and 2 ranks or more; one rank
+ * costs nothing. */
 ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int size, uint64_t bytes);
 
 /* Of hierarchical allreduce, in a topology that is nested, on links within hosts and on those between
@@ -76,7 +76,7 @@ typedef struct ring_nested_effort {
 ring_nested_effort ring_effort_of_hierarchical(const ring_topology *topology, uint64_t count,
                                                uint64_t bytes);
 
-/* Picoseconds. One that does not fit is UINT64_MAX. */
+/* The time in picoseconds; UINT64_MAX where it does not fit. */
 uint64_t ring_cost_of(ring_tier tier, ring_algorithm algorithm, uint8_t collective, int size,
                       uint64_t bytes);
 

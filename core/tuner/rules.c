@@ -6,7 +6,7 @@
 #include "base/address.h"
 #include "base/error.h"
 
-/* One rule of the text, for messages. */
+/* One rule as a string, for errors. */
 typedef struct rules_piece {
   const char *source;
   ring_quoted quoted;
@@ -29,7 +29,7 @@ static ring_status rules_bad(const rules_piece *piece, const char *why, const ch
 
 /* ---- Ranges ------------------------------------------------------------------------------- */
 
-/* "64KiB" and the like, all of it. */
+/* Parses all of the string as a size, such as "64KiB". */
 static bool rules_bytes(const char *text, size_t length, uint64_t *bytes) {
   static const char *const units[] = {"KiB", "MiB", "GiB"};
   size_t digits = 0;

@@ -22,7 +22,7 @@ uint64_t ring_selection_bytes(const ring_call *call, int size) {
   }
 }
 
-/* Straight to all others: every rank's links, or the root's, would be as many as the ranks. */
+/* Whether a direct algorithm would need links to too many ranks. */
 static bool selector_is_crowded(ring_algorithm algorithm, int size) {
   return algorithm == RING_ALGORITHM_DIRECT && size > RING_DIRECT_RANKS;
 }
@@ -36,8 +36,8 @@ static uint64_t selector_cost(const ring_selector *selector, ring_algorithm algo
   return ring_cost_of(selector->tier, algorithm, call->collective, size, bytes);
 }
 
-/* The algorithm of least cost that is not `except`, the first one where costs are the same. False
- * where there is none. */
+/* The algorithm of least cost other than `except`; of equal costs the first. False where there
+ * is none. */
 static bool selector_cheapest(const ring_selector *selector, const ring_call *call, int size,
                               int except, ring_algorithm *algorithm, uint64_t *cost) {
   uint64_t bytes = ring_selection_bytes(call, size);
