@@ -37,7 +37,8 @@ static size_t attach_blocks_bytes(int size) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Control block, rank blocks, and a pipe for every pair and direction; a pipe takes space once it is used. */
+/* Control block, rank blocks, and a pipe for every pair and direction; a pipe takes space once it
+ * is used. */
 static size_t attach_front_bytes(int size) {
   return attach_blocks_bytes(size) + (size_t)size * (size_t)size * RING_PIPE_BYTES;
 }
@@ -48,8 +49,8 @@ static void *attach_pipe(const ring_shm *shm, int from, int to) {
          index * RING_PIPE_BYTES;
 }
 
-/* The name of the local socket. Unguessable if the job has a token or an exchange; a stranger that guesses
- * it still fails the handshake. */
+/* The name of the local socket. Unguessable if the job has a token or an exchange; a stranger that
+ * guesses it still fails the handshake. */
 static bool attach_name(const ring_shm *shm, char *name, size_t size) {
   uint8_t message[13 + 8 + 4] = "shared memory";
   ring_secret mac;
@@ -133,8 +134,9 @@ static bool attach_prove(ring_handshake *handshake, ring_wait *wait, uint64_t gi
   }
 }
 
-/* The time until which to wait for the first rank of the host. This wait reports nothing to the ranks that
- * wait for this rank. It leaves them three quarters of the time, in which this rank reports the cause. */
+/* The time until which to wait for the first rank of the host. This wait reports nothing to the
+ * ranks that wait for this rank. It leaves them three quarters of the time, in which this rank
+ * reports the cause. */
 static uint64_t attach_give_up(const ring_wait *wait) {
   uint32_t patience = ring_wait_left(wait) / 4;
   if (patience > ATTACH_PATIENCE_MS) patience = ATTACH_PATIENCE_MS;

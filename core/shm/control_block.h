@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory by which the ranks of one host coordinate: a control block that all of them write to,
- * and a rank block for each rank that only its owner writes to (but for `wake`). Both lie at the front
- * of the arena (transport/arena.h). The README of this folder has the picture.
+ * and a rank block for each rank that only its owner writes to (but for `wake`). Both lie at the
+ * front of the arena (transport/arena.h). The README of this folder has the picture.
  *
  * This unit has the data and the plain accesses to it; sync.h waits, shm_failure.h explains.
  */
@@ -118,8 +118,8 @@ static inline ring_slot *ring_shm_slot(const ring_shm_call *call, int index) {
   return &ring_shm_rank_block(call->shm, index)->slots[call->shm->sequence % RING_SLOTS];
 }
 
-/* The staging buffer in which a rank publishes in call `sequence`. Ranks take turns in the buffers: the
- * next writer of a buffer has read it before, so its cache holds the lines. */
+/* The staging buffer in which a rank publishes in call `sequence`. Ranks take turns in the buffers:
+ * the next writer of a buffer has read it before, so its cache holds the lines. */
 static inline uint8_t *ring_shm_staging_of(const ring_shm *shm, uint32_t sequence, int index) {
   int rank_block = (int)(((uint32_t)index + sequence / RING_STAGING_BUFFERS) % (uint32_t)shm->size);
   return ring_shm_rank_block(shm, rank_block)->staging[sequence % RING_STAGING_BUFFERS].bytes;
@@ -158,7 +158,8 @@ static inline void ring_shm_store_words(_Atomic uint64_t *to,
     atomic_store_explicit(&to[i], words[i], memory_order_relaxed);
 }
 
-/* Replaces the announced call: a sequence lock (Lameter, 2005), so a reader sees all of it or retries. */
+/* Replaces the announced call: a sequence lock (Lameter, 2005), so a reader sees all of it or
+ * retries. */
 static inline void ring_shm_announce_words(const ring_shm *shm,
                                            const uint64_t words[RING_CALL_WORDS]) {
   ring_rank_block *rank_block = ring_shm_rank_block(shm, shm->index);
@@ -169,8 +170,8 @@ static inline void ring_shm_announce_words(const ring_shm *shm,
   atomic_store_explicit(&rank_block->version, version + 2, memory_order_release);
 }
 
-/* Announces the call that this rank begins, in shared memory or over links: a rank that waits for this
- * rank in another call reports both. retire ends a call over links. */
+/* Announces the call that this rank begins, in shared memory or over links: a rank that waits for
+ * this rank in another call reports both. retire ends a call over links. */
 void ring_shm_announce(const ring_shm *shm, const ring_call *call);
 void ring_shm_retire(const ring_shm *shm);
 

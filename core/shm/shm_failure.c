@@ -13,8 +13,8 @@
 
 /* ---- Failing ------------------------------------------------------------------------------ */
 
-/* Whether a rank has published in the call that this rank is in. A large call takes several numbers, and
- * ranks are at most RING_STAGING_BUFFERS of them apart. */
+/* Whether a rank has published in the call that this rank is in. A large call takes several
+ * numbers, and ranks are at most RING_STAGING_BUFFERS of them apart. */
 static bool shm_failure_is_here(const ring_shm *shm, const ring_rank_block *rank_block) {
   const ring_rank_block *own = ring_shm_rank_block(shm, shm->index);
   uint32_t behind = shm->sequence - shm->entered;
@@ -28,8 +28,8 @@ static bool shm_failure_is_here(const ring_shm *shm, const ring_rank_block *rank
   return false;
 }
 
-/* Whether another rank is still in the call that this rank is in. A rank that made another call instead
- * never touches this rank's buffers, and may have left long ago. */
+/* Whether another rank is still in the call that this rank is in. A rank that made another call
+ * instead never touches this rank's buffers, and may have left long ago. */
 static bool shm_failure_is_in_use(const ring_shm *shm) {
   for (int i = 0; i < shm->size; i++) {
     const ring_rank_block *rank_block = ring_shm_rank_block(shm, i);
@@ -42,9 +42,9 @@ static bool shm_failure_is_in_use(const ring_shm *shm) {
   return false;
 }
 
-/* Waits until the other ranks have left the call. They check for failures before each piece, so after the
- * barrier they start no further piece. A stopped rank would finish its piece whenever it is continued:
- * the buffers are withdrawn, so what it writes does not reach them. */
+/* Waits until the other ranks have left the call. They check for failures before each piece, so
+ * after the barrier they start no further piece. A stopped rank would finish its piece whenever it
+ * is continued: the buffers are withdrawn, so what it writes does not reach them. */
 static void shm_failure_await_quiet(ring_shm *shm) {
   uint64_t give_up = ring_platform_now() + SHM_FAILURE_QUIET_NS;
   shm->exposed = false;
@@ -61,7 +61,8 @@ static void shm_failure_await_quiet(ring_shm *shm) {
   }
 }
 
-/* Marks an unfinished call as one of which this rank needs nothing more; a flag without digest says failed. */
+/* Marks an unfinished call as one of which this rank needs nothing more; a flag without digest says
+ * failed. */
 static void shm_failure_leave(const ring_shm *shm) {
   _Atomic uint64_t *done = &ring_shm_rank_block(shm, shm->index)->done;
   if (!ring_shm_reached(atomic_load_explicit(done, memory_order_relaxed), shm->sequence))
@@ -155,7 +156,8 @@ static int shm_failure_count_missing(const ring_shm_call *call) {
   return missing;
 }
 
-/* Whether a rank blocks others: it has not come to the call, or, if all have, has not finished it. */
+/* Whether a rank blocks others: it has not come to the call, or, if all have, has not finished
+ * it. */
 static bool shm_failure_blocks(const ring_shm_call *call, int index) {
   const _Atomic uint64_t *done = &ring_shm_rank_block(call->shm, index)->done;
   if (index == call->shm->index) return false;
@@ -188,7 +190,8 @@ static void shm_failure_describe_last(const ring_shm_call *call, int index, char
     snprintf(text, size, "; last heard in %s", name);
 }
 
-/* Of ranks that wait for each other in a circle, the rank whose last check is the oldest: it is stopped. */
+/* Of ranks that wait for each other in a circle, the rank whose last check is the oldest: it is
+ * stopped. */
 static int shm_failure_find_stopped(const ring_shm_call *call, int index) {
   uint64_t oldest = UINT64_MAX;
   int stopped = index, next = index;
@@ -212,9 +215,9 @@ static int shm_failure_find_cause(const ring_shm_call *call, int index) {
   return next < 0 ? index : shm_failure_find_stopped(call, index);
 }
 
-/* Writes "rank 1 (host; last heard in barrier() as call 16), ...": the ranks that have not come to the call,
- * or, if all have, `index`. Returns the rank at fault: the rank that blocks `index`, if `index` is listed,
- * else the rank that blocks the first one listed. */
+/* Writes "rank 1 (host; last heard in barrier() as call 16), ...": the ranks that have not come to
+ * the call, or, if all have, `index`. Returns the rank at fault: the rank that blocks `index`, if
+ * `index` is listed, else the rank that blocks the first one listed. */
 static int shm_failure_list_missing(const ring_shm_call *call, int index, char *text, size_t size) {
   const ring_shm *shm = call->shm;
   int missing = shm_failure_count_missing(call), fault = -1, listed = 0;
@@ -258,7 +261,8 @@ static void shm_failure_warn(const ring_shm_call *call, int index, const ring_wa
 
 /* ---- Ranks that have left the call -------------------------------------------------------- */
 
-/* This call or an earlier call differs between the two ranks. The earlier call's slot may have been reused. */
+/* This call or an earlier call differs between the two ranks. The earlier call's slot may have been
+ * reused. */
 ring_status ring_shm_differs(const ring_shm_call *call, int index) {
   const ring_shm *shm = call->shm;
   const ring_rank_block *rank_block = ring_shm_rank_block(shm, index);
@@ -276,7 +280,8 @@ ring_status ring_shm_differs(const ring_shm_call *call, int index) {
                         shm->ranks[index], shm->ranks[shm->index], (unsigned)call->call->sequence);
 }
 
-/* A failed rank sets a flag without digest (shm_failure_leave). Its error may still be in flight. */
+/* A failed rank sets a flag without digest (shm_failure_leave). Its error may still be in
+ * flight. */
 ring_status ring_shm_left(const ring_shm_call *call, int index, uint64_t flag) {
   uint64_t give_up = ring_platform_now() + SHM_FAILURE_QUIET_NS;
   while (!ring_shm_failed(call->shm, NULL, call->error)) {
@@ -308,8 +313,9 @@ static bool shm_failure_expects_message(const ring_shm *shm, int index, const ri
          (int32_t)(theirs->sequence - messages->received) > 0;
 }
 
-/* Whether a rank has announced a call which shows that it will not come to this call. *own becomes the call
- * that this rank made instead: this call, or an earlier call in which it waited for no rank. */
+/* Whether a rank has announced a call which shows that it will not come to this call. *own becomes
+ * the call that this rank made instead: this call, or an earlier call in which it waited for no
+ * rank. */
 static bool shm_failure_is_elsewhere(const ring_shm_call *call, int index, ring_call *theirs,
                                      ring_call *own) {
   const ring_shm *shm = call->shm;
@@ -327,8 +333,9 @@ static bool shm_failure_is_elsewhere(const ring_shm_call *call, int index, ring_
   return false;
 }
 
-/* Reports a rank that will not come: `index`, or a rank that others in this call wait for. The announced call
- * is read before the slot: a rank that has published and gone on is seen to have come. */
+/* Reports a rank that will not come: `index`, or a rank that others in this call wait for. The
+ * announced call is read before the slot: a rank that has published and gone on is seen to have
+ * come. */
 static ring_status shm_failure_check_calls(const ring_shm_call *call, int index) {
   ring_call theirs, own;
   for (int i = 0; i < call->shm->size; i++)
@@ -338,7 +345,8 @@ static ring_status shm_failure_check_calls(const ring_shm_call *call, int index)
   return RING_OK;
 }
 
-/* Reports a rank that has died. In close() a rank may end once it has published, unless it is `index`. */
+/* Reports a rank that has died. In close() a rank may end once it has published, unless it is
+ * `index`. */
 static ring_status shm_failure_check_lives(const ring_shm_call *call, int index) {
   const ring_shm *shm = call->shm;
   bool closing = call->call->collective == RING_COLLECTIVE_CLOSE;

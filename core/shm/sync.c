@@ -107,8 +107,8 @@ ring_status ring_shm_await_slowly(const ring_shm_call *call, int index) {
   return ring_shm_differs(call, index);
 }
 
-/* A rank that has failed or made another call also needs nothing more of this call, but has not done its
- * part of it. */
+/* A rank that has failed or made another call also needs nothing more of this call, but has not
+ * done its part of it. */
 ring_status ring_shm_await_finish(const ring_shm_call *call, int index) {
   ring_shm *shm = call->shm;
   const _Atomic uint64_t *done = &ring_shm_rank_block(shm, index)->done;
@@ -133,9 +133,10 @@ static uint64_t sync_digest(uint64_t before, const uint64_t words[RING_CALL_WORD
   return digest ^ digest >> 32;
 }
 
-/* Waits until a rank has finished the call of `depth` calls ago. A rank that has published a call has
- * finished the call before. A rank that is behind is awaited until it has caught up by a quarter of
- * `depth`, for which it does not need this rank: a look or a sleep in every call would slow both down. */
+/* Waits until a rank has finished the call of `depth` calls ago. A rank that has published a call
+ * has finished the call before. A rank that is behind is awaited until it has caught up by a
+ * quarter of `depth`, for which it does not need this rank: a look or a sleep in every call would
+ * slow both down. */
 static ring_status sync_wait_free(const ring_shm_call *call, uint32_t depth, int index) {
   ring_shm *shm = call->shm;
   const ring_slot *slots = ring_shm_rank_block(shm, index)->slots;
@@ -165,8 +166,8 @@ static ring_status sync_settle(const ring_shm_call *call, uint32_t depth) {
   return RING_OK;
 }
 
-/* Only large calls store `done`. After 2^31 other calls their numbers wrap, and the old `done` would
- * compare as that of a future call. */
+/* Only large calls store `done`. After 2^31 other calls their numbers wrap, and the old `done`
+ * would compare as that of a future call. */
 static void sync_refresh(const ring_shm *shm) {
   uint64_t last = (uint64_t)(shm->sequence - 1) << 32 | (uint32_t)shm->digest;
   atomic_store_explicit(&ring_shm_rank_block(shm, shm->index)->done, last, memory_order_release);

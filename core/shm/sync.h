@@ -3,18 +3,21 @@
  * Waiting and publishing in shared memory.
  *
  * A call in shared memory has a number and a digest of the signatures of all calls up to it. A rank
- * publishes by storing both as the flag of its slot, after its payload: a few bytes behind the flag,
- * more in a staging buffer. Other ranks wait for the number and compare the digest. A difference in a
- * call that waits for no rank (the root of a broadcast) shows in the next call that waits.
+ * publishes by storing both as the flag of its slot, after its payload: a few bytes behind the
+ * flag, more in a staging buffer. Other ranks wait for the number and compare the digest. A
+ * difference in a call that waits for no rank (the root of a broadcast) shows in the next call that
+ * waits.
  *
- * A slot is reused RING_SLOTS calls later and a staging buffer RING_STAGING_BUFFERS calls later, once every
- * rank is known to have finished the call that used it. So a root with a short payload runs far ahead.
+ * A slot is reused RING_SLOTS calls later and a staging buffer RING_STAGING_BUFFERS calls later,
+ * once every rank is known to have finished the call that used it. So a root with a short payload
+ * runs far ahead.
  *
- * A waiter spins for as long as a sleep would cost (Karlin et al., 1991), then sleeps on a futex. With
- * fewer processors than ranks it yields instead of spinning. A sleeper sets its bit in the control
- * block and the rank for which it waits, issues a membarrier, looks at the flag once more and sleeps;
- * the publisher looks at the bits and wakes. Because of the membarrier publishing needs no fence. A sleep
- * ends after 100 ms at the latest, to check for failures (shm_failure.h) and to run the wait service.
+ * A waiter spins for as long as a sleep would cost (Karlin et al., 1991), then sleeps on a futex.
+ * With fewer processors than ranks it yields instead of spinning. A sleeper sets its bit in the
+ * control block and the rank for which it waits, issues a membarrier, looks at the flag once more
+ * and sleeps; the publisher looks at the bits and wakes. Because of the membarrier publishing needs
+ * no fence. A sleep ends after 100 ms at the latest, to check for failures (shm_failure.h) and to
+ * run the wait service.
  *
  * Threads: one thread of a rank at a time; the communicator sees to that.
  */
@@ -26,8 +29,8 @@
 
 #define RING_SHM_TRIES 20 /* looks at a flag before a waiter asks how long to spin */
 
-/* Begins a call, once all ranks have finished the call `depth` calls before. RING_SLOTS frees this rank's
- * slot; RING_STAGING_BUFFERS frees its slot and its staging buffer. */
+/* Begins a call, once all ranks have finished the call `depth` calls before. RING_SLOTS frees this
+ * rank's slot; RING_STAGING_BUFFERS frees its slot and its staging buffer. */
 ring_status ring_shm_begin(ring_shm *shm, const ring_call *call, uint32_t depth,
                            const ring_wait *wait, ring_error *error, ring_shm_call *begun);
 

@@ -9,9 +9,9 @@
 #define BOUNCE_BLOCK ((size_t)4096)
 #define BOUNCE_STREAM ((size_t)8 * 1024 * 1024) /* from this size on results bypass the caches */
 
-/* How many steps a bounce buffer holds. Where a rank waits for all ranks in every step (tied), they have read
- * the step before the last. Else (free) ring_shm_begin waits until they have read the step RING_STAGING_BUFFERS
- * before. */
+/* How many steps a bounce buffer holds. Where a rank waits for all ranks in every step (tied), they
+ * have read the step before the last. Else (free) ring_shm_begin waits until they have read the
+ * step RING_STAGING_BUFFERS before. */
 enum { BOUNCE_TIED = 2, BOUNCE_FREE = RING_STAGING_BUFFERS };
 
 typedef struct bounce_run {
@@ -47,11 +47,11 @@ static ring_status bounce_sync(const bounce_run *bounced) {
   return status;
 }
 
-/* Takes over the lines of a bounce buffer that this rank has read, by storing their own values: readers of
- * the same line store the same. A line that its owner writes and another processor only reads stays in both
- * caches, and the owner has to invalidate the copy before its next write. A line that the reader
- * writes, too, moves from cache to cache. (64 KiB exchanged by two ranks on two AMD cores: 3.7 instead of
- * 9.5 us, 9 instead of 35 on distant cores.) */
+/* Takes over the lines of a bounce buffer that this rank has read, by storing their own values:
+ * readers of the same line store the same. A line that its owner writes and another processor only
+ * reads stays in both caches, and the owner has to invalidate the copy before its next write. A
+ * line that the reader writes, too, moves from cache to cache. (64 KiB exchanged by two ranks on
+ * two AMD cores: 3.7 instead of 9.5 us, 9 instead of 35 on distant cores.) */
 static void bounce_take_over(uint8_t *bounce, size_t bytes) {
   volatile uint8_t *line = bounce;
   for (size_t at = 0; at < bytes; at += RING_LINE) line[at] = line[at];
@@ -59,8 +59,8 @@ static void bounce_take_over(uint8_t *bounce, size_t bytes) {
 
 /* ---- Copies ------------------------------------------------------------------------------- */
 
-/* Writes this rank's piece at `at` for the other ranks: once, if all get the same. Whether this rank has
- * bytes for other ranks in the call. */
+/* Writes this rank's piece at `at` for the other ranks: once, if all get the same. Whether this
+ * rank has bytes for other ranks in the call. */
 static bool bounce_put(const bounce_run *bounced, size_t at) {
   const ring_shm_job *step = &bounced->step;
   bool gives = false;
@@ -76,7 +76,8 @@ static bool bounce_put(const bounce_run *bounced, size_t at) {
   return gives;
 }
 
-/* Reads the piece that a rank has for this rank, block by block: the cache still holds the lines to take over. */
+/* Reads the piece that a rank has for this rank, block by block: the cache still holds the lines to
+ * take over. */
 static void bounce_get(const bounce_run *bounced, int from, size_t at) {
   const ring_shm_job *step = &bounced->step;
   const ring_window *window = bounced->window;
@@ -97,7 +98,8 @@ static void bounce_get(const bounce_run *bounced, int from, size_t at) {
   }
 }
 
-/* A rank without bytes for other ranks publishes after it has read, unless all ranks wait for it. */
+/* A rank without bytes for other ranks publishes after it has read, unless all ranks wait for
+ * it. */
 static ring_status bounce_copy_step(bounce_run *bounced, size_t at, bool *gives) {
   const ring_shm_job *step = &bounced->step;
   bool ties = bounced->steps == BOUNCE_TIED;
@@ -116,8 +118,8 @@ static ring_status bounce_copy_step(bounce_run *bounced, size_t at, bool *gives)
   return status;
 }
 
-/* Plans the pieces of a call. The pieces for all ranks lie side by side in a bounce buffer, unless they are
- * the same. */
+/* Plans the pieces of a call. The pieces for all ranks lie side by side in a bounce buffer, unless
+ * they are the same. */
 static void bounce_plan(bounce_run *bounced, bool tied, bool same) {
   bounced->steps = tied ? BOUNCE_TIED : BOUNCE_FREE;
   bounced->piece = RING_BOUNCE_BYTES / bounced->steps;
@@ -149,8 +151,9 @@ static bool bounce_receives(const ring_shm_job *job, int index) {
   return index >= receivers.first && index < receivers.last;
 }
 
-/* Where a rank's piece is reduced in place: at its output, if the rank gets the result and the output lies in
- * the arena, else in its bounce buffer. The bounce buffer of a rank without a result is only read. */
+/* Where a rank's piece is reduced in place: at its output, if the rank gets the result and the
+ * output lies in the arena, else in its bounce buffer. The bounce buffer of a rank without a result
+ * is only read. */
 static uint8_t *bounce_place(const ring_window *window, int index, size_t at) {
   bool at_output = window->output_shared[index] && bounce_receives(window->job, index);
   return at_output ? window->outputs[index] + at : window->bounces[index];
@@ -193,8 +196,8 @@ static void bounce_reduce_portion(const bounce_run *bounced, size_t at, size_t b
       bounce_take_over(sources[i], length);
 }
 
-/* Whether a barrier follows the reduction of a piece: results are copied out of a bounce buffer, or the next
- * piece is copied into it. */
+/* Whether a barrier follows the reduction of a piece: results are copied out of a bounce buffer, or
+ * the next piece is copied into it. */
 static bool bounce_needs_barrier(const ring_window *window) {
   for (int i = 0; i < window->job->size; i++)
     if (bounce_receives(window->job, i) ? !window->output_shared[i] : !window->input_shared[i])
@@ -202,8 +205,8 @@ static bool bounce_needs_barrier(const ring_window *window) {
   return false;
 }
 
-/* Copies a piece to where it is reduced, unless it has been prepared. In both cases this rank checks for
- * failures once more: a rank that failed earlier may have its buffers back. */
+/* Copies a piece to where it is reduced, unless it has been prepared. In both cases this rank
+ * checks for failures once more: a rank that failed earlier may have its buffers back. */
 static ring_status bounce_fill(bounce_run *bounced, size_t at, size_t bytes, size_t total) {
   const ring_window *window = bounced->window;
   int rank = bounced->step.rank;

@@ -38,7 +38,8 @@ static ring_status large_reduce_range(const large_reduce_plan *reduction, size_t
   return RING_OK;
 }
 
-/* Shares the work on `bytes` among all ranks: one part each, or, if there are many chunks, by claims. */
+/* Shares the work on `bytes` among all ranks: one part each, or, if there are many chunks, by
+ * claims. */
 static ring_status large_reduce_shared(const large_reduce_plan *reduction, size_t bytes) {
   const ring_shm_job *job = reduction->window->job;
   ring_shm *shm = job->call.shm;

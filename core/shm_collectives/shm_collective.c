@@ -34,8 +34,9 @@ static uint64_t shm_collective_payload(const ring_outline *outline) {
   }
 }
 
-/* Whether a call goes through slots. With larger payloads it is faster to share the work and to take lines over
- * (bounce.c). More than two ranks often wait for a processor, so the large way pays later for them. */
+/* Whether a call goes through slots. With larger payloads it is faster to share the work and to
+ * take lines over (bounce.c). More than two ranks often wait for a processor, so the large way pays
+ * later for them. */
 static bool shm_collective_is_small(const ring_outline *outline) {
   return shm_collective_payload(outline) <=
          (outline->size == 2 ? SHM_COLLECTIVE_SMALL_PAIR : SHM_COLLECTIVE_SMALL);
@@ -54,8 +55,9 @@ bool ring_shm_collective_serves(const ring_shm *shm, const ring_outline *outline
   }
 }
 
-/* From bench/results/2026-11-21.json (allreduce, two processors): a flag until another processor sees it, a
- * byte read in a slot, and a byte of each rank in the arena while the caches hold them all. */
+/* From bench/results/2026-11-21.json (allreduce, two processors): a flag until another processor
+ * sees it, a byte read in a slot, and a byte of each rank in the arena while the caches hold them
+ * all. */
 #define SHM_COLLECTIVE_FLAG_PS UINT64_C(150000)
 #define SHM_COLLECTIVE_SLOT_BYTE_PS UINT64_C(75)
 #define SHM_COLLECTIVE_ARENA_BYTE_PS UINT64_C(50)
@@ -63,7 +65,8 @@ bool ring_shm_collective_serves(const ring_shm *shm, const ring_outline *outline
 const char *ring_shm_collective_way(const ring_outline *outline, uint64_t *cost) {
   uint64_t payload = shm_collective_payload(outline), size = (uint64_t)outline->size;
   bool small = shm_collective_is_small(outline);
-  /* In slots every rank reads all payloads; in the arena the ranks share the work and the memory. */
+  /* In slots every rank reads all payloads; in the arena the ranks share the work and the
+   * memory. */
   *cost =
       small
           ? SHM_COLLECTIVE_FLAG_PS * (size - 1) + SHM_COLLECTIVE_SLOT_BYTE_PS * payload * (size - 1)

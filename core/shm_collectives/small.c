@@ -5,12 +5,11 @@
 
 #include "base/platform.h"
 
-/* A rank from which others read publishes before it reads. A rank from which nobody reads publishes after:
- * its flag means that it has read.
- *
- * A rank does not read its own payload back but its input, which is the same: the lines are on their way to the
- * other ranks, and fetching them back takes as long as the whole exchange. A rank that waits does not prefetch
- * the lines that it writes next: the prefetch would delay the lines for which it waits. */
+/* A rank from which others read publishes before it reads. A rank from which nobody reads publishes
+ * after: its flag means that it has read. A rank does not read its own payload back but its input,
+ * which is the same: the lines are on their way to the other ranks, and fetching them back takes as
+ * long as the whole exchange. A rank that waits does not prefetch the lines that it writes next:
+ * the prefetch would delay the lines for which it waits. */
 
 #define SMALL_PREFETCH 512 /* bytes */
 
@@ -66,8 +65,8 @@ static void small_publish(const ring_shm_job *job, size_t bytes) {
   ring_shm_publish(&job->call);
 }
 
-/* The same on a rank that reads nothing and soon begins the next call: prefetches the lines that it writes
- * then, which the caches of their readers hold. */
+/* The same on a rank that reads nothing and soon begins the next call: prefetches the lines that it
+ * writes then, which the caches of their readers hold. */
 static void small_publish_ahead(const ring_shm_job *job, size_t bytes) {
   const ring_shm *shm = job->call.shm;
   uint32_t next = shm->sequence + 1;
@@ -87,7 +86,8 @@ static ring_status small_await_all(const ring_shm_job *job) {
   return status;
 }
 
-/* Writes the parts for the other ranks to this rank's slot, beginning with the part for the next rank. */
+/* Writes the parts for the other ranks to this rank's slot, beginning with the part for the next
+ * rank. */
 static void small_put_parts(const ring_shm_job *job, size_t bytes) {
   uint8_t *own = small_place(job, job->rank);
   const uint8_t *input = job->task->input;

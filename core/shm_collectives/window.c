@@ -95,8 +95,8 @@ static size_t window_reached(const ring_shm_job *job, int index, bool output) {
   return most;
 }
 
-/* The address of `bytes` at a posted offset. NULL, and *good false, unless they lie in the arena and are
- * aligned. */
+/* The address of `bytes` at a posted offset. NULL, and *good false, unless they lie in the arena
+ * and are aligned. */
 static uint8_t *window_place(const ring_shm_job *job, uint64_t at, size_t bytes, bool *good) {
   if (at == 0) return NULL;
   uint8_t *place = ring_arena_at(job->call.shm->arena, at, bytes);

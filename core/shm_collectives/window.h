@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The window of a large collective: the buffers of all ranks, as this rank reaches them (MPI uses the word
- * in the same sense). Each rank publishes in its slot a post: the offsets of its input, its output and its
- * bounce buffer in the arena. Buffers in the arena are read and written in place (zero_copy.h,
- * large_reduce.h); for other buffers the post says so, and their bytes go through bounce buffers
- * (bounce.h).
+ * The window of a large collective: the buffers of all ranks, as this rank reaches them (MPI uses
+ * the word in the same sense). Each rank publishes in its slot a post: the offsets of its input,
+ * its output and its bounce buffer in the arena. Buffers in the arena are read and written in place
+ * (zero_copy.h, large_reduce.h); for other buffers the post says so, and their bytes go through
+ * bounce buffers (bounce.h).
  *
  * An offset is checked before use: its buffer has to lie in the arena as a whole, and be aligned.
  */
@@ -63,8 +63,8 @@ ring_status ring_window_finish(const ring_shm_call *call, bool awaits_all);
 
 /* ---- Work --------------------------------------------------------------------------------- */
 
-/* Claims the next chunk and returns its offset. A rank claims no more chunks than there are, since any
- * rank may have overwritten the counter. */
+/* Claims the next chunk and returns its offset. A rank claims no more chunks than there are, since
+ * any rank may have overwritten the counter. */
 static inline size_t ring_window_claim(_Atomic uint64_t *next) {
   uint64_t at = atomic_fetch_add_explicit(next, RING_WINDOW_CHUNK, memory_order_relaxed);
   return (size_t)(at - at % RING_WINDOW_CHUNK);

@@ -33,9 +33,9 @@ static ring_status zero_copy_move_shared(const ring_window *window, int from, in
   return status;
 }
 
-/* If the root's buffer lies in the arena, each of the other ranks copies its own bytes. In a group of two the
- * root helps if it reaches the other rank's buffer. All ranks know the root's post, so all take the same
- * way. */
+/* If the root's buffer lies in the arena, each of the other ranks copies its own bytes. In a group
+ * of two the root helps if it reaches the other rank's buffer. All ranks know the root's post, so
+ * all take the same way. */
 ring_status ring_zero_copy_rooted(ring_window *window, bool to_root) {
   const ring_shm_job *job = window->job;
   bool pair = job->size == 2, is_root = job->rank == job->root;
@@ -63,9 +63,9 @@ ring_status ring_zero_copy_rooted(ring_window *window, bool to_root) {
   return status == RING_OK ? ring_window_finish(&job->call, is_root || pair) : status;
 }
 
-/* If all outputs lie in the arena each rank writes its own input to them, since its caches may still hold
- * that input; else it reads the inputs of the other ranks. Each rank begins with a different rank, which
- * spreads the load. */
+/* If all outputs lie in the arena each rank writes its own input to them, since its caches may
+ * still hold that input; else it reads the inputs of the other ranks. Each rank begins with a
+ * different rank, which spreads the load. */
 ring_status ring_zero_copy_all(ring_window *window) {
   const ring_shm_job *job = window->job;
   bool pushes = true, pulls = true;
