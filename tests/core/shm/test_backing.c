@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of ranks that the system has no pages for. Touching it would kill the process (SIGBUS), so
- * it is asked for before: every place where that is done fails in turn, and a file system with room
- * for n pages takes the place of the memory, where whatever is touched unasked would kill for real.
- * Then a control group with too little memory, and /dev/shm, which nothing of a job lies in.
+ * Shared memory for which the system has no pages. Touching such memory kills the process (SIGBUS),
+ * so the core reserves pages before. Each reservation fails in turn; then a file system with space
+ * for n pages replaces the memory, where a touch without a reservation kills for real. At last a
+ * control group with too little memory, and /dev/shm, in which nothing of a job lies.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,11 +26,11 @@
 
 enum { FRONT = 4096, REGION = 64 << 20 };
 
-/* ---- What the system is asked for ---------------------------------------------------------- */
+/* ---- Reservations -------------------------------------------------------------------------- */
 
-static int asked;             /* how often for pages */
-static int first = -1, count; /* of the times that it has none; -1: it always has */
-static const char *storage;   /* a directory of the file that takes the place of the memory */
+static int asked;             /* reservations so far */
+static int first = -1, count; /* reservations that fail; -1: none */
+static const char *storage;   /* directory of the file that replaces the memory */
 
 int __real_fallocate(int fd, int mode, off_t at, off_t bytes);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t bytes);
@@ -53,7 +53,7 @@ int __wrap_memfd_create(const char *name, unsigned flags) {
   return open(storage, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 }
 
-/* Files take no seals. */
+/* Files cannot be sealed. */
 int __wrap_fcntl(int fd, int command, ...) {
   va_list list;
   va_start(list, command);
@@ -84,7 +84,7 @@ static ring_arena *own_arena(void) {
   return arena;
 }
 
-/* Ordinary memory takes its place, and what was had of it is given back. */
+/* The arena falls back to ordinary memory, and releases the pages that it had. */
 static void test_arena_without_pages(void) {
   enum { BYTES = 8 << 20 };
   ring_arena *arena = own_arena();
@@ -107,7 +107,7 @@ static void test_arena_without_pages(void) {
   ring_arena_release(arena);
 }
 
-/* What has pages is not asked for again, in whatever pieces; what only adjoins it is. */
+/* Reserved pages are not reserved again, in any pieces; adjoining pages are. */
 static void test_arena_asks_once(void) {
   enum { BYTES = 1 << 20 };
   ring_arena *arena = own_arena();
@@ -122,7 +122,7 @@ static void test_arena_asks_once(void) {
     ring_free(ring_arena_alloc(arena, BYTES));
   }
   CHECK_INT(asked, 0);
-  uint8_t *whole = ring_arena_alloc(arena, REGION - 64); /* of both kinds, once they are joined */
+  uint8_t *whole = ring_arena_alloc(arena, REGION - 64); /* reserved and other pages, once joined */
   CHECK(lies_within(arena, whole));
   CHECK(asked > 0);
   CHECK(stored(arena) >= REGION);
@@ -134,7 +134,7 @@ static void interrupt(int signal) {
   (void)signal;
 }
 
-/* Signals interrupt the system while it looks for pages. */
+/* Signals interrupt a reservation. */
 static void test_arena_under_signals(void) {
   ring_arena *arena = own_arena();
   struct sigaction action = {.sa_handler = interrupt}, before;
@@ -170,7 +170,7 @@ static void feed(void *arg) {
 
 static int problems;
 
-/* One time only, or from then on, for every time that a rank asks. */
+/* Once, or from then on, at each reservation of a rank. */
 static void run_rations(int victim, int how_often) {
   workload *work = workload_alloc(WORKLOAD_SHM, victim);
   ration *r = work->arg = shared_alloc(sizeof *r);
@@ -198,7 +198,7 @@ static void run_rations(int victim, int how_often) {
   workload_free(work);
 }
 
-/* Runs a function in a process of its own, which may change what it likes of itself. */
+/* Runs a function in a process of its own, whose settings it may change. */
 static void run_apart(void (*function)(void)) {
   int status;
   fflush(NULL);
@@ -223,7 +223,7 @@ static void test_job_without_pages(void) {
 
 /* ---- File systems ------------------------------------------------------------------------- */
 
-/* Mounts for this process alone; false where it may not, with the reason. */
+/* Mounts for this process alone; false, with the reason, where that is forbidden. */
 static bool mount_apart(const char *directory, const char *options, unsigned long flags) {
   bool apart =
       unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
@@ -310,7 +310,7 @@ static bool write_text(const char *directory, const char *name, const char *text
   return written;
 }
 
-/* Makes a group of 48 MiB, of either version; false where that cannot be. */
+/* Makes a control group of 48 MiB, of either version; false where that is impossible. */
 static bool make_group(void) {
   static const struct {
     const char *root, *limit;
@@ -327,7 +327,7 @@ static bool make_group(void) {
 
 typedef struct hunger {
   int met;
-  bool told;
+  bool failed;
 } hunger;
 
 static void run_hungry(int rank, int size, void *shared) {
@@ -346,11 +346,11 @@ static void run_hungry(int rank, int size, void *shared) {
   }
   CHECK_INT(ring_allreduce(comm, &one, &sum, 1, RING_FLOAT32, RING_SUM), RING_PEER_LOST);
   CHECK_INT(ring_comm_error(comm)->rank, 1);
-  h->told = true;
+  h->failed = true;
   ring_comm_free(comm);
 }
 
-/* The system kills whoever goes beyond it, wherever the memory is; the others are told at once. */
+/* The system kills a rank that exceeds it, wherever the memory is; the other ranks fail at once. */
 static void test_group_with_little_memory(void) {
   if (!make_group()) {
     printf("skipped: cannot make a control group that limits memory: %s\n", strerror(errno));
@@ -373,7 +373,7 @@ static void test_group_with_little_memory(void) {
   CHECK_INT(status[0], 0);
   CHECK(WIFSIGNALED(status[1]));
   CHECK_INT(WTERMSIG(status[1]), SIGKILL);
-  CHECK(h->told);
+  CHECK(h->failed);
   shared_free(h, sizeof *h);
 }
 

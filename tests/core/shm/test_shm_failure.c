@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks fail in shared memory: a rank that dies, stops, is late, is interrupted or gives up,
- * asleep or in the middle of a call, of several windows, too. All others fail within a second or so
- * with the name of the rank at fault, and a rank returns from a call that failed when nobody reads
- * or writes its buffers any more.
+ * How ranks fail in shared memory: a rank dies, is stopped, is late, is interrupted or times out,
+ * asleep or in the middle of a call, also of several pieces. All other ranks fail within about a
+ * second with the name of the rank at fault. A rank returns from a failed call once no other rank
+ * reads or writes its buffers.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -27,13 +27,13 @@ static double seconds(void) {
 
 enum { LONG = 1500000 };
 
-/* What every test of a failure does on every rank. */
+/* Shared by the ranks of a test. */
 typedef struct failing {
-  int met, over; /* how many have come to the beginning, or the end */
+  int met, over; /* ranks that have reached the beginning, or the end */
   int victim;
   bool arena, large;
-  double since; /* when it happened */
-  int failed;   /* ranks that have given up */
+  double since; /* when the victim failed */
+  int failed;   /* ranks that have failed */
 } failing;
 
 static failing *prepare(int victim, bool arena, bool large) {
@@ -76,7 +76,7 @@ static void loop_until_it_fails(ring_comm *comm, failing *f, ring_status expecte
   CHECK(!arena_is_mapped());
 }
 
-/* A thread of the victim that ends or stops the process in the middle of whatever it does. */
+/* A thread of the victim that ends or stops the process at any point. */
 static void *end_soon(void *arg) {
   failing *f = arg;
   usleep(50000);
@@ -100,7 +100,7 @@ static void be_killed(int rank, int size, void *shared) {
   CHECK(seconds() - f->since < 1.5);
 }
 
-/* As run_ranks, but one of them is killed. `shared` begins with a failing. */
+/* Like run_ranks, but one rank is killed. `shared` begins with a failing. */
 static void run_with_victim(int size, rank_function function, void *shared) {
   const failing *f = shared;
   pid_t children[8];
@@ -136,7 +136,7 @@ static void test_killed_in_the_middle(void) {
   }
 }
 
-/* The victim sleeps in a call that rank 0 does not come to; it has a child that lives on. */
+/* The victim sleeps in a call to which rank 0 does not come. Its child outlives it. */
 static void be_killed_asleep(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
@@ -152,7 +152,7 @@ static void be_killed_asleep(int rank, int size, void *shared) {
   }
   if (rank == 0) usleep(400000);
   double begun = seconds();
-  ring_status status = ring_barrier(comm); /* it has come to this one */
+  ring_status status = ring_barrier(comm); /* the victim has come to this call */
   if (status == RING_OK) status = ring_barrier(comm);
   CHECK(seconds() - begun < 3);
   expect_end(comm, status, RING_PEER_LOST, f->victim, "its process has ended");
@@ -162,7 +162,7 @@ static void test_killed_asleep(void) {
   run_and_free(3, be_killed_asleep, prepare(1, false, false));
 }
 
-/* Rank 0 computes for long: that rank 2 has died shows to rank 1, which waits for rank 0. With
+/* Rank 0 computes for long. Rank 1, which waits for rank 0, detects that rank 2 has died. With
  * `large` rank 2 has come to the call and waits for rank 0, too. */
 static void see_another_die(int rank, int size, void *shared) {
   failing *f = shared;
@@ -243,7 +243,7 @@ static void test_deadlines(void) {
   }
 }
 
-/* Negative numbers are left alone: open asks, too. */
+/* A negative count is left alone: open() calls the hook, too. */
 static int interrupt_the_third_time(void *arg) {
   int *asked = arg;
   return *asked >= 0 && ++*asked == 3;
@@ -261,14 +261,14 @@ static void be_interrupted(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   meet_ranks(&f->met, size);
   asked = 0;
-  if (rank == 0) meet_ranks(&f->over, 2); /* comes when the victim has gone */
+  if (rank == 0) meet_ranks(&f->over, 2); /* comes once the victim has left */
   ring_status status = ring_barrier(comm);
   if (rank == f->victim) meet_ranks(&f->over, 2);
   if (rank == f->victim) CHECK_INT(asked, 3);
   expect_end(comm, status, RING_ABORTED, f->victim, "rank 1 was interrupted during");
 }
 
-/* Ends while the others sleep: by an abort, or freed without a word. */
+/* Ends while the other ranks sleep: by an abort, or freed without close. */
 static void end_early(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
@@ -297,8 +297,8 @@ static void test_interrupts_and_aborts(void) {
   shared_free(f, sizeof *f);
 }
 
-/* The others have come to a long broadcast and are in the middle of it when the root gives up: it
- * returns once they have left its buffer alone. */
+/* The root fails while the other ranks are in the middle of a large broadcast. It returns once they
+ * no longer use its buffer. */
 static void give_up_while_read(int rank, int size, void *shared) {
   atomic_int *left = shared;
   ring_options options = rank_options(rank, size);
@@ -322,7 +322,7 @@ static void give_up_while_read(int rank, int size, void *shared) {
     CHECK_INT(ring_shm_begin(&comm->shm, &call, RING_SLOTS, &wait, &error, &begun), RING_OK);
     ring_shm_publish(&begun);
     while (!ring_shm_failed(&comm->shm, NULL, &error)) usleep(1000);
-    usleep(350000); /* the failure is told for 0.2 s; the root waits for 0.5 s */
+    usleep(350000); /* the failure takes 0.2 s to spread; the root waits for 0.5 s */
     atomic_fetch_add(left, 1);
     ring_shm_finish(&begun);
   }
@@ -335,29 +335,29 @@ static void test_buffers_are_left_alone_after_a_failure(void) {
   shared_free(left, 64);
 }
 
-/* ---- In calls of several windows ---------------------------------------------------------- */
+/* ---- In calls of several pieces ----------------------------------------------------------- */
 
-/* Where the ranks are when rank 0 gives up: how many windows it has published, by how many rank 1
- * is behind and rank 2 ahead of it, and whether it waits in the next one. */
-typedef struct stand {
+/* Where the ranks are when rank 0 fails: how many pieces rank 0 has published, by how many rank 1
+ * is behind and rank 2 is ahead of it, and whether rank 0 waits in the next piece. */
+typedef struct position {
   int met;
-  uint32_t windows, behind, ahead;
+  uint32_t pieces, behind, ahead;
   bool waits;
   atomic_int left;
-} stand;
+} position;
 
-/* Goes into a long call and through `windows` of it; publishes the last one, or only begins it,
- * which it may wait for in vain. */
-static ring_shm_call go_into(ring_comm *comm, uint32_t windows, bool publishes) {
+/* Enters a large call and completes `pieces` of it. Publishes the last one, or only begins it; the
+ * begin may time out. */
+static ring_shm_call enter_large_call(ring_comm *comm, uint32_t pieces, bool publishes) {
   static const ring_call call = {.collective = RING_COLLECTIVE_BROADCAST, .count = LONG};
   static ring_wait wait;
   static ring_error error;
   ring_shm *shm = &comm->shm;
   ring_shm_call begun;
   ring_wait_init(&wait, 10, NULL, NULL);
-  for (uint32_t i = 0; i <= windows; i++) {
+  for (uint32_t i = 0; i <= pieces; i++) {
     uint32_t depth = i == 0 ? RING_SLOTS : RING_STAGING_BUFFERS;
-    bool last = i == windows && !publishes;
+    bool last = i == pieces && !publishes;
     if (last) ring_wait_init(&wait, 0.05, NULL, NULL);
     ring_status status = ring_shm_begin(shm, &call, depth, &wait, &error, &begun);
     CHECK(status == RING_OK || (last && status == RING_TIMEOUT));
@@ -368,14 +368,14 @@ static ring_shm_call go_into(ring_comm *comm, uint32_t windows, bool publishes) 
   return begun;
 }
 
-static void give_up_between_windows(int rank, int size, void *shared) {
-  stand *s = shared;
+static void fail_between_pieces(int rank, int size, void *shared) {
+  position *s = shared;
   ring_error error;
   ring_comm *comm = open_rank(rank, size);
-  uint32_t windows = rank == 0 ? s->windows + s->waits : s->windows;
-  if (rank == 1) windows -= s->behind;
-  if (rank == 2) windows += s->ahead;
-  ring_shm_call begun = go_into(comm, windows, rank != 0 || !s->waits);
+  uint32_t pieces = rank == 0 ? s->pieces + s->waits : s->pieces;
+  if (rank == 1) pieces -= s->behind;
+  if (rank == 2) pieces += s->ahead;
+  ring_shm_call begun = enter_large_call(comm, pieces, rank != 0 || !s->waits);
   meet_ranks(&s->met, size);
   if (rank == 0) {
     double since = seconds();
@@ -392,28 +392,28 @@ static void give_up_between_windows(int rank, int size, void *shared) {
   ring_comm_free(comm);
 }
 
-/* However many windows the others are ahead or behind, they are seen to be in the call. (An abort
- * would wait for links, too.) */
-static void test_giving_up_between_windows(void) {
+/* However many pieces the other ranks are ahead or behind, rank 0 detects that they are in the
+ * call. (An abort would wait for links, too.) */
+static void test_failure_between_pieces(void) {
   static const uint32_t places[][4] = {{0, 0, 0, 0}, {0, 0, 3, 0}, {0, 0, 0, 1}, {1, 1, 1, 0},
                                        {1, 1, 2, 1}, {6, 0, 0, 0}, {6, 1, 0, 1}, {6, 2, 1, 1},
                                        {6, 3, 0, 0}, {6, 3, 0, 1}, {6, 0, 3, 0}, {6, 0, 3, 1},
                                        {6, 1, 2, 1}};
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-    stand *s = shared_alloc(sizeof *s);
-    s->windows = places[i][0];
+    position *s = shared_alloc(sizeof *s);
+    s->pieces = places[i][0];
     s->behind = places[i][1];
     s->ahead = places[i][2];
     s->waits = places[i][3] != 0;
-    run_ranks(3, give_up_between_windows, s);
+    run_ranks(3, fail_between_pieces, s);
     shared_free(s, sizeof *s);
   }
 }
 
-enum { WINDOWED = 6 };
+enum { PIECEWISE = 6 };
 
-/* A collective of several windows, as some buffers lie outside of the arena. */
-static ring_status call_windowed(ring_comm *comm, int which, const float *x, float *y) {
+/* A collective of several pieces, since some buffers lie outside of the arena. */
+static ring_status call_in_pieces(ring_comm *comm, int which, const float *x, float *y) {
   switch (which) {
   case 0:
     return ring_allreduce(comm, x, y, LONG, RING_FLOAT32, RING_SUM);
@@ -430,17 +430,16 @@ static ring_status call_windowed(ring_comm *comm, int which, const float *x, flo
   }
 }
 
-/* The buffers of some ranks lie in the arena, those of others do not; those of
- * rank 1, the root, do not. */
-typedef struct windowed {
+/* The buffers of some ranks lie in the arena. Those of rank 1, the root, do not. */
+typedef struct piecewise {
   failing failing;
   int which, ended;
   unsigned arena; /* a bit for each rank */
-  unsigned stop;  /* microseconds that the victim is stopped for */
-} windowed;
+  unsigned stop;  /* microseconds for which the victim is stopped */
+} piecewise;
 
-static void be_killed_between_windows(int rank, int size, void *shared) {
-  windowed *w = shared;
+static void be_killed_between_pieces(int rank, int size, void *shared) {
+  piecewise *w = shared;
   failing *f = &w->failing;
   ring_comm *comm = open_rank(rank, size);
   bool arena = w->arena >> rank & 1;
@@ -452,7 +451,7 @@ static void be_killed_between_windows(int rank, int size, void *shared) {
     CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
     pthread_detach(thread);
   }
-  while (status == RING_OK) status = call_windowed(comm, w->which, x, y);
+  while (status == RING_OK) status = call_in_pieces(comm, w->which, x, y);
   CHECK(rank != f->victim);
   CHECK(seconds() - f->since < 1.5);
   expect_end(comm, status, RING_PEER_LOST, f->victim, "was lost during");
@@ -460,18 +459,18 @@ static void be_killed_between_windows(int rank, int size, void *shared) {
   put_floats(y, arena);
 }
 
-static void test_killed_between_windows(void) {
-  for (int which = 0; which < WINDOWED; which++) {
-    windowed *w = shared_alloc(sizeof *w);
-    *w = (windowed){.failing.victim = which % 3, .which = which, .arena = which % 2 ? 1 : 5};
-    run_with_victim(3, be_killed_between_windows, w);
+static void test_killed_between_pieces(void) {
+  for (int which = 0; which < PIECEWISE; which++) {
+    piecewise *w = shared_alloc(sizeof *w);
+    *w = (piecewise){.failing.victim = which % 3, .which = which, .arena = which % 2 ? 1 : 5};
+    run_with_victim(3, be_killed_between_pieces, w);
     shared_free(w, sizeof *w);
   }
 }
 
-/* A child that stops its parent; again when nobody has lost patience, as who was starved meanwhile does
- * not. */
-static pid_t stop_for_long(const windowed *w) {
+/* A child that stops its parent; again if no rank has timed out, since a rank that was starved
+ * meanwhile does not. */
+static pid_t stop_for_long(const piecewise *w) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child > 0) return child;
@@ -488,10 +487,10 @@ static void check_untouched(const float *x, float value) {
   for (int i = 0; i < LONG; i++) CHECK(x[i] == value);
 }
 
-/* Rank 0 loses its patience while rank 1, stopped, is anywhere in the call, and uses its buffers
- * for something else once the call has returned. */
+/* Rank 0 times out while rank 1 is stopped anywhere in the call, and reuses its buffers once the
+ * call has returned. */
 static void be_impatient(int rank, int size, void *shared) {
-  windowed *w = shared;
+  piecewise *w = shared;
   failing *f = &w->failing;
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
@@ -503,8 +502,8 @@ static void be_impatient(int rank, int size, void *shared) {
   float *x = get_floats(comm, arena), *y = get_floats(comm, arena);
   meet_ranks(&f->met, size);
   if (rank == f->victim) child = stop_for_long(w);
-  while (status == RING_OK) status = call_windowed(comm, w->which, x, y);
-  /* A rank that was starved may be what the others gave up. */
+  while (status == RING_OK) status = call_in_pieces(comm, w->which, x, y);
+  /* The other ranks may have timed out waiting for a rank that was starved. */
   CHECK(status == RING_TIMEOUT || (rank > 0 && status == RING_ABORTED));
   for (int i = 0; i < LONG; i++) x[i] = y[i] = (float)(rank + 1);
   meet_ranks(&w->ended, size);
@@ -517,17 +516,17 @@ static void be_impatient(int rank, int size, void *shared) {
 }
 
 static void stop_rank_one(unsigned microseconds, unsigned even, unsigned odd) {
-  for (int which = 0; which < WINDOWED; which++) {
-    windowed *w = shared_alloc(sizeof *w);
-    *w = (windowed){.failing.victim = 1, .which = which, .stop = microseconds};
+  for (int which = 0; which < PIECEWISE; which++) {
+    piecewise *w = shared_alloc(sizeof *w);
+    *w = (piecewise){.failing.victim = 1, .which = which, .stop = microseconds};
     w->arena = which % 2 ? odd : even;
     run_ranks(3, be_impatient, w);
     shared_free(w, sizeof *w);
   }
 }
 
-/* For less time than the others wait for it to leave the call; and for more, when what it writes must
- * not reach them. */
+/* Stopped for less time than the other ranks wait for it to leave the call; and for more, after
+ * which its writes must not reach their buffers. */
 static void test_nobody_writes_after_a_failure(void) {
   stop_rank_one(400000, 1, 5);
   stop_rank_one(1200000, 7, 5);
@@ -535,8 +534,8 @@ static void test_nobody_writes_after_a_failure(void) {
 
 /* ---- Other calls -------------------------------------------------------------------------- */
 
-/* Ranks 0 and 1 both take themselves for the root of a gather and wait until the others need nothing
- * more of it, which both do in the end, but have not called the same. */
+/* Ranks 0 and 1 both act as the root of a gather and wait until the other ranks need nothing more
+ * of the call. Both see that in the end, but their calls differ. */
 static void gather_at_two_roots(ring_comm *comm, float *x, float *y) {
   int rank = ring_comm_rank(comm), root = rank == 1 ? 1 : 0;
   ring_status status = ring_gather(comm, x, y, LONG / 4, RING_FLOAT32, root);
@@ -573,8 +572,8 @@ int main(void) {
   RUN(test_deadlines);
   RUN(test_interrupts_and_aborts);
   RUN(test_buffers_are_left_alone_after_a_failure);
-  RUN(test_giving_up_between_windows);
-  RUN(test_killed_between_windows);
+  RUN(test_failure_between_pieces);
+  RUN(test_killed_between_pieces);
   RUN(test_nobody_writes_after_a_failure);
   RUN(test_two_roots);
   return 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How ranks come to share memory and wait in it: who shares, that nothing is left behind, that
- * sleepers are woken, and that calls that differ are told to all with the name of the rank at
- * fault.
+ * How a shm group forms and waits: which ranks form one, that nothing is left behind, that sleepers
+ * are woken, and that all ranks report calls that differ with the name of the rank at fault.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -57,7 +56,7 @@ static void test_all_ranks_of_a_host_share(void) {
   CHECK_INT(count_in_dev_shm(), 0);
 }
 
-/* One rank that does not want to keeps all of them from it. */
+/* One rank that does not want shared memory prevents the group. */
 static void refuse_to_share(int rank, int size, void *shared) {
   int descriptors = count_descriptors();
   ring_options options = rank_options(rank, size);
@@ -83,7 +82,8 @@ static void test_one_rank_refuses(void) {
   shared_free(refuser, 64);
 }
 
-/* 127.0.0.1 and 127.0.0.2 are two hosts: each has a share, and calls of all go over links. */
+/* 127.0.0.1 and 127.0.0.2 are two hosts: each has a shm group, and calls of all ranks go over
+ * links. */
 static void shm_on_two_hosts(int rank, int size, void *shared) {
   (void)shared;
   static const char *hosts[] = {"127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:2", "127.0.0.2:2"};
@@ -163,15 +163,15 @@ static void test_ranks_that_are_threads(void) {
   run_ranks(1, run_threads, NULL);
 }
 
-/* Peers of one host that have met, as ring_shm_invite finds them. */
+/* Peers of one host after the rendezvous, as ring_shm_invite finds them. */
 static void place_peers(ring_peers *peers, int rank, int size, uint8_t key) {
   CHECK_INT(ring_peers_init(peers, rank, size), RING_OK);
   for (int i = 0; i < size; i++) CHECK_INT(ring_peers_place(peers, i, "127.0.0.1", 1), RING_OK);
-  peers->epoch = (uint64_t)getpid(); /* and so the name of the socket is that of no other test */
+  peers->epoch = (uint64_t)getpid(); /* which makes the name of the socket unique among tests */
   memset(&peers->keys.vault->job, key, sizeof peers->keys.vault->job);
 }
 
-/* Too many ranks for the words of the control block. */
+/* Too many ranks for the bits of the control block. */
 static void test_at_most_64_ranks_share(void) {
   for (int size = 63; size <= 65; size++) {
     ring_peers peers;
@@ -197,7 +197,7 @@ static void serve_annex(ring_peers *peers) {
   ring_poll_set_fini(&poll_set);
 }
 
-/* The name of the socket that rank 0 listens on. */
+/* The name of the socket on which rank 0 listens. */
 static void read_name(const ring_peers *peers, char *name) {
   char line[512], inode[32];
   struct stat status;
@@ -218,7 +218,7 @@ static ring_claim claim_of(ring_purpose purpose, int rank, uint64_t epoch) {
   return (ring_claim){purpose, rank, 3, epoch, 0, connections, false};
 }
 
-/* A pending connection that says `claim` with `key`; true when it gets a descriptor. */
+/* A connection that sends `claim` with `key`; true if it gets a descriptor. */
 static bool is_given_memory(ring_peers *host, const char *name, uint8_t key, ring_claim claim) {
   char bytes[64];
   ring_handshake handshake;
@@ -273,7 +273,7 @@ static void test_strangers_get_nothing(void) {
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* One rank after the other is late; whoever slept through a wake-up would lose 100 ms. */
+/* One rank after the other is late; a rank that missed a wake-up would lose 100 ms. */
 static void be_late_in_turn(ring_comm *comm, void *shared) {
   enum { TURNS = 60 };
   (void)shared;
@@ -289,13 +289,13 @@ static void be_late_in_turn(ring_comm *comm, void *shared) {
     if (turn % 3 == 2)
       CHECK_INT(ring_broadcast(comm, x, x, 20000, RING_FLOAT32, turn % size), RING_OK);
   }
-  CHECK(seconds() - begun < 4.5); /* each that sleeps through its call takes 0.1 s */
+  CHECK(seconds() - begun < 4.5); /* each missed wake-up takes 0.1 s */
   CHECK_INT(ring_comm_counters(comm, -1, &counters), RING_OK);
   CHECK(counters.wait_ns > 0);
   free(x);
 }
 
-/* What a call adds to the bytes that this rank has shared. */
+/* The bytes that a call adds to the counter of shared bytes. */
 #define SHARES(comm, call, bytes)                                                                  \
   do {                                                                                             \
     ring_counters before, after;                                                                   \
@@ -307,7 +307,7 @@ static void be_late_in_turn(ring_comm *comm, void *shared) {
     CHECK_INT(after.messages_sent, before.messages_sent);                                          \
   } while (0)
 
-/* Small ones go through slots, large ones through the arena or bounce buffers: all count alike. */
+/* Small calls use slots, large calls the arena or bounce buffers: the counter is the same. */
 static void count_what_is_shared(ring_comm *comm, void *shared) {
   (void)shared;
   int rank = ring_comm_rank(comm), root = 1;
@@ -339,7 +339,7 @@ static void test_sleepers_are_woken(void) {
   run_comms(3, be_late_in_turn, NULL);
 }
 
-/* Roots and leaves run ahead of each other for as long as there are slots; every result is right. */
+/* Roots and leaves run ahead of each other as far as the slots reach; every result is right. */
 static void run_ahead(ring_comm *comm, void *shared) {
   (void)shared;
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
@@ -356,9 +356,9 @@ static void run_ahead(ring_comm *comm, void *shared) {
   }
 }
 
-/* Rank 0 says as many calls as it has slots, or staging buffers. Rank 1 has come to the first of them, but is
- * still at it, and for as long rank 0 must not write over what it said there, whether it has seen
- * rank 1 come or not. */
+/* Rank 0 publishes as many calls as it has slots, or staging buffers. Rank 1 has come to the first
+ * call and is still in it. Until it finishes rank 0 must not overwrite its payload of that call,
+ * whether rank 0 has awaited rank 1 or not. */
 static void read_slowly(ring_comm *comm, void *shared) {
   atomic_int *finished = shared;
   static const ring_call call = {.collective = RING_COLLECTIVE_BARRIER};
@@ -391,7 +391,7 @@ static void test_slots_wait_for_slow_readers(void) {
   shared_free(finished, 64);
 }
 
-/* As if `jump` calls more had been made, which the ranks agree on; with `last`, a long one at last. */
+/* As if the ranks had made `jump` more calls, of which the last, with `last`, was a large call. */
 static void jump_ahead(ring_comm *comm, int *met, uint32_t jump, bool last) {
   ring_shm *shm = &comm->shm;
   ring_rank_block *rank_block = ring_shm_rank_block(shm, shm->index);
@@ -406,7 +406,7 @@ static void jump_ahead(ring_comm *comm, int *met, uint32_t jump, bool last) {
   meet_ranks(met + 1, shm->size);
 }
 
-/* The number of calls goes around after 2^32 of them. */
+/* The number of a call wraps after 2^32 calls. */
 static void go_around(ring_comm *comm, void *shared) {
   CHECK_INT(ring_barrier(comm), RING_OK);
   uint32_t jump = UINT32_MAX - 100 - comm->shm.sequence;
@@ -416,7 +416,8 @@ static void go_around(ring_comm *comm, void *shared) {
   check_ring(comm);
 }
 
-/* After 2^31 short calls a long one: that a rank has finished the one before is not taken for this. */
+/* A large call after 2^31 small calls: the flag by which a rank finished the last large call is not
+ * taken for that of the new call. */
 static void be_long_again(ring_comm *comm, void *shared) {
   static const ring_call call = {.collective = RING_COLLECTIVE_BARRIER};
   atomic_int *finished = (atomic_int *)shared + 2;
@@ -519,7 +520,7 @@ static void differ(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   double begun = seconds();
   ring_status status = make_call(comm, pair[rank == pair[2]]);
-  /* Who waits for nobody hears of it in the next call. */
+  /* A rank that waits for no rank detects it in the next call. */
   for (int i = 0; i < 2 && status == RING_OK; i++) status = ring_barrier(comm);
   if (status != RING_MISMATCH || seconds() - begun > 3)
     fprintf(stderr, "rank %d: calls %d and, on rank %d, %d: %.1f s, %s: %s\n", rank, pair[0],

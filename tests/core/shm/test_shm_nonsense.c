@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank of this host that has proved that it belongs to the job, and then writes nonsense into the
- * memory that the ranks share, or passes memory that is none: the others do not crash, do not go on
- * with it, and name that rank. The linker sends the core here, so that one rank can lie about where its
- * buffers are and what it passes.
+ * A rank of this host passes the handshake, and then writes nonsense into the shared memory, or
+ * passes a descriptor that is no such memory. The other ranks do not crash, do not use the
+ * nonsense, and name that rank. Functions of the core are wrapped (--wrap), so that one rank can
+ * lie about its buffers and about the descriptor.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,11 +23,11 @@ enum { RANKS = 3, LIAR = 2, COUNT = 60000 };
 
 /* ---- Where buffers are -------------------------------------------------------------------- */
 
-typedef enum lie_about { LIE_INPUT, LIE_OUTPUT, LIE_STAGE, LIE_KINDS } lie_about;
+typedef enum lie_about { LIE_INPUT, LIE_OUTPUT, LIE_BOUNCE, LIE_KINDS } lie_about;
 
-/* What the liar is to say of a buffer, in place of the truth. */
+/* The offset that the liar posts for a buffer. */
 static struct {
-  bool told; /* at least once */
+  bool posted; /* at least once */
   const void *buffer;
   uint64_t offset;
 } lie;
@@ -41,7 +41,7 @@ bool __wrap_ring_arena_offset(const ring_arena *arena, const void *buffer, size_
   bool within = __real_ring_arena_offset(arena, buffer, bytes, offset);
   if (lie.buffer == NULL || buffer != lie.buffer) return within;
   *offset = lie.offset;
-  lie.told = true;
+  lie.posted = true;
   return true;
 }
 
@@ -82,32 +82,32 @@ static ring_status do_alltoall(ring_comm *comm, const float *x, float *y) {
 static const collective collectives[] = {do_allreduce, do_reduce,  do_broadcast,      do_allgather,
                                          do_gather,    do_scatter, do_reduce_scatter, do_alltoall};
 
-/* A case: what is called, what of it is a lie, and how far from the truth or from what there is. */
-typedef struct telling {
+/* A case: the collective, the buffer of the lie, and the false offset. */
+typedef struct lie_case {
   size_t collective;
   lie_about about;
   int offset;
-} telling;
+} lie_case;
 
 enum { OFFSETS = 5 };
 
-/* `total` is the first byte behind the arena. */
+/* `total`: the first byte behind the arena. */
 static uint64_t lie_of(int number, uint64_t total) {
   switch (number) {
   case 0:
     return total;
   case 1:
-    return total - 64; /* begins inside, and does not end there */
+    return total - 64; /* begins inside the arena and ends behind it */
   case 2:
     return UINT64_C(1) << 62;
   case 3:
     return UINT64_MAX - 63;
   default:
-    return 64; /* among what ranks coordinate by */
+    return 64; /* in the control block */
   }
 }
 
-/* The input and the output of a rank lie in the arena, unless it is a bounce buffer that is looked at. */
+/* The input and the output of a rank lie in the arena, unless the lie is about a bounce buffer. */
 static float *get(ring_comm *comm, bool arena) {
   void *memory = calloc(COUNT, sizeof(float));
   if (!arena) return memory;
@@ -124,29 +124,31 @@ static void put(float *memory, bool arena) {
     free(memory);
 }
 
-static void tell_a_lie(const ring_comm *comm, const telling *told, const float *x, const float *y) {
+static void prepare_lie(const ring_comm *comm, const lie_case *the_case, const float *x,
+                        const float *y) {
   const ring_shm *shm = &comm->shm;
   uint64_t front;
   CHECK(!__real_ring_arena_offset(shm->arena, ring_arena_front(shm->arena), 1, &front));
   size_t region = ring_arena_region(shm->arena), first = 0;
   while (ring_arena_at(shm->arena, first, 0) == NULL) first += 4096;
-  lie.buffer = told->about == LIE_INPUT ? x : told->about == LIE_OUTPUT ? y : shm->bounce;
-  lie.offset = lie_of(told->offset, first + RANKS * region);
+  lie.buffer = the_case->about == LIE_INPUT ? x : the_case->about == LIE_OUTPUT ? y : shm->bounce;
+  lie.offset = lie_of(the_case->offset, first + RANKS * region);
 }
 
-/* All others fail, and name the liar; or nobody has looked at what the lie is about. */
-static void hear_a_lie(int rank, int size, void *shared) {
-  const telling *told = shared;
-  bool arena = told->about != LIE_STAGE;
+/* All other ranks fail and name the liar, or no rank uses the buffer of the lie. */
+static void call_with_lie(int rank, int size, void *shared) {
+  const lie_case *the_case = shared;
+  bool arena = the_case->about != LIE_BOUNCE;
   ring_comm *comm = open_rank(rank, size);
   float *x = get(comm, arena), *y = get(comm, arena);
   CHECK(comm->shm.formed);
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    CHECK_INT(collectives[i](comm, x, y), RING_OK); /* so that there are bounce buffers */
-  if (rank == LIAR) tell_a_lie(comm, told, x, y);
-  ring_status status = collectives[told->collective](comm, x, y);
-  if (rank == LIAR) CHECK(lie.told);
-  if (status == RING_OK) status = ring_barrier(comm); /* whoever did not look learns it there */
+    CHECK_INT(collectives[i](comm, x, y), RING_OK); /* which allocates bounce buffers */
+  if (rank == LIAR) prepare_lie(comm, the_case, x, y);
+  ring_status status = collectives[the_case->collective](comm, x, y);
+  if (rank == LIAR) CHECK(lie.posted);
+  if (status == RING_OK)
+    status = ring_barrier(comm); /* a rank that did not use the buffer fails here */
   if (status != RING_OK) {
     CHECK_INT(status, RING_PEER_LOST);
     CHECK_INT(ring_comm_error(comm)->rank, LIAR);
@@ -158,35 +160,36 @@ static void hear_a_lie(int rank, int size, void *shared) {
   put(y, arena);
   if (status == RING_OK) CHECK_INT(ring_comm_close(comm), RING_OK);
   ring_comm_free(comm);
-  if (rank == 0 && status != RING_OK) *(int *)((telling *)shared + 1) += 1;
+  if (rank == 0 && status != RING_OK) *(int *)((lie_case *)shared + 1) += 1;
 }
 
-/* How many of the lies were found out; the others were about what nobody reads. */
+/* The number of lies that were detected; the others were about buffers that no rank uses. */
 static int count_found(size_t number, lie_about about) {
-  telling *told = shared_alloc(4096);
-  *told = (telling){.collective = number, .about = about};
-  for (told->offset = 0; told->offset < OFFSETS; told->offset++) run_ranks(RANKS, hear_a_lie, told);
-  int found = *(int *)(told + 1);
-  shared_free(told, 4096);
+  lie_case *the_case = shared_alloc(4096);
+  *the_case = (lie_case){.collective = number, .about = about};
+  for (the_case->offset = 0; the_case->offset < OFFSETS; the_case->offset++)
+    run_ranks(RANKS, call_with_lie, the_case);
+  int found = *(int *)(the_case + 1);
+  shared_free(the_case, 4096);
   return found;
 }
 
 static void test_buffers_that_lie_nowhere(void) {
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    for (int about = LIE_INPUT; about < LIE_STAGE; about++)
+    for (int about = LIE_INPUT; about < LIE_BOUNCE; about++)
       CHECK_INT(count_found(i, (lie_about)about), OFFSETS);
 }
 
 static void test_stages_that_lie_nowhere(void) {
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    CHECK_INT(count_found(i, LIE_STAGE), OFFSETS);
+    CHECK_INT(count_found(i, LIE_BOUNCE), OFFSETS);
 }
 
-/* ---- What all write to -------------------------------------------------------------------- */
+/* ---- The control block --------------------------------------------------------------------- */
 
-/* The liar fills the control block with what no rank would write. What the others do is bounded, and they learn
- * that something is wrong. */
-static void read_a_false_board(int rank, int size, void *shared) {
+/* The liar fills the control block with values that no rank writes. The other ranks do a bounded
+ * amount of work, and fail. */
+static void read_false_control_block(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_control_block *control_block = comm->shm.control_block;
   float *x = get(comm, true), *y = get(comm, true);
@@ -214,12 +217,12 @@ static void test_a_board_full_of_nonsense(void) {
   int *met = shared_alloc(64);
   for (met[1] = 0; met[1] < 2; met[1]++) {
     met[0] = 0;
-    run_ranks(RANKS, read_a_false_board, met);
+    run_ranks(RANKS, read_false_control_block, met);
   }
   shared_free(met, 64);
 }
 
-static ring_shm *claimed; /* its claims are set back with every piece that is reduced */
+static ring_shm *claimed; /* its claims are reset with every fold */
 
 void __real_ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
                           size_t count);
@@ -232,7 +235,7 @@ void __wrap_ring_shm_fold(const ring_shm_job *job, const void *const *sources, v
     atomic_store(&claimed->control_block->claims[i].next, 1);
 }
 
-/* The chunks of a long call are claimed off a count that never grows. */
+/* The chunks of a large call are claimed from a counter that never grows. */
 static void claim_without_end(int rank, int size, void *shared) {
   enum { LONG = 1 << 20 };
   ring_comm *comm = open_rank(rank, size);
@@ -252,7 +255,7 @@ static void test_claims_without_end(void) {
   run_ranks(RANKS, claim_without_end, NULL);
 }
 
-/* ---- Memory that is none ------------------------------------------------------------------ */
+/* ---- False descriptors -------------------------------------------------------------------- */
 
 typedef enum passing {
   PASS_MEMORY,
@@ -265,7 +268,7 @@ typedef enum passing {
   PASSINGS
 } passing;
 
-static passing passes; /* what the first rank does */
+static passing passes; /* by the first rank */
 
 int __real_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
 int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length);
@@ -286,11 +289,11 @@ static int pass_two(int fd, int descriptor, const void *bytes, size_t length) {
 }
 
 int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t length) {
-  uint64_t said[2]; /* front, region */
+  uint64_t message[2]; /* front, region */
   int ends[2] = {-1, -1}, other = descriptor;
   off_t total = lseek(descriptor, 0, SEEK_END);
-  CHECK(length == sizeof said && total > 0);
-  memcpy(said, bytes, length);
+  CHECK(length == sizeof message && total > 0);
+  memcpy(message, bytes, length);
   if (passes == PASS_TWO) return pass_two(fd, descriptor, bytes, length);
   if (passes == PASS_UNSEALED) {
     other = memfd_create("sparkring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -299,16 +302,16 @@ int __wrap_ring_socket_send_fd(int fd, int descriptor, const void *bytes, size_t
   if (passes == PASS_SHORT) other = ring_platform_memory((size_t)total - 4096);
   if (passes == PASS_A_PIPE) CHECK_INT(ring_platform_pipe(ends), 0);
   if (passes == PASS_A_PIPE) other = ends[1];
-  if (passes == PASS_A_LARGE_REGION) said[1] += UINT64_C(1) << 63; /* twice that is 0 */
-  if (passes == PASS_UNALIGNED) said[1] += 1;
+  if (passes == PASS_A_LARGE_REGION) message[1] += UINT64_C(1) << 63; /* twice that is 0 */
+  if (passes == PASS_UNALIGNED) message[1] += 1;
   CHECK(other >= 0);
-  int code = __real_ring_socket_send_fd(fd, other, said, length);
+  int code = __real_ring_socket_send_fd(fd, other, message, length);
   if (other != descriptor) close(other);
   if (ends[0] >= 0) close(ends[0]);
   return code;
 }
 
-/* Two ranks: who gets what is no such memory does not map it, and both use links. */
+/* Two ranks: a rank that gets a false descriptor does not map it, and both ranks use links. */
 static void take_what_is_passed(int rank, int size, void *shared) {
   int before = count_descriptors();
   passes = *(const passing *)shared;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Long calls in shared memory whose parts differ: ranks with nothing to give or to get in every
- * combination, buffers in the arena on some ranks and not on others, parts of one window and of
- * many, short calls before and behind. What counts is that nobody waits for a rank that waits in
- * turn, so ranks come late at random. Element i of what rank `from` has for rank `to` tells all
- * three.
+ * Large calls in shared memory with parts of different lengths: ranks with nothing to send or to
+ * receive in every combination, buffers in the arena on some ranks only, parts of one piece and of
+ * many, small calls before and after. No rank may wait in a circle, so ranks come late at random.
+ * An element encodes the rank that sends it, the rank that receives it, and its index.
  */
 #include <unistd.h>
 
@@ -16,11 +15,11 @@ enum { SIZE_MOST = 8, ANY = 77 };
 
 typedef enum kind { GATHERV, SCATTERV, ALLGATHERV, ALLTOALL, BROADCAST, KINDS } kind;
 
-/* A call: all ranks know all of it. Ranks are bits. */
+/* A call, the same on all ranks. Sets of ranks are bits. */
 typedef struct trial {
   kind kind;
   int root;
-  size_t parts[SIZE_MOST]; /* the first one is that of all where there is only one */
+  size_t parts[SIZE_MOST]; /* parts[0] counts for all ranks where all parts are equal */
   unsigned input_arena, output_arena;
 } trial;
 
@@ -28,7 +27,7 @@ static int32_t element(int from, int to, size_t i) {
   return (int32_t)((size_t)from * 100000000u + (size_t)to * 1000000u + i % 999983u);
 }
 
-/* The same numbers on all ranks. */
+/* Pseudorandom numbers, the same on all ranks. */
 static uint32_t draw(uint64_t *state, uint32_t most) {
   *state ^= *state << 13;
   *state ^= *state >> 7;
@@ -59,7 +58,7 @@ static size_t total_of(const trial *t, int size) {
   return total;
 }
 
-/* Elements that a rank passes in, and gets. */
+/* The number of elements of a rank's input and output. */
 static void shape_of(const trial *t, int rank, int size, size_t *input, size_t *output) {
   size_t total = total_of(t, size);
   bool root = rank == t->root;
@@ -130,10 +129,10 @@ static void try_one(ring_comm *comm, const trial *t) {
 
 /* ---- Which calls -------------------------------------------------------------------------- */
 
-/* Two windows from or to a root, one of all ranks. */
+/* Two pieces from or to a root, one piece of all ranks. */
 enum { PART = 20001 };
 
-/* Who has a part, whose input lies in the arena, who is root: every combination of these. */
+/* Every combination of ranks with a part, ranks with an input in the arena, and the root. */
 static void try_every_gap(ring_comm *comm, void *shared) {
   int size = ring_comm_size(comm), turn = 0;
   unsigned sets = 1u << size;
@@ -155,7 +154,7 @@ static void test_every_gap(void) {
   run_comms(3, try_every_gap, NULL);
 }
 
-/* Short calls, of which some wait for nobody. */
+/* Small calls, of which some wait for no rank. */
 static void be_short(ring_comm *comm, uint64_t *state) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
   for (uint32_t i = draw(state, 7); i > 0; i--) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives in shared memory: every one, with every dtype, op and root, at the sizes where the way
- * changes, with buffers in the arena and outside of it, in place, misaligned, and where the arena is
- * full. Results must be those of a fold in rank order of values for which the order matters, to the
- * bit, except where calls go over links because buffers cannot be reached: then the bits of all ranks
- * must be the same.
+ * Every collective in shared memory, with every dtype, op and root, at the sizes where the way
+ * changes, with buffers in the arena and outside of it, in place, misaligned, and with a full
+ * arena. Results must equal, to the bit, a fold in rank order of values for which the order
+ * matters. Where calls go over links because buffers cannot be reached, the bits must be the same
+ * on all ranks.
  */
 #include <math.h>
 #include <sched.h>
@@ -30,7 +30,7 @@ static uint32_t mix(int rank, size_t i) {
   return x ^ x >> 13;
 }
 
-/* Of all magnitudes from 2^-6 to 2^5, with all bits, and no zeros. */
+/* Values of all magnitudes from 2^-6 to 2^5, with all bits, and no zeros. */
 static double real_value(int rank, size_t i) {
   uint32_t x = mix(rank, i);
   uint64_t bits = (uint64_t)(x & 16) << 59 | (uint64_t)(1017 + x % 12) << 52 | (uint64_t)x << 20;
@@ -175,20 +175,20 @@ typedef struct trial {
   ring_op op;
   int root;
   size_t count;
-  int places;    /* which ranks have input and output in the arena: 0 to 5 */
+  int places;    /* a case of ranks with input and output in the arena: 0 to 5 */
   bool in_place; /* where that is allowed */
   size_t shift;  /* of the buffers, in elements */
   bool starts;   /* as a request */
 } trial;
 
-/* What the ranks compare. */
+/* Results that the ranks compare. */
 typedef struct common {
   uint64_t digests[RANKS_MAX];
   int arrived, left;
 } common;
 
 /* Waits for all ranks without the library. */
-static void meet(int *met, int size, int round) {
+static void await_ranks(int *met, int size, int round) {
   __sync_fetch_and_add(met, 1);
   while (__atomic_load_n(met, __ATOMIC_ACQUIRE) < size * round) sched_yield();
 }
@@ -294,7 +294,7 @@ static void expect(const trial *t, int size, const size_t *counts, size_t own, u
   }
 }
 
-/* Of long outputs every 13th element: whatever is cut into chunks or blocks, all of them are met. */
+/* Of large outputs every 13th element, which visits all chunks and blocks. */
 static bool is_right(const trial *t, int rank, int size, const uint8_t *out, size_t length) {
   size_t counts[RANKS_MAX], width = ring_dtype_size(t->dtype), own = part_of(t, rank, counts);
   uint8_t expected[8];
@@ -312,7 +312,8 @@ static uint64_t digest_of(const uint8_t *bytes, size_t count) {
   return digest;
 }
 
-/* Elements of input and output on a rank, and where the other one lies within when in place. */
+/* The number of elements of input and output on a rank, and the offset of the shorter in the longer
+ * when in place. */
 typedef struct shape {
   size_t input, output, in_at, out_at;
 } shape;
@@ -385,7 +386,7 @@ static void try_one(ring_comm *comm, const trial *t) {
 
 /* ---- Which calls -------------------------------------------------------------------------- */
 
-/* Bytes that a rank says, around every threshold. */
+/* Bytes of payload around every threshold. */
 static const size_t sizes[] = {0,      8,      48,      56,      64,      4096,
                                4104,   8192,   8200,    32768,   32776,   524280,
                                524288, 524296, 1048568, 1048576, 1048584, 5 * 1048576 + 40};
@@ -396,8 +397,8 @@ static size_t count_for(kind kind, size_t bytes, size_t width, int size) {
   return bytes / width / (all ? (size_t)size : 1);
 }
 
-/* dtypes, ops, roots, places and the rest change from call to call by steps that have no factor in
- * common, so that after some calls every one has met every other one. */
+/* dtypes, ops, roots, places and the rest change from call to call by steps without a common
+ * factor, so that after some calls every pair has occurred. */
 static void try_many(ring_comm *comm, int begin, int end, bool starts) {
   int size = ring_comm_size(comm), turn = 0;
   for (int k = 0; k < KINDS; k++)
@@ -418,7 +419,7 @@ static void try_many(ring_comm *comm, int begin, int end, bool starts) {
 static void try_all_sizes(ring_comm *comm, void *shared) {
   (void)shared;
   int size = ring_comm_size(comm);
-  /* On every other rank caches so small that results go past them. */
+  /* On every second rank caches so small that results bypass them. */
   if (ring_comm_rank(comm) % 2 == 1) comm->shm.cache = 1 << 20;
   try_many(comm, 0, size > 5 ? SIZES - 4 : SIZES, false);
 }
@@ -429,7 +430,7 @@ static void test_every_size(void) {
     run_comms(ranks[i], try_all_sizes, NULL);
 }
 
-/* Every dtype and op that go together, short and long; odd bytes with the narrow ones. */
+/* Every allowed pair of dtype and op, small and large; odd bytes with narrow dtypes. */
 static void try_all_reductions(ring_comm *comm, void *shared) {
   static const size_t bytes[] = {1, 55, 57, 2000, 40001, 600001};
   (void)shared;
@@ -453,7 +454,7 @@ static void test_every_reduction(void) {
   run_comms(3, try_all_reductions, NULL);
 }
 
-/* Every place of the buffers, in place and not, for every collective that is long. */
+/* Every place of the buffers, in place and not, for every large collective. */
 static void try_all_places(ring_comm *comm, void *shared) {
   (void)shared;
   for (int k = 0; k < KINDS; k++)
@@ -467,7 +468,7 @@ static void try_all_places(ring_comm *comm, void *shared) {
                    .in_place = variant % 2 == 0,
                    .shift = (size_t)(places % 2)};
         try_one(comm, &t);
-        t.count = 2200001; /* results go past the caches */
+        t.count = 2200001; /* results bypass the caches */
         if (k <= REDUCE && variant == 3) try_one(comm, &t);
       }
 }
@@ -498,7 +499,7 @@ static void test_requests_and_children(void) {
 
 enum { NANS = 5001 };
 
-/* NaNs of several ranks with payloads: which one comes out is the processor's choice, but the same on
+/* NaNs of several ranks with payloads: the processor chooses the payload of the result, the same on
  * all ranks, wherever their buffers lie. */
 static void reduce_nans(ring_comm *comm, void *shared) {
   common *all = shared;
@@ -522,9 +523,9 @@ static void reduce_nans(ring_comm *comm, void *shared) {
         CHECK_INT(isnan(x[j]) != 0, any);
       }
       all->digests[rank] = digest_of((uint8_t *)x, length * sizeof *x);
-      meet(&all->arrived, size, ++round);
+      await_ranks(&all->arrived, size, ++round);
       CHECK(all->digests[rank] == all->digests[0]);
-      meet(&all->left, size, round);
+      await_ranks(&all->left, size, round);
       put_buffer(memory, rank % 2 == 0);
     }
 }
@@ -537,9 +538,10 @@ static void test_nans(void) {
   }
 }
 
-/* ---- Without room ------------------------------------------------------------------------- */
+/* ---- Without space ------------------------------------------------------------------------ */
 
-/* An arena has more addresses than there is memory, and what fills one here is never touched. */
+/* An arena has more addresses than there is memory; the buffer that fills it here is never
+ * touched. */
 bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes);
 
 bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
@@ -547,8 +549,8 @@ bool __wrap_ring_platform_memory_reserve(int fd, size_t at, size_t bytes) {
   return true;
 }
 
-/* One rank's part of the arena is taken, so it gets no stage: calls go over links. Integers, as sums
- * are formed in another order there. */
+/* One rank's region is full, so the rank gets no bounce buffer: calls go over links. Integers,
+ * since links combine in another order. */
 static void try_without_capacity(ring_comm *comm, void *shared) {
   void *all = NULL;
   size_t region = ring_arena_region(comm->shm.arena);
