@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The memory by which the ranks of one host coordinate: a control block that all of them write to,
- * and a rank block for each rank that only its owner writes to (but for `wake`). Both lie at the
- * front of the arena (transport/arena.h). The README of this folder has the picture.
+ * and a rank block for each rank, written by its owner (except `wake`, and the staging buffers, which
+ * ranks use in turns). Both lie at the front of the arena (transport/arena.h). The README of this
+ * folder has the picture.
  *
  * This unit has the data and the plain accesses to it; sync.h waits, shm_failure.h explains.
  */
@@ -193,7 +194,7 @@ void ring_shm_description(const ring_shm *shm, int index, uint64_t digest,
 /* Publishes the rank for which this rank waits, by index; -1: no rank of this host. */
 void ring_shm_set_awaited(const ring_shm *shm, int index);
 
-/* Wakes those of the sleeping ranks (a bit for each) that wait for this rank. */
+/* Wakes the ranks in `sleeping`, a bit for each, that wait for this rank. */
 void ring_shm_wake(const ring_shm *shm, uint64_t sleeping);
 
 /* Wakes all ranks. */

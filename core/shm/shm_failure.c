@@ -70,9 +70,9 @@ static void shm_failure_leave(const ring_shm *shm) {
 }
 
 void ring_shm_fail(ring_shm *shm, const ring_error *error) {
-  uint32_t nobody = 0;
+  uint32_t none = 0;
   if (shm->arena == NULL) return;
-  if (atomic_compare_exchange_strong(&shm->control_block->failed, &nobody, 1)) {
+  if (atomic_compare_exchange_strong(&shm->control_block->failed, &none, 1)) {
     shm->control_block->failure = *error;
     atomic_store_explicit(&shm->control_block->failed, 2, memory_order_release);
   }
@@ -240,22 +240,22 @@ static int shm_failure_list_missing(const ring_shm_call *call, int index, char *
 
 static ring_status shm_failure_time_out(const ring_shm_call *call, int index, ring_status why,
                                         const ring_wait *wait) {
-  char text[RING_CALL_TEXT], whom[640];
+  char text[RING_CALL_TEXT], ranks[640];
   const ring_shm *shm = call->shm;
   int own_rank = shm->ranks[shm->index];
   ring_call_describe(call->call, text, sizeof text);
   if (why == RING_ABORTED) return ring_wait_aborted(wait, own_rank, text, call->error);
-  int fault = shm_failure_list_missing(call, index, whom, sizeof whom);
+  int fault = shm_failure_list_missing(call, index, ranks, sizeof ranks);
   return ring_error_set(call->error, RING_TIMEOUT, fault, 0, "rank %d waited %.1f s in %s for %s",
-                        own_rank, ring_wait_seconds(wait), text, whom);
+                        own_rank, ring_wait_seconds(wait), text, ranks);
 }
 
 static void shm_failure_warn(const ring_shm_call *call, int index, const ring_wait *wait) {
-  char text[RING_CALL_TEXT], whom[640], message[sizeof call->error->message];
+  char text[RING_CALL_TEXT], ranks[640], message[sizeof call->error->message];
   ring_call_describe(call->call, text, sizeof text);
-  shm_failure_list_missing(call, index, whom, sizeof whom);
+  shm_failure_list_missing(call, index, ranks, sizeof ranks);
   snprintf(message, sizeof message, "rank %d has waited %.1f s in %s for: %s",
-           call->shm->ranks[call->shm->index], ring_wait_seconds(wait), text, whom);
+           call->shm->ranks[call->shm->index], ring_wait_seconds(wait), text, ranks);
   ring_wait_tell(wait, message);
 }
 

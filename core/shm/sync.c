@@ -10,9 +10,8 @@
 #define SYNC_ALERT_NS UINT64_C(200000)
 #define SYNC_ALERT 4
 #define SYNC_REFRESH (UINT32_C(1) << 24) /* calls */
-#define SYNC_SERVE_NS                                                                              \
-  UINT64_C(1000000)       /* least time between two waits that begin with the service */
-#define SYNC_PENDING_MS 2 /* longest sleep while the service has work under way */
+#define SYNC_SERVE_NS UINT64_C(1000000)  /* between waits that begin with the service, at least */
+#define SYNC_PENDING_MS 2                /* longest sleep while the service has work under way */
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
 
 #include "base/platform.h"
 
-/* A rank from which others read publishes before it reads. A rank from which nobody reads publishes
+/* A rank from which others read publishes before it reads. A rank from which no rank reads publishes
  * after: its flag means that it has read. A rank does not read its own payload back but its input,
  * which is the same: the lines are on their way to the other ranks, and fetching them back takes as
  * long as the whole exchange. A rank that waits does not prefetch the lines that it writes next:
