@@ -15,7 +15,7 @@
 
 #include "base/call.h"
 #include "base/wait.h"
-#include "peers/peers.h"
+#include "peers/peer_table.h"
 #include "transport/arena.h"
 
 #define RING_SHM_RANKS 64
