@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The arena: memory that all ranks of a host have mapped, each at an address of its own. It begins
- * with room for what they coordinate by (shm_group.h); behind it every rank has a region, from which
+ * with room for what they coordinate by (shm/control_block.h); behind it every rank has a region, from which
  * ring_alloc hands out buffers that the others can read and write without copies.
  *
  * The memory is a descriptor without a name, so nothing is left behind, and takes space only where
