@@ -7,10 +7,9 @@
 #include "base/platform.h"
 #include "transport/socket.h"
 
-#define ACCEPTOR_TIMEOUT_NS UINT64_C(5000000000)     /* for a pending connection to prove itself */
-#define ACCEPTOR_TIMEOUT_FULL_NS UINT64_C(200000000) /* the same, when others wait for the place */
-#define ACCEPTOR_TIMEOUT_SILENT_NS                                                                 \
-  UINT64_C(25000000) /* the same, for one who has not said HELLO yet */
+#define ACCEPTOR_TIMEOUT_NS UINT64_C(5000000000)      /* from accept to the end of the handshake */
+#define ACCEPTOR_TIMEOUT_FULL_NS UINT64_C(200000000)  /* the same, while the acceptor is full */
+#define ACCEPTOR_TIMEOUT_SILENT_NS UINT64_C(25000000) /* the same, before HELLO was received */
 
 ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, int size,
                                const ring_keys *keys) {
@@ -19,7 +18,7 @@ ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, 
   return acceptor->pending == NULL ? RING_NO_MEMORY : RING_OK;
 }
 
-/* Takes a pending connection off the acceptor; its descriptor is closed unless somebody took it over. */
+/* Removes a pending connection, and closes its descriptor unless that was handed over (-1). */
 static void acceptor_remove(ring_acceptor *acceptor, int index) {
   ring_handshake *handshake = &acceptor->pending[index].handshake;
   ring_socket_close(&handshake->fd);
@@ -33,14 +32,14 @@ void ring_acceptor_close(ring_acceptor *acceptor) {
   acceptor->pending = NULL;
 }
 
-/* Until when a pending connection may stay although others wait. A rank says HELLO as soon as it is connected, so
- * those who do not are passed through fast: of thousands, ranks wait among them for a moment. */
+/* When a pending connection times out while the acceptor is full. A rank sends HELLO as soon as it is
+ * connected, so silent connections time out fast: a rank behind thousands of them waits for a moment. */
 static uint64_t acceptor_expires(const ring_pending_connection *pending) {
   return pending->accepted +
          (pending->handshake.turn > 0 ? ACCEPTOR_TIMEOUT_FULL_NS : ACCEPTOR_TIMEOUT_SILENT_NS);
 }
 
-/* The pending connection who has to go first. */
+/* The index of the pending connection that times out first. */
 static int acceptor_next_to_expire(const ring_acceptor *acceptor) {
   int first = 0;
   for (int i = 1; i < acceptor->pending_count; i++)
@@ -49,8 +48,8 @@ static int acceptor_next_to_expire(const ring_acceptor *acceptor) {
   return first;
 }
 
-/* Nanoseconds until there is a place, or a pending connection who has had the time to prove itself and did not. Where
- * descriptors ran out, those of the pending connections are all the places there are. */
+/* Nanoseconds until a pending connection times out, when the acceptor is full; else 0. When the system has
+ * no further descriptors, the pending connections fill the acceptor, however few they are. */
 static uint64_t acceptor_full_for(const ring_acceptor *acceptor) {
   bool full = acceptor->pending_count == RING_ACCEPTOR_PENDING ||
               (acceptor->exhausted != 0 && acceptor->pending_count > 0);
@@ -78,7 +77,7 @@ void ring_acceptor_watch(ring_acceptor *acceptor, ring_poll_set *poll_set) {
   }
 }
 
-/* Hears one pending connection; true while it stays. */
+/* Advances the handshake of a pending connection. True while it stays pending. */
 static bool acceptor_advance(ring_acceptor *acceptor, ring_pending_connection *pending) {
   ring_handshake *handshake = &pending->handshake;
   ring_handshake_state state = ring_handshake_advance(handshake);

@@ -11,20 +11,19 @@
 #define CONNECTOR_RETRY_NS UINT64_C(50000000)
 #define CONNECTOR_PROBE_FIRST_NS UINT64_C(100000000)
 #define CONNECTOR_PROBE_NS UINT64_C(250000000)
-#define CONNECTOR_RESOLVE_NS UINT64_C(10000000) /* until a lookup is asked again */
+#define CONNECTOR_RESOLVE_NS UINT64_C(10000000) /* until a lookup is polled again */
 #define CONNECTOR_RESOLVE_RETRY_NS                                                                 \
-  UINT64_C(500000000) /* until one is begun anew that nobody answered */
-#define CONNECTOR_RESOLVE_TIMEOUT_NS UINT64_C(10000000000) /* for so long */
+  UINT64_C(500000000) /* until a lookup that had no answer is repeated */
+#define CONNECTOR_RESOLVE_TIMEOUT_NS UINT64_C(10000000000) /* when the repetition ends */
 
-/* A connection to a lower rank under way; or, to a higher one, which is for that one to make, a
- * probe now and then of whether it is still there. */
+/* A connection to a lower rank, or a probe of the listener of a higher rank. */
 struct ring_connector {
   bool probe;
-  ring_resolver *resolver;  /* under way, or NULL */
-  uint64_t resolving_since; /* when it was begun first */
+  ring_resolver *resolver;  /* a lookup under way, or NULL */
+  uint64_t resolving_since; /* when the first lookup began; 0: none has */
   ring_resolved resolved;
-  int next;          /* address to try after this one */
-  uint64_t retry_at; /* when to connect to anew; 0 while a connection is being made */
+  int next;          /* index of the address to try next */
+  uint64_t retry_at; /* when to connect again; 0 while a connection is being made */
   size_t slot;
   ring_handshake handshake;
 };
@@ -35,7 +34,7 @@ void ring_connector_cancel(ring_peers *peers, int rank) {
   ring_resolver_drop(&connector->resolver);
   int place = 0;
   while (peers->connecting[place] != rank) place++;
-  /* Off the list first: a fork may come between. */
+  /* Off the list first, because the process may fork between the two. */
   peers->connecting[place] = peers->connecting[--peers->connecting_count];
   peers->peer[rank].connector = NULL;
   free(connector);
@@ -69,7 +68,7 @@ static ring_status connector_unreachable(ring_peers *peers, int rank, int code, 
                         peers->rank, rank, host, port);
 }
 
-/* Says of a connection that was begun who makes it and which connection it is to be. */
+/* Begins the handshake: the claim names this rank and the number of the connection in its link. */
 static bool connector_claim(ring_peers *peers, int rank, int fd) {
   ring_connector *connector = peers->peer[rank].connector;
   const ring_pending_link *pending_link = peers->peer[rank].pending_link;
@@ -85,7 +84,7 @@ static bool connector_claim(ring_peers *peers, int rank, int fd) {
   return ring_handshake_connect(&connector->handshake, fd, &peers->keys, &claim, rank);
 }
 
-/* Tries the next address of the peer's host. `code` is why the last one failed. */
+/* Tries the next address of the peer's host. `code`: errno of the last one. */
 static ring_status connector_next(ring_peers *peers, int rank, int code, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   ring_socket_close(&connector->handshake.fd);
@@ -109,7 +108,7 @@ static void connector_pause(ring_connector *connector, uint64_t pause) {
   connector->retry_at = ring_platform_now() + pause;
 }
 
-/* Looks up where a rank is. */
+/* Looks up the addresses of a rank, then connects. */
 static ring_status connector_resolve(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   const char *reason, *host = ring_peers_host(peers, rank);
@@ -156,7 +155,7 @@ ring_status ring_connector_start(ring_peers *peers, int rank, ring_error *error)
   return RING_OK;
 }
 
-/* A probe that connects has seen the listener of a rank that is still there. */
+/* A probe that connects shows that the rank still listens. */
 static ring_status connector_probed(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   int code = ring_socket_failure(connector->handshake.fd);
@@ -165,7 +164,7 @@ static ring_status connector_probed(ring_peers *peers, int rank, ring_error *err
   return RING_OK;
 }
 
-/* The connection failed: another address, or, when it got as far as the handshake, once more. */
+/* After a failed connection: tries the next address or, if the handshake had begun, the same one again. */
 static ring_status connector_retry(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   int code = connector->handshake.system_errno;
@@ -177,7 +176,7 @@ static ring_status connector_retry(ring_peers *peers, int rank, ring_error *erro
   return RING_OK;
 }
 
-/* A connection is open: the next one goes to the same address. */
+/* Adds the connection to its link. The next connection of the link goes to the same address. */
 static ring_status connector_done(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   bool taken = ring_peers_add_connection(peers, rank, &connector->handshake);
@@ -232,7 +231,7 @@ ring_status ring_connector_serve(ring_peers *peers, const ring_poll_set *poll_se
   if (peers->connecting_count == 0) return RING_OK;
   uint64_t now = ring_platform_now();
   for (int i = peers->connecting_count - 1; i >= 0;
-       i--) { /* one that ends is replaced by a later one */
+       i--) { /* from the end: a cancelled entry is replaced by the last one */
     int rank = peers->connecting[i];
     ring_connector *connector = peers->peer[rank].connector;
     ring_status status = RING_OK;

@@ -30,8 +30,8 @@ static uint32_t peer_table_bucket_count(const ring_peers *peers) {
   return count;
 }
 
-/* The bucket of a host: its own, or the empty one where it belongs. There are at least twice as
- * many buckets as hosts. */
+/* The bucket of a host, or the empty bucket for it. There are at least twice as many buckets as hosts, so
+ * the search ends. */
 static int *peer_table_bucket(const ring_peers *peers, const char *host) {
   uint32_t mask = peer_table_bucket_count(peers) - 1, hash = 2166136261u; /* FNV-1a */
   for (const char *at = host; *at != '\0'; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;
@@ -78,10 +78,10 @@ const char *ring_peers_host(const ring_peers *peers, int rank) {
 static void peer_table_set_link(ring_peer *peer, ring_link *link) {
   peer->link = link;
   atomic_store_explicit(&peer->link_name, link != NULL ? link->ops->name : NULL,
-                        memory_order_relaxed); /* what it points to never changes */
+                        memory_order_relaxed); /* the string never changes */
 }
 
-/* Closes the connections of a link that did not open. */
+/* Frees a pending link, and closes the connections that it still owns. */
 static void peer_table_drop_pending(ring_peers *peers, int rank) {
   ring_pending_link *pending_link = peers->peer[rank].pending_link;
   while (pending_link->have > 0) ring_socket_close(&pending_link->fd[--pending_link->have]);
@@ -91,7 +91,7 @@ static void peer_table_drop_pending(ring_peers *peers, int rank) {
   free(pending_link);
 }
 
-/* Makes a link of all its connections, which it then owns. */
+/* Makes a link, which then owns all connections of the pending link. NULL without memory. */
 static ring_link *peer_table_make_link(const ring_peers *peers, int rank) {
   const ring_peer *peer = &peers->peer[rank];
   ring_pending_link *pending_link = peer->pending_link;
@@ -110,8 +110,6 @@ static ring_link *peer_table_make_link(const ring_peers *peers, int rank) {
   return NULL;
 }
 
-/* Takes a connection as the next connection of a link, which opens with the last one. Without memory it
- * is closed, and so are those before it; errno may tell what else was missing. */
 bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven) {
   ring_peer *peer = &peers->peer[rank];
   int connections = proven->claim.connections, fd = proven->fd;
@@ -139,7 +137,7 @@ bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake
     free(peer->outbox);
     peer->outbox = NULL;
   } else {
-    pending_link->have = 0; /* they are the link's */
+    pending_link->have = 0; /* the link owns them */
     peer->connections = pending_link->connections;
     peer_table_set_link(peer, link);
     peers->linked[peers->linked_count++] = rank;
@@ -155,10 +153,10 @@ ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in
   if (peer->link == NULL || peer->connections > 1) return RING_OK;
   ring_link *link = ring_link_shm_pipe(peer->link->fd, out, in);
   if (link == NULL) return RING_NO_MEMORY;
-  peer->link->fd = -1; /* it has changed hands */
+  peer->link->fd = -1; /* the new link owns it */
   peer->link->ops->close(peer->link);
   peer_table_set_link(peer, link);
-  *peer->outbox = (ring_outbox){0}; /* a wait report stays behind */
+  *peer->outbox = (ring_outbox){0}; /* a wait report is lost with the old link */
   peer->outbox_busy = false;
   return RING_OK;
 }
@@ -178,7 +176,7 @@ void ring_peers_unlink(ring_peers *peers) {
     if (peers->peer[rank].pending_link != NULL) peer_table_drop_pending(peers, rank);
 }
 
-/* ---- For want of a link -------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------- */
 
 ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error) {
   return ring_error_set(
@@ -189,7 +187,6 @@ ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *e
       ring_peers_host(peers, rank));
 }
 
-/* For want of that, there is no link. */
 ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error) {
   if (code == ENOMEM) return ring_error_no_memory(error, peers->rank);
   return ring_error_set(error, RING_SYSTEM, peers->rank, code, "rank %d cannot open a link",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of ranks.
+ * The table of ranks: for each rank its host and port, and its link once it is open. Data, and the
+ * functions that change it without a decision: connector.h makes connections, peers.h accepts and closes.
  */
 #ifndef RING_PEERS_PEER_TABLE_H
 #define RING_PEERS_PEER_TABLE_H
@@ -14,7 +15,7 @@
 
 typedef struct ring_connector ring_connector;
 
-/* Messages between this rank and another one so far. */
+/* Messages between this rank and a peer so far. */
 typedef struct ring_messages {
   uint32_t sent, received;
 } ring_messages;
@@ -23,10 +24,10 @@ typedef struct ring_messages {
 typedef enum ring_cores {
   RING_CORES_SUFFICE, /* one for each */
   RING_CORES_SHARED,
-  RING_CORES_CROWDED /* so few that a rank is better not run at all while it waits */
+  RING_CORES_CROWDED /* so few that a waiting rank should not run at all */
 } ring_cores;
 
-/* The connections so far of a link that opens: connection after connection, the connecting side says how many. */
+/* A link that is not open yet: its connections so far. The connecting side decides how many there are. */
 typedef struct ring_pending_link {
   int connections, have;
   int fd[RING_CONNECTIONS_MAX];
@@ -36,23 +37,23 @@ typedef struct ring_pending_link {
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
-  bool ended;       /* its end of the link is closed, or frames can no longer be told apart */
-  bool hung_up;     /* it takes no more; what it said before can still be read */
-  bool told;        /* that this rank has failed */
-  bool early;       /* it is ahead: its next bytes belong to a later step or call */
-  bool outbox_busy; /* part of a wait report has to be sent, or to come, before the next frame */
+  bool ended;       /* the peer has closed the link, or frames can no longer be told apart */
+  bool hung_up;     /* the link takes no more bytes; bytes received before can still be read */
+  bool told;        /* the failure of this rank has been sent to the peer */
+  bool early;       /* the peer is ahead: its next bytes belong to a later step or call */
+  bool outbox_busy; /* the outbox holds part of a wait report, which goes before the next frame */
   ring_link *link;  /* NULL until it is needed */
-  /* The link's, or NULL. Other threads read it while this one opens and closes links, and so never
-   * look at the link itself. */
+  /* The name of the link, or NULL. Other threads read it while the thread of the communicator opens and
+   * closes the link, so they never read the link itself. */
   _Atomic(const char *) link_name;
-  ring_connector *connector; /* a connection under way */
+  ring_connector *connector; /* a connection or probe under way, or NULL */
   ring_pending_link *pending_link;
   ring_outbox *outbox; /* as long as there is a link */
   int connections;     /* of the link */
   size_t slot;         /* in the poll set, while the engine sleeps */
-  void *out, *in;      /* pipes in memory that both have; NULL: there is none */
+  void *out, *in;      /* pipes in shared memory; NULL: there are none */
   ring_messages messages;
-  uint32_t heard; /* number of the engine's run in which it last sent something; 0: never */
+  uint32_t heard; /* number of the engine's run in which the peer last sent something; 0: never */
   ring_counters counters;
 } ring_peer;
 
@@ -60,55 +61,55 @@ typedef struct ring_peers {
   int rank, size;
   uint64_t epoch;
   bool authenticated;
-  bool exchanged; /* an exchange, by which the ranks met, may not have let go of all yet */
-  bool encrypted; /* what is said between them, but for what lies in memory of both */
+  bool exchanged; /* the ranks used an exchange, which some of them may not have left yet */
+  bool encrypted; /* all links, except pipes in shared memory */
   ring_keys keys;
   char **hosts; /* the different hosts, in order of their first rank */
   int host_count;
   ring_peer *peer; /* by rank */
-  int *buckets;    /* of a hash of the hosts: index + 1, or 0; NULL until there is one */
-  int *linked;     /* ranks with a link, in the order in which they opened */
+  int *buckets;    /* of a hash table of the hosts: index + 1, or 0; NULL until there is a host */
+  int *linked;     /* ranks with a link, in the order in which the links opened */
   int linked_count;
-  int *connecting; /* ranks to which a connection is under way */
+  int *connecting; /* ranks to which a connection or probe is under way */
   int connecting_count;
-  int pending_links; /* links that open now */
-  int connections,
-      inside_connections; /* of links that this rank connects to, to other hosts and within its own */
-  int starved; /* errno: there was no memory or descriptor for a link that another rank opened */
-  int unlike;  /* the rank, never 0, that opened one and does not want the same encryption */
+  int pending_links;                   /* how many */
+  int connections, inside_connections; /* of a link to another host, and to this host */
+  int starved; /* errno: no memory or descriptor for a link that a peer opened; else 0 */
+  int unlike;  /* the rank whose wish for encryption differs, never 0; else 0 */
   ring_cores cores;
   ring_acceptor acceptor;
-  ring_acceptor annex; /* while opening, on the rank that hands out the memory of its host */
+  ring_acceptor annex; /* in open(), on the rank that serves the shared memory of its host */
 } ring_peers;
 
+/* RING_NO_MEMORY: ring_peers_fini frees what was allocated. */
 ring_status ring_peers_init(ring_peers *peers, int rank, int size);
 
-/* Says that a rank and this one have RING_PIPE_BYTES in memory for what each sends to the other. The
- * link that they may have goes through it from now on, unless it is one of several connections, which stays:
- * nothing is under way on it. */
-ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in);
-
-/* Says where a rank is. */
+/* Sets where a rank is. RING_NO_MEMORY. */
 ring_status ring_peers_place(ring_peers *peers, int rank, const char *host, uint16_t port);
 
-/* Index of a host, which is added if it is new; -1 without memory. */
+/* The index of a host, which is added if it is new. -1 without memory. */
 int ring_peers_add_host(ring_peers *peers, const char *host);
 
-/* Forgets all places. */
+/* Removes all hosts. */
 void ring_peers_clear_places(ring_peers *peers);
 
 const char *ring_peers_host(const ring_peers *peers, int rank);
 
-/* Takes a connection, proved to be a rank's, as the next connection of its link, which opens with the last
- * one. False without memory, when it is closed, and so are those before it; errno may tell what else
- * was missing. */
+/* Adds a connection whose handshake is done to the link of a rank. The link opens with its last
+ * connection. False without memory: the connections of the link are closed, and errno may say what else
+ * was lacking. */
 bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven);
+
+/* Sets the pipes in shared memory, RING_PIPE_BYTES for each direction, between this rank and a peer. An
+ * open link of one connection is replaced by one through the pipes, so no bytes may be under way on it. A
+ * link of several connections stays. */
+ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in);
 
 /* Closes all links, and the connections of pending links. */
 void ring_peers_unlink(ring_peers *peers);
 
-/* Why there can be no link: only one of this rank and another wants encryption; this one lacks what
- * errno says. */
+/* Errors of a link that cannot open: only one of the two ranks wants encryption; this rank lacks what the
+ * errno `code` says. */
 ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error);
 ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error);
 

@@ -10,7 +10,7 @@
 
 /* ---- Accepting ---------------------------------------------------------------------------- */
 
-/* Lanes come in order; the first says how many there will be. */
+/* Connections of a link come in order. The first one says how many there will be. */
 static bool peers_is_next(const ring_pending_link *pending_link, const ring_claim *claim) {
   if (pending_link == NULL) return claim->connection == 0;
   return claim->connection == pending_link->have && claim->connections == pending_link->connections;
@@ -38,7 +38,7 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   const ring_claim *claim = &proven->claim;
   int fd = proven->fd;
   const ring_peer *peer = &peers->peer[claim->rank];
-  /* Another one with the same claim may have been faster since it was judged. */
+  /* Since the verdict, another connection with the same claim may have been admitted. */
   if (peer->link != NULL || !peers_is_next(peer->pending_link, claim))
     ring_socket_close(&fd);
   else if (!ring_peers_add_connection(peers, claim->rank, proven))

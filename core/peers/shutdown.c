@@ -4,7 +4,7 @@
 #include "base/platform.h"
 
 #define SHUTDOWN_NS UINT64_C(5000000000)
-#define SHUTDOWN_LOOK_MS 16 /* how often it is looked, at least: no poll tells */
+#define SHUTDOWN_LOOK_MS 16 /* between two looks at most: no poll reports that bytes have arrived */
 
 static bool shutdown_has_arrived(const ring_peers *peers) {
   for (int i = 0; i < peers->linked_count; i++) {
@@ -14,7 +14,7 @@ static bool shutdown_has_arrived(const ring_peers *peers) {
   return true;
 }
 
-/* Sleeps until something comes, which is then read and forgotten. */
+/* Sleeps until something arrives. */
 static bool shutdown_sleep(const ring_peers *peers, ring_poll_set *poll_set, int milliseconds) {
   ring_poll_set_reset(poll_set);
   ring_peers_watch_links(peers, poll_set);

@@ -18,7 +18,7 @@ int ring_address_table_parent(int rank) {
 
 /* ---- The table ---------------------------------------------------------------------------- */
 
-/* Bytes of a host's index. */
+/* Width of a host's index, in bytes. */
 static int address_table_width(uint32_t hosts) {
   return hosts <= 1 ? 0 : hosts <= 0x100 ? 1 : hosts <= 0x10000 ? 2 : 3;
 }
@@ -46,7 +46,7 @@ static ring_status address_table_verify(const ring_address_table *address_table,
 
 #else
 
-/* RING_AUTH for a table with its HMAC that is not the one that rank 0 has made. */
+/* RING_AUTH when the HMAC behind the table is not that of rank 0. */
 static ring_status address_table_verify(const ring_address_table *address_table, size_t length) {
   ring_secret mac;
   if (length < RING_SECRET_BYTES) return RING_AUTH;
@@ -86,7 +86,7 @@ static ring_status address_table_pack(ring_address_table *address_table) {
   return RING_OK;
 }
 
-/* Reads `hosts` different hosts and moves *from behind them. */
+/* Reads `hosts` different hosts, and moves *from behind them. */
 static ring_status address_table_unpack_hosts(ring_peers *peers, uint32_t hosts,
                                               const uint8_t **from, const uint8_t *end) {
   char host[RING_HOST_BYTES];
@@ -157,7 +157,7 @@ void ring_address_table_watch(const ring_address_table *address_table, ring_poll
   }
 }
 
-/* Makes room for the table when its length is known. */
+/* Allocates the table when its length is known. */
 static ring_status address_table_allocate(ring_address_table *address_table) {
   const uint8_t *from = address_table->head;
   size_t length = (size_t)bytes_get(&from, ADDRESS_TABLE_HEAD_BYTES);
@@ -186,7 +186,7 @@ static ring_status address_table_misread(const ring_address_table *address_table
                                             : "no table");
 }
 
-/* Reads a table that is whole. */
+/* Verifies and unpacks the complete table. */
 static ring_status address_table_accept(ring_address_table *address_table) {
   size_t length = address_table->length - ADDRESS_TABLE_HEAD_BYTES;
   ring_status status = address_table_verify(address_table, length);
@@ -195,7 +195,7 @@ static ring_status address_table_accept(ring_address_table *address_table) {
                                    length - RING_SECRET_BYTES);
 }
 
-/* Takes what the parent sends. */
+/* Receives from the parent without blocking. */
 static ring_status address_table_receive(ring_address_table *address_table, ring_error *error) {
   ring_link *link = address_table_link(address_table, address_table->parent);
   ring_status status = RING_OK;
@@ -217,7 +217,7 @@ static ring_status address_table_receive(ring_address_table *address_table, ring
   return address_table->informed ? RING_OK : address_table_misread(address_table, status, error);
 }
 
-/* Sends a child what it can take. That one has died is found by others, who can tell everybody. */
+/* Sends to a child without blocking. Rank 0 detects a dead child and reports it to all ranks. */
 static ring_status address_table_send(ring_address_table *address_table, int child) {
   ring_link *link = address_table_link(address_table, address_table->children[child]);
   size_t *done = &address_table->sent[child];

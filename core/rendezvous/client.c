@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other ranks' side of the rendezvous by addresses: walk the job's ports on rank 0's host until a
- * listener proves to be rank 0, and join. A port that refuses is passed at once; one that accepts
- * and stays silent is passed after a moment but kept, because rank 0 may be busy; one that belongs
- * to somebody else is dropped. After the last port the walk pauses and begins again, because rank 0
- * may not have started yet. A walk ends at the first port that refuses, and one further port, each
- * time the next: rank 0 takes the first that is free, so it lies behind one that refuses only if
- * that was taken then, and a thousand ranks that walk all the way each time leave rank 0 no time.
- * A rank 0 that was joined and goes away has a moment to be there again: it may have been started anew.
+ * Finds rank 0: tries the job's ports on rank 0's host, one after another, until a listener proves to be
+ * rank 0. After a port that refuses, the next one is tried at once. A port that accepts and stays silent
+ * delays the next one by CLIENT_SILENT_NS; its connection is kept, because rank 0 may be busy. A listener
+ * of another job is dropped. After the last port the search pauses and starts over, because rank 0 may
+ * not have started yet.
+ *
+ * A pass ends after the first port that refuses and one further port, another one in each pass. Rank 0
+ * takes the first free port, so it is behind a port that refuses only if that port was in use then. A
+ * thousand ranks that try all ports in each pass would leave rank 0 no time.
+ *
+ * A rank 0 that goes away after the join may have been restarted: the search goes on for a moment.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,20 +24,20 @@
 #include "rendezvous/join.h"
 #include "transport/resolver.h"
 
-#define CLIENT_SILENT_NS UINT64_C(200000000)    /* until a silent port is passed */
-#define CLIENT_TIMEOUT_NS UINT64_C(10000000000) /* until it is dropped */
-#define CLIENT_PAUSE_NS UINT64_C(10000000)      /* the first pause between walks; it doubles to */
+#define CLIENT_SILENT_NS UINT64_C(200000000)    /* until a silent port is no longer waited for */
+#define CLIENT_TIMEOUT_NS UINT64_C(10000000000) /* until its connection is closed */
+#define CLIENT_PAUSE_NS UINT64_C(10000000) /* first pause between two passes; it doubles up to */
 #define CLIENT_PAUSE_MAX_NS UINT64_C(250000000)
-#define CLIENT_UNKNOWN_S 5.0 /* until a host name that does not exist is taken for wrong */
+#define CLIENT_UNKNOWN_S 5.0 /* until an unknown host name is an error */
 
-/* How long a rank 0 that was joined and went away may take to come back. */
+/* Time for a rank 0 that went away after the join to come back. */
 #define CLIENT_RETURN_NS UINT64_C(500000000)
 
-/* One knock on one port. */
+/* A connection to one port. */
 typedef struct client_attempt {
-  ring_handshake handshake; /* fd -1: none under way */
+  ring_handshake handshake; /* fd -1: no connection under way */
   uint64_t begun;
-  int address; /* of rank 0's host, under trial */
+  int address; /* index of the address of rank 0's host that is tried */
   size_t slot;
 } client_attempt;
 
@@ -44,15 +47,15 @@ typedef struct client_search {
   ring_resolved resolved;
   ring_poll_set poll_set;
   client_attempt *attempts; /* by port of the sequence */
-  int next;                 /* port to knock on next */
-  int further;              /* the port to try beyond one that refuses */
-  bool refused;             /* a port, during this walk */
-  bool no_port;             /* this host had no port to knock from, the last time */
-  int lack;                 /* errno of what this host had not enough of to knock; 0: nothing */
+  int next;                 /* index of the port to try next */
+  int further;              /* the port to try after one that refuses */
+  bool refused;             /* a port of this pass has refused */
+  bool no_port;             /* this host had no free port to connect from, in the last attempt */
+  int lack;                 /* errno: what this host lacked for an attempt; 0: nothing */
   uint64_t pause, resume;
-  bool unlike;                      /* rank 0 does not want the same encryption */
-  bool found_foreign, found_formed; /* what to tell at the deadline */
-  uint64_t lost; /* when rank 0 went away after this rank had found it; 0: it has not */
+  bool unlike;                      /* rank 0's wish for encryption differs */
+  bool found_foreign, found_formed; /* for the error at the deadline */
+  uint64_t lost;                    /* when rank 0 went away after the join; 0: it has not */
   int version;
   uint16_t root_port; /* where rank 0 was last found */
   ring_seal *seal;    /* of the connection to it */
@@ -98,7 +101,7 @@ static void client_start(client_search *search, int port) {
   if (!client_connect(search, port)) client_cancel(attempt);
 }
 
-/* Hears one knock; true when rank 0 has opened. */
+/* Advances one attempt. True when its handshake with rank 0 is done. */
 static bool client_advance(client_search *search, int port) {
   client_attempt *attempt = &search->attempts[port];
   bool connected = attempt->handshake.turn > 0;
@@ -119,7 +122,7 @@ static bool client_advance(client_search *search, int port) {
     break;
   case RING_HANDSHAKE_LOST:
     if (attempt->handshake.system_errno == ENOMEM) search->lack = ENOMEM;
-    /* One that hangs up on the claim speaks the protocol but has another key. */
+    /* A listener that closes the connection after the claim has another key. */
     search->found_foreign = search->found_foreign || attempt->handshake.turn > 2;
     if (connected) break;
     ring_socket_close(&attempt->handshake.fd);
@@ -133,7 +136,7 @@ static bool client_advance(client_search *search, int port) {
   return false;
 }
 
-/* True when the next port may be tried: no knock is so young that an answer is likely. */
+/* Whether the next port may be tried: no attempt is so recent that an answer is likely. */
 static bool client_may_start(const client_search *search, uint64_t now) {
   if (now < search->resume) return false;
   for (int i = 0; i < search->rendezvous->port_count; i++) {
@@ -143,7 +146,7 @@ static bool client_may_start(const client_search *search, uint64_t now) {
   return true;
 }
 
-/* Begins the next walk after a pause: a long one when somebody is there who may be rank 0. */
+/* Starts the next pass after a pause, which is long when a pending attempt may have reached rank 0. */
 static void client_restart(client_search *search, uint64_t now) {
   bool held = false;
   for (int i = 0; i < search->rendezvous->port_count; i++)
@@ -179,7 +182,7 @@ static int client_slice(const client_search *search) {
   return pause < slice ? pause : slice;
 }
 
-/* It is no reason to end the search: rank 0 may be one of an attempt that ends, before the next begins. */
+/* No reason to end the search: that job may be an earlier attempt, which is about to end. */
 static const char *client_formed_text(const client_search *search) {
   return search->found_formed
              ? "; a job with this token and these addresses has already formed there"
@@ -200,7 +203,7 @@ static void client_warn(const client_search *search) {
   ring_wait_tell(rendezvous->wait, text);
 }
 
-/* Walks until rank 0 has opened. *fd is then the connection to it, and *seal its seal. */
+/* Searches until the handshake with rank 0 is done: *fd is the connection, *seal its seal. */
 static ring_status client_find_root(client_search *search, int *fd, ring_seal *seal) {
   const int ports = search->rendezvous->port_count;
   for (;;) {
@@ -240,7 +243,7 @@ static ring_status client_find_root(client_search *search, int *fd, ring_seal *s
 
 /* ---- The rendezvous -------------------------------------------------------------------------- */
 
-/* Others may let go of some, so it is only told at the deadline. */
+/* Other processes may free ports, so this is an error only at the deadline. */
 static ring_status client_no_port(const client_search *search, double seconds, ring_error *error) {
   char ports[64];
   int rank = search->rendezvous->rank;
@@ -253,7 +256,7 @@ static ring_status client_no_port(const client_search *search, double seconds, r
       rank, search->rendezvous->root_host, seconds, ports);
 }
 
-/* Rank 0 was lost, or this one was stopped, and the others have gone. */
+/* Rank 0 was lost; or this process was suspended, and rank 0 has ended meanwhile. */
 static ring_status client_lost_root(const client_search *search, ring_error *error) {
   const ring_rendezvous *rendezvous = search->rendezvous;
   double absence = ring_wait_absence(rendezvous->wait);
@@ -313,7 +316,7 @@ static ring_status client_explain(const client_search *search, ring_status statu
       client_formed_text(search));
 }
 
-/* Finds rank 0 and joins it, again if it goes away: it may have been started anew. */
+/* Finds rank 0 and joins, and does so again if rank 0 goes away: it may have been restarted. */
 static ring_status client_run(client_search *search, ring_error *error) {
   for (;;) {
     int fd = -1;
@@ -337,7 +340,7 @@ static ring_status client_run(client_search *search, ring_error *error) {
   }
 }
 
-/* Why rank 0's host has no address. */
+/* The error of a host of rank 0 without an address. */
 static ring_status client_unresolved(const client_search *search, ring_status status,
                                      const char *reason, ring_error *error) {
   const ring_rendezvous *rendezvous = search->rendezvous;
@@ -353,7 +356,7 @@ static ring_status client_unresolved(const client_search *search, ring_status st
       rendezvous->rank, rendezvous->root_host, reason, ring_wait_seconds(rendezvous->wait));
 }
 
-/* Looks up where rank 0 is. A name server may be slow, and a new machine not be known to it yet. */
+/* Looks up rank 0's host. A name server may be slow, and may not know a new machine yet. */
 static ring_status client_look_up(client_search *search, ring_error *error) {
   const ring_rendezvous *rendezvous = search->rendezvous;
   ring_wait *wait = rendezvous->wait;

@@ -23,7 +23,7 @@ typedef struct exchange_sink {
   exchange_entry *entries;
 } exchange_sink;
 
-/* Hexadecimal digits, all of them. */
+/* `text` holds hexadecimal digits only, enough of them. */
 static bool exchange_read_public(const char *text, uint8_t public[RING_PUBLIC_BYTES]) {
   for (int i = 0; i < RING_PUBLIC_BYTES; i++) {
     unsigned byte;
@@ -67,7 +67,7 @@ static ring_status exchange_check(const exchange_sink *sink, ring_error *error) 
   return RING_OK;
 }
 
-/* What this rank tells; nothing of it is secret. */
+/* This rank's string. Nothing in it is secret. */
 static bool exchange_compose(ring_keys *keys, int port, bool encrypted, char *text) {
   uint8_t public[RING_PUBLIC_BYTES];
   uint64_t epoch;
@@ -80,7 +80,7 @@ static bool exchange_compose(ring_keys *keys, int port, bool encrypted, char *te
   return true;
 }
 
-/* All ranks see the same here, so all name the same one. */
+/* All ranks see the same strings, so all report the same rank. */
 static ring_status exchange_check_encryption(const ring_rendezvous *rendezvous,
                                              const exchange_sink *sink, ring_error *error) {
   bool root_encrypted = sink->entries[0].encrypted != 0;
@@ -90,7 +90,7 @@ static ring_status exchange_check_encryption(const ring_rendezvous *rendezvous,
   return RING_OK;
 }
 
-/* Believes the texts: where the others are, and who they are. */
+/* Takes ports, public keys and the epoch from the strings. */
 static ring_status exchange_apply(const ring_rendezvous *rendezvous, ring_peers *peers,
                                   const exchange_sink *sink, ring_error *error) {
   uint8_t epoch[8];
@@ -107,8 +107,8 @@ static ring_status exchange_apply(const ring_rendezvous *rendezvous, ring_peers 
   return RING_OK;
 }
 
-/* All that takes memory, before the others know of this rank: afterwards there is no link yet over which
- * to tell that it lacks some. */
+/* Allocates everything before the other ranks know of this rank: afterwards a rank without memory has no
+ * link yet over which to report it. */
 static ring_status exchange_prepare(const ring_rendezvous *rendezvous, ring_peers *peers,
                                     int listener) {
   ring_status status = ring_peers_listen(peers, listener);
@@ -126,7 +126,8 @@ static ring_status exchange_texts(ring_rendezvous *rendezvous, ring_peers *peers
     return ring_rendezvous_no_crypto(error);
   if (rendezvous->exchange(rendezvous->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
-  ring_wait_begin(rendezvous->wait); /* it was no stop of this rank, and now all ranks are there */
+  ring_wait_begin(
+      rendezvous->wait); /* the exchange is no suspension, and all ranks are there now */
   ring_status status = exchange_check(sink, error);
   if (status == RING_OK) status = exchange_check_encryption(rendezvous, sink, error);
   return status == RING_OK ? exchange_apply(rendezvous, peers, sink, error) : status;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other ranks' side of the rendezvous by addresses, once rank 0 has opened: join, wait for the
- * welcome, take the table of places from the parent in the tree and hand it on, report, and wait
- * for the verdict. Rank 0 sees first who has died and hears from all what went wrong, so a rank
- * that fails waits a moment for what rank 0 has to say about it. One that lacks something before it is
- * welcomed knows better, and withdraws: rank 0 tells the others.
+ * Sends JOIN, receives WELCOME, receives the address table from the parent and sends it to the children,
+ * sends REPORT, and receives RESULT.
+ *
+ * Rank 0 detects dead ranks first and receives the errors of all ranks, so a rank that fails waits
+ * JOIN_GRACE_NS for rank 0's error, which names the cause. A rank that lacks memory or a port before the
+ * WELCOME is the cause itself: it withdraws, and rank 0 sends its error to the other ranks.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #include "rendezvous/join.h"
 #include "rendezvous/message.h"
 
-/* How long a rank that failed waits for what rank 0 says about it. */
+/* How long a rank that failed waits for rank 0's error. */
 #define JOIN_GRACE_NS UINT64_C(1000000000)
 
 typedef struct join_state {
@@ -24,15 +25,15 @@ typedef struct join_state {
   ring_peers *peers;
   int fd; /* to rank 0 */
   ring_seal *seal;
-  bool joined; /* it has joined */
+  bool joined; /* JOIN was sent */
   bool reported;
-  bool decided;      /* rank 0 has given its verdict, or gone */
-  bool lacks_memory; /* there was no memory to hear it */
+  bool decided;      /* RESULT was received, or rank 0 has gone */
+  bool lacks_memory; /* to receive RESULT */
   ring_poll_set poll_set;
   ring_address_table address_table;
 } join_state;
 
-/* Listens only now, so that ranks which have not met yet leave the job's ports to rank 0. */
+/* Listens only now, so that the job's ports stay free for rank 0 until it listens. */
 static ring_status join_send_join(join_state *state, ring_error *error) {
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   int listener = ring_rendezvous_listen(state->rendezvous, error);
@@ -50,7 +51,7 @@ static ring_status join_send_join(join_state *state, ring_error *error) {
                                sizeof join);
 }
 
-/* Rank 0's own words about why the job did not form. */
+/* Takes rank 0's error: the job does not form. */
 static ring_status join_refused(join_state *state, const ring_message *message, ring_error *error) {
   state->decided = true;
   return ring_error_set(error, message->status, message->fault, 0, "rank 0 reports: %.900s",
@@ -109,8 +110,8 @@ static ring_status join_send_report(join_state *state, const ring_error *error) 
   return ring_message_send(state->rendezvous, &state->poll_set, state->fd, state->seal, &message);
 }
 
-/* Says that this rank cannot join, or stay, and why; then hears rank 0 until it has ended the rendezvous:
- * who closes a connection with unread bytes may take back what it has said. */
+/* Reports why this rank cannot join, or stay. Then receives until rank 0 ends the connection: a socket that
+ * is closed with unread bytes resets its connection, and the report may be lost. */
 static void join_withdraw(join_state *state, const ring_error *error) {
   const ring_rendezvous *rendezvous = state->rendezvous;
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES] = {0};
@@ -126,7 +127,7 @@ static void join_withdraw(join_state *state, const ring_error *error) {
     status = ring_message_receive(rendezvous, &state->poll_set, state->fd, state->seal, &message);
 }
 
-/* Learns where all ranks are, tells the children, and waits for the verdict. */
+/* Receives the table, sends it to the children, reports, and receives RESULT. */
 static ring_status join_receive_table(join_state *state, ring_error *error) {
   for (;;) {
     ring_poll_set_reset(&state->poll_set);
@@ -146,7 +147,7 @@ static ring_status join_receive_table(join_state *state, ring_error *error) {
   }
 }
 
-/* Rank 0 speaks before the first deadline of all ranks, so one that passes is a fault of rank 0. */
+/* Rank 0 sends RESULT before the first deadline of a rank, so a deadline that passes is rank 0's fault. */
 static ring_status join_explain(const join_state *state, ring_status status, ring_error *error) {
   const ring_rendezvous *rendezvous = state->rendezvous;
   if (error->status != RING_OK) return status;
@@ -165,8 +166,8 @@ static ring_status join_explain(const join_state *state, ring_status status, rin
                         ring_status_text(status));
 }
 
-/* Tells rank 0 what went wrong here. What it answers counts more: it knows what was first. A rank that
- * refuses a link may have failed before, but one that was interrupted does not wait. */
+/* Reports this rank's error to rank 0. Rank 0's answer replaces it: rank 0 knows the first error. An
+ * interrupted rank does not wait for the answer. */
 static ring_status join_fail(join_state *state, ring_status status, ring_error *error) {
   uint64_t deadline = ring_platform_now() + JOIN_GRACE_NS;
   bool interrupted = status == RING_ABORTED && error->status == RING_OK;
@@ -183,7 +184,7 @@ static ring_status join_fail(join_state *state, ring_status status, ring_error *
     *error = result;
     return result.status;
   }
-  /* A parent that goes while rank 0 is silent has given up a moment before. */
+  /* A parent that goes while rank 0 sends nothing has timed out a moment before. */
   if (status != RING_PEER_LOST || ring_wait_check(state->rendezvous->wait) != RING_TIMEOUT)
     return status;
   error->status = RING_OK;

@@ -45,7 +45,7 @@ ring_status ring_message_send(const ring_rendezvous *rendezvous, ring_poll_set *
                                RING_MESSAGE_LENGTH_BYTES + length + RING_SEAL_BYTES);
 }
 
-/* Reads what is in a message that was opened. */
+/* Reads a message whose seal is open. */
 static ring_status message_read(const ring_rendezvous *rendezvous, const uint8_t *from,
                                 size_t length, ring_message *message) {
   message->status = (ring_status)bytes_get(&from, 1);
@@ -63,7 +63,7 @@ enum {
   MESSAGE_MOST = RING_MESSAGE_HEAD_BYTES + RING_MESSAGE_TEXT_BYTES - 1 + RING_SEAL_BYTES
 };
 
-/* How much follows the length of a message, which `head` is; 0 for what is none. */
+/* Bytes behind `head`, the length of a message; 0 for an invalid length. */
 static size_t message_length(const uint8_t *head) {
   size_t length = (size_t)bytes_get(&head, RING_MESSAGE_LENGTH_BYTES);
   return length >= MESSAGE_LEAST && length <= MESSAGE_MOST ? length : 0;
@@ -89,7 +89,7 @@ ring_status ring_message_receive(const ring_rendezvous *rendezvous, ring_poll_se
   return message_open(rendezvous, seal, head, wire, length, message);
 }
 
-/* Receives up to `length` bytes; RING_BUSY when fewer have come. */
+/* Receives up to `length` bytes. RING_BUSY when fewer have arrived. */
 static ring_status message_read_part(int fd, uint8_t *bytes, size_t length, size_t *have) {
   while (*have < length) {
     ssize_t got = recv(fd, bytes + *have, length - *have, 0);

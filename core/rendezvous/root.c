@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rank 0's side of the rendezvous by addresses: serves the acceptor until every rank has joined, tells
- * each where its parent is, gives the table to its own children, and waits until every rank has
- * reported that it knows all places. While ranks still join, one that joins twice counts by its
- * newer connection, because a rank that was started again is the one that is wanted. At the
- * deadline all that came are told who did not, whatever part of a report one of them has sent; when a
- * rank dies or fails later, or has come, goes away and is not back a moment after, all are told that. A
- * rank that wants encryption where rank 0 does not, or the other way around, and one that lacks what it
- * needs to join end the rendezvous: as soon as all have come, or a moment after, so that those who come a
- * little later are told, too.
+ * Serves the acceptor until every rank has joined, sends each its WELCOME, sends the table to its own
+ * children, and waits until every rank has reported that it has the table. While ranks join, a rank that
+ * joins twice counts by its newer connection, because it may have been restarted.
+ *
+ * At the deadline rank 0 sends the names of the missing ranks to all clients, also to a client whose
+ * REPORT has arrived in part. It also sends the error of a rank that dies or fails later, or that goes away
+ * before all have joined and does not come back in time. A rank that disagrees about encryption, or that
+ * lacks what it needs to join, ends the rendezvous when all ranks have connected, or after
+ * ROOT_GRACE_NS, so that ranks that come a little later receive the error, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -25,15 +25,15 @@
 #include "rendezvous/root_state.h"
 #include "transport/socket.h"
 
-/* How long before the first rank gives up all are told. */
+/* Time between the error that is sent to all ranks and the first deadline of a rank. */
 #define ROOT_AHEAD_NS UINT64_C(250000000)
 
-/* Of many ranks, those from which nothing is expected soon are only looked at now and then: a sleep
- * on all connections for every one that comes would cost size * size. */
+/* With more ranks than this, ranks from which nothing is expected soon are polled at intervals only: to
+ * poll all connections after each event would cost size * size. */
 #define ROOT_FEW 64
 #define ROOT_POLL_NS UINT64_C(10000) /* for each rank */
 
-/* How long those who have not come yet are waited for when one has come that disagrees or cannot join. */
+/* Time for further ranks to connect once a rank disagrees or cannot join. */
 #define ROOT_GRACE_NS UINT64_C(500000000)
 
 static void root_remove(root_state *root, int rank) {
@@ -51,7 +51,7 @@ static void root_set_stage(root_state *root, int rank, root_stage stage) {
   client->stage = stage;
 }
 
-/* The rendezvous ends soon, for want of what a rank that has come wants or needs. */
+/* The rendezvous will fail: it ends after a grace time. */
 static void root_start_grace(root_state *root) {
   if (root->grace_ends == 0) root->grace_ends = ring_platform_now() + ROOT_GRACE_NS;
 }
@@ -82,7 +82,7 @@ static void root_admit(void *owner, const ring_handshake *proven) {
   }
 }
 
-/* Reads a JOIN that is whole. One that was changed has to come anew. */
+/* Reads a complete JOIN. A JOIN with changed bytes closes the connection; the rank joins again. */
 static ring_status root_read_join(root_state *root, int rank) {
   root_client *client = &root->clients[rank];
   const uint8_t *from = client->join;
@@ -98,7 +98,7 @@ static ring_status root_read_join(root_state *root, int rank) {
   return RING_OK;
 }
 
-/* Reads the JOIN of a rank, or sees that it has gone. */
+/* Receives the JOIN of a rank, or the end of its connection. */
 static ring_status root_receive_join(root_state *root, int rank) {
   root_client *client = &root->clients[rank];
   size_t capacity = sizeof client->join - client->have;
@@ -113,7 +113,7 @@ static ring_status root_receive_join(root_state *root, int rank) {
   return client->have < sizeof client->join ? RING_OK : root_read_join(root, rank);
 }
 
-/* Hears the rest of a message, or what has come of it: then RING_BUSY. */
+/* Receives a message without blocking. RING_BUSY while it is not complete. */
 static ring_status root_receive(root_state *root, int rank, ring_message *message) {
   root_client *client = &root->clients[rank];
   ring_status status = ring_message_receive_part(root->rendezvous, client->fd, &client->seal,
@@ -122,13 +122,13 @@ static ring_status root_receive(root_state *root, int rank, ring_message *messag
   return status;
 }
 
-/* Keeps what a rank reports that failed, for all to be told. */
+/* The error for all ranks from the REPORT of a rank that failed. */
 static ring_status root_failure_error(int rank, const ring_message *message, ring_error *error) {
   return ring_error_set(error, message->status, message->fault < 0 ? rank : message->fault, 0,
                         "rank %d reports: %.800s", rank, (const char *)message->body);
 }
 
-/* Reads why a rank cannot join, or not stay until all have, or sees that it has gone. */
+/* Receives the REPORT of a rank that cannot join, or stay until all have, or the end of its connection. */
 static ring_status root_receive_withdrawal(root_state *root, int rank) {
   root_client *client = &root->clients[rank];
   ring_message message;
@@ -141,7 +141,7 @@ static ring_status root_receive_withdrawal(root_state *root, int rank) {
     root_failure_error(rank, &message, &root->report);
     root_start_grace(root);
   } else if (client->failed) {
-    ring_socket_close(&client->fd); /* it has said all */
+    ring_socket_close(&client->fd); /* its report is complete */
   } else {
     root_remove(root, rank);
     if (status == RING_PEER_LOST) client->lost = ring_platform_now();
@@ -149,7 +149,7 @@ static ring_status root_receive_withdrawal(root_state *root, int rank) {
   return RING_OK;
 }
 
-/* Reads what has come of the REPORT of a rank that joined; a failure there is one of all. */
+/* Receives the REPORT of a rank that has joined. Its failure is the failure of all ranks. */
 static ring_status root_receive_report(root_state *root, int rank, ring_error *error) {
   const char *host = ring_peers_host(root->peers, rank);
   ring_message message;
@@ -170,7 +170,7 @@ static ring_status root_receive_report(root_state *root, int rank, ring_error *e
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* RING_TIMEOUT a little before the first of those who have come gives up, so that all are told. */
+/* RING_TIMEOUT ROOT_AHEAD_NS before the first deadline of a connected rank, so that all receive the error. */
 static ring_status root_check(const root_state *root) {
   uint64_t now = ring_platform_now(), soon = now + ROOT_AHEAD_NS;
   bool all = true;
@@ -187,7 +187,7 @@ static ring_status root_check(const root_state *root) {
   return ring_wait_check(root->rendezvous->wait);
 }
 
-/* Chooses what to sleep on, and returns for how many milliseconds at most. */
+/* Fills the poll set. Returns how many milliseconds to sleep, at most. */
 static int root_watch(root_state *root) {
   const int size = root->rendezvous->size;
   int slice = ring_wait_slice(root->rendezvous->wait);
@@ -224,10 +224,10 @@ static ring_status root_serve(root_state *root, ring_error *error) {
   return root->starved ? RING_NO_MEMORY : RING_OK;
 }
 
-/* ---- Telling ------------------------------------------------------------------------------ */
+/* ---- Sending ------------------------------------------------------------------------------ */
 
-/* Sends a message to a rank, unless there is no memory for it. One that cannot take it has died, which
- * is found by other ways. */
+/* Sends a message to a rank. Fails without memory only: a rank that cannot receive has died, which is
+ * detected elsewhere. */
 static ring_status root_send(root_state *root, int rank, const ring_message *message) {
   root_client *client = &root->clients[rank];
   if (client->fd < 0) return RING_OK;
@@ -236,7 +236,7 @@ static ring_status root_send(root_state *root, int rank, const ring_message *mes
   return status == RING_NO_MEMORY ? status : RING_OK;
 }
 
-/* Tells all ranks that the job has formed. */
+/* Sends RESULT to all ranks: the job has formed. */
 static ring_status root_send_results(root_state *root) {
   const ring_message formed = {.fault = -1};
   ring_status status = RING_OK;
@@ -255,13 +255,13 @@ static ring_status root_place(root_state *root, int rank) {
   uint16_t port = (uint16_t)bytes_get(&join, 2);
   if (rendezvous->hosts != NULL)
     return ring_peers_place(peers, rank, rendezvous->hosts[rank], port);
-  /* A rank that came over loopback is on this host, which the others know by its own name. */
+  /* A rank that connected over loopback is on this host, which the other ranks know by another name. */
   if (!ring_socket_peer_host(client->fd, host, sizeof host) || ring_socket_is_loopback(host))
     return ring_peers_place(peers, rank, rendezvous->root_host, port);
   return ring_peers_place(peers, rank, host, port);
 }
 
-/* Tells each rank the epoch and where its parent is. */
+/* Sends WELCOME to each rank: the epoch and its parent's address. */
 static ring_status root_send_welcomes(root_state *root) {
   ring_status status = RING_OK;
   for (int rank = 1; status == RING_OK && rank < root->rendezvous->size; rank++) {
@@ -298,7 +298,7 @@ static int root_listen(const ring_rendezvous *rendezvous, ring_error *error) {
   return -1;
 }
 
-/* All have joined: from here on this is a rank like the others, and serves links. */
+/* When all have joined: rank 0 serves links at its listener, as any other rank does. */
 static ring_status root_serve_links(root_state *root, ring_error *error) {
   ring_peers *peers = root->peers;
   int listener = root->acceptor.listener;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rank 0's side of the rendezvous by addresses.
+ */
 #ifndef RING_RENDEZVOUS_ROOT_H
 #define RING_RENDEZVOUS_ROOT_H
 

@@ -1,19 +1,16 @@
-/* SPDX-License-Identifier: Apache-2.0
- *
- * What rank 0 has to say of a rendezvous by addresses that has not come about: who is missing, who was
- * lost, who disagrees and who cannot join, and why.
- */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rendezvous/root_report.h"
+
 #include <stdio.h>
 
 #include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
-#include "rendezvous/root_report.h"
 
-/* How long a rank that had come and went away may take to come back. */
+/* Time for a rank whose connection ended to come back. */
 #define ROOT_RETURN_NS UINT64_C(500000000)
 
-/* "rank 1 (worker-a)", or without the host where that is not known yet. */
+/* "rank 1 (worker-a)"; without the host while that is not known. */
 static void root_client_text(const root_state *root, int rank, char *text, size_t size) {
   const char *host = root->goal == ROOT_INFORMED ? ring_peers_host(root->peers, rank) : NULL;
   if (root->rendezvous->hosts != NULL) host = root->rendezvous->hosts[rank];
@@ -53,7 +50,7 @@ int ring_root_find_lost(const root_state *root) {
   return -1;
 }
 
-/* Whether a rank keeps the others from the goal; one whose parent does only waits for that one. */
+/* Whether a rank blocks the goal. A rank without the table does not while its parent lacks it, too. */
 static bool root_blocks(const root_state *root, int rank) {
   if (root->clients[rank].stage >= root->goal) return false;
   int parent = ring_address_table_parent(rank);

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Root report.
+ * The root report: rank 0's explanation of a rendezvous that fails. It names the ranks that are missing,
+ * were lost, disagree or cannot join.
  */
 #ifndef RING_RENDEZVOUS_ROOT_REPORT_H
 #define RING_RENDEZVOUS_ROOT_REPORT_H
 
 #include "rendezvous/root_state.h"
 
-/* A rank that had joined has gone: it was lost, as `how` says, or this one was stopped, and it has given
- * it up. */
+/* The first rank whose wish for encryption differs from rank 0's, or -1. */
+int ring_root_mismatch(const root_state *root);
+
+/* The first rank whose connection ended and that has not come back in time, or -1. */
+int ring_root_find_lost(const root_state *root);
+
+/* Whether a rank has reported that it cannot join. */
+bool ring_root_failed(const root_state *root);
+
+/* The error of a rank that has joined and was lost, as `how` says; or, if this process was suspended, the
+ * error that the rank timed out waiting for rank 0. */
 ring_status ring_root_lost_error(const root_state *root, int rank, const char *how,
                                  ring_error *error);
 
-/* The first rank that does not want the same encryption, or -1. */
-int ring_root_mismatch(const root_state *root);
-
-/* The first rank that had come and has been away for long, or -1. */
-int ring_root_find_lost(const root_state *root);
-
-/* Whether one has come that cannot join. */
-bool ring_root_failed(const root_state *root);
-
-/* Why the rendezvous has ended with a status, in words for all ranks. */
+/* The error of a rendezvous that ended with `status`, for all ranks. */
 ring_status ring_root_explain(const root_state *root, ring_status status, ring_error *error);
 
-/* Tells the log that rank 0 has waited for long, and for whom. */
+/* Warns the user that rank 0 still waits, and for which ranks. */
 void ring_root_warn(const root_state *root);
 
 #endif

@@ -42,7 +42,7 @@ ring_status ring_rendezvous_no_crypto(ring_error *error) {
 
 /* ---- Key and ports ------------------------------------------------------------------------ */
 
-/* Binds the key to all hosts at once, each with the zero that ends it. */
+/* Binds the key to all hosts, each with its terminating zero. */
 static bool session_bind_hosts(const ring_rendezvous *rendezvous, ring_secret *key) {
   size_t length = 0;
   for (int rank = 0; rank < rendezvous->size; rank++) length += strlen(rendezvous->hosts[rank]) + 1;
@@ -55,7 +55,7 @@ static bool session_bind_hosts(const ring_rendezvous *rendezvous, ring_secret *k
   return bound;
 }
 
-/* The job's key: what ranks must agree on to belong together. */
+/* The job's key covers everything that ranks of one job must agree on. */
 static bool session_derive(const ring_rendezvous *rendezvous, ring_secret *key) {
   uint8_t size[4] = {(uint8_t)rendezvous->size, (uint8_t)(rendezvous->size >> 8),
                      (uint8_t)(rendezvous->size >> 16), (uint8_t)(rendezvous->size >> 24)};
@@ -73,7 +73,7 @@ static bool session_port_used(const ring_rendezvous *rendezvous, uint16_t port) 
   return false;
 }
 
-/* Draws different ports from the range, in an order that only the key determines. */
+/* Draws different ports from the range. Only the key determines them and their order. */
 static bool session_draw_ports(ring_rendezvous *rendezvous, const ring_keys *keys) {
   uint32_t first = rendezvous->port_first == 0 ? SESSION_PORT_FIRST : rendezvous->port_first;
   uint32_t last = rendezvous->port_first == 0 ? SESSION_PORT_LAST : rendezvous->port_last;
