@@ -56,8 +56,8 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
   return ready;
 }
 
-/* The proof that ends a message: an HMAC, with the key that this side and `rank` share, over who
- * speaks and all bytes before the proof. */
+/* The proof that ends a message: an HMAC, with the key that this rank and `rank` share, over the name of
+ * the sending side and all bytes before the proof. */
 static bool handshake_prove(ring_handshake *handshake, int turn, int rank, ring_secret *proof) {
   uint8_t said[16 + sizeof handshake->transcript] = {0};
   uint8_t *end = handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
@@ -95,18 +95,18 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
       handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
   if (handshake_prove(handshake, turn, rank, &proof))
     return ring_secret_equal(proof.bytes, given, RING_SECRET_BYTES);
-  /* There is no key to prove it with; or there was no memory. */
+  /* No key for this rank, or no memory. */
   bool keyless = handshake->keys->vault == NULL || rank == handshake->keys->rank;
   handshake->system_errno = keyless ? 0 : ENOMEM;
   return false;
 }
 
-/* Of one whose proof is not right; or could not be computed, which is no fault of its. */
+/* The state after a wrong proof; or after a proof that could not be computed, no fault of the other side. */
 static ring_handshake_state handshake_unproven(const ring_handshake *handshake) {
   return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
 }
 
-/* One of another version is told HELLO all the same, so that it sees why. */
+/* The accepting side answers a HELLO of another version, so that the other side can report the version. */
 static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
   if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
   from += 8;
@@ -149,14 +149,14 @@ static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, co
   handshake->verdict = (ring_verdict)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
-  /* The proof covers both HELLOs: the accepting side has found them as unlike as this side. */
+  /* The proof covers both HELLOs, so both sides have compared the same two wishes. */
   bool welcome = handshake->verdict == RING_VERDICT_WELCOME;
   if (handshake->unlike ? welcome : handshake->verdict == RING_VERDICT_UNLIKE)
     return RING_HANDSHAKE_STRANGER;
   return welcome ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
 }
 
-/* What a whole message means for the state. */
+/* The state after a complete message. */
 static ring_handshake_state handshake_finish_turn(ring_handshake *handshake) {
   const uint8_t *message = handshake_message(handshake, handshake->turn);
   bool wrote = handshake_writes(handshake);
@@ -172,7 +172,7 @@ static ring_handshake_state handshake_finish_turn(ring_handshake *handshake) {
   return handshake_read_hello(handshake, message);
 }
 
-/* Moves bytes of the current message; true when it is whole. */
+/* Moves bytes of the current message. True when it is complete. */
 static bool handshake_move(ring_handshake *handshake) {
   uint8_t *message = handshake_message(handshake, handshake->turn) + handshake->moved;
   size_t left = handshake_lengths[handshake->turn] - handshake->moved;
@@ -219,7 +219,7 @@ const char *ring_verdict_text(ring_verdict verdict) {
     return "another process with this rank is connected already";
   case RING_VERDICT_CONNECTIONS:
     return "the connections of a link came out of order, or are more than it can serve";
-  default: /* no answer to who wants a link, or told elsewhere */
+  default: /* not sent for a link, or reported elsewhere */
     return "its reason makes no sense";
   }
 }

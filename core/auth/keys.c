@@ -55,7 +55,7 @@ static bool keys_make_pair(const ring_keys *keys, int rank, ring_secret *key) {
   to = bytes_put(bytes_put(to, (uint32_t)low, 4), (uint32_t)high, 4);
   memcpy(to, keys->publics[low], RING_PUBLIC_BYTES);
   memcpy(to + RING_PUBLIC_BYTES, keys->publics[high], RING_PUBLIC_BYTES);
-  facts[sizeof facts - 1] = 1; /* the first block of HKDF's output, and the only one */
+  facts[sizeof facts - 1] = 1; /* number of HKDF's output block, the only one */
   bool made = ring_secret_agree(&keys->vault->own, keys->publics[rank], &shared) &&
               ring_secret_mac(&keys->vault->job, shared.bytes, sizeof shared.bytes, key) &&
               ring_secret_bind(key, facts, sizeof facts);

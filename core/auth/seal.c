@@ -21,8 +21,7 @@ bool ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
   return made;
 }
 
-/* A context that knows the key and the number of the message, which no other one has, and has taken
- * in the head. */
+/* A context with the key, the nonce (the number of the message, unique under the key) and the head. */
 static EVP_CIPHER_CTX *seal_context(const ring_secret *key, uint64_t number, bool closing,
                                     const void *head, size_t head_length) {
   uint8_t nonce[SEAL_NONCE_BYTES] = {0};
@@ -61,8 +60,7 @@ ring_status ring_seal_open(ring_seal *seal, const void *head, size_t head_length
 
 #else
 
-/* Whether a whole message is what was sealed: the tag says it last of all, and everything before it
- * can only fail for want of memory. */
+/* Decrypts a message and verifies its tag. A step before the tag can fail without memory only. */
 static ring_status seal_read(EVP_CIPHER_CTX *context, uint8_t *at, size_t length) {
   int moved;
   bool ready =

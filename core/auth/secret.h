@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The job's secret. The token itself is only read to derive the job's key, which also covers the
- * job's name, size and addresses: ranks that differ in any of them cannot prove anything to each
- * other. All cryptography is OpenSSL's: HMAC-SHA256 (RFC 2104), X25519 (RFC 7748), its random
- * numbers and its constant-time comparison.
+ * Secrets, and the functions of OpenSSL that the core uses: HMAC-SHA256 (RFC 2104), X25519 (RFC 7748),
+ * random numbers and constant-time comparison. The token is read only to derive the job's key, which
+ * also covers the job's name, size and addresses: ranks that differ in any of them fail each other's proof.
  */
 #ifndef RING_AUTH_SECRET_H
 #define RING_AUTH_SECRET_H
@@ -25,15 +24,14 @@ bool ring_secret_random(void *bytes, size_t length);
 /* *mac = HMAC-SHA256(key, data). */
 bool ring_secret_mac(const ring_secret *key, const void *data, size_t length, ring_secret *mac);
 
-/* *key becomes HMAC-SHA256(*key, data): binds a key to one more fact. */
+/* *key becomes HMAC-SHA256(*key, data): binds the key to one more fact. */
 bool ring_secret_bind(ring_secret *key, const void *data, size_t length);
 
 /* The first key of a job, from its token (which may be empty). */
 bool ring_secret_begin(ring_secret *key, const void *token, size_t length);
 
-/* The public half of a private key, which is random bytes; and what two ranks both get from their
- * own private and the other's public half. X25519 (RFC 7748); false for a public half that would
- * make it the same for everybody. */
+/* X25519: the public key of a private key, which is random bytes; and the secret that two ranks share, from
+ * one's private and the other's public key. False for a public key that would make the secret guessable. */
 bool ring_secret_public(const ring_secret *own, uint8_t public[RING_PUBLIC_BYTES]);
 bool ring_secret_agree(const ring_secret *own, const uint8_t public[RING_PUBLIC_BYTES],
                        ring_secret *shared);
@@ -43,8 +41,8 @@ bool ring_secret_equal(const void *one, const void *other, size_t length);
 
 void ring_secret_wipe(void *bytes, size_t length);
 
-/* Zeroed memory that no core file has (ring_platform_pages), in whole pages. NULL without memory.
- * free wipes it; NULL is allowed. */
+/* Zeroed memory that is in no core file (ring_platform_pages), in whole pages. NULL without memory. free
+ * wipes it; NULL is allowed. */
 void *ring_secret_alloc(size_t bytes);
 void ring_secret_free(void *memory, size_t bytes);
 

@@ -18,7 +18,7 @@ static ring_status token_no_memory(ring_error *error) {
   return ring_error_set(error, RING_NO_MEMORY, -1, 0, "no memory for the token");
 }
 
-/* Complains about the file that the variable names. */
+/* The error of a file that cannot hold a token. */
 static ring_status token_bad_file(ring_error *error, int code, const char *why) {
   return ring_error_set(error, RING_INVALID, -1, code, TOKEN_FILE " is %s, %s",
                         ring_quote(getenv(TOKEN_FILE)).text, why);
@@ -38,7 +38,7 @@ static ring_status token_check_file(int fd, ring_error *error) {
   return RING_OK;
 }
 
-/* Reads until the end or until there is no more room; *length is what was read. */
+/* Reads until the end or `capacity`. *length: bytes read. */
 static bool token_read_all(int fd, char *to, size_t capacity, size_t *length) {
   *length = 0;
   for (;;) {
@@ -82,7 +82,7 @@ static ring_status token_take(int fd, char **token, size_t *length, ring_error *
 static ring_status token_read_file(const char *path, char **token, size_t *length,
                                    ring_error *error) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-  if (fd < 0) /* its value may be the token itself */
+  if (fd < 0) /* no name in the error: the value may be the token itself */
     return ring_error_set(error, RING_INVALID, -1, errno,
                           TOKEN_FILE " names a file that cannot be opened");
   ring_status status = token_check_file(fd, error);

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Free memory is a sorted list of extents, joined with their neighbours; the first that fits is
- * taken. In the line before a buffer is the length of both. A buffer gets all of its pages before it
- * is handed out, unless it is made of others that had them.
+ * Free memory is a sorted list of extents, joined with their neighbours; allocation is first fit. The line
+ * before a buffer holds the length of line and buffer. A new buffer gets all of its pages at once, unless
+ * they are there from earlier buffers.
  *
- * A forked child has the same memory and a copy of the lists. What is free there may be in use in
- * the parent, and what lies before a buffer may be something else by now; so a child takes no
- * memory from its parent's arenas, and gives none back. It knows a buffer of theirs by its address,
- * as what surrounds that is the parent's. A place is a lock that ends with its last descriptor, which
- * a child gives up: its parent's death shows at once.
+ * A forked child has the same memory and a copy of the list. An extent that is free in the copy may be in
+ * use in the parent, and the line before a buffer may have been overwritten. So a child neither allocates
+ * from its parent's arenas nor frees into them; it recognises their buffers by address. A place is a lock
+ * that ends with its last descriptor. A child closes its copy, so the parent's death shows at once.
  */
 #include "transport/arena.h"
 
@@ -36,7 +35,7 @@ typedef struct arena_extent {
 } arena_extent;
 
 struct ring_arena {
-  ring_arena *next; /* of those of this process */
+  ring_arena *next; /* of this process */
   unsigned process; /* that has mapped it */
   pthread_mutex_t lock;
   atomic_int owners; /* the communicator and its buffers */
@@ -83,7 +82,7 @@ static void arenas_remove(const ring_arena *arena) {
   arenas_drop();
 }
 
-/* The one that a line lies in; NULL for ordinary memory. */
+/* The arena that holds a line; NULL for ordinary memory. */
 static ring_arena *arenas_find(const void *line) {
   arenas_hold();
   ring_arena *arena = arenas;
@@ -126,7 +125,7 @@ ring_arena *ring_arena_map(int fd, size_t front, int ranks, size_t region) {
   return arena;
 }
 
-/* As much as this machine could ever fill, if the address space has it. */
+/* As much as the memory of this machine. */
 static size_t arena_region_wanted(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   uint64_t memory = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : ARENA_REGION_LEAST;
@@ -151,7 +150,7 @@ bool ring_arena_take(ring_arena *arena, int index) {
   arena->place = ring_fd_end(ring_platform_memory_again(arena->fd));
   if (arena->place < 0 || !ring_platform_hold(arena->place, index)) return false;
   arena->free = malloc(16 * sizeof *arena->free);
-  if (arena->free == NULL) return true; /* every allocation is ordinary memory then */
+  if (arena->free == NULL) return true; /* without a list every allocation is ordinary memory */
   arena->free_capacity = 16;
   arena->free_count = 1;
   arena->free[0] =
@@ -163,7 +162,7 @@ bool ring_arena_taken(const ring_arena *arena, int index) {
   return ring_platform_held(arena->place, index);
 }
 
-/* In a forked child the lock is as it was at the fork, perhaps held: it is left alone. */
+/* A forked child does not destroy the lock, which may have been held at the fork. */
 static void arena_leave(ring_arena *arena) {
   if (atomic_fetch_sub(&arena->owners, 1) > 1) return;
   arenas_remove(arena);
@@ -211,8 +210,8 @@ bool ring_arena_reserve(const void *memory, size_t bytes) {
                                       (size_t)((uintptr_t)memory - (uintptr_t)arena->base), bytes);
 }
 
-/* A private mapping of the same pages shows what others write until this process has written, too. Its
- * other threads may be writing now, next to what is withdrawn: no byte of theirs is lost. */
+/* A private mapping shows other processes' writes until this process writes to the page. Other threads of
+ * this process may write to the same page now, next to `memory`: the atomic or loses no byte of theirs. */
 void ring_arena_withdraw(ring_arena *arena, void *memory, size_t bytes) {
   uint64_t at;
   if (bytes == 0 || !ring_arena_offset(arena, memory, bytes, &at)) return;
@@ -237,7 +236,7 @@ static void arena_remove(ring_arena *arena, size_t index) {
           (arena->free_count - index) * sizeof *arena->free);
 }
 
-/* Takes `bytes` from the first extent that has them; SIZE_MAX when none does. */
+/* Takes `bytes` from the first extent that is large enough; SIZE_MAX when none is. */
 static size_t arena_cut(ring_arena *arena, size_t bytes, bool *backed) {
   for (size_t i = 0; i < arena->free_count; i++) {
     arena_extent *extent = &arena->free[i];
@@ -263,7 +262,7 @@ static void arena_join(ring_arena *arena, size_t index) {
   arena_remove(arena, index + 1);
 }
 
-/* Joins all neighbours; what was touched in part counts as touched. */
+/* Joins all neighbours. An extent touched in part counts as touched. */
 static void arena_gather(ring_arena *arena) {
   for (size_t i = 0; i + 1 < arena->free_count;) {
     arena_extent *extent = &arena->free[i], *next = extent + 1;
@@ -279,7 +278,7 @@ static void arena_gather(ring_arena *arena) {
   }
 }
 
-/* Whether there is room for one more extent. */
+/* Makes space for one more extent. False without memory. */
 static bool arena_grow(ring_arena *arena) {
   if (arena->free_count < arena->free_capacity) return true;
   arena_extent *more = realloc(arena->free, 2 * arena->free_capacity * sizeof *more);
@@ -289,7 +288,7 @@ static bool arena_grow(ring_arena *arena) {
   return true;
 }
 
-/* Gives the whole pages of a part back to the system; false when it has none. */
+/* Returns the whole pages of a range to the system. False when it contains none. */
 static bool arena_drop(const ring_arena *arena, size_t at, size_t bytes) {
   size_t first = (at + ARENA_PAGE - 1) / ARENA_PAGE * ARENA_PAGE;
   size_t end = (at + bytes) / ARENA_PAGE * ARENA_PAGE;
@@ -298,7 +297,7 @@ static bool arena_drop(const ring_arena *arena, size_t at, size_t bytes) {
   return true;
 }
 
-/* Does so with an extent when too much is kept. */
+/* Returns the pages of an extent when more than the limit is kept. */
 static void arena_trim(ring_arena *arena, arena_extent *extent) {
   size_t most = arena->used > ARENA_KEEP ? arena->used : ARENA_KEEP;
   if (arena->kept <= most || !extent->touched) return;
@@ -310,7 +309,7 @@ static void arena_trim(ring_arena *arena, arena_extent *extent) {
 static void arena_put(ring_arena *arena, arena_extent extent) {
   size_t index = 0;
   arena->used -= extent.bytes;
-  if (!arena_grow(arena)) return; /* never used again, and gone with the arena */
+  if (!arena_grow(arena)) return; /* not used again until the arena ends */
   while (index < arena->free_count && arena->free[index].at < extent.at) index++;
   memmove(&arena->free[index + 1], &arena->free[index],
           (arena->free_count - index) * sizeof *arena->free);
@@ -322,8 +321,8 @@ static void arena_put(ring_arena *arena, arena_extent extent) {
   if (index > 0) arena_join(arena, index - 1);
 }
 
-/* Where a buffer of `bytes`, all told, begins; SIZE_MAX when there is no room or no page for it. The
- * system is asked for pages without the lock: that takes as long as to write them. */
+/* The offset of a new buffer of `bytes` with its line; SIZE_MAX without space or pages. Pages are reserved
+ * without the lock, because that takes as long as writing them. */
 static size_t arena_obtain(ring_arena *arena, size_t bytes) {
   bool backed = true;
   pthread_mutex_lock(&arena->lock);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lanes: one link over several TCP connections, for networks where a single flow gets no further
- * than a part of what the card or the paths between two hosts carry.
+ * One link over several TCP connections, for networks where a single flow gets only a part of the bandwidth
+ * of the card or of the paths between two hosts.
  *
- * The stream of each direction is cut into stripes, and stripe s travels on connection s mod connections. Both
- * ends know from the bytes that they have moved where the stream is, so nothing is added on the wire
- * and order is kept: a side moves bytes on the connection of its position only, and goes on to the next one
- * with the next stripe. What is behind a slow connection waits for it in the buffers of the others.
+ * The stream of each direction is cut into stripes; stripe s travels on connection s mod connections. Both
+ * ends know the position of the stream from the bytes that they have moved, so nothing is added on the
+ * wire and order is kept. A side moves bytes only on the connection of its position, and goes on to the
+ * next connection with the next stripe. Stripes behind a slow connection wait in the socket buffers.
  *
- * A sleeper waits for the two connections that its two positions are on, and for the breaking of any: the
- * descriptor of the link watches all of them. The end of the peer comes in order, behind its last
- * byte, on the connection of the position; a connection that breaks breaks the link once what can be read has
- * been.
+ * A sleeper waits for the connections of its two positions, and for a break of any connection: the
+ * descriptor of the link watches all of them. The end of the peer arrives in order, behind its last byte,
+ * on the connection of the position. A connection that breaks breaks the link, after all bytes that can be
+ * read have been read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,10 +23,10 @@
 #include "transport/link.h"
 #include "transport/socket.h"
 
-/* Little enough that a frame of the engine (256 KiB) is on all of a few connections, enough that a system
- * call is cheap beside copying it. */
+/* Small enough that a frame of the engine (256 KiB) uses all of a few connections, large enough that the
+ * system call costs little beside the copy. */
 #define MULTI_TCP_STRIPE (64 * 1024)
-#define MULTI_TCP_PIECES 4 /* of one system call; what is left goes with the next */
+#define MULTI_TCP_PIECES 4 /* of one system call */
 
 typedef ssize_t (*multi_tcp_verb)(ring_link *connection, const struct iovec *pieces, int count);
 
@@ -36,9 +36,9 @@ typedef struct multi_tcp_link {
   uint64_t sent, received;
   int count;
   int broken; /* errno of a connection that broke, or 0 */
-  bool armed; /* since the connections were last looked at */
+  bool armed; /* since the connections were last checked */
   ring_link *connections[RING_CONNECTIONS_MAX];
-  short watched[RING_CONNECTIONS_MAX]; /* what for */
+  short watched[RING_CONNECTIONS_MAX]; /* events watched for */
 } multi_tcp_link;
 
 static int multi_tcp_at(const multi_tcp_link *link, uint64_t position) {
@@ -47,7 +47,7 @@ static int multi_tcp_at(const multi_tcp_link *link, uint64_t position) {
 
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
-/* Nothing alone is watched for on an idle link: its watcher could not tell a break from news. */
+/* An idle link is left out of the poll: its watcher cannot tell a break from arriving bytes. */
 static short multi_tcp_arm(ring_link *base, short events) {
   multi_tcp_link *link = (multi_tcp_link *)base;
   int in = multi_tcp_at(link, link->received), out = multi_tcp_at(link, link->sent);
@@ -63,8 +63,8 @@ static short multi_tcp_arm(ring_link *base, short events) {
   return POLLIN;
 }
 
-/* After a sleep that nothing has come of: whether a connection that is not at a position has broken. An
- * end in order hangs up as well, but is no error. */
+/* After a sleep without progress: checks whether a connection that is at no position has broken. An orderly
+ * end also sets POLLHUP, but is no error. */
 static void multi_tcp_look(multi_tcp_link *link) {
   struct pollfd entries[RING_CONNECTIONS_MAX];
   link->armed = false;
@@ -80,13 +80,13 @@ static void multi_tcp_look(multi_tcp_link *link) {
 
 /* ---- Moving ------------------------------------------------------------------------------- */
 
-/* What a verb returns that has moved nothing, for the reason `got`. */
+/* The result of a verb that has moved nothing; `got` is that of the connection. */
 static ssize_t multi_tcp_stuck(multi_tcp_link *link, ssize_t got) {
   if (got == 0 && link->armed) multi_tcp_look(link);
   return got == 0 && link->broken != 0 ? -link->broken : got;
 }
 
-/* The bytes of the pieces behind the first `skip`, `room` at most. */
+/* The bytes of the pieces behind the first `skip`, at most `capacity`. */
 static int multi_tcp_cut(const struct iovec *pieces, int count, size_t skip, size_t capacity,
                          struct iovec cut[MULTI_TCP_PIECES], size_t *length) {
   int cuts = 0;
@@ -104,7 +104,7 @@ static int multi_tcp_cut(const struct iovec *pieces, int count, size_t skip, siz
   return cuts;
 }
 
-/* Moves stripe after stripe until a connection does not take, or does not have, all of one. */
+/* Moves stripe after stripe until a connection moves only part of one. */
 static ssize_t multi_tcp_move(multi_tcp_link *link, multi_tcp_verb verb, uint64_t *position,
                               const struct iovec *pieces, int count) {
   uint64_t begun = *position;
@@ -115,7 +115,7 @@ static ssize_t multi_tcp_move(multi_tcp_link *link, multi_tcp_verb verb, uint64_
     if (cuts == 0) break;
     ssize_t moved = verb(link->connections[multi_tcp_at(link, *position)], cut, cuts);
     if (moved <= 0 && *position == begun) return multi_tcp_stuck(link, moved);
-    if (moved <= 0) break; /* an error comes again */
+    if (moved <= 0) break; /* the next call gets the error */
     *position += (uint64_t)moved;
     if ((size_t)moved < length) break;
   }

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RESOLVER_SOON_US 20000 /* in which most names are found */
+#define RESOLVER_SOON_US 20000 /* most lookups take less */
 #define RESOLVER_SLICE_US 500
 
 struct ring_resolver {
   pthread_t thread;
-  atomic_int users; /* the thread, and who asks */
+  atomic_int users; /* the thread, and the caller */
   atomic_bool done;
   uint16_t port;
   ring_resolved resolved;
@@ -36,7 +36,7 @@ static void *resolver_work(void *arg) {
   return NULL;
 }
 
-/* Signals are for the threads of the program. */
+/* The thread blocks all signals: they are for the threads of the program. */
 static int resolver_start(ring_resolver *resolver) {
   sigset_t all, before;
   sigfillset(&all);
@@ -46,7 +46,7 @@ static int resolver_start(ring_resolver *resolver) {
   return failure;
 }
 
-/* ---- Asking ------------------------------------------------------------------------------- */
+/* ---- Polling ------------------------------------------------------------------------------ */
 
 static ring_resolver *resolver_new(const char *host, uint16_t port) {
   size_t length = strlen(host) + 1;
@@ -67,7 +67,7 @@ static ring_resolver_answer resolver_answer(const ring_resolved *resolved, int f
   return ring_socket_may_resolve(failure) ? RING_RESOLVER_SILENT : RING_RESOLVER_UNKNOWN;
 }
 
-/* Where no thread can be had the resolver is waited for. */
+/* Without a thread the lookup blocks. */
 static ring_resolver_answer resolver_begin(ring_resolver **resolver, const char *host,
                                            uint16_t port, ring_resolved *resolved,
                                            const char **reason) {
@@ -98,8 +98,7 @@ ring_resolver_answer ring_resolver_ask(ring_resolver **resolver, const char *hos
   }
   *resolved = (*resolver)->resolved;
   int failure = (*resolver)->failure;
-  pthread_join((*resolver)->thread,
-               NULL); /* what the resolver keeps a thread is freed at its end */
+  pthread_join((*resolver)->thread, NULL); /* frees the system resolver's memory of the thread */
   resolver_leave(*resolver);
   *resolver = NULL;
   return resolver_answer(resolved, failure, reason);

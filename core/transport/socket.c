@@ -25,7 +25,7 @@
 #ifdef POLLRDHUP
 #define SOCKET_HANGS_UP POLLRDHUP
 #else
-#define SOCKET_HANGS_UP 0 /* POLLHUP is always looked for */
+#define SOCKET_HANGS_UP 0 /* POLLHUP is always reported */
 #endif
 
 #ifdef TCP_KEEPIDLE
@@ -99,7 +99,7 @@ static int socket_listen_on(const struct sockaddr *address, socklen_t length) {
   int fd = socket_open(address->sa_family);
   if (fd < 0) return fd;
   int on = 1, off = 0;
-  /* Ports of connections that have just ended may be bound again at once. */
+  /* Allows to bind the port of connections that have just ended. */
   if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0) return socket_fail(fd);
   if (address->sa_family == AF_INET6 &&
       setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) != 0)
@@ -109,7 +109,7 @@ static int socket_listen_on(const struct sockaddr *address, socklen_t length) {
   return fd;
 }
 
-/* The options come after bind, so that nobody is bound to the port already who has them as well. */
+/* The options are set after bind, so that bind fails if another socket has the port with these options. */
 static int socket_hold_on(const struct sockaddr *address, socklen_t length) {
   int fd = socket_open(address->sa_family);
   if (fd < 0) return fd;
@@ -123,7 +123,7 @@ static int socket_hold_on(const struct sockaddr *address, socklen_t length) {
   return fd;
 }
 
-/* Both families at once or, where there is no IPv6, IPv4. */
+/* Both families with one socket or, without IPv6, IPv4. */
 static int socket_everywhere(uint16_t port, int (*bound)(const struct sockaddr *, socklen_t)) {
   struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
   int fd = bound((struct sockaddr *)&six, sizeof six);
@@ -249,7 +249,7 @@ int ring_socket_receive_fd(int fd, void *bytes, size_t length) {
 #endif
   if (got < 0) return -errno;
   struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-  int descriptors[2]; /* there is room for as many, as lengths are rounded up */
+  int descriptors[2]; /* lengths are rounded up, so the control buffer may hold two */
   if (rights == NULL || rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS ||
       rights->cmsg_len < CMSG_LEN(sizeof(int)) || rights->cmsg_len > CMSG_LEN(sizeof descriptors))
     return -EPROTO;
@@ -335,7 +335,7 @@ void ring_socket_tune(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, &silence, sizeof silence);
 #endif
 #ifdef TCP_CONGESTION
-  /* Loopback loses nothing and has no queue to probe: BBR there runs at half the speed. */
+  /* BBR runs at half the speed on loopback, which loses no packets and has no queue to probe. */
   char host[INET6_ADDRSTRLEN];
   if (ring_socket_peer_host(fd, host, sizeof host) && ring_socket_is_loopback(host))
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -344,7 +344,7 @@ void ring_socket_tune(int fd) {
 
 #if defined(__linux__) && defined(TCP_INFO)
 
-/* Retransmissions and probes are counted from the last answer on. */
+/* The system counts retransmissions and probes since the last answer. */
 uint32_t ring_socket_silence(int fd) {
   struct tcp_info info = {0};
   socklen_t length = sizeof info;
