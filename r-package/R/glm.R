@@ -51,12 +51,12 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
                      start = NULL, offset, control = list(), contrasts = NULL) {
   call <- match.call()
   env <- parent.frame()
-  family <- together(comm, glm_family(family, env))
-  control <- together(comm, do.call(stats::glm.control, control))
+  family <- agree(comm, glm_family(family, env))
+  control <- agree(comm, do.call(stats::glm.control, control))
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
-  frame <- together(comm, rows_frame(frame, env))
+  frame <- agree(comm, rows_frame(frame, env))
   rows <- rows_of_model(comm, frame, if (!missing(data)) data, contrasts,
                         as.list(call)[c("offset", "weights", "subset")])
   glm_check_settings(comm, rows, family, control, start)
@@ -90,7 +90,7 @@ glm_check_settings <- function(comm, rows, family, control, start) {
     control = unlist(control), start = start, contrasts = rows$contrasts,
     offset = if (is.null(rows$offset)) "none" else "one"
   )
-  told <- allgather_text(comm, vapply(settings, FUN.VALUE = "", function(setting) {
+  told <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {
     text <- if (is.character(setting)) setting else deparse(setting, control = "niceNames")
     paste(text, collapse = " ")
   }))
@@ -109,7 +109,7 @@ glm_rows <- function(comm, rows, family) {
   count <- nrow(rows$x)
   absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
   prior <- absent(rows$weights, 1)
-  ready <- together(comm, {
+  ready <- agree(comm, {
     if (any(prior < 0)) stop("negative weights not allowed", call. = FALSE)
     glm_initialise(rows$y, prior, family)
   })
@@ -162,7 +162,7 @@ glm_fit <- function(comm, rows, start, family, control) {
 
 # The fit of a model without columns.
 glm_empty <- function(comm, rows, family) {
-  state <- together(comm, glm_state(rows, rows$x, double(), family))
+  state <- agree(comm, glm_state(rows, rows$x, double(), family))
   list(
     coefficients = double(), state = state, solved_at = state,
     deviance = glm_deviance(comm, rows, state, family), iterations = 0L, converged = TRUE,
@@ -172,7 +172,7 @@ glm_empty <- function(comm, rows, family) {
 
 # One fit of the columns `x`; the state of the rows is that of this rank.
 glm_iterate <- function(comm, rows, x, start, family, control) {
-  state <- together(comm, glm_begin(rows, x, start, family))
+  state <- agree(comm, glm_begin(rows, x, start, family))
   previous <- glm_deviance(comm, rows, state, family)
   coefficients <- if (!is.null(start)) as.double(start)
   converged <- boundary <- FALSE
@@ -224,7 +224,7 @@ glm_state <- function(rows, x, coefficients, family) {
 
 # Over all ranks; not finite where the coefficients lead anywhere out of what the family allows.
 glm_deviance <- function(comm, rows, state, family) {
-  total_together(comm, empty = 0, attempt({
+  agree_total(comm, empty = 0, attempt({
     if (!state$valid) Inf
     else if (rows$count == 0L) 0
     else sum(family$dev.resids(rows$y, state$mu, rows$weights))
@@ -251,10 +251,10 @@ glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
 
 # Weighted least squares on all ranks. Coefficients that cannot be told from others are 0.
 glm_solve <- function(comm, rows, x, state, family, tolerance) {
-  triangle <- together(comm, glm_triangle(rows, x, state, family))
+  triangle <- agree(comm, glm_triangle(rows, x, state, family))
   triangles <- ring_gather(comm, triangle, root = 0)
   width <- ncol(x)
-  solved <- together(comm, if (!is.null(triangles)) glm_solve_stack(triangles, width, tolerance))
+  solved <- agree(comm, if (!is.null(triangles)) glm_solve_stack(triangles, width, tolerance))
   numbers <- if (is.null(solved)) double(1L + 2L * width + width^2) else solved
   numbers <- ring_broadcast(comm, numbers)
   rank <- as.integer(numbers[[1L]])
@@ -310,7 +310,7 @@ glm_solve_stack <- function(triangles, width, tolerance) {
 
 # Over all ranks: rows that count, weights, Pearson's statistic, and y for the null model's mean.
 glm_sums <- function(comm, rows, fit, family) {
-  sums <- together(comm, {
+  sums <- agree(comm, {
     c(
       ok = sum(rows$weights != 0), weights = sum(rows$weights),
       pearson = glm_pearson(rows, fit, family), weighted = sum(rows$weights * rows$y),
@@ -341,7 +341,7 @@ glm_null_deviance <- function(comm, rows, sums, family, control) {
     return(glm_iterate(comm, rows, ones, NULL, family, control)$deviance)
   }
   mean <- sums[["weighted"]] / sums[["weights"]]
-  means <- together(comm, {
+  means <- agree(comm, {
     if (rows$intercept) rep(mean, rows$count)
     else if (rows$count > 0L) family$linkinv(rows$offset)
   })
@@ -356,7 +356,7 @@ glm_aic <- function(comm, rows, fit, sums, family) {
   used <- rows$weights > 0
   of_rows <- function(f) {
     part <- attempt(if (any(used)) f(rows$y[used], fit$state$mu[used], rows$weights[used]) else 0)
-    total_together(comm, part, 0)
+    agree_total(comm, part, 0)
   }
   switch(family$family,
     gaussian = count * (log(2 * pi * deviance / count) + 1) + 2 -
@@ -369,7 +369,7 @@ glm_aic <- function(comm, rows, fit, sums, family) {
         -2 * sum(weights * stats::dgamma(y, 1 / dispersion, scale = mu * dispersion, log = TRUE))
       })
     },
-    total_together(comm, empty = 0, attempt({
+    agree_total(comm, empty = 0, attempt({
       if (rows$count == 0L) 0
       else as.double(family$aic(rows$y, rows$n, fit$state$mu, rows$weights, deviance))
     }))

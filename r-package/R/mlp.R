@@ -46,7 +46,7 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   max_iter <- check_whole(max_iter, "max_iter", least = 1)
   frame <- call[c(1L, match(c("formula", "data"), names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
-  frame <- together(comm, rows_frame(frame, parent.frame()))
+  frame <- agree(comm, rows_frame(frame, parent.frame()))
   rows <- rows_of_model(comm, frame, if (!missing(data)) data)
   if (length(rows$response_levels) < 2L) {
     check_stop("the response must be a factor or strings with two classes at least")

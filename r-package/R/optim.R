@@ -42,7 +42,7 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 ring_optim <- function(comm, par, fn, gr = NULL, ...,
                        method = c("Nelder-Mead", "BFGS", "CG", "L-BFGS-B", "Brent"),
                        lower = -Inf, upper = Inf, control = list(), hessian = FALSE) {
-  method <- together(comm, {
+  method <- agree(comm, {
     if (!is.numeric(par)) check_stop("`par` must be numbers, not ", describe(par))
     if (!is.function(fn)) check_stop("`fn` must be a function of `par`, not ", describe(fn))
     if (!is.null(gr) && !is.function(gr)) check_stop("`gr` must be a function, not ", describe(gr))
@@ -89,7 +89,7 @@ optim_part <- function(f, length, name) {
 }
 
 optim_total <- function(comm, part, par, length) {
-  total_together(comm, part(par), double(length))
+  agree_total(comm, part(par), double(length))
 }
 
 # What a rank that leads is asked for ends here when it has failed on any rank: the others know.
@@ -105,16 +105,16 @@ optim_lead <- function(comm, par, parts, optimise) {
     }
   }
   gradient <- if (!is.null(parts$gradient)) ask("gradient", length(par))
-  outcome <- attempt(optimise(par, ask("value", 1L), gradient))
-  if (is.null(outcome$error)) {
+  attempted <- attempt(optimise(par, ask("value", 1L), gradient))
+  if (is.null(attempted$error)) {
     ring_broadcast(comm, c(optim_orders[["done"]], unname(par)))
-    return(optim_share(comm, outcome$value, length(par)))
+    return(optim_share(comm, attempted$value, length(par)))
   }
   if (!ranks_failed) {
     ring_broadcast(comm, c(optim_orders[["failed"]], unname(par)))
-    broadcast_text(comm, conditionMessage(outcome$error))
+    broadcast_strings(comm, conditionMessage(attempted$error))
   }
-  stop(outcome$error)
+  stop(attempted$error)
 }
 
 optim_follow <- function(comm, par, parts) {
@@ -123,7 +123,7 @@ optim_follow <- function(comm, par, parts) {
     order <- names(optim_orders)[[told[[1L]] + 1L]]
     if (order == "done") return(optim_share(comm, list(par = par), length(par)))
     if (order == "failed") {
-      message <- paste0("rank 0 could not optimise: ", broadcast_text(comm, character()))
+      message <- paste0("rank 0 could not optimise: ", broadcast_strings(comm, character()))
       ring_stop("INVALID", message, rank = 0L, call = NULL)
     }
     at <- stats::setNames(told[-1L], names(par))
@@ -138,7 +138,7 @@ optim_share <- function(comm, found, length) {
   total <- length + 4L + if (has_hessian) length^2 else 0L
   if (ring_rank(comm) != 0) numbers <- double(total)
   numbers <- ring_broadcast(comm, as.double(numbers))
-  message <- broadcast_text(comm, as.character(found$message))
+  message <- broadcast_strings(comm, as.character(found$message))
   rest <- numbers[-seq_len(length)]
   result <- list(
     par = stats::setNames(numbers[seq_len(length)], names(found$par)), value = rest[[1L]],

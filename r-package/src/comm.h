@@ -40,7 +40,7 @@ bool comm_is_rank(const comm_handle *handle, int rank);
  * Returns after a success only. */
 void comm_finish(comm_handle *handle, ring_status status);
 
-/* The entry points; R/comm.R and R/init.R say what they mean, and check what they pass. */
+/* The entry points; R/comm.R and R/comm-init.R say what they mean, and check what they pass. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
                SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent);

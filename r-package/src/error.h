@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a status to a condition. Both functions call ring_stop() of R/error.R, the one place where
+ * From a status to a condition. Both functions call ring_stop() of R/base-error.R, the one place where
  * conditions are made, and do not return.
  */
 #ifndef SPARKRING_ERROR_H

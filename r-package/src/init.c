@@ -5,8 +5,8 @@
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
 
-#include "capture.h"
 #include "checkpoint.h"
+#include "child_process.h"
 #include "clock.h"
 #include "collective.h"
 #include "comm.h"
@@ -20,6 +20,7 @@
 #include "port.h"
 #include "request.h"
 #include "shared.h"
+#include "stdio_redirect.h"
 
 /* By way of void (*)(void), which compilers let stand for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
@@ -66,18 +67,18 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(request_live, 0),
                                           ENTRY(shared_alloc, 3),
                                           ENTRY(shared_is, 1),
-                                          ENTRY(capture_open, 0),
-                                          ENTRY(capture_enter, 2),
-                                          ENTRY(capture_leave, 0),
-                                          ENTRY(capture_become, 1),
-                                          ENTRY(capture_read, 2),
-                                          ENTRY(capture_write, 3),
-                                          ENTRY(capture_close, 1),
-                                          ENTRY(capture_kill, 1),
-                                          ENTRY(capture_parent, 0),
-                                          ENTRY(capture_gone, 1),
-                                          ENTRY(capture_watch, 1),
-                                          ENTRY(capture_end, 1),
+                                          ENTRY(stdio_open, 0),
+                                          ENTRY(stdio_enter, 2),
+                                          ENTRY(stdio_leave, 0),
+                                          ENTRY(child_become, 1),
+                                          ENTRY(stdio_read, 2),
+                                          ENTRY(stdio_write, 3),
+                                          ENTRY(stdio_close, 1),
+                                          ENTRY(child_kill, 1),
+                                          ENTRY(child_parent, 0),
+                                          ENTRY(child_gone, 1),
+                                          ENTRY(child_watch, 1),
+                                          ENTRY(child_end, 1),
                                           ENTRY(checkpoint_write, 4),
                                           ENTRY(digest_file, 1),
                                           ENTRY(clock_seconds, 0),

@@ -18,7 +18,7 @@
 void interrupt_init(void);
 
 /* The core's hooks; the first arguments are NULL. The first is non-zero when R wants to jump.
- * The second says it with ring_stall() of R/error.R. */
+ * The second says it with ring_stall() of R/base-error.R. */
 int interrupt_hook(void *unused);
 void interrupt_log(void *unused, const char *message);
 

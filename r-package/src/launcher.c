@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "process_tree.h"
 #include "supervisor.h"
 
 static _Noreturn void launcher_fail(const char *what, int error_number) {
@@ -115,12 +116,12 @@ SEXP launcher_wait(SEXP process, SEXP lifeline) {
   sigset_t passed;
   supervisor = Rf_asInteger(process);
   supervisor_signals(&passed);
-  supervisor_adopt(true);
+  process_tree_adopt(true);
   for (int number = 1; number < NSIG; number++)
     if (sigismember(&passed, number) == 1) sigaction(number, &action, &before[number]);
   while (waitpid((pid_t)supervisor, NULL, 0) < 0 && errno == EINTR) continue;
   supervisor = 0;
-  supervisor_kill_descendants();
+  process_tree_kill();
   for (int number = 1; number < NSIG; number++)
     if (sigismember(&passed, number) == 1) sigaction(number, &before[number], NULL);
   return reported(lifeline);

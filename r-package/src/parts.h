@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The collectives that cut vectors into parts, one for each rank, or put such parts together. They
- * go the way of those in collective.h, but that R (R/parts.R) tells the dimensions and names of the
+ * go the way of those in collective.h, but that R (R/collective-parts.R) tells the dimensions and names of the
  * results, of all but plain vectors.
  *
  * Parts of different size are told in `counts`: one double a rank, how much of the last dimension

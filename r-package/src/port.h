@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports that servers of others are to have. R/port.R says what the entry points mean.
+ * Ports that servers of others are to have. R/comm-port.R says what the entry points mean.
  */
 #ifndef SPARKRING_PORT_H
 #define SPARKRING_PORT_H

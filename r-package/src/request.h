@@ -35,7 +35,7 @@ SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP 
 /* Frees the requests that this communicator has taken over and that are done. */
 void request_sweep(SEXP comm);
 
-/* The entry points; R/request.R says what they mean. */
+/* The entry points; R/collective-request.R says what they mean. */
 SEXP request_wait(SEXP request);
 SEXP request_test(SEXP request);
 SEXP request_describe(SEXP request);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "supervisor.h"
 
-#include <ctype.h>
-#include <dirent.h>
+#include "line_output.h"
+#include "process_tree.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -20,43 +21,23 @@
 #include <sys/prctl.h>
 #endif
 
-#define GRACE 10.0         /* seconds between asking the ranks to end and killing them */
-#define LINGER 1.0         /* for what the ranks leave behind, and for who no longer reads output */
-#define TICK 250           /* milliseconds of the longest wait */
-#define PIECE (1 << 16)    /* bytes that are read at a time */
-#define ROOM (1 << 20)     /* bytes that wait for a reader before ranks wait, too */
-#define WRITE_MOST 4096    /* bytes that a pipe takes without waiting once it takes any */
+#define GRACE 10.0 /* seconds between asking the ranks to end and killing them */
+#define LINGER 1.0 /* seconds for descendants of the ranks, and for a reader that has stopped */
+#define TICK 250   /* milliseconds of the longest wait */
+#define BACKLOG (1 << 20)  /* bytes that wait for a reader before ranks block, too */
 #define DESCRIPTORS 65536L /* at most so many are closed */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 enum { PASSED_ON = sizeof passed_on / sizeof *passed_on, ENDING = 4 };
-
-typedef struct bytes {
-  char *data;
-  size_t length, room;
-} bytes;
-
-typedef struct output {
-  int descriptor;
-  bool lost; /* takes no bytes any more */
-  bytes unwritten;
-} output;
-
-typedef struct stream { /* of a rank: its output, or its errors */
-  int descriptor;       /* -1 at its end */
-  int rank;
-  output *to;
-  bytes begun; /* a line that has not ended */
-} stream;
 
 static struct {
   const supervisor_job *job;
   pid_t *ranks; /* 0 when reaped */
   int alive;
   bool children; /* of any kind */
-  stream *streams;
+  line_stream *streams;
   int streams_count;
-  output outputs[2];
+  line_output outputs[2];
   struct pollfd *entries;
   int failure;
   bool ending, asked; /* asked by a signal from outside */
@@ -88,47 +69,6 @@ static int exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-void supervisor_adopt(bool adopts) {
-#ifdef __linux__
-  prctl(PR_SET_CHILD_SUBREAPER, (unsigned long)adopts, 0, 0, 0);
-#else
-  (void)adopts;
-#endif
-}
-
-/* The parent of a process as /proc tells it, 0 where it does not. */
-static pid_t parent_of(const char *process) {
-  char path[64], line[512];
-  int parent = 0;
-  if (strlen(process) > 20 || !isdigit((unsigned char)process[0])) return 0;
-  snprintf(path, sizeof path, "/proc/%s/stat", process);
-  FILE *file = fopen(path, "r");
-  if (file == NULL) return 0;
-  size_t length = fread(line, 1, sizeof line - 1, file);
-  fclose(file);
-  line[length] = '\0';
-  const char *after_name = strrchr(line, ')');
-  return after_name && sscanf(after_name + 1, " %*c %d", &parent) == 1 ? parent : 0;
-}
-
-/* Kills the children that there are now; how many. */
-static int kill_children(void) {
-  int count = 0;
-  DIR *folder = opendir("/proc");
-  for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-    if (parent_of(entry->d_name) != getpid()) continue;
-    kill((pid_t)atoi(entry->d_name), SIGKILL);
-    count++;
-  }
-  if (folder) closedir(folder);
-  return count;
-}
-
-void supervisor_kill_descendants(void) {
-  while (kill_children() > 0)
-    while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-}
-
 static void kill_ranks(int number) {
   for (int rank = 0; rank < state.job->size; rank++)
     if (state.ranks[rank] > 0 && kill(-state.ranks[rank], number) != 0)
@@ -143,85 +83,39 @@ static _Noreturn void end(int code) {
 
 static _Noreturn void give_up(int code) {
   if (state.ranks) kill_ranks(SIGKILL);
-  supervisor_kill_descendants();
+  process_tree_kill();
   end(code);
 }
 
 /* ---- Output */
 
-static void append(bytes *to, const char *data, size_t length) {
-  if (to->length + length > to->room) {
-    size_t room = 2 * (to->length + length);
-    char *grown = realloc(to->data, room);
-    if (grown == NULL) give_up(1);
-    to->data = grown;
-    to->room = room;
-  }
-  memcpy(to->data + to->length, data, length);
-  to->length += length;
-}
-
 /* Prints a line of our own. */
-static void say(const char *format, ...) {
+static void report(const char *format, ...) {
   char text[1024] = "sparkring-run: ";
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text + strlen(text), sizeof text - 16, format, arguments);
   va_end(arguments);
   strcat(text, "\n");
-  append(&state.outputs[1].unwritten, text, strlen(text));
+  line_output_put(&state.outputs[1], text);
 }
 
-static void end_line(stream *from, const char *rest, size_t length) {
-  char prefix[16];
-  snprintf(prefix, sizeof prefix, "[%d] ", from->rank);
-  append(&from->to->unwritten, prefix, strlen(prefix));
-  append(&from->to->unwritten, from->begun.data, from->begun.length);
-  append(&from->to->unwritten, rest, length);
-  append(&from->to->unwritten, "\n", 1);
-  from->begun.length = 0;
-}
-
-/* Reads once what a rank prints; false when nothing has come. */
-static bool pump(stream *from) {
-  static char piece[PIECE];
-  ssize_t got = read(from->descriptor, piece, sizeof piece);
-  if (got < 0) return errno == EINTR;
-  const char *rest = piece;
-  for (const char *end; (end = memchr(rest, '\n', (size_t)(piece + got - rest))) != NULL;) {
-    end_line(from, rest, (size_t)(end - rest));
-    rest = end + 1;
+/* Sends a signal to the process groups of all ranks; after one to end, time runs. */
+static void pass_on(int number) {
+  bool ends = false;
+  for (int i = 0; i < ENDING; i++) ends = ends || passed_on[i] == number;
+  if (ends && !state.ending) {
+    state.ending = true;
+    state.deadline = now() + GRACE;
   }
-  append(&from->begun, rest, (size_t)(piece + got - rest));
-  if (got > 0) return true;
-  if (from->begun.length > 0) end_line(from, "", 0);
-  close(from->descriptor);
-  from->descriptor = -1;
-  return false;
+  kill_ranks(number);
 }
 
-static void pass_on(int number);
-
-/* The reader has gone, or the disk is full: the job ends, as SIGPIPE ends a program. */
-static void lose(output *to, int error) {
-  to->lost = true;
+/* Ends the job after its output was lost: the reader has closed the pipe, or the disk is full. */
+static void lose(int error) {
   if (state.failure == 0) state.failure = error == EPIPE ? 128 + SIGPIPE : 1;
   if (!state.ending) pass_on(SIGTERM);
-  if (error != EPIPE) say("cannot write what the ranks print: %s; ending them", strerror(error));
-}
-
-/* Writes what `to` takes at once. */
-static void push(output *to) {
-  bytes *left = &to->unwritten;
-  size_t most = left->length < WRITE_MOST ? left->length : WRITE_MOST;
-  ssize_t put = to->lost ? (ssize_t)left->length : write(to->descriptor, left->data, most);
-  if (put < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (put < 0) {
-    lose(to, errno);
-    put = (ssize_t)left->length;
-  }
-  left->length -= (size_t)put;
-  memmove(left->data, left->data + put, left->length);
+  if (error != EPIPE) report("cannot write what the ranks print: %s; ending them", strerror(error));
 }
 
 /* ---- Starting ranks */
@@ -281,9 +175,9 @@ static int start(int rank) {
   state.alive++;
   close(out[1]), close(err[1]), close(told[1]);
   state.streams[state.streams_count++] =
-      (stream){.descriptor = out[0], .rank = rank, .to = &state.outputs[0]};
+      (line_stream){.descriptor = out[0], .rank = rank, .to = &state.outputs[0]};
   state.streams[state.streams_count++] =
-      (stream){.descriptor = err[0], .rank = rank, .to = &state.outputs[1]};
+      (line_stream){.descriptor = err[0], .rank = rank, .to = &state.outputs[1]};
   fcntl(told[0], F_SETFL, 0);
   if (read(told[0], &error, sizeof error) != sizeof error) error = 0;
   close(told[0]);
@@ -297,7 +191,7 @@ static void start_all(void) {
     if (error == 0) continue;
     state.failure = error == ENOENT ? 127 : 126;
     state.ending = true;
-    say("cannot run '%.500s': %s", state.job->command[0], strerror(error));
+    report("cannot run '%.500s': %s", state.job->command[0], strerror(error));
     kill_ranks(SIGKILL);
     return;
   }
@@ -325,17 +219,6 @@ static const char *describe(int status, char *text, size_t room) {
   return text;
 }
 
-/* Sends a signal to the process groups of all ranks; after one to end, time runs. */
-static void pass_on(int number) {
-  bool ends = false;
-  for (int i = 0; i < ENDING; i++) ends = ends || passed_on[i] == number;
-  if (ends && !state.ending) {
-    state.ending = true;
-    state.deadline = now() + GRACE;
-  }
-  kill_ranks(number);
-}
-
 /* The first rank that fails ends the job. */
 static void note_end(int rank, int status) {
   char text[64];
@@ -343,8 +226,8 @@ static void note_end(int rank, int status) {
   state.failure = exit_code(status);
   bool others = state.alive > 0 && !state.ending;
   if (!state.ending) pass_on(SIGTERM);
-  say("rank %d %s%s", rank, describe(status, text, sizeof text),
-      others ? "; ending the others" : "");
+  report("rank %d %s%s", rank, describe(status, text, sizeof text),
+         others ? "; ending the others" : "");
 }
 
 static void reap(void) {
@@ -383,24 +266,26 @@ static struct pollfd entry(int descriptor, short events, bool wanted) {
 /* Waits for output, a reader, a signal, or `milliseconds`, and handles it. */
 static void turn(int milliseconds) {
   struct pollfd *entries = state.entries;
-  bool room = true;
+  bool takes = true;
+  int error;
   for (int i = 0; i < 2; i++) {
-    output *to = &state.outputs[i];
+    line_output *to = &state.outputs[i];
     entries[i] = entry(to->descriptor, POLLOUT, to->unwritten.length > 0);
-    room = room && to->unwritten.length < ROOM;
+    takes = takes && to->unwritten.length < BACKLOG;
   }
   entries[2] = entry(state.signals[0], POLLIN, true);
   entries[3] = entry(state.job->lifeline, POLLIN, true);
   for (int i = 0; i < state.streams_count; i++)
-    entries[4 + i] = entry(state.streams[i].descriptor, POLLIN, room);
+    entries[4 + i] = entry(state.streams[i].descriptor, POLLIN, takes);
   if (poll(entries, 4 + (nfds_t)state.streams_count, milliseconds) > 0) {
     for (int i = 0; i < 2; i++)
-      if (entries[i].revents) push(&state.outputs[i]);
+      if (entries[i].revents && (error = line_output_write(&state.outputs[i])) != 0) lose(error);
     if (entries[2].revents) obey();
     if (entries[3].revents) give_up(1); /* nobody waits for the job any more */
     for (int i = 0; i < state.streams_count; i++)
-      if (entries[4 + i].revents) pump(&state.streams[i]);
+      if (entries[4 + i].revents) line_output_read(&state.streams[i]);
   }
+  if (line_output_out_of_memory()) give_up(1);
   reap();
   if (now() < state.deadline) return;
   state.deadline = INFINITY;
@@ -411,7 +296,7 @@ static void turn(int milliseconds) {
 static void sweep(void) {
   double until = now() + (state.ending ? 0 : LINGER);
   for (reap(); state.children; turn(20))
-    if (now() >= until) kill_children();
+    if (now() >= until) process_tree_kill_children();
 }
 
 /* All writers are dead: what they have left is written, unless the reader of a job that was asked to
@@ -419,9 +304,9 @@ static void sweep(void) {
 static void drain(void) {
   double until = now() + LINGER;
   for (int i = 0; i < state.streams_count; i++)
-    while (state.streams[i].descriptor >= 0 && pump(&state.streams[i])) continue;
+    while (state.streams[i].descriptor >= 0 && line_output_read(&state.streams[i])) continue;
   for (int i = 0; i < state.streams_count; i++)
-    if (state.streams[i].begun.length > 0) end_line(&state.streams[i], "", 0);
+    if (state.streams[i].begun.length > 0) line_output_end_line(&state.streams[i], "", 0);
   while (state.outputs[0].unwritten.length + state.outputs[1].unwritten.length > 0) {
     if (state.asked && now() > until) return;
     turn(TICK);
@@ -444,7 +329,7 @@ static bool keep_token(void) {
 
 static bool prepare(const supervisor_job *job) {
   state.deadline = INFINITY;
-  for (int i = 0; i < 2; i++) state.outputs[i] = (output){.descriptor = job->outputs[i]};
+  for (int i = 0; i < 2; i++) state.outputs[i] = (line_output){.descriptor = job->outputs[i]};
   state.streams = calloc(2 * (size_t)job->size, sizeof *state.streams);
   state.entries = calloc(4 + 2 * (size_t)job->size, sizeof *state.entries);
   state.ranks = calloc((size_t)job->size, sizeof *state.ranks);
@@ -468,7 +353,7 @@ static void watch_signals(void) {
 _Noreturn void supervise(const supervisor_job *job) {
   state.job = job;
   setsid();
-  supervisor_adopt(true);
+  process_tree_adopt(true);
   if (!prepare(job)) {
     dprintf(job->outputs[1], "sparkring-run: cannot run the job: %s\n", strerror(errno));
     end(1);

@@ -29,10 +29,4 @@ _Noreturn void supervise(const supervisor_job *job);
 /* The signals that are passed on to ranks, but those that this process ignores. */
 void supervisor_signals(sigset_t *set);
 
-/* Adopts orphans of descendants from now on, where the system can. */
-void supervisor_adopt(bool adopts);
-
-/* Kills all children of this process, and the orphans that it adopts by that. */
-void supervisor_kill_descendants(void);
-
 #endif

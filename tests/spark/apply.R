@@ -67,13 +67,13 @@ count <- function() c(ours$cells_place_sql(kinds), ours$cells_count_sql("countin
 drive <- function(name, told) {
   Sys.umask("077")
   replaced <- list(slots_wait = function(...) size, slots_conf = function(...) "localhost",
-                   apply_launch = launch, apply_random = draw)
+                   barrier_job_launch = launch, random_bytes = draw)
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
   args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
   job <- ours$apply_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
   job[c("cells", "progress")] <- list(kinds, TRUE)
   tryCatch(
-    tell(ours$apply_on_spark(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
+    tell(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
     error = function(error) {
       cat(class(error)[[1]], error$rank, conditionMessage(error), sep = "\n")
       writeLines(capture.output(print(unclass(error))), stderr())
@@ -87,18 +87,18 @@ tell <- function(values) {
   for (value in values) cat(length(value), sum(value), "\n")
 }
 
-# In place of apply_launch(): the job goes to the tasks in a file, and their rows come by stdin.
+# In place of barrier_job_launch(): the job goes to the tasks in a file, and their rows come by stdin.
 launch <- function(job, table, packages) {
   context <- list(column_types = list(), partition_index_param = "", user_context = job)
   saveRDS(list(closure = serialize(ours$rank_closure, NULL, version = 2),
                context = serialize(context, NULL, version = 2)), file.path(folder, "job.rds"))
   cat("sent\n")
   rows <- read.table(file("stdin"), col.names = names(ours$rank_columns), stringsAsFactors = FALSE)
-  ours$outcome_read(rows)
+  ours$rank_result_read(rows)
 }
 
-# In place of apply_random(): a file tells what was drawn, for who looks for it elsewhere.
-random <- ours$apply_random
+# In place of random_bytes(): a file tells what was drawn, for who looks for it elsewhere.
+random <- ours$random_bytes
 draw <- function(length) {
   bytes <- random(length)
   cat(paste(bytes, collapse = ""), "\n", file = file.path(folder, "drawn"), append = TRUE)

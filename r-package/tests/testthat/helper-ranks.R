@@ -105,11 +105,11 @@ of_script <- function(f) {
 }
 
 # The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
-play <- function(size, f, ..., attempt = 0L, relay = NULL, results = NULL) {
+play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL) {
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
     token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
-    cells = c(n = "double"), relay = relay, results = results
+    cells = c(n = "double"), log_server = log_server, results = results
   )
   closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
   rows <- run_ranks(size, job = job, closure = closure, code = {
@@ -118,7 +118,7 @@ play <- function(size, f, ..., attempt = 0L, relay = NULL, results = NULL) {
     barrier <- list(address = as.list(rep("127.0.0.1:7", size)), partition = rank)
     closure(packed, job, barrier)
   })
-  outcome_read(do.call(rbind, rows))
+  rank_result_read(do.call(rbind, rows))
 }
 
 # Whether a process runs; one that nobody has waited for yet has ended.

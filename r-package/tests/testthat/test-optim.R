@@ -97,7 +97,7 @@ test_that("arguments that make no sense are named", {
 test_that("strings of any length and language reach all ranks", {
   results <- run_ring(3, {
     mine <- list(c("a", "", "\u00e4\u20ac\n"), character(), "b")[[rank + 1]]
-    list(allgather_text(comm, mine), broadcast_text(comm, if (rank == 0) mine))
+    list(allgather_strings(comm, mine), broadcast_strings(comm, if (rank == 0) mine))
   })
   expected <- c("a", "", "\u00e4\u20ac\n")
   for (result in results) {

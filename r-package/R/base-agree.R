@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What statistics and frameworks have in common. Ranks must make the same calls, so what goes wrong
+# on one of them is first told to all, and then an error on each: nobody waits, and the communicator
+# goes on. Strings travel as their bytes, not as objects, so that they need no token, and R and
+# Python read them alike: Python's `sparkring.together` has the same.
+
+attempt <- function(expr) tryCatch(list(value = expr), error = function(error) list(error = error))
+
+# The value of `expr`, which is different on every rank and does not call `comm`.
+agree <- function(comm, expr) {
+  attempted <- attempt(expr)
+  if (ring_allreduce(comm, as.double(!is.null(attempted$error))) > 0) agree_fail(comm, attempted)
+  attempted$value
+}
+
+# Of two numbers, `failed` first, the total over all ranks; for what is asked for many times.
+agree_total <- function(comm, attempted, empty) {
+  value <- if (is.null(attempted$error)) attempted$value else empty
+  total <- ring_allreduce(comm, c(as.double(!is.null(attempted$error)), unname(value)))
+  if (total[[1L]] > 0) agree_fail(comm, attempted)
+  total[-1L]
+}
+
+# Called by all ranks when one at least has failed: the first of those is the one that is named.
+agree_fail <- function(comm, attempted) {
+  told <- if (is.null(attempted$error)) character() else conditionMessage(attempted$error)
+  texts <- allgather_strings(comm, told)
+  if (!is.null(attempted$error)) stop(attempted$error)
+  rank <- which(lengths(texts) > 0L)[[1L]] - 1L
+  message <- paste0("rank ", rank, " (", ring_hosts(comm)[[rank + 1L]], ") failed: ",
+                    texts[[rank + 1L]])
+  ring_stop("INVALID", message, rank = rank, call = NULL)
+}
+
+# The character vectors of all ranks, in rank order.
+allgather_strings <- function(comm, text) {
+  text <- enc2utf8(text)
+  counts <- ring_allgather(comm, length(text))
+  sizes <- ring_allgatherv(comm, nchar(text, "bytes"))
+  bytes <- ring_allgatherv(comm, charToRaw(paste(text, collapse = "")))
+  texts <- split_strings(bytes, sizes)
+  unname(split(texts, factor(rep(seq_along(counts), counts), seq_along(counts))))
+}
+
+# The character vector of rank 0.
+broadcast_strings <- function(comm, text) {
+  text <- enc2utf8(if (ring_rank(comm) == 0) text else character())
+  count <- ring_broadcast(comm, length(text))
+  sizes <- ring_broadcast(comm, if (ring_rank(comm) == 0) nchar(text, "bytes") else integer(count))
+  bytes <- charToRaw(paste(text, collapse = ""))
+  split_strings(ring_broadcast(comm, if (ring_rank(comm) == 0) bytes else raw(sum(sizes))), sizes)
+}
+
+split_strings <- function(bytes, sizes) {
+  ends <- cumsum(sizes)
+  texts <- vapply(seq_along(sizes), FUN.VALUE = "", function(i) {
+    rawToChar(bytes[ends[[i]] - sizes[[i]] + seq_len(sizes[[i]])])
+  })
+  Encoding(texts) <- "UTF-8"
+  texts
+}

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# One table of the vectors of all ranks. Each rank makes its own, tells the others its labels, and
+# puts its counts where these have their place among the labels of all. Rank 0 merges for all, as
+# strings sort by the locale.
+
+#' Table: count the values of vectors and factors of all ranks
+#'
+#' As [table()] of what all ranks pass, put together: every rank gets the counts of the values, or
+#' of their combinations, over all ranks. A rank may lack levels that others have, or have no values
+#' at all. (Tables that were made by [table()] can be added with [ring_allreduce()] only if they
+#' have the same levels on all ranks.)
+#'
+#' The levels of a factor come in the order of rank 0, and behind them those that only rank 1 has,
+#' and so on. Other values are sorted as [table()] does it, on rank 0. Times, of class `POSIXct`,
+#' are passed through [format()] first, as their labels would depend on the other times of a rank.
+#'
+#' @inheritParams ring_allreduce
+#' @param ... What [table()] takes: this rank's vectors or factors, or a data frame of them, and
+#'   `useNA`, `exclude`, `dnn` and `deparse.level`. The same on all ranks, but for the values.
+#' @returns A contingency table, of class `table`, identical on every rank. A count that does not
+#'   fit into an integer is `NA`, with a warning.
+#' @section Errors:
+#' `ring_error_invalid` on every rank where [table()] fails on any, and where ranks pass different
+#' variables, such as a factor and a number; the communicator goes on. All others as for
+#' [ring_allreduce()].
+#' @seealso [ring_allreduce()]
+#' @examples
+#' comm <- ring_init()
+#' species <- iris$Species[iris$Sepal.Length > 6]
+#' ring_table(comm, species)
+#' ring_table(comm, species, wide = iris$Sepal.Width[iris$Sepal.Length > 6] > 3, useNA = "ifany")
+#' ring_close(comm)
+#' @export
+ring_table <- function(comm, ...) {
+  own <- agree(comm, list(counts = table(...), kinds = table_kinds(table_variables(...))))
+  told <- allgather_strings(comm, table_pack(own, table_variables(...)))
+  merged <- agree(comm, if (ring_rank(comm) == 0) unlist(table_merge(lapply(told, table_unpack))))
+  labels <- lapply(table_unpack(broadcast_strings(comm, as.character(merged))), table_labels)
+  ring_allreduce(comm, table_spread(own$counts, labels))
+}
+
+# The arguments of table() that are counted.
+table_variables <- function(..., exclude, useNA, dnn, deparse.level) { # nolint: object_name_linter.
+  variables <- list(...)
+  if (length(variables) == 1L && is.list(variables[[1L]])) variables[[1L]] else variables
+}
+
+# ---- Labels -------------------------------------------------------------------------------------
+
+# The source of the labels of each variable. Labels of times depend on all times of a rank.
+table_kinds <- function(variables) {
+  vapply(variables, FUN.VALUE = "", USE.NAMES = FALSE, function(x) {
+    if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: call format() on it first")
+    if (is.factor(x)) return("a factor")
+    if (inherits(x, "difftime")) return(paste("difftime in", units(x)))
+    if (is.object(x)) return(class(x)[[1L]])
+    if (is.logical(x)) "logicals" else if (is.numeric(x)) "numbers" else "strings"
+  })
+}
+
+# In strings, for each variable: its title, its kind, whether it counts NA, how many labels it has,
+# these, and by what they are sorted.
+table_pack <- function(own, variables) {
+  titles <- names(dimnames(own$counts))
+  unlist(lapply(seq_along(variables), function(i) {
+    labels <- dimnames(own$counts)[[i]]
+    known <- labels[!is.na(labels)]
+    kind <- own$kinds[[i]]
+    c(titles[[i]], if (length(known) > 0L || kind == "a factor") kind else "any", anyNA(labels),
+      length(known), known, table_keys(variables[[i]], known, kind))
+  }))
+}
+
+# The numbers behind the labels; strings are their own keys, and a factor has its order.
+table_keys <- function(x, labels, kind) {
+  if (kind %in% c("a factor", "strings")) return(labels)
+  values <- sort(unique(x))
+  numbers <- if (is.logical(x)) as.double(values) else as.double(xtfrm(values))
+  sprintf("%.17g", numbers[match(labels, as.character(values))])
+}
+
+# The message of one rank, for each variable.
+table_unpack <- function(words) {
+  heard <- list()
+  while (length(words) > 0L) {
+    count <- as.integer(words[[4L]])
+    heard <- c(heard, list(list(
+      title = words[[1L]], kind = words[[2L]], has_na = words[[3L]] == "TRUE",
+      known = words[4L + seq_len(count)], keys = words[4L + count + seq_len(count)]
+    )))
+    words <- words[-seq_len(4L + 2L * count)]
+  }
+  heard
+}
+
+table_labels <- function(heard) c(heard$known, if (heard$has_na) NA)
+
+# ---- On rank 0 ----------------------------------------------------------------------------------
+
+# The labels of all ranks for each variable, in the strings of one rank.
+table_merge <- function(told) {
+  table_check_titles(told)
+  lapply(seq_along(told[[1L]]), function(i) {
+    heard <- lapply(told, `[[`, i)
+    kind <- table_agree(vapply(heard, `[[`, "", "kind"), i)
+    known <- unlist(lapply(heard, `[[`, "known"))
+    keys <- unlist(lapply(heard, `[[`, "keys"))[!duplicated(known)]
+    known <- unique(known)
+    if (kind == "strings") known <- sort(known)
+    if (!kind %in% c("a factor", "strings")) known <- known[order(as.double(keys))]
+    has_na <- any(vapply(heard, `[[`, NA, "has_na"))
+    c(heard[[1L]]$title, kind, has_na, length(known), known, known)
+  })
+}
+
+# The kind of a variable; a rank without values goes along with any.
+table_agree <- function(kinds, variable) {
+  clear <- which(kinds != "any")
+  if (length(clear) == 0L) return("strings")
+  odd <- clear[kinds[clear] != kinds[clear[[1L]]]]
+  if (length(odd) == 0L) return(kinds[clear[[1L]]])
+  table_stop(odd[[1L]] - 1L, paste(kinds[odd[[1L]]], "as variable", variable), clear[[1L]] - 1L,
+             kinds[clear[[1L]]])
+}
+
+table_check_titles <- function(told) {
+  titles <- lapply(told, function(heard) vapply(heard, `[[`, "", "title"))
+  odd <- which(!vapply(titles, identical, NA, titles[[1L]]))
+  if (length(odd) == 0L) return()
+  words <- vapply(titles[c(odd[[1L]], 1L)], FUN.VALUE = "", function(title) {
+    paste0(length(title), " variables (", toString(dQuote(title, FALSE)), ")")
+  })
+  table_stop(odd[[1L]] - 1L, words[[1L]], 0L, words[[2L]])
+}
+
+table_stop <- function(rank, what, other, instead) {
+  ring_stop("INVALID", paste0("the ranks differ: rank ", rank, " passed ", what, ", rank ", other,
+                              " ", instead), rank = rank, call = NULL)
+}
+
+# ---- Counts -------------------------------------------------------------------------------------
+
+# The table with these labels, and 0 for those that it lacks.
+table_spread <- function(own, labels) {
+  names(labels) <- names(dimnames(own))
+  if (prod(lengths(labels)) > .Machine$integer.max) {
+    ring_stop("INVALID", "the table of all ranks would have 2^31 elements or more", call = NULL)
+  }
+  all <- array(0L, unname(lengths(labels)), labels)
+  places <- Map(match, dimnames(own), labels)
+  all <- do.call(`[<-`, c(list(all), unname(places), list(value = as.vector(own))))
+  class(all) <- "table"
+  all
+}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The rows of a model that are spread over the ranks: the same columns on every rank, as
+# stats::model.frame() and stats::model.matrix() would make them of all rows together. For that the
+# ranks agree on the levels of factors and strings; and what would be worked out from the rows of
+# one rank alone, such as poly(x, 2) or x - mean(x), is refused. A rank may have no rows.
+
+# What `call`, of stats::model.frame(), returns in `env`. Where a term cannot be worked out, as it
+# needs rows that are on another rank, the error says which one it is.
+rows_frame <- function(call, env) {
+  tryCatch(eval(call, env), error = function(error) {
+    blamed <- attempt(rows_blame(eval(call$formula, env), eval(call$data, env)))$value
+    if (is.null(blamed)) stop(error)
+    stop(blamed, " cannot be worked out from the rows of this rank: ", conditionMessage(error),
+         ": if it needs rows of other ranks, as relevel() does, make the column before, such as ",
+         "by factor() with the same `levels` on all ranks", call. = FALSE)
+  })
+}
+
+rows_blame <- function(formula, data) {
+  terms <- stats::terms(formula, data = data)
+  for (expr in as.list(attr(terms, "variables"))[-1L]) {
+    known <- is.null(attempt(lapply(all.vars(expr), function(name) {
+      eval(as.name(name), data, environment(terms))
+    }))$error)
+    if (!known) return(NULL)
+    failed <- !is.null(attempt(eval(expr, data, environment(terms)))$error)
+    if (is.call(expr) && failed) return(deparse(expr)[[1L]])
+  }
+}
+
+# A list of x, y, weights and offset of this rank, and what is the same on all: terms, levels and
+# contrasts. `data` and `further`: see source_of().
+rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
+  terms <- attr(frame, "terms")
+  source <- agree(comm, rows_check(frame, terms, data, further))
+  if (ring_allreduce(comm, nrow(frame)) == 0) {
+    ring_stop("INVALID", "there are no rows without missing values on any rank", call = NULL)
+  }
+  agreed <- levels_agree(comm, frame)
+  levels <- lapply(agreed, `[[`, "levels")
+  response <- names(frame)[attr(terms, "response")]
+  frame <- agree(comm, levels_set(frame, agreed))
+  x <- rows_matrix(comm, frame, terms, contrasts)
+  environment(terms) <- source_scope(comm, source)
+  list(
+    x = x, y = stats::model.response(frame, "any"), response = response,
+    weights = stats::model.weights(frame), offset = stats::model.offset(frame), terms = terms,
+    levels = levels[setdiff(names(levels), response)], contrasts = attr(x, "contrasts"),
+    response_levels = levels[[response]]
+  )
+}
+
+rows_check <- function(frame, terms, data, further) {
+  if (attr(terms, "response") == 0L) stop("the formula has no response", call. = FALSE)
+  fixed <- as.character(attr(terms, "variables"))
+  moving <- fixed[as.character(attr(terms, "predvars")) != fixed]
+  source <- source_of(terms, data, further)
+  moving <- c(moving, source_moving(source))
+  if (length(moving) == 0L) return(source)
+  stop(moving[[1L]], " depends on all rows, and each rank has only its own: work out what ",
+       "it needs on all ranks first, and use the numbers", call. = FALSE)
+}
+
+# The columns must be the same everywhere, or the ranks would add up different things.
+rows_matrix <- function(comm, frame, terms, contrasts) {
+  x <- agree(comm, stats::model.matrix(terms, frame, contrasts))
+  labels <- allgather_strings(comm, as.character(colnames(x)))
+  agree(comm, rows_check_labels(labels))
+  x
+}
+
+rows_check_labels <- function(labels) {
+  other <- which(!vapply(labels, identical, NA, labels[[1L]]))
+  if (length(other) == 0L) return()
+  theirs <- labels[[other[[1L]]]]
+  odd <- c(setdiff(theirs, labels[[1L]]), setdiff(labels[[1L]], theirs))
+  stop("ranks 0 and ", other[[1L]] - 1L, " have different columns, such as ",
+       paste(utils::head(odd, 3L), collapse = ", "), ": are the types of the data the same?",
+       call. = FALSE)
+}
+
+# Columns of `x` for the prediction of rows that need not be of the fit, and their model frame.
+rows_predict <- function(object, newdata, offset = NULL) {
+  if (missing(newdata) || !is.list(newdata)) {
+    stop("predict() needs `newdata`, a data frame: the model holds no rows", call. = FALSE)
+  }
+  terms <- stats::delete.response(object$terms)
+  exprs <- c(as.list(attr(terms, "variables"))[-1L], offset)
+  names <- setdiff(as.character(unlist(lapply(exprs, all.vars))), names(newdata))
+  there <- vapply(names, scope_has, NA, environment(terms))
+  if (!all(there)) stop("`newdata` has no column ", names[!there][[1L]], call. = FALSE)
+  frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
+  x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)
+  list(frame = frame, x = x)
+}

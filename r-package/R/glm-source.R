@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What the columns of a model are worked out from on this rank: the rows, which are in `data` or
+# beside it, and constants and functions of the user, such as k in I(x^k).
+#
+# A rank works out each term from its own rows. That is right for log(x), and another model for
+# x - mean(x). Which of the two a term is can be seen: a part of the rows must give what all of them
+# give there. And to predict elsewhere, a model takes along the constants and functions, from
+# wherever they were, but neither rows nor the environments that hold them.
+
+# `further` are expressions that are worked out like terms, `offset` and others.
+source_of <- function(terms, data, further = list()) {
+  env <- environment(terms)
+  terms <- as.list(attr(terms, "variables"))[-1L]
+  further <- Filter(Negate(is.null), further)
+  data <- as.list(data)
+  count <- NROW(eval(terms[[1L]], data, env))
+  names <- unique(unlist(lapply(c(terms, further), all.vars)))
+  found <- c(data[intersect(names, names(data))], source_outside(setdiff(names, names(data)), env))
+  list(
+    terms = terms, further = further, env = env, data = names(data), count = count,
+    rows = Filter(function(x) (is.atomic(x) || is.list(x)) && NROW(x) == count, found)
+  )
+}
+
+source_outside <- function(names, env) {
+  found <- lapply(names, function(name) attempt(get0(name, env))$value)
+  stats::setNames(found, names)
+}
+
+# ---- Row by row? ---------------------------------------------------------------------------------
+
+source_sample <- 1000 # rows
+
+# The first expression, as text, that gives something else for a part of the rows; or NULL. Random
+# ones are not judged, and the generator is left as it was.
+source_moving <- function(source) {
+  if (source$count < 2L) return(NULL)
+  scope <- globalenv()
+  if (!exists(".Random.seed", scope, inherits = FALSE)) stats::runif(1L)
+  seed <- scope$.Random.seed
+  count <- min(source$count, source_sample)
+  rows <- lapply(source$rows, pick, round(seq(1, source$count, length.out = count)))
+  columns <- Filter(Negate(is.data.frame), rows) # of a rank's own table one may take rows by number
+  judge <- function(expr, rows) {
+    moves <- source_moves(expr, rows[intersect(all.vars(expr), names(rows))], count, source$env)
+    random <- !identical(scope$.Random.seed, seed)
+    scope$.Random.seed <- seed
+    moves && !random
+  }
+  found <- c(Find(function(expr) judge(expr, rows), Filter(is.call, source$terms)),
+             Find(function(expr) judge(expr, columns), Filter(is.call, source$further)))
+  if (length(found) > 0L) deparse(found[[1L]])[[1L]]
+}
+
+# Parts that tell means, ranges, ranks, quantiles, codes and positions: halves in the order of each
+# column and in that of the rows, and single rows. An error of a part says nothing.
+source_moves <- function(expr, rows, count, env) {
+  at <- function(i) suppressWarnings(attempt(eval(expr, lapply(rows, pick, i), env)))$value
+  whole <- at(seq_len(count))
+  if (length(rows) == 0L || is.null(whole) || NROW(whole) != count) return(FALSE)
+  differs <- function(part) {
+    found <- at(part)
+    NROW(found) == length(part) && !is_same(found, pick(whole, part))
+  }
+  !is.null(Find(differs, source_parts(rows, count)))
+}
+
+source_parts <- function(rows, count) {
+  half <- seq_len(count) <= count / 2
+  parts <- list(which(half), which(!half))
+  for (row in Filter(function(x) is.atomic(x) && length(x) == count, rows)) {
+    order <- order(row)
+    last <- order[[max(1L, sum(!is.na(row)))]]
+    parts <- c(parts, list(sort(order[half]), sort(order[!half]), order[[1L]], last))
+  }
+  unique(parts)
+}
+
+pick <- function(x, i) if (length(dim(x)) == 2L) x[i, , drop = FALSE] else x[i]
+
+# Levels and attributes do not count, nor does how a sum was rounded.
+is_same <- function(a, b) {
+  if (is.list(a) && is.list(b)) return(all(mapply(is_same, a, b)))
+  if (!is.numeric(a) || !is.numeric(b)) return(identical(as.character(a), as.character(b)))
+  a <- as.vector(a)
+  b <- as.vector(b)
+  known <- is.finite(a) & is.finite(b)
+  identical(a[!known], b[!known]) && all(abs(a - b)[known] <= 1e-9 * max(0, abs(b[known])))
+}
+
+# ---- What a model takes along --------------------------------------------------------------------
+
+# An environment with the constants and functions that these expressions need, terms and `offset`
+# among them. What is beside the data is a constant where on any rank it has not as many elements as
+# there are rows. A constant in a term must be the same on all ranks.
+source_scope <- function(comm, source) {
+  exprs <- c(source$terms, source$further["offset"])
+  names <- setdiff(unique(unlist(lapply(exprs, all.vars))), source$data)
+  constant <- function(x) (is.atomic(x) || is.list(x)) && !is.null(x) && !is.data.frame(x)
+  beside <- Filter(constant, source_outside(names, source$env))
+  sure <- unlist(allgather_strings(comm, setdiff(names(beside), names(source$rows))))
+  in_terms <- beside[intersect(names(beside), unlist(lapply(source$terms, all.vars)))]
+  told <- allgather_strings(comm, c(rbind(names(in_terms), vapply(in_terms, source_text, ""))))
+  agree(comm, source_check_constants(told, sure))
+  heads <- lapply(exprs, function(expr) setdiff(all.names(expr), all.vars(expr)))
+  scope_make(intersect(names(beside), sure), unique(unlist(heads)), source$env)
+}
+
+# Of what is too long to be a constant that someone has worked out, only the length.
+source_text <- function(x) {
+  if (length(unlist(x)) > 1000L) return(paste("of length", length(x)))
+  paste(deparse(x, control = c("keepNA", "niceNames")), collapse = " ")
+}
+
+source_check_constants <- function(told, sure) {
+  first <- list()
+  for (rank in seq_along(told)) {
+    names <- told[[rank]][c(TRUE, FALSE)]
+    texts <- told[[rank]][c(FALSE, TRUE)]
+    for (name in intersect(names, sure)) {
+      text <- texts[names == name]
+      if (is.null(first[[name]])) first[[name]] <- list(rank = rank - 1L, text = text)
+      if (identical(first[[name]]$text, text)) next
+      stop("`", name, "` is ", substr(text, 1L, 40L), " on rank ", rank - 1L, " and ",
+           substr(first[[name]]$text, 1L, 40L), " on rank ", first[[name]]$rank, ": what is not a ",
+           "column must be the same on all ranks; work it out of all rows, such as by ",
+           "ring_allreduce()", call. = FALSE)
+    }
+  }
+}

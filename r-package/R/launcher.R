@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# A program of R or of any language as the ranks of a job on this machine, without Spark and without
+# Python: what Python's `sparkring-run` does, in the same words. The work is done by a supervisor
+# process (src/supervisor.h); here are its arguments, and what its ranks print.
+
+launch_usage <- paste(
+  "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]",
+  "command ...\n       sparkring-run --version"
+)
+
+#' Launch a program on the ranks of a ring, on this machine
+#'
+#' `ring_launch()` starts a script or a command in `n` processes of this machine. In each of them
+#' [ring_init()] without arguments finds the others. It is `sparkring-run` of the Python package,
+#' for programs of any language.
+#'
+#' Each line of output is shown with the rank before it, as in `[2] epoch 1`. When a rank fails, the
+#' other ranks are ended: they get `SIGTERM`, and 10 seconds later `SIGKILL`. Whatever the ranks
+#' have started is ended with the job.
+#'
+#' In a shell, the script `sparkring-run` in the folder `exec` of the package does the same:
+#'
+#' ```sh
+#' run=$(Rscript -e 'cat(system.file("exec/sparkring-run", package = "sparkring"))')
+#' Rscript "$run" -n 4 Rscript train.R
+#' ```
+#'
+#' The script passes signals on to all ranks, and rank 0 has its standard input.
+#'
+#' @param command A script of R, whose name ends in `.R`, which is run by this version of R with its
+#'   library paths; or a command with its first arguments, such as `c("python", "train.py")`.
+#' @param n The number of ranks.
+#' @param args Further arguments of the script or command.
+#' @param timeout Seconds until all ranks must have met. `NULL`: 300.
+#' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: any.
+#' @param encryption Whether what the ranks send through sockets is encrypted.
+#' @returns The exit code of the job, invisibly: 0, or that of the first rank that failed, which is
+#'   128 + number for a signal, and 127 for a command that does not exist.
+#' @section Interrupts:
+#' Ctrl-C interrupts the ranks. The call waits until they have ended, at most 10 seconds.
+#' @section Errors:
+#' `ring_error_invalid` for an argument that makes no sense; `ring_error_system` when no process can
+#' be started. A rank that fails is no error: see the exit code.
+#' @seealso [ring_run()], for a function instead of a script; [ring_init()].
+#' @examples
+#' \donttest{
+#' script <- tempfile(fileext = ".R")
+#' writeLines("
+#'   comm <- sparkring::ring_init()
+#'   cat('the sum is', sparkring::ring_allreduce(comm, 1), '\n')
+#'   sparkring::ring_close(comm)
+#' ", script)
+#' code <- ring_launch(script, n = 2)
+#' code
+#' }
+#' @export
+ring_launch <- function(command, n, args = character(), timeout = NULL, ports = NULL,
+                        encryption = FALSE) {
+  command <- c(launch_command(command), as.character(args))
+  if (missing(n)) {
+    check_stop("`n` is missing: give the number of ranks, as in n = 4", call = sys.call())
+  }
+  size <- check_whole(n, "n", least = 1)
+  if (!is.null(timeout)) timeout <- check_seconds(timeout, "timeout")
+  if (!is.null(ports)) ports <- paste(check_ports(ports), collapse = "-")
+  settings <- launch_settings(size, timeout, ports, check_flag(encryption, "encryption"))
+  job <- launch_start(command, settings, input = !interactive(), direct = FALSE)
+  on.exit(launch_end(job))
+  launch_show(job)
+  invisible(job$code)
+}
+
+# What is run for a command: scripts of R by this R.
+launch_command <- function(command) {
+  if (!is.character(command) || length(command) == 0L || anyNA(command)) {
+    check_stop("`command` must be a script, or a command with its arguments, not ",
+               describe(command), call = sys.call(-1))
+  }
+  if (length(command) > 1L || !grepl("[.][Rr]$", command)) return(command)
+  if (!file.exists(command)) {
+    check_stop("`command` is a script that does not exist: ", command, call = sys.call(-1))
+  }
+  c(file.path(R.home("bin"), "Rscript"), path.expand(command))
+}
+
+# The environment of all ranks, as that of the launcher; R finds the packages of this one.
+launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE) {
+  list(size = size, environment = c(
+    SPARKRING_SIZE = size,
+    SPARKRING_ADDRESSES = paste(rep("127.0.0.1", size), collapse = ","),
+    SPARKRING_TIMEOUT = timeout, SPARKRING_PORTS = ports,
+    SPARKRING_ENCRYPTION = if (encryption) 1L,
+    R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep)
+  ))
+}
+
+# ---- The job ------------------------------------------------------------------------------------
+
+launch_start <- function(command, settings, input, direct) {
+  started <- .Call(
+    C_launcher_start, command,
+    paste(names(settings$environment), settings$environment, sep = "="), settings$size,
+    paste(random_bytes(32), collapse = ""), input, direct
+  )
+  list2env(list(
+    process = started[[1L]], lifeline = started[[2L]], pipes = started[3:4], code = NULL
+  ))
+}
+
+# Shows what the ranks print until the job has ended.
+launch_show <- function(job) {
+  shows <- list(launch_printer(stdout()), launch_printer(stderr()))
+  repeat {
+    if (is.null(job$code)) job$code <- .Call(C_launcher_code, job$process, job$lifeline)
+    open <- which(!is.na(job$pipes))
+    if (length(open) == 0L && !is.null(job$code)) break
+    pieces <- .Call(C_stdio_read, job$pipes[open], local_look)
+    for (i in seq_along(open)) {
+      if (is.null(pieces[[i]])) launch_hang_up(job, open[[i]]) else shows[[open[[i]]]](pieces[[i]])
+    }
+  }
+}
+
+# Prints whole lines, as a reader of the connection may take pieces for lines.
+launch_printer <- function(connection) {
+  begun <- raw()
+  function(bytes) {
+    begun <<- c(begun, bytes[bytes != 0L])
+    ends <- which(begun == 0x0aL)
+    if (length(ends) == 0L) return()
+    whole <- seq_len(ends[[length(ends)]])
+    cat(rawToChar(begun[whole]), file = connection, sep = "")
+    begun <<- begun[-whole]
+  }
+}
+
+launch_hang_up <- function(job, which) {
+  .Call(C_stdio_close, job$pipes[which])
+  job$pipes[[which]] <- NA_integer_
+}
+
+# Ends a job that was interrupted: the ranks are, too, and have time to end. Without the lifeline
+# the supervisor kills them.
+launch_end <- function(job) {
+  on.exit({
+    .Call(C_launcher_hang_up, job$lifeline)
+    while (is.null(job$code)) {
+      Sys.sleep(0.01)
+      job$code <- .Call(C_launcher_code, job$process, job$lifeline)
+    }
+    .Call(C_stdio_close, c(job$lifeline, job$pipes[!is.na(job$pipes)]))
+  })
+  if (!is.null(job$code)) return()
+  .Call(C_launcher_signal, job$process, tools::SIGINT)
+  launch_show(job)
+}
+
+# ---- The command line ---------------------------------------------------------------------------
+
+# For exec/sparkring-run; the exit code.
+launch_main <- function(arguments) {
+  options <- tryCatch(launch_options(arguments), launch_usage = function(condition) {
+    cat(launch_usage, "\nsparkring-run: error: ", conditionMessage(condition), "\n", sep = "",
+        file = stderr())
+    2L
+  })
+  if (is.numeric(options)) return(options)
+  settings <- do.call(launch_settings, options[c("size", "timeout", "ports", "encryption")])
+  job <- launch_start(options$command, settings, input = TRUE, direct = TRUE)
+  .Call(C_launcher_wait, job$process, job$lifeline)
+}
+
+launch_fail <- function(...) {
+  fields <- list(message = paste0(...), call = NULL)
+  stop(structure(class = c("launch_usage", "error", "condition"), fields))
+}
+
+# The options as a list, or the exit code where they say all.
+launch_options <- function(arguments) {
+  options <- list(size = NULL, timeout = NULL, ports = NULL, encryption = FALSE)
+  while (length(arguments) > 0L && startsWith(arguments[[1L]], "-")) {
+    given <- launch_value(arguments)
+    switch(
+      given$name,
+      "--" = return(launch_complete(options, arguments[-1L])),
+      "-h" = , "--help" = return(launch_help()),
+      "--version" = return(launch_version()),
+      "-n" = , "--size" = options$size <- launch_size(given$value),
+      "--timeout" = options$timeout <- given$value,
+      "--ports" = options$ports <- given$value,
+      "--encryption" = options$encryption <- TRUE,
+      launch_fail("unrecognized arguments: ", arguments[[1L]])
+    )
+    arguments <- arguments[-seq_len(given$length)]
+  }
+  launch_complete(options, arguments)
+}
+
+# The first argument with its value: -n 4, -n4, --size 4 or --size=4.
+launch_value <- function(arguments) {
+  first <- arguments[[1L]]
+  if (grepl("^-n.", first)) return(list(name = "-n", value = substring(first, 3L), length = 1L))
+  name <- sub("=.*", "", first)
+  if (!name %in% c("-n", "--size", "--timeout", "--ports")) return(list(name = first, length = 1L))
+  if (grepl("=", first, fixed = TRUE)) {
+    return(list(name = name, value = sub("^[^=]*=", "", first), length = 1L))
+  }
+  if (length(arguments) < 2L) launch_fail("argument ", name, ": expected one argument")
+  list(name = name, value = arguments[[2L]], length = 2L)
+}
+
+launch_size <- function(text) {
+  size <- if (grepl("^[0-9]{1,9}$", text)) as.integer(text) else 0L
+  if (size < 1L) launch_fail("argument -n/--size: '", text, "' is not 1 or more")
+  size
+}
+
+launch_complete <- function(options, command) {
+  if (is.null(options$size)) launch_fail("the following arguments are required: -n/--size")
+  if (length(command) == 0L) {
+    launch_fail("the command is missing, as in: sparkring-run -n 4 Rscript train.R")
+  }
+  c(options, list(command = command))
+}
+
+launch_version <- function() {
+  cat("sparkring ", format(utils::packageVersion("sparkring")), "\n", sep = "")
+  0L
+}
+
+launch_help <- function() {
+  cat(
+    launch_usage, "",
+    "Start the ranks of a sparkring job on this machine.", "",
+    "  -n, --size SIZE      number of ranks",
+    "  --timeout SECONDS    time for all ranks to meet",
+    "  --ports FIRST-LAST   ports to listen on",
+    "  --encryption         encrypt what the ranks send through sockets",
+    "  --version            say which sparkring this is", "",
+    "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the others",
+    "are ended, and its exit code (128 + number for a signal) is returned. Rank 0 has the standard",
+    "input. Signals are passed on to all ranks.",
+    sep = "\n"
+  )
+  0L
+}

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The one call for the whole: slots, barrier job, ring, results or the first error. Here is the
+# driver's side; rank.R has that of the ranks. Python's sparkring.spark.run does the same.
+
+#' Run a function on the ranks of a ring, as the tasks of a Spark barrier stage
+#'
+#' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The
+#' function gets a communicator that is open already and is closed afterwards: it does not call
+#' [ring_init()].
+#'
+#' Whether there is room for all ranks at the same time is checked before anything starts. A rank
+#' whose part has no rows takes part, with a table of no rows. `.f` is called once on each rank. The
+#' ranks get a token of their own, by the context of `sparklyr::spark_apply()`, so that nobody else
+#' can join. Tables come to the ranks packed, thousands of rows at once, and not as `spark_apply()`
+#' passes them.
+#'
+#' `.f` runs in a process that is forked from the one that sparklyr has started. That one supervises
+#' it: it reads what `.f` prints, which is in the executor's log, and ends `.f` when another rank
+#' has failed.
+#'
+#' For trying and debugging, `ring_run(NULL, f, num_proc = -2)` runs two processes of this machine,
+#' without Spark and sparklyr. What they print is shown, line by line with the rank before it, and
+#' with [ring_progress()] a progress bar. They end with this process, and when it is interrupted.
+#'
+#' @param .x A Spark table, of a connection of sparklyr, without groups. Its columns are numbers,
+#'   logicals, strings, dates, timestamps, binary, or arrays of numbers, which become lists of
+#'   vectors, as binary does. Integers of 64 bits and decimals become doubles.
+#' @param .sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
+#'   used, and may be `NULL`.
+#' @param .f A function. `ring_apply()` calls `.f(df, comm, ...)` with the rows of the rank as a
+#'   data frame (a tibble, where that is installed), and `ring_run()` calls `.f(comm, ...)`. Or a
+#'   formula, as in `sparklyr::spark_apply()`: `~ nrow(.x)` is a function of the rows `.x` and the
+#'   communicator `.y`, and for `ring_run()` of the communicator `.x`; `..3` and so on are further
+#'   arguments. `.f` travels as [serialize()] makes it: with the environment that it was made in,
+#'   unless that is the global one, so what it needs is best passed in `...`, and packages by
+#'   `package::name`.
+#' @param ... Further arguments of `.f`, by name or place. One whose name is also an argument of
+#'   `ring_apply()` or `ring_run()`, such as `timeout`, needs another name in `.f`: when it is
+#'   given, that is an error.
+#' @param columns The columns of the result, when `.f` returns data frames: names, or types with
+#'   names, as in `c(total = "double")`: double, integer, character, logical, date, timestamp,
+#'   factor or list. `NULL`: those that it returns.
+#' @param num_proc How many ranks. `NULL`: for `ring_apply()` as many as the table has partitions,
+#'   and the rows of a partition stay together, in their order; for `ring_run()` as many as there is
+#'   room for. A number for `ring_apply()`: the rows are dealt out evenly, in their order, so rank 0
+#'   has the first; they are counted for that, which makes Spark work the table out twice, unless it
+#'   is cached (`sparklyr::tbl_cache()`). A negative number, for `ring_run()` alone: so many
+#'   processes of this machine, without Spark.
+#' @param packages What to send to the executors, with the meaning and the default of
+#'   `sparklyr::spark_apply()`: the names of packages, a bundle, or `TRUE` for all that are
+#'   installed here. `NULL`: what `sparklyr.apply.packages` of the connection's configuration says,
+#'   else `TRUE`; and nothing with a local master. `FALSE`: they have sparkring, and what `.f`
+#'   needs.
+#' @param seed One whole number: each rank draws from a stream of random numbers of its own
+#'   (L'Ecuyer-CMRG; rank `r` has the stream that is `r` times [parallel::nextRNGStream()] behind
+#'   that of [set.seed()]), the same from run to run and in each attempt. The generator of this
+#'   process stays as it is. `NULL`: R seeds each rank from its clock and process number, so the
+#'   numbers differ between ranks and between runs.
+#' @param results A directory that the executors and this machine share, through which values above
+#'   16 MiB come here; their files are removed. `NULL`: ranks send them to this machine, see the
+#'   section on large values.
+#' @param timeout Seconds until all ranks must have met, from the start of each.
+#' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
+#'   [ring_attempt()] tells them which time this is, and [ring_checkpoint()] what was done before.
+#' @param progress Whether to show what the ranks tell by [ring_progress()]; by default only without
+#'   Spark. On Spark a process that is forked from this one does it, on the standard error, where R
+#'   runs in a terminal. Executors must be able to reach this host (`spark.driver.host`), or nothing
+#'   is shown.
+#' @param options A list with further arguments of [ring_init()], such as
+#'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
+#'   processes that supervise the ranks have their own.
+#'
+#' @returns Where `.f` returns a data frame on every rank: one data frame (a tibble, where that is
+#'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
+#'   values of `.f` in rank order, which may be anything that [serialize()] takes. All of it is
+#'   collected: what is the same on every rank is best returned by one.
+#'
+#' @section GPUs:
+#' What a task needs is said in the configuration that the connection is made with:
+#' `config <- sparklyr::spark_config()`, `config$spark.executor.resource.gpu.amount`,
+#' `config$spark.task.resource.gpu.amount` and, so that executors find their GPUs,
+#' `config$spark.executor.resource.gpu.discoveryScript`. Slots are counted with that. For a single
+#' call there is no other way, as sparklyr hands no resource profile to a stage. In `.f`,
+#' `ring_gpus(comm, count)` gives each rank its own.
+#'
+#' @section Groups:
+#' A table with `dplyr::group_by()` is an error: ranks make the same calls on the communicator, so
+#' `.f` cannot be called once for each of the groups that a rank happens to have. Take the grouping
+#' off with `dplyr::ungroup()`, and group the rows within `.f`. All rows of a group are on one rank
+#' after `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, without `num_proc`.
+#'
+#' @section Large values:
+#' A value of up to 16 MiB goes through Spark, as what `spark_apply()` returns does; with more than
+#' 8 ranks, of up to 128 MiB divided by their number. A larger one comes straight from its rank,
+#' when all ranks have ended: on a connection that the rank makes to this machine (TLS, with a key
+#' of this call), and through files in the temporary directories of the rank and of this R (see
+#' [tempdir()]), on disks that have room for it. Executors must be able to reach
+#' `spark.driver.host`. Where they cannot, name a directory that the hosts share as `results`.
+#' Without either way such a value is a `ring_error_unsupported` with its size and what to do.
+#'
+#' @section Interrupts:
+#' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
+#' they compute: rank 0 has a connection, authenticated and encrypted, to a process that is forked
+#' from this one and ends with the call. After an interrupt that process stays for ranks whose R
+#' still starts, at most two minutes. Where the connection cannot be made (executors must be able to
+#' reach `spark.driver.host`), all works but that: sparklyr cancels the job but leaves R running,
+#' and the next call waits until it has ended, says so after 20 seconds, and gives up after
+#' `timeout`.
+#'
+#' @section Errors:
+#' What `.f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`,
+#' with the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20
+#' lines that the rank has printed as `log`, and the condition itself as `parent`. It has the
+#' classes and fields of that as well, so `tryCatch()` finds it by its own class.
+#'
+#' The other ranks fail in their next call on the communicator, and those that make none are ended
+#' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
+#' called `quit()` is such an error, too, with the signal or exit code, as is one that Spark has
+#' lost, with its host and Spark's error as its `parent`, but without what it has printed.
+#'
+#' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
+#' slots, with the arithmetic; `ring_error_timeout` when other tasks have held the slots all the
+#' time; `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation.
+#' See [ring_error].
+#'
+#' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `.f`; [ring_init()], for
+#'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
+#' @examples
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' cars <- sparklyr::copy_to(sc, mtcars)
+#' ring_apply(cars, function(df, comm) {
+#'   total <- ring_allreduce(comm, c(sum(df$mpg), nrow(df)))
+#'   data.frame(rows = nrow(df), mean = total[1] / total[2])
+#' }, num_proc = 4)
+#'
+#' models <- ring_apply(cars, ~ ring_glm(.y, mpg ~ wt, data = .x), num_proc = 4)
+#' ring_run(sc, function(comm, x) ring_allreduce(comm, x * ring_rank(comm)), x = 2)
+#' }
+#' \donttest{
+#' # Two processes of this machine, without Spark.
+#' ring_run(NULL, function(comm) ring_allreduce(comm, ring_rank(comm)), num_proc = -2)
+#' }
+#' @export
+ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
+                       results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
+                       options = list()) {
+  job <- apply_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
+  job$progress <- check_flag(progress, "progress")
+  apply_check_table(.x)
+  sc <- sparklyr::spark_connection(.x)
+  sync_connection(sc)
+  sdf <- sparklyr::spark_dataframe(.x)
+  types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
+  job$cells <- cells_kinds(types)
+  deal <- !is.null(num_proc)
+  if (!deal) job$size <- max(1L, as.integer(sparklyr::sdf_num_partitions(sdf)))
+  make_table <- function(size) barrier_job_pack(sc, sdf, job$cells, size, deal)
+  barrier_job_run(sc, job, make_table, columns, packages, results, timeout, max_restarts)
+}
+
+#' @rdname ring_apply
+#' @export
+ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
+                     results = NULL, timeout = 300, max_restarts = 0,
+                     progress = isTRUE(num_proc < 0), options = list()) {
+  job <- apply_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
+  job$progress <- check_flag(progress, "progress")
+  if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
+  apply_need_sparklyr()
+  if (!inherits(.sc, "spark_connection")) {
+    check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), not ", describe(.sc),
+               "; without Spark, pass a negative `num_proc`")
+  }
+  sync_connection(.sc)
+  make_table <- function(size) {
+    barrier_job_sql(.sc, sprintf("SELECT id FROM range(0, %1$d, 1, %1$d)", size))
+  }
+  barrier_job_run(.sc, job, make_table, columns, packages, results, timeout, max_restarts)
+}
+
+# ---- Arguments -----------------------------------------------------------------------------------
+
+# What ranks are told, but for the token, the attempt and what becomes of the table; `given` is how
+# many arguments of `f` are ours.
+apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
+  call <- sys.call(-1)
+  f <- apply_function(f, args, given, call)
+  apply_check_columns(columns, call)
+  local <- given == 1L && is_whole(num_proc) && num_proc < 0
+  size <- if (local) -as.integer(num_proc)
+  if (!local && !is.null(num_proc)) size <- check_whole(num_proc, "num_proc", least = 1)
+  if (!is.null(seed) && !is_whole(seed)) {
+    check_stop("`seed` must be one whole number, not ", describe(seed), call = call)
+  }
+  timeout <- check_seconds(timeout, "timeout")
+  check_whole(max_restarts, "max_restarts", least = 0)
+  apply_check_options(options, call)
+  list(
+    work = serialize(list(f = f, args = args), NULL, version = 3L),
+    size = size, local = local, seed = seed, options = c(options, timeout = timeout)
+  )
+}
+
+# The function that `f` is or, as a formula, stands for; it can be called as ranks call it.
+apply_function <- function(f, args, given, call) {
+  ours <- c("df", "comm")[c(given == 2L, TRUE)]
+  text <- paste0(".f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
+  if (inherits(f, "formula")) f <- apply_lambda(f, call)
+  if (!is.function(f)) {
+    check_stop("`.f` must be a function, called as ", text, ", or a formula, not ", describe(f),
+               call = call)
+  }
+  if (is.primitive(f)) return(f)
+  apply_check_names(f, call)
+  tryCatch(
+    match.call(f, as.call(c(quote(.f), lapply(ours, as.name), args))),
+    error = function(error) {
+      check_stop("`.f` is called as ", text, ", which does not fit its arguments (",
+                 toString(names(formals(f))), "): ", conditionMessage(error), call = call)
+    }
+  )
+  f
+}
+
+# As rlang::as_function() does, so the same formulas work here and in sparklyr::spark_apply().
+apply_lambda <- function(formula, call) {
+  if (length(formula) != 2L) {
+    check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": one that stands for a function ",
+               "has only a right side, as in ~ nrow(.x)", call = call)
+  }
+  places <- lapply(c(.x = "..1", .y = "..2", . = "..1"), as.name)
+  as.function(c(formals(function(...) NULL), places, formula[[2L]]), environment(formula))
+}
+
+# An argument that both `f` and the caller have would be taken for the caller's.
+apply_check_names <- function(f, call) {
+  both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
+  both <- setdiff(both, c("", "...", ".sc", ".f"))
+  if (length(both) == 0L) return()
+  caller <- deparse(call[[1L]])
+  check_stop("`", both[[1L]], "` is an argument of ", caller, "() and of `.f`, and only ", caller,
+             "() would get it: give that of `.f` another name", call = call)
+}
+
+apply_check_columns <- function(columns, call) {
+  if (is.null(columns)) return()
+  columns <- unlist(columns)
+  known <- is.character(columns) && !anyNA(columns)
+  if (known && !is.null(names(columns))) known <- all(columns %in% names(table_types))
+  if (known) return()
+  check_stop("`columns` must be names, or types with names, which are ",
+             toString(names(table_types)), call = call)
+}
+
+apply_check_options <- function(options, call) {
+  ours <- c("barrier", "...", "rank", "size", "addresses", "root_address", "token", "timeout")
+  known <- setdiff(names(formals(ring_init)), ours)
+  if (!is.list(options)) {
+    check_stop("`options` must be a list, not ", describe(options), call = call)
+  }
+  if (length(options) == 0L) return()
+  odd <- setdiff(names(options), known)
+  if (is.null(names(options)) || length(odd) > 0L) {
+    check_stop("`options` must have names, of arguments of ring_init(): ", toString(known),
+               if (length(odd) > 0L) paste0("; not ", odd[[1L]]),
+               call = call[1L]) # without its arguments, as the odd one may be a token
+  }
+}
+
+apply_check_table <- function(x) {
+  apply_need_sparklyr()
+  if (!inherits(x, "tbl_spark")) {
+    check_stop("`.x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
+               if (is.data.frame(x)) ", which is in this R and not in Spark")
+  }
+  apply_check_groups(dplyr::group_vars(x), sys.call(-1))
+}
+
+apply_check_groups <- function(groups, call) {
+  if (length(groups) == 0L) return()
+  check_stop(
+    "`.x` is grouped by ", toString(groups), ", and `.f` is called once on each rank, not once ",
+    "for each group, as ranks must make the same calls on `comm`: pass dplyr::ungroup(.x), and ",
+    "group the rows in `.f`; to have all rows of a group on one rank, pass ",
+    "sparklyr::sdf_repartition(dplyr::ungroup(.x), partitions, partition_by = ", deparse(groups),
+    ") without `num_proc`",
+    call = call
+  )
+}
+
+apply_need_sparklyr <- function() {
+  if (requireNamespace("sparklyr", quietly = TRUE)) return()
+  ring_stop("UNSUPPORTED", "the package sparklyr is not installed: install.packages(\"sparklyr\")",
+            call = sys.call(-2))
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# An attempt of ring_apply() or ring_run() as a barrier job of Spark: packs the rows, starts the log
+# server, submits the job, and reads the results of the ranks or the error of the rank that Spark has
+# lost. Python's barrier_job does the same.
+
+barrier_job_sql <- function(sc, sql) {
+  sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)
+}
+
+# `sdf`, as a table with one partition a rank, none of which is empty.
+barrier_job_pack <- function(sc, sdf, kinds, size, deal) {
+  hashes <- sparklyr::sdf_collect(barrier_job_sql(sc, cells_hashes_sql(size)), arrow = FALSE)
+  keys <- cells_keys(hashes$parts, size)
+  counts <- if (deal) barrier_job_count(sdf, kinds)
+  rows <- sparklyr::invoke(sdf, "selectExpr", as.list(cells_select_sql(kinds, keys, counts)))
+  rows <- sparklyr::invoke(rows, "union", barrier_job_sql(sc, cells_empty_sql(keys)))
+  barrier_job_view(rows, function(tbl, view) barrier_job_sql(sc, cells_pack_sql(view, size)))
+}
+
+# How many rows each partition of `sdf` has.
+barrier_job_count <- function(sdf, kinds) {
+  found <- barrier_job_view(
+    sparklyr::invoke(sdf, "selectExpr", as.list(cells_place_sql(kinds))),
+    function(tbl, view) {
+      sql <- barrier_job_sql(sparklyr::spark_connection(tbl), cells_count_sql(view))
+      sparklyr::sdf_collect(sql, arrow = FALSE)
+    }
+  )
+  cells_counts(found$part, found$rows)
+}
+
+# What `code` returns, called with `sdf` as a table and the name of its view, which ends with the
+# call.
+barrier_job_view <- function(sdf, code) {
+  view <- paste0("sparkring_", paste(random_bytes(8), collapse = ""))
+  session <- sparklyr::spark_session(sparklyr::spark_connection(sdf))
+  on.exit(sparklyr::invoke(sparklyr::invoke(session, "catalog"), "dropTempView", view))
+  tbl <- sparklyr::sdf_register(sdf, view) # an interrupt may come meanwhile
+  code(tbl, view)
+}
+
+barrier_job_run <- function(sc, job, make_table, columns, packages, results, timeout,
+                           max_restarts) {
+  call <- sys.call(-1)
+  directory <- results_directory(
+    results, slots_local(sparklyr::invoke(sparklyr::spark_context(sc), "master")), call
+  )
+  launch <- function(attempt) {
+    job$size <<- slots_wait(sc, job$size, timeout, attempt)
+    job$token <- random_bytes(32)
+    job$attempt <- attempt
+    table <- make_table(job$size)
+    host <- slots_conf(sparklyr::spark_context(sc), "spark.driver.host", "localhost")
+    server <- log_server_start(host, job$progress)
+    over <- FALSE
+    on.exit(log_server_stop(server, over))
+    job$log_server <- server$endpoint
+    limit <- slots_conf(sparklyr::spark_context(sc), results_maximum, "1g")
+    results <- results_open(host, job$size, directory, limit)
+    on.exit(results_close(results), add = TRUE)
+    job$results <- results$route
+    rank_results <- barrier_job_launch(job, table, packages)
+    over <- TRUE
+    results_fetch(rank_results, results)
+  }
+  barrier_job_attempts(launch, function() job$size, columns, max_restarts)
+}
+
+# Launches the ranks until they succeed, or may not be launched again. launch() gives their
+# outcomes, or the condition for one that was lost.
+barrier_job_attempts <- function(launch, size, columns, max_restarts) {
+  for (attempt in seq_len(max_restarts + 1L) - 1L) {
+    rank_results <- launch(attempt)
+    lost <- inherits(rank_results, "condition")
+    error <- if (lost) rank_results else rank_result_judge(rank_results, size(), attempt)
+    if (is.null(error)) return(rank_result_values(rank_results, columns))
+    if (attempt == max_restarts) stop(error)
+    first <- strsplit(conditionMessage(error), "\n", fixed = TRUE)[[1L]][[1L]]
+    message("sparkring: ", first, "; launching all ranks again (", attempt + 1L, " of ",
+            max_restarts, " times)")
+  }
+}
+
+# The outcomes of the ranks, or the condition for one that Spark has lost. Without arrow, which
+# calls a closure for each batch of rows, and without the cache, which would keep the results.
+barrier_job_launch <- function(job, table, packages) {
+  tryCatch({
+    rows <- barrier_job_view(table, function(tbl, view) {
+      sparklyr::spark_apply(
+        tbl, rank_closure,
+        columns = rank_columns, memory = FALSE, packages = packages, context = job,
+        barrier = TRUE, arrow = FALSE
+      )
+    })
+    rank_result_read(as.data.frame(sparklyr::sdf_collect(rows, arrow = FALSE)))
+  }, error = function(error) {
+    sc <- sparklyr::spark_connection(table)
+    barrier_job_explain(error, job$attempt, function(stage, rank) barrier_job_host(sc, stage, rank))
+  })
+}
+
+# Finds out from Spark's error which rank it has lost; where it has lost none, that is the error.
+# find_host() gives the host of a task.
+barrier_job_explain <- function(error, attempt, find_host = function(stage, rank) "") {
+  text <- barrier_job_unwrap(conditionMessage(error))
+  large <- results_explain(text)
+  if (!is.null(large)) stop(large)
+  task <- "barrier task \\w+\\(([0-9]+), ([0-9]+)\\) finished unsuccessfully[.]\\s*([^\n]*)"
+  found <- regmatches(text, regexec(task, text))[[1L]]
+  lost <- length(found) > 0L || grepl("worker rscript failure", text, fixed = TRUE)
+  if (inherits(error, "ring_error") || !lost) stop(error)
+  why <- if (length(found) > 0L) barrier_job_why(found[[4L]]) else "its R process ended"
+  rank <- if (length(found) > 0L) as.integer(found[[3L]]) else NA_integer_
+  host <- if (length(found) > 0L) find_host(as.integer(found[[2L]]), rank) else ""
+  what <- paste0("was lost: ", rank_result_advise(why))
+  condition <- rank_result_condition(what, rank = rank, host = host, attempt = attempt)
+  condition$parent <- error
+  condition
+}
+
+# sparklyr breaks what Spark says into lines.
+barrier_job_unwrap <- function(text) gsub("[ ]*\n(?![\n\t])", " ", text, perl = TRUE)
+
+# Shells give a signal as an exit status above 128, and so does sparklyr.
+barrier_job_why <- function(text) {
+  text <- sub(" Driver stacktrace:.*$", "", text)
+  status <- "^.*sparklyr worker rscript failure with status ([0-9]+).*$"
+  if (!grepl(status, text)) return(text)
+  code <- as.integer(sub(status, "\\1", text))
+  if (!(code - 128L) %in% child_signals) return(paste("its R process failed with exit code", code))
+  paste0("its R process ", child_how(list(code = 128L - code)), " (status ", code, ")")
+}
+
+# Where Spark has run a task of a stage; "" where it does not tell.
+barrier_job_host <- function(sc, stage, rank) {
+  tryCatch({
+    store <- sparklyr::invoke(sparklyr::spark_context(sc), "statusStore")
+    attempt <- sparklyr::invoke(sparklyr::invoke(store, "lastStageAttempt", stage), "attemptId")
+    tasks <- sparklyr::invoke(store, "taskList", stage, attempt, .Machine$integer.max)
+    for (i in seq_len(sparklyr::invoke(tasks, "size"))) {
+      task <- sparklyr::invoke(tasks, "apply", i - 1L)
+      if (sparklyr::invoke(task, "index") == rank) return(sparklyr::invoke(task, "host"))
+    }
+    ""
+  }, error = function(error) "")
+}

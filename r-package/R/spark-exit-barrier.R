@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How the ranks of an attempt wait for each other before they end. Their supervisors form a ring of
+# their own and reduce the state of all ranks in rounds. A rank that has failed has broken the ring of
+# the ranks, so the ranks in a call of it fail at once. Ranks that compute have `exit_barrier_grace`
+# seconds. Then all supervisors end their ranks, in the same round. They end them at once when the
+# call on the driver has ended (spark-log-forwarder.R). Python's exit_barrier does the same over
+# connections to rank 0.
+
+exit_barrier_grace <- 5 # seconds from a failure until ranks that are still at work are ended
+exit_barrier_pauses <- c(0.005, 0.2) # seconds of a round: the first, the longest
+exit_barrier_job <- "sparkring supervisors"
+
+# Until all ranks have ended, or are to be ended.
+exit_barrier_run <- function(state, child, printed, ring) {
+  pause <- exit_barrier_pauses[[1L]]
+  repeat {
+    if (!is.null(child)) supervisor_watch(state, child, printed, pause)
+    if (child_parent() != state$parent) { # the executor has ended
+      if (!is.null(child)) child_kill(child)
+      quit("no", status = 1L)
+    }
+    state$gone <- state$gone || log_forwarder_lost(state$forwarder)
+    ring <- exit_barrier_round(state, ring)
+    if (state$all_ended || state$due) break
+    longer <- min(1.5 * pause, exit_barrier_pauses[[2L]])
+    pause <- if (state$changed) exit_barrier_pauses[[1L]] else longer
+  }
+  if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
+}
+
+# The ring of the supervisors, NULL where there is none. It is formed while the ranks form theirs.
+exit_barrier_join <- function(state, job, barrier) {
+  if (length(barrier$address) < 2L) return(NULL)
+  tryCatch(
+    ring_init(
+      barrier,
+      token = job$token, job = paste(c(exit_barrier_job, job$options$job), collapse = " "),
+      timeout = job$options$timeout, ports = job$options$ports, warn_after = 0,
+      encryption = job$options$encryption, shared_memory = FALSE, connections = 1
+    ),
+    ring_error = function(error) {
+      exit_barrier_broken(state, error)
+      NULL
+    }
+  )
+}
+
+# Nobody can be asked any more: what this rank says itself counts, if it comes soon.
+exit_barrier_broken <- function(state, error) {
+  state$broken <- error
+  if (is.null(state$failed)) state$failed <- .Call(C_clock_seconds)
+}
+
+# The state of a rank, of which the ranks take the minimum: whether all have ended, one has, one has
+# failed, they are to be ended; the step and the total of the progress; and whether one has a value
+# to send (results.R).
+exit_barrier_own <- function(state, now) {
+  ended <- !is.null(state$rank_result)
+  failed <- !is.null(state$rank_result$failure)
+  if (failed && is.null(state$failed)) state$failed <- now
+  due <- state$gone || !is.null(state$failed) && now - state$failed > exit_barrier_grace
+  steps <- if (is.null(state$report)) c(NA, NA) else c(state$report$step, state$report$total)
+  steps[is.na(steps)] <- Inf
+  c(ended, -ended, -failed, -due, steps, -isTRUE(state$rank_result$waits))
+}
+
+# The round: what all ranks have come to. Gives the ring, or NULL when there is none any more.
+exit_barrier_round <- function(state, ring) {
+  now <- .Call(C_clock_seconds)
+  own <- exit_barrier_own(state, now)
+  all <- own
+  if (!is.null(ring)) {
+    all <- tryCatch(ring_allreduce(ring, own, "min"), ring_error = function(error) {
+      exit_barrier_broken(state, error)
+      ring <<- NULL
+      own
+    })
+  }
+  if (all[[3L]] < 0 && is.null(state$failed)) state$failed <- now
+  alone <- is.null(ring) # of a ring that is broken, or a world of one
+  state$changed <- !identical(all[2:3], state$known) || (own[[1L]] == 1 && alone)
+  state$known <- all[2:3]
+  state$all_ended <- all[[1L]] == 1
+  state$due <- all[[4L]] < 0
+  state$sends <- state$all_ended && !state$due && all[[3L]] == 0 && all[[7L]] < 0
+  exit_barrier_report(state, all[5:6])
+  ring
+}
+
+# Tells the driver when the least step of all ranks has changed.
+exit_barrier_report <- function(state, steps) {
+  if (is.null(state$tell) || identical(steps, state$steps)) return()
+  state$steps <- steps
+  total <- if (is.finite(steps[[2L]])) steps[[2L]] else NA_real_
+  if (is.finite(steps[[1L]])) {
+    state$tell(list(step = steps[[1L]], total = total, metrics = state$report$metrics))
+  }
+}

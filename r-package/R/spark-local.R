@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# An attempt as processes of this machine, without Spark: ring_run() with a negative num_proc. Each
+# is a fresh R that does what Spark's workers do (supervise.R), so that what works here works there.
+# The job goes to them, and their outcomes come back, through a folder that only this user can read.
+# Nothing large is compressed there: gzip takes 2 s for 20 MiB. The processes end when this process
+# ends, or is interrupted.
+
+local_look <- 0.1 # seconds until R is asked whether it wants to be interrupted
+
+local_attempts <- function(job, columns, max_restarts) {
+  display <- progress_bar(job$progress)
+  on.exit(display$close())
+  launch <- function(attempt) {
+    job$token <- random_bytes(32)
+    job$attempt <- attempt
+    display$restart()
+    local_launch(job, display)
+  }
+  barrier_job_attempts(launch, function() job$size, columns, max_restarts)
+}
+
+# The outcomes of the ranks.
+local_launch <- function(job, display) {
+  folder <- tempfile("sparkring")
+  dir.create(folder, mode = "0700")
+  on.exit(unlink(folder, recursive = TRUE))
+  saveRDS(job, file.path(folder, "job.rds"), compress = FALSE)
+  writeLines(deparse(call(".libPaths", .libPaths())), file.path(folder, "main.R"))
+  cat("sparkring:::local_main(commandArgs(TRUE))\n", file = file.path(folder, "main.R"),
+      append = TRUE)
+  ranks <- seq_len(job$size) - 1L
+  children <- list()
+  on.exit(for (child in children) {
+    child_kill(child)
+    child_hang_up(child)
+  }, add = TRUE, after = FALSE)
+  for (rank in ranks) children <- c(children, local_start(rank, folder))
+  readers <- lapply(ranks, function(rank) {
+    lines_reader(
+      take = function(lines) display$line(rank, lines),
+      report = function(report) display$report(rank, report)
+    )
+  })
+  local_watch(children, readers)
+  rank_results <- lapply(ranks, local_outcome, folder, children)
+  results_fetch(rank_results, list(size = job$size, folder = folder))
+}
+
+local_start <- function(rank, folder) {
+  rscript <- file.path(R.home("bin"), "Rscript")
+  command <- c(rscript, file.path(folder, "main.R"), folder, as.character(rank))
+  list(child_start(function() .Call(C_child_become, command)))
+}
+
+# Shows what the children print, until all have ended.
+local_watch <- function(children, readers) {
+  quiet <- TRUE
+  repeat {
+    ended <- quiet && all(vapply(children, child_ended, NA)) # before what they have left is read
+    open <- which(!vapply(children, function(child) is.na(child$output), NA))
+    outputs <- vapply(children[open], function(child) child$output, 0L)
+    pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else local_look)
+    for (i in seq_along(open)) {
+      if (is.null(pieces[[i]])) child_hang_up(children[[open[[i]]]])
+      readers[[open[[i]]]]$feed(pieces[[i]])
+    }
+    quiet <- sum(lengths(pieces)) == 0L
+    if (ended && quiet) break
+  }
+  for (reader in readers) reader$finish()
+}
+
+local_outcome <- function(rank, folder, children) {
+  file <- file.path(folder, paste0("rank-result-", rank, ".rds"))
+  if (file.exists(file)) return(readRDS(file))
+  value <- children[[rank + 1L]]$value
+  if (inherits(value, "try-error")) stop(attr(value, "condition"))
+  how <- paste("its R process", child_how(children[[rank + 1L]]))
+  rank_result_lost(rank, rank_result_advise(how, TRUE))
+}
+
+# In a process of a rank; for its script.
+local_main <- function(arguments) {
+  folder <- arguments[[1L]]
+  rank <- as.integer(arguments[[2L]])
+  job <- readRDS(file.path(folder, "job.rds"))
+  job$folder <- folder
+  barrier <- list(address = rep("127.0.0.1", job$size), partition = rank)
+  library("sparkring", character.only = TRUE)
+  rank_result <- supervisor_run(NULL, job, barrier)
+  new <- file.path(folder, paste0("new-", rank, ".rds"))
+  saveRDS(rank_result, new)
+  invisible(file.rename(new, file.path(folder, paste0("rank-result-", rank, ".rds"))))
+}

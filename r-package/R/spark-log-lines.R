@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a process prints, as lines: the last ones are kept for the error of a rank that fails, and
+# reports of progress, which come as lines of their own, are taken out. Lines are bytes until
+# somebody reads them, for a rank may print anything.
+
+lines_kept <- 20L
+lines_longest <- 4096L # bytes; a longer line is cut
+lines_mark <- "\x1esparkring " # begins a report of progress
+
+# A reader of lines; `take` is called with those that have come to their end, `report` with a
+# report. Its feed() gets bytes, and finish() ends a line that has not ended.
+lines_reader <- function(take = function(lines) NULL, report = function(progress) NULL) {
+  begun <- raw()
+  last <- character()
+  handle <- function(lines) {
+    marks <- regexpr(lines_mark, lines, fixed = TRUE)
+    for (i in which(marks > 0L)) {
+      parsed <- progress_read(substring(lines[[i]], marks[[i]] + nchar(lines_mark)))
+      if (!is.null(parsed)) report(parsed)
+      lines[[i]] <- substr(lines[[i]], 1L, marks[[i]] - 1L) # of a line that was not ended
+    }
+    lines <- lines[marks < 0L | nzchar(lines)]
+    if (length(lines) == 0L) return()
+    last <<- utils::tail(c(last, lines), lines_kept)
+    take(lines)
+  }
+  feed <- function(bytes) {
+    bytes <- c(begun, bytes[bytes != 0L])
+    ends <- which(bytes == 0x0aL)
+    whole <- if (length(ends) > 0L) ends[[length(ends)]] else 0L
+    begun <<- bytes[seq_along(bytes) > whole]
+    if (whole > 0L) handle(lines_split(bytes[seq_len(whole)]))
+    if (length(begun) > lines_longest) finish()
+  }
+  finish <- function() {
+    if (length(begun) > 0L) handle(lines_split(begun))
+    begun <<- raw()
+  }
+  list(feed = feed, finish = finish, last = function() last)
+}
+
+# The lines in bytes, as text that is valid whatever they are.
+lines_split <- function(bytes) {
+  lines <- strsplit(rawToChar(bytes), "\n", fixed = TRUE, useBytes = TRUE)[[1L]]
+  lines <- substr(iconv(lines, "UTF-8", "UTF-8", sub = "byte"), 1L, lines_longest)
+  Encoding(lines) <- "UTF-8"
+  sub("\r$", "", lines)
+}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How far a rank is: said by ring_progress() as a line of its own in what the rank prints, which its
+# supervisor takes out (lines.R), and shown by who has called as a bar of cli; where that is not
+# installed, or there is no terminal, as a line from time to time, which the log of an executor has,
+# too. Python's comm.progress() says the same.
+
+progress_often <- 0.1 # seconds between two reports; those that come sooner are left out
+progress_longest <- 4000L # bytes of a report: a pipe takes so many in one piece
+
+#' Report progress of a rank, for a progress bar
+#'
+#' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar: of the least step of
+#' the ranks that report, with the metrics of the lowest of them, or on Spark of rank 0. The
+#' executors' logs have a line every five seconds. Elsewhere nothing happens.
+#'
+#' This is no collective: any ranks may call it, as often as they like, and one alone suffices. Of
+#' reports less than 0.1 seconds apart only the first and the last step count.
+#'
+#' @inheritParams ring_rank
+#' @param step How much is done.
+#' @param total How much there is to do. `NULL`: that is not known.
+#' @param ... What else to show: numbers, by name, such as `loss = 0.25`.
+#' @returns `NULL`, invisibly.
+#' @section Errors:
+#' `ring_error_invalid` for what is no number, and for metrics without a name or of more than 4000
+#' bytes in all.
+#' @seealso [ring_run()]
+#' @examples
+#' comm <- ring_init()
+#' for (step in 1:10) ring_progress(comm, step, 10, loss = 1 / step)
+#' ring_close(comm)
+#'
+#' \donttest{
+#' # Two processes of this machine.
+#' ring_run(NULL, function(comm) {
+#'   for (step in 1:10) ring_progress(comm, step, 10)
+#' }, num_proc = -2)
+#' }
+#' @export
+ring_progress <- function(comm, step, total = NULL, ...) {
+  ring_rank(comm)
+  metrics <- list(...)
+  report <- progress_check(step, total, metrics)
+  if (!rank_state$supervised) return(invisible())
+  now <- .Call(C_clock_seconds)
+  if (now - rank_state$reported < progress_often && !identical(report$step, report$total)) {
+    return(invisible())
+  }
+  rank_state$reported <- now
+  flush(stdout())
+  .Call(C_stdio_write, 1L, charToRaw(paste0(lines_mark, progress_write(report), "\n")), TRUE)
+  invisible()
+}
+
+progress_check <- function(step, total, metrics) {
+  call <- sys.call(-1)
+  numeric <- function(x) is.numeric(x) && length(x) == 1L
+  bound <- function(x, name) {
+    if (is_number(x)) return(as.double(x))
+    check_stop("`", name, "` must be one finite number, not ", describe(x), call = call)
+  }
+  report <- list(
+    step = bound(step, "step"), total = if (is.null(total)) NA_real_ else bound(total, "total")
+  )
+  if (length(metrics) > 0L && (is.null(names(metrics)) || !all(nzchar(names(metrics))))) {
+    check_stop("`...` must have names, such as loss = 0.25", call = call)
+  }
+  for (name in names(metrics)) {
+    if (!numeric(metrics[[name]])) {
+      check_stop("`", name, "` must be one number, not ", describe(metrics[[name]]), call = call)
+    }
+  }
+  report$metrics <- vapply(metrics, as.double, 0)
+  if (nchar(progress_write(report), "bytes") > progress_longest) {
+    check_stop("this report of ", length(metrics), " metrics takes more than ", progress_longest,
+               " bytes", call = call)
+  }
+  report
+}
+
+# A report as one line of text: numbers, and names that have no space in them.
+progress_write <- function(report) {
+  names <- vapply(names(report$metrics), utils::URLencode, "", reserved = TRUE)
+  metrics <- rbind(names, sprintf("%.17g", report$metrics))
+  paste(c(sprintf("%.17g", c(report$step, report$total)), metrics), collapse = " ")
+}
+
+# The report in a line; NULL when it is none, whatever it has.
+progress_read <- function(line) {
+  tryCatch(suppressWarnings(progress_parse(line)), error = function(error) NULL)
+}
+
+progress_parse <- function(line) {
+  words <- strsplit(line, " ", fixed = TRUE)[[1L]]
+  if (length(words) < 2L || length(words) %% 2L != 0L) return(NULL)
+  pairs <- matrix(words, nrow = 2L)
+  bounds <- as.double(pairs[, 1L])
+  if (!is.finite(bounds[[1L]]) || is.infinite(bounds[[2L]])) return(NULL)
+  metrics <- as.double(pairs[2L, -1L])
+  if (length(metrics) > 0L) {
+    names(metrics) <- vapply(pairs[1L, -1L], utils::URLdecode, "", USE.NAMES = FALSE)
+  }
+  list(step = bounds[[1L]], total = bounds[[2L]], metrics = metrics)
+}
+
+progress_text <- function(report) {
+  step <- paste("step", format(report$step, digits = 15L))
+  if (!is.na(report$total)) step <- paste(step, "of", format(report$total, digits = 15L))
+  toString(c(step, progress_metrics(report$metrics)))
+}
+
+progress_metrics <- function(metrics) {
+  sprintf("%s %s", names(metrics), formatC(unname(metrics), digits = 4L, width = 1L))
+}

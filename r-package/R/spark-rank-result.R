@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# How a rank ended: with a value or a failure. An outcome travels as rows of a Spark table, in
+# pieces of text. A failure breaks the communicator, so all ranks fail soon after the first. What
+# each raised tells them apart: errors of the ring that say that another has gone weigh most, one
+# that has nothing to do with the ring least; that of the least weight is told, and of several the
+# earliest.
+
+rank_result_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
+rank_result_largest <- 2^18 # bytes of a condition
+rank_result_line <- 200L # characters of a line of the log in a message
+
+rank_result_weights <- c(
+  INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
+)
+
+# `value` is the bytes of the value; NULL where these are a file of `size` bytes (results.R), and on
+# the driver a list of the value itself when that was read. `log` becomes the last lines that the
+# rank has printed.
+rank_result_make <- function(rank, value = NULL, failure = NULL, size = NULL) {
+  list(
+    rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure, size = size,
+    log = character()
+  )
+}
+
+rank_result_of_value <- function(rank, value) {
+  rank_result_make(rank, value = serialize(value, NULL, xdr = FALSE, version = 3L))
+}
+
+# `frames` is what traceback_frames() has seen where the error was raised.
+rank_result_of_error <- function(rank, error, frames = NULL) {
+  bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
+  rank_result_make(rank, failure = list(
+    what = "failed",
+    message = conditionMessage(error),
+    error = if (length(bytes) <= rank_result_largest) bytes,
+    traceback = traceback_text(frames),
+    weight = rank_result_weight(error),
+    when = as.numeric(Sys.time())
+  ))
+}
+
+# Of a rank that could not say anything itself. It weighs less than what the others say of it.
+rank_result_lost <- function(rank, why, what = "was lost",
+                         weight = rank_result_weights[["PEER_LOST"]] - 0.5) {
+  rank_result_make(rank, failure = list(
+    what = what, message = why, traceback = "", weight = weight, when = as.numeric(Sys.time())
+  ))
+}
+
+# Adds the probable reason to how a process ended, and what to change.
+rank_result_advise <- function(how, local = FALSE) {
+  killed <- "SIGKILL|(code|status)\\W{1,3}137\\b|memory limits?|OOMKilled"
+  ended <- "SIGTERM|(code|status)( is|\\W)\\W{0,2}143\\b"
+  advice <- if (grepl(killed, how, perl = TRUE)) {
+    paste("probably out of memory:", if (local) {
+      "take fewer ranks, or this machine needs more"
+    } else {
+      "raise spark.executor.memoryOverhead"
+    })
+  } else if (!local && grepl(ended, how, perl = TRUE)) {
+    "preempted, or over a memory limit: the cluster manager's log tells"
+  }
+  if (is.null(advice)) how else paste0(how, " (", advice, ")")
+}
+
+rank_result_weight <- function(error) {
+  weight <- if (inherits(error, "ring_error")) rank_result_weights[error$status] else 0
+  if (is.na(weight)) weight <- 0
+  if (inherits(error$parent, "condition")) weight <- max(weight, rank_result_weight(error$parent))
+  unname(weight)
+}
+
+# ---- As rows ------------------------------------------------------------------------------------
+
+rank_result_rows <- function(rank_result) {
+  bytes <- serialize(rank_result, NULL, version = 3L)
+  starts <- seq(1, length(bytes), by = rank_result_piece)
+  text <- vapply(starts, function(start) {
+    base64_text(bytes[seq(start, min(start + rank_result_piece - 1, length(bytes)))])
+  }, "")
+  data.frame(
+    rank = rank_result$rank, piece = seq_along(text), pieces = length(text), text = text,
+    stringsAsFactors = FALSE
+  )
+}
+
+# The outcomes in `rows`, in rank order; of a rank without all of its pieces there is none. Where
+# there are no pieces the text is an error: a rank could not do more.
+rank_result_read <- function(rows) {
+  rank_results <- lapply(split(rows, rows$rank), function(rows) {
+    rows <- rows[order(rows$piece), ]
+    if (rows$pieces[[1L]] == 0L) {
+      ring_stop("UNSUPPORTED", rows$text[[1L]], rank = rows$rank[[1L]], call = NULL)
+    }
+    if (nrow(rows) < rows$pieces[[1L]]) return(NULL)
+    unserialize(unlist(lapply(rows$text, base64_bytes)))
+  })
+  unname(Filter(Negate(is.null), rank_results))
+}
+
+base64_letters <- charToRaw("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+base64_text <- function(bytes) {
+  missing <- (3L - length(bytes) %% 3L) %% 3L
+  x <- matrix(as.integer(c(bytes, raw(missing))), nrow = 3L)
+  numbers <- rbind(
+    x[1L, ] %/% 4L,
+    x[1L, ] %% 4L * 16L + x[2L, ] %/% 16L,
+    x[2L, ] %% 16L * 4L + x[3L, ] %/% 64L,
+    x[3L, ] %% 64L
+  )
+  letters <- base64_letters[numbers + 1L]
+  if (missing > 0L) letters[length(letters) - seq_len(missing) + 1L] <- charToRaw("=")
+  rawToChar(letters)
+}
+
+base64_bytes <- function(text) {
+  letters <- charToRaw(text)
+  missing <- sum(utils::tail(letters, 2L) == charToRaw("="))
+  numbers <- match(letters, base64_letters, nomatch = 1L) - 1L
+  x <- matrix(numbers, nrow = 4L)
+  bytes <- as.raw(rbind(
+    x[1L, ] * 4L + x[2L, ] %/% 16L,
+    x[2L, ] %% 16L * 16L + x[3L, ] %/% 4L,
+    x[3L, ] %% 4L * 64L + x[4L, ]
+  ))
+  if (missing > 0L) utils::head(bytes, -missing) else bytes
+}
+
+# ---- On the driver ------------------------------------------------------------------------------
+
+# The condition to raise for the rank at fault; NULL when all have returned a value.
+rank_result_judge <- function(rank_results, size, attempt) {
+  failed <- Filter(function(rank_result) !is.null(rank_result$failure), rank_results)
+  weights <- vapply(failed, function(rank_result) rank_result$failure$weight, 0)
+  there <- vapply(rank_results, function(rank_result) rank_result$rank, 0L)
+  missing <- setdiff(seq_len(size) - 1L, there)
+  if (length(missing) > 0L && !any(weights < rank_result_weights[["PEER_LOST"]])) {
+    what <- "ended without a result: it may have called quit()"
+    return(rank_result_condition(what, rank = missing[[1L]], attempt = attempt))
+  }
+  if (length(failed) == 0L) return(NULL)
+  whens <- vapply(failed, function(rank_result) rank_result$failure$when, 0)
+  culprit <- failed[[order(weights, whens)[[1L]]]]
+  failure <- culprit$failure
+  parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
+  rank_result_condition(
+    paste0(failure$what, ": ", failure$message), culprit$rank, culprit$host, attempt,
+    failure$traceback, culprit$log, parent
+  )
+}
+
+# A condition of class ring_error_remote, with all that is known in its message. It is one of the
+# classes of `parent`, too, with its fields, so that a handler for these finds it.
+rank_result_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L, traceback = "",
+                              log = character(), parent = NULL) {
+  who <- if (is.na(rank)) "a rank" else paste("rank", rank)
+  if (nzchar(host)) who <- paste(who, "on", host)
+  message <- paste(who, what)
+  if (attempt > 0L) message <- paste0(message, " (attempt ", attempt, ")")
+  if (nzchar(traceback)) message <- paste0(message, "\n\nIts calls:\n", traceback)
+  if (length(log) > 0L) {
+    lines <- paste0("  ", substr(log, 1L, rank_result_line), collapse = "\n")
+    message <- paste0(message, "\n\nThe last lines of its log:\n", lines)
+  }
+  base <- c("ring_error", "simpleError", "rlang_error", "error", "condition")
+  classes <- if (inherits(parent, "condition")) setdiff(class(parent), base)
+  fields <- if (inherits(parent, "condition")) unclass(parent) else list()
+  fields[c("message", "status", "rank", "errno", "host", "attempt", "traceback", "log")] <- list(
+    message, "REMOTE", rank, NA_integer_, host, attempt, traceback, log
+  )
+  fields["call"] <- list(NULL)
+  fields["parent"] <- list(parent)
+  structure(class = c("ring_error_remote", classes, "ring_error", "error", "condition"), fields)
+}
+
+# The value of each rank; or one table, where all are tables or `columns` says so.
+rank_result_values <- function(rank_results, columns = NULL) {
+  values <- lapply(rank_results, function(rank_result) {
+    if (is.list(rank_result$value)) rank_result$value[[1L]] else unserialize(rank_result$value)
+  })
+  tables <- vapply(values, is.data.frame, NA)
+  if (is.null(columns) && !all(tables)) return(values)
+  if (!all(tables)) {
+    rank <- which(!tables)[[1L]]
+    check_stop("`columns` is given, but `.f` returned ", describe(values[[rank]]), " on rank ",
+               rank - 1L, ": it must return a data frame", call = NULL)
+  }
+  rank_result_table(values, columns)
+}
+
+rank_result_table <- function(tables, columns = NULL) {
+  names <- if (is.null(columns)) names(tables[[1L]]) else table_names(columns)
+  for (i in seq_along(tables)) {
+    odd <- setdiff(names, names(tables[[i]]))
+    if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
+    if (length(odd) > 0L) {
+      check_stop("rank ", i - 1L, " returned other columns than ",
+                 if (is.null(columns)) "rank 0" else "`columns` says", ", such as ",
+                 odd[[1L]], call = NULL)
+    }
+    tables[[i]] <- as.data.frame(tables[[i]])[names]
+  }
+  ranks <- rep(seq_along(tables) - 1L, vapply(tables, nrow, 0L))
+  rows <- do.call(rbind, tables)
+  table_check_types(rows, columns)
+  as_table(c(list(rank = ranks), rows[names != "rank"]))
+}
+
+table_types <- list(
+  double = is.double, numeric = is.numeric, integer = is.integer, character = is.character,
+  logical = is.logical, date = function(x) inherits(x, "Date"), list = is.list,
+  timestamp = function(x) inherits(x, "POSIXct"), factor = is.factor
+)
+
+table_names <- function(columns) if (is.null(names(columns))) unlist(columns) else names(columns)
+
+table_check_types <- function(rows, columns) {
+  if (is.null(names(columns))) return()
+  for (name in names(columns)) {
+    type <- columns[[name]]
+    if (!table_types[[type]](rows[[name]])) {
+      check_stop("`.f` returned a ", class(rows[[name]])[[1L]], " as ", name,
+                 ", and `columns` says ", type, call = NULL)
+    }
+  }
+}
+
+# A tibble, where that is installed.
+as_table <- function(columns) {
+  rows <- if (length(columns) > 0L) length(columns[[1L]]) else 0L
+  class <- c(if (requireNamespace("tibble", quietly = TRUE)) c("tbl_df", "tbl"), "data.frame")
+  structure(columns, class = class, row.names = .set_row_names(rows))
+}

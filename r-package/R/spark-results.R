@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Values that are too large for Spark, which collects them as text in the memory of the driver's
+# JVM. A rank writes its value to a file that only its user can read, so no value is copied in
+# memory and none is too long for a vector. Spark carries a value of up to `results_largest` bytes,
+# and up to `results_total` of all ranks. A larger one goes to the driver when all ranks have ended:
+# their supervisors and a process that is forked from the driver form a ring, encrypted, with a
+# token of its own, and the values come on it in pieces, rank after rank. The driver is rank 0 of
+# that ring, so supervisors connect to it, and never it to them. Or the value goes through a
+# directory that the user names; then its SHA-256 comes through Spark. Python's
+# sparkring.spark.results does the same.
+
+results_largest <- 2^24 # bytes of a value that Spark carries
+results_total <- 2^27 # bytes of the values of all ranks together
+results_spare <- 2^16 # bytes of an outcome besides the value
+results_piece <- 2^22 # bytes of a message
+results_connect <- 60 # seconds for the driver to be reached
+results_maximum <- "spark.driver.maxResultSize"
+results_advice <- paste(
+  "let executors reach it (spark.driver.host, firewalls), or pass `results` with a directory that",
+  "the hosts share"
+)
+
+# ---- On a rank -----------------------------------------------------------------------------------
+
+# The outcome of a rank that has a value: with the value's bytes where Spark carries them, else with
+# the size of the file that they are in.
+results_store <- function(rank, value, job) {
+  if (is.null(job$folder)) return(rank_result_of_value(rank, value))
+  file <- results_file(job$folder, rank)
+  results_write(value, file)
+  rank_result <- rank_result_make(rank, size = file.size(file))
+  rank_result$kind <- class(value)[[1L]]
+  if (isTRUE(job$local)) return(rank_result)
+  if (rank_result$size <= job$results$most) return(results_inline(rank_result, file))
+  if (!is.null(job$results$directory)) return(results_share(rank_result, file, job$results))
+  rank_result$waits <- TRUE
+  rank_result
+}
+
+results_file <- function(folder, rank) file.path(folder, paste0("value-", rank))
+
+results_write <- function(value, file) {
+  connection <- file(file, "wb")
+  on.exit(close(connection))
+  serialize(value, connection, xdr = FALSE, version = 3L)
+}
+
+results_read <- function(file) {
+  connection <- file(file, "rb")
+  on.exit(close(connection))
+  unserialize(connection)
+}
+
+# The file becomes a part of the outcome.
+results_inline <- function(rank_result, file) {
+  rank_result$value <- readBin(file, "raw", rank_result$size)
+  rank_result["size"] <- list(NULL)
+  unlink(file)
+  rank_result
+}
+
+# The value as a file of the directory that the user has named.
+results_share <- function(rank_result, file, route) {
+  shared <- results_shared(route, rank_result$rank)
+  begun <- paste0(shared, "-new")
+  on.exit(unlink(begun))
+  rank_result$digest <- .Call(C_digest_file, file)
+  failed <- tryCatch(
+    !(file.copy(file, begun) && file.rename(begun, shared)),
+    warning = function(warning) conditionMessage(warning)
+  )
+  unlink(file)
+  if (!isFALSE(failed)) results_refuse(rank_result, route, if (is.character(failed)) failed else "")
+  rank_result
+}
+
+results_shared <- function(route, rank) {
+  file.path(route$directory, sprintf("%s-%06d", route$name, rank))
+}
+
+results_refuse <- function(rank_result, route, why) {
+  if (nzchar(why)) why <- paste0(" (", why, ")")
+  where <- if (!is.null(route$directory)) {
+    paste0("goes through ", route$directory, ", where the rank cannot write it", why)
+  } else if (is.null(route$endpoint)) {
+    paste0("goes to the driver, which has no process to take it", why, ": ", results_advice)
+  } else {
+    paste0("goes to the driver at ", route$endpoint$host, ", where it did not arrive", why, ": ",
+           results_advice)
+  }
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "rank ", rank_result$rank, " returned a ", rank_result$kind, " that takes ",
+    results_units(rank_result$size), ". Spark carries values up to ",
+    results_units(results_largest),
+    "; a larger one ", where
+  ))
+}
+
+results_units <- function(size) {
+  power <- min(3, max(0, floor(log(size, 1024))))
+  paste(signif(size / 1024^power, 4), c("bytes", "KiB", "MiB", "GiB")[[power + 1]])
+}
+
+# ---- On an executor, in the supervisor of a rank ------------------------------------------------
+
+# Called by the supervisors of all ranks when one at least has a value to send. A process of its own
+# sends it, so that this one sees the end of its executor and of the call on the driver.
+results_send <- function(state, job, size) {
+  rank_result <- state$rank_result
+  file <- if (isTRUE(rank_result$waits)) results_file(job$folder, rank_result$rank)
+  sent <- results_try(state, function() results_transmit(rank_result$rank, size, job$results, file))
+  if (is.null(file) || isTRUE(sent)) return(rank_result)
+  if (rank_result$size <= results_largest) return(results_inline(rank_result, file))
+  tryCatch(
+    results_refuse(rank_result, job$results, sent),
+    error = function(error) rank_result_of_error(rank_result$rank, error)
+  )
+}
+
+# TRUE, or why it is not sent.
+results_try <- function(state, send) {
+  if (!is.null(state$broken)) return(conditionMessage(state$broken))
+  child <- child_start(send, captured = FALSE)
+  on.exit(child_kill(child))
+  while (!child_ended(child)) {
+    if (child_parent() != state$parent) { # the executor has ended
+      child_kill(child)
+      quit("no", status = 1L)
+    }
+    if (log_forwarder_lost(state$forwarder)) return("the call on the driver has ended")
+    Sys.sleep(0.01)
+  }
+  if (is.null(child$value)) paste("the process that sends it", child_how(child)) else child$value
+}
+
+results_transmit <- function(rank, size, route, file) {
+  if (is.null(route$endpoint)) return("") # there is no process on the driver
+  tryCatch({
+    ring <- results_ring(rank + 1L, size + 1L, route$endpoint, route$connect)
+    bytes <- if (is.null(file)) 0 else file.size(file)
+    ring_gather(ring, bytes)
+    if (bytes > 0) results_pieces(ring, file)
+    ring_barrier(ring) # the driver has all
+    ring_close(ring)
+    TRUE
+  }, error = conditionMessage)
+}
+
+results_pieces <- function(ring, file) {
+  connection <- file(file, "rb")
+  on.exit(close(connection))
+  while (length(piece <- readBin(connection, "raw", results_piece)) > 0L) ring_send(ring, piece, 0)
+}
+
+# The driver and the supervisors. Those whose turn has not come wait as long as the others take.
+results_ring <- function(rank, size, endpoint, timeout) {
+  ring_init(
+    rank = rank, size = size, root_address = endpoint$host, token = endpoint$token,
+    job = "sparkring results", timeout = timeout, call_timeout = 1e8, warn_after = 0,
+    shared_memory = FALSE, connections = 1, encryption = TRUE
+  )
+}
+
+# ---- On the driver -------------------------------------------------------------------------------
+
+# Takes the large values of the ranks of an attempt, until results_close(); `route` is what the
+# ranks are told. `host` is where the driver is found, and `limit` Spark's own.
+results_open <- function(host, size, directory = NULL, limit = "1g") {
+  route <- list(most = results_most(size, limit), directory = directory, connect = results_connect)
+  if (!is.null(directory)) {
+    route$name <- paste0("result-", paste(random_bytes(8), collapse = ""))
+    return(list(route = route, size = size, folder = results_folder()))
+  }
+  folder <- results_folder()
+  endpoint <- list(host = host, token = random_bytes(32))
+  child <- tryCatch(
+    child_start(function() results_receive(endpoint, size, folder), captured = FALSE),
+    error = function(error) NULL
+  )
+  if (!is.null(child)) route$endpoint <- endpoint
+  list(route = route, size = size, folder = folder, child = child)
+}
+
+results_folder <- function() {
+  folder <- tempfile("sparkring")
+  dir.create(folder, mode = "0700")
+  folder
+}
+
+# Forgets all that has come, also when the attempt has failed.
+results_close <- function(results) {
+  if (!is.null(results$child)) child_kill(results$child)
+  unlink(results$folder, recursive = TRUE)
+  if (is.null(results$route$directory)) return()
+  shared <- results_shared(results$route, seq_len(results$size) - 1L)
+  unlink(c(shared, paste0(shared, "-new")))
+}
+
+# How large a value may be that Spark carries, so that those of all ranks fit.
+results_most <- function(size, limit) {
+  most <- min(results_largest, floor(results_total / size))
+  limit <- results_bytes(limit)
+  if (limit > 0) max(0, min(most, floor(limit / 2 / size) - results_spare)) else most
+}
+
+# A size as Spark reads it; 0 where it makes no sense, which Spark itself tells.
+results_bytes <- function(text) {
+  text <- tolower(text)
+  found <- regmatches(text, regexec("^\\s*([0-9]+)\\s*([bkmgtp]?)b?\\s*$", text))[[1L]]
+  if (length(found) == 0L) return(0)
+  unit <- max(1, regexpr(found[[3L]], "bkmgtp", fixed = TRUE))
+  as.double(found[[2L]]) * 1024^(unit - 1)
+}
+
+# In a process of its own: to files in `folder`.
+results_receive <- function(endpoint, size, folder) {
+  tryCatch({
+    ring <- results_ring(0L, size + 1L, endpoint, 1e8)
+    tryCatch({
+      sizes <- ring_gather(ring, 0)[-1L]
+      for (rank in which(sizes > 0) - 1L) {
+        results_take(ring, rank, sizes[[rank + 1L]], results_file(folder, rank))
+      }
+      ring_barrier(ring)
+      ring_close(ring)
+    }, error = function(error) {
+      ring_abort(ring, substr(paste("the driver failed:", conditionMessage(error)), 1L, 200L))
+    })
+  }, error = function(error) NULL) # of which the ranks hear
+}
+
+results_take <- function(ring, rank, size, file) {
+  connection <- file(file, "wb")
+  on.exit(close(connection))
+  left <- size
+  while (left > 0) {
+    piece <- ring_recv(ring, raw(min(left, results_piece)), rank + 1L)
+    writeBin(piece, connection)
+    left <- left - length(piece)
+  }
+  flush(connection)
+}
+
+# Gives the outcomes the values that Spark has not carried; a condition stays what it is.
+results_fetch <- function(rank_results, results) {
+  if (inherits(rank_results, "condition")) return(rank_results)
+  failed <- !vapply(rank_results, function(rank_result) is.null(rank_result$failure), NA)
+  # The failed or missing ones raise an error.
+  if (any(failed) || length(rank_results) < results$size) return(rank_results)
+  lapply(rank_results, function(rank_result) {
+    if (is.null(rank_result$size)) return(rank_result)
+    file <- results_file(results$folder, rank_result$rank)
+    if (!is.null(results$route$directory)) results_collect(rank_result, file, results$route)
+    if (!identical(file.size(file), rank_result$size)) {
+      ring_stop("SYSTEM", call = NULL, paste0(
+        "the value of rank ", rank_result$rank, " has ", file.size(file), " of ", rank_result$size,
+        " bytes"
+      ))
+    }
+    rank_result$value <- list(results_read(file))
+    unlink(file)
+    rank_result
+  })
+}
+
+# Takes a file out of the directory that the user has named, where others may write.
+results_collect <- function(rank_result, file, route) {
+  shared <- results_shared(route, rank_result$rank)
+  copied <- suppressWarnings(file.copy(shared, file, overwrite = TRUE))
+  if (copied && identical(.Call(C_digest_file, file), rank_result$digest)) return()
+  ring_stop("SYSTEM", call = NULL, paste0(
+    "the value of rank ", rank_result$rank, if (copied) " was changed in " else " is not in ",
+    route$directory, if (!copied) ": is it a directory that the executors and this machine share?"
+  ))
+}
+
+# The directory that the user names; a relative one is where all ranks have this process's.
+results_directory <- function(x, local, call) {
+  if (is.null(x)) return(NULL)
+  if (!is_string(x) || !nzchar(x) || grepl("^[A-Za-z][A-Za-z0-9+.-]+:/", x)) {
+    check_stop("`results` must be the path of a directory that the executors and this machine ",
+               "share, as one string, not ", describe(x), call = call)
+  }
+  path <- path.expand(x)
+  if (startsWith(path, "/")) return(path)
+  if (local) return(file.path(getwd(), path))
+  check_stop("`results` is the relative path ", path, ", and executors have working directories ",
+             "of their own: pass an absolute path of a directory that they share", call = call)
+}
+
+# The error for values that are too large for Spark; NULL where `text` is of another.
+results_explain <- function(text) {
+  found <- regmatches(text, regexec(paste0(
+    "Total size of serialized results of ([0-9]+) tasks \\(([^)]*)\\) is bigger than ",
+    "[^\n]*maxResultSize \\(?([0-9.]+ \\w+)"
+  ), text))[[1L]]
+  if (length(found) == 0L) return(NULL)
+  tryCatch(ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "the values of ", found[[2L]], " ranks together take ", found[[3L]], " on their way through ",
+    "Spark, and ", results_maximum, " allows ", found[[4L]], ": raise it. They go there because ",
+    "their ranks could not send them to the driver: ", results_advice
+  )), error = identity)
+}

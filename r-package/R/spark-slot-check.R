@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Whether a barrier stage has room: as many slots, all at once, as it has tasks. Spark itself looks
+# again and again, for ten minutes, before it fails such a stage. Here the question is asked first,
+# with the method that Spark uses for it, and the answer has the arithmetic. Python's
+# sparkring.spark.slots says the same in the same words.
+
+slots_missing <- 30 # seconds for executors that have not come yet
+slots_again <- 0.25 # seconds between two looks
+slots_report <- 20 # seconds until the user is told that slots are held
+
+# What Spark tells about the room that it has; `slots` is NULL where it does not tell.
+slots_read <- function(sc) {
+  context <- sparklyr::spark_context(sc)
+  ask <- function(...) tryCatch(sparklyr::invoke(...), error = function(error) NULL)
+  profile <- ask(ask(context, "resourceProfileManager"), "defaultResourceProfile")
+  conf <- function(name, absent) slots_conf(context, name, absent)
+  # First, as an executor that comes meanwhile would seem to be there, and without slots.
+  cores <- tryCatch(slots_cores(context), error = function(error) integer())
+  list(
+    master = sparklyr::invoke(context, "master"),
+    slots = ask(context, "maxNumConcurrentTasks", profile),
+    cores = cores,
+    running = tryCatch(slots_running(context), error = function(error) 0L),
+    task_cpus = as.integer(conf("spark.task.cpus", "1")),
+    expected = suppressWarnings(as.integer(conf("spark.executor.instances", "0"))),
+    gpus = as.double(conf("spark.task.resource.gpu.amount", "0")),
+    dynamic = identical(conf("spark.dynamicAllocation.enabled", "false"), "true")
+  )
+}
+
+slots_conf <- function(context, name, absent) {
+  sparklyr::invoke(sparklyr::invoke(context, "conf"), "get", name, absent)
+}
+
+# The cores of each executor.
+slots_cores <- function(context) {
+  store <- sparklyr::invoke(context, "statusStore")
+  found <- sparklyr::invoke(store, "executorList", TRUE)
+  cores <- vapply(seq_len(sparklyr::invoke(found, "size")), function(i) {
+    as.integer(sparklyr::invoke(sparklyr::invoke(found, "apply", i - 1L), "totalCores"))
+  }, 0L)
+  cores[cores > 0L]
+}
+
+# How many tasks hold a slot, also those of a job that was cancelled. The scheduler knows; the
+# statusStore may have missed an end.
+slots_running <- function(context) {
+  scheduler <- sparklyr::invoke(context, "taskScheduler")
+  sum(as.integer(unlist(sparklyr::invoke(scheduler, "runningTasksByExecutors"))))
+}
+
+slots_local <- function(master) grepl("^local(\\[[^]]*\\])?$", master)
+
+# How many executors there should be; NA where nobody knows.
+slots_expected <- function(cluster) {
+  pseudo <- regmatches(cluster$master, regexec("^local-cluster\\[ *([0-9]+)", cluster$master))[[1L]]
+  if (length(pseudo) > 0L) return(as.integer(pseudo[[2L]]))
+  if (isTRUE(cluster$expected > 0L)) cluster$expected else NA_integer_
+}
+
+# Waits until executors have come that have room for all ranks; how many ranks. After the first
+# attempt, executors that were lost may take all of `timeout` to come back.
+slots_wait <- function(sc, size, timeout, attempt = 0L) {
+  begin <- .Call(C_clock_seconds)
+  repeat {
+    cluster <- slots_read(sc)
+    slots_check_settings(cluster)
+    if (is.null(cluster$slots)) { # Spark will say it, later
+      return(if (is.null(size)) max(1L, length(cluster$cores)) else size)
+    }
+    complete <- slots_complete(cluster)
+    patience <- if (complete) 0 else if (attempt > 0L) timeout else min(timeout, slots_missing)
+    enough <- if (is.null(size)) complete else cluster$slots >= size
+    if (enough || .Call(C_clock_seconds) - begin >= patience) break
+    Sys.sleep(slots_again)
+  }
+  wanted <- slots_choose(cluster, size)
+  slots_wait_free(cluster, wanted, timeout, function() slots_read(sc))
+  wanted
+}
+
+# Waits until so many slots are not only there but free. Spark would wait for that as long as it
+# takes, without a word.
+slots_wait_free <- function(cluster, size, timeout, look, tell = slots_report) {
+  begin <- .Call(C_clock_seconds)
+  told <- FALSE
+  while (isTRUE(cluster$slots - cluster$running < size)) {
+    waited <- .Call(C_clock_seconds) - begin
+    if (waited > timeout) ring_stop("TIMEOUT", slots_held(cluster, size, waited), call = NULL)
+    if (waited > tell && !told) {
+      told <- TRUE
+      message("sparkring: ", slots_held(cluster, size, waited), "; still waiting")
+    }
+    Sys.sleep(slots_again)
+    cluster <- look()
+  }
+}
+
+slots_held <- function(cluster, size, waited) {
+  sprintf(
+    paste(
+      "there is no room for the %d tasks of the ranks after %.0f s: they need as many free slots",
+      "at the same time, and of the %d of %s (%s) tasks that run hold %d. Usual causes: other jobs",
+      "of this application, or an earlier call that was interrupted and whose R processes go on"
+    ),
+    size, waited, cluster$slots, cluster$master, slots_arithmetic(cluster), cluster$running
+  )
+}
+
+# Whether all executors have come that there should be.
+slots_complete <- function(cluster) {
+  slots_local(cluster$master) || isTRUE(length(cluster$cores) >= slots_expected(cluster))
+}
+
+# How many ranks there are to be, or an error.
+slots_choose <- function(cluster, size) {
+  wanted <- if (is.null(size)) cluster$slots else size
+  if (wanted > cluster$slots || wanted < 1L) {
+    ring_stop("INVALID", slots_explain(cluster, max(wanted, 1L)), call = NULL)
+  }
+  wanted
+}
+
+slots_check_settings <- function(cluster) {
+  if (slots_local(cluster$master)) return(slots_check_local(cluster))
+  if (!cluster$dynamic) return()
+  ring_stop("UNSUPPORTED", call = NULL, paste(
+    "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could not",
+    "tell when all its tasks have room. Set it to false, and ask for a fixed number of executors",
+    "(spark.executor.instances, or spark.cores.max on a standalone cluster)"
+  ))
+}
+
+# A master of one machine has no GPUs to hand out, so tasks that are to have one wait for ever.
+slots_check_local <- function(cluster) {
+  if (!isTRUE(cluster$gpus > 0)) return()
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "each task is to have a GPU (spark.task.resource.gpu.amount), but ", cluster$master, " has ",
+    "none to hand out, so that none would ever start. Leave that setting out, and call ",
+    "ring_gpus(comm, ", ceiling(cluster$gpus), ") in the function to share out the GPUs of this ",
+    "machine"
+  ))
+}
+
+# How many slots there are, why, and what to do.
+slots_explain <- function(cluster, size) {
+  text <- paste0(
+    size, if (size == 1L) " rank needs" else " ranks need", " as many free task slots at the same ",
+    "time, but ", cluster$master, " has ", cluster$slots, ": ", slots_arithmetic(cluster), "."
+  )
+  if (length(cluster$cores) == 0L) {
+    return(paste(text, "Wait for executors, or look at why none has started"))
+  }
+  more <- if (slots_local(cluster$master)) {
+    paste0("connect to local[", size * cluster$task_cpus, "]")
+  } else {
+    "start more or larger executors (spark.executor.instances, spark.executor.cores)"
+  }
+  fewer <- if (cluster$slots > 0L) paste0("pass num_proc = ", cluster$slots, " or less, or ")
+  paste0(text, " To go on, ", fewer, more)
+}
+
+# How slots come about, as in "2 executors x (8 cores / 2 per task) = 8".
+slots_arithmetic <- function(cluster) {
+  cores <- cluster$cores
+  count <- length(cores)
+  if (count == 0L) return("no executor has registered")
+  needs <- paste(cluster$task_cpus, "per task")
+  text <- if (slots_local(cluster$master)) {
+    paste0(cores[[1L]], " cores / ", needs)
+  } else if (length(unique(cores)) == 1L) {
+    paste0(count, if (count > 1L) " executors" else " executor", " x (", cores[[1L]], " cores / ",
+           needs, ")")
+  } else {
+    paste0("executors with ", paste(cores, collapse = " + "), " cores / ", needs,
+           ", each rounded down")
+  }
+  missing <- slots_expected(cluster) - count
+  if (!isTRUE(missing > 0L)) return(text)
+  paste0(text, ", and ", missing, if (missing == 1L) " executor is" else " executors are",
+         " missing")
+}

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+
+failed <- function(rank, error, when, frames = NULL) {
+  rank_result <- rank_result_of_error(rank, error, frames)
+  rank_result$failure$when <- when
+  rank_result
+}
+
+ring_condition <- function(status, message = "text", ...) {
+  tryCatch(ring_stop(status, message, ...), error = identity)
+}
+
+test_that("bytes become text and come back", {
+  set.seed(1)
+  for (length in c(0:7, 1000)) {
+    bytes <- as.raw(sample(0:255, length, replace = TRUE))
+    expect_identical(base64_bytes(base64_text(bytes)), bytes)
+  }
+  expect_identical(base64_text(charToRaw("ring")), "cmluZw==")
+})
+
+test_that("a value of many pieces comes back, and one with a piece missing does not", {
+  value <- list(runif(3e5), sum, NULL, "\u00e9")
+  rows <- rank_result_rows(rank_result_of_value(1L, value))
+  expect_identical(names(rows), names(rank_columns))
+  expect_gt(nrow(rows), 2)
+  rank_results <- rank_result_read(rows[rev(seq_len(nrow(rows))), ])
+  expect_identical(rank_result_values(rank_results), list(value))
+  expect_identical(rank_result_read(rows[-2, ]), list())
+})
+
+test_that("values are in rank order, and tables become one", {
+  read <- function(...) rank_result_read(do.call(rbind, lapply(list(...), rank_result_rows)))
+  results <- read(rank_result_of_value(1L, "one"), rank_result_of_value(0L, NULL))
+  values <- rank_result_values(results)
+  expect_identical(values, list(NULL, "one"))
+  first <- data.frame(n = 1:2, s = c("a", "b"), stringsAsFactors = FALSE)
+  tables <- read(
+    rank_result_of_value(1L, first[2:1]), rank_result_of_value(0L, first),
+    rank_result_of_value(2L, first[0, ])
+  )
+  table <- rank_result_values(tables)
+  expect_identical(as.list(table), list(rank = c(0L, 0L, 1L, 1L), n = c(1:2, 1:2), s = c(
+    "a", "b", "a", "b"
+  )))
+  expect_identical(names(rank_result_values(tables, "s")), c("rank", "s"))
+  expect_identical(names(rank_result_values(tables, c(n = "integer"))), c("rank", "n"))
+  expect_error(rank_result_values(tables, c(n = "double")), "returned a integer as n.* says double")
+  expect_error(rank_result_values(tables, "x"), "rank 0 returned other columns .*such as x")
+  other <- read(rank_result_of_value(0L, first), rank_result_of_value(1L, first["n"]))
+  expect_error(rank_result_values(other), "rank 1 returned other columns than rank 0, such as s")
+  five <- read(rank_result_of_value(0L, 5))
+  expect_error(rank_result_values(five, "n"), "`.f` returned 5 on rank 0")
+})
+
+test_that("the rank at fault is told from those that only know that another has gone", {
+  lost <- failed(0L, ring_condition("ABORTED"), 1)
+  wrong <- failed(1L, ring_condition("INVALID"), 2)
+  mine <- failed(2L, simpleError("my own"), 3)
+  later <- failed(3L, simpleError("another"), 4)
+  expect_identical(rank_result_judge(list(lost, wrong, mine, later), 4L, 0L)$rank, 2L)
+  expect_identical(rank_result_judge(list(lost, wrong), 2L, 0L)$rank, 1L)
+  expect_null(rank_result_judge(list(rank_result_of_value(0L, 1)), 1L, 0L))
+  gone <- rank_result_judge(list(lost), 2L, 0L)
+  expect_identical(gone$rank, 1L)
+  expect_match(conditionMessage(gone), "^rank 1 ended without a result")
+  expect_identical(rank_result_judge(list(mine), 4L, 0L)$rank, 2L)
+})
+
+test_that("an error says rank, host and attempt, and is of its own class, too", {
+  own <- structure(
+    class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
+  )
+  frames <- list(calls = list(quote(rank_call(1)), quote(f(rows, comm)), quote(g(1))))
+  frames$packages <- c("sparkring", "R_GlobalEnv", "R_GlobalEnv")
+  error <- rank_result_judge(list(failed(1L, own, 1, frames)), 2L, 2L)
+  classes <- c("ring_error_remote", "my_error", "ring_error", "error", "condition")
+  expect_s3_class(error, classes, exact = TRUE)
+  expect_identical(error$code, 7)
+  expect_identical(error$status, "REMOTE")
+  expect_identical(error$host, Sys.info()[["nodename"]])
+  expect_identical(error$traceback, "  1. f(rows, comm)\n  2. g(1)")
+  expect_identical(conditionMessage(error$parent), "no")
+  expect_match(conditionMessage(error), "^rank 1 on .* failed: no \\(attempt 2\\)\n\nIts calls:\n")
+  timeout <- rank_result_judge(list(failed(0L, ring_condition("TIMEOUT"), 1)), 1L, 0L)
+  expect_s3_class(timeout, "ring_error_timeout")
+})
+
+test_that("a condition that is too large is told without it", {
+  large <- structure(
+    class = c("error", "condition"), list(message = "large", call = NULL, data = runif(1e5))
+  )
+  error <- rank_result_judge(list(failed(0L, large, 1)), 1L, 0L)
+  expect_null(error$parent)
+  expect_match(conditionMessage(error), "failed: large")
+})
