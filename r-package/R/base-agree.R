@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What statistics and frameworks have in common. Ranks must make the same calls, so what goes wrong
-# on one of them is first told to all, and then an error on each: nobody waits, and the communicator
-# goes on. Strings travel as their bytes, not as objects, so that they need no token, and R and
-# Python read them alike: Python's `sparkring.together` has the same.
+# Agreement of all ranks on success. Ranks must make the same calls, so the ranks exchange an error
+# before any of them raises it. Then every rank raises an error, no rank blocks, and the
+# communicator stays usable.
+#
+# Strings travel as bytes, not as objects. They need no token, and R and Python read them alike:
+# Python's `agree` has the same.
 
 attempt <- function(expr) tryCatch(list(value = expr), error = function(error) list(error = error))
 
-# The value of `expr`, which is different on every rank and does not call `comm`.
+# Evaluates `expr` and returns its value. An error on any rank is an error on all ranks. The value
+# may differ from rank to rank; `expr` must not call `comm`.
 agree <- function(comm, expr) {
   attempted <- attempt(expr)
   if (ring_allreduce(comm, as.double(!is.null(attempted$error))) > 0) agree_fail(comm, attempted)
   attempted$value
 }
 
-# Of two numbers, `failed` first, the total over all ranks; for what is asked for many times.
+# Sums one vector over all ranks, with a flag for an error before it. Cheaper than agree() for a
+# value that is needed many times.
 agree_total <- function(comm, attempted, empty) {
   value <- if (is.null(attempted$error)) attempted$value else empty
   total <- ring_allreduce(comm, c(as.double(!is.null(attempted$error)), unname(value)))
@@ -22,10 +26,11 @@ agree_total <- function(comm, attempted, empty) {
   total[-1L]
 }
 
-# Called by all ranks when one at least has failed: the first of those is the one that is named.
+# Raises the error of the first rank that has failed. All ranks call it when at least one has
+# failed.
 agree_fail <- function(comm, attempted) {
-  told <- if (is.null(attempted$error)) character() else conditionMessage(attempted$error)
-  texts <- allgather_strings(comm, told)
+  own <- if (is.null(attempted$error)) character() else conditionMessage(attempted$error)
+  texts <- allgather_strings(comm, own)
   if (!is.null(attempted$error)) stop(attempted$error)
   rank <- which(lengths(texts) > 0L)[[1L]] - 1L
   message <- paste0("rank ", rank, " (", ring_hosts(comm)[[rank + 1L]], ") failed: ",
@@ -33,7 +38,7 @@ agree_fail <- function(comm, attempted) {
   ring_stop("INVALID", message, rank = rank, call = NULL)
 }
 
-# The character vectors of all ranks, in rank order.
+# Gathers the character vectors of all ranks; returns a list in rank order.
 allgather_strings <- function(comm, text) {
   text <- enc2utf8(text)
   counts <- ring_allgather(comm, length(text))
@@ -43,7 +48,7 @@ allgather_strings <- function(comm, text) {
   unname(split(texts, factor(rep(seq_along(counts), counts), seq_along(counts))))
 }
 
-# The character vector of rank 0.
+# Broadcasts the character vector of rank 0.
 broadcast_strings <- function(comm, text) {
   text <- enc2utf8(if (ring_rank(comm) == 0) text else character())
   count <- ring_broadcast(comm, length(text))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Arguments as C wants them, or an error that names the argument and belongs to the user's call.
-# What a value means (is the rank below the size?) is the core's to check.
+# Checks of arguments. An error names the argument and belongs to the user's call. The core checks
+# what a value means, such as whether a rank is below the size.
 
 check_stop <- function(..., call = sys.call(-2)) {
   force(call)
@@ -14,7 +14,7 @@ is_number <- function(x) is.numeric(x) && length(x) == 1L && is.finite(x)
 
 is_whole <- function(x) is_number(x) && x == trunc(x) && abs(x) <= .Machine$integer.max
 
-# What was given instead, in a few words. Never used for a token.
+# Describes the argument that was given, in a few words. Never used for a token.
 describe <- function(x) {
   if (is.null(x)) return("NULL")
   if (is.atomic(x) && length(x) == 1L) return(substr(deparse(x)[[1L]], 1L, 40L))
@@ -58,7 +58,7 @@ check_seconds <- function(x, name) {
   as.double(x)
 }
 
-# To the core 0 is the default, and never is negative.
+# Translates for the core, where 0 is the default and a negative number means never.
 check_warn_after <- function(x) {
   if (is.null(x)) return(0)
   if (!is_number(x) || x < 0) {

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The one place where conditions are made. C comes here as well (src/error.c), with the names of
-# RING_STATUS_MAP, and with what a call that waits says (src/interrupt.c).
+# Conditions are made here alone. C calls ring_stop() with the names of RING_STATUS_MAP
+# (src/error.c), and ring_stall() for a wait report (src/interrupt.c).
 
 #' Errors of sparkring, as classes of conditions
 #'
-#' Every error has the class `ring_error`, and before it one that says what happened:
+#' Every error has the class `ring_error`, and before it a class for its cause:
 #'
 #' | class                    | meaning                                                        |
 #' |--------------------------|----------------------------------------------------------------|
 #' | `ring_error_invalid`     | a bad argument, or a call after [ring_close()]                 |
 #' | `ring_error_timeout`     | the deadline passed                                            |
 #' | `ring_error_peer_lost`   | another rank died or cannot be reached                         |
-#' | `ring_error_mismatch`    | the ranks called different things                              |
-#' | `ring_error_auth`        | what answers cannot prove that it belongs to the job           |
+#' | `ring_error_mismatch`    | the ranks made different calls                                 |
+#' | `ring_error_auth`        | a peer cannot prove that it belongs to the job                 |
 #' | `ring_error_aborted`     | a rank aborted, was interrupted, ended unclosed or came too late |
 #' | `ring_error_busy`        | another call on this communicator is running                   |
 #' | `ring_error_unsupported` | not supported here                                             |
@@ -22,15 +22,15 @@
 #' | `ring_error_remote`      | a rank of [ring_apply()] or [ring_run()] failed or was lost    |
 #'
 #' Besides `message` and `call`, the condition has `status` (such as `"TIMEOUT"`), `rank` (the rank
-#' at fault) and `errno` (the operating system's error code); the last two are `NA` where they are
-#' unknown.
+#' at fault) and `errno` (the operating system's error code). `rank` and `errno` are `NA` where they
+#' are unknown.
 #'
-#' After any error but `ring_error_invalid` and `ring_error_busy`, in a call that the ranks make
-#' together, the communicator is broken: every later call fails in the same way, and [ring_init()]
-#' may open another one. The same holds after an interrupt. Functions after whose error it goes on
-#' say so.
+#' An error in a collective call breaks the communicator, unless it is `ring_error_invalid` or
+#' `ring_error_busy`. An interrupt breaks it, too. Every later call then fails with the same error,
+#' and [ring_init()] may open another communicator. The help page of a function says where an error
+#' leaves the communicator usable.
 #'
-#' @seealso `vignette("failures")`, for the text of each, its usual causes and what to do.
+#' @seealso `vignette("failures")`, for the text of each error, its usual causes and what to do.
 #' @name ring_error
 #' @examples
 #' comm <- ring_init()

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A parcel is a value on its way to another rank, as bytes: what serialize() makes of it, in the
-# byte order of this machine, and a trailer that says what it is and how long; at the end, as
-# unserialize() does not look there. Python's parcels end in the same trailer, so neither language
-# takes the other's for its own, nor does a machine of another byte order. A rank that cannot
-# serialise sends a parcel that says why: the calls of all ranks stay in step, and who would have
-# got the value gets an error instead.
+# The codec of objects. An encoded object is the bytes of serialize(), in the byte order of this
+# machine, and a trailer with the kind and the length. The trailer stands at the end because
+# unserialize() does not look there.
+#
+# Objects of Python end in the same trailer, so neither language takes the other's objects for its
+# own, and no machine those of another byte order. A rank that cannot serialise a value sends the
+# text of its error instead. The calls of all ranks stay in step, and the receiver of the value
+# raises the error.
 
 codec_trailer_bytes <- 16
 
@@ -25,8 +27,8 @@ codec_of_failure <- function(error) {
   codec_end(charToRaw(text), "ring-err")
 }
 
-# `count` parcels behind each other and their lengths; where one cannot be made, as many that say
-# why, and the error.
+# Encodes and concatenates `count` values; returns the bytes and their lengths. When a value cannot
+# be encoded, all `count` objects hold the text of the error, and `failure` is the error.
 codec_pack <- function(xs, count, call) {
   force(xs)
   failure <- NULL
@@ -56,14 +58,14 @@ codec_check_values <- function(xs, count, call) {
   }
 }
 
-# Where `count` parcels begin, with one more number for where the last ends; from the last to the
-# first, as each tells its length at its end.
+# Finds where each of `count` objects begins, and where the last one ends. Goes from the last to the
+# first, because each object has its length at its end.
 codec_starts <- function(bytes, count, call) {
   starts <- c(double(count), length(bytes) + 1)
   for (i in rev(seq_len(count))) starts[[i]] <- codec_start(bytes, starts[[i + 1L]] - 1)
   if (isTRUE(starts[[1L]] == 1)) return(starts)
   ring_stop(
-    "INVALID", "what other ranks sent is not all objects: all ranks must call the same function",
+    "INVALID", "other ranks sent bytes that are no objects: all ranks must call the same function",
     call = call
   )
 }
@@ -76,7 +78,7 @@ codec_start <- function(bytes, end) {
   if (known && length >= codec_trailer_bytes && length <= end) end - length + 1 else NA
 }
 
-# The value in the parcel of `rank`, or an error that names it.
+# Decodes the object of `rank`. An error names the rank.
 codec_open <- function(encoded, rank, call) {
   body <- length(encoded) - codec_trailer_bytes
   kind <- encoded[body + 1:8]
@@ -89,7 +91,7 @@ codec_open <- function(encoded, rank, call) {
     if (identical(kind[6:7], charToRaw("py"))) from <- "Python"
     fail(
       "the object of rank ", rank, " comes from ", from, ", and R cannot read it here: send ",
-      "vectors or arrays instead, which can go everywhere"
+      "vectors or arrays instead, which every rank can read"
     )
   }
   tryCatch(unserialize(encoded), error = function(error) {
@@ -103,7 +105,8 @@ codec_text <- function(bytes) {
   text
 }
 
-# The values of these ranks; or the error with which this rank has not packed its own.
+# Decodes the objects of `ranks`. Raises `failure`, the error with which this rank could not encode
+# its own value.
 codec_unpack <- function(bytes, ranks, call, failure = NULL) {
   force(bytes)
   if (!is.null(failure)) stop(failure)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The collectives for any R value. They are made of those for vectors, and make two calls of the
-# core each: for the lengths of the parcels, and for the parcels. What is wrong with a value is
-# found before the first and raised after the second, so the ranks stay in step and the
-# communicator goes on.
+# Collectives for any R value. Each makes two collective calls of the core: one for the lengths of the
+# encoded objects, one for the objects. An error of a value is found before the first call and raised
+# after the second, so the ranks stay in step and the communicator stays usable.
 
 #' Broadcast, gather or send any R object
 #'

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A child process, and what it prints: forked by parallel, which knows what a forked R must not do,
-# with a pipe of ours as its output (src/capture.h). It has a process group of its own, and Linux
-# kills it when this process ends.
+# A child process and its output. parallel forks the child, because it knows what a forked R must
+# not do. A pipe takes the child's output (src/stdio_redirect.h). The child has a process group of
+# its own, and Linux kills it when this process ends.
 
-# Starts a child that evaluates code() and sends what that returns. One that is not captured prints
+# Starts a child that evaluates code() and sends its value. A child that is not captured prints
 # where this process does.
 child_start <- function(code, captured = TRUE) {
   pipe <- if (captured) .Call(C_stdio_open)
@@ -32,11 +32,11 @@ child_start <- function(code, captured = TRUE) {
   ))
 }
 
-# The process that has started this one, or whoever took it in after that has ended.
+# The process id of the parent, or of the process that has adopted this one.
 child_parent <- function() .Call(C_child_parent)
 
-# What the child has printed, after `seconds` at most, as a raw vector; NULL when there will be no
-# more.
+# Reads what the child has printed, after `seconds` at most, as a raw vector. NULL when the child
+# has closed its output.
 child_output <- function(child, seconds) {
   if (is.na(child$output)) return(NULL)
   bytes <- .Call(C_stdio_read, child$output, seconds)[[1L]]
@@ -49,13 +49,13 @@ child_hang_up <- function(child) {
   child$output <- NA_integer_
 }
 
-# Whether it has ended; then child$value is what it has sent, and NULL if it could not. parallel
-# sees the end of one that is killed when nobody can write to its pipe, and so not before the
-# children that it has forked itself have ended. These are killed, too.
+# Whether the child has ended; then child$value is the value that it sent, or NULL. parallel sees
+# the end of a killed child when no process can write to its pipe any more, so not before the
+# children of the child have ended. Therefore they are killed, too.
 child_ended <- function(child) {
   if (child$ended) return(TRUE)
-  if (child$captured && is.na(child$output)) Sys.sleep(0.01) # it may be about to end
-  gone <- .Call(C_child_gone, child$process$pid) # before the pipe is read, which reaps it
+  if (child$captured && is.na(child$output)) Sys.sleep(0.01) # the child may be about to end
+  gone <- .Call(C_child_gone, child$process$pid) # first, because reading the pipe reaps the child
   sent <- suppressWarnings(parallel::mccollect(child$process, wait = FALSE))
   if (length(sent) == 0L && gone) {
     .Call(C_child_kill, child$process$pid)
@@ -71,7 +71,7 @@ child_ended <- function(child) {
 
 child_reap <- function(child) suppressWarnings(parallel::mccollect(child$process))
 
-# Ends it, whatever it is at.
+# Kills the child, whatever it does.
 child_kill <- function(child) {
   if (child$ended) return()
   .Call(C_child_kill, child$process$pid)
@@ -80,7 +80,7 @@ child_kill <- function(child) {
   child$ended <- TRUE
 }
 
-# Ends a process when it has had a moment to end itself.
+# Kills a child that has not ended by itself after `seconds`.
 child_end_within <- function(child, seconds) {
   until <- .Call(C_clock_seconds) + seconds
   while (!child_ended(child) && .Call(C_clock_seconds) < until) Sys.sleep(0.01)
@@ -88,7 +88,7 @@ child_end_within <- function(child, seconds) {
   child_hang_up(child)
 }
 
-# How a child that has sent nothing ended, in words.
+# Says how a child ended that has sent no value.
 child_how <- function(child) {
   code <- child$code
   if (is.na(code)) return("was killed, has crashed or has called quit()")

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # How the ranks of an attempt wait for each other before they end. Their supervisors form a ring of
-# their own and reduce the state of all ranks in rounds. A rank that has failed has broken the ring of
-# the ranks, so the ranks in a call of it fail at once. Ranks that compute have `exit_barrier_grace`
-# seconds. Then all supervisors end their ranks, in the same round. They end them at once when the
-# call on the driver has ended (spark-log-forwarder.R). Python's exit_barrier does the same over
-# connections to rank 0.
+# their own and reduce the state of all ranks in rounds.
+#
+# A rank that fails breaks the ring of the ranks, so ranks in a collective call fail at once. Ranks
+# that compute have `exit_barrier_grace` seconds. Then all supervisors end their ranks, in the same
+# round. They end them at once when the call on the driver has ended (spark-log-forwarder.R).
+# Python's exit_barrier does the same over connections to rank 0.
 
-exit_barrier_grace <- 5 # seconds from a failure until ranks that are still at work are ended
-exit_barrier_pauses <- c(0.005, 0.2) # seconds of a round: the first, the longest
+exit_barrier_grace <- 5 # seconds from a failure until ranks at work are ended
+exit_barrier_pauses <- c(0.005, 0.2) # seconds of the first and of the longest round
 exit_barrier_job <- "sparkring supervisors"
 
-# Until all ranks have ended, or are to be ended.
+# Runs rounds until all ranks have ended or are to be ended.
 exit_barrier_run <- function(state, child, printed, ring) {
   pause <- exit_barrier_pauses[[1L]]
   repeat {
@@ -29,7 +30,7 @@ exit_barrier_run <- function(state, child, printed, ring) {
   if (!is.null(ring)) tryCatch(ring_close(ring), ring_error = function(error) NULL)
 }
 
-# The ring of the supervisors, NULL where there is none. It is formed while the ranks form theirs.
+# Opens the ring of the supervisors, while the ranks open theirs. NULL where there is none.
 exit_barrier_join <- function(state, job, barrier) {
   if (length(barrier$address) < 2L) return(NULL)
   tryCatch(
@@ -46,15 +47,16 @@ exit_barrier_join <- function(state, job, barrier) {
   )
 }
 
-# Nobody can be asked any more: what this rank says itself counts, if it comes soon.
+# Notes that the ring of the supervisors is broken. Then the result of this rank alone counts, if it
+# ends within the grace period.
 exit_barrier_broken <- function(state, error) {
   state$broken <- error
   if (is.null(state$failed)) state$failed <- .Call(C_clock_seconds)
 }
 
-# The state of a rank, of which the ranks take the minimum: whether all have ended, one has, one has
-# failed, they are to be ended; the step and the total of the progress; and whether one has a value
-# to send (results.R).
+# The state of this rank, as a vector whose minimum over all ranks says: all have ended, a rank has
+# ended, a rank has failed, ranks are to be ended; the least step and total of the progress; and a
+# rank has a value to send (spark-results.R).
 exit_barrier_own <- function(state, now) {
   ended <- !is.null(state$rank_result)
   failed <- !is.null(state$rank_result$failure)
@@ -65,7 +67,7 @@ exit_barrier_own <- function(state, now) {
   c(ended, -ended, -failed, -due, steps, -isTRUE(state$rank_result$waits))
 }
 
-# The round: what all ranks have come to. Gives the ring, or NULL when there is none any more.
+# Runs one round. Returns the ring, or NULL when the ring is broken.
 exit_barrier_round <- function(state, ring) {
   now <- .Call(C_clock_seconds)
   own <- exit_barrier_own(state, now)
@@ -78,7 +80,7 @@ exit_barrier_round <- function(state, ring) {
     })
   }
   if (all[[3L]] < 0 && is.null(state$failed)) state$failed <- now
-  alone <- is.null(ring) # of a ring that is broken, or a world of one
+  alone <- is.null(ring) # the ring is broken, or this is a world of one
   state$changed <- !identical(all[2:3], state$known) || (own[[1L]] == 1 && alone)
   state$known <- all[2:3]
   state$all_ended <- all[[1L]] == 1
@@ -88,7 +90,7 @@ exit_barrier_round <- function(state, ring) {
   ring
 }
 
-# Tells the driver when the least step of all ranks has changed.
+# Sends a report to the driver when the least step of all ranks has changed.
 exit_barrier_report <- function(state, steps) {
   if (is.null(state$tell) || identical(steps, state$steps)) return()
   state$steps <- steps

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The ranks' end of the connection to the driver (spark-log-server.R). The supervisor of rank 0 forks a
-# process that forwards reports of progress. The forwarder and the log server are a ring of two, with
-# a token of its own, always encrypted. The end of the server tells the forwarder that nobody wants
-# the results of the ranks any more. No rank waits for the forwarder: where the driver cannot be
-# reached, or does not read, the job runs without it.
+# The ranks' end of the connection to the driver (spark-log-server.R). The supervisor of rank 0
+# forks a process that forwards reports of progress. The forwarder and the log server are a ring of
+# two, always encrypted, with a token of its own.
+#
+# The end of the server tells the forwarder that nobody wants the results of the ranks any more. No
+# rank waits for the forwarder: where the driver cannot be reached, or does not read, the job runs
+# without it.
 
-log_forwarder_connect <- 60 # seconds for the driver to be reached
-log_forwarder_beat <- 1 # seconds between two looks whether it is still there
+log_forwarder_connect <- 60 # seconds to connect to the driver
+log_forwarder_beat <- 1 # seconds between two messages to the server, which show whether it lives
 log_forwarder_reset <- c(104L, 54L) # ECONNRESET of Linux and macOS
-log_forwarder_drain <- 1 # for it to take the rest
+log_forwarder_drain <- 1 # seconds for the forwarder to send the last report
 
-# Ranks 0 (the driver) and 1 of the ring.
+# Opens the ring of the log server, rank 0, and the forwarder, rank 1.
 log_forwarder_ring <- function(rank, endpoint, timeout) {
   ring_init(
     rank = rank, size = 2, root_address = endpoint$host, token = endpoint$token,
@@ -20,7 +22,7 @@ log_forwarder_ring <- function(rank, endpoint, timeout) {
   )
 }
 
-# A process that passes on what log_forwarder_send() says; its `child` is NULL where there is none.
+# Starts the forwarder. `child` is NULL where no process can be started.
 log_forwarder_start <- function(endpoint) {
   pipe <- .Call(C_stdio_open)
   run <- function() log_forwarder_run(pipe, endpoint)
@@ -28,17 +30,17 @@ log_forwarder_start <- function(endpoint) {
   list2env(list(pipe = pipe, child = child, used = FALSE))
 }
 
-# Whether the driver's end was met, and is no more.
+# Whether the forwarder was connected to the server, and the server has ended.
 log_forwarder_lost <- function(forwarder) {
   child <- forwarder$child
   !is.null(child) && child_ended(child) && identical(child$value, "lost")
 }
 
-# Whether a line has broken because the other process has ended, and not by a network that fails.
+# Whether a call failed because the other process has ended, and not because the network failed.
 log_forwarder_hung_up <- function(error) is.na(error$errno) || error$errno %in% log_forwarder_reset
 
-# Sends the latest report, those between are left out when they come too fast; and an empty one when
-# there is none, which finds out whether the driver's end is there. "lost" when it is no more.
+# Forwards the latest report, and drops older ones that come too fast. Sends an empty report when
+# there is none, to see whether the server lives. Returns "lost" when the server has ended.
 log_forwarder_run <- function(pipe, endpoint) {
   .Call(C_stdio_close, pipe[[2L]])
   latest <- NULL
@@ -57,8 +59,9 @@ log_forwarder_run <- function(pipe, endpoint) {
   ring_close(ring)
 }
 
-# Never waits: what there is no room for is dropped. This process can read from the pipe as well, so
-# no signal comes when the other one has ended.
+# Passes a report to the forwarder and never blocks: a report that does not fit into the pipe is
+# dropped. This process can read from the pipe as well, so the end of the forwarder raises no
+# SIGPIPE.
 log_forwarder_send <- function(forwarder, report) {
   forwarder$used <- TRUE
   .Call(C_stdio_write, forwarder$pipe[[2L]], charToRaw(paste0(progress_write(report), "\n")), FALSE)

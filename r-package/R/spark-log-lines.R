@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a process prints, as lines: the last ones are kept for the error of a rank that fails, and
-# reports of progress, which come as lines of their own, are taken out. Lines are bytes until
-# somebody reads them, for a rank may print anything.
+# The output of a process as lines. The last lines are kept for the error of a rank that fails.
+# Reports of progress come as lines of their own and are taken out. Bytes become text at the end of
+# a line, because a rank may print any bytes.
 
 lines_kept <- 20L
 lines_longest <- 4096L # bytes; a longer line is cut
 lines_mark <- "\x1esparkring " # begins a report of progress
 
-# A reader of lines; `take` is called with those that have come to their end, `report` with a
-# report. Its feed() gets bytes, and finish() ends a line that has not ended.
+# Makes a reader of lines. feed() takes bytes, and finish() ends a line that has not ended. The
+# reader calls `take` with complete lines, and `report` with a report of progress.
 lines_reader <- function(take = function(lines) NULL, report = function(progress) NULL) {
   begun <- raw()
   last <- character()
@@ -18,7 +18,7 @@ lines_reader <- function(take = function(lines) NULL, report = function(progress
     for (i in which(marks > 0L)) {
       parsed <- progress_read(substring(lines[[i]], marks[[i]] + nchar(lines_mark)))
       if (!is.null(parsed)) report(parsed)
-      lines[[i]] <- substr(lines[[i]], 1L, marks[[i]] - 1L) # of a line that was not ended
+      lines[[i]] <- substr(lines[[i]], 1L, marks[[i]] - 1L) # a line that had not ended before
     }
     lines <- lines[marks < 0L | nzchar(lines)]
     if (length(lines) == 0L) return()
@@ -40,7 +40,7 @@ lines_reader <- function(take = function(lines) NULL, report = function(progress
   list(feed = feed, finish = finish, last = function() last)
 }
 
-# The lines in bytes, as text that is valid whatever they are.
+# Splits bytes into lines, as valid text whatever the bytes are.
 lines_split <- function(bytes) {
   lines <- strsplit(rawToChar(bytes), "\n", fixed = TRUE, useBytes = TRUE)[[1L]]
   lines <- substr(iconv(lines, "UTF-8", "UTF-8", sub = "byte"), 1L, lines_longest)

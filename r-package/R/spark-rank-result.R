@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How a rank ended: with a value or a failure. An outcome travels as rows of a Spark table, in
-# pieces of text. A failure breaks the communicator, so all ranks fail soon after the first. What
-# each raised tells them apart: errors of the ring that say that another has gone weigh most, one
-# that has nothing to do with the ring least; that of the least weight is told, and of several the
-# earliest.
+# The result of a rank: a value or a failure. It travels as rows of a Spark table, in pieces of
+# text.
+#
+# A failure breaks the communicator, so all ranks fail soon after the first. Their errors have
+# weights. An error that only reports that another rank has gone weighs most, and an error that has
+# nothing to do with the ring weighs least. The driver raises the failure of the least weight, and
+# of several the earliest.
 
-rank_result_piece <- 3 * 2^18 # bytes; a multiple of 3, so the text of each ends without padding
+rank_result_piece <- 3 * 2^18 # bytes; a multiple of 3, so that no text but the last has padding
 rank_result_largest <- 2^18 # bytes of a condition
 rank_result_line <- 200L # characters of a line of the log in a message
 
@@ -14,9 +16,9 @@ rank_result_weights <- c(
   INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
 )
 
-# `value` is the bytes of the value; NULL where these are a file of `size` bytes (results.R), and on
-# the driver a list of the value itself when that was read. `log` becomes the last lines that the
-# rank has printed.
+# `value` is the bytes of the value. It is NULL where the bytes are a file of `size` bytes
+# (spark-results.R), and a list of the value itself after the driver has read the file. `log`
+# becomes the last lines that the rank has printed.
 rank_result_make <- function(rank, value = NULL, failure = NULL, size = NULL) {
   list(
     rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure, size = size,
@@ -28,7 +30,7 @@ rank_result_of_value <- function(rank, value) {
   rank_result_make(rank, value = serialize(value, NULL, xdr = FALSE, version = 3L))
 }
 
-# `frames` is what traceback_frames() has seen where the error was raised.
+# `frames` is what traceback_frames() has returned where the error was raised.
 rank_result_of_error <- function(rank, error, frames = NULL) {
   bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
   rank_result_make(rank, failure = list(
@@ -41,7 +43,8 @@ rank_result_of_error <- function(rank, error, frames = NULL) {
   ))
 }
 
-# Of a rank that could not say anything itself. It weighs less than what the others say of it.
+# The result of a rank that could not report one. Its weight is less than that of errors by which
+# other ranks report the loss.
 rank_result_lost <- function(rank, why, what = "was lost",
                          weight = rank_result_weights[["PEER_LOST"]] - 0.5) {
   rank_result_make(rank, failure = list(
@@ -49,7 +52,7 @@ rank_result_lost <- function(rank, why, what = "was lost",
   ))
 }
 
-# Adds the probable reason to how a process ended, and what to change.
+# Adds the probable cause of the end of a process, and what to change.
 rank_result_advise <- function(how, local = FALSE) {
   killed <- "SIGKILL|(code|status)\\W{1,3}137\\b|memory limits?|OOMKilled"
   ended <- "SIGTERM|(code|status)( is|\\W)\\W{0,2}143\\b"
@@ -86,8 +89,8 @@ rank_result_rows <- function(rank_result) {
   )
 }
 
-# The outcomes in `rows`, in rank order; of a rank without all of its pieces there is none. Where
-# there are no pieces the text is an error: a rank could not do more.
+# Reads results from `rows`, in rank order. A rank whose pieces are incomplete has none. A row with
+# `pieces` 0 has an error as its text, from a rank without this package.
 rank_result_read <- function(rows) {
   rank_results <- lapply(split(rows, rows$rank), function(rows) {
     rows <- rows[order(rows$piece), ]
@@ -131,7 +134,8 @@ base64_bytes <- function(text) {
 
 # ---- On the driver ------------------------------------------------------------------------------
 
-# The condition to raise for the rank at fault; NULL when all have returned a value.
+# Returns the condition to raise for the rank at fault, or NULL when all ranks have returned a
+# value.
 rank_result_judge <- function(rank_results, size, attempt) {
   failed <- Filter(function(rank_result) !is.null(rank_result$failure), rank_results)
   weights <- vapply(failed, function(rank_result) rank_result$failure$weight, 0)
@@ -152,8 +156,8 @@ rank_result_judge <- function(rank_results, size, attempt) {
   )
 }
 
-# A condition of class ring_error_remote, with all that is known in its message. It is one of the
-# classes of `parent`, too, with its fields, so that a handler for these finds it.
+# Makes a condition of class ring_error_remote with rank, host, traceback and log in its message.
+# The condition has the classes and fields of `parent`, too, so that a handler for them finds it.
 rank_result_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L, traceback = "",
                               log = character(), parent = NULL) {
   who <- if (is.na(rank)) "a rank" else paste("rank", rank)
@@ -176,7 +180,7 @@ rank_result_condition <- function(what, rank = NA_integer_, host = "", attempt =
   structure(class = c("ring_error_remote", classes, "ring_error", "error", "condition"), fields)
 }
 
-# The value of each rank; or one table, where all are tables or `columns` says so.
+# Returns the value of each rank, or one table where all values are tables or `columns` is given.
 rank_result_values <- function(rank_results, columns = NULL) {
   values <- lapply(rank_results, function(rank_result) {
     if (is.list(rank_result$value)) rank_result$value[[1L]] else unserialize(rank_result$value)
@@ -228,7 +232,7 @@ table_check_types <- function(rows, columns) {
   }
 }
 
-# A tibble, where that is installed.
+# Makes a tibble where the package tibble is installed, else a data frame.
 as_table <- function(columns) {
   rows <- if (length(columns) > 0L) length(columns[[1L]]) else 0L
   class <- c(if (requireNamespace("tibble", quietly = TRUE)) c("tbl_df", "tbl"), "data.frame")

@@ -1,28 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What a rank of ring_apply() and ring_run() does: form the ring, call the function, and tell how it
-# ended. Python's sparkring.spark.rank has the same.
+# A rank of ring_apply() and ring_run(): forms the ring, calls the function, and returns how that
+# ended. Python's rank does the same.
 #
-# sparklyr loses the text of an error, and with it why the stage failed. So a closure of ours never
-# fails: a rank that does aborts its communicator, which makes the others fail in their next call,
-# and returns its failure like a value. The driver gets what every rank has to say, and finds who
-# was at fault. Everything goes through what sparklyr returns, and nothing through files: tasks of
-# one executor share their working directory. The work itself is done by a child of the process that
-# sparklyr has started, which supervises it (supervise.R).
+# sparklyr loses the text of an error, and with it why the stage failed. So the closure of a rank
+# never fails. A rank that fails aborts its communicator, so that the other ranks fail in their next
+# call, and returns its failure like a value. The driver reads the results of all ranks and finds
+# the rank at fault. Results travel through sparklyr and not through files, because tasks of one
+# executor share a working directory. A child of the process that sparklyr has started does the
+# work; the process supervises it (spark-supervisor.R).
 
 rank_state <- new.env(parent = emptyenv())
 rank_state$attempt <- 0L
 rank_state$executor <- FALSE # this process has a working directory of its own
-rank_state$supervised <- FALSE # somebody reads reports of progress
-rank_state$reported <- -Inf # when the last of these was made
+rank_state$supervised <- FALSE # a supervisor reads reports of progress
+rank_state$reported <- -Inf # time of the last report
 
 #' Restarts: how often the ranks were launched before
 #'
-#' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after one has failed.
+#' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after a rank has
+#' failed.
 #'
 #' @inheritParams ring_rank
-#' @returns An integer: 0 the first time, and everywhere but in a function that they call.
-#' @seealso [ring_checkpoint()], to go on where the ranks were before.
+#' @returns An integer: 0 in the first attempt, and outside of [ring_apply()] and [ring_run()].
+#' @seealso [ring_checkpoint()], to continue from a saved state.
 #' @examples
 #' comm <- ring_init()
 #' ring_attempt(comm)
@@ -33,9 +34,9 @@ ring_attempt <- function(comm) {
   rank_state$attempt
 }
 
-# What sparklyr ships. It is read where sparkring may be missing, so it has nothing of this package
-# in it; and sparklyr passes as many arguments as it has, in this order. The package is attached, so
-# `f` finds its functions.
+# The closure that sparklyr ships. It runs where sparkring may be missing, so it uses nothing of
+# this package. sparklyr passes its arguments by position, in this order. The closure attaches the
+# package so that `f` finds its functions.
 rank_closure <- function(df, context, barrier) {
   if (!suppressWarnings(require("sparkring", quietly = TRUE, character.only = TRUE))) {
     return(data.frame(
@@ -54,14 +55,14 @@ rank_columns <- c(rank = "integer", piece = "integer", pieces = "integer", text 
 
 rank_main <- function(df, job, barrier) rank_result_rows(supervisor_run(df, job, barrier))
 
-# What a child of the supervisor does. What it prints comes at once, also its warnings.
+# Runs in the child of the supervisor. Warnings are printed at once, like all output.
 rank_child <- function(df, job, barrier) {
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   rank_state$supervised <- TRUE
   rank_run(df, job, barrier)
 }
 
-# The outcome of a rank. `job` is what the driver has sent, by sparklyr's `context`.
+# Returns the result of a rank. `job` is sent by the driver as sparklyr's `context`.
 rank_run <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   on.exit(list2env(list(attempt = 0L, executor = FALSE), rank_state))
@@ -94,14 +95,14 @@ rank_check <- function(job, barrier) {
   ))
 }
 
-# Neither the token nor a value of the user becomes part of a call, and so of a traceback.
+# Keeps the token and the values of the user out of calls, and so out of tracebacks.
 rank_init <- function(job, barrier) {
   options <- lapply(names(job$options), function(name) call("[[", quote(job$options), name))
   names(options) <- names(job$options)
   eval(as.call(c(quote(ring_init), quote(barrier), token = quote(job$token), options)))
 }
 
-# Rank 0 draws what set.seed() gives, and each further rank from the next stream.
+# Gives rank 0 the stream of set.seed(), and each further rank the next stream.
 rank_seed <- function(seed, rank) {
   if (is.null(seed)) return()
   set.seed(seed, "L'Ecuyer-CMRG", "Inversion", "Rejection")
@@ -120,8 +121,9 @@ rank_call <- function(work, rows, comm) {
   eval(as.call(c(quote(f), if (!is.null(rows)) quote(rows), quote(comm), further)))
 }
 
-# Tells ranks that want more of this one that it has ended, and waits as long as the others take.
-# Only what ranks have called differently is a failure of this one.
+# Closes the communicator in the name of a rank that has succeeded, so that ranks that call this one
+# get an error. Waits as long as the other ranks take. Only a mismatch of calls is a failure of this
+# rank.
 rank_close <- function(comm) {
   tryCatch(
     .Call(C_comm_close, comm, 1e9),
@@ -130,7 +132,7 @@ rank_close <- function(comm) {
   )
 }
 
-# What a rank has to say is said already, so errors of the end do not count.
+# Ends the communicator. The result of the rank is known already, so errors here do not count.
 rank_end <- function(comm, rank_result) {
   failure <- rank_result$failure
   tryCatch(

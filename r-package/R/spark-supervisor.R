@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The supervisor of a rank: the R process that Spark has started, which forks the one that does the
-# work. It reads what that prints, to the log and for the error, and has always something to say to
-# Spark, also when the rank's process is killed or crashes. Supervisors form a ring of their own,
-# and tell each other in rounds who has ended. One that has failed has broken the ring of the ranks,
-# which those in a call of it hear; the others, who are computing, have `exit_barrier_grace` seconds.
-# Then all ranks are ended, in the same round; and so they are, at once, when the call on the driver
-# has ended (relay.R). Python's ranks settle alike, over connections to rank 0.
+# The supervisor of a rank: the R process that Spark has started. It forks a child that does the
+# work, reads what the child prints, into the log and for the error, and returns a result to Spark
+# in any case, also when the child is killed or crashes. The supervisors of all ranks agree when to
+# end (spark-exit-barrier.R).
 
-supervisor_most <- 2^20 # bytes that are read of a child that has ended: others may go on printing
+supervisor_most <- 2^20 # bytes read after the child has ended: its own children may go on printing
 
-# The outcome of a rank; `job` is what the driver has sent, and `barrier` sparklyr's.
+# Returns the result of a rank. `job` comes from the driver, and `barrier` from sparklyr.
 supervisor_run <- function(df, job, barrier) {
   rank <- as.integer(barrier$partition)
   state <- list2env(list(
@@ -43,8 +40,9 @@ supervisor_run <- function(df, job, barrier) {
   state$rank_result
 }
 
-# Reads what the rank prints, to the log of this process. The reports of progress go on to who has
-# started it here, or are a line from time to time.
+# Reads what the rank prints, and writes it to the log of this process. A report of progress goes to
+# the process that has started this one on the same machine; on Spark it becomes a line from time to
+# time.
 supervisor_reader <- function(state, local) {
   print <- function(lines) {
     .Call(C_stdio_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")), TRUE)
@@ -60,14 +58,14 @@ supervisor_reader <- function(state, local) {
   })
 }
 
-# The log has how a rank has failed; here the error says it.
+# Writes the failure to the log. Without Spark the error on the driver has it.
 supervisor_log <- function(failure, local) {
   if (is.null(failure) || local) return()
   cat("sparkring: this rank ", failure$what, ": ", failure$message, "\n", failure$traceback, "\n",
       sep = "", file = stderr())
 }
 
-# Reads what the child prints until the round is over, or the child has ended.
+# Reads what the child prints until the round is over or the child has ended.
 supervisor_watch <- function(state, child, printed, pause) {
   until <- .Call(C_clock_seconds) + pause
   repeat {
@@ -83,11 +81,11 @@ supervisor_watch <- function(state, child, printed, pause) {
       printed$finish()
     }
     if (!is.null(state$rank_result) || .Call(C_clock_seconds) >= until) break
-    if (is.null(bytes)) Sys.sleep(min(pause, 0.01)) # it has closed its output, but not ended
+    if (is.null(bytes)) Sys.sleep(min(pause, 0.01)) # the child has closed its output, but not ended
   }
 }
 
-# What a child that has ended has left to read.
+# Reads what is left in the pipe of a child that has ended.
 supervisor_rest <- function(child) {
   rest <- raw()
   while (length(rest) < supervisor_most && length(bytes <- child_output(child, 0)) > 0L) {
@@ -101,14 +99,14 @@ supervisor_result <- function(rank, child, local) {
   value <- child$value
   if (is.list(value) && !is.null(value$rank)) return(value)
   why <- if (inherits(value, "try-error")) {
-    paste("could not tell how it ended:", conditionMessage(attr(value, "condition")))
+    paste("could not return its result:", conditionMessage(attr(value, "condition")))
   } else {
     rank_result_advise(paste("its R process", child_how(child)), local)
   }
   rank_result_lost(rank, why)
 }
 
-# The outcome of a rank that was still at work when all were ended.
+# The result of a rank that was still at work when all ranks were ended.
 supervisor_left <- function(state) {
   if (!is.null(state$broken)) return(rank_result_of_error(state$rank, state$broken))
   if (state$gone) {
