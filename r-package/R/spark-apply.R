@@ -1,131 +1,132 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The one call for the whole: slots, barrier job, ring, results or the first error. Here is the
-# driver's side; rank.R has that of the ranks. Python's sparkring.spark.run does the same.
+# ring_apply() and ring_run(), and the checks of their arguments. spark-barrier-job.R has the rest
+# of the driver's side, and spark-rank.R the side of the ranks. Python's sparkring.spark.run does
+# the same.
 
 #' Run a function on the ranks of a ring, as the tasks of a Spark barrier stage
 #'
-#' `ring_apply()` gives each rank a part of a Spark table, and `ring_run()` has no table. The
-#' function gets a communicator that is open already and is closed afterwards: it does not call
-#' [ring_init()].
+#' `ring_apply()` gives each rank a part of a Spark table; `ring_run()` has no table. The function
+#' gets an open communicator, which is closed afterwards. It must not call [ring_init()].
 #'
-#' Whether there is room for all ranks at the same time is checked before anything starts. A rank
-#' whose part has no rows takes part, with a table of no rows. `.f` is called once on each rank. The
-#' ranks get a token of their own, by the context of `sparklyr::spark_apply()`, so that nobody else
-#' can join. Tables come to the ranks packed, thousands of rows at once, and not as `spark_apply()`
-#' passes them.
+#' The slots for all ranks are checked before anything starts. `.f` is called once on each rank. A
+#' rank whose part has no rows gets a table of no rows. The ranks get a token of their own, by the
+#' context of `sparklyr::spark_apply()`, so no other process can join. Tables are sent to the ranks
+#' packed, thousands of rows at once, and not as `spark_apply()` passes them.
 #'
-#' `.f` runs in a process that is forked from the one that sparklyr has started. That one supervises
-#' it: it reads what `.f` prints, which is in the executor's log, and ends `.f` when another rank
-#' has failed.
+#' `.f` runs in a process that is forked from the process that sparklyr has started. The parent
+#' supervises it: it copies the output of `.f` to the executor's log, and ends `.f` when another
+#' rank has failed.
 #'
 #' For trying and debugging, `ring_run(NULL, f, num_proc = -2)` runs two processes of this machine,
-#' without Spark and sparklyr. What they print is shown, line by line with the rank before it, and
-#' with [ring_progress()] a progress bar. They end with this process, and when it is interrupted.
+#' without Spark and sparklyr. Their output is shown, line by line with the rank before each line,
+#' and with [ring_progress()] a progress bar. They end with this process, and when it is
+#' interrupted.
 #'
 #' @param .x A Spark table, of a connection of sparklyr, without groups. Its columns are numbers,
-#'   logicals, strings, dates, timestamps, binary, or arrays of numbers, which become lists of
-#'   vectors, as binary does. Integers of 64 bits and decimals become doubles.
+#'   logicals, strings, dates, timestamps, binary, or arrays of numbers. Binary and arrays become
+#'   lists of vectors. Integers of 64 bits and decimals become doubles.
 #' @param .sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
 #'   used, and may be `NULL`.
 #' @param .f A function. `ring_apply()` calls `.f(df, comm, ...)` with the rows of the rank as a
 #'   data frame (a tibble, where that is installed), and `ring_run()` calls `.f(comm, ...)`. Or a
 #'   formula, as in `sparklyr::spark_apply()`: `~ nrow(.x)` is a function of the rows `.x` and the
 #'   communicator `.y`, and for `ring_run()` of the communicator `.x`; `..3` and so on are further
-#'   arguments. `.f` travels as [serialize()] makes it: with the environment that it was made in,
-#'   unless that is the global one, so what it needs is best passed in `...`, and packages by
+#'   arguments. `.f` is sent by [serialize()], with the environment that it was made in, unless that
+#'   is the global environment. So pass the values that it needs in `...`, and name packages by
 #'   `package::name`.
-#' @param ... Further arguments of `.f`, by name or place. One whose name is also an argument of
-#'   `ring_apply()` or `ring_run()`, such as `timeout`, needs another name in `.f`: when it is
-#'   given, that is an error.
+#' @param ... Further arguments of `.f`, by name or place. An argument of `.f` must not have the
+#'   name of an argument of `ring_apply()` or `ring_run()`, such as `timeout`: to pass it is an
+#'   error.
 #' @param columns The columns of the result, when `.f` returns data frames: names, or types with
 #'   names, as in `c(total = "double")`: double, integer, character, logical, date, timestamp,
-#'   factor or list. `NULL`: those that it returns.
-#' @param num_proc How many ranks. `NULL`: for `ring_apply()` as many as the table has partitions,
-#'   and the rows of a partition stay together, in their order; for `ring_run()` as many as there is
-#'   room for. A number for `ring_apply()`: the rows are dealt out evenly, in their order, so rank 0
-#'   has the first; they are counted for that, which makes Spark work the table out twice, unless it
-#'   is cached (`sparklyr::tbl_cache()`). A negative number, for `ring_run()` alone: so many
-#'   processes of this machine, without Spark.
-#' @param packages What to send to the executors, with the meaning and the default of
+#'   factor or list. `NULL`: the columns that `.f` returns.
+#' @param num_proc The number of ranks. `NULL` for `ring_apply()`: the number of partitions of the
+#'   table; the rows of a partition stay together, in their order. `NULL` for `ring_run()`: the
+#'   number of free slots. A number for `ring_apply()`: the rows are dealt out evenly, in their
+#'   order, so rank 0 has the first. Spark counts them for that, and so computes the table twice,
+#'   unless it is cached (`sparklyr::tbl_cache()`). A negative number, for `ring_run()` alone: so
+#'   many processes of this machine, without Spark.
+#' @param packages The packages to send to the executors, with the meaning and the default of
 #'   `sparklyr::spark_apply()`: the names of packages, a bundle, or `TRUE` for all that are
-#'   installed here. `NULL`: what `sparklyr.apply.packages` of the connection's configuration says,
-#'   else `TRUE`; and nothing with a local master. `FALSE`: they have sparkring, and what `.f`
-#'   needs.
+#'   installed here. `NULL`: `sparklyr.apply.packages` of the connection's configuration, else
+#'   `TRUE`; and none with a local master. `FALSE`: the executors have sparkring, and the packages
+#'   that `.f` needs.
 #' @param seed One whole number: each rank draws from a stream of random numbers of its own
 #'   (L'Ecuyer-CMRG; rank `r` has the stream that is `r` times [parallel::nextRNGStream()] behind
 #'   that of [set.seed()]), the same from run to run and in each attempt. The generator of this
 #'   process stays as it is. `NULL`: R seeds each rank from its clock and process number, so the
 #'   numbers differ between ranks and between runs.
 #' @param results A directory that the executors and this machine share, through which values above
-#'   16 MiB come here; their files are removed. `NULL`: ranks send them to this machine, see the
+#'   16 MiB are sent; their files are removed. `NULL`: ranks send them to this machine, see the
 #'   section on large values.
-#' @param timeout Seconds until all ranks must have met, from the start of each.
-#' @param max_restarts How often the ranks are launched again, all of them, after one has failed.
-#'   [ring_attempt()] tells them which time this is, and [ring_checkpoint()] what was done before.
-#' @param progress Whether to show what the ranks tell by [ring_progress()]; by default only without
-#'   Spark. On Spark a process that is forked from this one does it, on the standard error, where R
-#'   runs in a terminal. Executors must be able to reach this host (`spark.driver.host`), or nothing
+#' @param timeout Seconds until the rendezvous of all ranks must be complete, from the start of
+#'   each.
+#' @param max_restarts How often all ranks are launched again after a rank has failed.
+#'   [ring_attempt()] returns the number of the attempt, and [ring_checkpoint()] keeps a state.
+#' @param progress Whether to show the reports of [ring_progress()]; by default only without Spark.
+#'   On Spark a process that is forked from this one shows them, on the standard error, where R runs
+#'   in a terminal. Executors must be able to connect to this host (`spark.driver.host`), or nothing
 #'   is shown.
-#' @param options A list with further arguments of [ring_init()], such as
-#'   `list(call_timeout = 3600, encryption = TRUE)`. `ports` must have room for two rings: the
-#'   processes that supervise the ranks have their own.
+#' @param options A list with further arguments of [ring_init()], such as `list(call_timeout = 3600,
+#'   encryption = TRUE)`. `ports` must have enough ports for two rings: the processes that supervise
+#'   the ranks have their own.
 #'
 #' @returns Where `.f` returns a data frame on every rank: one data frame (a tibble, where that is
 #'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
-#'   values of `.f` in rank order, which may be anything that [serialize()] takes. All of it is
-#'   collected: what is the same on every rank is best returned by one.
+#'   values of `.f` in rank order, of any type that [serialize()] takes. All values are collected,
+#'   so return a value that is the same on every rank from one rank only.
 #'
 #' @section GPUs:
-#' What a task needs is said in the configuration that the connection is made with:
-#' `config <- sparklyr::spark_config()`, `config$spark.executor.resource.gpu.amount`,
-#' `config$spark.task.resource.gpu.amount` and, so that executors find their GPUs,
-#' `config$spark.executor.resource.gpu.discoveryScript`. Slots are counted with that. For a single
-#' call there is no other way, as sparklyr hands no resource profile to a stage. In `.f`,
-#' `ring_gpus(comm, count)` gives each rank its own.
+#' Request GPUs in the configuration of the connection: `config <- sparklyr::spark_config()`,
+#' `config$spark.executor.resource.gpu.amount`, `config$spark.task.resource.gpu.amount` and, so that
+#' executors find their GPUs, `config$spark.executor.resource.gpu.discoveryScript`. Slots are
+#' counted with these settings. They cannot be given for a single call, because sparklyr passes no
+#' resource profile to a stage. In `.f`, `ring_gpus(comm, count)` gives each rank its own.
 #'
 #' @section Groups:
-#' A table with `dplyr::group_by()` is an error: ranks make the same calls on the communicator, so
-#' `.f` cannot be called once for each of the groups that a rank happens to have. Take the grouping
-#' off with `dplyr::ungroup()`, and group the rows within `.f`. All rows of a group are on one rank
+#' A table with `dplyr::group_by()` is an error. Ranks must make the same calls on the communicator,
+#' so `.f` cannot be called once for each group that a rank happens to have. Remove the grouping
+#' with `dplyr::ungroup()`, and group the rows within `.f`. All rows of a group are on one rank
 #' after `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, without `num_proc`.
 #'
 #' @section Large values:
-#' A value of up to 16 MiB goes through Spark, as what `spark_apply()` returns does; with more than
-#' 8 ranks, of up to 128 MiB divided by their number. A larger one comes straight from its rank,
-#' when all ranks have ended: on a connection that the rank makes to this machine (TLS, with a key
-#' of this call), and through files in the temporary directories of the rank and of this R (see
-#' [tempdir()]), on disks that have room for it. Executors must be able to reach
-#' `spark.driver.host`. Where they cannot, name a directory that the hosts share as `results`.
-#' Without either way such a value is a `ring_error_unsupported` with its size and what to do.
+#' A value of up to 16 MiB is returned through Spark, like the result of `spark_apply()`; with more
+#' than 8 ranks, of up to 128 MiB divided by their number. A larger value is sent by its rank when
+#' all ranks have ended, on a connection from the rank to this machine (TLS, with a key of this
+#' call). Files in the temporary directories of the rank and of this R (see [tempdir()]) hold it, on
+#' disks that have enough space. Executors must be able to connect to `spark.driver.host`. Where
+#' they cannot, name a directory that the hosts share as `results`. Without a connection and a
+#' directory the value is a `ring_error_unsupported`, with its size and what to do.
 #'
 #' @section Interrupts:
 #' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
-#' they compute: rank 0 has a connection, authenticated and encrypted, to a process that is forked
-#' from this one and ends with the call. After an interrupt that process stays for ranks whose R
-#' still starts, at most two minutes. Where the connection cannot be made (executors must be able to
-#' reach `spark.driver.host`), all works but that: sparklyr cancels the job but leaves R running,
-#' and the next call waits until it has ended, says so after 20 seconds, and gives up after
-#' `timeout`.
+#' they compute. For that rank 0 has a connection, authenticated and encrypted, to a process that is
+#' forked from this one and ends with the call. After an interrupt that process stays for ranks
+#' whose R still starts, at most two minutes.
+#'
+#' Executors must be able to connect to `spark.driver.host`. Where they cannot, only the interrupt
+#' works less well: sparklyr cancels the job but leaves R running. The next call waits until R has
+#' ended, reports that after 20 seconds, and times out after `timeout`.
 #'
 #' @section Errors:
-#' What `.f` raises on the rank at fault, in the last attempt, is raised as `ring_error_remote`,
-#' with the `rank`, its `host`, the `attempt`, the calls that led there as `traceback`, the last 20
-#' lines that the rank has printed as `log`, and the condition itself as `parent`. It has the
-#' classes and fields of that as well, so `tryCatch()` finds it by its own class.
+#' An error of `.f` on the rank at fault, in the last attempt, is raised as `ring_error_remote`. It
+#' has the `rank`, its `host`, the `attempt`, the calls as `traceback`, the last 20 lines that the
+#' rank has printed as `log`, and the condition itself as `parent`. It has the classes and fields of
+#' that condition as well, so `tryCatch()` finds it by its own class.
 #'
-#' The other ranks fail in their next call on the communicator, and those that make none are ended
+#' The other ranks fail in their next call on the communicator. Ranks that make no call are ended
 #' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
-#' called `quit()` is such an error, too, with the signal or exit code, as is one that Spark has
-#' lost, with its host and Spark's error as its `parent`, but without what it has printed.
+#' called `quit()` is a `ring_error_remote`, too, with the signal or exit code. So is a rank that
+#' Spark has lost, with its host and with Spark's error as its `parent`, but without its output.
 #'
-#' Before anything starts: `ring_error_invalid` for arguments that make no sense and for too few
-#' slots, with the arithmetic; `ring_error_timeout` when other tasks have held the slots all the
-#' time; `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation.
-#' See [ring_error].
+#' Before anything starts: `ring_error_invalid` for an invalid argument and for too few slots, with
+#' the arithmetic; `ring_error_timeout` when other tasks hold the slots until `timeout`;
+#' `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation. See
+#' [ring_error].
 #'
 #' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `.f`; [ring_init()], for
-#'   closures of `spark_apply(barrier = TRUE)` that do it all themselves.
+#'   closures of `spark_apply(barrier = TRUE)` that open the communicator themselves.
 #' @examples
 #' \dontrun{
 #' # Needs Spark.
@@ -183,8 +184,8 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
 
 # ---- Arguments -----------------------------------------------------------------------------------
 
-# What ranks are told, but for the token, the attempt and what becomes of the table; `given` is how
-# many arguments of `f` are ours.
+# The job that is sent to the ranks, without the token, the attempt and the table. `given` is the
+# number of arguments of `f` that are ours.
 apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
   call <- sys.call(-1)
   f <- apply_function(f, args, given, call)
@@ -204,7 +205,7 @@ apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_rest
   )
 }
 
-# The function that `f` is or, as a formula, stands for; it can be called as ranks call it.
+# Returns `f` as a function, or an error when ranks could not call it.
 apply_function <- function(f, args, given, call) {
   ours <- c("df", "comm")[c(given == 2L, TRUE)]
   text <- paste0(".f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
@@ -225,24 +226,24 @@ apply_function <- function(f, args, given, call) {
   f
 }
 
-# As rlang::as_function() does, so the same formulas work here and in sparklyr::spark_apply().
+# Does the same as rlang::as_function(), so a formula means the same as in sparklyr::spark_apply().
 apply_lambda <- function(formula, call) {
   if (length(formula) != 2L) {
-    check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": one that stands for a function ",
-               "has only a right side, as in ~ nrow(.x)", call = call)
+    check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": a formula that stands for a ",
+               "function has only a right side, as in ~ nrow(.x)", call = call)
   }
   places <- lapply(c(.x = "..1", .y = "..2", . = "..1"), as.name)
   as.function(c(formals(function(...) NULL), places, formula[[2L]]), environment(formula))
 }
 
-# An argument that both `f` and the caller have would be taken for the caller's.
+# Refuses an argument name that `f` and the caller share: R would match it to the caller's.
 apply_check_names <- function(f, call) {
   both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
   both <- setdiff(both, c("", "...", ".sc", ".f"))
   if (length(both) == 0L) return()
   caller <- deparse(call[[1L]])
   check_stop("`", both[[1L]], "` is an argument of ", caller, "() and of `.f`, and only ", caller,
-             "() would get it: give that of `.f` another name", call = call)
+             "() would get it: rename the argument of `.f`", call = call)
 }
 
 apply_check_columns <- function(columns, call) {

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # An attempt of ring_apply() or ring_run() as a barrier job of Spark: packs the rows, starts the log
-# server, submits the job, and reads the results of the ranks or the error of the rank that Spark has
-# lost. Python's barrier_job does the same.
+# server, submits the job, and reads the results of the ranks, or the error when Spark has lost a
+# rank. Python's barrier_job does the same.
 
 barrier_job_sql <- function(sc, sql) {
   sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)
 }
 
-# `sdf`, as a table with one partition a rank, none of which is empty.
+# Packs `sdf` into a table with one partition for each rank, none of them empty.
 barrier_job_pack <- function(sc, sdf, kinds, size, deal) {
   hashes <- sparklyr::sdf_collect(barrier_job_sql(sc, cells_hashes_sql(size)), arrow = FALSE)
   keys <- cells_keys(hashes$parts, size)
@@ -18,7 +18,7 @@ barrier_job_pack <- function(sc, sdf, kinds, size, deal) {
   barrier_job_view(rows, function(tbl, view) barrier_job_sql(sc, cells_pack_sql(view, size)))
 }
 
-# How many rows each partition of `sdf` has.
+# Counts the rows of each partition of `sdf`.
 barrier_job_count <- function(sdf, kinds) {
   found <- barrier_job_view(
     sparklyr::invoke(sdf, "selectExpr", as.list(cells_place_sql(kinds))),
@@ -30,8 +30,7 @@ barrier_job_count <- function(sdf, kinds) {
   cells_counts(found$part, found$rows)
 }
 
-# What `code` returns, called with `sdf` as a table and the name of its view, which ends with the
-# call.
+# Calls `code` with `sdf` as a table and the name of its view. The view is dropped with the call.
 barrier_job_view <- function(sdf, code) {
   view <- paste0("sparkring_", paste(random_bytes(8), collapse = ""))
   session <- sparklyr::spark_session(sparklyr::spark_connection(sdf))
@@ -67,8 +66,8 @@ barrier_job_run <- function(sc, job, make_table, columns, packages, results, tim
   barrier_job_attempts(launch, function() job$size, columns, max_restarts)
 }
 
-# Launches the ranks until they succeed, or may not be launched again. launch() gives their
-# outcomes, or the condition for one that was lost.
+# Launches the ranks until they succeed or no restart is left. launch() returns their results, or
+# the condition for a rank that Spark has lost.
 barrier_job_attempts <- function(launch, size, columns, max_restarts) {
   for (attempt in seq_len(max_restarts + 1L) - 1L) {
     rank_results <- launch(attempt)
@@ -82,8 +81,9 @@ barrier_job_attempts <- function(launch, size, columns, max_restarts) {
   }
 }
 
-# The outcomes of the ranks, or the condition for one that Spark has lost. Without arrow, which
-# calls a closure for each batch of rows, and without the cache, which would keep the results.
+# Returns the results of the ranks, or the condition for a rank that Spark has lost. Without arrow,
+# which calls the closure for each batch of rows, and without the cache, which would keep the
+# results.
 barrier_job_launch <- function(job, table, packages) {
   tryCatch({
     rows <- barrier_job_view(table, function(tbl, view) {
@@ -100,8 +100,8 @@ barrier_job_launch <- function(job, table, packages) {
   })
 }
 
-# Finds out from Spark's error which rank it has lost; where it has lost none, that is the error.
-# find_host() gives the host of a task.
+# Finds in Spark's error the rank that Spark has lost. Raises the error itself where no rank was
+# lost. find_host() returns the host of a task.
 barrier_job_explain <- function(error, attempt, find_host = function(stage, rank) "") {
   text <- barrier_job_unwrap(conditionMessage(error))
   large <- results_explain(text)
@@ -119,10 +119,10 @@ barrier_job_explain <- function(error, attempt, find_host = function(stage, rank
   condition
 }
 
-# sparklyr breaks what Spark says into lines.
+# Undoes the line breaks that sparklyr puts into Spark's text.
 barrier_job_unwrap <- function(text) gsub("[ ]*\n(?![\n\t])", " ", text, perl = TRUE)
 
-# Shells give a signal as an exit status above 128, and so does sparklyr.
+# Reads a signal from an exit status above 128, as shells and sparklyr report it.
 barrier_job_why <- function(text) {
   text <- sub(" Driver stacktrace:.*$", "", text)
   status <- "^.*sparklyr worker rscript failure with status ([0-9]+).*$"
@@ -132,7 +132,7 @@ barrier_job_why <- function(text) {
   paste0("its R process ", child_how(list(code = 128L - code)), " (status ", code, ")")
 }
 
-# Where Spark has run a task of a stage; "" where it does not tell.
+# The host on which Spark has run a task of a stage; "" where Spark does not have it.
 barrier_job_host <- function(sc, stage, rank) {
   tryCatch({
     store <- sparklyr::invoke(sparklyr::spark_context(sc), "statusStore")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # An attempt as processes of this machine, without Spark: ring_run() with a negative num_proc. Each
-# is a fresh R that does what Spark's workers do (supervise.R), so that what works here works there.
-# The job goes to them, and their outcomes come back, through a folder that only this user can read.
-# Nothing large is compressed there: gzip takes 2 s for 20 MiB. The processes end when this process
-# ends, or is interrupted.
+# process is a new R that does the work of a worker of Spark (spark-supervisor.R), so code that
+# works here works there. The job and the results of the ranks pass through a directory that only
+# this user can read. Large data are not compressed there: gzip takes 2 s for 20 MiB. The processes
+# end when this process ends or is interrupted.
 
 local_look <- 0.1 # seconds until R is asked whether it wants to be interrupted
 
@@ -20,7 +20,7 @@ local_attempts <- function(job, columns, max_restarts) {
   barrier_job_attempts(launch, function() job$size, columns, max_restarts)
 }
 
-# The outcomes of the ranks.
+# Returns the results of the ranks.
 local_launch <- function(job, display) {
   folder <- tempfile("sparkring")
   dir.create(folder, mode = "0700")
@@ -53,11 +53,11 @@ local_start <- function(rank, folder) {
   list(child_start(function() .Call(C_child_become, command)))
 }
 
-# Shows what the children print, until all have ended.
+# Shows the output of the children until all have ended.
 local_watch <- function(children, readers) {
   quiet <- TRUE
   repeat {
-    ended <- quiet && all(vapply(children, child_ended, NA)) # before what they have left is read
+    ended <- quiet && all(vapply(children, child_ended, NA)) # before the last of their output
     open <- which(!vapply(children, function(child) is.na(child$output), NA))
     outputs <- vapply(children[open], function(child) child$output, 0L)
     pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else local_look)
@@ -80,7 +80,7 @@ local_outcome <- function(rank, folder, children) {
   rank_result_lost(rank, rank_result_advise(how, TRUE))
 }
 
-# In a process of a rank; for its script.
+# Runs in the process of a rank, for its script.
 local_main <- function(arguments) {
   folder <- arguments[[1L]]
   rank <- as.integer(arguments[[2L]])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How the caller of ring_apply() and ring_run() sees progress: as a bar of cli, or where cli is not
-# installed or there is no terminal, as a line from time to time. Python's progress_bar does the same.
+# Progress as the caller of ring_apply() and ring_run() sees it: a bar of cli, or without cli or a
+# terminal a line from time to time. Python's progress_bar does the same.
 
 progress_seldom <- 5 # seconds between two lines that stand for a bar
 
-# Says a report by `say`, at most every five seconds, and the last step.
+# Passes a report to `say`, at most every five seconds, and the last step always.
 progress_printer <- function(say) {
   told <- -Inf
   function(report) {
@@ -17,8 +17,8 @@ progress_printer <- function(say) {
   }
 }
 
-# The bar of the driver: report() takes what a rank has reported, line() shows a line above the bar,
-# and close() ends it.
+# The bar of the driver. report() takes the report of a rank, line() prints a line above the bar,
+# and close() ends the bar.
 progress_bar <- function(wanted = TRUE) {
   reports <- list() # of the ranks, by name
   bar <- NULL
@@ -44,7 +44,7 @@ progress_bar <- function(wanted = TRUE) {
     cli::cli_verbatim(text, .envir = scope)
   }
   restart <- function() reports <<- list() # the ranks are launched again
-  close <- function() { # "done" would draw a full bar, wherever the ranks have stopped
+  close <- function() { # the result "done" would draw a full bar wherever the ranks have stopped
     if (!is.null(bar)) cli::cli_progress_done(id = bar, .envir = scope, result = "failed")
     bar <<- NULL
   }

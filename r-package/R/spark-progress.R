@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How far a rank is: said by ring_progress() as a line of its own in what the rank prints, which its
-# supervisor takes out (lines.R), and shown by who has called as a bar of cli; where that is not
-# installed, or there is no terminal, as a line from time to time, which the log of an executor has,
-# too. Python's comm.progress() says the same.
+# Progress of a rank. ring_progress() prints a report as a line of its own in the output of the
+# rank. The supervisor of the rank takes the line out (spark-log-lines.R), and the caller shows a
+# bar (spark-progress-bar.R). Python's comm.progress() does the same.
 
-progress_often <- 0.1 # seconds between two reports; those that come sooner are left out
+progress_often <- 0.1 # seconds between two reports; earlier reports are dropped
 progress_longest <- 4000L # bytes of a report: a pipe takes so many in one piece
 
 #' Report progress of a rank, for a progress bar
 #'
-#' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar: of the least step of
-#' the ranks that report, with the metrics of the lowest of them, or on Spark of rank 0. The
-#' executors' logs have a line every five seconds. Elsewhere nothing happens.
+#' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar. It shows the least step
+#' of the ranks that report, with the metrics of the lowest such rank, or on Spark of rank 0. The
+#' executors' logs have a line every five seconds. Outside of these functions nothing happens.
 #'
-#' This is no collective: any ranks may call it, as often as they like, and one alone suffices. Of
-#' reports less than 0.1 seconds apart only the first and the last step count.
+#' Not collective: any rank may call it at any time, and one rank alone suffices. Of reports less
+#' than 0.1 seconds apart only the first and the last step count.
 #'
 #' @inheritParams ring_rank
-#' @param step How much is done.
-#' @param total How much there is to do. `NULL`: that is not known.
-#' @param ... What else to show: numbers, by name, such as `loss = 0.25`.
+#' @param step The number of the step that is done.
+#' @param total The number of steps. `NULL`: unknown.
+#' @param ... Further numbers to show, by name, such as `loss = 0.25`.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
-#' `ring_error_invalid` for what is no number, and for metrics without a name or of more than 4000
-#' bytes in all.
+#' `ring_error_invalid` for a value that is not a number, and for metrics without a name or of more
+#' than 4000 bytes in all.
 #' @seealso [ring_run()]
 #' @examples
 #' comm <- ring_init()
@@ -79,14 +78,14 @@ progress_check <- function(step, total, metrics) {
   report
 }
 
-# A report as one line of text: numbers, and names that have no space in them.
+# Formats a report as one line of text. Names are escaped, so they have no space.
 progress_write <- function(report) {
   names <- vapply(names(report$metrics), utils::URLencode, "", reserved = TRUE)
   metrics <- rbind(names, sprintf("%.17g", report$metrics))
   paste(c(sprintf("%.17g", c(report$step, report$total)), metrics), collapse = " ")
 }
 
-# The report in a line; NULL when it is none, whatever it has.
+# Parses a line; NULL when it is no report, whatever it contains.
 progress_read <- function(line) {
   tryCatch(suppressWarnings(progress_parse(line)), error = function(error) NULL)
 }

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether a barrier stage has room: as many slots, all at once, as it has tasks. Spark itself looks
-# again and again, for ten minutes, before it fails such a stage. Here the question is asked first,
-# with the method that Spark uses for it, and the answer has the arithmetic. Python's
-# sparkring.spark.slots says the same in the same words.
+# Whether a barrier stage has enough slots: as many, at the same time, as it has tasks. Spark itself
+# checks again and again for ten minutes before it fails such a stage. slots_wait() checks first,
+# with the method that Spark uses, and its error has the arithmetic. Python's slot_check has the
+# same texts.
 
-slots_missing <- 30 # seconds for executors that have not come yet
-slots_again <- 0.25 # seconds between two looks
-slots_report <- 20 # seconds until the user is told that slots are held
+slots_missing <- 30 # seconds for executors that have not registered yet
+slots_again <- 0.25 # seconds between two checks
+slots_report <- 20 # seconds until a message says that other tasks hold the slots
 
-# What Spark tells about the room that it has; `slots` is NULL where it does not tell.
+# Reads slots, executors and settings from Spark. `slots` is NULL where Spark does not report it.
 slots_read <- function(sc) {
   context <- sparklyr::spark_context(sc)
   ask <- function(...) tryCatch(sparklyr::invoke(...), error = function(error) NULL)
   profile <- ask(ask(context, "resourceProfileManager"), "defaultResourceProfile")
   conf <- function(name, absent) slots_conf(context, name, absent)
-  # First, as an executor that comes meanwhile would seem to be there, and without slots.
+  # Before the slots: an executor that registers in between would seem to have none.
   cores <- tryCatch(slots_cores(context), error = function(error) integer())
   list(
     master = sparklyr::invoke(context, "master"),
@@ -43,8 +43,8 @@ slots_cores <- function(context) {
   cores[cores > 0L]
 }
 
-# How many tasks hold a slot, also those of a job that was cancelled. The scheduler knows; the
-# statusStore may have missed an end.
+# Counts the tasks that hold a slot, those of a cancelled job included. Asks the scheduler, because
+# the statusStore may have missed the end of a task.
 slots_running <- function(context) {
   scheduler <- sparklyr::invoke(context, "taskScheduler")
   sum(as.integer(unlist(sparklyr::invoke(scheduler, "runningTasksByExecutors"))))
@@ -52,21 +52,21 @@ slots_running <- function(context) {
 
 slots_local <- function(master) grepl("^local(\\[[^]]*\\])?$", master)
 
-# How many executors there should be; NA where nobody knows.
+# The number of executors that were asked for; NA where it is unknown.
 slots_expected <- function(cluster) {
   pseudo <- regmatches(cluster$master, regexec("^local-cluster\\[ *([0-9]+)", cluster$master))[[1L]]
   if (length(pseudo) > 0L) return(as.integer(pseudo[[2L]]))
   if (isTRUE(cluster$expected > 0L)) cluster$expected else NA_integer_
 }
 
-# Waits until executors have come that have room for all ranks; how many ranks. After the first
-# attempt, executors that were lost may take all of `timeout` to come back.
+# Waits until the registered executors have slots for all ranks, and returns the number of ranks.
+# After the first attempt, lost executors may take all of `timeout` to register again.
 slots_wait <- function(sc, size, timeout, attempt = 0L) {
   begin <- .Call(C_clock_seconds)
   repeat {
     cluster <- slots_read(sc)
     slots_check_settings(cluster)
-    if (is.null(cluster$slots)) { # Spark will say it, later
+    if (is.null(cluster$slots)) { # Spark raises its own error later
       return(if (is.null(size)) max(1L, length(cluster$cores)) else size)
     }
     complete <- slots_complete(cluster)
@@ -80,8 +80,7 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
   wanted
 }
 
-# Waits until so many slots are not only there but free. Spark would wait for that as long as it
-# takes, without a word.
+# Waits until so many slots are free. Spark would wait without a limit and without a message.
 slots_wait_free <- function(cluster, size, timeout, look, tell = slots_report) {
   begin <- .Call(C_clock_seconds)
   told <- FALSE
@@ -108,12 +107,12 @@ slots_held <- function(cluster, size, waited) {
   )
 }
 
-# Whether all executors have come that there should be.
+# Whether all executors have registered that were asked for.
 slots_complete <- function(cluster) {
   slots_local(cluster$master) || isTRUE(length(cluster$cores) >= slots_expected(cluster))
 }
 
-# How many ranks there are to be, or an error.
+# The number of ranks, or an error.
 slots_choose <- function(cluster, size) {
   wanted <- if (is.null(size)) cluster$slots else size
   if (wanted > cluster$slots || wanted < 1L) {
@@ -132,7 +131,7 @@ slots_check_settings <- function(cluster) {
   ))
 }
 
-# A master of one machine has no GPUs to hand out, so tasks that are to have one wait for ever.
+# A local master has no GPUs to assign, so tasks that request a GPU would never start.
 slots_check_local <- function(cluster) {
   if (!isTRUE(cluster$gpus > 0)) return()
   ring_stop("UNSUPPORTED", call = NULL, paste0(
@@ -143,7 +142,7 @@ slots_check_local <- function(cluster) {
   ))
 }
 
-# How many slots there are, why, and what to do.
+# Says how many slots there are, why, and what to do.
 slots_explain <- function(cluster, size) {
   text <- paste0(
     size, if (size == 1L) " rank needs" else " ranks need", " as many free task slots at the same ",
@@ -161,7 +160,7 @@ slots_explain <- function(cluster, size) {
   paste0(text, " To go on, ", fewer, more)
 }
 
-# How slots come about, as in "2 executors x (8 cores / 2 per task) = 8".
+# Explains the number of slots, as in "2 executors x (8 cores / 2 per task) = 8".
 slots_arithmetic <- function(cluster) {
   cores <- cluster$cores
   count <- length(cores)

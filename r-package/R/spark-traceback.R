@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The calls that led to an error of the user's function, for the error on the driver. A traceback
-# shows the user's calls: from that of the function to the last one before the error was raised.
-# Functions that raise (stop(), rlang::abort() and the like) are left out, and so are calls that a
-# function of this package makes of its own functions.
+# has the user's calls, from the call of the function to the last call before the error. It leaves
+# out functions that raise (stop(), rlang::abort() and the like), and calls that a function of this
+# package makes of internal functions.
 
 traceback_longest <- 2^16 # characters
 traceback_raisers <- c("rlang", "cli") # packages whose calls at the end only raise
@@ -12,13 +12,13 @@ traceback_base <- c(
   "warning", "withOneRestart", "withRestarts",
   "originalStop" # sparklyr puts a stop() of its own before it
 )
-# What base R calls to find a handler, wherever it stands between the user's calls.
+# Calls by which base R finds a handler, anywhere between the user's calls.
 traceback_handling <- c(
   ".handleSimpleError", "doTryCatch", "doWithOneRestart", "originalStop", "tryCatchList",
   "tryCatchOne", "withOneRestart"
 )
 
-# The calls above a calling handler, with the package of each function; called by the handler.
+# The calls above a calling handler, with the package of each function. The handler calls it.
 traceback_frames <- function() {
   last <- sys.nframe() - 2L # without this call and the handler
   list(
@@ -33,7 +33,7 @@ traceback_package <- function(f) {
   if (isNamespace(top)) getNamespaceName(top)[[1L]] else environmentName(top)
 }
 
-# Numbered lines, the outermost call first.
+# Formats the calls as numbered lines, the outermost call first.
 traceback_text <- function(frames) {
   shown <- traceback_shown(frames)
   if (length(shown) == 0L) return("")
@@ -44,7 +44,7 @@ traceback_text <- function(frames) {
   substr(text, 1L, traceback_longest)
 }
 
-# Which of the frames are the user's.
+# Selects the frames of the user.
 traceback_shown <- function(frames) {
   names <- vapply(frames$calls, function(call) paste(deparse(call[[1L]]), collapse = " "), "")
   outside <- match("rank_call", names, nomatch = 0L)

@@ -184,7 +184,7 @@ test_that("what is not an object of R is refused", {
   for (error in first$encoded) expect_identical(error$rank, 1L)
   for (error in first$plain) {
     expect_identical(error$class, "ring_error_invalid")
-    expect_match(error$text, "what other ranks sent is not all objects: all ranks must call the")
+    expect_match(error$text, "other ranks sent bytes that are no objects: all ranks must call the")
   }
   for (result in results) expect_identical(result$after, list(0L, 1L))
 })
