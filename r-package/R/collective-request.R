@@ -2,22 +2,22 @@
 
 #' Wait for an asynchronous collective, or test it
 #'
-#' A collective that was started, such as with [ring_allreduce_start()], goes on while R does other
-#' things. `ring_wait()` waits until it is done and returns its result; calling it again returns the
-#' same. `ring_test()` tells whether it is done, without waiting.
+#' A collective that was started, such as with [ring_allreduce_start()], runs while R does other
+#' things. `ring_wait()` blocks until it is done and returns its result; calling it again returns
+#' the same result. `ring_test()` returns at once whether it is done.
 #'
-#' A request keeps what it needs from being collected. One that is dropped goes on, too; when it is
-#' done its vectors are collected once another call is started on the same communicator, or the
+#' A request keeps what it needs from being collected. A request that is dropped still runs. When it
+#' is done, its vectors are collected once another call is started on the same communicator, or the
 #' communicator itself is collected. Requests belong to the process that made them.
 #'
 #' @param request A request, from [ring_allreduce_start()] and its kin.
 #' @returns `ring_wait()` returns what the blocking call returns, such as [ring_allreduce()].
 #'   `ring_test()` returns `TRUE` or `FALSE`.
 #' @section Errors:
-#' Those of the blocking call: `ring_wait()` fails as that would, and so does `ring_test()` once it
-#' is known. The communicator is broken then, and all requests that were started later fail in the
-#' same way.
-#' `ring_wait()` can be interrupted; that breaks the communicator. See [ring_error].
+#' The errors of the blocking call. `ring_wait()` raises them, and so does `ring_test()` once the
+#' request has failed. The communicator is broken then, and all requests that were started later
+#' fail with the same error. `ring_wait()` can be interrupted; that breaks the communicator. See
+#' [ring_error].
 #' @examples
 #' comm <- ring_init()
 #' request <- ring_allreduce_start(comm, c(height = 1.5, width = 2))
@@ -47,5 +47,5 @@ print.ring_request <- function(x, ...) {
   invisible(x)
 }
 
-# Requests of this process that are not freed yet.
+# The number of requests of this process that are not freed yet.
 request_live <- function() .Call(C_request_live)

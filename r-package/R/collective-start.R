@@ -1,30 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The collectives, started: the same as in the files that say what they do, but that C is told so.
+# The nonblocking collectives. They call the same C functions as the blocking ones, with TRUE for
+# start.
 
 #' Asynchronous (nonblocking) collectives
 #'
-#' Each of these takes the arguments of the function without `_start`, checks them as that does, and
-#' returns a request while the work goes on. [ring_wait()] returns the result.
+#' Each function takes the arguments of the function without `_start`, checks them in the same way,
+#' and returns a request while the collective runs. [ring_wait()] returns the result.
 #'
-#' All ranks start the same calls in the same order, and the requests of a communicator run one at a
-#' time, in the order of their starts. Calls that wait, such as [ring_allreduce()] and
+#' All ranks start the same calls in the same order. The requests of a communicator run one at a
+#' time, in the order of their starts. Blocking calls, such as [ring_allreduce()] and
 #' [ring_close()], are part of that order: they run when all requests that were started before are
 #' done. Requests may be waited for in any order.
 #'
 #' The vectors that were passed may be changed or dropped: R copies what a request still needs.
 #'
-#' `ring_allgatherv_start()`, `ring_gatherv_start()` and `ring_alltoallv_start()` wait for all ranks
-#' to call them, as the ranks tell each other their lengths first; only the rest goes on meanwhile.
+#' `ring_allgatherv_start()`, `ring_gatherv_start()` and `ring_alltoallv_start()` block until all
+#' ranks have called them, because the ranks first exchange their lengths. The rest of the call runs
+#' in the background.
 #'
 #' @inheritParams ring_allreduce
 #' @param x,xs,counts As for the function without `_start`.
 #' @param root,peer A rank, as for the function without `_start`.
 #' @returns A request, of class `ring_request`.
 #' @section Errors:
-#' `ring_error_invalid` for an argument that makes no sense; what happens later is told by
-#' [ring_wait()]. On a communicator that is broken, the error that broke it. See [ring_error].
-#' @seealso [ring_wait()]; [ring_allreduce()] and all others, for arguments and results.
+#' `ring_error_invalid` for an invalid argument. [ring_wait()] raises later errors. On a broken
+#' communicator, the error that broke it. See [ring_error].
+#' @seealso [ring_wait()]; [ring_allreduce()] and the other blocking functions, for arguments and
+#'   results.
 #' @examples
 #' comm <- ring_init()
 #' layers <- list(runif(1000), runif(10))

@@ -2,8 +2,8 @@
 
 #' Allreduce: sum (or min, max, ...) vectors over all ranks
 #'
-#' Every rank passes a vector of the same type, length and shape and gets `op` over those of all
-#' ranks, element by element. The result is identical to the bit on every rank.
+#' Every rank passes a vector of the same type, length and shape. Every rank gets `op` over the
+#' vectors of all ranks, element by element. The result is identical to the bit on every rank.
 #'
 #' @section Types:
 #' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` |
@@ -13,35 +13,38 @@
 #' | logical | integer                          | double  | logical          |
 #' | raw     | raw                              | double  | raw, 0 or 1      |
 #'
-#' Factors, lists, data frames, character and complex vectors are errors that say what to do.
+#' Factors, lists, data frames, character and complex vectors are errors that say what to do
+#' instead.
 #'
 #' As in base R, a sum or product of integers or logicals that does not fit into an integer is `NA`,
-#' with a warning, on every rank that gets it. One that fits is right, be the partial sums as they
-#' may. Use `as.double(x)` for larger numbers. Raws wrap around: they are bytes, from 0 to 255.
-#' (Where ranks run Python, a sum of integers meets its `int64`, which does not overflow there.)
+#' with a warning, on every rank that gets it. A result that fits is right, even if partial results
+#' do not fit. Use `as.double(x)` for larger numbers. Raws are bytes, from 0 to 255, and wrap
+#' around. (Where ranks run Python, a sum of integers matches its `int64`, which does not overflow
+#' there.)
 #'
 #' @section Names, dimensions and classes:
-#' The result has the dimensions, names, dimnames and class of `x`. They are the same on all ranks:
-#' ranks whose names or levels differ get an error that shows both, so that nothing is added to what
-#' bears another name. `unname(x)` or `as.vector(x)`, on every rank, leaves them out. Other
-#' attributes are dropped. (In parts of any length, as of [ring_allgatherv()], the last dimension
-#' and its names may differ.)
+#' The result has the dimensions, names, dimnames and class of `x`, which are the same on all ranks.
+#' Ranks whose names or levels differ get an error that shows both, so that no number is added to a
+#' number of another name. `unname(x)` or `as.vector(x)`, on every rank, drops them. Other
+#' attributes are dropped. (In variable-length collectives, such as [ring_allgatherv()], the last
+#' dimension and its names may differ.)
 #'
-#' These classes, and those that inherit from them, stay what they are:
+#' Objects of these classes, and of classes that inherit from them, keep their class:
 #'
-#' * `Date` and `POSIXct`, with `"min"`, `"max"` and `"avg"`, and wherever vectors are sent as they
-#'   are. A time zone is that of this rank's `x`.
+#' * `Date` and `POSIXct`, with `"min"`, `"max"` and `"avg"`, and in collectives that do not
+#'   compute. The time zone is that of this rank's `x`.
 #' * `difftime`, with `"sum"`, too. Its units are the same on all ranks.
 #' * `table`, in reductions. [ring_table()] makes one of all ranks whose levels differ.
 #'
 #' Dates, times and durations that are stored as integers become doubles. Other operations on them,
-#' and other classes, are errors: `unclass(x)` passes the numbers alone.
+#' and other classes, are errors. `unclass(x)` passes the numbers alone.
 #'
 #' @section Missing values:
-#' In doubles `NA` and `NaN` go through every `op`: the result is one of them wherever any rank
-#' holds one. Integers and logicals cannot do that, as their `NA` is a number to everyone but R: it
-#' is an error, on the rank that has it and before anything is sent. Use `as.double(x)`, on every
-#' rank. With `op = "avg"`, which works on doubles, `NA` goes through for all types.
+#' In doubles `NA` and `NaN` propagate through every `op`: the result is `NA` or `NaN` wherever any
+#' rank has one. Integers and logicals cannot propagate `NA`, because only R reads that number as
+#' missing. An `NA` in them is an error, on the rank that has it and before anything is sent. Use
+#' `as.double(x)`, on every rank. `op = "avg"` computes in doubles, so `NA` propagates for all
+#' types.
 #'
 #' @param comm A communicator, from [ring_init()].
 #' @param x A double, integer, logical or raw vector or array. It is never modified.
@@ -49,11 +52,10 @@
 #'   integers, logicals and raws `"land"` (is it true on all ranks?) or `"lor"` (on any?).
 #' @returns A vector or array of the shape and class of `x`.
 #' @section Errors:
-#' `ring_error_invalid` for an argument that makes no sense, before anything is sent;
-#' `ring_error_mismatch` when ranks call different things, or with different types, lengths, shapes,
-#' names, classes or ops;
+#' `ring_error_invalid` for an invalid argument, before anything is sent; `ring_error_mismatch` when
+#' ranks make different calls, or pass different types, lengths, shapes, names, classes or ops;
 #' `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted` when a rank does not
-#' answer. See [ring_error]. It can be interrupted; the communicator is broken then.
+#' answer. See [ring_error]. An interrupt ends the call and breaks the communicator.
 #' @seealso [ring_table()], to count; [ring_reduce()] and [ring_reduce_scatter()], where not every
 #'   rank gets everything; [ring_broadcast()], [ring_allgather()]
 #' @examples
@@ -67,9 +69,9 @@ ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, co
 
 #' Allreduce many vectors in one call
 #'
-#' Every rank passes a list of as many vectors, of the same lengths, shapes and names. The result is
-#' that of one [ring_allreduce()] of each, but short ones travel together, so many of them take far
-#' less time than as many calls.
+#' Every rank passes a list of vectors, of the same number, lengths, shapes and names. The result is
+#' that of one [ring_allreduce()] of each vector. Short vectors are sent together, so many of them
+#' take far less time than as many calls.
 #'
 #' @inheritParams ring_allreduce
 #' @param xs A list of vectors or arrays, all of the same type: double, integer or logical, or raw.
@@ -89,8 +91,8 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
 
 #' Reduce vectors of all ranks to one rank
 #'
-#' Every rank passes a vector of the same type, length and shape, and rank `root` gets what
-#' [ring_allreduce()] would give.
+#' Every rank passes a vector of the same type, length and shape. Rank `root` gets the result that
+#' [ring_allreduce()] would return.
 #'
 #' @inheritParams ring_allreduce
 #' @inheritSection ring_allreduce Types

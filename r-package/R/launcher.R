@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A program of R or of any language as the ranks of a job on this machine, without Spark and without
-# Python: what Python's `sparkring-run` does, in the same words. The work is done by a supervisor
-# process (src/supervisor.h); here are its arguments, and what its ranks print.
+# A program of R or of another language as the ranks of a job on this machine, without Spark and
+# without Python. Python's `sparkring-run` does the same, with the same texts. A supervisor process
+# does the work (src/supervisor.h); this file has its arguments and shows the output of the ranks.
 
 launch_usage <- paste(
   "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]",
@@ -11,15 +11,15 @@ launch_usage <- paste(
 
 #' Launch a program on the ranks of a ring, on this machine
 #'
-#' `ring_launch()` starts a script or a command in `n` processes of this machine. In each of them
-#' [ring_init()] without arguments finds the others. It is `sparkring-run` of the Python package,
-#' for programs of any language.
+#' `ring_launch()` starts a script or a command in `n` processes of this machine. In each process
+#' [ring_init()] without arguments finds the other ranks. It does the same as `sparkring-run` of the
+#' Python package, for programs of any language.
 #'
 #' Each line of output is shown with the rank before it, as in `[2] epoch 1`. When a rank fails, the
-#' other ranks are ended: they get `SIGTERM`, and 10 seconds later `SIGKILL`. Whatever the ranks
-#' have started is ended with the job.
+#' other ranks are ended: they get `SIGTERM`, and 10 seconds later `SIGKILL`. All processes that the
+#' ranks have started are ended with the job.
 #'
-#' In a shell, the script `sparkring-run` in the folder `exec` of the package does the same:
+#' In a shell, the script `sparkring-run` in the directory `exec` of the package does the same:
 #'
 #' ```sh
 #' run=$(Rscript -e 'cat(system.file("exec/sparkring-run", package = "sparkring"))')
@@ -32,16 +32,16 @@ launch_usage <- paste(
 #'   library paths; or a command with its first arguments, such as `c("python", "train.py")`.
 #' @param n The number of ranks.
 #' @param args Further arguments of the script or command.
-#' @param timeout Seconds until all ranks must have met. `NULL`: 300.
+#' @param timeout Seconds until the rendezvous of all ranks must be complete. `NULL`: 300.
 #' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: any.
-#' @param encryption Whether what the ranks send through sockets is encrypted.
+#' @param encryption Whether the ranks encrypt what they send through sockets.
 #' @returns The exit code of the job, invisibly: 0, or that of the first rank that failed, which is
 #'   128 + number for a signal, and 127 for a command that does not exist.
 #' @section Interrupts:
 #' Ctrl-C interrupts the ranks. The call waits until they have ended, at most 10 seconds.
 #' @section Errors:
-#' `ring_error_invalid` for an argument that makes no sense; `ring_error_system` when no process can
-#' be started. A rank that fails is no error: see the exit code.
+#' `ring_error_invalid` for an invalid argument; `ring_error_system` when no process can be started.
+#' A rank that fails is not an error: see the exit code.
 #' @seealso [ring_run()], for a function instead of a script; [ring_init()].
 #' @examples
 #' \donttest{
@@ -71,7 +71,7 @@ ring_launch <- function(command, n, args = character(), timeout = NULL, ports = 
   invisible(job$code)
 }
 
-# What is run for a command: scripts of R by this R.
+# The command that is run: a script of R is run by this version of R.
 launch_command <- function(command) {
   if (!is.character(command) || length(command) == 0L || anyNA(command)) {
     check_stop("`command` must be a script, or a command with its arguments, not ",
@@ -84,7 +84,7 @@ launch_command <- function(command) {
   c(file.path(R.home("bin"), "Rscript"), path.expand(command))
 }
 
-# The environment of all ranks, as that of the launcher; R finds the packages of this one.
+# The environment of all ranks, as the launcher sets it. R finds the packages of this R.
 launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE) {
   list(size = size, environment = c(
     SPARKRING_SIZE = size,
@@ -108,7 +108,7 @@ launch_start <- function(command, settings, input, direct) {
   ))
 }
 
-# Shows what the ranks print until the job has ended.
+# Shows the output of the ranks until the job has ended.
 launch_show <- function(job) {
   shows <- list(launch_printer(stdout()), launch_printer(stderr()))
   repeat {
@@ -122,7 +122,7 @@ launch_show <- function(job) {
   }
 }
 
-# Prints whole lines, as a reader of the connection may take pieces for lines.
+# Prints complete lines only, because the reader of a connection may take a piece for a line.
 launch_printer <- function(connection) {
   begun <- raw()
   function(bytes) {
@@ -140,8 +140,8 @@ launch_hang_up <- function(job, which) {
   job$pipes[[which]] <- NA_integer_
 }
 
-# Ends a job that was interrupted: the ranks are, too, and have time to end. Without the lifeline
-# the supervisor kills them.
+# Interrupts the ranks of an interrupted job, and waits for their end. When the lifeline closes, the
+# supervisor kills them.
 launch_end <- function(job) {
   on.exit({
     .Call(C_launcher_hang_up, job$lifeline)
@@ -158,7 +158,7 @@ launch_end <- function(job) {
 
 # ---- The command line ---------------------------------------------------------------------------
 
-# For exec/sparkring-run; the exit code.
+# The entry point of exec/sparkring-run. Returns the exit code.
 launch_main <- function(arguments) {
   options <- tryCatch(launch_options(arguments), launch_usage = function(condition) {
     cat(launch_usage, "\nsparkring-run: error: ", conditionMessage(condition), "\n", sep = "",
@@ -176,7 +176,7 @@ launch_fail <- function(...) {
   stop(structure(class = c("launch_usage", "error", "condition"), fields))
 }
 
-# The options as a list, or the exit code where they say all.
+# Parses the options. Returns a list, or an exit code for options such as --help.
 launch_options <- function(arguments) {
   options <- list(size = NULL, timeout = NULL, ports = NULL, encryption = FALSE)
   while (length(arguments) > 0L && startsWith(arguments[[1L]], "-")) {
@@ -197,7 +197,7 @@ launch_options <- function(arguments) {
   launch_complete(options, arguments)
 }
 
-# The first argument with its value: -n 4, -n4, --size 4 or --size=4.
+# Splits the first argument into name and value: -n 4, -n4, --size 4 or --size=4.
 launch_value <- function(arguments) {
   first <- arguments[[1L]]
   if (grepl("^-n.", first)) return(list(name = "-n", value = substring(first, 3L), length = 1L))
@@ -234,13 +234,13 @@ launch_help <- function() {
     launch_usage, "",
     "Start the ranks of a sparkring job on this machine.", "",
     "  -n, --size SIZE      number of ranks",
-    "  --timeout SECONDS    time for all ranks to meet",
+    "  --timeout SECONDS    time limit of the rendezvous of all ranks",
     "  --ports FIRST-LAST   ports to listen on",
     "  --encryption         encrypt what the ranks send through sockets",
-    "  --version            say which sparkring this is", "",
-    "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the others",
-    "are ended, and its exit code (128 + number for a signal) is returned. Rank 0 has the standard",
-    "input. Signals are passed on to all ranks.",
+    "  --version            print the version of sparkring", "",
+    "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the other",
+    "ranks are ended, and its exit code (128 + number for a signal) is returned. Rank 0 has the",
+    "standard input. Signals are passed on to all ranks.",
     sep = "\n"
   )
   0L

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How the rows of a Spark table come to the ranks. sparklyr makes a table of each row by itself,
-# which takes milliseconds, gives dates and timestamps back as something else at times, and never
-# starts R for a partition without rows. So Spark packs them: a cell becomes text, a thousand rows
-# become one string, and every partition gets a string without rows, too.
+# The rows of a Spark table on their way to the ranks. sparklyr converts each row by itself, which
+# takes milliseconds, sometimes returns dates and timestamps as another type, and never starts R for
+# a partition without rows. So Spark packs the rows: a cell becomes text, a thousand rows become one
+# string, and every partition gets a string without rows, too.
 #
-# A cell is N for a null or V and a text; the bytes 31 and 30 end cells and rows, and what they and
-# 27, the escape, would be in a string begins with 27. To get each rank its partition, rows are
-# given a key, of which Spark's hash is known to choose that partition.
+# A cell is N for a null, or V and a text. The bytes 31 and 30 end cells and rows. In a string they
+# and the escape byte 27 are written as 27 and a letter. Rows have a key, chosen so that Spark's
+# hash of the key puts them into the partition of their rank.
 
-cells_rows <- 1000 # in a string
+cells_rows <- 1000 # rows in a string
 
 cells_numbers <- c(
   "DoubleType", "FloatType", "ByteType", "ShortType", "IntegerType", "LongType"
 )
 
-# The kind of each column; `types` is a named character vector of Spark's names for them.
+# The kind of each column. `types` is a named character vector of Spark's names for the types.
 cells_kinds <- function(types) {
   kinds <- vapply(types, cells_kind, "")
   odd <- which(is.na(kinds))
@@ -45,7 +45,7 @@ cells_kind <- function(type) {
 
 # ---- In Spark's SQL ------------------------------------------------------------------------------
 
-# The expression that makes a line of a row.
+# The SQL expression that makes a line from a row.
 cells_sql <- function(kinds) {
   cells <- vapply(names(kinds), function(name) cell_sql(name, kinds[[name]]), "")
   paste0("concat_ws(char(31), ", paste(cells, collapse = ", "), ")")
@@ -72,7 +72,7 @@ cell_sql <- function(name, kind) {
   sprintf("coalesce(concat('V', %s), 'N')", text)
 }
 
-# The partitions that the hashes of the first numbers choose, as one text, which takes no job.
+# The partitions that the hashes of the first numbers choose, as one string, which takes no job.
 cells_hashes_sql <- function(size) {
   sprintf(paste(
     "SELECT array_join(transform(sequence(0, %2$d), x ->",
@@ -80,15 +80,15 @@ cells_hashes_sql <- function(size) {
   ), size, 64L * size)
 }
 
-# For each partition, from 0, a number whose hash chooses it.
+# For each partition, from 0, a number whose hash chooses the partition.
 cells_keys <- function(hashes, size) {
   match(seq_len(size) - 1L, as.integer(strsplit(hashes, " ", fixed = TRUE)[[1L]])) - 1L
 }
 
-# The expressions that give a row its key, its chunk, whose rows stay in their order, and its line.
-# With `counts`, of the rows of each partition, they are dealt out to the ranks in their order, as
-# many to each; else they stay with those of their partition. Where these are other partitions than
-# were counted, as Spark may choose, rows are in order all the same, but not dealt out evenly.
+# The SQL expressions for the key of a row, its chunk, and its line. Rows of a chunk keep their
+# order. Without `counts` the rows of a partition stay together. With `counts`, the number of rows
+# of each partition, rows are dealt out evenly to the ranks, in their order. If Spark chooses other
+# partitions than those that were counted, the order is still right, but the parts are uneven.
 cells_select_sql <- function(kinds, keys, counts = NULL) {
   size <- length(keys)
   row <- "monotonically_increasing_id()"
@@ -110,8 +110,8 @@ cells_deal_sql <- function(within, counts, size) {
   sprintf("least(%1$d - 1, (%2$s * %1$d) div %3$.0fL)", size, row, max(1, sum(counts)))
 }
 
-# The expressions for what is counted. Spark cannot leave columns out, so it chooses the partitions
-# as when it packs the rows.
+# The SQL expressions for counting. The hash keeps Spark from leaving columns out, so that it
+# chooses the same partitions as for packing.
 cells_place_sql <- function(kinds) {
   c("spark_partition_id() AS part", sprintf("hash(%s) AS hash", toString(cells_name(names(kinds)))))
 }
@@ -120,19 +120,20 @@ cells_count_sql <- function(view) {
   paste("SELECT part, count(*) AS rows, bit_xor(hash) AS hash FROM", view, "GROUP BY part")
 }
 
-# The rows of each partition, from the first to the last that has any.
+# The number of rows of each partition, up to the last partition that has rows.
 cells_counts <- function(parts, rows) {
   counts <- double(max(0, parts + 1))
   counts[parts + 1] <- rows
   counts
 }
 
-# The same for the strings without rows.
+# The SQL for the strings without rows.
 cells_empty_sql <- function(keys) {
   sprintf("SELECT explode(%s) AS k, -1L AS chunk, cast(NULL AS string) AS line", cells_array(keys))
 }
 
-# What packs the rows of `view`, which are those and these: one partition a rank, and none empty.
+# The SQL that packs the rows of `view`, the strings without rows included: one partition a rank,
+# none empty.
 cells_pack_sql <- function(view, size) {
   sprintf(paste(
     "SELECT chunk, array_join(collect_list(line), char(30)) AS text",
@@ -144,7 +145,7 @@ cells_array <- function(keys) sprintf("array(%s)", paste(keys, collapse = ", "))
 
 # ---- In R ----------------------------------------------------------------------------------------
 
-# The rows of a rank: `packed` has the columns chunk and text.
+# Unpacks the rows of a rank. `packed` has the columns chunk and text.
 cells_read <- function(packed, kinds) {
   packed <- packed[packed$chunk >= 0, ]
   text <- as.character(packed$text)[order(packed$chunk)]

@@ -1,46 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What outlives an attempt: rank 0 writes states, and after a restart all ranks get the last one. A
-# folder has the last states, one a file, with a rising number in its name. A file is a parcel,
-# which tells at its end what it is and how long, so one that was not written to its end, on a file
-# system that cannot rename, is told from a whole one, and the one before it counts.
+# A state that survives an attempt: rank 0 writes states, and after a restart all ranks get the last
+# one. A directory has the last states, one in a file, with a rising number in its name. A file is
+# an encoded object (object-codec.R), with its kind and length at its end. So a file that was not
+# written completely, on a file system that cannot rename, is detected, and the state before it is
+# restored.
 #
-# A new attempt may have its rank 0 on another host. So every rank looks into the folder as it sees
-# it, and the one with the newest state sends it. Python's sparkring.spark.Checkpoint does the same.
+# A new attempt may have its rank 0 on another host. So every rank reads the directory as its host
+# sees it, and the rank with the newest state broadcasts it. Python's sparkring.spark.Checkpoint
+# does the same.
 
-checkpoint_kept <- 2L # states in a folder
+checkpoint_kept <- 2L # states in a directory
 checkpoint_names <- "^state-([0-9]{12})[.]rds$"
 
 #' Checkpoints: save a state that outlives a failure, and restore it
 #'
-#' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after one has failed,
-#' and what they had computed is lost. A checkpoint keeps it:
-#' * `ring_save()` writes a state; rank 0 does, and the others return at once. The state before
-#'   stays until this one is whole, and nothing waits for the other ranks.
-#' * `ring_restore()` gives every rank the newest state that is whole, from the same bytes. All
-#'   ranks call it.
+#' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after a rank has
+#' failed, and the values in their memory are lost. A checkpoint keeps a state:
+#' * `ring_save()` writes a state on rank 0, and returns at once on the other ranks. The state
+#'   before is kept until the new one is complete. The call does not wait for other ranks.
+#' * `ring_restore()` gives every rank the newest complete state, from the same bytes. All ranks
+#'   call it.
 #'
-#' A state is on the disk when `ring_save()` returns, in a file that gets its name when it is whole.
-#' The last two stay; [readRDS()] reads them, too.
+#' A state is on the disk when `ring_save()` returns. Its file gets its name when it is complete.
+#' The last two states are kept; [readRDS()] reads them, too.
 #'
 #' @section Security:
-#' States are read as [unserialize()] does, so whoever can write to the folder can have the ranks
-#' run code. Ranks without a token cannot restore, as with [ring_broadcast_object()].
+#' [unserialize()] reads a state, so anyone who can write to the directory can make the ranks run
+#' code. Ranks without a token cannot restore, as with [ring_broadcast_object()].
 #'
 #' @inheritParams ring_rank
-#' @param path A folder, which need not exist: of this host, or shared by the hosts, such as one of
-#'   NFS, or a mounted object store. It is for this job alone. A folder of one host is found again
-#'   while a rank runs there. On Spark the path is absolute, as each executor has a working
-#'   directory of its own.
-#' @param checkpoint What `ring_checkpoint()` has returned.
-#' @param state Any R value; looked at on rank 0 only.
-#' @param default What to return when there is no state.
+#' @param path A directory, which need not exist: of this host, or shared by the hosts, such as one
+#'   of NFS, or a mounted object store. It is for this job alone. A directory of one host is found
+#'   again while a rank runs there. On Spark the path is absolute, because each executor has a
+#'   working directory of its own.
+#' @param checkpoint The object that `ring_checkpoint()` returns.
+#' @param state Any R value. Only rank 0 uses it.
+#' @param default The value to return when there is no state.
 #' @returns `ring_checkpoint()`: an object of class `ring_checkpoint`. `ring_save()`: `NULL`,
 #'   invisibly. `ring_restore()`: the state.
 #' @section Errors:
-#' `ring_error_invalid` for a path that no later attempt could find. `ring_error_system` where a
-#' state cannot be written, on rank 0; the communicator goes on. Where one cannot be read, all ranks
-#' get an error.
+#' `ring_error_invalid` for a path that a later attempt could not find. `ring_error_system` on rank
+#' 0 where a state cannot be written; the communicator stays usable. Where a state cannot be read,
+#' all ranks get an error.
 #' @seealso [ring_attempt()]
 #' @examples
 #' # Two processes of this machine; rank 1 is killed in the first attempt.
@@ -116,18 +118,19 @@ ring_restore <- function(checkpoint, default = NULL) {
 
 checkpoint_folder <- function(path) {
   if (!is_string(path) || !nzchar(path)) {
-    check_stop("`path` must be the folder of the checkpoint, as one string, not ", describe(path))
+    check_stop("`path` must be the directory of the checkpoint, as one string, not ",
+               describe(path))
   }
   if (grepl("^[A-Za-z][A-Za-z0-9+.-]+:/", path)) {
-    check_stop("the path ", path, " is a URL: pass a folder, such as one where that is mounted")
+    check_stop("the path ", path, " is a URL: pass a directory, such as one where it is mounted")
   }
   path <- path.expand(path)
   if (startsWith(path, "/")) return(path)
   if (rank_state$executor) {
     check_stop(
       "the path ", path, " is relative, and each executor has a working directory of its own, ",
-      "which a new attempt would not find: pass an absolute path, best of a folder that the hosts ",
-      "share"
+      "which a new attempt would not find: pass an absolute path, best of a directory that the ",
+      "hosts share"
     )
   }
   file.path(getwd(), path)
@@ -142,13 +145,13 @@ checkpoint_path <- function(checkpoint, numbers) {
   file.path(checkpoint$folder, sprintf("state-%012.0f.rds", numbers))
 }
 
-# Of the states that this rank sees.
+# The numbers of the states that this rank sees.
 checkpoint_numbers <- function(checkpoint) {
   names <- list.files(checkpoint$folder, checkpoint_names)
   as.double(sub(checkpoint_names, "\\1", names))
 }
 
-# NULL for a file that is not whole.
+# Reads a file; NULL when the file is not complete.
 checkpoint_read <- function(path) {
   bytes <- tryCatch(
     readBin(path, "raw", file.size(path)),
@@ -157,13 +160,13 @@ checkpoint_read <- function(path) {
   if (isTRUE(codec_start(bytes, length(bytes)) == 1)) bytes
 }
 
-# A state may be on a host without ranks.
+# Warns when a restart finds no state: the state may be on a host without ranks.
 checkpoint_doubt <- function(checkpoint) {
   attempt <- ring_attempt(checkpoint$comm)
   if (attempt == 0L || ring_rank(checkpoint$comm) != 0L) return()
   warning(
-    "attempt ", attempt, " found no state in ", checkpoint$folder, " on its hosts. If an earlier ",
-    "one has saved some, they are on a host without a rank now: pass a folder that the hosts share",
+    "attempt ", attempt, " found no state in ", checkpoint$folder, " on its hosts. States of an ",
+    "earlier attempt are on a host without a rank now: pass a directory that the hosts share",
     call. = FALSE
   )
 }

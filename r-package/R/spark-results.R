@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Values that are too large for Spark, which collects them as text in the memory of the driver's
+# Values that are too large for Spark, which collects results as text in the memory of the driver's
 # JVM. A rank writes its value to a file that only its user can read, so no value is copied in
 # memory and none is too long for a vector. Spark carries a value of up to `results_largest` bytes,
-# and up to `results_total` of all ranks. A larger one goes to the driver when all ranks have ended:
-# their supervisors and a process that is forked from the driver form a ring, encrypted, with a
-# token of its own, and the values come on it in pieces, rank after rank. The driver is rank 0 of
-# that ring, so supervisors connect to it, and never it to them. Or the value goes through a
-# directory that the user names; then its SHA-256 comes through Spark. Python's
-# sparkring.spark.results does the same.
+# and up to `results_total` of all ranks.
+#
+# A larger value is sent to the driver when all ranks have ended. Their supervisors and a process
+# that is forked from the driver form a ring, encrypted, with a token of its own. Values are sent on
+# it in pieces, rank after rank. The driver is rank 0 of the ring, so supervisors connect to it, and
+# it never connects to them. Or the value is written to a directory that the user names; then Spark
+# carries its SHA-256. Python's sparkring.spark.results does the same.
 
 results_largest <- 2^24 # bytes of a value that Spark carries
 results_total <- 2^27 # bytes of the values of all ranks together
-results_spare <- 2^16 # bytes of an outcome besides the value
+results_spare <- 2^16 # bytes of a rank's result besides the value
 results_piece <- 2^22 # bytes of a message
-results_connect <- 60 # seconds for the driver to be reached
+results_connect <- 60 # seconds to connect to the driver
 results_maximum <- "spark.driver.maxResultSize"
 results_advice <- paste(
   "let executors reach it (spark.driver.host, firewalls), or pass `results` with a directory that",
@@ -23,8 +24,8 @@ results_advice <- paste(
 
 # ---- On a rank -----------------------------------------------------------------------------------
 
-# The outcome of a rank that has a value: with the value's bytes where Spark carries them, else with
-# the size of the file that they are in.
+# Makes the result of a rank from its value: with the bytes of the value where Spark carries them,
+# else with the size of the file that holds them.
 results_store <- function(rank, value, job) {
   if (is.null(job$folder)) return(rank_result_of_value(rank, value))
   file <- results_file(job$folder, rank)
@@ -52,7 +53,7 @@ results_read <- function(file) {
   unserialize(connection)
 }
 
-# The file becomes a part of the outcome.
+# Moves the bytes of the file into the result.
 results_inline <- function(rank_result, file) {
   rank_result$value <- readBin(file, "raw", rank_result$size)
   rank_result["size"] <- list(NULL)
@@ -60,7 +61,7 @@ results_inline <- function(rank_result, file) {
   rank_result
 }
 
-# The value as a file of the directory that the user has named.
+# Copies the file to the directory that the user has named.
 results_share <- function(rank_result, file, route) {
   shared <- results_shared(route, rank_result$rank)
   begun <- paste0(shared, "-new")
@@ -104,8 +105,9 @@ results_units <- function(size) {
 
 # ---- On an executor, in the supervisor of a rank ------------------------------------------------
 
-# Called by the supervisors of all ranks when one at least has a value to send. A process of its own
-# sends it, so that this one sees the end of its executor and of the call on the driver.
+# Sends the value of this rank. The supervisors of all ranks call it when a rank has a value to
+# send. A child sends the value, so that the supervisor sees the end of its executor and of the call
+# on the driver.
 results_send <- function(state, job, size) {
   rank_result <- state$rank_result
   file <- if (isTRUE(rank_result$waits)) results_file(job$folder, rank_result$rank)
@@ -118,7 +120,7 @@ results_send <- function(state, job, size) {
   )
 }
 
-# TRUE, or why it is not sent.
+# Returns TRUE, or the reason why the value was not sent.
 results_try <- function(state, send) {
   if (!is.null(state$broken)) return(conditionMessage(state$broken))
   child <- child_start(send, captured = FALSE)
@@ -141,7 +143,7 @@ results_transmit <- function(rank, size, route, file) {
     bytes <- if (is.null(file)) 0 else file.size(file)
     ring_gather(ring, bytes)
     if (bytes > 0) results_pieces(ring, file)
-    ring_barrier(ring) # the driver has all
+    ring_barrier(ring) # the driver has all values
     ring_close(ring)
     TRUE
   }, error = conditionMessage)
@@ -153,7 +155,8 @@ results_pieces <- function(ring, file) {
   while (length(piece <- readBin(connection, "raw", results_piece)) > 0L) ring_send(ring, piece, 0)
 }
 
-# The driver and the supervisors. Those whose turn has not come wait as long as the others take.
+# Opens the ring of the driver and the supervisors. A supervisor waits until its turn, as long as
+# the ranks before it take.
 results_ring <- function(rank, size, endpoint, timeout) {
   ring_init(
     rank = rank, size = size, root_address = endpoint$host, token = endpoint$token,
@@ -164,8 +167,8 @@ results_ring <- function(rank, size, endpoint, timeout) {
 
 # ---- On the driver -------------------------------------------------------------------------------
 
-# Takes the large values of the ranks of an attempt, until results_close(); `route` is what the
-# ranks are told. `host` is where the driver is found, and `limit` Spark's own.
+# Receives the large values of the ranks of an attempt, until results_close(). `route` is sent to
+# the ranks. `host` is the address of the driver, and `limit` Spark's own limit.
 results_open <- function(host, size, directory = NULL, limit = "1g") {
   route <- list(most = results_most(size, limit), directory = directory, connect = results_connect)
   if (!is.null(directory)) {
@@ -188,7 +191,7 @@ results_folder <- function() {
   folder
 }
 
-# Forgets all that has come, also when the attempt has failed.
+# Deletes all files, also when the attempt has failed.
 results_close <- function(results) {
   if (!is.null(results$child)) child_kill(results$child)
   unlink(results$folder, recursive = TRUE)
@@ -197,14 +200,14 @@ results_close <- function(results) {
   unlink(c(shared, paste0(shared, "-new")))
 }
 
-# How large a value may be that Spark carries, so that those of all ranks fit.
+# The largest value that Spark carries, so that the values of all ranks fit.
 results_most <- function(size, limit) {
   most <- min(results_largest, floor(results_total / size))
   limit <- results_bytes(limit)
   if (limit > 0) max(0, min(most, floor(limit / 2 / size) - results_spare)) else most
 }
 
-# A size as Spark reads it; 0 where it makes no sense, which Spark itself tells.
+# Parses a size as Spark does. 0 where it is invalid; Spark raises its own error then.
 results_bytes <- function(text) {
   text <- tolower(text)
   found <- regmatches(text, regexec("^\\s*([0-9]+)\\s*([bkmgtp]?)b?\\s*$", text))[[1L]]
@@ -213,7 +216,7 @@ results_bytes <- function(text) {
   as.double(found[[2L]]) * 1024^(unit - 1)
 }
 
-# In a process of its own: to files in `folder`.
+# Receives values into files in `folder`. Runs in a process of its own.
 results_receive <- function(endpoint, size, folder) {
   tryCatch({
     ring <- results_ring(0L, size + 1L, endpoint, 1e8)
@@ -227,7 +230,7 @@ results_receive <- function(endpoint, size, folder) {
     }, error = function(error) {
       ring_abort(ring, substr(paste("the driver failed:", conditionMessage(error)), 1L, 200L))
     })
-  }, error = function(error) NULL) # of which the ranks hear
+  }, error = function(error) NULL) # the ranks get the error by the ring
 }
 
 results_take <- function(ring, rank, size, file) {
@@ -242,7 +245,7 @@ results_take <- function(ring, rank, size, file) {
   flush(connection)
 }
 
-# Gives the outcomes the values that Spark has not carried; a condition stays what it is.
+# Adds the values that Spark has not carried to the results. Returns a condition as it is.
 results_fetch <- function(rank_results, results) {
   if (inherits(rank_results, "condition")) return(rank_results)
   failed <- !vapply(rank_results, function(rank_result) is.null(rank_result$failure), NA)
@@ -264,7 +267,8 @@ results_fetch <- function(rank_results, results) {
   })
 }
 
-# Takes a file out of the directory that the user has named, where others may write.
+# Copies a file out of the directory that the user has named. Other users may write there, so its
+# SHA-256 must match.
 results_collect <- function(rank_result, file, route) {
   shared <- results_shared(route, rank_result$rank)
   copied <- suppressWarnings(file.copy(shared, file, overwrite = TRUE))
@@ -275,7 +279,8 @@ results_collect <- function(rank_result, file, route) {
   ))
 }
 
-# The directory that the user names; a relative one is where all ranks have this process's.
+# Checks the directory that the user names. With a local master a relative path is relative to the
+# working directory of this process, as for the ranks.
 results_directory <- function(x, local, call) {
   if (is.null(x)) return(NULL)
   if (!is_string(x) || !nzchar(x) || grepl("^[A-Za-z][A-Za-z0-9+.-]+:/", x)) {
@@ -289,7 +294,7 @@ results_directory <- function(x, local, call) {
              "of their own: pass an absolute path of a directory that they share", call = call)
 }
 
-# The error for values that are too large for Spark; NULL where `text` is of another.
+# The error for values that are together too large for Spark; NULL where `text` is of another error.
 results_explain <- function(text) {
   found <- regmatches(text, regexec(paste0(
     "Total size of serialized results of ([0-9]+) tasks \\(([^)]*)\\) is bigger than ",
