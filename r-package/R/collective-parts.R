@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Vectors are cut into parts, and parts put together, along the last dimension, where the elements
-# of a part are neighbours in memory. A shape is the attributes of a result, which C asks for and
-# gives it where x has any.
+# Vectors are cut into parts, and parts concatenated, along the last dimension, where the elements
+# of a part are contiguous. A shape is a list of attributes. C asks for the shape of a result, and
+# sets the attributes, where `x` has any.
 
 extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
 
@@ -11,7 +11,7 @@ last_labels <- function(x) {
   if (!is.null(dimnames(x))) dimnames(x)[[length(dim(x))]]
 }
 
-# That of `x`, where the last dimension becomes `extent`, with these labels. R has no dimensions of
+# The shape of `x` with `extent` as its last dimension, and these labels. R has no dimensions of
 # 2^31 and more.
 resized_shape <- function(x, extent, labels = NULL) {
   if (is.null(dim(x))) return(list(names = labels))
@@ -23,13 +23,13 @@ resized_shape <- function(x, extent, labels = NULL) {
   shape
 }
 
-# That of the part of a rank, where `x` is cut into equal ones.
+# The shape of the part of a rank, where `x` is cut into equal parts.
 part_shape <- function(x, rank, size) {
   part <- extent(x) / size
   resized_shape(x, part, last_labels(x)[rank * part + seq_len(part)])
 }
 
-# That of `x` with one more dimension: the rank.
+# The shape of `x` with one more dimension: the rank.
 gathered_shape <- function(x, size) {
   shape <- dim(x)
   if (is.null(shape)) {
@@ -50,9 +50,9 @@ append_empty <- function(labels) {
 
 #' Gather and allgather the vectors of all ranks
 #'
-#' Every rank passes a vector of the same type, length, shape and names. With `ring_allgather()`
-#' every rank gets those of all, in rank order, and with `ring_gather()` rank `root` does. Missing
-#' values stay what they are.
+#' Every rank passes a vector of the same type, length, shape and names. `ring_allgather()` gives
+#' the vectors of all ranks, in rank order, to every rank; `ring_gather()` gives them to rank
+#' `root`. Missing values are kept.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical or raw vector or array. It is never modified.
@@ -80,7 +80,7 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 
 #' Scatter the vector of one rank in equal parts
 #'
-#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are.
+#' Part r of root's vector goes to rank r. Missing values are kept.
 #'
 #' @inheritParams ring_reduce_scatter
 #' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
@@ -103,7 +103,7 @@ ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root
 #' Alltoall: give every rank a part of the vector of each
 #'
 #' Every rank passes a vector of the same type, length, shape and names, which is cut into equal
-#' parts: part r of rank s becomes part s of rank r. Missing values stay what they are.
+#' parts: part r of rank s becomes part s of rank r. Missing values are kept.
 #'
 #' @inheritParams ring_reduce_scatter
 #' @returns A vector of the type, dimensions, names, dimnames and class of `x`.

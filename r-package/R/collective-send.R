@@ -2,20 +2,20 @@
 
 #' Send and receive a vector between two ranks
 #'
-#' `ring_send()` sends a vector to one other rank, which calls `ring_recv()` with one of the same
-#' type and length. Only the two ranks call. Messages between them arrive in order, and
-#' `ring_send()` may return before the peer has received. Missing values stay what they are.
+#' `ring_send()` sends a vector to one other rank, which receives it by `ring_recv()` with a vector
+#' of the same type and length. Only the two ranks call. Messages between them arrive in order, and
+#' `ring_send()` may return before the peer has received. Missing values are kept.
 #'
-#' Both ranks must have the same order of messages and of collectives such as [ring_allreduce()]:
-#' none of those may lie between `ring_send()` on the one and `ring_recv()` on the other.
+#' Both ranks must have the same order of messages and of collectives such as [ring_allreduce()]: no
+#' collective may lie between `ring_send()` on the sender and `ring_recv()` on the receiver.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical or raw vector or array. It is never modified; for
-#'   `ring_recv()` it only tells type, length and shape.
+#' @param x A double, integer, logical or raw vector or array. It is never modified. `ring_recv()`
+#'   uses its type, length and shape only.
 #' @param peer The other rank.
-#' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns what the peer sent, as a
-#'   vector of the type, dimensions, names, dimnames and class of its own `x`: those of the sender's
-#'   `x` are not compared with them.
+#' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns the values that the peer
+#'   sent, as a vector of the type, dimensions, names, dimnames and class of its own `x`. The
+#'   sender's dimensions, names and class are not compared with them.
 #' @inheritSection ring_allreduce Errors
 #' @examples
 #' comm <- ring_init()

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# One table of the vectors of all ranks. Each rank makes its own, tells the others its labels, and
-# puts its counts where these have their place among the labels of all. Rank 0 merges for all, as
-# strings sort by the locale.
+# One table of the vectors of all ranks. Each rank makes its own table and sends its labels. Rank 0
+# merges the labels, because strings sort by the locale. Then each rank puts its counts at the
+# places of its labels among all labels, and the ranks add up their tables.
 
 #' Table: count the values of vectors and factors of all ranks
 #'
-#' As [table()] of what all ranks pass, put together: every rank gets the counts of the values, or
-#' of their combinations, over all ranks. A rank may lack levels that others have, or have no values
-#' at all. (Tables that were made by [table()] can be added with [ring_allreduce()] only if they
-#' have the same levels on all ranks.)
+#' Does what [table()] does for the vectors of all ranks, put together: every rank gets the counts
+#' of the values, or of their combinations, over all ranks. A rank may lack levels that other ranks
+#' have, or have no values at all. (Results of [table()] itself can be added with [ring_allreduce()]
+#' only if they have the same levels on all ranks.)
 #'
-#' The levels of a factor come in the order of rank 0, and behind them those that only rank 1 has,
-#' and so on. Other values are sorted as [table()] does it, on rank 0. Times, of class `POSIXct`,
-#' are passed through [format()] first, as their labels would depend on the other times of a rank.
+#' The levels of a factor come in the order of rank 0, then those that only rank 1 has, and so on.
+#' Other values are sorted as by [table()], on rank 0. Pass times, of class `POSIXct`, through
+#' [format()] first, because their labels would depend on the other times of a rank.
 #'
 #' @inheritParams ring_allreduce
 #' @param ... What [table()] takes: this rank's vectors or factors, or a data frame of them, and
@@ -48,7 +48,7 @@ table_variables <- function(..., exclude, useNA, dnn, deparse.level) { # nolint:
 
 # ---- Labels -------------------------------------------------------------------------------------
 
-# The source of the labels of each variable. Labels of times depend on all times of a rank.
+# The kind of each variable. Labels of times depend on all times of a rank, so they are an error.
 table_kinds <- function(variables) {
   vapply(variables, FUN.VALUE = "", USE.NAMES = FALSE, function(x) {
     if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: call format() on it first")
@@ -59,8 +59,8 @@ table_kinds <- function(variables) {
   })
 }
 
-# In strings, for each variable: its title, its kind, whether it counts NA, how many labels it has,
-# these, and by what they are sorted.
+# Packs the labels into strings. For each variable: its title, its kind, whether it counts NA, the
+# number of labels, the labels, and their sort keys.
 table_pack <- function(own, variables) {
   titles <- names(dimnames(own$counts))
   unlist(lapply(seq_along(variables), function(i) {
@@ -72,7 +72,8 @@ table_pack <- function(own, variables) {
   }))
 }
 
-# The numbers behind the labels; strings are their own keys, and a factor has its order.
+# The sort keys of labels: numbers for numbers. Strings are their own keys, and a factor has its
+# order.
 table_keys <- function(x, labels, kind) {
   if (kind %in% c("a factor", "strings")) return(labels)
   values <- sort(unique(x))
@@ -80,7 +81,7 @@ table_keys <- function(x, labels, kind) {
   sprintf("%.17g", numbers[match(labels, as.character(values))])
 }
 
-# The message of one rank, for each variable.
+# Unpacks the strings of one rank, for each variable.
 table_unpack <- function(words) {
   heard <- list()
   while (length(words) > 0L) {
@@ -98,7 +99,7 @@ table_labels <- function(heard) c(heard$known, if (heard$has_na) NA)
 
 # ---- On rank 0 ----------------------------------------------------------------------------------
 
-# The labels of all ranks for each variable, in the strings of one rank.
+# Merges the labels of all ranks for each variable, into strings such as those of one rank.
 table_merge <- function(told) {
   table_check_titles(told)
   lapply(seq_along(told[[1L]]), function(i) {
@@ -114,7 +115,7 @@ table_merge <- function(told) {
   })
 }
 
-# The kind of a variable; a rank without values goes along with any.
+# The kind of a variable. A rank without values agrees with any kind.
 table_agree <- function(kinds, variable) {
   clear <- which(kinds != "any")
   if (length(clear) == 0L) return("strings")
@@ -141,7 +142,7 @@ table_stop <- function(rank, what, other, instead) {
 
 # ---- Counts -------------------------------------------------------------------------------------
 
-# The table with these labels, and 0 for those that it lacks.
+# The table with these labels, and 0 where this rank lacks a label.
 table_spread <- function(own, labels) {
   names(labels) <- names(dimnames(own))
   if (prod(lengths(labels)) > .Machine$integer.max) {

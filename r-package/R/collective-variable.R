@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Parts of different length. Users count in the last dimension (of a plain vector: in elements), and
-# so do the messages in which the ranks tell each other their counts.
+# Variable-length collectives (v-variants). Counts are in the last dimension (of a plain vector: in
+# elements), in arguments and in the messages by which ranks exchange their counts.
 
 #' Gather and allgather vectors of any length
 #'
-#' Every rank passes a vector of the same type and class. With `ring_allgatherv()` every rank gets
-#' those of all, one behind the other in rank order, and with `ring_gatherv()` rank `root` does. The
-#' ranks tell each other their lengths first. Missing values stay what they are.
+#' Every rank passes a vector of the same type and class. `ring_allgatherv()` concatenates the
+#' vectors in rank order and gives the result to every rank; `ring_gatherv()` gives it to rank
+#' `root`. The ranks exchange their lengths first. Missing values are kept.
 #'
 #' @inheritParams ring_allgather
 #' @param x A double, integer, logical or raw vector, of any length, or array, whose last dimension
 #'   may differ from rank to rank: matrices have the same number of rows. It is never modified.
-#' @returns A vector of the type and class of `x`, or an array, put together along the last
+#' @returns A vector of the type and class of `x`, or an array, concatenated along the last
 #'   dimension. Names and dimnames are those of `x`, which are the same on all ranks, without those
-#'   of the last dimension (and so without the names of a plain vector). A table, which would lose
-#'   its levels, is an error. (Arrays whose last dimension would be 2^31 or more become one long
+#'   of the last dimension (and so without the names of a plain vector). A table would lose its
+#'   levels and is an error. (Arrays whose last dimension would be 2^31 or more become one long
 #'   plain vector.) `ring_gatherv()` returns `NULL` on the ranks other than `root`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_allgather()] for vectors of the same length.
@@ -37,9 +37,9 @@ ring_gatherv <- function(comm, x, root = 0) {
 
 #' Scatter the vector of one rank in parts of any length
 #'
-#' Part r of what rank `root` passes goes to rank r. Missing values stay what they are. Every rank
-#' knows all counts, so the ranks need not tell each other first, as they do in [ring_allgatherv()],
-#' [ring_gatherv()] and [ring_alltoallv()].
+#' Part r of root's vector goes to rank r. Missing values are kept. Every rank knows all counts, so
+#' the ranks need not exchange them first, as in [ring_allgatherv()], [ring_gatherv()] and
+#' [ring_alltoallv()].
 #'
 #' @inheritParams ring_scatter
 #' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
@@ -66,15 +66,15 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' Alltoall with parts of any length
 #'
 #' Every rank cuts its vector into parts, one for each rank, and gets the parts that are for it. The
-#' ranks tell each other the lengths first. Missing values stay what they are.
+#' ranks exchange the lengths first. Missing values are kept.
 #'
 #' @inheritParams ring_allgatherv
 #' @param counts How many elements of `x` go to each rank, or for arrays how much of the last
 #'   dimension (of a matrix: how many columns). One number for each rank; they add up to the length,
 #'   or the last dimension, of `x`.
-#' @returns What came, in rank order: a vector of the type and class of `x`, or an array, put
-#'   together along the last dimension. Names and dimnames are those of `x`, which are the same on
-#'   all ranks, without those of the last dimension (and so without the names of a plain vector).
+#' @returns The received parts, in rank order: a vector of the type and class of `x`, or an array,
+#'   concatenated along the last dimension. Names and dimnames are those of `x`, which are the same
+#'   on all ranks, without those of the last dimension (and so without the names of a plain vector).
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_alltoall()] for equal parts.
 #' @examples

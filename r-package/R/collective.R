@@ -138,16 +138,15 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 #' Broadcast the vector of one rank to all
 #'
 #' Every rank passes a vector of the same type, length, shape, names and class, and gets the values
-#' of the one that rank `root` passed. Missing values stay what they are. Nothing is copied on
-#' `root` if `x` has no attributes. ([ring_broadcast_object()] gets names and all from `root`
-#' alone.)
+#' of root's vector. Missing values are kept. Nothing is copied on `root` if `x` has no attributes.
+#' ([ring_broadcast_object()] takes names and all other attributes from `root` alone.)
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
 #'   than `root` all but its values count.
-#' @param root The rank whose values all get.
+#' @param root The rank whose values every rank gets.
 #' @returns A vector of the type, dimensions, names, dimnames and class of `x`, with the values of
-#'   root's.
+#'   root's vector.
 #' @inheritSection ring_allreduce Errors
 #' @examples
 #' comm <- ring_init()

@@ -2,21 +2,21 @@
 
 #' Allocate a vector in memory that ranks of a host share
 #'
-#' `ring_alloc()` makes a vector of zeros that the other ranks of this host can read: collectives
-#' that it is passed to need not copy it first. Not collective: every rank may allocate what it
-#' likes. It is a vector like any other, and lives as long as R needs it, also when the communicator
-#' is closed.
+#' `ring_alloc()` makes a vector of zeros that the other ranks of this host can read, so collectives
+#' need not copy it first. Not collective: every rank may allocate vectors of its own. The vector
+#' behaves like any other. It lives as long as R refers to it, also when the communicator is closed.
 #'
-#' The results of collectives are in such memory without further ado, and so can be passed on to the
-#' next one on the same communicator (but for what [ring_broadcast()] returns on its root).
-#' `ring_alloc()` is for what a rank fills by itself, with `x[] <- values` or piece by piece, and
-#' pays where that is passed more than once, or made piece by piece. From 64 KiB on; what is
-#' shorter, or has no ranks to share it with, is an ordinary vector. So is what R makes of it:
-#' `x + 1`, or `x` when it is changed while another name stands for it.
+#' The results of collectives are in such memory already, and can be passed to the next collective
+#' on the same communicator without a copy (except the result of [ring_broadcast()] on its root).
+#' `ring_alloc()` is for vectors that a rank fills by itself, with `x[] <- values` or piece by
+#' piece. It pays where the vector is passed more than once, or is made piece by piece, from 64 KiB
+#' on. A shorter vector, or a vector of a rank that is alone on its host, is an ordinary vector. So
+#' is a new vector that R makes of it: `x + 1`, or `x` when it is changed while another name refers
+#' to it.
 #'
 #' @section Forked processes:
-#' A forked child, such as those of [parallel::mclapply()], has this memory in common with its
-#' parent: what it writes into such a vector, or a result, the parent and the other ranks see. R
+#' A forked child, such as those of [parallel::mclapply()], shares this memory with its parent. When
+#' the child writes into such a vector, or into a result, the parent and the other ranks see it. R
 #' writes into a vector only if nothing else refers to it, so this is rare; `x + 0` is a copy of the
 #' child's own.
 #'
@@ -25,8 +25,8 @@
 #' @param type `"double"`, `"integer"`, `"logical"` or `"raw"`.
 #' @returns A vector.
 #' @section Errors:
-#' `ring_error_invalid` for arguments that make no sense; `ring_error_no_memory`.
-#' @seealso `shared_memory` of [ring_init()], to do without.
+#' `ring_error_invalid` for invalid arguments; `ring_error_no_memory`.
+#' @seealso `shared_memory` of [ring_init()], to turn shared memory off.
 #' @examples
 #' comm <- ring_init()
 #' gradient <- ring_alloc(comm, 1e5)

@@ -2,16 +2,16 @@
 
 #' Explain which algorithm a collective uses
 #'
-#' Several algorithms can serve a collective, and the fastest one depends on how long the data are,
-#' how many ranks there are, and what lies between them. A table of costs chooses; this tells what
-#' it chooses, and why. Nothing is sent: every rank may ask for itself.
+#' Several algorithms can carry out a collective. The fastest one depends on the length of the data,
+#' the number of ranks, and the links between them. The selector chooses by a table of costs; this
+#' function returns its choice and the reason. Nothing is sent: every rank may ask for itself.
 #'
 #' @section Overrides:
 #' The argument `algorithms` of [ring_init()], or the variable `SPARKRING_ALGORITHM`, overrides the
 #' table, as in `"allreduce:ring:64KiB-,broadcast:tree:-1MiB"`. Each rule names a collective, one of
 #' its algorithms and, unless it is for every size, a range of `bytes`: `FROM-`, `-TO` or `FROM-TO`,
-#' both ends included, where a number may end in `KiB`, `MiB` or `GiB`. The first rule that speaks
-#' of a call counts. There are:
+#' both ends included, where a number may end in `KiB`, `MiB` or `GiB`. The first rule that matches
+#' a call counts. The algorithms are:
 #'
 #' * `allreduce`: `direct`, `doubling`, `halving` (not for float16 and bfloat16, where the rule is
 #'   passed over), `ring`, `hierarchical` (only for several hosts with several ranks on some of
@@ -26,9 +26,9 @@
 #'
 #' @inheritParams ring_rank
 #' @param collective The name of the collective, such as `"allreduce"`.
-#' @param bytes How many bytes the larger of a rank's two buffers has: of `"allgather"` the result,
-#'   of `"scatter"` what the root has. Where every rank has a part, they are rounded up to whole
-#'   elements; collectives with counts are taken to have equal parts.
+#' @param bytes The bytes of the larger of a rank's two buffers: of `"allgather"` the result, of
+#'   `"scatter"` root's vector. Where every rank has a part, they are rounded up to whole elements;
+#'   variable-length collectives are taken to have equal parts.
 #' @param dtype The element type: `"float64"` for doubles, `"int32"` for integers and logicals,
 #'   `"uint8"` for raw vectors.
 #' @param root The root, where there is one.
@@ -44,7 +44,7 @@
 #'   `runner_up_seconds`, both `NA` where there is none; and `text`.
 #' @section Errors:
 #' `ring_error_invalid` for an unknown collective, dtype or root. See [ring_error].
-#' @seealso [ring_counters()] for what calls did send; `vignette("performance")`.
+#' @seealso [ring_counters()] for the bytes that calls have sent; `vignette("performance")`.
 #' @examples
 #' comm <- ring_init(algorithms = "allreduce:ring:64KiB-")
 #' ring_comm_explain(comm, "allreduce", 2^20)

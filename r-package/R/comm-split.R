@@ -2,19 +2,21 @@
 
 #' Split a communicator
 #'
-#' Ranks that pass the same color get a communicator of their own. Every rank of `comm` calls it.
+#' Ranks that pass the same color get a communicator of their own. Every rank of `comm` makes the
+#' call.
 #'
-#' The new one is a communicator like any other, with ranks from 0 in order of `key` and, where keys
-#' are equal, of their rank in `comm`. It and `comm` can be used side by side and are closed
-#' independently of each other; only the death of a rank breaks both.
+#' The new communicator has ranks from 0, in order of `key` and, where keys are equal, of their rank
+#' in `comm`. Both communicators can be used at the same time and are closed independently. Only the
+#' death of a rank breaks both.
 #'
 #' @inheritParams ring_rank
-#' @param color A whole number, 0 or more: ranks with the same one are together. `NULL` or `NA`:
+#' @param color A whole number, 0 or more: ranks with the same color are together. `NULL` or `NA`:
 #'   this rank gets no communicator.
 #' @param key A whole number that orders the ranks.
 #' @returns A communicator, of class `ring_comm`, or `NULL`.
 #' @section Errors:
-#' As for [ring_allreduce()]; `comm` goes on where only the new communicator could not be opened.
+#' As for [ring_allreduce()]; `comm` stays usable where only the new communicator could not be
+#' opened.
 #' @seealso [ring_local_rank()], for the ranks of one host.
 #' @examples
 #' comm <- ring_init()

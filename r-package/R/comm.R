@@ -2,14 +2,14 @@
 
 #' Rank, size and hosts of a communicator
 #'
-#' `ring_rank()` is this process's place in the ring, from 0, and `ring_size()` the number of ranks.
-#' `ring_local_rank()` and `ring_local_size()` are the same among the ranks on this host. They all
-#' work on a closed or broken communicator, too.
+#' `ring_rank()` returns this process's place in the ring, from 0, and `ring_size()` the number of
+#' ranks. `ring_local_rank()` and `ring_local_size()` return the same among the ranks on this host.
+#' All work on a closed or broken communicator, too.
 #'
 #' @param comm A communicator, from [ring_init()].
 #' @returns An integer. `ring_hosts()` returns a character vector with the host of every rank, in
 #'   rank order, as the address list names it.
-#' @seealso [ring_counters()] for what it has sent and received.
+#' @seealso [ring_counters()] for the bytes that it has sent and received.
 #' @examples
 #' comm <- ring_init()
 #' ring_rank(comm)
@@ -39,14 +39,14 @@ ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 #'
 #' Bytes sent and received are those of links: headers and payload, without the handshakes that open
 #' links. Bytes shared are the payload that this rank has passed to ranks of its host through shared
-#' memory, without links and messages; each byte counts once, however many ranks read it.
+#' memory. Each byte counts once, however many ranks read it.
 #'
 #' @inheritParams ring_rank
 #' @param peer A rank, for the link to it alone, where `calls`, `bytes_shared` and `wait_ns` are 0.
 #'   `NULL`: all links together.
 #' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `bytes_shared`,
-#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds spent with nothing to do
-#'   but wait for other ranks.
+#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds in which the rank could
+#'   only wait for other ranks.
 #' @examples
 #' comm <- ring_init()
 #' ring_barrier(comm)
@@ -60,21 +60,22 @@ ring_counters <- function(comm, peer = NULL) {
 
 #' Close or abort a communicator
 #'
-#' `ring_close()` is the orderly end: it waits until every rank has called it, and then, for 5
-#' seconds at most, until what this rank said last has arrived. `ring_abort()` ends it at once,
-#' from this rank alone: the current or next call of the other ranks fails with
-#' `ring_error_aborted`. After either, both do nothing more.
+#' `ring_close()` waits until every rank has called it, and then, for 5 seconds at most, until the
+#' last bytes of this rank have arrived. `ring_abort()` ends the communicator at once, from this
+#' rank alone: the current or next call of the other ranks fails with `ring_error_aborted`. A second
+#' call of either does nothing.
 #'
 #' @inheritParams ring_rank
-#' @param reason A string that the other ranks are told.
+#' @param reason A string that becomes part of the error on the other ranks.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
-#' `ring_close()` fails as any call does that waits for other ranks, with `ring_error_peer_lost`,
+#' `ring_close()` waits for other ranks, so it can fail with `ring_error_peer_lost`,
 #' `ring_error_timeout`, `ring_error_mismatch` or `ring_error_aborted`. See [ring_error].
 #'
 #' `ring_abort()` fails with `ring_error_busy` in a handler of a condition that a call on `comm`
-#' signals, as `ring_stall`: to leave the call, as `tryCatch(ring_stall = )` does, ends it. In a
-#' handler during [ring_wait()] it works, and the wait ends when the handler returns.
+#' signals, such as `ring_stall`. Leave the call instead, as `tryCatch(ring_stall = )` does: that
+#' ends it. In a handler during [ring_wait()] `ring_abort()` works, and the wait ends when the
+#' handler returns.
 #' @examples
 #' comm <- ring_init()
 #' ring_close(comm)
@@ -105,5 +106,5 @@ print.ring_comm <- function(x, ...) {
   invisible(x)
 }
 
-# Communicators of this process that are not collected yet.
+# The number of communicators of this process that are not collected yet.
 comm_live <- function() .Call(C_comm_live)

@@ -46,7 +46,7 @@ test_that("a bad barrier argument is an error that says what it must be", {
   invalid(list(address = "a", partition = 1L), "rank is 1, but size is 1")
   expect_error(
     ring_init(list(address = "a", partition = 0L), size = 1),
-    "`barrier` tells rank, size and addresses",
+    "`barrier` has rank, size and addresses",
     class = "ring_error_invalid"
   )
 })
@@ -77,7 +77,7 @@ test_that("closures that sparklyr calls in another way than they think are told 
   one <- function(df) ring_init()
   invalid(
     spark_worker_execute_closure(one, NULL, list()),
-    "nothing says who the others are: take `barrier`, function\\(df, barrier\\), and pass it on"
+    "nothing names the other ranks: take `barrier`, function\\(df, barrier\\), and pass it on"
   )
   invalid(
     spark_worker_execute_closure(one, NULL, list(user_context = list(token = "x"))),
