@@ -1,51 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What frameworks that train on many processes have to be told; Python's sparkring.frameworks has
-# the same, and says how each framework takes its port. Ranks tell each other numbers only: these
-# need no token, and R and Python read them alike.
+# Settings of frameworks that train on many processes. Python's sparkring.frameworks has the same,
+# and explains how each framework binds its port. Ranks exchange numbers only: numbers need no
+# token, and R and Python read them alike.
 
 #' Configure TensorFlow, PyTorch, JAX, XGBoost or LightGBM for the ranks
 #'
-#' Frameworks that train on many processes have to know who the others are, and where they listen.
-#' There is a function for each. All ranks call it before the framework starts. Servers get ports
-#' that are reserved before anybody is told of them and held until the framework has bound them, as
-#' [ring_port_reserve()] does it.
+#' Frameworks that train on many processes need the addresses and ports of all processes. There is a
+#' function for each framework. All ranks call it before the framework starts. Ports of servers are
+#' reserved before any rank gets them, and held until the framework has bound them, as by
+#' [ring_port_reserve()].
 #'
 #' * `ring_tf_config()` sets the variable `TF_CONFIG`, which TensorFlow's strategies for several
 #'   workers read.
 #' * `ring_torch_env()` sets the variables that PyTorch's `init_process_group()` reads. On several
-#'   hosts these are also `GLOO_SOCKET_IFNAME` and `TP_SOCKET_IFNAME`, the interface to the others,
-#'   as far as it is known (Linux, IPv4): on their own Gloo and TensorPipe take the address of the
-#'   host's name, which is often one that others cannot reach, 127.0.1.1. Those that are set already
-#'   stay as they are.
+#'   hosts it also sets `GLOO_SOCKET_IFNAME` and `TP_SOCKET_IFNAME` to the interface that reaches
+#'   the other hosts, where it is known (Linux, IPv4). By themselves Gloo and TensorPipe take the
+#'   address of the host's name, which other hosts often cannot reach (127.0.1.1). A variable that
+#'   is set already is kept.
 #' * `ring_jax_config()` returns the arguments of `jax.distributed.initialize()`.
 #' * `ring_xgboost_config()` starts XGBoost's tracker on rank 0, in the Python of reticulate, and
 #'   returns the arguments of Python's `xgboost.collective.CommunicatorContext()`. The tracker
-#'   cannot bind a port that is held; it runs before anybody is told of it. Rank 0 keeps it until
-#'   the session's next call.
+#'   cannot bind a port that is held, so it runs before any rank gets its port. Rank 0 keeps it
+#'   until the session's next call.
 #' * `ring_lightgbm_config()` returns LightGBM's parameters of the network. LightGBM cannot bind a
-#'   port that is held, so it is released when all ranks know it: train soon. Hosts must have an
-#'   IPv4 address.
+#'   port that is held, so the port is released when all ranks have it: train soon. Hosts must have
+#'   an IPv4 address.
 #'
 #' Variables are set in R's environment and, where reticulate runs Python in this session already,
 #' in Python's `os.environ`, too.
 #'
 #' @param comm A communicator, from [ring_init()]. Or the `barrier` argument that
-#'   `sparklyr::spark_apply(barrier = TRUE)` hands to its closure: then a communicator is opened for
-#'   the moment of the call. Its ports are held until the next such call, or the end of R.
-#' @param role What this rank is: `"worker"`, `"chief"`, `"ps"` (a parameter server) or
-#'   `"evaluator"`. At most one is chief and one evaluator. Where none is chief, the first worker
-#'   is. The evaluator is told of the others, but they are not told of it.
+#'   `sparklyr::spark_apply(barrier = TRUE)` passes to its closure: then a communicator is opened
+#'   for this call only. Its ports are held until the next such call, or the end of R.
+#' @param role The role of this rank: `"worker"`, `"chief"`, `"ps"` (a parameter server) or
+#'   `"evaluator"`. At most one rank is chief and one evaluator. Where none is chief, the first
+#'   worker is. The evaluator gets the addresses of the other ranks, but they do not get its
+#'   address.
 #' @param ... With `barrier`: further arguments of [ring_init()], such as `token`. Else empty.
-#' @returns A named list: what was set, or the arguments. `ring_tf_config()` returns what it wrote
-#'   as JSON: `cluster`, the addresses of every role, and `task`, the role of this rank and its
-#'   `index` among those of the same role.
+#' @returns A named list: the variables that were set, or the arguments. `ring_tf_config()` returns
+#'   the list that it wrote as JSON: `cluster`, the addresses of every role, and `task`, the role of
+#'   this rank and its `index` among the ranks of the same role.
 #' @section Errors:
 #' As for [ring_allreduce()]; `ring_error_system` when no port is free; `ring_error_invalid` for
-#' roles that cannot be. What one rank cannot do, such as find a port, is an error on all: on the
-#' others `ring_error_invalid`, with its rank, its host and its message.
-#' @seealso [ring_ray_config()] for Ray, [ring_nccl_id()] for NCCL, and [ring_gpus()], which says
-#'   what a rank sees of the GPUs of its host.
+#' impossible roles. An error on one rank, such as a missing port, is an error on all: on the other
+#' ranks `ring_error_invalid`, with the rank, its host and its message.
+#' @seealso [ring_ray_config()] for Ray, [ring_nccl_id()] for NCCL, and [ring_gpus()] for the GPUs
+#'   of a rank.
 #' @examples
 #' comm <- ring_init()
 #' str(ring_tf_config(comm))

@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# GPUs: those of its host that a rank uses, told by CUDA_VISIBLE_DEVICES. Python's
-# sparkring.frameworks has the same, in gpu and device; there a Spark task knows by itself what it
-# was given. CUDA reads the variable once in a process, when it is initialised; then it opens
-# nvidia-uvm.
+# The GPUs of its host that a rank uses, by CUDA_VISIBLE_DEVICES. Python's sparkring.frameworks has
+# the same, in gpu and device; there a Spark task can read which GPUs Spark has assigned. CUDA reads
+# the variable once in a process, when it is initialised; then it opens nvidia-uvm.
 
 #' Choose the GPUs of this rank
 #'
 #' `ring_gpus()` sets `CUDA_VISIBLE_DEVICES`, so that this rank sees no other GPUs. All ranks call
-#' it before anything uses a GPU; to load torch or tensorflow is no use yet. The rank's first GPU is
-#' then the first that its framework sees (`cuda:0`), whatever its local rank is.
+#' it before anything uses a GPU; loading torch or tensorflow does not use one yet. The rank's first
+#' GPU is then the first that its framework sees (`cuda:0`), whatever its local rank is.
 #'
-#' `count` shares out what the ranks of a host see: the first of them gets the first `count` GPUs,
-#' and so on. Ranks that see different GPUs, as their launcher has said so, keep to their own. In
-#' closures of sparklyr, where executors have `spark.executor.resource.gpu.amount`, pass the `count`
-#' that is `spark.task.resource.gpu.amount`: sparklyr does not tell a closure which GPUs Spark has
-#' given its task. Where you know them, pass them as `addresses`; if `CUDA_VISIBLE_DEVICES` is set,
-#' these are indexes into it, as Spark counts.
+#' `count` divides the GPUs that the ranks of a host see: the first rank gets the first `count`
+#' GPUs, and so on. Ranks that see different GPUs, because their launcher has assigned them, keep
+#' their own. In closures of sparklyr, where executors have `spark.executor.resource.gpu.amount`,
+#' pass the `count` that is `spark.task.resource.gpu.amount`: sparklyr does not pass the GPUs of a
+#' task to its closure. Where you know them, pass them as `addresses`; if `CUDA_VISIBLE_DEVICES` is
+#' set, addresses are indexes into it, as Spark counts.
 #'
 #' @inheritParams ring_tf_config
-#' @param count How many, 0 for none. `NULL`: all that are in `addresses` or, without these, all
-#'   that this rank sees; then nothing is set.
+#' @param count The number of GPUs, 0 for none. `NULL`: all that are in `addresses` or, without
+#'   addresses, all that this rank sees; then nothing is set.
 #' @param addresses The GPUs that Spark has given this task: whole numbers from 0, or UUIDs.
-#' @returns What `CUDA_VISIBLE_DEVICES` names, or would if it were set: a character vector.
+#' @returns The names in `CUDA_VISIBLE_DEVICES`, or that it would have if it were set: a character
+#'   vector.
 #' @section Errors:
-#' As for [ring_allreduce()]; `ring_error_invalid`, on all ranks, when a rank finds not as many, for
-#' an address that `CUDA_VISIBLE_DEVICES` has no place for, and when CUDA was initialised in its
-#' process with other GPUs.
+#' As for [ring_allreduce()]; `ring_error_invalid`, on all ranks, when a rank finds too few GPUs,
+#' for an address that is not in `CUDA_VISIBLE_DEVICES`, and when CUDA was initialised in a process
+#' with other GPUs.
 #' @examples
 #' comm <- ring_init()
 #' ring_gpus(comm)
@@ -45,7 +45,7 @@ ring_gpus <- function(comm, count = NULL, addresses = NULL, ...) {
   })
 }
 
-# Chooses, and sets it, unless there is nothing to choose.
+# Chooses the GPUs of this rank, and sets the variable unless there is nothing to choose.
 gpus_take <- function(comm, given, lists, count, before) {
   if (is.null(given) && is.na(count)) return(gpus_named(gpus_now()))
   if (is.null(given)) {
@@ -61,7 +61,8 @@ gpus_take <- function(comm, given, lists, count, before) {
   gpus_use(names, before)
 }
 
-# Chooses among what this rank sees; `lists` has what each rank wants, and what it sees.
+# Chooses among the GPUs that this rank sees. `lists` has the count and the visible GPUs of each
+# rank.
 gpus_share <- function(comm, lists, count, before) {
   mine <- ring_rank(comm) + 1L
   hosts <- ring_hosts(comm)
@@ -84,7 +85,7 @@ gpus_share <- function(comm, lists, count, before) {
   names[sum(wants[seq_len(mine - 1L)]) + seq_len(count)]
 }
 
-# Names the GPUs of these addresses where CUDA_VISIBLE_DEVICES has been `visible`.
+# Translates addresses to names where CUDA_VISIBLE_DEVICES was `visible`.
 gpus_remap <- function(addresses, visible) {
   if (is.na(visible) || visible == paste(addresses, collapse = ",")) return(addresses)
   names <- gpus_named(visible)
@@ -106,7 +107,7 @@ check_gpus <- function(x) {
   check_stop("`addresses` must be whole numbers from 0, or UUIDs, not ", describe(x), call = NULL)
 }
 
-# All that a process sees, as CUDA reads the variable; NA where it is not set.
+# The GPUs that a process sees, as CUDA reads the variable; NA where it is not set.
 gpus_named <- function(visible) {
   if (is.na(visible)) return(as.character(seq_along(list.files("/dev", "^nvidia[0-9]+$")) - 1L))
   names <- trimws(strsplit(visible, ",", fixed = TRUE)[[1L]])
@@ -115,7 +116,7 @@ gpus_named <- function(visible) {
 
 gpus_now <- function() Sys.getenv("CUDA_VISIBLE_DEVICES", NA_character_)
 
-# What it was before it was set here.
+# The value of the variable before it was set here.
 gpus_inherited <- function() {
   now <- gpus_now()
   chosen <- frameworks_kept$gpus

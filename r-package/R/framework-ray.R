@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ray's head takes a port that is held. Its token travels as numbers, as from Python's ray_config.
+# Ray. Its head binds a port that is held. Its token is sent as numbers, as by Python's ray_config.
 
 #' Start a Ray cluster on the ranks
 #'
-#' `ring_ray_config()` sets the variables that Python's `ray.init()` reads, and tells how to start
-#' this rank's Ray node. All ranks call it; it starts nothing. Rank 0 is to start the head, whose
-#' port is reserved for it and held until Ray has bound it, and then the others their nodes, which
-#' join it. The commands stay in the foreground: whoever ends such a process ends its node, and no
-#' other.
+#' `ring_ray_config()` sets the variables that Python's `ray.init()` reads, and returns the command
+#' that starts this rank's Ray node. All ranks call it; it starts nothing. Start the head on rank 0,
+#' whose port is held until Ray has bound it, and then the nodes of the other ranks, which join it.
+#' The commands stay in the foreground. To end such a process ends its node, and no other.
 #'
-#' Ray's processes accept only those that know its token, which is made here, if they are of Ray
-#' 2.52 or later; earlier ones ask for none, so that whoever reaches their ports can run code there.
-#' In no version is what they send encrypted, the token included, unless Ray is set up for TLS.
-#' Ray's other ports are not within the `ports` of [ring_init()].
+#' Ray 2.52 or later accepts only processes that have its token, which is made here. Earlier
+#' versions ask for no token, so anyone who can connect to their ports can run code there. No
+#' version encrypts its traffic, the token included, unless Ray is set up for TLS. Ray's other ports
+#' are not within the `ports` of [ring_init()].
 #'
 #' @inheritParams ring_tf_config
-#' @returns A list: `address`, that of the head, which is in `RAY_ADDRESS`, too; and `start`, the
-#'   command of this rank, a character vector to which more options may be added: with several ranks
-#'   on a host, such as `--num-cpus` and `--object-store-memory`, as each would take all of both.
-#'   The variables `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` are set as well.
+#' @returns A list: `address`, the address of the head, which is in `RAY_ADDRESS`, too; and `start`,
+#'   the command of this rank, a character vector. Add options where several ranks share a host,
+#'   such as `--num-cpus` and `--object-store-memory`, because each node would take all of both. The
+#'   variables `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` are set as well.
 #' @section Errors:
 #' As for [ring_tf_config()].
 #' @examples
@@ -47,7 +46,7 @@ ring_ray_config <- function(comm, ...) {
 
 ray_token <- 32L # bytes
 
-# Its own address is given only where it is one that others can reach; for a name Ray finds one.
+# The address of a node is given only where other hosts can reach it; for a name Ray finds one.
 ray_start <- function(comm, head, port) {
   rank <- ring_rank(comm)
   host <- ring_hosts(comm)[[rank + 1L]]

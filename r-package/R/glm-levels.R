@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The levels of factors and strings, of all ranks. Those that a rank has made from its own rows, as
-# factor(x) does in a formula, are a part of what all rows together would give. So the levels of a
-# rank are taken as a chain, each before the next, and the chains are merged: into the order in
-# which factor() would put them if that agrees with all chains, else into one that does. Chains
-# that contradict each other are an error. Rank 0 merges for all, as text sorts by the locale.
+# The levels of factors and strings, of all ranks. Levels that a rank has made from its own rows, as
+# factor(x) does in a formula, are a part of the levels of all rows. So the levels of a rank are
+# taken as a chain, each level before the next, and the chains are merged: into the order that
+# factor() would choose if it agrees with all chains, else into an order that agrees. Chains that
+# contradict each other are an error. Rank 0 merges for all ranks, because text sorts by the locale.
 
 levels_kind <- function(x) {
   if (is.ordered(x)) "ordered" else if (is.factor(x)) "factor" else "strings"
 }
 
-# Of each variable that has levels on any rank: the levels that any rank uses, and whether they are
-# ordered. A rank sends, for each variable, its kind, the chain, and what it uses.
+# For each variable that has levels on any rank: the levels that any rank uses, and whether they are
+# ordered. A rank sends, for each variable, its kind, the chain, and the levels that it uses.
 levels_agree <- function(comm, frame) {
   mine <- lapply(frame, function(x) {
     if (is.factor(x)) return(c(levels_kind(x), levels(x), levels(droplevels(x))))
@@ -31,9 +31,9 @@ levels_agree <- function(comm, frame) {
   })
 }
 
-# `told` are the texts of each rank; a column of `counts` says how many of them belong to each
-# variable, and how many of those are the levels that its factor declares. A list of texts for each
-# variable: the kind, then levels.
+# Merges the levels of each variable. `told` has the strings of each rank. A column of `counts` has,
+# for each variable, the number of strings of the rank and the number of levels that its factor
+# declares. Returns for each variable the kind, then the levels.
 levels_merge <- function(told, counts, names) {
   variables <- nrow(counts) / 2
   lapply(seq_len(variables), function(variable) {
@@ -61,7 +61,7 @@ levels_of_variable <- function(name, parts) {
   c(kind, intersect(levels_order(name, used, chains, kind == "ordered"), used))
 }
 
-# All of `used` and of the chains, in an order that keeps that of each chain.
+# Orders `used` and all levels of the chains so that each chain keeps its order.
 levels_order <- function(name, used, chains, ordered) {
   words <- unique(c(unlist(chains), used))
   numbers <- suppressWarnings(as.numeric(words))
@@ -74,8 +74,8 @@ levels_order <- function(name, used, chains, ordered) {
   levels_sort(name, if (is.null(by_number)) by_text else by_number, chains, ordered)
 }
 
-# Kahn's topological sort; of what may come next, the first in `words` does. What may come next
-# must be one level only where the order is that of the user.
+# Kahn's topological sort. Of the levels that may come next, the first in `words` is taken; in an
+# ordered factor there must be only one.
 levels_sort <- function(name, words, chains, ordered) {
   edges <- lapply(chains, function(chain) {
     places <- match(chain, words)
@@ -105,7 +105,7 @@ levels_stop <- function(name, words, free, waits_for) {
        "column before, by factor() with the same `levels` on all ranks", call. = FALSE)
 }
 
-# The frame, with these levels in all columns that have levels on any rank.
+# Sets the levels of all columns that have levels on any rank.
 levels_set <- function(frame, agreed) {
   for (name in names(agreed)) {
     column <- frame[[name]]

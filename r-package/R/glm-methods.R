@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What one does with a fitted model: it holds no rows, so all of this works anywhere.
+# Methods of a fitted model. The model holds no rows, so they work anywhere.
 
 #' @importFrom stats coef family fitted formula logLik nobs predict residuals vcov
 NULL
@@ -109,11 +109,11 @@ logLik.ring_glm <- function(object, ...) {
 #' Predict from a distributed generalised linear model
 #'
 #' Needs neither ranks nor the rows of the fit, so it works inside `spark_apply()`, on any rows.
-#' Variables that are not in `newdata` are those of the fit, wherever it was made.
+#' Variables that are not in `newdata` have the values of the fit.
 #'
-#' As the `context` of `sparklyr::spark_apply()`, a model travels with the code of the tasks, which
-#' Spark sends to each executor once, however many tasks it runs there. The R process of each task
-#' reads it once. The same is true of a `ring_mlp`.
+#' As the `context` of `sparklyr::spark_apply()`, a model is sent with the code of the tasks, once
+#' to each executor, however many tasks it runs. The R process of each task reads it once. The same
+#' is true of a `ring_mlp`.
 #'
 #' @param object What [ring_glm()] returns.
 #' @param newdata A data frame.

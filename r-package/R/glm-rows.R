@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The rows of a model that are spread over the ranks: the same columns on every rank, as
-# stats::model.frame() and stats::model.matrix() would make them of all rows together. For that the
-# ranks agree on the levels of factors and strings; and what would be worked out from the rows of
-# one rank alone, such as poly(x, 2) or x - mean(x), is refused. A rank may have no rows.
+# stats::model.frame() and stats::model.matrix() would make them from all rows together. For that
+# the ranks agree on the levels of factors and strings. A term that depends on rows of other ranks,
+# such as poly(x, 2) or x - mean(x), is refused. A rank may have no rows.
 
-# What `call`, of stats::model.frame(), returns in `env`. Where a term cannot be worked out, as it
-# needs rows that are on another rank, the error says which one it is.
+# Evaluates `call`, of stats::model.frame(), in `env`. When a term fails, the error names the term.
 rows_frame <- function(call, env) {
   tryCatch(eval(call, env), error = function(error) {
     blamed <- attempt(rows_blame(eval(call$formula, env), eval(call$data, env)))$value
@@ -29,8 +28,8 @@ rows_blame <- function(formula, data) {
   }
 }
 
-# A list of x, y, weights and offset of this rank, and what is the same on all: terms, levels and
-# contrasts. `data` and `further`: see source_of().
+# Returns x, y, weights and offset of this rank, and the terms, levels and contrasts, which are the
+# same on all ranks. `data` and `further`: see source_of().
 rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
   terms <- attr(frame, "terms")
   source <- agree(comm, rows_check(frame, terms, data, further))
@@ -62,7 +61,7 @@ rows_check <- function(frame, terms, data, further) {
        "it needs on all ranks first, and use the numbers", call. = FALSE)
 }
 
-# The columns must be the same everywhere, or the ranks would add up different things.
+# Makes the matrix and checks that its columns are the same on all ranks.
 rows_matrix <- function(comm, frame, terms, contrasts) {
   x <- agree(comm, stats::model.matrix(terms, frame, contrasts))
   labels <- allgather_strings(comm, as.character(colnames(x)))
@@ -80,7 +79,7 @@ rows_check_labels <- function(labels) {
        call. = FALSE)
 }
 
-# Columns of `x` for the prediction of rows that need not be of the fit, and their model frame.
+# The columns of `x` for the prediction of any rows, and their model frame.
 rows_predict <- function(object, newdata, offset = NULL) {
   if (missing(newdata) || !is.list(newdata)) {
     stop("predict() needs `newdata`, a data frame: the model holds no rows", call. = FALSE)

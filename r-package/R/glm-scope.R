@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A small copy of an environment, for functions and formulas that are to go elsewhere: each
-# environment that they can see, up to a package or the global one, is copied with nothing in it but
-# what they name, and functions among that likewise. So what is found is found as before, and
-# nothing else travels: neither the rows, nor promises that hold on to them.
+# A small copy of an environment, for functions and formulas that leave this process. Each
+# environment that they can see, up to a package or the global one, is copied with only the
+# variables that they name, and functions among them are copied likewise. So every name is found as
+# before, and nothing else is sent: neither the rows, nor promises that refer to them.
 
-# The variables `names` and the functions `heads`, as seen from `env`.
+# Copies the variables `names` and the functions `heads`, as seen from `env`.
 scope_make <- function(names, heads, env) {
   copies <- new.env(parent = emptyenv())
   copies$from <- copies$to <- list()
@@ -15,8 +15,8 @@ scope_make <- function(names, heads, env) {
   scope
 }
 
-# Whether a scope has `name`, or a package or R itself (pi, say) that it ends in; what happens to
-# be in the global environment does not count.
+# Whether a scope, or the package or R itself (pi, say) at its end, has `name`. Variables of the
+# global environment do not count.
 scope_has <- function(name, env) {
   while (!scope_ends(env) && !identical(env, globalenv())) {
     if (exists(name, env, inherits = FALSE)) return(TRUE)
@@ -26,7 +26,7 @@ scope_has <- function(name, env) {
     exists(name, baseenv(), inherits = FALSE)
 }
 
-# A function that finds all that it did.
+# Copies a function with all that it finds.
 scope_function <- function(f) {
   copies <- new.env(parent = emptyenv())
   copies$from <- copies$to <- list()
@@ -50,7 +50,7 @@ scope_copy <- function(copies, env) {
   copy
 }
 
-# What cannot be evaluated, such as an argument that was not given, cannot be needed.
+# Skips a variable that cannot be evaluated, such as a missing argument: it cannot be needed.
 scope_add <- function(copies, name, env, mode) {
   repeat {
     if (scope_ends(env)) return()
@@ -77,7 +77,7 @@ scope_value <- function(copies, value) {
   value
 }
 
-# The names in a function that are not those of its arguments, nor assigned in it.
+# The names in a function that are neither its arguments nor assigned in it.
 scope_free <- function(f) {
   assigned <- character()
   walk <- function(expr) {
@@ -93,7 +93,7 @@ scope_free <- function(f) {
   setdiff(unique(named), c(names(formals(f)), assigned))
 }
 
-# The call of a model, without what do.call() and the like have put into it in place of names.
+# The call of a model, without the values that do.call() and the like put in place of names.
 scope_call <- function(call) {
   for (name in setdiff(names(call), "")) {
     part <- call[[name]]

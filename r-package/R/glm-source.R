@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the columns of a model are worked out from on this rank: the rows, which are in `data` or
-# beside it, and constants and functions of the user, such as k in I(x^k).
+# The sources of the columns of a model on this rank: the rows, in `data` or beside it, and
+# constants and functions of the user, such as k in I(x^k).
 #
-# A rank works out each term from its own rows. That is right for log(x), and another model for
-# x - mean(x). Which of the two a term is can be seen: a part of the rows must give what all of them
-# give there. And to predict elsewhere, a model takes along the constants and functions, from
-# wherever they were, but neither rows nor the environments that hold them.
+# A rank computes each term from its own rows. That is right for log(x), and another model for x -
+# mean(x). The two are told apart by computing the term for a part of the rows, which must give the
+# same values as for all rows. To predict elsewhere, a model takes along the constants and
+# functions, but neither rows nor the environments that hold them.
 
-# `further` are expressions that are worked out like terms, `offset` and others.
+# `further` are expressions that are computed like terms, `offset` and others.
 source_of <- function(terms, data, further = list()) {
   env <- environment(terms)
   terms <- as.list(attr(terms, "variables"))[-1L]
@@ -32,8 +32,8 @@ source_outside <- function(names, env) {
 
 source_sample <- 1000 # rows
 
-# The first expression, as text, that gives something else for a part of the rows; or NULL. Random
-# ones are not judged, and the generator is left as it was.
+# The first expression, as text, whose values differ for a part of the rows; or NULL. Expressions
+# with random numbers are not checked, and the generator keeps its state.
 source_moving <- function(source) {
   if (source$count < 2L) return(NULL)
   scope <- globalenv()
@@ -53,8 +53,8 @@ source_moving <- function(source) {
   if (length(found) > 0L) deparse(found[[1L]])[[1L]]
 }
 
-# Parts that tell means, ranges, ranks, quantiles, codes and positions: halves in the order of each
-# column and in that of the rows, and single rows. An error of a part says nothing.
+# The parts show a dependence on means, ranges, ranks, quantiles, codes and positions: halves in the
+# order of each column and of the rows, and single rows. An error of a part is ignored.
 source_moves <- function(expr, rows, count, env) {
   at <- function(i) suppressWarnings(attempt(eval(expr, lapply(rows, pick, i), env)))$value
   whole <- at(seq_len(count))
@@ -79,7 +79,7 @@ source_parts <- function(rows, count) {
 
 pick <- function(x, i) if (length(dim(x)) == 2L) x[i, , drop = FALSE] else x[i]
 
-# Levels and attributes do not count, nor does how a sum was rounded.
+# Ignores levels, attributes and the rounding of a sum.
 is_same <- function(a, b) {
   if (is.list(a) && is.list(b)) return(all(mapply(is_same, a, b)))
   if (!is.numeric(a) || !is.numeric(b)) return(identical(as.character(a), as.character(b)))
@@ -91,9 +91,9 @@ is_same <- function(a, b) {
 
 # ---- What a model takes along --------------------------------------------------------------------
 
-# An environment with the constants and functions that these expressions need, terms and `offset`
-# among them. What is beside the data is a constant where on any rank it has not as many elements as
-# there are rows. A constant in a term must be the same on all ranks.
+# An environment with the constants and functions that the expressions need, terms and `offset`
+# among them. A variable beside the data is a constant where on any rank its length is not the
+# number of rows. A constant in a term must be the same on all ranks.
 source_scope <- function(comm, source) {
   exprs <- c(source$terms, source$further["offset"])
   names <- setdiff(unique(unlist(lapply(exprs, all.vars))), source$data)
@@ -107,7 +107,7 @@ source_scope <- function(comm, source) {
   scope_make(intersect(names(beside), sure), unique(unlist(heads)), source$env)
 }
 
-# Of what is too long to be a constant that someone has worked out, only the length.
+# The text of a constant; of a long one only the length.
 source_text <- function(x) {
   if (length(unlist(x)) > 1000L) return(paste("of length", length(x)))
   paste(deparse(x, control = c("keepNA", "niceNames")), collapse = " ")

@@ -7,9 +7,9 @@
 
 #' Distributed GLM: fit a generalised linear model to data on many ranks
 #'
-#' [stats::glm()] for rows that are spread over the ranks: on every rank the same coefficients,
-#' standard errors and deviance as of all rows together. What travels is a matrix with as many rows
-#' and columns as there are coefficients, never the data.
+#' [stats::glm()] for rows that are spread over the ranks. Every rank gets the coefficients,
+#' standard errors and deviance of all rows together. The ranks send a matrix with as many rows and
+#' columns as there are coefficients, never the data.
 #'
 #' @inheritParams ring_allreduce
 #' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()],
@@ -21,20 +21,20 @@
 #'   say so. The environment of its formula has the constants and functions that the terms need, as
 #'   `k` in `I(x^k)`, and nothing else.
 #' @section Levels:
-#' Levels of factors and strings are those of all ranks. Where they are made of the rows, as by
-#' `factor(x)` in the formula, they get the order that `factor()` gives those of all rows: by number
-#' where all are numbers, else as text. An order of your own is kept, also where each rank has a
-#' part of the levels. Orders that contradict each other are an error, and so is an ordered factor
-#' whose order no rank tells: give `factor()` its `levels` and `labels`, the same on all ranks.
+#' Levels of factors and strings are those of all ranks. Where levels are made from the rows, as by
+#' `factor(x)` in the formula, they get the order that `factor()` gives the levels of all rows: by
+#' number where all are numbers, else as text. An order of your own is kept, also where each rank
+#' has a part of the levels. Orders that contradict each other are an error, and so is an ordered
+#' factor whose order no rank has: give `factor()` its `levels` and `labels`, the same on all ranks.
 #' @section Terms:
-#' A term is worked out by each rank from its own rows. Terms that depend on all rows, such as
-#' `poly(x, 2)`, `x - mean(x)` or `cut(x, 3)`, would be another model and are errors, in weights,
-#' offsets and subsets, too. They are found by working out each term for parts of a sample of the
-#' rows. Work out what they need first, as with [ring_allreduce()]. A constant in a term must be the
-#' same on all ranks, as must the family and `control`.
+#' Each rank computes a term from its own rows. A term that depends on all rows, such as `poly(x,
+#' 2)`, `x - mean(x)` or `cut(x, 3)`, would be another model and is an error, in weights, offsets
+#' and subsets, too. Such a term is found by computing it for parts of a sample of the rows. Compute
+#' the values that it needs first, as with [ring_allreduce()]. A constant in a term must be the same
+#' on all ranks, as must the family and `control`.
 #' @section Errors:
-#' What is an error on one rank, such as a column that is not there, is an error on all, which names
-#' the rank. The communicator goes on. All others as for [ring_allreduce()].
+#' An error on one rank, such as a missing column, is an error on all, which names the rank. The
+#' communicator stays usable. Other errors as for [ring_allreduce()].
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
 #'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
 #' @seealso [predict.ring_glm()]; [ring_optim()] for models of your own.
@@ -76,14 +76,15 @@ glm_family <- function(family, env) {
   stop("`family` must be a family such as binomial(), not ", describe(family), call. = FALSE)
 }
 
-# A family can hold on to where it was made, and that to the rows: binomial(link = logit) does.
+# A family can refer to the environment where it was made, and so to the rows, as binomial(link =
+# logit) does. Copies its functions without them.
 glm_small_family <- function(family) {
   functions <- vapply(family, is.function, NA)
   family[functions] <- lapply(family[functions], scope_function)
   family
 }
 
-# What must be the same on all ranks, as each would else fit a model of its own.
+# Checks that settings are the same on all ranks. Otherwise each rank would fit another model.
 glm_check_settings <- function(comm, rows, family, control, start) {
   settings <- list(
     response = rows$response, family = c(family$family, family$link, family$varfun),
@@ -104,7 +105,7 @@ glm_check_settings <- function(comm, rows, family, control, start) {
   }
 }
 
-# This rank's rows as the family wants them: y as numbers, weights and starting means.
+# This rank's rows as the family needs them: y as numbers, weights and starting means.
 glm_rows <- function(comm, rows, family) {
   count <- nrow(rows$x)
   absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)

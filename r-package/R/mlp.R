@@ -14,10 +14,10 @@
 #' @param data The rows of this rank, of which there may be none.
 #' @param hidden How many units each hidden layer has; `integer()` for none, which is multinomial
 #'   regression.
-#' @param decay A penalty: this times half the sum of the squared weights, without biases, is added
-#'   to the mean cross-entropy.
-#' @param max_iter,tol When to stop: after so many iterations of L-BFGS, or when one makes the loss
-#'   smaller by less than this part of it.
+#' @param decay A penalty: `decay` times half the sum of the squared weights, without biases, is
+#'   added to the mean cross-entropy.
+#' @param max_iter,tol When to stop: after `max_iter` iterations of L-BFGS, or when an iteration
+#'   reduces the loss by less than the fraction `tol`.
 #' @param scale Whether to give the predictors mean 0 and standard deviation 1 over all ranks first.
 #' @returns A `ring_mlp`, the same on all ranks, with `weights` (a matrix for each layer, the last
 #'   row of which is the biases), `layers`, `levels`, `loss`, `evaluations` of the loss and
@@ -71,8 +71,8 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   ))
 }
 
-# Rows, and mean and standard deviation of each column, over all ranks. The second pass keeps the
-# digits that a sum of squares alone would lose.
+# The number of rows, and mean and standard deviation of each column, over all ranks. The second
+# pass keeps the digits that a sum of squares alone would lose.
 mlp_moments <- function(comm, x, scale) {
   sums <- ring_allreduce(comm, c(nrow(x), colSums(x)))
   count <- sums[[1L]]
@@ -102,7 +102,7 @@ mlp_unpack <- function(par, layers) {
   Map(function(part, from) matrix(part, from + 1L), unname(parts), layers[-length(layers)])
 }
 
-# What every layer gives for the rows `x`, beginning with x itself; the last are probabilities.
+# The outputs of every layer for the rows `x`, beginning with x itself. The last are probabilities.
 mlp_forward <- function(x, weights) {
   outputs <- list(x)
   for (layer in seq_along(weights)) {
@@ -120,7 +120,7 @@ mlp_softmax <- function(sums) {
   powers / rowSums(powers)
 }
 
-# This rank's part of the loss and of its gradient; each takes what the other has worked out.
+# This rank's part of the loss and of its gradient. Both use values that were computed once.
 mlp_loss <- function(x, truth, layers, decay, count, size) {
   last <- NULL
   at <- function(par) {
