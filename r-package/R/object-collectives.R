@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Collectives for any R value. Each makes two collective calls of the core: one for the lengths of the
-# encoded objects, one for the objects. An error of a value is found before the first call and raised
-# after the second, so the ranks stay in step and the communicator stays usable.
+# Collectives for any R value. Each makes two collective calls of the core: one for the lengths of
+# the encoded objects, one for the objects. An error of a value is found before the first call and
+# raised after the second, so the ranks stay in step and the communicator stays usable.
 
 #' Broadcast, gather or send any R object
 #'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rank 0 runs stats::optim(); the others wait for the parameters that it wants to know about. So
-# there is one optimiser, and ranks whose processors or BLAS round differently stay in step.
+# Rank 0 runs stats::optim(). The other ranks wait for the parameters at which rank 0 needs a value.
+# So there is one optimiser, and ranks whose processors or BLAS round differently stay in step.
 
 optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 
@@ -23,9 +23,9 @@ optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 #'   `"SANN"`, whose `gr` is no gradient, is not among the methods.
 #' @returns The list that [stats::optim()] returns, the same on every rank.
 #' @section Errors:
-#' An error of `fn` or `gr` on any rank is an error on all, which names the rank; and so are one of
-#' [stats::optim()], and a rank whose `par` has another length, or which alone has a `gr` or none.
-#' The communicator goes on. All others as for [ring_allreduce()].
+#' An error of `fn` or `gr` on any rank is an error on all, which names the rank. So is an error of
+#' [stats::optim()], a `par` of another length, and a `gr` that only some ranks have. The
+#' communicator stays usable. Other errors as for [ring_allreduce()].
 #' @seealso [ring_glm()] and [ring_mlp()], which need no objective of your own.
 #' @examples
 #' comm <- ring_init()
@@ -73,7 +73,7 @@ optim_check_alike <- function(comm, own) {
   ), rank = odd[[1L]] - 1L, call = NULL)
 }
 
-# Of a rank: its numbers, or why there are none.
+# This rank's part of a value: its numbers, or an error.
 optim_part <- function(f, length, name) {
   force(f)
   function(par) {
@@ -92,7 +92,8 @@ optim_total <- function(comm, part, par, length) {
   agree_total(comm, part(par), double(length))
 }
 
-# What a rank that leads is asked for ends here when it has failed on any rank: the others know.
+# Runs the optimiser on rank 0. An error in a sum has reached all ranks already; any other error is
+# sent to them.
 optim_lead <- function(comm, par, parts, optimise) {
   ranks_failed <- FALSE
   ask <- function(order, length) {

@@ -19,7 +19,7 @@ static _Noreturn void checkpoint_fail(const char *file, int code) {
   error_raise(RING_SYSTEM, &error);
 }
 
-/* Whether what was written is on the disk; file systems that cannot tell say so. */
+/* Whether the file is on the disk. A file system that cannot sync says so, and counts as success. */
 static bool checkpoint_sync(int file) {
   return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == ENOSYS;
 }
@@ -35,7 +35,7 @@ static bool checkpoint_put(int file, const uint8_t *rest, size_t left) {
   return checkpoint_sync(file);
 }
 
-/* 0, or what went wrong. */
+/* Writes and syncs a file. Returns 0 or an errno. */
 static int checkpoint_fill(const char *path, SEXP bytes) {
   int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return errno;
@@ -44,7 +44,8 @@ static int checkpoint_fill(const char *path, SEXP bytes) {
   return code;
 }
 
-/* So that the new name is on the disk, too; not all systems can open a folder. */
+/* Syncs the directory, so that the new name is on the disk, too. Not all systems can open a
+ * directory. */
 static void checkpoint_sync_folder(const char *path) {
   int folder = open(path, O_RDONLY | O_CLOEXEC);
   if (folder < 0) return;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors whose class says what their numbers mean: a number without it would be another value. The
- * classes below, and those that inherit from them, go in and come out; others are refused (view.h).
+ * Vectors whose class gives their numbers a meaning: without the class a number would be another
+ * value. Vectors of the classes below, and of classes that inherit from them, are sent and keep their
+ * class. Other classes are refused (view.h).
  */
 #ifndef SPARKRING_CLASSED_H
 #define SPARKRING_CLASSED_H
@@ -22,24 +23,23 @@ typedef enum classed {
 
 classed classed_of(SEXP x);
 
-/* x, or where it is a date, time or duration that is stored as integers or logicals, the same as
- * doubles: R stores them as either, and ranks must not differ in that. */
+/* Returns x, or doubles where x is a date, time or duration stored as integers or logicals. R
+ * stores them as either type, and ranks must not differ. */
 SEXP classed_numbers(SEXP x);
 
-/* Does not return when `op`, written `text`, is not defined for the class of x, as in base R. */
+/* Raises an error when `op`, written `text`, is not defined for the class of x, as in base R. */
 void classed_check_op(SEXP x, const char *name, ring_op op, const char *text);
 
-/* Gives a result, which has the shape of x or of a part of it, the class of x, with units or time
- * zone. */
+/* Sets the class of x, with units or time zone, on a result of the shape of x or of a part of it. */
 void classed_keep(SEXP to, SEXP x);
 
-/* The same for what `op` has made of x: an average is a double, of the class that base R gives it. */
+/* The same for the result of `op`: an average is a double, of the class that base R gives it. */
 void classed_keep_reduced(SEXP to, SEXP x, ring_op op);
 
-/* The same for parts of several ranks, put together: no table any more, as after cbind(). */
+/* The same for parts that were concatenated: a table becomes an array, as after cbind(). */
 void classed_keep_together(SEXP to, SEXP x);
 
-/* Does not return when x is a table: parts of any length lose the names of the last dimension. */
+/* Raises an error when x is a table: variable-length parts lose the names of the last dimension. */
 void classed_refuse_table(SEXP x);
 
 #endif

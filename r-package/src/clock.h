@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A clock that nobody sets: R's own, also that of proc.time(), jumps when somebody sets that of the
- * machine, and a wait by it with it.
+ * A monotonic clock. R's own, also that of proc.time(), jumps when the clock of the machine is set.
  */
 #ifndef SPARKRING_CLOCK_H
 #define SPARKRING_CLOCK_H

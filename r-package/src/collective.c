@@ -77,7 +77,7 @@ static reduction reduction_of(const comm_handle *handle, SEXP x, SEXP op_name) {
   return reduction_named(handle, x, "x", op_name);
 }
 
-/* A new vector for a result that is not wide. What is either true or false is logical. */
+/* A new vector for a result that is not wide. A truth value is logical. */
 static SEXP reduction_vector(const comm_handle *handle, const reduction *reduction,
                              R_xlen_t length) {
   ring_op op = reduction->op;
@@ -105,7 +105,7 @@ static SEXP reduction_output(const comm_handle *handle, const reduction *reducti
   return output;
 }
 
-/* A product travels as doubles, and must not meet one of doubles. */
+/* A product is sent as doubles, and must not match a product of doubles. */
 static bool reduction_is_disguised(const reduction *reduction) {
   return reduction->wide && reduction->op == RING_PROD;
 }
@@ -231,7 +231,7 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   return request_finish(request, handle, status, output);
 }
 
-/* Root has the result: a vector that nobody modifies while two names stand for it. The core only
+/* Root has the result: a vector that R does not modify while two names refer to it. The core only
  * reads it then. */
 SEXP collective_broadcast(SEXP comm, SEXP given, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives that keep a vector whole, and the reductions. Each goes the same way: a view of
- * the argument, a new vector for the result with its shape, one call of the core, which waits or,
- * where `start` is TRUE, gives a request, and a condition where that failed. Nothing of R's is
- * written to but the result, and the core is left before R is asked to do anything that may jump.
+ * The collectives that keep a vector whole, and the reductions. Each has the same steps: a view of
+ * the argument, a new vector for the result with its shape, and one call of the core, which blocks
+ * or, where `start` is TRUE, returns a request. A failure becomes a condition. Only the result is
+ * written to, and the core has returned before R runs anything that may jump.
  */
 #ifndef SPARKRING_COLLECTIVE_H
 #define SPARKRING_COLLECTIVE_H

@@ -101,7 +101,8 @@ static bool comm_is_open(const comm_handle *handle) {
   return handle != NULL && handle->process == getpid() && ring_comm_usable(handle->comm);
 }
 
-/* One that nobody can reach any more is no obstacle, but only the collector knows which is. */
+/* A communicator that is not referenced any more does not stand in the way, but only the collector
+ * knows which one is. */
 static void comm_refuse_second(void) {
   if (comm_is_open(current)) R_gc();
   if (comm_is_open(current))
@@ -194,7 +195,7 @@ SEXP comm_close(SEXP comm, SEXP seconds) {
   return R_NilValue;
 }
 
-/* In a handler of a condition that the call signals: the error takes R out of both. */
+/* Raised in a handler of a condition that the call signals: the error leaves both. */
 SEXP comm_abort(SEXP comm, SEXP reason) {
   static const ring_error in_call = {
       .status = RING_BUSY,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The R object of a communicator: an external pointer to a comm_handle, of class "ring_comm". The
- * handle belongs to the pointer, whose finaliser frees it; one that was never closed is aborted
- * then, and the other ranks learn it. The pointer protects a pairlist of the requests that it has
- * taken over (request.h).
+ * handle belongs to the pointer, whose finaliser frees it. A communicator that was never closed is
+ * aborted then, and the calls of the other ranks fail. The pointer protects a pairlist of the
+ * requests that it has taken over (request.h).
  *
  * A process opens one usable communicator at a time: two could only be told apart by the order in
- * which every rank opens them, and that is easily got wrong. Those that come of splitting one are
- * told apart by the call that did.
+ * which every rank opens them, which is easy to get wrong. Communicators of a split are told apart by
+ * the call of the split.
  */
 #ifndef SPARKRING_COMM_H
 #define SPARKRING_COMM_H
@@ -25,22 +25,22 @@ typedef struct comm_handle {
   pid_t process;   /* that opened it, as against one that this one was forked from */
 } comm_handle;
 
-/* The handle of a communicator. Does not return when `comm` is something else, or was loaded from a
- * file. */
+/* The handle of a communicator. Raises an error when `comm` is no communicator, or was loaded from
+ * a file. */
 comm_handle *comm_of(SEXP comm);
 
-/* A rank that the user has given as the argument of this name. Does not return when it cannot be
- * one; whether there is such a rank is the core's to say. */
+/* A rank that the user has given as the argument of this name. Raises an error when it cannot be a
+ * rank; the core checks whether there is such a rank. */
 int comm_read_rank(SEXP rank, const char *name);
 
-/* Whether it is this process's: such as the root, where the result is. */
+/* Whether a rank is this process's, such as the root, where the result is. */
 bool comm_is_rank(const comm_handle *handle, int rank);
 
-/* What follows every call of the core: a held back jump goes on, and a failure becomes a condition.
- * Returns after a success only. */
+/* Follows every call of the core: continues a jump that was held back, and raises a failure as a
+ * condition. Returns after a success only. */
 void comm_finish(comm_handle *handle, ring_status status);
 
-/* The entry points; R/comm.R and R/comm-init.R say what they mean, and check what they pass. */
+/* The entry points. R/comm.R and R/comm-init.R document them, and check their arguments. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
                SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a vector is beyond its type and length, for the check that all ranks call the same thing: the
- * dimensions, names, dimnames and class. A plain vector has nothing of that, and digest 0. A plain
- * array has the digest of its dimensions as NumPy counts them, last one first, so that it is also that
- * of the array which has the same bytes there.
+ * The description of a vector beyond its type and length, for the check that all ranks make the same
+ * call: dimensions, names, dimnames and class. A plain vector has none of them, and digest 0. A plain
+ * array has the digest of its dimensions as NumPy counts them, last one first, so the digest is also
+ * that of the NumPy array with the same bytes.
  */
 #ifndef SPARKRING_DESCRIPTION_H
 #define SPARKRING_DESCRIPTION_H
@@ -21,14 +21,14 @@ typedef struct description {
 /* Of all that x has. */
 description description_of(SEXP x);
 
-/* Adds that x, of integers, travels as doubles: not to be taken for them. */
+/* Adds that x, of integers, is sent as doubles, so that it does not match doubles. */
 void description_add_integers(description *description);
 
 /* Adds a vector of a group, the i-th one of `count`, and the names of the group itself. */
 void description_add_member(description *group, SEXP x, R_xlen_t i, R_xlen_t count);
 void description_add_names(description *group, SEXP xs);
 
-/* Tells the core what the next call is about; R must not jump before that. */
+/* Passes the description of the next call to the core. R must not jump in between. */
 void describe(const comm_handle *handle, const description *description);
 void describe_whole(const comm_handle *handle, SEXP x);
 

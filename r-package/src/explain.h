@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asking how a collective would be done; R/comm-explain.R says what the arguments mean.
+ * The choice of an algorithm for a collective. R/comm-explain.R documents the arguments.
  */
 #ifndef SPARKRING_EXPLAIN_H
 #define SPARKRING_EXPLAIN_H

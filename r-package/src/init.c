@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What R sees of this library: the entry points below, by registration only, and no other symbol.
+ * The entry points of this library for R, by registration only.
  */
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -22,7 +22,7 @@
 #include "shared.h"
 #include "stdio_redirect.h"
 
-/* By way of void (*)(void), which compilers let stand for any function. */
+/* The cast goes through void (*)(void), which compilers allow for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
 static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),

@@ -20,7 +20,7 @@ static void interrupt_land(void *landing, Rboolean jumping) {
   if (jumping) longjmp(*(jmp_buf *)landing, 1);
 }
 
-/* Lets R do something inside a call of the core; a jump is held back. */
+/* Runs code of R inside a call of the core; a jump is held back. */
 static void interrupt_protect(SEXP (*what)(void *), void *data) {
   jmp_buf landing;
   if (setjmp(landing))

@@ -21,7 +21,7 @@ static _Noreturn void launcher_fail(const char *what, int error_number) {
   error_raise(RING_SYSTEM, &error);
 }
 
-/* In the supervisor: its environment, which the ranks inherit. */
+/* Sets the environment of the supervisor, which the ranks inherit. */
 static void set_environment(SEXP environment) {
   for (R_xlen_t i = 0; i < XLENGTH(environment); i++)
     putenv((char *)CHAR(STRING_ELT(environment, i)));
@@ -91,7 +91,7 @@ SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP 
   return result;
 }
 
-/* What the supervisor has reported; one that could not was killed. */
+/* The exit code that the supervisor has reported, or of SIGKILL when it could not. */
 static SEXP reported(SEXP lifeline) {
   int code;
   bool whole = read(Rf_asInteger(lifeline), &code, sizeof code) == sizeof code;

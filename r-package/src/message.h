@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages from one rank to another. They go the way of the collectives (collective.h).
+ * Messages from one rank to another, with the same steps as the collectives (collective.h).
  */
 #ifndef SPARKRING_MESSAGE_H
 #define SPARKRING_MESSAGE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The unique id of NCCL. R/framework-nccl.R says what the entry point means.
+ * The unique id of NCCL. R/framework-nccl.R documents the entry point.
  */
 #ifndef SPARKRING_NCCL_H
 #define SPARKRING_NCCL_H

@@ -25,7 +25,7 @@ size_t parts_equal(const comm_handle *handle, SEXP x) {
 
 /* ---- Shapes ------------------------------------------------------------------------------- */
 
-/* Gives a new vector the attributes that R answers the call of one of its functions with. */
+/* Sets the attributes on a new vector that one of R's functions returns for it. */
 static void parts_shape(SEXP output, SEXP call) {
   PROTECT(call);
   SEXP package = PROTECT(Rf_mkString("sparkring"));
@@ -75,7 +75,7 @@ static void parts_shape_gathered(const comm_handle *handle, SEXP output, SEXP x)
 
 /* ---- Equal parts -------------------------------------------------------------------------- */
 
-/* A new vector for what all ranks bring. */
+/* A new vector for the parts of all ranks. */
 static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
   R_xlen_t size = ring_comm_size(handle->comm);
   if (Rf_xlength(x) > R_XLEN_T_MAX / size)
@@ -149,7 +149,7 @@ SEXP parts_alltoall(SEXP comm, SEXP given, SEXP start) {
 
 /* ---- Parts of different size -------------------------------------------------------------- */
 
-/* Counts as the core wants them: elements, of memory that R frees when the entry point returns. */
+/* Counts as the core needs them: in elements, in memory that R frees when the entry point returns. */
 typedef struct parts {
   size_t *counts;
   size_t total;
@@ -161,7 +161,7 @@ static double parts_sum(SEXP counts) {
   return sum;
 }
 
-/* `counts` are the user's, or came from other ranks and can be anything. */
+/* `counts` come from the user or from other ranks, and can be anything. */
 static parts parts_of(const comm_handle *handle, SEXP x, SEXP counts) {
   int size = ring_comm_size(handle->comm);
   double stride = (double)view_stride(x);
@@ -182,7 +182,7 @@ static parts parts_of(const comm_handle *handle, SEXP x, SEXP counts) {
   return parts;
 }
 
-/* The parts that the user wants x to be cut into. */
+/* The parts into which the user wants x to be cut. */
 static parts parts_cut(const comm_handle *handle, SEXP x, SEXP counts) {
   parts parts = parts_of(handle, x, counts);
   if (parts_sum(counts) != (double)view_extent(x))
@@ -203,7 +203,7 @@ static SEXP parts_doubles(const comm_handle *handle, const int64_t *counts) {
   return doubles;
 }
 
-/* A bad root is the core's to refuse, but here the ranks would have told each other counts by then. */
+/* Refuses a bad root here, although the core would: the ranks would have exchanged counts by then. */
 static void parts_check_root(const comm_handle *handle, int root) {
   int size = ring_comm_size(handle->comm);
   if (root >= size)

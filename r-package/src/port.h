@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ports that servers of others are to have. R/comm-port.R says what the entry points mean.
+ * Ports that are reserved for servers of frameworks. R/comm-port.R documents the entry points.
  */
 #ifndef SPARKRING_PORT_H
 #define SPARKRING_PORT_H

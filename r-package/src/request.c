@@ -41,7 +41,7 @@ static request_handle *request_of(SEXP request) {
   return handle;
 }
 
-/* Whether it can be freed without a wait; in a forked child all can. */
+/* Whether the request can be freed without a wait; in a forked child every request can. */
 static bool request_is_free(const request_handle *handle) {
   int done = 0;
   if (handle->request == NULL || handle->process != getpid()) return true;
@@ -117,7 +117,7 @@ ring_request **request_slot(SEXP request, const char *function) {
   return &handle->request;
 }
 
-/* Turns what the core has written into what the user gets. True where integers did not fit. */
+/* Converts the core's result to the user's. True where integers did not fit. */
 static bool request_settle(SEXP output) {
   bool overflow = false;
   switch (TYPEOF(output)) {
@@ -125,7 +125,7 @@ static bool request_settle(SEXP output) {
     view_settle(output);
     break;
   case INTSXP:
-    overflow = wide_settle(output);
+    overflow = wide_finish(output);
     break;
   case VECSXP:
     for (R_xlen_t i = 0; i < Rf_xlength(output); i++)
@@ -153,7 +153,7 @@ SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP 
 
 /* ---- What R calls ------------------------------------------------------------------------- */
 
-/* A request that is done, with this status, needs its input no more. */
+/* Releases the input of a request that is done, with this status. */
 static void request_end(SEXP request, ring_status status) {
   const request_handle *handle = R_ExternalPtrAddr(request);
   SET_VECTOR_ELT(R_ExternalPtrProtected(request), REQUEST_INPUT, R_NilValue);

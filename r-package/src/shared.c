@@ -11,7 +11,7 @@
 /* From this size on a collective gains more than the vector costs. */
 #define SHARED_LEAST ((size_t)64 * 1024)
 
-/* What may be in use before R collects, at least. */
+/* The least number of bytes in use before R collects. */
 #define SHARED_ALLOWANCE ((size_t)256 << 20)
 
 /* R collects what is young, which takes half a millisecond, whenever so much has been allocated in

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Vectors in memory that the ranks of a host share, so that collectives on them need no copies:
- * ALTREP, whose header is R's and whose elements are the core's (ring_alloc). R allocates vectors
- * with memory of one's own choice, too (allocVector3), but puts the header there as well, and a
- * forked child shares that memory: its collector would move the parent's vectors about.
+ * ALTREP, with the header in R's memory and the elements in the core's (ring_alloc). allocVector3
+ * would put the header into shared memory, too. A forked child shares that memory, and its collector
+ * would move the parent's vectors.
  *
- * To R they are vectors like any other: they are saved, copied and grown into ordinary ones. What
- * they hold is not R's memory, so it does not make the collector run: when much has been allocated
- * since, it is called here, for the young vectors alone where that will do.
+ * To R they are vectors like any other: they are saved, copied and grown into ordinary vectors. Their
+ * elements are not R's memory, so allocating them does not make R's collector run. When many bytes
+ * have been allocated, the collector is called here, for the young vectors alone where that frees
+ * enough.
  */
 #ifndef SPARKRING_SHARED_H
 #define SPARKRING_SHARED_H
@@ -17,13 +18,13 @@
 
 #include "comm.h"
 
-/* When the library is loaded. */
+/* Called when the library is loaded. */
 void shared_init(DllInfo *dll);
 
 /* A new vector, not zeroed: in shared memory where there is any and the vector is large enough. */
 SEXP shared_vector(const comm_handle *handle, SEXPTYPE type, R_xlen_t length);
 
-/* Frees the memory of a vector that nobody refers to any more, for the next one to take: before R
+/* Frees the memory of a vector that is not referenced any more, for the next vector, before R
  * collects it. */
 void shared_release(SEXP x);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The supervisor of ring_launch(): a process that starts the ranks of a job, copies their output line
- * by line with the rank before it, and ends them. It uses nothing of R. Python's
- * sparkring.supervisor does the same.
+ * by line with the rank before each line, and ends them. It uses nothing of R. Python's supervisor
+ * does the same.
  */
 #ifndef SPARKRING_SUPERVISOR_H
 #define SPARKRING_SUPERVISOR_H
@@ -21,12 +21,12 @@ typedef struct supervisor_job {
   sigset_t mask;     /* of signals, for the ranks */
 } supervisor_job;
 
-/* Be the supervisor: a forked child, with the signals of supervisor_signals() blocked. Reports the
- * exit code of the job as an int on the lifeline: 0, or that of the first rank that failed (128 +
- * number for a signal). */
+/* Runs the supervisor in a forked child, with the signals of supervisor_signals() blocked. Reports
+ * the exit code of the job as an int on the lifeline: 0, or that of the first rank that failed
+ * (128 + number for a signal). */
 _Noreturn void supervise(const supervisor_job *job);
 
-/* The signals that are passed on to ranks, but those that this process ignores. */
+/* The signals that are passed on to ranks, except those that this process ignores. */
 void supervisor_signals(sigset_t *set);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A view: the memory of an R vector as the core wants it (pointer, count, dtype), without a copy.
- * double is float64; integer and logical are int32; raw is uint8. Everything else is refused with
- * advice, and so are integer64, whose doubles are not numbers, and classes of which nobody here knows
- * what their numbers mean (classed.h). The memory stays in place as long as the vector is protected.
+ * A view: the memory of an R vector as the core needs it (pointer, count, dtype), without a copy.
+ * double is float64; integer and logical are int32; raw is uint8. Other types are refused with
+ * advice. So are integer64, whose doubles are not numbers, and classes that give numbers an unknown
+ * meaning (classed.h). The memory stays in place as long as the vector is protected.
  */
 #ifndef SPARKRING_VIEW_H
 #define SPARKRING_VIEW_H
@@ -19,22 +19,22 @@ typedef struct view {
   ring_dtype dtype;
 } view;
 
-/* The view of a vector. Does not return when there is none; the user knows the vector as `x`, or by
- * this name. */
+/* The view of a vector. Raises an error when there is none; the user knows the vector as `x`, or
+ * by this name. */
 view view_of(SEXP x);
 view view_named(SEXP x, const char *name);
 
-/* x as it travels: dates as doubles (classed.h). Does not return when there is no view. */
+/* x as it is sent: dates as doubles (classed.h). Raises an error when there is no view. */
 SEXP view_vector(SEXP x, const char *name);
 
-/* What is cut into parts, and what parts are put together along: the last dimension of an array, or
- * the length of a vector without dimensions. */
+/* The length along which vectors are cut and concatenated: the last dimension of an array, or the
+ * length of a vector without dimensions. */
 R_xlen_t view_extent(SEXP x);
 
-/* How many elements each step along it has. */
+/* The elements of one step along the extent. */
 R_xlen_t view_stride(SEXP x);
 
-/* Does not return when x is integer or logical and holds NA, which to the core is a number. */
+/* Raises an error when x is integer or logical and holds NA, which is a number to the core. */
 void view_refuse_na(SEXP x, const char *name);
 
 /* The memory of a new vector, for the core to write to. */

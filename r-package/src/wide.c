@@ -73,7 +73,7 @@ static bool wide_narrow_products(const double *from, int *to, R_xlen_t count) {
   return overflow;
 }
 
-static bool wide_settle_of(SEXP output, ring_op op) {
+static bool wide_finish_of(SEXP output, ring_op op) {
   SEXP numbers = Rf_getAttrib(output, wide_name(op));
   if (numbers == R_NilValue) return false;
   PROTECT(numbers);
@@ -88,7 +88,7 @@ static bool wide_settle_of(SEXP output, ring_op op) {
   return overflow;
 }
 
-bool wide_settle(SEXP output) {
+bool wide_finish(SEXP output) {
   if (view_is_plain(output)) return false;
-  return wide_settle_of(output, RING_SUM) || wide_settle_of(output, RING_PROD);
+  return wide_finish_of(output, RING_SUM) || wide_finish_of(output, RING_PROD);
 }
