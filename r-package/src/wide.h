@@ -3,7 +3,7 @@
  * Sums and products of integers and logicals. R needs NA where a result does not fit into an integer,
  * and the core's int32 would wrap around. So the ranks compute in wider numbers. A sum is in int64,
  * so every sum that fits is right, whatever its partial sums are. A product is in float64, which is
- * exact for all integers, and a product that leaves their range does not return. A finished result
+ * exact for all integers, and a product that has left their range stays outside. A finished result
  * becomes an integer vector.
  *
  * Until then the result holds the wide numbers in an attribute.
