@@ -2,8 +2,8 @@
 #
 # Vectors and arrays of every type that the collectives take.
 
-# The input of a rank, of every type: `count` steps along the last dimension, and three rows where it
-# is a matrix. Tests send the function to the ranks.
+# The input of a rank, of every type: `count` steps along the last dimension, and three rows in a
+# matrix. Tests send the function to the ranks.
 cases_of <- function(rank, count) {
   whole <- (seq_len(count) * 3L + 7L * rank) %% 11L
   wide <- matrix((seq_len(3L * count) + 5L * rank) %% 7L, 3)

@@ -29,7 +29,7 @@ test_that("explain tells what the call moves", {
       expect_identical(unclass(said)[names], moved[names])
       expect_match(format(said), sprintf(
         paste0("^allreduce of 40000 bytes \\(count 5000, float64\\) on 3 ranks over loopback: ",
-               "%s \(rule), about .*\nrank %d: %d steps, %d links; "),
+               "%s \\(rule\\), about .*\nrank %d: %d steps, %d links; "),
         algorithm, rank, said$steps, said$links
       ))
     }
