@@ -50,6 +50,7 @@ from sparkring._core import (
     UnsupportedError,
 )
 from sparkring._core import version as __version__
+from sparkring._docs import attach
 from sparkring.communicator import init
 from sparkring.explanation import Explanation
 from sparkring.frameworks import (
@@ -96,6 +97,7 @@ __all__ = [
     "xgboost_config",
 ]
 
+attach()
 _public = __all__
 # What this names help() prints in full, which would be 2,000 lines; a star imports it.
 globals()["__all__"] = ["__version__", "data", "frameworks", "spark"]

@@ -9,7 +9,6 @@
 #include "arguments.h"
 #include "collective.h"
 #include "comm.h"
-#include "comm_doc.h"
 #include "error.h"
 #include "explain.h"
 #include "group.h"
@@ -18,7 +17,6 @@
 #include "nccl.h"
 #include "parts.h"
 #include "port.h"
-#include "start_doc.h"
 
 #include <structmember.h>
 
@@ -172,19 +170,18 @@ static void comm_dealloc(PyObject *object) {
 
 /* ---- The type ----------------------------------------------------------------------------- */
 
+/* Docstrings of properties and methods are in Python (docstring.h). */
 static PyGetSetDef properties[] = {
-    {"rank", get_rank, NULL, "int: this process, from 0 to ``size - 1``.", NULL},
-    {"size", get_size, NULL, "int: the number of processes.", NULL},
-    {"local_rank", get_local_rank, NULL, "int: rank among those of the same host.", NULL},
-    {"local_size", get_local_size, NULL, "int: the number of processes on this host.", NULL},
-    {"hosts", get_hosts, NULL, "list of str: the host of every rank, in rank order.", NULL},
-    {"epoch", get_epoch, NULL, "int: the number of this meeting, the same on every rank.", NULL},
-    {"authenticated", get_authenticated, NULL,
-     "bool: whether the ranks proved to each other that they know the job's token.", NULL},
-    {"encrypted", get_encrypted, NULL,
-     "bool: whether what ranks say to each other over the network is encrypted.", NULL},
-    {"closed", get_closed, NULL, "bool: whether it was closed or aborted here.", NULL},
-    {"usable", get_usable, NULL, "bool: true until it is closed, aborted or broken.", NULL},
+    {"rank", get_rank, NULL, NULL, NULL},
+    {"size", get_size, NULL, NULL, NULL},
+    {"local_rank", get_local_rank, NULL, NULL, NULL},
+    {"local_size", get_local_size, NULL, NULL, NULL},
+    {"hosts", get_hosts, NULL, NULL, NULL},
+    {"epoch", get_epoch, NULL, NULL, NULL},
+    {"authenticated", get_authenticated, NULL, NULL, NULL},
+    {"encrypted", get_encrypted, NULL, NULL, NULL},
+    {"closed", get_closed, NULL, NULL, NULL},
+    {"usable", get_usable, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -194,8 +191,8 @@ static PyGetSetDef properties[] = {
 
 /* A collective, and its start. */
 #define METHODS(prefix, name)                                                                      \
-  {#name, WITH_KEYWORDS(prefix##_##name), VECTORCALL, comm_##name##_doc}, {                        \
-    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), VECTORCALL, comm_##name##_start_doc    \
+  {#name, WITH_KEYWORDS(prefix##_##name), VECTORCALL, NULL}, {                                     \
+    #name "_start", WITH_KEYWORDS(prefix##_##name##_start), VECTORCALL, NULL                       \
   }
 
 static PyMethodDef methods[] = {
@@ -212,22 +209,22 @@ static PyMethodDef methods[] = {
     METHODS(parts, scatterv),
     METHODS(collective, alltoall),
     METHODS(parts, alltoallv),
-    {"barrier", collective_barrier, METH_NOARGS, comm_barrier_doc},
-    {"barrier_start", collective_barrier_start, METH_NOARGS, comm_barrier_start_doc},
+    {"barrier", collective_barrier, METH_NOARGS, NULL},
+    {"barrier_start", collective_barrier_start, METH_NOARGS, NULL},
     METHODS(message, send),
     METHODS(message, recv),
-    {"empty", WITH_KEYWORDS(memory_empty), KEYWORDS, comm_empty_doc},
-    {"split", WITH_KEYWORDS(comm_split), KEYWORDS, comm_split_doc},
-    {"close", WITH_KEYWORDS(comm_close), KEYWORDS, comm_close_doc},
-    {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, comm_abort_doc},
+    {"empty", WITH_KEYWORDS(memory_empty), KEYWORDS, NULL},
+    {"split", WITH_KEYWORDS(comm_split), KEYWORDS, NULL},
+    {"close", WITH_KEYWORDS(comm_close), KEYWORDS, NULL},
+    {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, NULL},
     {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks.nccl makes a method of it */
-    {"port_reserve", port_reserve, METH_NOARGS, comm_port_reserve_doc},
-    {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, comm_port_release_doc},
-    {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, comm_counters_doc},
-    {"link", WITH_KEYWORDS(comm_link), KEYWORDS, comm_link_doc},
-    {"explain", WITH_KEYWORDS(explain_call), KEYWORDS, comm_explain_doc},
-    {"__enter__", comm_self, METH_NOARGS, comm_enter_doc},
-    {"__exit__", comm_exit, METH_VARARGS, comm_exit_doc},
+    {"port_reserve", port_reserve, METH_NOARGS, NULL},
+    {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, NULL},
+    {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, NULL},
+    {"link", WITH_KEYWORDS(comm_link), KEYWORDS, NULL},
+    {"explain", WITH_KEYWORDS(explain_call), KEYWORDS, NULL},
+    {"__enter__", comm_self, METH_NOARGS, NULL},
+    {"__exit__", comm_exit, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -237,10 +234,13 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)comm_doc}, {Py_tp_new, comm_new},
-    {Py_tp_dealloc, comm_dealloc}, {Py_tp_repr, comm_repr},
-    {Py_tp_getset, properties},    {Py_tp_methods, methods},
-    {Py_tp_members, members},      {0, NULL},
+    {Py_tp_new, comm_new},
+    {Py_tp_dealloc, comm_dealloc},
+    {Py_tp_repr, comm_repr},
+    {Py_tp_getset, properties},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {0, NULL},
 };
 
 PyType_Spec comm_type_spec = {

@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "comm.h"
+#include "docstring.h"
 #include "error.h"
 #include "gil.h"
 #include "memory.h"
@@ -96,6 +97,9 @@ static PyMethodDef functions[] = {
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},
+    {"document", docstring_set, METH_VARARGS,
+     "document($module, type, name, text, /)\n--\n\n"
+     "Give a method or property its docstring; see `sparkring._docs`."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -236,75 +236,12 @@ static void request_dealloc(PyObject *object) {
 
 /* ---- The type ----------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(
-    request_doc,
-    "A started collective.\n"
-    "\n"
-    "The methods of `Communicator` whose names end in ``_start`` make it. The arrays that\n"
-    "were passed must be left alone until it is done. They are kept, and cannot be\n"
-    "resized, until `wait` or `test` has said that it is done.\n"
-    "\n"
-    "``await`` waits for it without blocking the event loop of asyncio, and\n"
-    "``asyncio.create_task`` takes it; cancelling that ends the waiting and not the\n"
-    "request. As a context manager it waits at the end of\n"
-    "the block, also after an exception. One that is collected before it is done is\n"
-    "waited for; to be rid of it sooner, abort the communicator.\n"
-    "\n"
-    "Notes\n"
-    "-----\n"
-    "A request may be used from any thread, by one at a time. It fails with the\n"
-    "communicator: every request that was started later raises the same error.\n"
-    "\n"
-    "Examples\n"
-    "--------\n"
-    ">>> request = comm.allreduce_start(gradient)\n"
-    ">>> prepare_the_next_batch()\n"
-    ">>> gradient = request.wait()\n");
-
-PyDoc_STRVAR(request_wait_doc,
-             "wait($self, /)\n--\n\n"
-             "Wait until it is done and return the result.\n"
-             "\n"
-             "Ctrl-C interrupts it, which breaks the communicator. It can be called again.\n"
-             "\n"
-             "Returns\n"
-             "-------\n"
-             "numpy.ndarray or NumPy scalar or out or None\n"
-             "    What the method without ``_start`` returns; the same object each time.\n"
-             "\n"
-             "Raises\n"
-             "------\n"
-             "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
-             "    As for `Communicator.allreduce`.\n"
-             "BusyError\n"
-             "    While another thread waits for this request; in a signal handler that\n"
-             "    interrupts a wait of the thread that works on it.\n");
-
-PyDoc_STRVAR(request_test_doc, "test($self, /)\n--\n\n"
-                               "Tell whether it is done, without waiting.\n"
-                               "\n"
-                               "Returns\n"
-                               "-------\n"
-                               "bool\n"
-                               "\n"
-                               "Raises\n"
-                               "------\n"
-                               "MismatchError, PeerLostError, TimeoutError, AbortedError\n"
-                               "    What `wait` raises, when it has failed.\n");
-
-PyDoc_STRVAR(request_enter_doc, "__enter__($self, /)\n--\n\nReturn the request.\n");
-
-PyDoc_STRVAR(request_exit_doc, "__exit__($self, /, *exception)\n--\n\nWait until it is done.\n");
-
-PyDoc_STRVAR(request_item_doc, "__class_getitem__($type, result, /)\n--\n\n"
-                               "Name the type of the result, in annotations.\n");
-
 static PyMethodDef methods[] = {
-    {"wait", request_wait, METH_NOARGS, request_wait_doc},
-    {"test", request_test, METH_NOARGS, request_test_doc},
-    {"__enter__", request_enter, METH_NOARGS, request_enter_doc},
-    {"__exit__", request_exit, METH_VARARGS, request_exit_doc},
-    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, request_item_doc},
+    {"wait", request_wait, METH_NOARGS, NULL},
+    {"test", request_test, METH_NOARGS, NULL},
+    {"__enter__", request_enter, METH_NOARGS, NULL},
+    {"__exit__", request_exit, METH_VARARGS, NULL},
+    {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -314,15 +251,10 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)request_doc},
-    {Py_tp_new, request_new},
-    {Py_tp_dealloc, request_dealloc},
-    {Py_tp_traverse, request_traverse},
-    {Py_tp_clear, request_clear},
-    {Py_tp_repr, request_repr},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {0, NULL},
+    {Py_tp_new, request_new},           {Py_tp_dealloc, request_dealloc},
+    {Py_tp_traverse, request_traverse}, {Py_tp_clear, request_clear},
+    {Py_tp_repr, request_repr},         {Py_tp_methods, methods},
+    {Py_tp_members, members},           {0, NULL},
 };
 
 PyType_Spec request_type_spec = {

@@ -108,6 +108,15 @@ def test_parameters_are_documented(function):
     assert "\nRaises\n------\n" in text
 
 
+def test_signatures_without_docstrings():
+    """The texts are Python's, so -OO strips them; the signatures stay."""
+    code = "import inspect, sparkring; comm = sparkring.Communicator; "
+    code += "print(inspect.signature(comm.send), comm.send.__doc__, comm.__doc__)"
+    command = [sys.executable, "-OO", "-c", code]
+    job = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert job.stdout == "(self, /, x, peer, *, dtype=None) None None\n"
+
+
 def test_starts_have_the_arguments_of_those_that_wait():
     starts = [name for name in METHODS if name.endswith("_start")]
     assert len(starts) == 16

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Docstrings of the types that are written in C: classes whose methods have no bodies.
+
+`attach` gives them to the types when sparkring is imported. `_core.pyi` has the types of the same
+parameters, for type checkers; a test compares all three.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from sparkring._core import Communicator, Request, document
+from sparkring._docs import collectives, communicator, request
+
+LENGTHS = """The ranks tell each other their lengths first, which waits for the other ranks and for
+all requests before it.
+
+"""
+SENDS_LENGTHS = ("allgatherv", "gatherv", "alltoallv")
+START = """Start `{name}` and return while it goes on.
+
+{lengths}Parameters
+----------
+{parameters} : as for `{name}`
+    Arrays are left alone until the request is done.
+
+Returns
+-------
+Request
+    What `{name}` returns is the result of the request.
+
+Raises
+------
+InvalidError
+    For arguments that cannot be used.
+MismatchError, PeerLostError, TimeoutError, AbortedError
+    When the communicator is broken already; what happens later, the request raises."""
+
+
+def attach() -> None:
+    """Document the communicator and the request."""
+    Communicator.__doc__ = inspect.getdoc(communicator.Communicator)
+    Request.__doc__ = inspect.getdoc(request.Request)
+    attach_members(Communicator, communicator.Communicator)
+    attach_members(Communicator, collectives.Collectives)
+    attach_members(Request, request.Request)
+    for name in (*methods(collectives.Collectives), "send", "recv"):
+        attach_start(name)
+
+
+def methods(written: type) -> dict[str, Any]:
+    """List the functions of a class, also one that is a class method by its name."""
+    found = {name: getattr(member, "__func__", member) for name, member in vars(written).items()}
+    return {name: member for name, member in found.items() if inspect.isfunction(member)}
+
+
+def attach_members(kind: type, written: type) -> None:
+    """Document the methods and properties of a type of the extension."""
+    for name, member in vars(written).items():
+        if isinstance(member, property):
+            document(kind, name, clean(member.__doc__))
+    for name, function in methods(written).items():
+        document(kind, name, f"{name}{signature(function)}\n--\n\n{clean(function.__doc__)}")
+
+
+def attach_start(name: str) -> None:
+    """Document the method that starts a collective: it has the parameters of that."""
+    function = vars(communicator.Communicator).get(name) or vars(collectives.Collectives)[name]
+    parameters = ", ".join(list(inspect.signature(function).parameters)[1:])
+    lengths = LENGTHS if name in SENDS_LENGTHS else ""
+    text = START.format(name=name, parameters=parameters, lengths=lengths)
+    document(Communicator, f"{name}_start", f"{name}_start{signature(function)}\n--\n\n{text}")
+
+
+def signature(function: Any) -> str:
+    """Write a signature as `inspect` reads it from a function in C."""
+    text = str(inspect.signature(function))
+    return text.replace("(self", "($self", 1).replace("(cls", "($type", 1)
+
+
+def clean(text: str | None) -> str:
+    """Take the indentation away; ``python -OO`` has left no text."""
+    return inspect.cleandoc(text or "")
