@@ -26,14 +26,16 @@ Examples
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")
 """
 
+# A module is private when its name, or that of its folder, begins with an underscore.
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import sparkring.object  # it gives Communicator the methods for objects
-import sparkring.request  # it makes Request awaitable
-import sparkring.running  # noqa: F401 (it gives Communicator attempt and progress)
+import sparkring._objects.collectives  # it gives Communicator the methods for objects
+import sparkring._request  # it makes Request awaitable
+import sparkring._run_state  # noqa: F401 (it gives Communicator attempt and progress)
+from sparkring._communicator import init
 from sparkring._core import (
     AbortedError,
     AuthError,
@@ -51,8 +53,7 @@ from sparkring._core import (
 )
 from sparkring._core import version as __version__
 from sparkring._docs import attach
-from sparkring.communicator import init
-from sparkring.explanation import Explanation
+from sparkring._explanation import Explanation
 from sparkring.frameworks import (
     gpus,
     jax_config,
@@ -104,7 +105,7 @@ globals()["__all__"] = ["__version__", "data", "frameworks", "spark"]
 
 
 def __dir__() -> list[str]:
-    """List the public names; the other modules here are our own."""
+    """List the public names."""
     return list(_public)
 
 

@@ -3,7 +3,7 @@
 
 import sys
 
-from sparkring.installation import main
+from sparkring._installation import main
 
 if __name__ == "__main__":
     sys.exit(main())

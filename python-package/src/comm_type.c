@@ -217,7 +217,7 @@ static PyMethodDef methods[] = {
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, NULL},
     {"close", WITH_KEYWORDS(comm_close), KEYWORDS, NULL},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, NULL},
-    {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks.nccl makes a method of it */
+    {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks._nccl makes a method of it */
     {"port_reserve", port_reserve, METH_NOARGS, NULL},
     {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, NULL},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, NULL},

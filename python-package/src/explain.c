@@ -6,7 +6,7 @@
 #include "error.h"
 
 static PyObject *explanation_class(void) {
-  PyObject *module = PyImport_ImportModule("sparkring.explanation");
+  PyObject *module = PyImport_ImportModule("sparkring._explanation");
   PyObject *class = module ? PyObject_GetAttrString(module, "Explanation") : NULL;
   Py_XDECREF(module);
   return class;

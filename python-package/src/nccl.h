@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sparkring.frameworks.nccl makes its method of.
+ * What sparkring.frameworks._nccl makes its method of.
  */
 #ifndef SPARKRING_NCCL_H
 #define SPARKRING_NCCL_H

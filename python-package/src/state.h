@@ -46,8 +46,8 @@ typedef struct module_state {
   PyObject *names[ARGUMENTS_NAMES]; /* interned */
 } module_state;
 
-/* Imports NumPy, which communicators need. The log forwarder (sparkring/spark/relay.py) loads this module
- * without it, for Tls alone. 0, or -1 with an exception. */
+/* Imports NumPy, which communicators need. The log forwarder (sparkring/spark/_log_forwarder.py)
+ * loads this module without NumPy, for Tls alone. 0, or -1 with an exception. */
 int module_need_numpy(module_state *state);
 
 #endif

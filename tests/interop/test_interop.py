@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not r_is_ready(), reason="R or its package spark
 def launch(r, python, *options):
     """Run four ranks: R on the even ones, Python on the odd ones. Return the lines of each."""
     choose = 'if [ $((SPARKRING_RANK % 2)) = 0 ]; then exec Rscript "$1"; else exec "$0" "$2"; fi'
-    launcher = [sys.executable, "-m", "sparkring.launcher", "-n", "4", *options]
+    launcher = [sys.executable, "-m", "sparkring._launch.launcher", "-n", "4", *options]
     job = subprocess.run(
         [*launcher, "sh", "-c", choose, sys.executable, r, python],
         timeout=DEADLINE,

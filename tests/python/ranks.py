@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 DEADLINE = 60  # seconds for a job
 LIMIT = 3  # seconds until a failure is known everywhere: one, and what a starved machine needs
-LAUNCHER = [sys.executable, "-m", "sparkring.launcher"]
+LAUNCHER = [sys.executable, "-m", "sparkring._launch.launcher"]
 
 
 class Outcome(NamedTuple):

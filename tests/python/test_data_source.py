@@ -14,7 +14,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 from sparkring import InvalidError
-from sparkring.data import source
+from sparkring.data import _source as source
 
 VALUES = {
     "whole": [1, -2, 3],

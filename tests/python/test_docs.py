@@ -15,8 +15,8 @@ import pytest
 import sparkring
 import sparkring.data
 import sparkring.spark
-from sparkring.spark.driver import OURS
-from sparkring.spark.options import Options
+from sparkring.spark._driver import OURS
+from sparkring.spark._options import Options
 
 METHODS = [
     name
@@ -53,7 +53,9 @@ def test_public_names_are_documented():
 )
 def test_completion_shows_public_names(module, some):
     """In a process of its own: what is imported later becomes an attribute of its package."""
-    code = f"import sparkring, sparkring.spark.rank, sparkring.data.row; print(*dir({module}))"
+    code = (
+        f"import sparkring, sparkring.spark._task_main, sparkring.data._row; print(*dir({module}))"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     names = set(shown.stdout.split())
     assert some <= names

@@ -293,12 +293,12 @@ def test_a_killed_rank_is_missed_although_its_child_lives(shared, monkeypatch):
 ORPHAN = """
 import os, sys, types, time
 import sparkring
-from sparkring import barrier
+from sparkring import _barrier_task as barrier_task
 
 # What pyspark would tell; rank 1's parent is killed meanwhile.
 rank = int(sys.argv[1])
-task = barrier.BarrierTask(rank, ["127.0.0.1"] * 2, 1, False, None)
-barrier.find = lambda timeout: task
+task = barrier_task.BarrierTask(rank, ["127.0.0.1"] * 2, 1, False, None)
+barrier_task.find = lambda timeout: task
 comm = sparkring.init(token="0123456789abcdef", timeout=30, call_timeout=60)
 comm.barrier()
 if rank == 1:

@@ -13,7 +13,8 @@ import types
 import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
-from sparkring.frameworks import interface, torch
+from sparkring.frameworks import _interface as interface
+from sparkring.frameworks import _torch as torch
 from test_port import is_free
 
 VARIABLES = ("TF_CONFIG", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE", "LOCAL_RANK")
@@ -194,7 +195,7 @@ def call_ray_config():
 
 
 def test_ray_on_hosts_with_addresses():
-    from sparkring.frameworks import ray
+    from sparkring.frameworks import _ray as ray
 
     def start(host):
         comm = types.SimpleNamespace(rank=1, hosts=["192.0.2.1", host])

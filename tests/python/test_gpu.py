@@ -11,7 +11,7 @@ import warnings
 import pytest
 import sparkring
 from ranks import open_comm, outcomes, run
-from sparkring.frameworks import device
+from sparkring.frameworks import _device as device
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 

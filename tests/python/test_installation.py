@@ -10,7 +10,8 @@ from importlib import metadata
 
 import numpy
 import sparkring
-from sparkring import installation, launcher
+from sparkring import _installation as installation
+from sparkring._launch import launcher
 
 
 def fail(comm):

@@ -34,7 +34,7 @@ def lines(output):
     return sorted(output.decode().splitlines())
 
 
-# ---- Output
+# ---- LineOutput
 
 
 def test_prefix():
@@ -232,9 +232,8 @@ def test_command_not_found(tmp_path):
 
 def patched(patch, *command):
     """Run the launcher with its code changed before."""
-    code = (
-        f"import os, signal, subprocess, sys, sparkring.launcher as l\n{patch}\nsys.exit(l.main())"
-    )
+    code = "import os, signal, subprocess, sys, sparkring._launch.launcher as l\n"
+    code += f"{patch}\nsys.exit(l.main())"
     return subprocess.run(
         [sys.executable, "-c", code, "-n", "2", *command],
         timeout=DEADLINE,
@@ -251,7 +250,7 @@ def test_no_place_for_the_token():
 
 def test_a_defect_is_told_and_ends_the_ranks(tmp_path):
     patch = """
-from sparkring.supervisor import Supervisor
+from sparkring._launch.supervisor import Supervisor
 def reap(self): raise KeyError('lost')
 Supervisor.reap = reap"""
     job = patched(patch, sys.executable, "-c", WAIT)
@@ -323,7 +322,8 @@ while True:
 """
     impatient = """
 import sys
-from sparkring import launcher, supervisor
+from sparkring._launch import launcher
+from sparkring._launch import supervisor
 supervisor.GRACE = 0.1
 sys.exit(launcher.main())"""
     fifo = tmp_path / "fifo"
@@ -461,15 +461,16 @@ def test_descendants_do_not_survive_the_launcher(number, tmp_path):
 # So long as on a machine with very many processes; the supervisor's clock ticks meanwhile.
 SLOW_TO_LIST = """
 import sys, time
-from sparkring import launcher, processes
+from sparkring._launch import launcher
+from sparkring._launch import process_tree
 
-list_children = processes.children
+list_children = process_tree.children
 
 def children():
     time.sleep(0.6)
     return list_children()
 
-processes.children = children
+process_tree.children = children
 sys.exit(launcher.main())
 """
 
@@ -521,7 +522,7 @@ os.waitpid = after_a_signal"""
 
 JUST_BEFORE_A_WRITE = """
 import ctypes, functools, os, signal, sys
-from sparkring import launcher
+from sparkring._launch import launcher
 
 libc, write = ctypes.CDLL(None), os.write
 alarm = (ctypes.c_ulong * 16)(1 << signal.SIGALRM - 1)
@@ -628,7 +629,8 @@ def test_ranks_behind_a_shell(shell, tmp_path):
 def test_what_ends_by_itself_is_waited_for():
     patient = """
 import sys
-from sparkring import launcher, supervisor
+from sparkring._launch import launcher
+from sparkring._launch import supervisor
 supervisor.LINGER = 20
 sys.exit(launcher.main())"""
     late = ["sh", "-c", "(read line <&3; echo late) 3<&0 & exec echo early"]

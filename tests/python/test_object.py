@@ -279,9 +279,9 @@ def send_foreign_objects():
     dangerous = pickle.dumps(Lonely())
     with open_comm() as comm:
         for kind, text in FOREIGN.items():
-            parcel = dangerous + struct.pack("<8sd", kind, len(dangerous) + 16)
+            envelope = dangerous + struct.pack("<8sd", kind, len(dangerous) + 16)
             if comm.rank == 1:
-                comm.allgatherv(parcel)
+                comm.allgatherv(envelope)
             else:
                 at_fault, what = said(lambda: comm.allgather_object(comm.rank))
                 assert at_fault == 1 and what.startswith(text)

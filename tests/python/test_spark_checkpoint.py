@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import sparkring
 from ranks import open_comm, run
-from sparkring import running
-from sparkring.spark import Checkpoint, checkpoint
+from sparkring import _run_state as run_state
+from sparkring.spark import Checkpoint
+from sparkring.spark import _checkpoint as checkpoint
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def ranks_with_disks_of_their_own(folder):
         own = checkpoint.Disk(mine)
         if comm.rank in (0, 2):
             for number in range(comm.rank + 1):
-                data = checkpoint.pickling.dumps((number, np.arange(5.0)))
+                data = checkpoint.closure_codec.dumps((number, np.arange(5.0)))
                 whole = checkpoint.MAGIC + hashlib.sha256(data).digest() + data
                 own.write(checkpoint.name_of(number), whole)
         states = Checkpoint(comm, mine)
@@ -160,9 +161,9 @@ def test_home(tmp_path, monkeypatch):
 def test_relative_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert checkpoint.find("job").path == tmp_path / "job"
-    monkeypatch.setattr(running, "_folder", "/where/the/driver/is")
+    monkeypatch.setattr(run_state, "_folder", "/where/the/driver/is")
     assert checkpoint.find("job").path == Path("/where/the/driver/is/job")
-    monkeypatch.setattr(running, "_folder", None)
+    monkeypatch.setattr(run_state, "_folder", None)
     with pytest.raises(sparkring.InvalidError, match="job is relative, and executors have"):
         checkpoint.find("job")
     assert checkpoint.find(str(tmp_path)).path == tmp_path
@@ -182,7 +183,7 @@ def test_one_slash(comm):
 
 def test_a_later_attempt_that_finds_nothing_says_so(comm, tmp_path, monkeypatch):
     assert Checkpoint(comm, tmp_path / "job").restore(default=1) == 1  # no warning
-    monkeypatch.setattr(running, "_attempt", 1)
+    monkeypatch.setattr(run_state, "_attempt", 1)
     with pytest.warns(RuntimeWarning, match=r"attempt 1 found no state in .*/job on its hosts"):
         assert Checkpoint(comm, tmp_path / "job").restore(default=1) == 1
 

@@ -10,10 +10,15 @@ import types
 
 import pytest
 import sparkring
-from sparkring.spark import connect, explained, limits, rank, run, slots, stage
-from sparkring.spark.connect import Connect
-from sparkring.spark.outcome import Outcome, RankError, SparkError
-from sparkring.spark.rank import Job
+from sparkring.spark import _barrier_job as barrier_job
+from sparkring.spark import _connect as connect
+from sparkring.spark import _preflight as preflight
+from sparkring.spark import _slot_check as slot_check
+from sparkring.spark import _task_main as task_main
+from sparkring.spark import explained, run
+from sparkring.spark._connect import Connect
+from sparkring.spark._rank_result import RankError, RankResult, SparkError
+from sparkring.spark._task_main import Job
 
 CHAIN = (
     "[SPARK-24820][SPARK-24821]: Barrier execution mode does not allow the following pattern of RDD"
@@ -97,34 +102,34 @@ def made(*frame, **known):
     ],
 )
 def test_slots(splits, settings, room, text):
-    cluster = slots.read(made(Frame(splits), **settings))
+    cluster = slot_check.read(made(Frame(splits), **settings))
     assert cluster.slots == room
-    assert slots.arithmetic(cluster).startswith(text)
-    assert f"has {room}: " in slots.explain(cluster, 100)
+    assert slot_check.arithmetic(cluster).startswith(text)
+    assert f"has {room}: " in slot_check.explain(cluster, 100)
 
 
 def test_executors_that_come_between_two_looks():
     """All ranks are there, not those of the executors that came first."""
     spark = made(LateFrame(2), spark_master="local-cluster[2,2,1024]")
-    assert slots.wait_for(spark, None, None, timeout=10) == 4
+    assert slot_check.wait_for(spark, None, None, timeout=10) == 4
 
 
 def test_slots_that_nobody_knows():
     spark = made(Frame(7), spark_master="yarn", spark_default_parallelism="7")
-    assert slots.read(spark).slots is None
-    assert slots.wait_for(spark, None, None, timeout=1) == 7
-    assert slots.wait_for(spark, None, 20, timeout=1) == 20
+    assert slot_check.read(spark).slots is None
+    assert slot_check.wait_for(spark, None, None, timeout=1) == 7
+    assert slot_check.wait_for(spark, None, 20, timeout=1) == 20
 
 
 def test_resources():
     wanted = {"cpus": types.SimpleNamespace(amount=2.0)}
     profile = types.SimpleNamespace(taskResources=wanted, executorResources={}, id=3)
     spark = made(Frame(8), spark_master="spark://host:7077", spark_executor_cores="4")
-    slots.check_settings(spark, profile)
-    cluster = slots.read(spark, profile)
+    slot_check.check_settings(spark, profile)
+    cluster = slot_check.read(spark, profile)
     assert (cluster.slots, cluster.task_cpus) == (4, 2)
     with pytest.raises(sparkring.UnsupportedError, match=r"from Spark 4\.0 on"):
-        slots.check_settings(made(OldFrame(), version="3.5.9"), profile)
+        slot_check.check_settings(made(OldFrame(), version="3.5.9"), profile)
 
 
 def test_a_spark_without_barrier_stages_for_it():
@@ -156,8 +161,8 @@ def test_whether_ranks_share_folder_and_log(monkeypatch):
 def test_outcomes_travel_in_pieces(monkeypatch):
     pytest.importorskip("pyarrow", reason="Spark Connect needs it, too")
     monkeypatch.setattr(connect, "PIECE", 10)
-    ended = [Outcome(number, bytes(100), log=("a line",)) for number in range(3)]
-    monkeypatch.setattr(rank, "task", lambda job, _: iter([ended[job]]))
+    ended = [RankResult(number, bytes(100), log=("a line",)) for number in range(3)]
+    monkeypatch.setattr(task_main, "task", lambda job, _: iter([ended[job]]))
     cells = [batch.to_pylist()[0] for job in range(3) for batch in connect.task(job, [])]
     assert len(cells) > 30
     rows = [(cell["rank"], cell["piece"], cell["data"]) for cell in reversed(cells)]
@@ -187,7 +192,7 @@ def test_progress_tells_when_ranks_have_started():
 def test_a_server_that_reports_no_progress():
     old = types.SimpleNamespace(addTag=lambda _: None, removeTag=lambda _: None)
     made_stage = connect.PlanStage(types.SimpleNamespace(session=old), 4, None, 0.1, print, list)
-    with made_stage.named("a", "what"), stage.Watch(made_stage, "a") as watch:
+    with made_stage.named("a", "what"), barrier_job.Watch(made_stage, "a") as watch:
         watch.thread.join(10)
         assert not watch.thread.is_alive()
     assert not watch.late
@@ -229,7 +234,7 @@ def test_limits(said, kind, text):
     java = types.SimpleNamespace(getMessage=lambda: said)
     error = RuntimeError("An error occurred")
     error.java_exception = java
-    assert isinstance(limits.explain(limits.text_of(error)), kind)
+    assert isinstance(preflight.explain(preflight.text_of(error)), kind)
 
 
 def test_other_errors_pass():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import sparkring
-from sparkring import spark_encryption
+from sparkring import _spark_encryption as spark_encryption
 
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend --cores 2"
 CRYPTO = "spark.network.crypto.enabled"

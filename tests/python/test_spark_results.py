@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import sparkring
-from sparkring.spark import relay, results
-from sparkring.spark.outcome import Outcome
-from sparkring.spark.output import Output
+from sparkring.spark import _log_forwarder as log_forwarder
+from sparkring.spark import _results as results
+from sparkring.spark._log_server import LogServer
+from sparkring.spark._rank_result import RankResult
 
 DEADLINE = 60
 
@@ -31,11 +32,11 @@ def collect(sent, server, most=0):
                 range(len(sent)),
             )
         )
-    outcomes = [
-        Outcome(rank, value, receipt=receipt) for rank, (value, receipt) in enumerate(carried)
+    rank_results = [
+        RankResult(rank, value, receipt=receipt) for rank, (value, receipt) in enumerate(carried)
     ]
     assert all(value is None for value, _ in carried)
-    return [bytes(outcome.value) for outcome in server.put_in(outcomes)]
+    return [bytes(rank_result.value) for rank_result in server.put_in(rank_results)]
 
 
 def test_many_ranks_at_once(tmp_path):
@@ -57,7 +58,7 @@ def test_a_file_that_was_changed(tmp_path):
         _, receipt = results.hand_over(server.route, 0, 0, bytes(1 << 25), "bytes")
         next(tmp_path.iterdir()).write_bytes(bytes(1 << 24) + b"\1" * (1 << 24))
         with pytest.raises(OSError, match="the result of rank 0 was changed in"):
-            server.put_in([Outcome(0, receipt=receipt)])
+            server.put_in([RankResult(0, receipt=receipt)])
 
 
 def test_a_rank_that_dies_in_the_middle():
@@ -67,7 +68,7 @@ def test_a_rank_that_dies_in_the_middle():
             {**address._asdict(), "rank": 0, "attempt": 0, "core": results._core.__file__},
             bytes(1 << 26),
         )
-        send = relay.Channel.send
+        send = log_forwarder.Channel.send
         sent = []
 
         def die(channel, data):
@@ -77,7 +78,7 @@ def test_a_rank_that_dies_in_the_middle():
             return sent[-1]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(relay.Channel, "send", die)
+            patch.setattr(log_forwarder.Channel, "send", die)
             with pytest.raises(ZeroDivisionError):
                 sender.run(address[:2])
         results.transmit(address, 1, 0, b"whole")
@@ -126,7 +127,7 @@ def test_a_driver_that_stops_reading(monkeypatch):
     """It has proved itself, and then says nothing any more."""
     monkeypatch.setattr(results, "STALL", 0.5)
     release = threading.Event()
-    server = Output("127.0.0.1", "127.0.0.1", 1, print, print, tls=True)
+    server = LogServer("127.0.0.1", "127.0.0.1", 1, print, print, tls=True)
     taken = server.take
     server.take = lambda *given: (taken(*given), release.wait(DEADLINE))
     try:
@@ -140,10 +141,10 @@ def test_a_driver_that_stops_reading(monkeypatch):
 @pytest.mark.parametrize("said", [b"-1", b"x", b"99999999999999999999", b""])
 def test_a_length_that_makes_no_sense(said):
     """Of a rank that has proved itself; others are heard."""
-    server = Output("127.0.0.1", "127.0.0.1", 2, print, print, tls=True)
+    server = LogServer("127.0.0.1", "127.0.0.1", 2, print, print, tls=True)
     settings = {**server.address._asdict(), "rank": 0, "attempt": 0}
     sender = results.Sender({**settings, "core": results._core.__file__}, b"seven..")
-    sender.waiting[0] = relay.RESULT + said
+    sender.waiting[0] = log_forwarder.RESULT + said
     with pytest.raises(ConnectionError):
         sender.run(server.address[:2])
     results.transmit(server.address, 1, 0, b"fine")
@@ -152,7 +153,7 @@ def test_a_length_that_makes_no_sense(said):
 
 
 def test_no_result_in_plain_text():
-    server = Output("127.0.0.1", "127.0.0.1", 1, print, print)
+    server = LogServer("127.0.0.1", "127.0.0.1", 1, print, print)
     settings = {**server.address._asdict(), "rank": 0, "attempt": 0}
     with pytest.raises(ConnectionError):
         results.Sender(settings, b"seven..").run(server.address[:2])

@@ -13,7 +13,9 @@ import zipfile
 
 import pytest
 import sparkring
-from sparkring.spark import pickling, run, sources
+from sparkring.spark import _closure_codec as closure_codec
+from sparkring.spark import _sources as sources
+from sparkring.spark import run
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def inside(work):
 
 
 def test_modules_that_are_not_installed(beside):
-    work = pickling.dumps_work(beside.work, (), None)
+    work = closure_codec.dumps_work(beside.work, (), None)
     assert inside(work) == {
         "only_here.py",
         "pack_here/__init__.py",
@@ -71,10 +73,10 @@ def test_what_the_pickle_speaks_of(beside):
         return late_here
 
     late.__module__ = "__main__"  # travels by value
-    assert inside(pickling.dumps_work(late, (), None)) == {"late_here.py"}
-    takes = pickling.dumps_work(lambda comm, value: value, (beside.Value(),), None)
+    assert inside(closure_codec.dumps_work(late, (), None)) == {"late_here.py"}
+    takes = closure_codec.dumps_work(lambda comm, value: value, (beside.Value(),), None)
     assert "only_here.py" in inside(takes)
-    assert pickling.dumps_work(operator.attrgetter("size"), (), None).sources.archive == b""
+    assert closure_codec.dumps_work(operator.attrgetter("size"), (), None).sources.archive == b""
 
 
 def test_modules_that_stay(beside, tmp_path):
@@ -85,7 +87,7 @@ def test_modules_that_stay(beside, tmp_path):
         return compiled_here, large_here
 
     compiled.__module__ = "__main__"
-    found = pickling.dumps_work(compiled, (), None).sources
+    found = closure_codec.dumps_work(compiled, (), None).sources
     assert found.archive == b""
     assert found.left_out == {
         "compiled_here": "it has compiled modules",
@@ -98,14 +100,14 @@ def test_modules_that_stay(beside, tmp_path):
 
 
 def test_a_rank_has_them_in_a_folder_of_its_own(beside, tmp_path, monkeypatch):
-    work = pickling.dumps_work(beside.work, (), None)
+    work = closure_codec.dumps_work(beside.work, (), None)
     for name in ("only_here", "pack_here", "pack_here.inner", "folder_here", "late_here"):
         sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != sys.path[0]])
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"/nowhere,{tmp_path}")
     with work.sources.folder():
         work.sources.install()
-        f, _, _ = pickling.loads(work.data)
+        f, _, _ = closure_codec.loads(work.data)
         assert f(None) == 2
         folder = sources.sent("only_here.py").parent
         assert folder.parent == tmp_path
@@ -136,16 +138,16 @@ def test_a_traceback_shows_the_lines_of_a_cell(key, monkeypatch):
 
 def test_code_keeps_the_name_of_its_file(monkeypatch):
     """cloudpickle 3.1.3 replaces it, so that no line would be found."""
-    table = pickling._pickler().CloudPickler.dispatch_table
+    table = closure_codec._pickler().CloudPickler.dispatch_table
     reduce = table[types.CodeType]
 
     def without_file(code):
         make, parts = reduce(code)
-        return make, tuple(pickling.NAMELESS if part == __file__ else part for part in parts)
+        return make, tuple(closure_codec.NAMELESS if part == __file__ else part for part in parts)
 
     monkeypatch.setitem(table, types.CodeType, without_file)
-    data, _ = pickling.dumps_noting(lambda: 0)
-    assert pickling.loads(data).__code__.co_filename == __file__
+    data, _ = closure_codec.dumps_noting(lambda: 0)
+    assert closure_codec.loads(data).__code__.co_filename == __file__
 
 
 # ---- Scripts
@@ -186,7 +188,7 @@ def test_script(script, capsys, monkeypatch):
     trace = caught.value.__cause__.remote_traceback
     assert "raise ValueError(sys.argv[2])" in trace
     assert trace.count("File ") == 1
-    work = pickling.dumps_work(script, (), None)
+    work = closure_codec.dumps_work(script, (), None)
     assert inside(work) == {"train.py", "beside_script.py"}
 
 

@@ -22,7 +22,9 @@ from pyspark.resource import (
     ResourceProfileBuilder,
     TaskResourceRequests,
 )
-from sparkring.spark import Checkpoint, RankError, classic, driver, run
+from sparkring.spark import Checkpoint, RankError, run
+from sparkring.spark import _classic as classic
+from sparkring.spark import _driver as driver
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 

@@ -24,7 +24,8 @@ from cluster import until
 from conftest import TWO_EXECUTORS, work_of
 from notebook import PaperError
 from pyspark import cloudpickle
-from sparkring.spark import driver, run
+from sparkring.spark import _driver as driver
+from sparkring.spark import run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 

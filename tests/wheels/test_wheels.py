@@ -114,6 +114,6 @@ def test_works(installed):
 
 def test_encrypts(installed):
     """Its OpenSSL has what TLS takes."""
-    launcher = (sys.executable, "-m", "sparkring.launcher")
+    launcher = (sys.executable, "-m", "sparkring._launch.launcher")
     shown = shell(*launcher, "-n", "2", sys.executable, "-c", RING, env=installed)
     assert shown.count(installed["PYTHONPATH"]) == 2

@@ -11,12 +11,12 @@ Examples
 ...     gradient = comm.allreduce(gradient_sum(batch["x"], batch["y"])) / batch.total
 """
 
-from sparkring.data.batch import Batch
-from sparkring.data.batches import Batches, batches
+from sparkring.data._batch import Batch
+from sparkring.data._batches import Batches, batches
 
 __all__ = ["Batch", "Batches", "batches"]
 
 
 def __dir__() -> list[str]:
-    """List the public names; the modules here are our own."""
+    """List the public names."""
     return list(__all__)

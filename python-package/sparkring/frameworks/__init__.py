@@ -10,14 +10,14 @@ says how the port gets there. In a Spark task that has GPUs they see to these, t
 None of them imports its framework, with the exception of `xgboost_config` on rank 0.
 """
 
-from sparkring.frameworks.gpu import gpus
-from sparkring.frameworks.jax import jax_config
-from sparkring.frameworks.lightgbm import lightgbm_config
-from sparkring.frameworks.nccl import nccl_id
-from sparkring.frameworks.ray import ray_config
-from sparkring.frameworks.tensorflow import tf_config
-from sparkring.frameworks.torch import torch_env
-from sparkring.frameworks.xgboost import xgboost_config
+from sparkring.frameworks._gpu import gpus
+from sparkring.frameworks._jax import jax_config
+from sparkring.frameworks._lightgbm import lightgbm_config
+from sparkring.frameworks._nccl import nccl_id
+from sparkring.frameworks._ray import ray_config
+from sparkring.frameworks._tensorflow import tf_config
+from sparkring.frameworks._torch import torch_env
+from sparkring.frameworks._xgboost import xgboost_config
 
 __all__ = [
     "gpus",
@@ -32,5 +32,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """List the public names; the modules here are our own."""
+    """List the public names."""
     return list(__all__)

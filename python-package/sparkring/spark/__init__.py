@@ -8,14 +8,14 @@ Examples
 [0, 1, 2, 3]
 """
 
-from sparkring.spark.checkpoint import Checkpoint
-from sparkring.spark.driver import run
-from sparkring.spark.limits import explained
-from sparkring.spark.outcome import RankError
+from sparkring.spark._checkpoint import Checkpoint
+from sparkring.spark._driver import run
+from sparkring.spark._preflight import explained
+from sparkring.spark._rank_result import RankError
 
 __all__ = ["Checkpoint", "RankError", "explained", "run"]
 
 
 def __dir__() -> list[str]:
-    """List the public names; the modules here are our own."""
+    """List the public names."""
     return list(__all__)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PySpark barrier task that this process runs, if it runs one.
+
+Nothing here imports PySpark by itself: a process that runs a Spark task has done so already. The
+context is there for ``rdd.barrier().mapPartitions`` as well as for ``mapInPandas(barrier=True)``.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sparkring import _spark_encryption as spark_encryption
+from sparkring._core import InvalidError, TimeoutError  # noqa: A004
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class BarrierTask(NamedTuple):
+    """What Spark knows about one task of a barrier stage."""
+
+    rank: int
+    addresses: list[str]
+    attempt: int
+    encrypts: bool  # Spark, as the properties of the job tell, which those of RDDs lack
+    exchange: Callable[[str], list[str]]
+
+
+def find(timeout: float) -> BarrierTask | None:
+    """Find the barrier task of this process.
+
+    Parameters
+    ----------
+    timeout : float
+        Seconds that its exchange may wait for the other tasks.
+
+    Returns
+    -------
+    BarrierTask or None
+        None outside of Spark tasks.
+
+    Raises
+    ------
+    InvalidError
+        In a Spark task that belongs to no barrier stage: its tasks need not run at the same time,
+        and cannot find each other.
+    """
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import (  # type: ignore[import-not-found, unused-ignore]
+        BarrierTaskContext,
+        TaskContext,
+    )
+
+    context = TaskContext.get()
+    if context is None:
+        return None
+    if not isinstance(context, BarrierTaskContext):
+        raise InvalidError(
+            "this Spark task is not a barrier task: use rdd.barrier().mapPartitions(f) or"
+            " df.mapInPandas(f, schema, barrier=True), or pass rank, size and addresses"
+        )
+    return BarrierTask(
+        rank=context.partitionId(),
+        addresses=[info.address for info in context.getTaskInfos()],
+        attempt=context.taskAttemptId(),
+        encrypts=spark_encryption.asked(context.getLocalProperty),
+        exchange=lambda text: _gather(context, text, timeout),
+    )
+
+
+def _gather(context: Any, text: str, timeout: float) -> list[str]:
+    """Call ``context.allGather`` with a deadline, and interruptibly.
+
+    Spark itself waits for a year, and does not notice that a task has ended without calling it. So
+    a thread makes the call; one that is left waiting ends with the worker process, which Spark ends
+    when the task fails. The thread of the executor that serves the call waits on; when Spark ends
+    the task, the whole executor ends (`sparkring.spark._exit_barrier` says why). Tasks have no
+    other way to find each other without a secret, so `sparkring.init` says when to call it.
+    """
+    texts: list[list[str]] = []
+    failures: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            texts.append(context.allGather(text))
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call, name="sparkring exchange", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + timeout
+    while thread.is_alive() and time.monotonic() < deadline:
+        thread.join(0.1)
+    if failures:
+        raise failures[0]
+    if not texts:
+        raise TimeoutError(
+            f"rank {context.partitionId()} waited {timeout:g} s for the other tasks of its barrier"
+            f" stage: not all {len(context.getTaskInfos())} have called sparkring.init(). Usual"
+            " causes: a task that ended or failed before, or one that is still busy"
+        )
+    return texts[0]

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``sparkring-run -n 4 python train.py``: start the ranks of a job on this machine.
+
+Two processes take care of a job. The launcher proper waits, passes signals on and returns the exit
+code. Its child, the supervisor, starts the ranks and prints what they say. The supervisor is in a
+session of its own, and each rank in a process group there, so that a signal from the terminal
+reaches them once. Not in sessions of their own: between these Linux shares the processors out
+(autogroups), and ranks that share one hand it to each other.
+
+No process survives a job. On Linux both adopt their orphaned descendants (PR_SET_CHILD_SUBREAPER),
+so whatever the ranks have started ends up as a child of the supervisor, which kills it at the end.
+Should one of the two die first, the other cleans up: the kernel tells the supervisor when the
+launcher dies (PR_SET_PDEATHSIG; elsewhere it looks from time to time), and the launcher adopts what
+a dead supervisor leaves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from typing import IO, TYPE_CHECKING
+
+from sparkring import _core
+from sparkring._launch.process_tree import (
+    LINUX,
+    PASSED_ON,
+    PR_SET_CHILD_SUBREAPER,
+    children,
+    control,
+    exit_code,
+    kill_descendants,
+    passed_on,
+    send,
+)
+from sparkring._launch.supervisor import supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        By default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    open_standard_files()
+    options = parse(arguments)
+    control(PR_SET_CHILD_SUBREAPER, 1)
+    launcher = os.getpid()
+    others = set(children())  # of whoever became this process with exec; not ours to end
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # what is ignored would not be waited for
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGALRM, signal.SIGCHLD})
+    supervisor = os.fork()
+    if supervisor == 0:
+        supervise(options.command, environments(options), launcher, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask | PASSED_ON | {signal.SIGCHLD})
+    status = wait_for(supervisor, passed_on() - mask)
+    kill_descendants(others)
+    return exit_code(status)
+
+
+def wait_for(supervisor: int, signals: set[int]) -> int:
+    """Wait until the supervisor ends, and pass these blocked signals on; gives the wait status.
+
+    Not with handlers: Python runs none for a signal that comes just before the wait for a child.
+    """
+    while True:
+        process, status = os.waitpid(supervisor, os.WNOHANG)
+        if process == supervisor:
+            return status
+        number = signal.sigwait(signals | {signal.SIGCHLD})
+        if number != signal.SIGCHLD:
+            send(supervisor, number)
+
+
+def open_standard_files() -> None:
+    """Open what is closed of 0 to 2 on /dev/null: else a file of ours would take its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.set_inheritable(number, True)
+
+
+# ---- The command line ----------------------------------------------------------------------------
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="sparkring-run",
+        description="Start the ranks of a sparkring job on this machine.",
+        usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]"
+        " command ...\n       sparkring-run --version",
+        epilog="Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails,"
+        " the others are ended, and its exit code (128 + number for a signal) is returned. Rank 0"
+        " has the standard input. Signals are passed on to all ranks.",
+    )
+    parser.add_argument("--version", action="version", version=f"sparkring {_core.version}")
+    parser.add_argument("-n", "--size", type=positive, required=True, help="number of ranks")
+    parser.add_argument("--timeout", metavar="SECONDS", help="time for all ranks to meet")
+    parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
+    parser.add_argument(
+        "--encryption", action="store_true", help="encrypt what the ranks send through sockets"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
+    options = parser.parse_args(arguments)
+    if options.command[:1] == ["--"]:
+        del options.command[0]
+    if not options.command:
+        parser.error("the command is missing, as in: sparkring-run -n 4 python train.py")
+    return options
+
+
+def positive(text: str) -> int:
+    """Read a number of ranks."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not 1 or more")
+    return int(text)
+
+
+@contextlib.contextmanager
+def environments(options: argparse.Namespace) -> Iterator[Iterator[dict[str, str]]]:
+    """Make the environment of each rank; the token's file, which it names, is there meanwhile."""
+    shared = dict(os.environ)
+    shared.pop("SPARKRING_ROOT_ADDRESS", None)
+    shared.pop("SPARKRING_TOKEN", None)
+    shared.setdefault("PYTHONUNBUFFERED", "1")  # lines come when they are printed
+    shared["SPARKRING_SIZE"] = str(options.size)
+    shared["SPARKRING_ADDRESSES"] = ",".join(["127.0.0.1"] * options.size)
+    if options.timeout:
+        shared["SPARKRING_TIMEOUT"] = options.timeout
+    if options.ports:
+        shared["SPARKRING_PORTS"] = options.ports
+    if options.encryption:
+        shared["SPARKRING_ENCRYPTION"] = "1"
+    with token_file() as path:
+        shared["SPARKRING_TOKEN_FILE"] = path
+        yield ({**shared, "SPARKRING_RANK": str(rank)} for rank in range(options.size))
+
+
+# ---- The token -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def token_file() -> Iterator[str]:
+    """Draw the job's token; the value names a file with it, while the job runs.
+
+    The variables of a process can be read in /proc and in core files, and all its children have
+    them. On Linux the file has no name of its own: ranks open it through this process, which is
+    possible for their user alone, as often as they need it, and whatever started them in between.
+    """
+    with nameless_file() if LINUX else tempfile.NamedTemporaryFile() as file:
+        os.fchmod(file.fileno(), 0o400)
+        file.write(secrets.token_hex(32).encode())
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if LINUX else file.name
+
+
+def nameless_file() -> IO[bytes]:
+    """Open a file in memory or, where that is forbidden, one without a name on disk."""
+    try:
+        return open(os.memfd_create("sparkring token"), "w+b")
+    except OSError:
+        return tempfile.TemporaryFile()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The supervisor of ``sparkring-run``: starts the ranks of a job, and ends all their descendants.
+
+`launcher` describes the two processes of a job. Ranks end by themselves, after the first that
+fails, or after a signal; ranks that ignore the request are killed `GRACE` seconds later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import selectors
+import signal
+import subprocess
+import time
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+from sparkring._launch.line_output import LineOutput, Lines, say_ours
+from sparkring._launch.process_tree import (
+    ENDING,
+    LINUX,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    children,
+    control,
+    describe,
+    exit_code,
+    kill_descendants,
+    kill_group,
+    passed_on,
+    send,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    # Of the ranks in their order, inside a ``with`` block, as what they name is there so long.
+    Environments = AbstractContextManager[Iterable[dict[str, str]]]
+
+GRACE = 10.0  # seconds between asking the ranks to end and killing them
+LINGER = 1.0  # seconds for what the ranks leave behind, and for who no longer reads their output
+OURS = {signal.SIGALRM, signal.SIGCHLD}  # we need them, whether whoever started us has or not
+TICK = 0.25  # seconds after which a signal is noticed that came just before a wait
+
+
+def supervise(
+    command: list[str], environments: Environments, launcher: int, mask: set[int]
+) -> NoReturn:
+    """Be the supervisor: the child of the launcher, in a session of its own.
+
+    Signals are blocked until all ranks have started; `mask` is what they were before.
+    """
+    code = 1
+    try:
+        os.setsid()
+        control(PR_SET_CHILD_SUBREAPER, 1)
+        code = Supervisor(launcher, mask).run(command, environments)
+    except OSError as error:
+        complain(f"cannot run the job: {error}")
+    except BaseException:
+        complain(f"this is a defect of sparkring\n{traceback.format_exc().rstrip()}")
+    finally:
+        os._exit(code)
+
+
+def complain(text: str) -> None:
+    """Say why there is no job, to whoever can be told."""
+    with contextlib.suppress(OSError):
+        os.write(2, say_ours(text))
+
+
+class Supervisor:
+    """Starts the ranks, sees to what they print, and ends them.
+
+    Signals do their work in their handlers, so that a reader of the output who has stopped reading
+    cannot keep the ranks from being ended. Nor can he keep the job, once a signal has ended it: the
+    handler of SIGALRM then raises out of the write that waits for him. SIGALRM comes with each
+    tick of a clock, as Python runs no handler of a signal that comes between its last look and the
+    system call in which it then waits.
+    """
+
+    def __init__(self, launcher: int, mask: set[int]) -> None:
+        self.launcher = launcher
+        self.mask = mask
+        self.ranks: dict[int, int] = {}  # by process, until they are reaped
+        self.lines: list[Lines] = []
+        self.selector = selectors.DefaultSelector()  # the data of a key is called; false: the end
+        self.failure = 0  # the exit code of the first rank that failed
+        self.ending = False
+        self.deadline = math.inf  # of the ranks when they end; without any, of who reads
+        self.asked = False  # to end, by a signal from outside
+        self.reaping = False  # in the handler of a signal, where nothing may be raised
+        # From the beginning of a write on, the handler of SIGCHLD reaps.
+        self.output = LineOutput(self.reap, self.lose)
+
+    def run(self, command: list[str], environments: Environments) -> int:
+        """Run the job to its end; the return value is the exit code."""
+        try:
+            return self.work(command, environments)
+        except BaseException:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # its handler may be what is broken
+            self.kill()
+            raise
+
+    def work(self, command: list[str], environments: Environments) -> int:
+        """Do what `run` does, as long as nothing goes wrong with ourselves."""
+        self.watch_signals()
+        with environments as each:
+            self.start_all(command, each)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask - OURS)
+            while self.ranks:
+                self.step(None)
+            self.sweep()
+        for lines in self.lines:
+            lines.drain()
+        return self.failure
+
+    def start_all(self, command: list[str], environments: Iterable[dict[str, str]]) -> None:
+        """Start the ranks; when the command cannot be run, none stays."""
+        try:
+            for rank, environment in enumerate(environments):
+                self.start(rank, command, environment)
+        except (OSError, subprocess.SubprocessError) as error:
+            self.failure = 127 if isinstance(error, FileNotFoundError) else 126
+            reason = error.strerror if isinstance(error, OSError) else error
+            self.output.say(f"cannot run {command[0]!r}: {reason}")
+            self.kill()
+
+    def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
+        """Start one rank, in a process group of its own. It dies with the supervisor."""
+        supervisor = os.getpid()
+
+        def prepare() -> None:
+            os.setpgid(0, 0)
+            control(PR_SET_PDEATHSIG, signal.SIGKILL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+            if os.getppid() != supervisor:
+                os._exit(1)
+
+        process = subprocess.Popen(
+            command,
+            bufsize=0,
+            env=environment,
+            stdin=None if rank == 0 else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=prepare,
+        )
+        process.returncode = 0  # waiting is the business of reap()
+        self.ranks[process.pid] = rank
+        for target, stream in ((1, process.stdout), (2, process.stderr)):
+            assert stream is not None
+            lines = Lines(stream, b"[%d] " % rank, functools.partial(self.output.write, target))
+            self.lines.append(lines)
+            self.selector.register(stream, selectors.EVENT_READ, lines.pump)
+
+    # ---- Signals
+
+    def watch_signals(self) -> None:
+        """Pass signals on, wake up for children that end, and notice the launcher's death."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        self.selector.register(reader, selectors.EVENT_READ, lambda: os.read(reader, 4096))
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: self.reap_meanwhile())
+        signal.signal(signal.SIGALRM, lambda *_: self.tick())
+        signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
+        for number in passed_on():
+            signal.signal(number, lambda number, _: self.obey(number))
+        control(PR_SET_PDEATHSIG, signal.SIGALRM)
+        if os.getppid() != self.launcher:
+            os._exit(1)
+
+    def obey(self, number: int) -> None:
+        """Do what a signal from outside asks for."""
+        self.asked = self.asked or number in ENDING
+        self.pass_on(number)
+        self.hurry()
+
+    def pass_on(self, number: int) -> None:
+        """Send a signal to the process groups of all ranks; after one to end, time runs."""
+        if number in ENDING and not self.ending:
+            self.ending = True
+            self.deadline = time.monotonic() + GRACE
+        for process in list(self.ranks):
+            kill_group(process, number)
+
+    def hurry(self) -> None:
+        """Let time run for the reader, if only he keeps a job that was asked to end."""
+        if self.asked and not self.ranks:
+            self.deadline = time.monotonic() + LINGER
+
+    def tick(self) -> None:
+        """See whether the launcher has died, or time is over."""
+        over = time.monotonic() >= self.deadline
+        if over:
+            self.deadline = math.inf
+        if over or os.getppid() != self.launcher:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Kill the ranks; without any, take a reader that we wait for as gone."""
+        self.kill()
+        if self.asked and self.output.writing and not self.reaping and not self.ranks:
+            raise BrokenPipeError
+
+    def reap_meanwhile(self) -> None:
+        """Reap, if else that were not done before a reader goes on reading."""
+        if self.output.writing:
+            outer, self.reaping = self.reaping, True
+            self.reap()
+            self.reaping = outer
+
+    def kill(self) -> None:
+        """Kill the ranks: their time is over, or the launcher is dead and nobody is waiting."""
+        self.ending = True
+        for process in list(self.ranks):
+            kill_group(process, signal.SIGKILL)
+        if os.getppid() != self.launcher:
+            kill_descendants()
+            os._exit(1)
+
+    # ---- Waiting
+
+    def step(self, seconds: float | None) -> bool:
+        """Wait for output or a signal, and handle it; false when no child is left."""
+        for key, _ in self.selector.select(seconds):
+            if not key.data():
+                self.selector.unregister(key.fileobj)
+        return self.reap()
+
+    def reap(self) -> bool:
+        """Take note of the children that have ended; false when none is left."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if process == 0:
+                    self.hurry()
+                    return True
+                if process in self.ranks:
+                    self.note_end(self.ranks.pop(process), status)
+                    if not LINUX:
+                        kill_group(process, signal.SIGKILL)  # nobody adopts its orphans
+        self.hurry()
+        return False
+
+    def note_end(self, rank: int, status: int) -> None:
+        """End the job when this is the first rank that failed."""
+        if self.failure or status == 0:
+            return
+        self.failure = exit_code(status)
+        others = "; ending the others" if self.ranks and not self.ending else ""
+        if not self.ending:
+            self.pass_on(signal.SIGTERM)
+        self.output.say(f"rank {rank} {describe(status)}{others}")
+
+    def sweep(self) -> None:
+        """End the processes that the ranks have left behind."""
+        deadline = time.monotonic() + (0 if self.ending else LINGER)
+        while self.step(0.02):
+            if time.monotonic() >= deadline:
+                for process in children():
+                    send(process, signal.SIGKILL)
+
+    def lose(self, error: OSError) -> None:
+        """End the job, as SIGPIPE ends a program: the reader has gone, or the disk is full."""
+        gone = isinstance(error, BrokenPipeError)
+        self.failure = self.failure or (128 + signal.SIGPIPE if gone else 1)
+        if not self.ending:
+            self.pass_on(signal.SIGTERM)
+        if not gone:
+            self.output.say(f"cannot write what the ranks print: {error.strerror}; ending them")

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Methods of the communicator that take any Python object.
+
+Each method makes two calls of the core: one for the lengths of the envelopes, one for the
+envelopes. An error of an object is found before the first call and raised after the second, so the
+ranks stay in step and the communicator stays usable.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from sparkring._core import Communicator, InvalidError
+from sparkring._method import method
+from sparkring._objects.codec import Envelopes, pack, unpack
+
+
+def _check_token(comm: Communicator) -> None:
+    if comm.size > 1 and not comm.authenticated:
+        raise InvalidError(
+            "reading an object can run any code, and whoever reaches the ports of these ranks could"
+            " have sent it, as they have no token: pass the same token to sparkring.init() on every"
+            " rank or, under a launcher, in the file that SPARKRING_TOKEN_FILE names"
+        )
+
+
+def _pack_on_root(comm: Communicator, xs: Any, count: int, root: int) -> Envelopes:
+    if comm.rank == root:
+        return pack(xs, count)
+    return Envelopes(memoryview(b""), [0] * count)
+
+
+# ---- The methods ---------------------------------------------------------------------------------
+
+
+@method
+def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
+    """Give every rank the object of one of them.
+
+    Parameters
+    ----------
+    x : object
+        What ``root`` sends; not looked at on the other ranks.
+    root : int
+        The rank whose object all get.
+
+    Returns
+    -------
+    object
+        A copy of root's ``x``, on ``root`` as well.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> settings = comm.broadcast_object({"rate": 0.1} if comm.rank == 0 else None)
+    """
+    _check_token(self)
+    mine = _pack_on_root(self, [x], 1, root)
+    length = int(self.broadcast(float(mine.counts[0]), root))
+    memory = mine.memory if self.rank == root else np.empty(length, "uint8")
+    self.broadcast(memory, root, out=memory)
+    return unpack(memory, [root], mine.failure)[0]
+
+
+@method
+def allgather_object(self: Communicator, x: Any) -> list[Any]:
+    """Give every rank the objects of all, in rank order.
+
+    Objects travel as pickles, so what `pickle` takes can be sent. That is a copy, of a rank's own
+    object, too. Large NumPy arrays in an object, or several of one call, may share one piece of
+    memory, which lasts as long as any of them: copy the one that is kept if that matters.
+
+    Reading a pickle can run any code. So ranks without a token, where nobody knows who they are,
+    cannot send objects; those with one should trust each other. R and Python cannot read each
+    other's objects, and say so.
+
+    Parameters
+    ----------
+    x : object
+        Anything that can be pickled.
+
+    Returns
+    -------
+    list of object
+        One of each rank.
+
+    Raises
+    ------
+    InvalidError
+        For arguments that make no sense and without a token, before anything is sent. Where an
+        object of another rank is missing, as that rank could not pickle it, or cannot be read;
+        ``rank`` tells whose. The communicator goes on.
+    Exception
+        What pickling ``x`` has raised; the communicator goes on.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allreduce`.
+
+    Examples
+    --------
+    >>> comm.allgather_object("abc"[: comm.rank])  # with 4 ranks
+    ['', 'a', 'ab', 'abc']
+    """
+    _check_token(self)
+    memory, _, failure = pack([x], 1)
+    return unpack(self.allgatherv(memory), range(self.size), failure)
+
+
+@method
+def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None:
+    """Give one rank the objects of all, in rank order.
+
+    Parameters
+    ----------
+    x : object
+        Anything that can be pickled.
+    root : int
+        The rank that gets the result.
+
+    Returns
+    -------
+    list of object or None
+        On ``root`` one of each rank, ``None`` on the other ranks.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> comm.gather_object("abc"[: comm.rank])  # on rank 0 of 4
+    ['', 'a', 'ab', 'abc']
+    """
+    _check_token(self)
+    memory, _, failure = pack([x], 1)
+    received = self.gatherv(memory, root)
+    if received is None and failure is None:
+        return None
+    return unpack(received, range(self.size), failure)
+
+
+@method
+def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) -> Any:
+    """Give every rank an object of its own, which one rank has.
+
+    Parameters
+    ----------
+    xs : list of object
+        What ``root`` sends, one for each rank; not looked at on the other ranks.
+    root : int
+        The rank that sends.
+
+    Returns
+    -------
+    object
+        A copy of ``xs[rank]`` of root.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> task = comm.scatter_object(tasks if comm.rank == 0 else None)
+    """
+    _check_token(self)
+    mine = _pack_on_root(self, xs, self.size, root)
+    counts = self.broadcast(np.array(mine.counts, "float64"), root).astype("int64")
+    return unpack(self.scatterv(mine.memory, counts, root), [root], mine.failure)[0]
+
+
+@method
+def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
+    """Give every rank an object of each.
+
+    Parameters
+    ----------
+    xs : list of object
+        ``xs[r]`` is for rank r.
+
+    Returns
+    -------
+    list of object
+        What the ranks sent, in rank order: a copy of ``xs[rank]`` of each.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> comm.alltoall_object([f"{comm.rank} to {peer}" for peer in range(2)])  # on rank 1 of 2
+    ['0 to 1', '1 to 1']
+    """
+    _check_token(self)
+    memory, counts, failure = pack(xs, self.size)
+    return unpack(self.alltoallv(memory, counts), range(self.size), failure)
+
+
+@method
+def allreduce_object(
+    self: Communicator, x: Any, op: Callable[[Any, Any], Any] = operator.add
+) -> Any:
+    """Reduce the objects of all ranks with a function of two.
+
+    Every rank gets the objects of all and works out ``op(op(x0, x1), x2)`` and so on, in rank
+    order, so ``op`` need not be commutative. For numbers and arrays `allreduce` is far faster.
+
+    Parameters
+    ----------
+    x : object
+        Anything that can be pickled.
+    op : callable
+        Takes two objects and returns one; it may change the first and return that. The same on
+        every rank. By default ``+``.
+
+    Returns
+    -------
+    object
+        What ``op`` has returned last; with one rank, a copy of ``x``.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`. What ``op`` raises; the communicator goes on.
+
+    Examples
+    --------
+    >>> comm.allreduce_object({comm.rank}, op=set.union)  # with 4 ranks
+    {0, 1, 2, 3}
+    """
+    if not callable(op):
+        raise InvalidError(f"op is of type {type(op).__name__}: pass a function of two objects")
+    return functools.reduce(op, allgather_object(self, x))
+
+
+@method
+def send_object(self: Communicator, x: Any, peer: int) -> None:
+    """Send an object to one other rank, which calls `recv_object`.
+
+    Parameters
+    ----------
+    x : object
+        Anything that can be pickled.
+    peer : int
+        The rank that receives.
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> comm.send_object({"rate": 0.1}, 1)  # on rank 0
+    """
+    _check_token(self)
+    memory, (length,), failure = pack([x], 1)
+    self.send(float(length), peer)
+    self.send(memory, peer)
+    if failure is not None:
+        raise failure
+
+
+@method
+def recv_object(self: Communicator, peer: int) -> Any:
+    """Receive the object that one other rank sends with `send_object`.
+
+    Parameters
+    ----------
+    peer : int
+        The rank that sends.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allgather_object`.
+
+    Examples
+    --------
+    >>> settings = comm.recv_object(0)  # on rank 1
+    """
+    _check_token(self)
+    memory = np.empty(int(self.recv(0.0, peer)), "uint8")
+    return unpack(self.recv(memory, peer, out=memory), [peer])[0]

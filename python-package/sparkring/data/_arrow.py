@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of Arrow's record batches, as mapInArrow hands them out.
+
+Numbers, and arrays and dense vectors of numbers, are viewed where they lie. These views cannot be
+written to. Truth values are bits in Arrow, so they are copied, and so are sparse vectors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring.data import _number as number
+from sparkring.data import _vector as vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._number import Missing
+
+
+class ArrowTable:
+    """A record batch of Arrow, or a table."""
+
+    def __init__(self, batch: Any, missing: Missing) -> None:
+        self._batch, self._missing = batch, missing
+        self.names: list[Any] = batch.schema.names
+        self.rows: int = batch.num_rows
+
+    def column(self, name: Any) -> NDArray[Any]:
+        """Return a column as an array, row by row."""
+        column = self._batch.column(self._batch.schema.get_field_index(name))
+        if hasattr(column, "combine_chunks"):
+            column = column.combine_chunks()
+        return from_arrow(column, self._missing)
+
+
+def from_arrow(array: Any, missing: Missing) -> NDArray[Any]:
+    """View or copy an array of Arrow."""
+    from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    kind = array.type
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return _numbers(array, missing)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _arrays(array, missing)
+    if types.is_struct(kind) and [field.name for field in kind] == list(vector.FIELDS):
+        return _vectors(array)
+    if types.is_null(kind):
+        raise number.nulls(len(array), len(array))
+    raise number.unsupported(str(kind))
+
+
+def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
+    import pyarrow
+
+    if array.null_count and missing is None:
+        raise number.nulls(array.null_count, len(array))
+    if isinstance(missing, float) and pyarrow.types.is_integer(array.type):
+        array = array.cast(pyarrow.float64(), safe=False)
+    if array.null_count:
+        is_truth = pyarrow.types.is_boolean(array.type)
+        array = array.fill_null(bool(missing) if is_truth else missing)
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _arrays(array: Any, missing: Missing) -> NDArray[Any]:
+    rows = len(array)
+    if array.null_count:
+        raise number.nulls(array.null_count, rows, arrays=True)
+    if hasattr(array, "offsets"):
+        widths = np.diff(array.offsets.to_numpy())
+        width = int(widths[0])
+        unlike = np.flatnonzero(widths != width)
+        if len(unlike):
+            raise number.unlike(width, widths[unlike[0]], int(unlike[0]))
+    else:
+        width = array.type.list_size
+    values = from_arrow(array.flatten(), missing) if width else np.empty(0)
+    return values.reshape((rows, width, *values.shape[1:]))
+
+
+def _vectors(array: Any) -> NDArray[Any]:
+    from pyarrow import compute
+
+    if array.null_count:
+        raise number.nulls(array.null_count, len(array), arrays=True)
+    kinds, sizes, indices, values = array.flatten()
+    return vector.matrix(
+        kinds.to_numpy() == 1,
+        sizes.fill_null(0).to_numpy(),
+        compute.list_value_length(values).to_numpy(),
+        indices.flatten().to_numpy(),
+        values.flatten().to_numpy(),
+    )

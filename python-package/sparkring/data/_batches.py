@@ -1,0 +1,375 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of a partition, of which all ranks take the same number.
+
+Collective calls in a training loop want every rank to take every step, but partitions differ in
+length, and a rank knows the length of its own only at its end. So before each batch the ranks add
+up how many rows they have for it: one allreduce of eight bytes. When the sum says that the epoch is
+over, it is over on all ranks. From the second epoch on all lengths are known, and nothing is sent.
+
+By what a rank adds the three ways differ. ``pad`` and ``join`` add the rows they have and end when
+the sum is 0; ``drop`` adds those of full batches only and ends when one is missing. The sum is the
+`total` of the batch, too, so a mean over all ranks needs no further call.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import operator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import Communicator, InvalidError
+from sparkring.data import _schema as schema
+from sparkring.data import _source as source
+from sparkring.data._batch import Batch, tensors
+from sparkring.data._number import is_number
+from sparkring.data._store import Store
+from sparkring.data._stream import Shuffled, Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._source import Chunk
+
+WAYS = ("pad", "drop", "join", None)
+KINDS = ("numpy", "torch")
+logger = logging.getLogger("sparkring")
+
+
+class Batches:
+    """The batches of a partition, for one epoch each time that they are iterated over.
+
+    Made by `batches`.
+    """
+
+    def __init__(self, rows: Any, comm: Communicator, options: dict[str, Any]) -> None:
+        self._comm = comm
+        self._size: int = options["batch_size"]
+        self._equalize: str | None = options["equalize"]
+        self._epochs: int | None = options["epochs"]
+        self._shuffle: int = options["shuffle_buffer"]
+        self._seed: int = options["seed"]
+        self._tensors: bool = options["as_"] == "torch"
+        self._epoch = -1
+        self._counts: NDArray[np.int64] | None = None  # rows of all ranks, once they are known
+        self._sum = np.zeros(1, np.int64)
+        self._everyone = np.ones(self._size, bool)
+        self._everyone.flags.writeable = False
+        chunks = source.chunks(rows, options["columns"], options["missing"])
+        first = self._agree(chunks, options)
+        self._store = None if self._epochs == 1 else Store(self._fields, options["memory"])
+        self._coming = self._fitted(itertools.chain(first, chunks))
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begin the next epoch. Every rank does, at the same time."""
+        return self._batches()
+
+    # ---- Before the first batch
+
+    def _agree(self, chunks: Iterator[Chunk], options: dict[str, Any]) -> list[Chunk]:
+        """Find the fields; return the first chunk, in a list that is empty where there is none."""
+        first, fields, failure = [], None, None
+        try:
+            first = list(itertools.islice(chunks, 1))
+            fields = schema.fields_of(first[0], options["dtype"]) if first else None
+        except InvalidError as error:
+            failure = error
+        names = ("batch_size", "equalize", "epochs")
+        rows = source.rows_of(first[0]) if first else 0
+        report = schema.Report(
+            {name: options[name] for name in names}, fields, rows, str(failure) if failure else None
+        )
+        reports = schema.exchange(self._comm, report)
+        try:
+            self._fields = schema.agree(reports)
+        except InvalidError as error:
+            raise error from failure
+        self._reserve = self._repeated(first, [report.rows for report in reports])
+        return first
+
+    def _repeated(self, first: list[Chunk], rows: list[int]) -> Chunk:
+        """Copy the rows that ``pad`` repeats; an empty rank gets those of another."""
+        if self._equalize != "pad" or not any(rows):
+            return {}
+        mine: Chunk = {}
+        if first:
+            some = {name: values[: self._size] for name, values in first[0].items()}
+            mine = {name: np.array(values) for name, values in self._fit(some).items()}
+        if all(rows):
+            return mine
+        giver = next(rank for rank, count in enumerate(rows) if count)
+        theirs = mine
+        if self._comm.rank != giver:
+            count = min(rows[giver], self._size)
+            theirs = {field.name: field.empty(count) for field in self._fields}
+        for values in theirs.values():
+            raw = values.reshape(-1).view(np.uint8)
+            self._comm.broadcast(raw, giver, out=raw)
+        return mine or theirs
+
+    def _fit(self, chunk: Chunk) -> Chunk:
+        try:
+            return schema.fit(chunk, self._fields)
+        except InvalidError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: InvalidError) -> InvalidError:
+        """Give up, where the others wait for this rank's rows; return the error to raise."""
+        failure = schema.told(self._comm.rank, str(error))
+        if self._equalize is not None:
+            self._comm.abort(str(failure))
+        return failure
+
+    # ---- Rows
+
+    def _fitted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+        """Yield what Spark hands out, for the only time, and keep it if there is a store."""
+        while True:
+            try:
+                chunk = next(chunks, None)
+            except InvalidError as error:
+                raise self._failed(error) from error
+            if chunk is None:
+                return
+            chunk = self._fit(chunk)
+            if self._store is not None:
+                self._store.append(chunk)
+            yield chunk
+
+    def _begin(self) -> Iterator[Chunk]:
+        """Begin an epoch: find its chunks."""
+        self._epoch += 1
+        if self._epochs is not None and self._epoch >= self._epochs:
+            raise InvalidError(
+                f"this is to be epoch {self._epoch + 1} of {self._epochs}: pass a larger epochs="
+                " (or None for any number), so that the rows are kept"
+            )
+        if self._epoch == 0 or self._store is None:
+            return self._coming
+        for _ in self._coming:  # what the first epoch has left
+            pass
+        if self._counts is None and self._equalize is not None:
+            self._counts = self._comm.allgather(np.array([self._store.rows])).ravel()
+        return self._store.chunks()
+
+    # ---- Batches
+
+    def _batches(self) -> Iterator[Batch]:
+        stream = Stream(self._begin())
+        epoch = self._epoch
+        rows: Stream | Shuffled = stream
+        if self._shuffle:
+            random = np.random.default_rng((self._seed, self._comm.rank, epoch))
+            rows = Shuffled(stream, self._shuffle, random)
+        for step in itertools.count():
+            if epoch != self._epoch:
+                raise InvalidError(f"epoch {epoch} is over, as another has begun")
+            chunk = rows.take(self._size)
+            count = 0 if chunk is None else source.rows_of(chunk)
+            total = self._total(step, count)
+            if self._ends(count, total):
+                if self._equalize == "drop" and step == 0:
+                    self._warn(count)
+                return
+            yield self._batch(chunk, count, total, epoch, step)
+
+    def _total(self, step: int, count: int) -> int | None:
+        """Add up the rows that the ranks have for this step."""
+        if self._equalize is None:
+            return None
+        if self._counts is not None:
+            left = np.clip(self._counts - step * self._size, 0, self._size)
+            return int(self._offer(left).sum())
+        self._sum[0] = self._offer(np.array(count))
+        self._comm.allreduce(self._sum, out=self._sum)
+        return int(self._sum[0])
+
+    def _offer(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return np.where(rows == self._size, rows, 0) if self._equalize == "drop" else rows
+
+    def _ends(self, count: int, total: int | None) -> bool:
+        if total is None:
+            return count == 0
+        return total < (self._comm.size * self._size if self._equalize == "drop" else 1)
+
+    def _batch(
+        self, chunk: Chunk | None, count: int, total: int | None, epoch: int, step: int
+    ) -> Batch:
+        if chunk is None:
+            chunk = {field.name: field.empty(0) for field in self._fields}
+        mask = self._everyone[:count]
+        if self._equalize == "pad" and count < self._size:
+            chunk = {name: self._padded(name, values) for name, values in chunk.items()}
+            mask = np.arange(self._size) < count
+        if not self._tensors:
+            return Batch(chunk, mask, count, total, epoch, step)
+        arrays = tensors({**chunk, "": mask})
+        mask = arrays.pop("")
+        return Batch(arrays, mask, count, total, epoch, step)
+
+    def _padded(self, name: Any, values: NDArray[Any]) -> NDArray[Any]:
+        repeated = self._reserve[name]
+        places = np.arange(self._size - len(values)) % len(repeated)
+        return np.concatenate([values, repeated[places]])
+
+    def _warn(self, count: int) -> None:
+        counts = self._comm.allgather(np.array([count])).ravel()
+        if self._comm.rank == 0:
+            short = ", ".join(f"rank {rank}" for rank in np.flatnonzero(counts < self._size)[:20])
+            logger.warning(
+                'no batch at all: equalize="drop" ends where the first rank has no full batch left,'
+                f" and fewer than batch_size={self._size} rows are on {short}."
+                ' Repartition, or pass a smaller batch_size, or equalize="pad" or "join"'
+            )
+
+
+def batches(
+    rows: Any,
+    comm: Communicator,
+    batch_size: int,
+    *,
+    columns: Any = None,
+    dtype: Any = None,
+    missing: float | None = None,
+    shuffle_buffer: int = 0,
+    seed: int = 0,
+    epochs: int | None = 1,
+    equalize: str | None = "pad",
+    as_: str = "numpy",
+    memory: float = 1 << 30,
+) -> Batches:
+    """Cut the partition of this task into batches of arrays, as many on every rank.
+
+    Collective: every rank calls it, also one whose partition is empty, and takes all batches of an
+    epoch or leaves it after the same. Ranks tell each other what their arrays are like first, so a
+    rank without rows has empty arrays of the right dtypes and shapes.
+
+    The memory that it takes is that of what Spark hands out at once (for data frames
+    ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows), of ``shuffle_buffer`` rows and of two
+    batches, and with several epochs up to ``memory`` bytes more. Where a batch lies within what
+    Spark has handed out, its arrays are views of that, without a copy, unless they are shuffled,
+    converted or put side by side; those that lie in Arrow's memory cannot be written to.
+
+    Parameters
+    ----------
+    rows : iterable
+        What Spark hands to the function: the data frames of ``mapInPandas``, the record batches of
+        ``mapInArrow``, or the rows of ``RDD.mapPartitions``, which may be Row objects, dicts,
+        tuples (whose columns are called 0, 1 and so on) or values alone (``"value"``).
+    comm : Communicator
+        The ranks.
+    batch_size : int
+        How many rows a rank takes in a step.
+    columns : list or dict, optional
+        The names of the columns to take. As a dict, what an array is to be called, and the column
+        that it is, or a list of columns that are put side by side to a matrix, as in
+        ``{"x": ["height", "width"], "y": "label"}``. By default all columns. They hold numbers,
+        truth values, arrays of these that are all of one length, or vectors of Spark ML, which
+        become rows of a dense matrix.
+    dtype : dtype or dict, optional
+        What numbers to make of these, for all arrays or by name, such as ``"float32"``. By default
+        those that hold what all ranks have.
+    missing : float, optional
+        What stands for nulls. By default a null is an error. In a data frame of pandas NaN counts
+        as null. With a float whole numbers become floats.
+    shuffle_buffer : int
+        Of how many rows each is drawn at random: first so many are read, and then what is drawn is
+        replaced by what comes next. 0 for the order of the partition; as many as the partition has,
+        or more, make every order as likely.
+    seed : int
+        The order follows from it, the rank, the epoch and the rows.
+    epochs : int or None
+        How often the result can be iterated over; None for any number. Rows are kept for that if it
+        is not 1.
+    equalize : {"pad", "drop", "join"} or None
+        What happens to ranks with fewer rows than others. ``"pad"``: all batches are full; a rank
+        that has run out repeats rows of its own, where `Batch.mask` is False, until all have. (One
+        that never had any repeats those of another rank.) ``"drop"``: all batches are full, and all
+        ranks end where the first one has no full batch left. ``"join"``: ranks that have run out
+        get batches of no rows until all have, and so take part in the others' collective calls.
+        None: every rank takes its own, and their numbers differ; then a loop must not call the
+        other ranks.
+    as_ : {"numpy", "torch"}
+        NumPy's arrays, or PyTorch's tensors, which share the memory of arrays that can be written
+        to, and are copies of others.
+    memory : float
+        Up to so many bytes of rows are kept in memory for the next epochs, the others in a
+        temporary file.
+
+    Returns
+    -------
+    Batches
+        Each iteration over it is an epoch and yields a `Batch` a step, on all ranks as many.
+
+    Raises
+    ------
+    InvalidError
+        For bad arguments, and columns that hold nulls, text or arrays of many lengths; the message
+        tells the rank, the column and what to do. What is found before the first batch is raised on
+        all ranks; what is found later on one, which aborts the communicator with that message.
+    MismatchError
+        When ranks pass different ``batch_size``, ``epochs`` or ``equalize``.
+    PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.allreduce`, of which there is one of eight bytes a step in the first
+        epoch, unless ``equalize`` is None.
+
+    Examples
+    --------
+    In a function for ``df.mapInPandas(train, schema, barrier=True)``:
+
+    >>> def train(frames):
+    ...     with sparkring.init() as comm:
+    ...         data = batches(frames, comm, 32, epochs=5, shuffle_buffer=10_000)
+    ...         for epoch in range(5):
+    ...             for batch in data:
+    ...                 weights -= comm.allreduce(gradient_sum(weights, batch)) / batch.total
+    """
+    options = {
+        "batch_size": _whole("batch_size", batch_size, 1),
+        "columns": source.select(columns),
+        "dtype": _dtypes(dtype),
+        "missing": missing,
+        "shuffle_buffer": _whole("shuffle_buffer", shuffle_buffer, 0),
+        "seed": _whole("seed", seed, 0),
+        "epochs": None if epochs is None else _whole("epochs", epochs, 1),
+        "equalize": _one_of("equalize", equalize, WAYS),
+        "as_": _one_of("as_", as_, KINDS),
+        "memory": memory,
+    }
+    if not isinstance(comm, Communicator):
+        raise InvalidError(
+            f"comm is of type {type(comm).__name__}: pass what sparkring.init() returned"
+        )
+    return Batches(rows, comm, options)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise InvalidError(f"{name} is {value!r}: it must be a whole number from {least} on")
+    return number
+
+
+def _dtypes(asked: Any) -> Any:
+    """Read the argument ``dtype``: one, one by name, or None."""
+    if isinstance(asked, Mapping):
+        return {name: _dtypes(dtype) for name, dtype in asked.items()}
+    try:
+        dtype = None if asked is None else np.dtype(asked)
+    except TypeError:
+        raise InvalidError(f"dtype is {asked!r}: NumPy does not know it") from None
+    if dtype is not None and not is_number(dtype):
+        raise InvalidError(f"dtype is {asked!r}: batches hold numbers and truth values")
+    return dtype
+
+
+def _one_of(name: str, value: Any, values: tuple[Any, ...]) -> Any:
+    if value not in values:
+        raise InvalidError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, values))}")
+    return value

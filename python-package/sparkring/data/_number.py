@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers from Python objects, and what all ways to numbers have in common.
+
+Spark's columns come as Arrow arrays, as pandas series or as lists of Python objects. Each of these
+becomes a NumPy array whose first dimension is the rows. A null is an error, or becomes the number
+that is given for it; what is no number is an error, with what to do about it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.data import _vector as vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import TypeAlias
+
+    Missing: TypeAlias = Union[float, None]
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this dtype hold numbers or truth values."""
+    return dtype.kind in "biuf"
+
+
+def unsupported(what: str) -> InvalidError:
+    """Make the error for a column of something else."""
+    return InvalidError(
+        f"it holds {what}, and a batch holds numbers, truth values, arrays of these that are all of"
+        " one length, and vectors of Spark ML. Leave it out with columns=, or make numbers of it in"
+        " Spark (cast, unix_timestamp, StringIndexer)"
+    )
+
+
+def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
+    """Make the error for nulls, of which there are `count`."""
+    what = f"{count:,} null{'s' * (count != 1)} in {rows:,} {'arrays' if arrays else 'values'}"
+    way = "" if arrays else ", or pass the number that is to stand for them as missing="
+    return InvalidError(f"it has {what}: fill or drop them in Spark (df.na){way}")
+
+
+def unlike(first: Any, other: Any, row: int) -> InvalidError:
+    """Make the error for arrays that do not make a matrix."""
+    return InvalidError(
+        f"its arrays are not of one length: that of the first row has {first} elements, that of row"
+        f" {row:,} has {other}. Pad or cut them in Spark (slice, array_repeat), or leave the column"
+        " out with columns="
+    )
+
+
+def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
+    """Make whole numbers floats where a float may stand for nulls, in all chunks alike."""
+    if isinstance(missing, float) and values.dtype.kind in "iu":
+        return values.astype(np.float64)
+    return values
+
+
+def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
+    """Treat NaN as null, which pandas makes of nulls."""
+    if values.dtype.kind == "f" and _may_have_nan(values):
+        found = np.isnan(values)
+        count = int(found.sum())
+        if count and missing is None:
+            raise nulls(count, values.size)
+        if count:
+            values = np.where(found, np.asarray(missing, values.dtype), values)
+    return widen(values, missing)
+
+
+def _may_have_nan(values: NDArray[Any]) -> bool:
+    """Whether the sum is NaN, which is sooner known, and may be for infinities, too."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return bool(np.isnan(values.sum()))
+
+
+def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
+    """Make an array of Python objects: numbers, lists, arrays or vectors of Spark ML."""
+    example: Any = next((value for value in values if value is not None), None)
+    count = sum(map(operator.is_, values, itertools.repeat(None)))
+    if isinstance(example, (str, bytes, bytearray)):
+        raise unsupported(type(example).__name__)
+    compound = vector.is_vector(example) or np.ndim(example) > 0
+    if count and (compound or missing is None):
+        raise nulls(count, len(values), arrays=compound)
+    if vector.is_vector(example):
+        return vector.from_objects(values)
+    if compound:
+        return _from_arrays(values, missing)
+    if count:
+        values = [missing if value is None else value for value in values]
+    return widen(_from_scalars(values), missing)
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    """Whether these are arrays of numbers and of one shape, with no line of Python for each."""
+    if set(map(type, values)) != {np.ndarray}:
+        return False
+    dtypes = set(map(operator.attrgetter("dtype"), values))
+    shapes = set(map(operator.attrgetter("shape"), values))
+    return all(map(is_number, dtypes)) and len(shapes) == 1
+
+
+def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
+    try:
+        numbers = np.array(values)
+    except ValueError:  # some are no scalars
+        numbers = np.empty(0, object)
+    if is_number(numbers.dtype) and numbers.ndim == 1:
+        return numbers
+    raise unsupported(" and ".join(sorted({type(value).__name__ for value in values})))
+
+
+def _from_arrays(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
+    """Make one of arrays or lists, which may have lists in them."""
+    if _are_alike(values):
+        numbers = widen(np.concatenate(values), missing)
+        return numbers.reshape((len(values), *values[0].shape))
+    lengths = np.array([len(value) for value in values])
+    others = np.flatnonzero(lengths != lengths[0])
+    if len(others):
+        raise unlike(lengths[0], lengths[others[0]], int(others[0]))
+    flat = [part for value in values for part in value]
+    parts = from_objects(flat, missing) if flat else np.empty(0)
+    return parts.reshape((len(values), lengths[0], *parts.shape[1:]))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of rows, as RDD.mapPartitions hands them out.
+
+A row is a Row of PySpark or a named tuple, a dict, a tuple or list, whose columns are called 0, 1
+and so on, or a value alone, whose column is called ``"value"``. The first row tells which of these
+all are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import InvalidError
+from sparkring.data import _number as number
+from sparkring.data import _vector as vector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._number import Missing
+
+
+class RowTable:
+    """Some rows."""
+
+    def __init__(self, rows: list[Any], missing: Missing) -> None:
+        self._rows, self._missing = rows, missing
+        self.names = names_of(rows[0])
+        self.rows = len(rows)
+
+    def column(self, name: Any) -> NDArray[Any]:
+        """Return a column as an array, row by row."""
+        pick = _picker(self._rows[0], self.names, name)
+        try:
+            values = [pick(row) for row in self._rows]
+        except (KeyError, IndexError, TypeError) as error:
+            raise InvalidError(f"not every row has it: {error!r}") from error
+        return number.from_objects(values, self._missing)
+
+
+def names_of(row: Any) -> list[Any]:
+    """List the columns of a row."""
+    if isinstance(row, dict):
+        return list(row)
+    if vector.is_vector(row) or not isinstance(row, (tuple, list)):
+        return ["value"]
+    fields = getattr(row, "__fields__", None) or getattr(row, "_fields", None)
+    return list(range(len(row))) if fields is None else list(fields)
+
+
+def _picker(row: Any, names: list[Any], name: Any) -> Callable[[Any], Any]:
+    if isinstance(row, dict):
+        return lambda row: row[name]
+    if vector.is_vector(row) or not isinstance(row, (tuple, list)):
+        return lambda row: row
+    index = names.index(name)
+    return lambda row: row[index]

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the arrays of a batch are: name, dtype and shape of a row, agreed by all ranks.
+
+A rank learns this from its first chunk. One whose partition is empty learns it from the others. In
+one exchange, before the first batch, the ranks tell each other this, and what was wrong with their
+first chunks, so that all get the same error; and whether they have the same settings, as those that
+have not would take different numbers of steps. Ranks send JSON, which needs no token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sparkring._core import Communicator, InvalidError, MismatchError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._source import Chunk, Name
+
+
+class Field(NamedTuple):
+    """One array of a batch."""
+
+    name: Name
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    def empty(self, rows: int) -> NDArray[Any]:
+        """Make an array for rows that are still to come."""
+        return np.empty((rows, *self.shape), self.dtype)
+
+
+class Report(NamedTuple):
+    """What a rank tells the others."""
+
+    settings: dict[str, Any]
+    fields: list[Field] | None  # None of an empty partition
+    rows: int  # of its first chunk
+    failure: str | None
+
+
+def fields_of(chunk: Chunk, dtype: Any) -> list[Field]:
+    """Tell the fields of a chunk, with dtypes that replace its own."""
+    unknown = [name for name in dtype if name not in chunk] if isinstance(dtype, Mapping) else []
+    if unknown:
+        raise InvalidError(f"dtype names {unknown}, and the arrays of a batch are {list(chunk)}")
+    return [
+        Field(name, _asked(name, dtype) or values.dtype, values.shape[1:])
+        for name, values in chunk.items()
+    ]
+
+
+def _asked(name: Name, dtype: Any) -> np.dtype[Any] | None:
+    asked: np.dtype[Any] | None = dtype.get(name) if isinstance(dtype, Mapping) else dtype
+    return asked
+
+
+def exchange(comm: Communicator, mine: Report) -> list[Report]:
+    """Give every rank the reports of all, in rank order."""
+    columns = [[name, dtype.str, shape] for name, dtype, shape in mine.fields or ()]
+    text = json.dumps([mine.settings, columns, mine.rows, mine.failure]).encode()
+    lengths = comm.allgather(np.array([len(text)])).ravel()
+    texts = comm.allgatherv(np.frombuffer(text, np.uint8)).tobytes()
+    ends = np.cumsum(lengths)
+    return [_report(texts[end - length : end]) for length, end in zip(lengths, ends)]
+
+
+def _report(text: bytes) -> Report:
+    settings, columns, rows, failure = json.loads(text)
+    fields = [Field(name, np.dtype(dtype), tuple(at)) for name, dtype, at in columns]
+    return Report(settings, fields or None, rows, failure)
+
+
+def agree(reports: list[Report]) -> list[Field]:
+    """Find the fields that hold what all ranks have; none when all partitions are empty."""
+    for rank, report in enumerate(reports):
+        if report.failure is not None:
+            raise told(rank, report.failure)
+        for name, value in report.settings.items():
+            if value != reports[0].settings[name]:
+                error = MismatchError(
+                    f"rank {rank} has {name}={value!r} and rank 0 has"
+                    f" {name}={reports[0].settings[name]!r}: pass the same on every rank"
+                )
+                error.rank = rank
+                raise error
+    agreed: list[Field] | None = None
+    for rank, report in enumerate(reports):
+        if report.fields is not None:
+            agreed = report.fields if agreed is None else _join(rank, agreed, report.fields)
+    return agreed or []
+
+
+def _join(rank: int, agreed: list[Field], fields: list[Field]) -> list[Field]:
+    names = [field.name for field in agreed]
+    if [field.name for field in fields] != names:
+        raise told(
+            rank,
+            f"it has the columns {[field.name for field in fields]}, and ranks before it have"
+            f" {names}: name those to take, with columns=",
+        )
+    for one, other in zip(agreed, fields):
+        if one.shape != other.shape:
+            raise told(rank, _unlike(one, other.shape))
+    return [
+        one._replace(dtype=np.result_type(one.dtype, other.dtype))
+        for one, other in zip(agreed, fields)
+    ]
+
+
+def _unlike(field: Field, shape: tuple[int, ...]) -> str:
+    return (
+        f"column {field.name!r}: a row of it has shape {shape}, and rows before it or on other"
+        f" ranks have {field.shape}. Make them alike in Spark, or leave the column out with"
+        " columns="
+    )
+
+
+def told(rank: int, text: str) -> InvalidError:
+    """Make the error of a rank."""
+    error = InvalidError(f"rank {rank}: {text}")
+    error.rank = rank
+    return error
+
+
+def fit(chunk: Chunk, fields: list[Field]) -> Chunk:
+    """Give a chunk the dtypes that were agreed; its arrays are contiguous then."""
+    if list(chunk) != [field.name for field in fields]:
+        raise InvalidError(
+            f"the columns are {list(chunk)}, and were {[field.name for field in fields]} before:"
+            " name those to take, with columns="
+        )
+    return {field.name: _fit(chunk[field.name], field) for field in fields}
+
+
+def _fit(values: NDArray[Any], field: Field) -> NDArray[Any]:
+    if values.shape[1:] != field.shape:
+        raise InvalidError(_unlike(field, values.shape[1:]))
+    if values.dtype == field.dtype:
+        return np.ascontiguousarray(values)
+    with np.errstate(invalid="ignore"):
+        cast = np.ascontiguousarray(values, field.dtype)
+    if np.can_cast(values.dtype, field.dtype, "same_kind") or np.array_equal(cast, values):
+        return cast
+    raise InvalidError(
+        f"column {field.name!r}: it has {values.dtype} that {field.dtype} cannot hold. Pass"
+        f' another dtype=, such as {{{field.name!r}: "{values.dtype}"}}'
+    )

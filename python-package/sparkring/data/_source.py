@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Spark hands to a function, as chunks: arrays by name, of the same rows.
+
+A chunk is what comes at once: a data frame of pandas, a record batch of Arrow, or up to `TOGETHER`
+rows. Which of these it is shows in the first item, so that neither pandas nor Arrow need be there.
+Only the columns that are asked for are converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.data._arrow import ArrowTable
+from sparkring.data._frame import FrameTable
+from sparkring.data._row import RowTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import TypeAlias
+
+    from sparkring.data._number import Missing
+
+    Name: TypeAlias = Union[str, int]
+    Chunk: TypeAlias = dict[Name, NDArray[Any]]
+
+TOGETHER = 1024  # rows of an RDD
+
+
+class Table(Protocol):
+    """Rows that have come together."""
+
+    names: list[Any]
+    rows: int
+
+    def column(self, name: Any) -> NDArray[Any]:
+        """Return a column as an array, row by row."""
+
+
+class Column(NamedTuple):
+    """What becomes one array of a batch: a column of Spark's, or several side by side."""
+
+    name: Name
+    sources: tuple[Name, ...]
+    stacked: bool
+
+
+def rows_of(chunk: Chunk) -> int:
+    """How many rows a chunk has."""
+    return len(next(iter(chunk.values())))
+
+
+# ---- Which columns -------------------------------------------------------------------------------
+
+
+def select(columns: Any) -> list[Column] | None:
+    """Read the argument ``columns``; None for all."""
+    if columns is None:
+        return None
+    if isinstance(columns, (str, int)):
+        columns = [columns]
+    pairs = columns.items() if isinstance(columns, Mapping) else ((name, name) for name in columns)
+    selected = [_column(name, sources) for name, sources in pairs]
+    if not selected:
+        raise InvalidError("columns is empty: name those that a batch is to have, or leave it out")
+    return selected
+
+
+def _column(name: Any, sources: Any) -> Column:
+    stacked = isinstance(sources, Iterable) and not isinstance(sources, str)
+    column = Column(name, tuple(sources) if stacked else (sources,), stacked)
+    if not all(isinstance(text, (str, int)) for text in (name, *column.sources)):
+        raise InvalidError(
+            f"columns has {name!r}: {sources!r}: pass the names of columns, or a dict whose values"
+            ' are these or lists of these, as in {"x": ["height", "width"], "y": "label"}'
+        )
+    if not column.sources:
+        raise InvalidError(f"columns has an empty list for {name!r}: name at least one column")
+    return column
+
+
+# ---- Chunks --------------------------------------------------------------------------------------
+
+
+def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterator[Chunk]:
+    """Yield what comes, one chunk after the other, without empty ones."""
+    start = 0
+    for table in tables(rows, missing):
+        if table.rows == 0:
+            continue
+        wanted = selected or [Column(name, (name,), False) for name in table.names]
+        try:
+            yield {column.name: _read(table, column) for column in wanted}
+        except InvalidError as error:
+            where = f"rows {start:,} to {start + table.rows - 1:,} of its partition"
+            raise InvalidError(f"{where}: {error}") from error.__cause__
+        start += table.rows
+
+
+def tables(rows: Any, missing: Missing) -> Iterator[Table]:
+    """Find out what comes."""
+    if hasattr(rows, "mapInPandas") or hasattr(rows, "mapPartitions"):
+        raise InvalidError(
+            f"rows is a {type(rows).__name__} of Spark: call this on the tasks, with what"
+            " mapInPandas, mapInArrow or mapPartitions hands to your function"
+        )
+    if _is_frame(rows) or _is_arrow(rows):
+        rows = rows.to_batches() if hasattr(rows, "to_batches") else [rows]
+    if not isinstance(rows, Iterable):
+        raise InvalidError(
+            f"rows is of type {type(rows).__name__}: pass what mapInPandas, mapInArrow or"
+            " mapPartitions hands to your function"
+        )
+    items = iter(rows)
+    for first in items:
+        together = chain([first], items)
+        if _is_frame(first):
+            yield from (FrameTable(frame, missing) for frame in together)
+        elif _is_arrow(first):
+            yield from (ArrowTable(batch, missing) for batch in together)
+        else:
+            while some := list(islice(together, TOGETHER)):
+                yield RowTable(some, missing)
+
+
+def _is_frame(item: Any) -> bool:
+    return hasattr(item, "columns") and hasattr(item, "to_numpy")
+
+
+def _is_arrow(item: Any) -> bool:
+    return hasattr(item, "schema") and hasattr(item, "num_rows")
+
+
+def _read(table: Table, column: Column) -> NDArray[Any]:
+    parts = [_source(table, name) for name in column.sources]
+    return _side_by_side(parts) if column.stacked else parts[0]
+
+
+def _source(table: Table, name: Name) -> NDArray[Any]:
+    if name not in table.names:
+        known = ", ".join(repr(known) for known in table.names[:20])
+        more = " and more" if len(table.names) > 20 else ""
+        raise InvalidError(f"there is no column {name!r}: there are {known}{more}")
+    try:
+        return table.column(name)
+    except InvalidError as error:
+        raise InvalidError(f"column {name!r}: {error}") from error.__cause__
+
+
+def _side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Make a matrix of columns, of which each may have several elements a row."""
+    matrices = [part.reshape(len(part), -1) for part in parts]
+    ends = np.cumsum([matrix.shape[1] for matrix in matrices])
+    result = np.empty((len(parts[0]), ends[-1]), np.result_type(*parts))
+    for matrix, end in zip(matrices, ends):
+        result[:, end - matrix.shape[1] : end] = matrix
+    return result

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that come in chunks of any length, and are taken in others.
+
+`Stream` gives them in their order, as views of the chunks where no chunk ends in between.
+`Shuffled` draws them from a buffer: as many rows as are taken leave random places of it, which
+those that come next fill. So a row overtakes at most `capacity` others, and when the buffer has
+room for all, every order is as likely. The order follows from the generator of random numbers and
+the number of rows alone, and not from where chunks end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring.data._source import rows_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._source import Chunk
+
+FIRST = 1024  # rows that a buffer has room for at first
+
+
+def join(parts: list[Chunk]) -> Chunk:
+    """Put chunks behind each other."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class Stream:
+    """Rows in their order."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._chunk: Chunk = {}
+        self._at = self._end = 0
+
+    def piece(self, count: int) -> Chunk | None:
+        """Take up to so many rows, as views, from one chunk; None after the last."""
+        if self._at == self._end:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return None
+            self._chunk, self._at, self._end = chunk, 0, rows_of(chunk)
+        start, self._at = self._at, min(self._at + count, self._end)
+        if start == 0 and self._at == self._end:
+            return self._chunk
+        return {name: values[start : self._at] for name, values in self._chunk.items()}
+
+    def take(self, count: int) -> Chunk | None:
+        """Take so many rows, fewer at the end, or None after it."""
+        parts = []
+        while count > 0:
+            part = self.piece(count)
+            if part is None:
+                break
+            parts.append(part)
+            count -= rows_of(part)
+        return join(parts) if parts else None
+
+
+class Shuffled:
+    """Rows from random places of a buffer."""
+
+    def __init__(self, stream: Stream, capacity: int, random: np.random.Generator) -> None:
+        self._stream, self._capacity, self._random = stream, capacity, random
+        self._buffer: dict[Any, NDArray[Any]] = {}
+        self._room = self._held = 0
+        self._filled = False
+
+    def take(self, count: int) -> Chunk | None:
+        """Take so many rows, fewer at the end, or None after it."""
+        if not self._filled:
+            self._fill()
+        parts = []
+        while count > 0 and self._held > 0:
+            parts.append(self._draw(min(count, self._held)))
+            count -= rows_of(parts[-1])
+        return join(parts) if parts else None
+
+    def _fill(self) -> None:
+        self._filled = True
+        while self._held < self._capacity:
+            part = self._stream.piece(self._capacity - self._held)
+            if part is None:
+                return
+            rows = rows_of(part)
+            self._make_room(part, self._held + rows)
+            for name, values in part.items():
+                self._buffer[name][self._held : self._held + rows] = values
+            self._held += rows
+
+    def _make_room(self, part: Chunk, rows: int) -> None:
+        """Grow, twofold at least; arrays are moved by the system where they are large."""
+        if not self._buffer:
+            self._buffer = {name: np.empty_like(values[:0]) for name, values in part.items()}
+        if rows <= self._room:
+            return
+        self._room = min(max(rows, 2 * self._room, FIRST), self._capacity)
+        for values in self._buffer.values():
+            values.resize((self._room, *values.shape[1:]), refcheck=False)
+
+    def _draw(self, count: int) -> Chunk:
+        places = self._random.choice(self._held, count, replace=False)
+        drawn = {name: values[places] for name, values in self._buffer.items()}
+        fresh = self._stream.take(count)
+        filled = 0
+        if fresh is not None:
+            filled = rows_of(fresh)
+            for name, values in fresh.items():
+                self._buffer[name][places[:filled]] = values
+        self._close(places[filled:])
+        return drawn
+
+    def _close(self, holes: NDArray[Any]) -> None:
+        """Move the last rows to where rows are missing."""
+        held = self._held - len(holes)
+        is_row = np.ones(len(holes), bool)
+        is_row[holes[holes >= held] - held] = False
+        last = held + np.flatnonzero(is_row)
+        holes = holes[holes < held]
+        for values in self._buffer.values():
+            values[holes] = values[last]
+        self._held = held

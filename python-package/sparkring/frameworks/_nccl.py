@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NCCL: the unique id by which the processes of its communicator find each other.
+
+The core loads the library and asks it. PyTorch's comes with the wheel ``nvidia-nccl``, where the
+system does not find it. Ranks must all use the same version, so that one is taken first.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING
+
+from sparkring._agree import agree
+from sparkring._method import method
+from sparkring.frameworks import _device as device
+from sparkring.frameworks._exchange import communicator
+
+if TYPE_CHECKING:
+    from sparkring.frameworks._exchange import Ring
+
+NAMES = ("libnccl.so.2", "libnccl.so")
+
+
+@method
+def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None) -> bytes:
+    """Give all ranks the same unique id of NCCL, with which they make an NCCL communicator.
+
+    Collective. Rank 0 loads NCCL and asks it; the others need none for this. Its process has to
+    live until the NCCL communicator has been made. NCCL chooses the network by itself: the variable
+    ``NCCL_SOCKET_IFNAME``, if it is needed, must be set on all ranks before. What NCCL then sends
+    is neither authenticated nor encrypted.
+
+    Parameters
+    ----------
+    comm : Communicator or BarrierTaskContext, optional
+        As for `torch_env`.
+    library : str or path, optional
+        Where rank 0 has NCCL. By default what the wheel ``nvidia-nccl`` has installed, as PyTorch
+        uses it, or else ``libnccl.so.2`` or ``libnccl.so`` wherever the system finds it.
+
+    Returns
+    -------
+    bytes
+        The 128 bytes of an ``ncclUniqueId``.
+
+    Raises
+    ------
+    UnsupportedError
+        When rank 0 has no NCCL, or that fails; on all ranks.
+    InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `torch_env`.
+
+    Examples
+    --------
+    >>> unique = comm.nccl_id()
+    >>> nccl = cupy.cuda.nccl.NcclCommunicator(comm.size, tuple(unique), comm.rank)
+    """
+    with communicator(comm) as ring:
+
+        def find() -> bytes:
+            device.adopt()
+            return os.fsencode(":".join(_libraries()) if library is None else library)
+
+        return ring._nccl_id(agree(ring, find))
+
+
+def _libraries() -> list[str]:
+    """List where NCCL may be, the best place first."""
+    try:
+        wheel = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:  # there is no nvidia
+        wheel = None
+    folders = (wheel.submodule_search_locations if wheel else None) or []
+    return [*(os.path.join(folder, "lib", NAMES[0]) for folder in folders), *NAMES]

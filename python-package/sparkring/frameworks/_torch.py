@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch: the variables that torchrun would set.
+
+The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it takes a port that is held.
+Gloo and TensorPipe take the address that the host's own name has, where nobody tells them better.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from sparkring._method import method
+from sparkring.frameworks._exchange import communicator, of_root
+from sparkring.frameworks._interface import interface
+
+if TYPE_CHECKING:
+    from sparkring.frameworks._exchange import Ring
+
+INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+@method
+def torch_env(comm: Ring = None, /) -> dict[str, str]:
+    """Set the variables that ``torch.distributed.init_process_group`` reads.
+
+    Collective. Call it before the process group is made. The port of rank 0 is reserved, and held
+    until PyTorch has bound it. In a Spark task that has GPUs the rank sees these only, as after
+    `Communicator.gpus`: the first is ``cuda:0``, whatever ``LOCAL_RANK`` is.
+
+    Parameters
+    ----------
+    comm : Communicator or BarrierTaskContext, optional
+        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+
+    Returns
+    -------
+    dict
+        What was set, under the names that torchrun gives it: ``MASTER_ADDR``, ``MASTER_PORT``,
+        ``RANK``, ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this
+        host; ``GROUP_RANK`` and ``GROUP_WORLD_SIZE``, this host among the hosts. On several hosts
+        also ``GLOO_SOCKET_IFNAME`` and ``TP_SOCKET_IFNAME``, the interface to the others, as far as
+        it is known (Linux, IPv4): on their own Gloo and TensorPipe take the address of the host's
+        name, which is often one that others cannot reach, 127.0.1.1. Those that are set already
+        stay as they are.
+
+    Raises
+    ------
+    SystemCallError
+        When no port is free on this rank.
+    InvalidError
+        When another rank cannot do its part, such as find a port; ``rank`` tells which, and the
+        text why.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.allreduce`.
+
+    Examples
+    --------
+    >>> with sparkring.init() as comm:
+    ...     comm.torch_env()
+    ...     torch.distributed.init_process_group("gloo")
+    """
+    with communicator(comm) as ring:
+        port = of_root(ring, ring.port_reserve)
+        hosts = list(dict.fromkeys(ring.hosts))
+        values = {
+            "MASTER_ADDR": hosts[0],
+            "MASTER_PORT": port,
+            "RANK": ring.rank,
+            "WORLD_SIZE": ring.size,
+            "LOCAL_RANK": ring.local_rank,
+            "LOCAL_WORLD_SIZE": ring.local_size,
+            "GROUP_RANK": hosts.index(ring.hosts[ring.rank]),
+            "GROUP_WORLD_SIZE": len(hosts),
+        }
+        to_others = interface(ring)
+        if to_others is not None:
+            values.update((name, os.environ.get(name, to_others)) for name in INTERFACES)
+    variables = {name: str(value) for name, value in values.items()}
+    os.environ.update(variables)
+    return variables

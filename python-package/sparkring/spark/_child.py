@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank as a child process of Spark's Python worker, which waits for it, and sees how it ended.
+
+PySpark's daemon ignores how its workers end, so nobody else can tell SIGKILL from ``os._exit()``.
+The worker stays alive when the kernel kills the child, which uses the memory. Linux ends the child
+with the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import IO, NoReturn, TypeVar
+
+from sparkring._launch.process_tree import PR_SET_PDEATHSIG, control
+from sparkring.spark._stdio_redirect import flush
+
+T = TypeVar("T")
+
+
+def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
+    """Call a function in a child process; the wait status of a child that ended without a result.
+
+    Another function is called in this process at the same time. The result comes in a file, as a
+    pipe would stay open in what the child leaves behind.
+    """
+    flush()
+    with memory() as file:
+        parent = os.getpid()
+        process = os.fork()
+        if process == 0:
+            be_child(work, file, parent)
+        meanwhile()
+        _, status = os.waitpid(process, 0)
+        file.seek(0)
+        if status:
+            return status
+        with contextlib.suppress(EOFError):  # the child called os._exit(0)
+            result: T = pickle.load(file)
+            return result
+    return status
+
+
+def memory() -> IO[bytes]:
+    """Open a file that has no name, in memory where that is possible."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("sparkring"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def be_child(work: Callable[[], T], file: IO[bytes], parent: int) -> NoReturn:
+    """Write the result, and end without the worker's own end."""
+    code = 1
+    try:
+        control(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            pickle.dump(work(), file)
+            file.flush()
+            code = 0
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        flush()
+        os._exit(code)

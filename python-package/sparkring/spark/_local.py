@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt as processes of this machine, without Spark, under ``sparkring-run``.
+
+The launcher has the token, prints what the ranks say, ends them when one fails, and leaves no
+process behind. Function and rank_results go through a folder that only this user can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import os
+import pickle
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkring._launch import process_tree, supervisor
+from sparkring.spark import _exit_barrier as exit_barrier
+from sparkring.spark import _log_forwarder as log_forwarder
+from sparkring.spark import _task_main as task_main
+from sparkring.spark._log_server import check_report
+from sparkring.spark._rank_result import WEIGHTS, RankResult, advise, rank_error
+
+if TYPE_CHECKING:
+    from sparkring import Communicator
+    from sparkring.spark._rank_result import RankError
+    from sparkring.spark._task_main import Job
+
+LOOK = 0.005  # seconds between two looks for a file
+LOST = WEIGHTS["PEER_LOST"]
+RANK = "import sys; from sparkring.spark import _local; sys.exit(_local.main(sys.argv[1]))"
+REPORT = "\x1esparkring "  # begins a report of progress in what a rank prints
+
+
+class Processes:
+    """Runs attempts as processes of this machine.
+
+    Parameters
+    ----------
+    num_proc : int
+        How many ranks.
+    show : callable
+        Called with a rank and a line that it has printed.
+    progress : callable
+        Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
+    """
+
+    def __init__(
+        self,
+        num_proc: int,
+        show: Callable[[int, str], None],
+        progress: Callable[[int, float, float | None, dict[str, float]], None],
+    ) -> None:
+        self.num_proc, self.show, self.progress = num_proc, show, progress
+        self.last: dict[int, deque[str]] = {}
+        self.first: re.Match[str] | None = None  # what the launcher says of the first that failed
+
+    def run(self, job: Job) -> list[RankResult] | RankError:
+        """Run all ranks once; an error when one ended without a result."""
+        self.last = {number: deque(maxlen=log_forwarder.KEPT) for number in range(self.num_proc)}
+        self.first = None
+        with tempfile.TemporaryDirectory(prefix="sparkring-") as name:
+            folder = Path(name)
+            (folder / "job").write_bytes(pickle.dumps(job))
+            self.launch(folder)
+            rank_results = [self.read(path) for path in sorted(folder.glob("result-*"))]
+        failures = [
+            rank_result.failure for rank_result in rank_results if rank_result.failure is not None
+        ]
+        missing = set(range(self.num_proc)) - {rank_result.rank for rank_result in rank_results}
+        killed = self.first and int(self.first[1]) in missing
+        if any(failure.weight < LOST for failure in failures) or not missing:
+            return rank_results
+        if self.first and killed:
+            return self.lost(int(self.first[1]), self.first[2], job)
+        if failures and len(missing) > 1:
+            return rank_results
+        return self.lost(min(missing), "ended without a result, with exit code 0", job)
+
+    def read(self, path: Path) -> RankResult:
+        """Read how a rank ended, and put in what it printed last."""
+        rank_result: RankResult = pickle.loads(path.read_bytes())
+        return replace(rank_result, log=tuple(self.last[rank_result.rank]))
+
+    def lost(self, number: int, what: str, job: Job) -> RankError:
+        """Make the error of a rank that has told nothing itself."""
+        return rank_error(
+            advise(what, here=True),
+            rank=number,
+            host=socket.gethostname(),
+            attempt=job.attempt,
+            log=self.last[number],
+        )
+
+    def launch(self, folder: Path) -> None:
+        """Start the launcher, and wait for its end."""
+        this = [sys.executable, "-c", RANK, str(folder)]
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "sparkring._launch.launcher",
+                "-n",
+                str(self.num_proc),
+                "--",
+                *this,
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=functools.partial(
+                process_tree.control, process_tree.PR_SET_PDEATHSIG, signal.SIGTERM
+            ),
+        )
+        try:
+            assert process.stdout is not None
+            with process.stdout as lines:
+                for line in lines:
+                    self.take(line.decode(errors="replace").rstrip("\n"))
+        finally:
+            end(process)
+
+    def take(self, line: str) -> None:
+        """Handle a line of the launcher, or of a rank."""
+        said = re.match(r"\[(\d+)\] (.*)", line)
+        if said is None:
+            self.first = self.first or re.match(
+                r"sparkring-run: rank (\d+) (.*?)(; ending the others)?$", line
+            )
+            return
+        number, (text, mark, report) = int(said[1]), said[2].partition(REPORT)
+        if mark:
+            with contextlib.suppress(ValueError):
+                self.progress(number, *check_report(json.loads(report)))
+        if text or not mark:
+            self.last[number].append(text)
+            self.show(number, text)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher, which takes the ranks with it."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        if process.poll() is None:
+            process.wait(supervisor.LINGER)
+    if process.poll() is None:
+        process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(supervisor.GRACE + supervisor.LINGER)
+    process.kill()
+    process.wait()
+
+
+# ---- In a process of a rank ----------------------------------------------------------------------
+
+
+class Here:
+    """Prints to the launcher, which hands it on; reports of progress, too."""
+
+    def report(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+        """Print a report, in one piece."""
+        sys.stdout.flush()
+        os.write(1, f"{REPORT}{json.dumps([step, total, metrics])}\n".encode())
+
+    def log(self, text: str) -> None:
+        """Write nothing: the error of the rank has it."""
+
+
+class Folder:
+    """The exit barrier of the ranks of this machine: files in a folder."""
+
+    def __init__(self, path: Path, rank: int, size: int) -> None:
+        self.path, self.rank, self.size = path, rank, size
+        self.write("process", str(os.getpid()).encode())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file of this rank, which the others see only when it is whole."""
+        path = self.path / f"{name}-{self.rank:06}"
+        path.with_name(f"new-{path.name}").write_bytes(data)
+        path.with_name(f"new-{path.name}").rename(path)
+
+    def connect_all(self, _: Communicator) -> None:
+        """Prepare nothing."""
+
+    def wait_for_all(self, rank_result: RankResult) -> None:
+        """Tell how this rank ended, and wait for the others to do so."""
+        self.write("result", pickle.dumps(rank_result))
+        deadline = time.monotonic() + exit_barrier.GRACE if rank_result.failure else math.inf
+        while not all((self.path / f"result-{other:06}").exists() for other in range(self.size)):
+            if time.monotonic() > deadline or self.gone():
+                raise exit_barrier.RankFailed
+            time.sleep(LOOK)
+
+    def gone(self) -> bool:
+        """Whether a rank has ended without a result."""
+        for other in range(self.size):
+            process = self.path / f"process-{other:06}"
+            if process.exists() and not alive(int(process.read_text())):
+                return not (self.path / f"result-{other:06}").exists()
+        return False
+
+
+def alive(process: int) -> bool:
+    """Whether a process of this user still runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def main(name: str) -> int:
+    """Be a rank; the return value is the exit code."""
+    folder = Path(name)
+    number, size = int(os.environ["SPARKRING_RANK"]), int(os.environ["SPARKRING_SIZE"])
+    job = pickle.loads((folder / "job").read_bytes())
+    files = Folder(folder, number, size)
+    try:
+        rank_result = task_main.play(job, number, files, Here())
+        files.wait_for_all(rank_result)
+    except exit_barrier.RankFailed:
+        return 1
+    return 1 if rank_result.failure else 0

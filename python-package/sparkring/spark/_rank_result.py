@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of a rank, and which rank is at fault when one has failed.
+
+A failure breaks the communicator, so all ranks fail soon after the first. Weights tell the first
+apart: an error of the ring that reports the loss of another rank weighs least, an exception that is
+no error of the ring weighs most. Of several failures of one weight the earliest counts.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import RingError
+from sparkring.spark import _closure_codec as closure_codec
+from sparkring.spark import _preflight as preflight
+
+if TYPE_CHECKING:
+    from sparkring.spark._results import Receipt
+
+LONGEST = 1 << 16  # characters of a traceback
+LINE = 120  # characters of a line of Spark's
+KILLED = r"SIGKILL|(?:code|status)\W{1,3}137\b|memory limits?|OOMKilled"
+ENDED = r"SIGTERM|(?:code|status)(?: is|\W)\W{0,2}143\b"
+MEMORY = "probably out of memory: raise spark.executor.memoryOverhead"
+MEMORY_HERE = "probably out of memory: take fewer ranks, or this machine needs more"
+OUTSIDE = "preempted, or over a memory limit: the cluster manager's log tells"
+WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
+WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED": 5})
+
+
+class RankError(RuntimeError):
+    """A rank of `sparkring.spark.run` failed.
+
+    `run` raises the exception of the rank itself, with this one as its ``__cause__``; where there
+    is none, as the rank was killed, or it makes no sense here, it raises this one.
+
+    Attributes
+    ----------
+    rank : int or None
+        The rank at fault, if it is known.
+    host : str
+        Where it ran; empty if that is not known.
+    attempt : int
+        Which launch this was, from 0.
+    remote_traceback : str
+        Its traceback; empty for a rank that was killed.
+    log : list of str
+        The last lines that it printed.
+
+    Its ``__cause__`` is a `SparkError` where Spark reported the failure.
+    """
+
+    __module__ = "sparkring.spark"  # where users import it from
+
+    rank: int | None = None
+    host: str = ""
+    attempt: int = 0
+    remote_traceback: str = ""
+    log: list[str] = []  # noqa: RUF012 (of the instance, when there are lines)
+
+
+class SparkError(RuntimeError):
+    """An error of Spark in one line.
+
+    Attributes
+    ----------
+    text : str
+        All that Spark says, such as the stack trace of its JVM.
+    error : Exception
+        Spark's own exception.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self.error, self.text = error, str(error)
+        first = preflight.text_of(error).strip().partition("\n")[0]
+        super().__init__(f"{first[:LINE]} ... (its attribute text has all that Spark says)")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a rank raised, or how its process ended."""
+
+    name: str
+    error: bytes | None = field(repr=False)  # a pickle, if it can be one
+    traceback: str = field(repr=False)
+    weight: float
+    when: float
+    how: str = ""  # of a rank that raised nothing
+
+    @property
+    def what(self) -> str:
+        """What happened to the rank, for after its name."""
+        return self.how or f"failed with {self.name}"
+
+    @classmethod
+    def lost(cls, how: str) -> Failure:
+        """Describe the end of a process; what other ranks raised themselves weighs less."""
+        return cls("", None, "", WEIGHTS["PEER_LOST"] - 0.5, time.time(), how)
+
+    @classmethod
+    def of(cls, error: BaseException, first: TracebackType | None) -> Failure:
+        """Describe an exception; the traceback begins at `first`."""
+        lines = traceback.format_exception(type(error), error, first)
+        return cls(
+            name=type(error).__name__,
+            error=closure_codec.dumps_error(error),
+            traceback="".join(lines)[-LONGEST:],
+            weight=min((WEIGHTS.get(ring.status, 0) for ring in chain(error)), default=0),
+            when=time.time(),
+        )
+
+
+@dataclass(frozen=True)
+class RankResult:
+    """How a rank ended: with a value, or a failure."""
+
+    rank: int
+    value: bytes | bytearray | None = field(default=None, repr=False)
+    failure: Failure | None = None
+    log: tuple[str, ...] = ()
+    host: str = field(default_factory=socket.gethostname)
+    kind: str = ""  # the type of the value
+    receipt: Receipt | None = None  # of a value that does not travel with this
+
+
+def chain(error: BaseException) -> Iterator[RingError]:
+    """List the errors of the ring that an exception is, or came from."""
+    seen: set[int] = set()
+    next_error: BaseException | None = error
+    while next_error is not None and id(next_error) not in seen:
+        seen.add(id(next_error))
+        if isinstance(next_error, RingError):
+            yield next_error
+        next_error = next_error.__cause__ or next_error.__context__
+
+
+def culprit(rank_results: Iterable[RankResult]) -> RankResult | None:
+    """Find the rank at fault; None when none has failed."""
+    failed = [
+        (rank_result.failure, rank_result)
+        for rank_result in rank_results
+        if rank_result.failure is not None
+    ]
+    if not failed:
+        return None
+    return min(failed, key=lambda pair: (pair[0].weight, pair[0].when, pair[1].rank))[1]
+
+
+def advise(what: str, *, here: bool = False) -> str:
+    """Add the probable reason to how a process ended, and what to change."""
+    if re.search(KILLED, what):
+        return f"{what} ({MEMORY_HERE if here else MEMORY})"
+    if re.search(ENDED, what) and not here:
+        return f"{what} ({OUTSIDE})"
+    return what
+
+
+def rank_error(
+    what: str,
+    *,
+    rank: int | None = None,
+    host: str = "",
+    attempt: int = 0,
+    remote_traceback: str = "",
+    log: Iterable[str] = (),
+) -> RankError:
+    """Make the error of a rank, with all that is known in its text."""
+    lines = list(log)
+    who = "a rank" if rank is None else f"rank {rank}"
+    text = f"{who}{f' on {host}' if host else ''} {what}"
+    if attempt:
+        text += f" (attempt {attempt})"
+    if remote_traceback:
+        text += f"\n\n{remote_traceback.rstrip()}"
+    if lines:
+        text += "\n\nThe last lines of its log:\n" + "\n".join(f"  {line}" for line in lines)
+    error = RankError(text)
+    error.rank, error.host, error.attempt = rank, host, attempt
+    error.remote_traceback, error.log = remote_traceback, lines
+    return error
+
+
+def to_raise(rank_result: RankResult, attempt: int) -> BaseException:
+    """Make the exception that `run` raises for a rank that failed."""
+    failure = rank_result.failure
+    assert failure is not None
+    cause = rank_error(
+        failure.what,
+        rank=rank_result.rank,
+        host=rank_result.host,
+        attempt=attempt,
+        remote_traceback=failure.traceback,
+        log=rank_result.log,
+    )
+    error = closure_codec.loads_error(failure.error)
+    if error is None:
+        return cause
+    error.__cause__ = cause
+    return error
+
+
+def values(rank_results: Iterable[RankResult], attempt: int = 0) -> list[Any]:
+    """Read what the ranks returned."""
+    return [
+        value(rank_result, attempt) for rank_result in rank_results if rank_result.value is not None
+    ]
+
+
+def value(rank_result: RankResult, attempt: int) -> Any:
+    """Read what a rank returned; a `RankError` when that makes no sense here."""
+    assert rank_result.value is not None
+    try:
+        return closure_codec.loads(rank_result.value)
+    except Exception as error:
+        raise rank_error(
+            f"returned a value of type {rank_result.kind} that cannot be read here:"
+            f" {type(error).__name__}: {error}. Its modules must be those of this process, too; or"
+            " return numbers, arrays, and lists and dictionaries of them",
+            rank=rank_result.rank,
+            host=rank_result.host,
+            attempt=attempt,
+        ) from error

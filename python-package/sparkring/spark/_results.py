@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results that are too large for Spark, which collects them in the memory of the driver's JVM.
+
+Up to `LARGEST` bytes, and `TOTAL` of all ranks, a result is part of the rank's `RankResult`, which
+Spark carries. A larger result goes to the driver on a connection of its own, in the protocol of
+`log_forwarder`, always with TLS, which is faster than an HMAC: a frame with its length, then its
+bytes. The driver confirms the last byte. Or the result goes through a folder that the user names:
+the rank writes a file, and the driver reads and removes it. Both ways leave a `Receipt` in the
+`RankResult`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import selectors
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from sparkring import _core
+from sparkring._core import InvalidError, UnsupportedError
+from sparkring.spark import _checkpoint as checkpoint
+from sparkring.spark import _log_forwarder as log_forwarder
+from sparkring.spark._log_server import LogServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from typing_extensions import Self
+
+    from sparkring.spark._checkpoint import Store
+    from sparkring.spark._log_server import Address
+    from sparkring.spark._rank_result import RankResult
+    from sparkring.spark._session import Spark
+
+LARGEST = 1 << 24  # bytes of a result that Spark carries
+TOTAL = 1 << 27  # bytes of the results of all ranks together
+SPARE = 1 << 16  # bytes of a `RankResult` besides the result
+CHUNK = 1 << 20  # bytes that are sent at once
+STALL = 60.0  # seconds in which the driver must take something
+MAXIMUM = "spark.driver.maxResultSize"
+UNITS = "bkmgtp"
+REACH = "let executors reach it (spark.driver.host, spark.driver.bindAddress, firewalls)"
+FOLDER = "pass results= with a folder that the hosts share, or the URL of one"
+
+
+@dataclass(frozen=True)
+class Route:
+    """How large results come to the driver: what the ranks of an attempt are told."""
+
+    most: int  # bytes of a result that Spark carries
+    address: Address | None  # of the driver
+    reason: str  # why there is no address
+    folder: str | None  # that the user has named
+    name: str  # begins the names of this attempt's files
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """That a result has arrived, or was written to a file."""
+
+    size: int
+    digest: bytes = b""  # of the file
+
+
+# ---- On a rank -----------------------------------------------------------------------------------
+
+
+def hand_over(
+    route: Route, rank: int, attempt: int, value: bytes, kind: str
+) -> tuple[bytes | None, Receipt | None]:
+    """Send a result to the driver if Spark is not to carry it; gives what Spark is to carry."""
+    if len(value) <= route.most:
+        return value, None
+    try:
+        if route.folder is not None:
+            checkpoint.find(route.folder).write(file_name(route, rank), value)
+            return None, Receipt(len(value), hashlib.sha256(value).digest())
+        if route.address is None:
+            raise ConnectionError(route.reason)
+        transmit(route.address, rank, attempt, value)
+        return None, Receipt(len(value))
+    except Exception as error:
+        if len(value) <= LARGEST and route.folder is None:
+            return value, None
+        raise UnsupportedError(refusal(route, rank, value, kind, error)) from error
+
+
+def refusal(route: Route, rank: int, value: bytes, kind: str, error: Exception) -> str:
+    """Say why a result cannot be carried, and what to do."""
+    what = (
+        f"rank {rank} returned a value of type {kind} that takes {in_units(len(value))}. Spark"
+        f" carries results up to {in_units(LARGEST)}; a larger one"
+    )
+    why = f"{type(error).__name__}: {error}"
+    if route.folder is not None:
+        return f"{what} goes through {route.folder}, where the rank cannot write it ({why})"
+    where = "this run's driver"
+    if route.address is not None:
+        where = f"the driver at {route.address.host}:{route.address.port}"
+    return f"{what} goes to {where}, where it did not arrive ({why}): {REACH}, or {FOLDER}"
+
+
+def file_name(route: Route, rank: int) -> str:
+    """Name the file of a rank."""
+    return f"{route.name}-{rank:06}"
+
+
+def transmit(address: Address, rank: int, attempt: int, value: bytes) -> None:
+    """Send a result to the driver, and wait until all of it has arrived there."""
+    settings = {"key": address.key, "rank": rank, "attempt": attempt, "core": _core.__file__}
+    for _ in range(log_forwarder.TRIES - 1):
+        with contextlib.suppress(CrowdedError):
+            return Sender(settings, value).run((address.host, address.port))
+    return Sender(settings, value).run((address.host, address.port))
+
+
+class CrowdedError(ConnectionError):
+    """The driver has hung up before the proofs, as it does when strangers crowd it."""
+
+
+class Sender(log_forwarder.Driver):
+    """A connection to the driver for one result."""
+
+    def __init__(self, settings: dict[str, Any], value: bytes) -> None:
+        super().__init__(settings)
+        self.rest = memoryview(value)
+        self.answer = b""
+        self.frame(log_forwarder.RESULT, b"%d" % len(value))
+
+    def run(self, address: tuple[str, int]) -> None:
+        """Send all, and wait for the answer."""
+        self.open(address)
+        self.channel = self.reached
+        assert self.channel
+        with contextlib.closing(self.channel), selectors.DefaultSelector() as selector:
+            selector.register(self.channel.socket, selectors.EVENT_READ)
+            while not self.confirmed:
+                self.channel.watch(selector, None, bool(self.outgoing or self.rest))
+                if not selector.select(STALL):
+                    raise TimeoutError(f"the driver has taken nothing for {STALL:.0f} s")
+                for move in (self.read, self.write):
+                    with contextlib.suppress(BlockingIOError):
+                        move()
+
+    def write(self) -> None:
+        """Send what the connection takes: what belongs to the proofs, the frame, the result."""
+        super().write()
+        assert self.channel
+        while self.session and self.rest:
+            self.rest = self.rest[self.channel.send(self.rest[:CHUNK]) :]
+
+    def read(self) -> None:
+        """Read what belongs to the proofs, and after these the answer."""
+        if not self.session:
+            try:
+                super().read()
+            except ConnectionError as error:
+                raise CrowdedError(str(error)) from error
+            return
+        assert self.channel
+        piece = self.channel.recv(log_forwarder.TAG)
+        self.answer += piece
+        if not piece or not log_forwarder.received(self.session).startswith(self.answer):
+            raise ConnectionError("the driver has hung up")
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the driver has all of it."""
+        return not self.rest and self.answer == log_forwarder.received(self.session)
+
+
+# ---- On the driver -------------------------------------------------------------------------------
+
+
+class Results:
+    """Takes the large results of an attempt, inside a ``with`` block.
+
+    Parameters
+    ----------
+    spark : sparkring.spark._session.Spark
+        The Spark.
+    size : int
+        How many ranks.
+    folder : str or None
+        The folder that results go through, from `folder_of`.
+    """
+
+    def __init__(self, spark: Spark, size: int, folder: str | None) -> None:
+        self.server: LogServer | None = None
+        self.store: Store | None = None if folder is None else checkpoint.find(folder)
+        reason = ""
+        if folder is None:
+            try:
+                host, bind = spark.reach()
+                self.server = LogServer(host, bind, size, ignore, ignore, tls=True)
+            except OSError as error:
+                reason = str(error)
+        address = self.server.address if self.server else None
+        name = f"result-{secrets.token_hex(8)}"
+        self.route = Route(most_of(spark, size), address, reason, folder, name)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Forget all that has come, also when the attempt has failed."""
+        if self.server is not None:
+            self.server.results.clear()
+            self.server.close(0)
+        if self.store is not None:
+            with contextlib.suppress(Exception):  # what the attempt has raised counts
+                for name in self.store.names():
+                    if name.startswith((f"{self.route.name}-", f"new-{self.route.name}-")):
+                        self.store.remove(name)
+
+    def put_in(self, rank_results: Iterable[RankResult]) -> list[RankResult]:
+        """Put the results into the `RankResult` objects that Spark has carried without them."""
+        return [
+            replace(
+                rank_result, value=self.take(rank_result.rank, rank_result.receipt), receipt=None
+            )
+            if rank_result.receipt
+            else rank_result
+            for rank_result in rank_results
+        ]
+
+    def take(self, rank: int, receipt: Receipt) -> bytes | bytearray:
+        """Take what a rank has sent, or written."""
+        value: bytes | bytearray
+        if self.store is None:
+            assert self.server
+            value = self.server.results.pop(rank, b"")
+        else:
+            value = self.store.read(file_name(self.route, rank))
+            if hashlib.sha256(value).digest() != receipt.digest:
+                raise OSError(f"the result of rank {rank} was changed in {self.route.folder}")
+        if len(value) != receipt.size:
+            raise OSError(f"the result of rank {rank} has {len(value)} of {receipt.size} bytes")
+        return value
+
+
+def ignore(*_: Any) -> None:
+    """Show nothing: no log forwarder connects."""
+
+
+def folder_of(results: Any, here: bool) -> str | None:
+    """Check the folder that the user names; a relative one is where all ranks have the driver's."""
+    if results is None:
+        return None
+    folder = os.fspath(results) if isinstance(results, os.PathLike) else results
+    if not isinstance(folder, str) or not folder:
+        raise InvalidError(f"results is {results!r}: pass a folder that the hosts share, or a URL")
+    store = checkpoint.find(folder)
+    if not isinstance(store, checkpoint.Disk):
+        return folder
+    local = checkpoint.LOCAL.fullmatch(folder)
+    if not here and not os.path.isabs(os.path.expanduser(local[1] if local else folder)):
+        raise InvalidError(
+            f"results is the relative folder {folder}, and executors have working directories of"
+            " their own: pass an absolute one that the hosts share, or a URL"
+        )
+    return str(store.path)
+
+
+def most_of(spark: Spark, size: int) -> int:
+    """Find how large a result may be that Spark carries, so that those of all ranks fit, too."""
+    limit = size_of(spark.setting(MAXIMUM, "1g"))
+    most = min(LARGEST, TOTAL // size)
+    return min(most, limit // 2 // size - SPARE) if limit > 0 else most
+
+
+def size_of(text: str) -> int:
+    """Read a size as Spark does; 0 where that makes no sense, which Spark itself tells."""
+    found = re.fullmatch(r"\s*(\d+)\s*([bkmgtp])?b?\s*", text.lower())
+    return int(found[1]) << 10 * UNITS.index(found[2] or "b") if found else 0
+
+
+def in_units(size: float) -> str:
+    """Write a size as people read it."""
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}"
+        size /= 1024
+    return f"{size:.4g} GiB"
+
+
+def explain(text: str) -> UnsupportedError | None:
+    """Make the error for results that are too large for Spark; None where Spark's is another."""
+    found = re.search(
+        r"Total size of serialized results of (\d+) tasks \((.*?)\) is bigger than"
+        r" .*?maxResultSize \(?([\d.]+ \w+)",
+        text,
+    )
+    if found is None:
+        return None
+    return UnsupportedError(
+        f"the results of {found[1]} ranks together take {found[2]} on their way through Spark, and"
+        f" {MAXIMUM} allows {found[3]}: raise it. They go there because their ranks could not send"
+        f" them to the driver: {REACH}, or {FOLDER}"
+    )

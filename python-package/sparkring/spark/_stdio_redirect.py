@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redirection of the output of a rank, from Python, C and children, to its log forwarder.
+
+Descriptors 1 and 2 are a pipe to the log forwarder while the rank works, and are restored
+afterwards. Where no process can be started, the rank prints to its own descriptors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sparkring import _core
+from sparkring._core import InvalidError
+from sparkring.spark import _log_forwarder as log_forwarder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from sparkring.spark._log_server import Address
+
+WAIT = 10.0  # seconds for the last lines; a log forwarder that has just started still imports
+
+
+class StdioRedirect:
+    """Sends the output of this process to a log forwarder, inside a ``with`` block.
+
+    Parameters
+    ----------
+    rank, attempt : int
+        Who prints.
+    address : Address or None
+        The driver that wants to see it.
+    echo : bool or None
+        Whether it is to be in this process's own output, too.
+    """
+
+    def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool | None) -> None:
+        self.settings: dict[str, Any] = {"rank": rank, "attempt": attempt, "echo": bool(echo)}
+        self.silent = echo is None
+        if address is not None:
+            self.settings.update(address._asdict())
+            if address.tls:
+                self.settings["core"] = _core.__file__
+        self.control: socket.socket | None = None
+        self.saved: list[int] = []
+        self.lines: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        """Start the log forwarder."""
+        flush()
+        with contextlib.suppress(OSError):
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        type: type[BaseException] | None,  # noqa: A002 (Python's name)
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End what `finish` has not ended."""
+        self.finish()
+
+    def start(self) -> None:
+        """Start the log forwarder, and print to it from now on."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        reader, writer = os.pipe()
+        try:
+            self.spawn(reader, theirs.fileno())
+            ours.send(json.dumps(self.settings).encode())
+            ours.settimeout(WAIT)
+            self.saved = [os.dup(1), os.dup(2)]
+            os.dup2(writer, 1)
+            os.dup2(writer, 2)
+            self.control = ours
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(reader)
+            os.close(writer)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, ValueError):
+                stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+    def spawn(self, reader: int, control: int) -> None:
+        """Start the process. It is not waited for: it may have more to copy than this rank."""
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            log_forwarder.__file__,
+            str(reader),
+            str(control),
+            "2",
+        ]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # where there is no 1 to see it, as in Spark's workers
+            stderr=subprocess.DEVNULL if self.silent else None,
+            pass_fds=(reader, control),
+            close_fds=True,
+        )
+        process.returncode = 0  # no warning that it still runs
+
+    def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
+        """Send a report of progress, if the log forwarder takes it now."""
+        text = json.dumps([step, total, metrics]).encode()
+        if len(text) > log_forwarder.PAYLOAD:
+            raise InvalidError(
+                f"this report of {len(metrics)} metrics takes {len(text)} bytes: progress takes"
+                f" {log_forwarder.PAYLOAD}"
+            )
+        control = self.control  # another thread may finish meanwhile
+        if control is not None:
+            with contextlib.suppress(OSError):
+                control.send(log_forwarder.PROGRESS + text, socket.MSG_DONTWAIT)
+
+    def log(self, text: str) -> None:
+        """Write to the log alone, as far as this process's output goes there."""
+        if self.settings["echo"]:
+            with contextlib.suppress(OSError):
+                os.write(self.saved[1] if self.saved else 2, text.encode(errors="replace"))
+
+    def finish(self) -> tuple[str, ...]:
+        """Restore the descriptors; gives the last lines that went through the log forwarder."""
+        if self.control is None:
+            return self.lines
+        flush()
+        for number, saved in zip((1, 2), self.saved):
+            os.dup2(saved, number)
+            os.close(saved)
+        with contextlib.suppress(OSError), self.control as control:
+            control.send(log_forwarder.END)
+            text = control.recv(1 << 18).decode(errors="replace")
+            self.lines = tuple(text.splitlines())
+        self.control = None
+        return self.lines
+
+
+def flush() -> None:
+    """Write what Python still keeps of what was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            stream.flush()

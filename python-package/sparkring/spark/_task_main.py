@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main function of a rank: form the ring, call the function, and return how it ended.
+
+A rank that fails aborts the communicator, so that the other ranks fail in their next call. Then it
+returns its failure like a value: the driver gets the failures of all ranks, and finds the rank at
+fault. In a Spark task the rank is a child of Spark's worker (`child`), so the task also reports how
+a killed rank ended. Before a task ends it waits in the exit barrier (`exit_barrier`).
+
+A task never reads its partition. Then PySpark does not use the process again, so every attempt
+begins in a process that no earlier attempt has touched.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import faulthandler
+import os
+import pickle
+import re
+import secrets
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import sparkring
+from sparkring import _run_state as run_state
+from sparkring._launch.process_tree import describe
+from sparkring.spark import _child as child
+from sparkring.spark import _closure_codec as closure_codec
+from sparkring.spark import _script as script
+from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, SocketBarrier
+from sparkring.spark._rank_result import Failure, RankResult, advise
+from sparkring.spark._results import hand_over
+from sparkring.spark._stdio_redirect import StdioRedirect, flush
+
+if TYPE_CHECKING:
+    from sparkring.spark._log_server import Address
+    from sparkring.spark._results import Route
+
+BUSY = 5.0  # seconds for a call of another thread to end
+PATIENCE = 1e9  # seconds: whatever others do without this ring may take
+LARGEST = 1 << 18  # bytes of an exception in a text
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all ranks of an attempt are told."""
+
+    work: closure_codec.Work = field(repr=False)
+    options: dict[str, Any] = field(repr=False)  # of sparkring.init
+    attempt: int
+    address: Address | None  # of the driver that shows their output
+    echo: bool | None  # whether their output is in their own log, too; None: never
+    gpus: int = 0  # that each of them was promised
+    # By which they know each other in the end.
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    folder: str | None = None  # the driver's, where all ranks run on its host
+    route: Route | None = None  # of large results; None: all travel with the result of the rank
+
+    @property
+    def here(self) -> bool:
+        """Whether the ranks run on the driver's host, so that no executor has a memory limit."""
+        return self.folder is not None
+
+    def __repr__(self) -> str:
+        """Tell nothing of the keys, one of which is in the address."""
+        return f"Job(attempt={self.attempt})"
+
+
+class Printer(Protocol):
+    """Takes care of what a rank prints and reports."""
+
+    def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
+        """Send a report of progress."""
+
+    def log(self, text: str) -> None:
+        """Write to the log alone."""
+
+
+def play(job: Job, rank: int, barrier: ExitBarrier, printer: Printer) -> RankResult:
+    """Be a rank, up to the exit barrier."""
+    comm = None
+    value = failure = receipt = None
+    kind = ""
+    faulthandler.enable(file=2)  # the last lines of a rank that crashes say where
+    try:
+        run_state.begin(job.attempt, printer.report, job.folder)
+        comm = sparkring.init(**job.options)
+        barrier.connect_all(comm)
+        if job.gpus:  # before the function is read, which imports what it uses
+            comm.gpus(job.gpus)
+        job.work.sources.install()
+        result = call(job.work.data, comm)
+        kind = type(result).__name__
+        value = closure_codec.dumps_value(result, rank)
+        finish(comm)
+        if job.route:
+            value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
+    except BaseException as error:
+        job.work.sources.advise(error)
+        explain_close(error)
+        value, failure = None, Failure.of(error, beyond_us(error))
+        if comm is not None:
+            with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
+                comm.abort(f"rank {rank} {failure.what}")
+    finally:
+        run_state.begin(0, None)
+    if failure:  # on the driver, the traceback of the rank at fault is enough
+        printer.log(failure.traceback)
+    return RankResult(rank, value, failure, kind=kind, receipt=receipt)
+
+
+def call(work: bytes, comm: sparkring.Communicator) -> Any:
+    """Call the function; a process that it forked, and that comes out of it, ends here."""
+    f, args, kwargs = closure_codec.loads(work)
+    process = os.getpid()
+    try:
+        result = f(comm, *args, **kwargs)
+    except BaseException as error:
+        if os.getpid() != process:
+            leave(error)
+        raise
+    if os.getpid() != process:
+        leave(None)
+    return result
+
+
+def finish(comm: sparkring.Communicator) -> None:
+    """Close, which tells ranks that want more of this one, and wait as long as the others take.
+
+    Only what ranks have called differently is a failure of this one: when another has failed or is
+    lost, that one's counts.
+    """
+    until = time.monotonic() + BUSY
+    while True:
+        try:
+            comm.close(timeout=PATIENCE)
+            return
+        except sparkring.MismatchError:
+            raise
+        except sparkring.BusyError:  # a thread of f is in a call; one that stays there is left
+            if time.monotonic() > until:
+                return
+            time.sleep(0.01)
+        except sparkring.RingError:
+            return
+
+
+def explain_close(error: BaseException) -> None:
+    """Say in the text of a mismatch what close() is, which the user has not called."""
+    if isinstance(error, sparkring.MismatchError) and " called close() " in str(error):
+        error.args = (f"{error}. A rank calls close() when its function has returned",)
+
+
+def leave(error: BaseException | None) -> NoReturn:
+    """End a forked process; the rank is the one that forked it."""
+    code = 0
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        code = error.code or 0
+    elif error is not None:
+        traceback.print_exception(type(error), error, beyond_us(error))
+        code = 1
+    flush()
+    os._exit(code & 0xFF)
+
+
+def beyond_us(error: BaseException) -> Any:
+    """Find where a traceback leaves this file and that of scripts, if it does."""
+    ours = (__file__, script.__file__)
+    entry = error.__traceback__
+    while entry is not None and entry.tb_frame.f_code.co_filename in ours:
+        entry = entry.tb_next
+    return entry
+
+
+# ---- In a Spark task -----------------------------------------------------------------------------
+
+
+def task(job: Job, _: Iterable[Any]) -> Iterator[RankResult]:
+    """Be the rank of this Spark task; for ``mapPartitions``."""
+    from pyspark import BarrierTaskContext
+
+    context = BarrierTaskContext.get()
+    rank = context.partitionId()
+    with StdioRedirect(rank, job.attempt, job.address, job.echo) as redirect:
+        barrier, incomplete = SocketBarrier(context, job.key), ""
+        with job.work.sources.folder():
+            ended = child.call(lambda: play(job, rank, barrier, redirect), barrier.adopt)
+        rank_result = lost(rank, ended, job) if isinstance(ended, int) else ended
+        try:
+            barrier.wait_for_all(rank_result)
+        except RankFailed as error:
+            incomplete = str(error)
+        rank_result = replace(rank_result, log=redirect.finish())
+    if incomplete:
+        raise RankFailed(
+            to_text(rank_result, rank_result.failure) if rank_result.failure else incomplete
+        )
+    yield rank_result
+
+
+def lost(rank: int, status: int, job: Job) -> RankResult:
+    """Describe the end of a rank whose process ended without a result."""
+    how = describe(status) if status else "ended without a result, with exit code 0"
+    return RankResult(rank, failure=Failure.lost(advise(how, here=job.here)))
+
+
+def to_text(rank_result: RankResult, failure: Failure) -> str:
+    """Put the result of a rank into the text of an exception, which is all that Spark carries."""
+    if len(failure.error or b"") > LARGEST:
+        rank_result = replace(rank_result, failure=replace(failure, error=None))
+    data = base64.b64encode(pickle.dumps(rank_result)).decode()
+    return f"rank {rank_result.rank} {failure.what} <sparkring {data}>"
+
+
+def from_text(text: str) -> RankResult | None:
+    """Find the result of a rank in what Spark says about a failed job."""
+    found = re.search(r"<sparkring ([A-Za-z0-9+/=]+)>", text)
+    rank_result = pickle.loads(base64.b64decode(found[1])) if found else None
+    return rank_result if isinstance(rank_result, RankResult) else None
