@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import pydoc
 import re
 import subprocess
@@ -61,6 +62,13 @@ def test_completion_shows_public_names(module, some):
     assert some <= names
     modules = {path.stem for path in Path(sparkring.__file__).parent.rglob("*.py")} - {"gpus"}
     assert names & modules <= {"data", "spark", "frameworks", "batches", "checkpoint"}
+
+
+def test_other_modules_are_private():
+    """The name of a module, or that of its folder, says so."""
+    modules = (found.name for found in pkgutil.walk_packages(sparkring.__path__, "sparkring."))
+    public = {name for name in modules if "._" not in name}
+    assert public == {"sparkring.data", "sparkring.frameworks", "sparkring.spark"}
 
 
 def test_help_fits_two_screens_and_says_where_to_go_on():
