@@ -56,8 +56,8 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
   return ready;
 }
 
-/* The proof that ends a message: an HMAC, with the key that this rank and `rank` share, over the name of
- * the sending side and all bytes before the proof. */
+/* The proof that ends a message: an HMAC, with the key that this rank and `rank` share, over the
+ * name of the sending side and all bytes before the proof. */
 static bool handshake_prove(ring_handshake *handshake, int turn, int rank, ring_secret *proof) {
   uint8_t said[16 + sizeof handshake->transcript] = {0};
   uint8_t *end = handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
@@ -101,12 +101,14 @@ static bool handshake_proof_is_right(ring_handshake *handshake, int turn, int ra
   return false;
 }
 
-/* The state after a wrong proof; or after a proof that could not be computed, no fault of the other side. */
+/* The state after a wrong proof; or after a proof that could not be computed, no fault of the other
+ * side. */
 static ring_handshake_state handshake_unproven(const ring_handshake *handshake) {
   return handshake->system_errno == ENOMEM ? RING_HANDSHAKE_LOST : RING_HANDSHAKE_STRANGER;
 }
 
-/* The accepting side answers a HELLO of another version, so that the other side can report the version. */
+/* The accepting side answers a HELLO of another version, so that the other side can report the
+ * version. */
 static ring_handshake_state handshake_read_hello(ring_handshake *handshake, const uint8_t *from) {
   if (memcmp(from, handshake_magic, 8) != 0) return RING_HANDSHAKE_STRANGER;
   from += 8;

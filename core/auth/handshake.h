@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The handshake that begins every connection: a mutual challenge and response with the key that the two
- * ranks share (keys.h; HMAC-SHA256). The connecting side proves itself first. So a stranger that connects
- * learns only the fields of HELLO; a stranger that is connected to learns a rank, too. Each proof covers
- * all bytes before it, so the answers of another connection cannot be replayed.
+ * The handshake that begins every connection: a mutual challenge and response with the key that the
+ * two ranks share (keys.h; HMAC-SHA256). The connecting side proves itself first. So a stranger
+ * that connects learns only the fields of HELLO; a stranger that is connected to learns a rank,
+ * too. Each proof covers all bytes before it, so the answers of another connection cannot be
+ * replayed.
  *
  *   connector → HELLO    magic, wire version, purpose, encrypted, nonce             44 bytes
  *             ← HELLO    magic, wire version, purpose, encrypted, nonce             44
@@ -11,10 +12,10 @@
  *                        HMAC(key, "connector", all before)                         50
  *             ← VERDICT  verdict, rank, HMAC(key, "acceptor", all before)           40
  *
- * Both sides must want encryption, or neither. An encrypted connection uses a key derived from the key of
- * the two ranks and from all bytes above (ring_handshake_derive). If the sides disagree, they complete the
- * handshake all the same, and the verdict reports it: anybody may have sent or changed a HELLO alone, so
- * it is not believed.
+ * Both sides must want encryption, or neither. An encrypted connection uses a key derived from the
+ * key of the two ranks and from all bytes above (ring_handshake_derive). If the sides disagree,
+ * they complete the handshake all the same, and the verdict reports it: anybody may have sent or
+ * changed a HELLO alone, so it is not believed.
  *
  * A handshake owns no memory, and borrows its descriptor and the keys. It never blocks:
  * ring_handshake_advance moves the bytes that can be moved, and its state says what to wait for.
@@ -35,8 +36,8 @@ typedef enum ring_purpose {
   RING_PURPOSE_SHM = 3         /* a rank receives the shared memory of its host */
 } ring_purpose;
 
-/* The claim of the connecting side: its rank, and the number of the connection in its link. epoch is 0
- * while it is not known. connection and connections are 0 except for links. */
+/* The claim of the connecting side: its rank, and the number of the connection in its link. epoch
+ * is 0 while it is not known. connection and connections are 0 except for links. */
 typedef struct ring_claim {
   ring_purpose purpose;
   int rank, size;
@@ -95,8 +96,8 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
 
 ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
 
-/* After CLAIMED: sets the verdict; then advance until DONE or REFUSED. WELCOME becomes UNLIKE when the
- * sides disagree about encryption. */
+/* After CLAIMED: sets the verdict; then advance until DONE or REFUSED. WELCOME becomes UNLIKE when
+ * the sides disagree about encryption. */
 void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
 
 /* After DONE: a key that only both ends of this connection have. */

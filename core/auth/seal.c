@@ -21,7 +21,8 @@ bool ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
   return made;
 }
 
-/* A context with the key, the nonce (the number of the message, unique under the key) and the head. */
+/* A context with the key, the nonce (the number of the message, unique under the key) and the
+ * head. */
 static EVP_CIPHER_CTX *seal_context(const ring_secret *key, uint64_t number, bool closing,
                                     const void *head, size_t head_length) {
   uint8_t nonce[SEAL_NONCE_BYTES] = {0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secrets, and the functions of OpenSSL that the core uses: HMAC-SHA256 (RFC 2104), X25519 (RFC 7748),
- * random numbers and constant-time comparison. The token is read only to derive the job's key, which
- * also covers the job's name, size and addresses: ranks that differ in any of them fail each other's proof.
+ * Secrets, and the functions of OpenSSL that the core uses: HMAC-SHA256 (RFC 2104), X25519 (RFC
+ * 7748), random numbers and constant-time comparison. The token is read only to derive the job's
+ * key, which also covers the job's name, size and addresses: ranks that differ in any of them fail
+ * each other's proof.
  */
 #ifndef RING_AUTH_SECRET_H
 #define RING_AUTH_SECRET_H
@@ -30,8 +31,9 @@ bool ring_secret_bind(ring_secret *key, const void *data, size_t length);
 /* The first key of a job, from its token (which may be empty). */
 bool ring_secret_begin(ring_secret *key, const void *token, size_t length);
 
-/* X25519: the public key of a private key, which is random bytes; and the secret that two ranks share, from
- * one's private and the other's public key. False for a public key that would make the secret guessable. */
+/* X25519: the public key of a private key, which is random bytes; and the secret that two ranks
+ * share, from one's private and the other's public key. False for a public key that would make the
+ * secret guessable. */
 bool ring_secret_public(const ring_secret *own, uint8_t public[RING_PUBLIC_BYTES]);
 bool ring_secret_agree(const ring_secret *own, const uint8_t public[RING_PUBLIC_BYTES],
                        ring_secret *shared);
@@ -41,8 +43,8 @@ bool ring_secret_equal(const void *one, const void *other, size_t length);
 
 void ring_secret_wipe(void *bytes, size_t length);
 
-/* Zeroed memory that is in no core file (ring_platform_pages), in whole pages. NULL without memory. free
- * wipes it; NULL is allowed. */
+/* Zeroed memory that is in no core file (ring_platform_pages), in whole pages. NULL without memory.
+ * free wipes it; NULL is allowed. */
 void *ring_secret_alloc(size_t bytes);
 void ring_secret_free(void *memory, size_t bytes);
 

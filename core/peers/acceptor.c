@@ -32,8 +32,9 @@ void ring_acceptor_close(ring_acceptor *acceptor) {
   acceptor->pending = NULL;
 }
 
-/* When a pending connection times out while the acceptor is full. A rank sends HELLO as soon as it is
- * connected, so silent connections time out fast: a rank behind thousands of them waits for a moment. */
+/* When a pending connection times out while the acceptor is full. A rank sends HELLO as soon as it
+ * is connected, so silent connections time out fast: a rank behind thousands of them waits for a
+ * moment. */
 static uint64_t acceptor_expires(const ring_pending_connection *pending) {
   return pending->accepted +
          (pending->handshake.turn > 0 ? ACCEPTOR_TIMEOUT_FULL_NS : ACCEPTOR_TIMEOUT_SILENT_NS);
@@ -48,8 +49,9 @@ static int acceptor_next_to_expire(const ring_acceptor *acceptor) {
   return first;
 }
 
-/* Nanoseconds until a pending connection times out, when the acceptor is full; else 0. When the system has
- * no further descriptors, the pending connections fill the acceptor, however few they are. */
+/* Nanoseconds until a pending connection times out, when the acceptor is full; else 0. When the
+ * system has no further descriptors, the pending connections fill the acceptor, however few they
+ * are. */
 static uint64_t acceptor_full_for(const ring_acceptor *acceptor) {
   bool full = acceptor->pending_count == RING_ACCEPTOR_PENDING ||
               (acceptor->exhausted != 0 && acceptor->pending_count > 0);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The acceptor: accepts connections at a listener and runs their handshakes. A connection is pending
- * until its handshake is done. At most RING_ACCEPTOR_PENDING connections are pending, each for at most
- * 5 s, so a stranger costs one descriptor for a few seconds. When the acceptor is full, further
- * connections wait in the listener's queue, and the timeout of the pending connections becomes shorter;
- * it is shortest for a connection that has sent nothing.
+ * The acceptor: accepts connections at a listener and runs their handshakes. A connection is
+ * pending until its handshake is done. At most RING_ACCEPTOR_PENDING connections are pending, each
+ * for at most 5 s, so a stranger costs one descriptor for a few seconds. When the acceptor is full,
+ * further connections wait in the listener's queue, and the timeout of the pending connections
+ * becomes shorter; it is shortest for a connection that has sent nothing.
  *
- * The owner decides: `judge` returns the verdict on a proven claim, and `admit` receives the descriptor
- * of each connection whose verdict is WELCOME.
+ * The owner decides: `judge` returns the verdict on a proven claim, and `admit` receives the
+ * descriptor of each connection whose verdict is WELCOME.
  */
 #ifndef RING_PEERS_ACCEPTOR_H
 #define RING_PEERS_ACCEPTOR_H
@@ -43,8 +43,8 @@ typedef struct ring_acceptor {
 ring_status ring_acceptor_open(ring_acceptor *acceptor, int listener, int rank, int size,
                                const ring_keys *keys);
 
-/* Closes one pending connection to free its descriptor. False when none is pending. Not to be called
- * between watch and serve. */
+/* Closes one pending connection to free its descriptor. False when none is pending. Not to be
+ * called between watch and serve. */
 bool ring_acceptor_drop(ring_acceptor *acceptor);
 
 /* Closes all pending connections and the listener. */

@@ -164,7 +164,8 @@ static ring_status connector_probed(ring_peers *peers, int rank, ring_error *err
   return RING_OK;
 }
 
-/* After a failed connection: tries the next address or, if the handshake had begun, the same one again. */
+/* After a failed connection: tries the next address or, if the handshake had begun, the same one
+ * again. */
 static ring_status connector_retry(ring_peers *peers, int rank, ring_error *error) {
   ring_connector *connector = peers->peer[rank].connector;
   int code = connector->handshake.system_errno;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The connector: connections to other ranks that are being made. Of two ranks the higher one connects.
- * It tries the addresses of the peer's host one after another, and makes the connections of a link one
- * after another, until the link is open. To a higher rank, which has to connect itself, the connector
- * only probes the listener at intervals, to detect early that the rank is gone.
+ * The connector: connections to other ranks that are being made. Of two ranks the higher one
+ * connects. It tries the addresses of the peer's host one after another, and makes the connections
+ * of a link one after another, until the link is open. To a higher rank, which has to connect
+ * itself, the connector only probes the listener at intervals, to detect early that the rank is
+ * gone.
  */
 #ifndef RING_PEERS_CONNECTOR_H
 #define RING_PEERS_CONNECTOR_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The outbox of a link: the wait report that is being sent, the wait report that is being received, and
- * the last one received. Descriptions of arrays travel in the same place. Data only; wait_report.h sends
- * and receives.
+ * The outbox of a link: the wait report that is being sent, the wait report that is being received,
+ * and the last one received. Descriptions of arrays travel in the same place. Data only;
+ * wait_report.h sends and receives.
  */
 #ifndef RING_PEERS_OUTBOX_H
 #define RING_PEERS_OUTBOX_H
@@ -32,9 +32,8 @@ typedef struct ring_suspect {
 } ring_suspect;
 
 typedef struct ring_wait_report {
-  ring_call call; /* that the sender waits in */
-  uint32_t
-      waited; /* milliseconds, rounded up; 0: the sender no longer waits: earlier reports are void */
+  ring_call call;  /* that the sender waits in */
+  uint32_t waited; /* milliseconds, rounded up; 0: no longer, earlier reports are void */
   int count;
   ring_suspect suspects[RING_SUSPECTS];
 } ring_wait_report;

@@ -30,8 +30,8 @@ static uint32_t peer_table_bucket_count(const ring_peers *peers) {
   return count;
 }
 
-/* The bucket of a host, or the empty bucket for it. There are at least twice as many buckets as hosts, so
- * the search ends. */
+/* The bucket of a host, or the empty bucket for it. There are at least twice as many buckets as
+ * hosts, so the search ends. */
 static int *peer_table_bucket(const ring_peers *peers, const char *host) {
   uint32_t mask = peer_table_bucket_count(peers) - 1, hash = 2166136261u; /* FNV-1a */
   for (const char *at = host; *at != '\0'; at++) hash = (hash ^ (uint8_t)*at) * 16777619u;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of ranks: for each rank its host and port, and its link once it is open. Data, and the
- * functions that change it without a decision: connector.h makes connections, peers.h accepts and closes.
+ * functions that change it without a decision: connector.h makes connections, peers.h accepts and
+ * closes.
  */
 #ifndef RING_PEERS_PEER_TABLE_H
 #define RING_PEERS_PEER_TABLE_H
@@ -27,7 +28,8 @@ typedef enum ring_cores {
   RING_CORES_CROWDED /* so few that a waiting rank should not run at all */
 } ring_cores;
 
-/* A link that is not open yet: its connections so far. The connecting side decides how many there are. */
+/* A link that is not open yet: its connections so far. The connecting side decides how many there
+ * are. */
 typedef struct ring_pending_link {
   int connections, have;
   int fd[RING_CONNECTIONS_MAX];
@@ -43,8 +45,8 @@ typedef struct ring_peer {
   bool early;       /* the peer is ahead: its next bytes belong to a later step or call */
   bool outbox_busy; /* the outbox holds part of a wait report, which goes before the next frame */
   ring_link *link;  /* NULL until it is needed */
-  /* The name of the link, or NULL. Other threads read it while the thread of the communicator opens and
-   * closes the link, so they never read the link itself. */
+  /* The name of the link, or NULL. Other threads read it while the thread of the communicator opens
+   * and closes the link, so they never read the link itself. */
   _Atomic(const char *) link_name;
   ring_connector *connector; /* a connection or probe under way, or NULL */
   ring_pending_link *pending_link;
@@ -96,20 +98,20 @@ void ring_peers_clear_places(ring_peers *peers);
 const char *ring_peers_host(const ring_peers *peers, int rank);
 
 /* Adds a connection whose handshake is done to the link of a rank. The link opens with its last
- * connection. False without memory: the connections of the link are closed, and errno may say what else
- * was lacking. */
+ * connection. False without memory: the connections of the link are closed, and errno may say what
+ * else was lacking. */
 bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven);
 
-/* Sets the pipes in shared memory, RING_PIPE_BYTES for each direction, between this rank and a peer. An
- * open link of one connection is replaced by one through the pipes, so no bytes may be under way on it. A
- * link of several connections stays. */
+/* Sets the pipes in shared memory, RING_PIPE_BYTES for each direction, between this rank and a
+ * peer. An open link of one connection is replaced by one through the pipes, so no bytes may be
+ * under way on it. A link of several connections stays. */
 ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in);
 
 /* Closes all links, and the connections of pending links. */
 void ring_peers_unlink(ring_peers *peers);
 
-/* Errors of a link that cannot open: only one of the two ranks wants encryption; this rank lacks what the
- * errno `code` says. */
+/* Errors of a link that cannot open: only one of the two ranks wants encryption; this rank lacks
+ * what the errno `code` says. */
 ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error);
 ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Peers: opens, serves and closes the links to the other ranks. A link opens when it is first needed, so
- * a rank has only the links that its algorithms use. Of two ranks the higher one connects and the lower
- * one accepts. Both are inside the same collective call then, because every send of a schedule has its
- * receive. A link is one connection or, between hosts, several, which the connecting rank opens one after
- * another. The listener stays open for the life of the communicator.
+ * Peers: opens, serves and closes the links to the other ranks. A link opens when it is first
+ * needed, so a rank has only the links that its algorithms use. Of two ranks the higher one
+ * connects and the lower one accepts. Both are inside the same collective call then, because every
+ * send of a schedule has its receive. A link is one connection or, between hosts, several, which
+ * the connecting rank opens one after another. The listener stays open for the life of the
+ * communicator.
  */
 #ifndef RING_PEERS_PEERS_H
 #define RING_PEERS_PEERS_H
@@ -27,8 +28,8 @@ void ring_peers_accept(ring_peers *peers, ring_poll_set *poll_set);
 /* Before a sleep: adds the links on which bytes may still arrive. */
 void ring_peers_watch_links(const ring_peers *peers, ring_poll_set *poll_set);
 
-/* Reads and discards what has arrived on all links. True when all links have ended. A socket that is
- * closed with unread bytes resets its connection, and bytes sent last on it may be lost. */
+/* Reads and discards what has arrived on all links. True when all links have ended. A socket that
+ * is closed with unread bytes resets its connection, and bytes sent last on it may be lost. */
 bool ring_peers_drain(ring_peers *peers);
 
 /* Closes links, connections under way, and listeners. */

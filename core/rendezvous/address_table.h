@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The broadcast of the address table: hosts and ports of all ranks travel from rank 0 down the binomial
- * tree of ranks, over links. The parent of a rank is its number without the lowest bit that is set. So
- * tree links have distances that are powers of two, as the links of a ring, of doubling, of
- * dissemination and of a broadcast have, and are used again. A rank connects to its parent, which is
- * lower, so the parent's address is all that it needs before.
+ * The broadcast of the address table: hosts and ports of all ranks travel from rank 0 down the
+ * binomial tree of ranks, over links. The parent of a rank is its number without the lowest bit
+ * that is set. So tree links have distances that are powers of two, as the links of a ring, of
+ * doubling, of dissemination and of a broadcast have, and are used again. A rank connects to its
+ * parent, which is lower, so the parent's address is all that it needs before.
  *
  *   TABLE     length u32 of what follows, hosts u32, each host: length u8, text; then each rank:
  *             index of its host (0 to 3 bytes, as few as the number of hosts allows), port u16;
@@ -43,8 +43,8 @@ ring_status ring_address_table_begin(ring_address_table *address_table, ring_pee
 
 void ring_address_table_free(ring_address_table *address_table);
 
-/* Before and after a sleep. Both serve the peers, too. The caller serves children until it knows that all
- * ranks have the table. */
+/* Before and after a sleep. Both serve the peers, too. The caller serves children until it knows
+ * that all ranks have the table. */
 void ring_address_table_watch(const ring_address_table *address_table, ring_poll_set *poll_set);
 ring_status ring_address_table_serve(ring_address_table *address_table,
                                      const ring_poll_set *poll_set, ring_error *error);

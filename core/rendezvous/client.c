@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finds rank 0: tries the job's ports on rank 0's host, one after another, until a listener proves to be
- * rank 0. After a port that refuses, the next one is tried at once. A port that accepts and stays silent
- * delays the next one by CLIENT_SILENT_NS; its connection is kept, because rank 0 may be busy. A listener
- * of another job is dropped. After the last port the search pauses and starts over, because rank 0 may
- * not have started yet.
+ * Finds rank 0: tries the job's ports on rank 0's host, one after another, until a listener proves
+ * to be rank 0. After a port that refuses, the next one is tried at once. A port that accepts and
+ * stays silent delays the next one by CLIENT_SILENT_NS; its connection is kept, because rank 0 may
+ * be busy. A listener of another job is dropped. After the last port the search pauses and starts
+ * over, because rank 0 may not have started yet.
  *
- * A pass ends after the first port that refuses and one further port, another one in each pass. Rank 0
- * takes the first free port, so it is behind a port that refuses only if that port was in use then. A
- * thousand ranks that try all ports in each pass would leave rank 0 no time.
+ * A pass ends after the first port that refuses and one further port, another one in each pass.
+ * Rank 0 takes the first free port, so it is behind a port that refuses only if that port was in
+ * use then. A thousand ranks that try all ports in each pass would leave rank 0 no time.
  *
  * A rank 0 that goes away after the join may have been restarted: the search goes on for a moment.
  */
@@ -146,7 +146,8 @@ static bool client_may_start(const client_search *search, uint64_t now) {
   return true;
 }
 
-/* Starts the next pass after a pause, which is long when a pending attempt may have reached rank 0. */
+/* Starts the next pass after a pause, which is long when a pending attempt may have reached rank
+ * 0. */
 static void client_restart(client_search *search, uint64_t now) {
   bool held = false;
   for (int i = 0; i < search->rendezvous->port_count; i++)

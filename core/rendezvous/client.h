@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The side of the ranks other than 0 of the rendezvous by addresses: finds rank 0, then joins (join.h).
+ * The side of the ranks other than 0 of the rendezvous by addresses: finds rank 0, then joins
+ * (join.h).
  */
 #ifndef RING_RENDEZVOUS_CLIENT_H
 #define RING_RENDEZVOUS_CLIENT_H

@@ -107,8 +107,8 @@ static ring_status exchange_apply(const ring_rendezvous *rendezvous, ring_peers 
   return RING_OK;
 }
 
-/* Allocates everything before the other ranks know of this rank: afterwards a rank without memory has no
- * link yet over which to report it. */
+/* Allocates everything before the other ranks know of this rank: afterwards a rank without memory
+ * has no link yet over which to report it. */
 static ring_status exchange_prepare(const ring_rendezvous *rendezvous, ring_peers *peers,
                                     int listener) {
   ring_status status = ring_peers_listen(peers, listener);
@@ -126,8 +126,7 @@ static ring_status exchange_texts(ring_rendezvous *rendezvous, ring_peers *peers
     return ring_rendezvous_no_crypto(error);
   if (rendezvous->exchange(rendezvous->exchange_arg, mine, exchange_put, sink) != 0)
     return ring_error_set(error, RING_ABORTED, -1, 0, "the exchange with the other ranks failed");
-  ring_wait_begin(
-      rendezvous->wait); /* the exchange is no suspension, and all ranks are there now */
+  ring_wait_begin(rendezvous->wait); /* the exchange was no suspension; all ranks are there now */
   ring_status status = exchange_check(sink, error);
   if (status == RING_OK) status = exchange_check_encryption(rendezvous, sink, error);
   return status == RING_OK ? exchange_apply(rendezvous, peers, sink, error) : status;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sends JOIN, receives WELCOME, receives the address table from the parent and sends it to the children,
- * sends REPORT, and receives RESULT.
+ * Sends JOIN, receives WELCOME, receives the address table from the parent and sends it to the
+ * children, sends REPORT, and receives RESULT.
  *
  * Rank 0 detects dead ranks first and receives the errors of all ranks, so a rank that fails waits
- * JOIN_GRACE_NS for rank 0's error, which names the cause. A rank that lacks memory or a port before the
- * WELCOME is the cause itself: it withdraws, and rank 0 sends its error to the other ranks.
+ * JOIN_GRACE_NS for rank 0's error, which names the cause. A rank that lacks memory or a port
+ * before the WELCOME is the cause itself: it withdraws, and rank 0 sends its error to the other
+ * ranks.
  */
 #include <string.h>
 
@@ -110,8 +111,8 @@ static ring_status join_send_report(join_state *state, const ring_error *error) 
   return ring_message_send(state->rendezvous, &state->poll_set, state->fd, state->seal, &message);
 }
 
-/* Reports why this rank cannot join, or stay. Then receives until rank 0 ends the connection: a socket that
- * is closed with unread bytes resets its connection, and the report may be lost. */
+/* Reports why this rank cannot join, or stay. Then receives until rank 0 ends the connection: a
+ * socket that is closed with unread bytes resets its connection, and the report may be lost. */
 static void join_withdraw(join_state *state, const ring_error *error) {
   const ring_rendezvous *rendezvous = state->rendezvous;
   uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES] = {0};
@@ -147,7 +148,8 @@ static ring_status join_receive_table(join_state *state, ring_error *error) {
   }
 }
 
-/* Rank 0 sends RESULT before the first deadline of a rank, so a deadline that passes is rank 0's fault. */
+/* Rank 0 sends RESULT before the first deadline of a rank, so a deadline that passes is rank 0's
+ * fault. */
 static ring_status join_explain(const join_state *state, ring_status status, ring_error *error) {
   const ring_rendezvous *rendezvous = state->rendezvous;
   if (error->status != RING_OK) return status;
@@ -166,8 +168,8 @@ static ring_status join_explain(const join_state *state, ring_status status, rin
                         ring_status_text(status));
 }
 
-/* Reports this rank's error to rank 0. Rank 0's answer replaces it: rank 0 knows the first error. An
- * interrupted rank does not wait for the answer. */
+/* Reports this rank's error to rank 0. Rank 0's answer replaces it: rank 0 knows the first error.
+ * An interrupted rank does not wait for the answer. */
 static ring_status join_fail(join_state *state, ring_status status, ring_error *error) {
   uint64_t deadline = ring_platform_now() + JOIN_GRACE_NS;
   bool interrupted = status == RING_ABORTED && error->status == RING_OK;

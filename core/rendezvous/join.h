@@ -9,8 +9,9 @@
 #include "peers/peers.h"
 #include "rendezvous/session.h"
 
-/* Joins over the connection `fd`, which stays the caller's. A failure with error->status RING_OK means
- * that rank 0 closed the connection before it sent anything: the caller may look for rank 0 again. */
+/* Joins over the connection `fd`, which stays the caller's. A failure with error->status RING_OK
+ * means that rank 0 closed the connection before it sent anything: the caller may look for rank 0
+ * again. */
 ring_status ring_rendezvous_join(ring_rendezvous *rendezvous, ring_peers *peers, int fd,
                                  ring_seal *seal, ring_error *error);
 

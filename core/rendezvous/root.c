@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Serves the acceptor until every rank has joined, sends each its WELCOME, sends the table to its own
- * children, and waits until every rank has reported that it has the table. While ranks join, a rank that
- * joins twice counts by its newer connection, because it may have been restarted.
+ * Serves the acceptor until every rank has joined, sends each its WELCOME, sends the table to its
+ * own children, and waits until every rank has reported that it has the table. While ranks join, a
+ * rank that joins twice counts by its newer connection, because it may have been restarted.
  *
- * At the deadline rank 0 sends the names of the missing ranks to all clients, also to a client whose
- * REPORT has arrived in part. It also sends the error of a rank that dies or fails later, or that goes away
- * before all have joined and does not come back in time. A rank that disagrees about encryption, or that
- * lacks what it needs to join, ends the rendezvous when all ranks have connected, or after
- * ROOT_GRACE_NS, so that ranks that come a little later receive the error, too.
+ * At the deadline rank 0 sends the names of the missing ranks to all clients, also to a client
+ * whose REPORT has arrived in part. It also sends the error of a rank that dies or fails later, or
+ * that goes away before all have joined and does not come back in time. A rank that disagrees about
+ * encryption, or that lacks what it needs to join, ends the rendezvous when all ranks have
+ * connected, or after ROOT_GRACE_NS, so that ranks that come a little later receive the error, too.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,8 +28,8 @@
 /* Time between the error that is sent to all ranks and the first deadline of a rank. */
 #define ROOT_AHEAD_NS UINT64_C(250000000)
 
-/* With more ranks than this, ranks from which nothing is expected soon are polled at intervals only: to
- * poll all connections after each event would cost size * size. */
+/* With more ranks than this, ranks from which nothing is expected soon are polled at intervals
+ * only: to poll all connections after each event would cost size * size. */
 #define ROOT_FEW 64
 #define ROOT_POLL_NS UINT64_C(10000) /* for each rank */
 
@@ -128,7 +128,8 @@ static ring_status root_failure_error(int rank, const ring_message *message, rin
                         "rank %d reports: %.800s", rank, (const char *)message->body);
 }
 
-/* Receives the REPORT of a rank that cannot join, or stay until all have, or the end of its connection. */
+/* Receives the REPORT of a rank that cannot join, or stay until all have, or the end of its
+ * connection. */
 static ring_status root_receive_withdrawal(root_state *root, int rank) {
   root_client *client = &root->clients[rank];
   ring_message message;
@@ -170,7 +171,8 @@ static ring_status root_receive_report(root_state *root, int rank, ring_error *e
 
 /* ---- Waiting ------------------------------------------------------------------------------ */
 
-/* RING_TIMEOUT ROOT_AHEAD_NS before the first deadline of a connected rank, so that all receive the error. */
+/* RING_TIMEOUT ROOT_AHEAD_NS before the first deadline of a connected rank, so that all receive the
+ * error. */
 static ring_status root_check(const root_state *root) {
   uint64_t now = ring_platform_now(), soon = now + ROOT_AHEAD_NS;
   bool all = true;
@@ -226,8 +228,8 @@ static ring_status root_serve(root_state *root, ring_error *error) {
 
 /* ---- Sending ------------------------------------------------------------------------------ */
 
-/* Sends a message to a rank. Fails without memory only: a rank that cannot receive has died, which is
- * detected elsewhere. */
+/* Sends a message to a rank. Fails without memory only: a rank that cannot receive has died, which
+ * is detected elsewhere. */
 static ring_status root_send(root_state *root, int rank, const ring_message *message) {
   root_client *client = &root->clients[rank];
   if (client->fd < 0) return RING_OK;
@@ -255,7 +257,8 @@ static ring_status root_place(root_state *root, int rank) {
   uint16_t port = (uint16_t)bytes_get(&join, 2);
   if (rendezvous->hosts != NULL)
     return ring_peers_place(peers, rank, rendezvous->hosts[rank], port);
-  /* A rank that connected over loopback is on this host, which the other ranks know by another name. */
+  /* A rank that connected over loopback is on this host, which the other ranks know by another
+   * name. */
   if (!ring_socket_peer_host(client->fd, host, sizeof host) || ring_socket_is_loopback(host))
     return ring_peers_place(peers, rank, rendezvous->root_host, port);
   return ring_peers_place(peers, rank, host, port);

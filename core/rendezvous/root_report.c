@@ -50,7 +50,8 @@ int ring_root_find_lost(const root_state *root) {
   return -1;
 }
 
-/* Whether a rank blocks the goal. A rank without the table does not while its parent lacks it, too. */
+/* Whether a rank blocks the goal. A rank without the table does not while its parent lacks it,
+ * too. */
 static bool root_blocks(const root_state *root, int rank) {
   if (root->clients[rank].stage >= root->goal) return false;
   int parent = ring_address_table_parent(rank);

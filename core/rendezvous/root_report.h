@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The root report: rank 0's explanation of a rendezvous that fails. It names the ranks that are missing,
- * were lost, disagree or cannot join.
+ * The root report: rank 0's explanation of a rendezvous that fails. It names the ranks that are
+ * missing, were lost, disagree or cannot join.
  */
 #ifndef RING_RENDEZVOUS_ROOT_REPORT_H
 #define RING_RENDEZVOUS_ROOT_REPORT_H
@@ -17,8 +17,8 @@ int ring_root_find_lost(const root_state *root);
 /* Whether a rank has reported that it cannot join. */
 bool ring_root_failed(const root_state *root);
 
-/* The error of a rank that has joined and was lost, as `how` says; or, if this process was suspended, the
- * error that the rank timed out waiting for rank 0. */
+/* The error of a rank that has joined and was lost, as `how` says; or, if this process was
+ * suspended, the error that the rank timed out waiting for rank 0. */
 ring_status ring_root_lost_error(const root_state *root, int rank, const char *how,
                                  ring_error *error);
 

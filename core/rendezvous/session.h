@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The session of a rendezvous: what a rank knows before it connects to any other rank, what all ranks
- * derive from it, the listener for links, and the warnings and errors that all sides share.
+ * The session of a rendezvous: what a rank knows before it connects to any other rank, what all
+ * ranks derive from it, the listener for links, and the warnings and errors that all sides share.
  */
 #ifndef RING_RENDEZVOUS_SESSION_H
 #define RING_RENDEZVOUS_SESSION_H
@@ -29,10 +29,12 @@ typedef struct ring_rendezvous {
   bool awaited; /* the rendezvous has failed here, and other ranks may wait in their first call */
 } ring_rendezvous;
 
-/* Derives the job's key and the ports of rank 0. Equal on all ranks of a job. False when OpenSSL fails. */
+/* Derives the job's key and the ports of rank 0. Equal on all ranks of a job. False when OpenSSL
+ * fails. */
 bool ring_rendezvous_begin(ring_rendezvous *rendezvous, ring_keys *keys);
 
-/* Listens for links on a free port of the range, or on any. Returns a descriptor, or -1 with *error. */
+/* Listens for links on a free port of the range, or on any. Returns a descriptor, or -1 with
+ * *error. */
 int ring_rendezvous_listen(const ring_rendezvous *rendezvous, ring_error *error);
 
 /* The port of that listener, or -1 with *error. */

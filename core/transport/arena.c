@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Free memory is a sorted list of extents, joined with their neighbours; allocation is first fit. The line
- * before a buffer holds the length of line and buffer. A new buffer gets all of its pages at once, unless
- * they are there from earlier buffers.
+ * Free memory is a sorted list of extents, joined with their neighbours; allocation is first fit.
+ * The line before a buffer holds the length of line and buffer. A new buffer gets all of its pages
+ * at once, unless they are there from earlier buffers.
  *
- * A forked child has the same memory and a copy of the list. An extent that is free in the copy may be in
- * use in the parent, and the line before a buffer may have been overwritten. So a child neither allocates
- * from its parent's arenas nor frees into them; it recognises their buffers by address. A place is a lock
- * that ends with its last descriptor. A child closes its copy, so the parent's death shows at once.
+ * A forked child has the same memory and a copy of the list. An extent that is free in the copy may
+ * be in use in the parent, and the line before a buffer may have been overwritten. So a child
+ * neither allocates from its parent's arenas nor frees into them; it recognises their buffers by
+ * address. A place is a lock that ends with its last descriptor. A child closes its copy, so the
+ * parent's death shows at once.
  */
 #include "transport/arena.h"
 
@@ -210,8 +211,9 @@ bool ring_arena_reserve(const void *memory, size_t bytes) {
                                       (size_t)((uintptr_t)memory - (uintptr_t)arena->base), bytes);
 }
 
-/* A private mapping shows other processes' writes until this process writes to the page. Other threads of
- * this process may write to the same page now, next to `memory`: the atomic or loses no byte of theirs. */
+/* A private mapping shows other processes' writes until this process writes to the page. Other
+ * threads of this process may write to the same page now, next to `memory`: the atomic or loses no
+ * byte of theirs. */
 void ring_arena_withdraw(ring_arena *arena, void *memory, size_t bytes) {
   uint64_t at;
   if (bytes == 0 || !ring_arena_offset(arena, memory, bytes, &at)) return;
@@ -321,8 +323,8 @@ static void arena_put(ring_arena *arena, arena_extent extent) {
   if (index > 0) arena_join(arena, index - 1);
 }
 
-/* The offset of a new buffer of `bytes` with its line; SIZE_MAX without space or pages. Pages are reserved
- * without the lock, because that takes as long as writing them. */
+/* The offset of a new buffer of `bytes` with its line; SIZE_MAX without space or pages. Pages are
+ * reserved without the lock, because that takes as long as writing them. */
 static size_t arena_obtain(ring_arena *arena, size_t bytes) {
   bool backed = true;
   pthread_mutex_lock(&arena->lock);

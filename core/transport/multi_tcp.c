@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One link over several TCP connections, for networks where a single flow gets only a part of the bandwidth
- * of the card or of the paths between two hosts.
+ * One link over several TCP connections, for networks where a single flow gets only a part of the
+ * bandwidth of the card or of the paths between two hosts.
  *
- * The stream of each direction is cut into stripes; stripe s travels on connection s mod connections. Both
- * ends know the position of the stream from the bytes that they have moved, so nothing is added on the
- * wire and order is kept. A side moves bytes only on the connection of its position, and goes on to the
- * next connection with the next stripe. Stripes behind a slow connection wait in the socket buffers.
+ * The stream of each direction is cut into stripes; stripe s travels on connection s mod
+ * connections. Both ends know the position of the stream from the bytes that they have moved, so
+ * nothing is added on the wire and order is kept. A side moves bytes only on the connection of its
+ * position, and goes on to the next connection with the next stripe. Stripes behind a slow
+ * connection wait in the socket buffers.
  *
  * A sleeper waits for the connections of its two positions, and for a break of any connection: the
- * descriptor of the link watches all of them. The end of the peer arrives in order, behind its last byte,
- * on the connection of the position. A connection that breaks breaks the link, after all bytes that can be
- * read have been read.
+ * descriptor of the link watches all of them. The end of the peer arrives in order, behind its last
+ * byte, on the connection of the position. A connection that breaks breaks the link, after all
+ * bytes that can be read have been read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,8 +24,8 @@
 #include "transport/link.h"
 #include "transport/socket.h"
 
-/* Small enough that a frame of the engine (256 KiB) uses all of a few connections, large enough that the
- * system call costs little beside the copy. */
+/* Small enough that a frame of the engine (256 KiB) uses all of a few connections, large enough
+ * that the system call costs little beside the copy. */
 #define MULTI_TCP_STRIPE (64 * 1024)
 #define MULTI_TCP_PIECES 4 /* of one system call */
 
@@ -63,8 +64,8 @@ static short multi_tcp_arm(ring_link *base, short events) {
   return POLLIN;
 }
 
-/* After a sleep without progress: checks whether a connection that is at no position has broken. An orderly
- * end also sets POLLHUP, but is no error. */
+/* After a sleep without progress: checks whether a connection that is at no position has broken. An
+ * orderly end also sets POLLHUP, but is no error. */
 static void multi_tcp_look(multi_tcp_link *link) {
   struct pollfd entries[RING_CONNECTIONS_MAX];
   link->armed = false;

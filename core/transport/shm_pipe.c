@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The shared memory transport: a ring of bytes for each direction, with one sender and one receiver.
- * Each side counts the bytes that it has moved since the beginning; it may move up to what the count
- * of the other side allows. The counts lie on lines of their own, and a side reads the other's only
- * when it has used up what it knew of. A side trusts nothing that it reads: its own count is private,
- * the shared one a copy for the other side.
+ * The shared memory transport: a ring of bytes for each direction, with one sender and one
+ * receiver. Each side counts the bytes that it has moved since the beginning, and may move as many
+ * as the count of the other side allows. The counts lie on cache lines of their own. A side reads
+ * the other side's count only when it has reached the last known limit. A side trusts no count that
+ * it reads: its own count is private, and the shared one is a copy for the other side.
  *
- * Who sleeps says so in shared memory (`waits`), looks once more, and polls the socket. Who moves
- * bytes publishes its count, looks at `waits`, and rings by a byte on the socket. All four accesses
- * are sequentially consistent, so of the two at least one sees what the other did: no wake-up is
- * lost. (Publishing with less, as a membarrier of the sleeper would allow, measured no faster.) The two
- * that write are exchanges, to x86 the same instruction as a store: emulators of Arm on x86 (QEMU 7.2
- * to 10.0) let a load pass a sequentially consistent store. A ring too many does no harm; whoever armed
- * takes all of them before it moves on.
+ * To sleep, a side sets `waits` in shared memory, checks the other count once more, and polls the
+ * socket. After moving bytes, a side publishes its count, checks the other side's `waits`, and
+ * wakes it by a byte on the socket. All four accesses are sequentially consistent, so at least one
+ * of the two sides sees the write of the other: no wake-up is lost. (Weaker publishing with a
+ * membarrier of the sleeper measured no faster.) The two writes are exchanges, on x86 the same
+ * instruction as a store: emulators of Arm on x86 (QEMU 7.2 to 10.0) let a load pass a sequentially
+ * consistent store. A needless wake-up does no harm; the side that armed reads all of them before
+ * it moves on.
  *
- * The sender takes the pages of a pipe as it first comes by them: most pipes carry little or nothing.
+ * The sender takes the pages of a pipe when it first reaches them, because most pipes carry little
+ * or nothing.
  *
- * The end of the peer shows on the socket alone, however it came. It is looked for after every sleep
- * and now and then while nothing moves.
+ * The end of the peer shows on the socket alone, whatever its cause. A side checks the socket after
+ * every sleep, and once in SHM_TRIES calls while nothing moves.
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,21 +36,21 @@
 #define SHM_CONTROL_BYTES 4096
 #define SHM_CAPACITY (RING_PIPE_BYTES - SHM_CONTROL_BYTES)
 
-/* Bytes after which the other side is told, so that both copy at the same time. 4 to 64 KiB measured
- * alike. */
+/* Bytes after which the count is published, so that both sides copy at the same time. 4 to 64 KiB
+ * measured alike. */
 #define SHM_BLOCK (16 * 1024)
 
-/* For which pages are taken at once. */
+/* Bytes whose pages are taken at once. */
 #define SHM_STEP (4 * SHM_BLOCK)
 
-/* So many calls in vain before the socket is looked at. */
+/* Calls without progress until the socket is checked. */
 #define SHM_TRIES 1024
 
-/* What one side writes and the other reads. */
+/* Written by one side, read by the other. */
 typedef struct shm_pipe_side {
   alignas(128) _Atomic(uint64_t) moved; /* bytes since the beginning */
-  alignas(128) _Atomic(uint32_t) waits; /* to be rung for when the other side has moved some */
-  _Atomic(uint32_t) finished;           /* everything there will ever be has been moved */
+  alignas(128) _Atomic(uint32_t) waits; /* wake this side when the other side has moved bytes */
+  _Atomic(uint32_t) finished;           /* no further bytes will be moved */
 } shm_pipe_side;
 
 typedef struct shm_pipe_memory {
@@ -67,23 +69,23 @@ typedef struct shm_pipe_end {
   shm_pipe_side *own, *other;
   uint8_t *bytes;
   uint64_t moved;  /* by this side */
-  uint64_t limit;  /* what `moved` may grow to, when last looked at */
-  uint64_t backed; /* up to where `moved` may grow before pages have to be taken */
-  bool lacks;      /* the pages for that */
-  uint64_t slack;  /* how far it may be ahead of the other side: the capacity for a sender, or 0 */
+  uint64_t limit;  /* last known limit of `moved` */
+  uint64_t backed; /* limit of `moved` until further pages have to be taken */
+  bool lacks;      /* those pages: the system has none */
+  uint64_t slack;  /* how far it may be ahead of the other side: a sender the capacity, else 0 */
 } shm_pipe_end;
 
 typedef struct shm_pipe_link {
   ring_link base;
   shm_pipe_end out, in;
-  bool armed; /* since the socket was last looked at */
-  bool ended; /* the peer */
+  bool armed; /* since the socket was last checked */
+  bool ended; /* by the peer */
   unsigned tries;
 } shm_pipe_link;
 
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
-/* Takes the rings that came, and wait reports the end of the peer. */
+/* Reads the wake-ups from the socket, and detects the end of the peer. */
 static void shm_pipe_check_socket(shm_pipe_link *link) {
   char rings[64];
   if (link->armed) {
@@ -99,14 +101,14 @@ static void shm_pipe_check_socket(shm_pipe_link *link) {
   if (got == 0 || (got < 0 && !empty)) link->ended = true;
 }
 
-/* A full socket needs no further ring, and an end of the peer is noticed elsewhere. */
+/* Wakes the other side if it waits. A full socket needs no further byte. */
 static void shm_pipe_ring(const shm_pipe_link *link, shm_pipe_side *other) {
   if (atomic_load(&other->waits) == 0 || atomic_exchange(&other->waits, 0) == 0) return;
   ssize_t rung = send(link->base.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   (void)rung;
 }
 
-/* Says that this side waits; true when it need not, because the other side has moved some. */
+/* Sets `waits`. True when the side need not wait, because the other side has moved bytes. */
 static bool shm_pipe_wait(shm_pipe_end *end) {
   (void)atomic_exchange(&end->own->waits, 1);
   return atomic_load(&end->other->moved) + end->slack != end->moved;
@@ -129,7 +131,7 @@ static void shm_pipe_publish(const shm_pipe_link *link, const shm_pipe_end *end)
   shm_pipe_ring(link, end->other);
 }
 
-/* Looks how far the other side has come. False when that cannot be. */
+/* Reads the count of the other side. False for an impossible count. */
 static bool shm_pipe_look(shm_pipe_end *end) {
   uint64_t limit = atomic_load_explicit(&end->other->moved, memory_order_acquire) + end->slack;
   uint64_t movable = limit - end->moved;
@@ -138,11 +140,12 @@ static bool shm_pipe_look(shm_pipe_end *end) {
   return true;
 }
 
-/* Takes the pages of the next block, on the first way through the ring; false when there are none. */
+/* Takes the pages of the next block, on the first pass through the ring. False when there are
+ * none. */
 static bool shm_pipe_back(shm_pipe_end *end) {
   if (end->moved + SHM_BLOCK <= end->backed) return true;
   if (end->lacks || !ring_arena_reserve(end->bytes + end->backed, SHM_STEP)) {
-    end->lacks = true; /* for good: part of what was to be sent may have gone */
+    end->lacks = true; /* for good: part of a frame may have been sent */
     return false;
   }
   end->backed += SHM_STEP;
@@ -150,7 +153,7 @@ static bool shm_pipe_back(shm_pipe_end *end) {
   return true;
 }
 
-/* Copies what lies in one piece, 0 to SHM_BLOCK bytes. */
+/* Copies contiguous bytes, 0 to SHM_BLOCK. */
 static size_t shm_pipe_copy(shm_pipe_end *end, uint8_t *bytes, size_t length) {
   size_t offset = (size_t)end->moved & (SHM_CAPACITY - 1);
   size_t movable = (size_t)(end->limit - end->moved);
@@ -187,7 +190,8 @@ static ssize_t shm_pipe_move(shm_pipe_link *link, shm_pipe_end *end, const struc
   return (ssize_t)(end->moved - begun);
 }
 
-/* Before each try; after it `ended` is older than what is then read. */
+/* Before each call. `ended` is then older than the count that is read next, so no byte is
+ * missed. */
 static void shm_pipe_begin(shm_pipe_link *link) {
   if (link->armed || ++link->tries >= SHM_TRIES) shm_pipe_check_socket(link);
 }
@@ -233,7 +237,7 @@ static void shm_pipe_close(ring_link *base) {
   free(base);
 }
 
-/* Both are on one host. */
+/* Both ranks are on one host. */
 static uint32_t shm_pipe_silence(ring_link *link) {
   (void)link;
   return 0;

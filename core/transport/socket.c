@@ -109,7 +109,8 @@ static int socket_listen_on(const struct sockaddr *address, socklen_t length) {
   return fd;
 }
 
-/* The options are set after bind, so that bind fails if another socket has the port with these options. */
+/* The options are set after bind, so that bind fails if another socket has the port with these
+ * options. */
 static int socket_hold_on(const struct sockaddr *address, socklen_t length) {
   int fd = socket_open(address->sa_family);
   if (fd < 0) return fd;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The TCP transport: header and payload leave in one system call and arrive in one, straight to and
- * from the caller's buffers. Socket buffers are left to the kernel, which sizes them best.
+ * The TCP transport. One system call sends header and payload, and one receives them, straight from
+ * and to the caller's buffers. The kernel sizes the socket buffers.
  *
- * Short frames are copied on the way: a list of pieces costs a system call more than the copy. Who
- * asks for one is given all that is there, which is kept for the next calls: a rank that is behind
- * catches up without a system call a frame.
+ * Short frames are copied into one piece, because a list of pieces costs the system call more than
+ * the copy. A short receive reads ahead all bytes that have arrived, for the next calls: a rank
+ * that is behind catches up without a system call for each frame.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,11 +18,11 @@
 
 #define TCP_SHORT 2048
 #define TCP_AHEAD (16 * 1024)
-#define TCP_PIECES 8 /* of one system call; what is left goes with the next */
+#define TCP_PIECES 8 /* of one system call */
 
 typedef struct tcp_link {
   ring_link base;
-  size_t from, to; /* of what was read ahead */
+  size_t from, to; /* of the bytes read ahead */
   uint8_t ahead[TCP_AHEAD];
 } tcp_link;
 
@@ -39,7 +39,7 @@ static size_t tcp_gather(uint8_t *whole, const struct iovec *pieces, int count) 
   return length;
 }
 
-/* Hands out what was read ahead. */
+/* Copies bytes read ahead into the pieces. */
 static ssize_t tcp_scatter(tcp_link *link, const struct iovec *pieces, int count) {
   size_t begun = link->from;
   for (int i = 0; i < count && link->from < link->to; i++) {
@@ -67,7 +67,8 @@ static ssize_t tcp_send(ring_link *link, const struct iovec *pieces, int count) 
   return tcp_result(sendmsg(link->fd, &message, MSG_NOSIGNAL));
 }
 
-/* The pieces behind the first `skip` bytes, and last the room for what comes next, if all fit. */
+/* The pieces behind the first `skip` bytes and, as the last piece, the read-ahead buffer, if all
+ * fit. */
 static int tcp_cut(tcp_link *link, const struct iovec *pieces, int count, size_t skip,
                    struct iovec cut[TCP_PIECES]) {
   int cuts = 0;
@@ -83,7 +84,7 @@ static int tcp_cut(tcp_link *link, const struct iovec *pieces, int count, size_t
   return cuts;
 }
 
-/* Long pieces are read to where they belong, and with them the header of the next frame. */
+/* Receives long pieces in place, and with them the header of the next frame. */
 static ssize_t tcp_receive_long(tcp_link *link, const struct iovec *pieces, int count, size_t had,
                                 size_t length) {
   struct iovec cut[TCP_PIECES];

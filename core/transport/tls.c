@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The encrypted transport: TLS 1.3 (RFC 8446) over another link, whose ends have proved themselves. The
- * key of this link, which both made of what they said then and of the job's secret, is the
- * pre-shared key, and there are no certificates: who lacks it cannot be one of the ends, nor stand
- * between them. Fresh Diffie-Hellman shares make sure that a secret which leaks later opens nothing
- * that was recorded before. All of it is OpenSSL's; here is only what makes it a link.
+ * The encrypted transport: TLS 1.3 (RFC 8446) over another link, after the handshake of the core.
+ * The key that the handshake derived is the pre-shared key, and there are no certificates: without
+ * the key nobody can be an end of the link or stand between the ends. Fresh Diffie-Hellman shares
+ * protect recorded traffic against a secret that leaks later. OpenSSL does all of it; this file
+ * makes it a link.
  *
- * The TLS handshake goes on inside whatever is called, so both ends have to be looked after.
+ * The TLS handshake advances inside every verb, so both ends have to be polled until it is done.
  *
- * A record that the socket takes only in part has to be finished before anything else is sent. All of
- * it but its last byte counts as sent then, so that whoever fails meanwhile sees that a frame is half
- * sent, and finishes it; with its last byte the record is out.
+ * A record that the socket takes only in part must be finished before any other record. All of it
+ * but its last byte counts as sent, so that a rank that fails meanwhile sees that a frame is half
+ * sent, and finishes it. The last byte counts as sent with the end of the record.
  */
 #include <errno.h>
 #include <openssl/err.h>
@@ -32,19 +32,19 @@ typedef struct tls_link {
   ring_link base;
   ring_link_ops ops;
   ring_link *under;
-  int code; /* why `under` moved nothing: 0 or an errno */
+  int code; /* errno of the last call of `under`, or 0 */
   SSL *ssl;
   ring_secret key;
   unsigned records; /* sent under this key */
   size_t owed;      /* length of the record that the socket has taken only in part, or 0 */
-  short wants;      /* what OpenSSL last waited for, besides what it was asked to do */
-  bool settled;     /* the key is not needed any more */
-  bool found;       /* the key, at the accepting side's end: the connecting side has named it */
-  bool lacked;      /* memory, and is of no use since */
-  bool refused;     /* what the other end sent, and is of no use since */
+  short wants;      /* POLLIN or POLLOUT that OpenSSL needs besides the events asked for */
+  bool settled;     /* both ends have proved the key, which is wiped */
+  bool found;       /* accepting side: the connecting side has named the key */
+  bool lacked;      /* memory: the link is unusable */
+  bool refused;     /* the peer's bytes: the link is unusable */
   size_t kept;      /* bytes of `turn` that the socket has not taken yet */
-  uint8_t turn[64]; /* a message about new keys */
-  uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH]; /* where several pieces become one */
+  uint8_t turn[64]; /* a KeyUpdate message */
+  uint8_t record[SSL3_RT_MAX_PLAIN_LENGTH]; /* to gather pieces */
 } tls_link;
 
 /* ---- The key ------------------------------------------------------------------------------ */
@@ -80,21 +80,21 @@ static int tls_find_key(SSL *ssl, const unsigned char *identity, size_t length,
   return *session != NULL;
 }
 
-/* A server may pass the key over and show a certificate instead, which anybody can make. */
+/* Refuses every certificate: a server might ignore the key and show one, which anybody can make. */
 static int tls_refuse_certificate(X509_STORE_CTX *certificate, void *unused) {
   (void)certificate, (void)unused;
   return 0;
 }
 
-/* What fails here without the other's fault OpenSSL tells it by this alert; the reasons that it
- * gives are many, and few of them are called a lack of memory. */
+/* OpenSSL sends this alert when it fails without the peer's fault. Its own reasons are many, and
+ * few of them name a lack of memory. */
 static void tls_notice(const SSL *ssl, int where, int what) {
   tls_link *link = SSL_get_app_data(ssl);
   if ((where & SSL_CB_WRITE_ALERT) == SSL_CB_WRITE_ALERT && (what & 0xff) == SSL_AD_INTERNAL_ERROR)
     link->lacked = true;
 }
 
-/* Only what both ends of ours speak, whatever the system's openssl.cnf would have; a session is never
+/* One protocol and one cipher, whatever the system's openssl.cnf allows. Sessions are never
  * resumed. */
 static SSL_CTX *tls_context(void) {
   SSL_CTX *context = SSL_CTX_new(TLS_method());
@@ -120,7 +120,7 @@ static SSL_CTX *tls_context(void) {
 
 /* ---- The link below ----------------------------------------------------------------------- */
 
-/* What a verb of the link below returned, as OpenSSL wants it. */
+/* Translates the result of the link below for OpenSSL. */
 static int tls_moved(BIO *bio, ssize_t moved, int retry) {
   tls_link *link = BIO_get_data(bio);
   BIO_clear_retry_flags(bio);
@@ -130,7 +130,7 @@ static int tls_moved(BIO *bio, ssize_t moved, int retry) {
   return -1;
 }
 
-/* Sends what was kept; more than 0 once nothing is. */
+/* Sends the kept message. More than 0 when nothing is left of it. */
 static ssize_t tls_send_kept(tls_link *link) {
   while (link->kept > 0) {
     struct iovec piece = {link->turn, link->kept};
@@ -142,8 +142,8 @@ static ssize_t tls_send_kept(tls_link *link) {
   return 1;
 }
 
-/* OpenSSL reads nothing while it sends a message about new keys: two ends whose sockets are full
- * would wait for each other. It is kept, and goes before the next record. */
+/* OpenSSL reads nothing while it sends a KeyUpdate, so two ends with full sockets would block each
+ * other. A KeyUpdate that the socket does not take is kept, and sent before the next record. */
 static int tls_bio_write(BIO *bio, const char *bytes, int length) {
   tls_link *link = BIO_get_data(bio);
   struct iovec piece = {(void *)(uintptr_t)bytes, (size_t)length};
@@ -194,7 +194,7 @@ static bool tls_connect(tls_link *link) {
 
 /* ---- Moving ------------------------------------------------------------------------------- */
 
-/* Both ends have proved that they have the key; OpenSSL's copy of it goes, too. */
+/* After both ends have proved the key: wipes it, also in OpenSSL's session. */
 static void tls_forget_key(tls_link *link) {
   static const unsigned char nothing[RING_SECRET_BYTES];
   SSL_SESSION *session = SSL_get_session(link->ssl);
@@ -203,10 +203,10 @@ static void tls_forget_key(tls_link *link) {
   link->settled = true;
 }
 
-/* Whether an error is one of this side's own: memory that it lacked, mostly. TLS has reasons of its own
- * for what the other did; what it says with those that all of OpenSSL shares is that a part of OpenSSL
- * failed, and "missing fatal" that a step did without a reason. For want of memory it also passes over
- * a key that it has found, and then wants a signature. */
+/* Whether an error is this side's own, mostly a lack of memory. Errors of the peer have reasons of
+ * the TLS library. Reasons that all libraries of OpenSSL share mean that a part of OpenSSL failed,
+ * and "missing fatal" means that a step failed without a reason. Without memory OpenSSL also
+ * ignores a key that it has found, and then lacks a signature. */
 static bool tls_is_own(const tls_link *link, unsigned long code) {
   int reason = ERR_GET_REASON(code);
 #if OPENSSL_VERSION_NUMBER >= 0x30000000L
@@ -219,7 +219,7 @@ static bool tls_is_own(const tls_link *link, unsigned long code) {
          (ERR_GET_LIB(code) == ERR_LIB_SSL && (passed_over || reason == SSL_R_MISSING_FATAL));
 }
 
-/* Empties OpenSSL's queue of errors, and tells whether it holds one of this side's own. */
+/* Empties OpenSSL's error queue. True when it holds an error of this side. */
 static bool tls_lacked(const tls_link *link) {
   bool lacked = false;
   for (unsigned long code = ERR_get_error(); code != 0; code = ERR_get_error())
@@ -227,8 +227,8 @@ static bool tls_lacked(const tls_link *link) {
   return lacked;
 }
 
-/* What an operation of OpenSSL came to, as links say it. Its queue of errors is the thread's: what
- * stayed there others who use OpenSSL would take for theirs. */
+/* Translates the result of OpenSSL for a link. The error queue belongs to the thread, so it is
+ * emptied: other code that uses OpenSSL would take errors left in it for its own. */
 static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   if (!link->settled && SSL_is_init_finished(link->ssl)) tls_forget_key(link);
   link->wants = 0;
@@ -246,7 +246,7 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
     return -EPIPE;
   case SSL_ERROR_SYSCALL:
     if (link->code != 0) return -link->code;
-    /* Nothing failed below, nor did the other end before: a step failed and left no reason. */
+    /* Neither the link below nor the peer failed: a step of OpenSSL failed without a reason. */
     link->lacked = link->lacked || !link->refused;
     return link->lacked ? -ENOMEM : -EPROTO;
   default:
@@ -255,7 +255,7 @@ static ssize_t tls_result(tls_link *link, int done, size_t moved) {
   }
 }
 
-/* What of the pieces lies `at` bytes on, a record at most, in one piece. */
+/* The bytes of the pieces from `at` on, at most one record, contiguous. */
 static const void *tls_gather(tls_link *link, const struct iovec *pieces, int count, size_t at,
                               size_t *length) {
   *length = 0;
@@ -275,8 +275,8 @@ static const void *tls_gather(tls_link *link, const struct iovec *pieces, int co
   return link->record;
 }
 
-/* Sends one record; what begins a record that stays half sent is owed (see above). None is begun
- * before the handshake, or the answer to a peer that changes its keys, is out. */
+/* Sends one record. A record that is half sent is owed (see above). No record begins before the TLS
+ * handshake, or the answer to a KeyUpdate, has been sent. */
 static ssize_t tls_send_record(tls_link *link, const void *bytes, size_t length) {
   size_t written = 0;
   bool begun = link->owed > 0;
@@ -331,7 +331,8 @@ static ssize_t tls_peek(ring_link *base, void *bytes, size_t length) {
   return tls_result(link, done, got);
 }
 
-/* What was decrypted already no poll sees; but a socket can be written to nearly always. */
+/* A poll does not see bytes that are decrypted already. POLLOUT makes it return at once, nearly
+ * always. */
 static short tls_arm(ring_link *base, short events) {
   const tls_link *link = (const tls_link *)base;
   if (events != 0 && !SSL_is_init_finished(link->ssl)) events = POLLIN;
@@ -367,12 +368,12 @@ static void tls_free(tls_link *link) {
 
 static void tls_close(ring_link *base) {
   tls_link *link = (tls_link *)base;
-  link->under->fd = base->fd; /* -1: it has changed hands */
+  link->under->fd = base->fd; /* -1: another link owns it */
   link->under->ops->close(link->under);
   tls_free(link);
 }
 
-/* That of the link below, with "tls" instead of "tcp". */
+/* The name of the link below, with "tls" for "tcp". */
 static const char *tls_name(const ring_link *under) {
   static const char *const names[] = {
       "tls",    "tls x2",  "tls x3",  "tls x4",  "tls x5",  "tls x6",  "tls x7",  "tls x8",
@@ -394,7 +395,7 @@ ring_link *ring_link_tls(ring_link *under, bool connecting, const ring_secret *k
   link->base = (ring_link){.ops = &link->ops, .fd = under->fd};
   link->under = under;
   link->key = *key;
-  link->ssl = context != NULL ? SSL_new(context) : NULL; /* holds on to the context */
+  link->ssl = context != NULL ? SSL_new(context) : NULL; /* holds a reference to the context */
   SSL_CTX_free(context);
   if (link->ssl == NULL || SSL_set_app_data(link->ssl, link) != 1 || !tls_connect(link)) {
     tls_free(link);
@@ -403,7 +404,7 @@ ring_link *ring_link_tls(ring_link *under, bool connecting, const ring_secret *k
   SSL_set_verify(link->ssl, connecting ? SSL_VERIFY_PEER : SSL_VERIFY_NONE, NULL);
   if (!connecting) SSL_set_accept_state(link->ssl);
   ERR_clear_error();
-  /* The connecting side says hello, so that the other side wakes up. */
+  /* The connecting side sends its hello at once, so that the other side's poll returns. */
   if (connecting && tls_result(link, SSL_connect(link->ssl), 1) == -ENOMEM) {
     tls_free(link);
     return NULL;
