@@ -7,6 +7,7 @@
 #include "api/comm_info.c"
 #include "api/comm_lifecycle.c"
 #include "api/comm_state.c"
+#include "api/comm_timeline.c"
 #include "api/entry_points.c"
 #include "api/environment.c"
 #include "api/explain.c"

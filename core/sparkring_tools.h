@@ -106,6 +106,39 @@ typedef struct ring_explanation {
 RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, size_t bytes,
                                        ring_dtype dtype, int root, ring_explanation *explanation);
 
+/* ---- Timeline ------------------------------------------------------------------------------ */
+
+typedef enum ring_event_kind {
+  RING_EVENT_CALL = 1, /* a collective or a message */
+  RING_EVENT_WAIT = 2, /* a wait in a call, with nothing to move */
+  RING_EVENT_FRAME = 3 /* a piece of a call that goes over a link */
+} ring_event_kind;
+
+/* The begin or the end of something. Clocks of processes of one host agree. */
+typedef struct ring_event {
+  uint64_t time;      /* nanoseconds of a clock that never jumps */
+  uint64_t bytes;     /* of a frame's payload; of this rank's part in a call */
+  uint32_t sequence;  /* number of the call; of a message: among those of its two ranks */
+  int32_t peer;       /* the other rank of a frame or a wait; -1: none, or several */
+  uint8_t kind;       /* ring_event_kind */
+  uint8_t begins;     /* 1: the begin; 0: the end */
+  uint8_t collective; /* of the call; ring_event_collective() names it */
+} ring_event;
+
+/* Starts to record events of `comm` into a ring buffer of the last `events` (rounded up to a power of two,
+ * 64 or more), which replaces an earlier one; 0 stops. Waits for outstanding requests. Not collective.
+ * RING_NO_MEMORY. */
+RING_API ring_status ring_comm_timeline(ring_comm *comm, size_t events);
+
+/* Copies up to `most` events, from number *next on, and advances *next; begin with 0. Returns how many;
+ * overwritten events are skipped. Safe beside calls and requests in another thread, but not beside
+ * ring_comm_timeline. */
+RING_API size_t ring_comm_timeline_read(const ring_comm *comm, uint64_t *next, ring_event *events,
+                                        size_t most);
+
+/* "allreduce" for an event of that collective. Static storage. */
+RING_API const char *ring_event_collective(const ring_event *event);
+
 /* ---- Shared buffers ------------------------------------------------------------------------ */
 
 /* Allocates memory, aligned to 64 and not zeroed, that collectives between the ranks of this host use

@@ -75,6 +75,12 @@ static void collective_normalize(const ring_comm *comm, const collective_args *a
                        args->work.output_count);
 }
 
+static void collective_record(const ring_comm *comm, const collective_args *args, bool begins) {
+  const ring_call *call = &args->work.outline.call;
+  uint64_t bytes = call->count * ring_dtype_size((ring_dtype)call->dtype);
+  ring_timeline_record(comm->timeline, RING_EVENT_CALL, begins, call, -1, bytes);
+}
+
 ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
   ring_outline *outline = &args->work.outline;
   ring_backend *backend = comm->backend;
@@ -84,7 +90,9 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
   outline->nodes = comm->topology.nodes;
   args->work.wait = wait;
   if (!ring_backend_serves(backend, outline)) backend = &comm->native.base;
+  collective_record(comm, args, true);
   ring_status status = backend->table->run(backend, &args->work, &error);
+  collective_record(comm, args, false);
   if (status == RING_OK)
     collective_normalize(comm, args);
   else

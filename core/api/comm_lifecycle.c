@@ -319,5 +319,6 @@ void ring_comm_free(ring_comm *comm) {
     free(comm->bundle);
   }
   ring_store_free(&comm->store);
+  free(comm->timeline);
   free(comm);
 }

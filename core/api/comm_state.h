@@ -48,7 +48,8 @@ struct ring_comm {
   ring_backend *backend;    /* chosen by all ranks alike; `native` or one that opened above it */
   ring_native native;
   ring_store store;
-  uint64_t described; /* digest that ring_comm_describe() gave for the next call; 0: none */
+  ring_timeline *timeline; /* NULL: nothing is recorded */
+  uint64_t described;      /* digest that ring_comm_describe() gave for the next call; 0: none */
   char description[RING_DESCRIPTION_BYTES];
   struct ring_queue *queue;               /* of requests; NULL before the first one */
   atomic_size_t outstanding;              /* requests that are not done */

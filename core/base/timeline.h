@@ -13,22 +13,6 @@
 
 #include "base/call.h"
 
-typedef enum ring_event_kind {
-  RING_EVENT_CALL = 1, /* a call on the communicator */
-  RING_EVENT_WAIT = 2, /* a wait in a call, when nothing can move */
-  RING_EVENT_FRAME = 3 /* a frame to or from a peer */
-} ring_event_kind;
-
-typedef struct ring_event {
-  uint64_t time; /* nanoseconds of a clock that never jumps, the same for all processes of a host */
-  uint64_t bytes;     /* of the frame, or of this rank's part in the call */
-  uint32_t sequence;  /* of the call */
-  int32_t peer;       /* the other rank of a frame or wait; -1: none */
-  uint8_t kind;       /* ring_event_kind */
-  uint8_t begins;     /* 1: the begin, 0: the end */
-  uint8_t collective; /* of the call */
-} ring_event;
-
 enum { RING_TIMELINE_WORDS = 4 }; /* that an event packs into */
 
 typedef struct ring_timeline_slot {

@@ -54,6 +54,14 @@ static size_t frame_mover_wire_width(const ring_run *run, const ring_step *step)
   return step->flags & RING_STEP_WIDE ? run->task->wide_size : run->task->element_size;
 }
 
+static void frame_mover_record(const ring_run *run, size_t lane, bool begins) {
+  const ring_lane *shape = run_lane(run, lane);
+  uint64_t bytes = run->engine->progress[lane].frame_bytes - RING_HEADER_BYTES;
+  if (shape->kind == RING_LANE_LOCAL) return;
+  ring_timeline_record(run->engine->timeline, RING_EVENT_FRAME, begins, &run->task->call,
+                       shape->peer, bytes);
+}
+
 /* Begins the next frame of a lane, if its elements may move. */
 static bool frame_mover_begin(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
@@ -70,6 +78,7 @@ static bool frame_mover_begin(ring_run *run, size_t lane) {
   progress->moved = 0;
   progress->frame_elements = elements;
   progress->frame_bytes = RING_HEADER_BYTES + bytes;
+  if (run->engine->timeline != NULL) frame_mover_record(run, lane, true);
   if (step->op == RING_STEP_SEND)
     progress->payload = frame_mover_place(run, step->source, step->from + progress->elements);
   else if (step->op == RING_STEP_REDUCE)
@@ -114,6 +123,7 @@ static void frame_mover_reduce(ring_run *run, const ring_step *step,
 static void frame_mover_end(ring_run *run, size_t lane) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = frame_mover_step(run, lane);
+  if (run->engine->timeline != NULL) frame_mover_record(run, lane, false);
   if (step->op == RING_STEP_REDUCE && progress->frame_elements > 0)
     frame_mover_reduce(run, step, progress);
   progress->elements += progress->frame_elements;

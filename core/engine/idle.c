@@ -163,6 +163,8 @@ static ring_status idle_yield(ring_run *run, uint64_t begun) {
 
 ring_status ring_idle_wait(ring_run *run) {
   uint64_t begun = idle_clock(run);
+  ring_timeline *timeline = run->engine->timeline;
+  ring_timeline_record(timeline, RING_EVENT_WAIT, true, &run->task->call, -1, 0);
   ring_cores cores = run->engine->peers->cores;
   ring_status status = RING_OK;
   if (cores == RING_CORES_SUFFICE) status = idle_spin(run, begun);
@@ -172,5 +174,6 @@ ring_status ring_idle_wait(ring_run *run) {
     status = idle_sleep(run);
   }
   engine_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
+  ring_timeline_record(timeline, RING_EVENT_WAIT, false, &run->task->call, -1, 0);
   return status;
 }

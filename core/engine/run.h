@@ -7,6 +7,7 @@
 #ifndef RING_ENGINE_RUN_H
 #define RING_ENGINE_RUN_H
 
+#include "base/timeline.h"
 #include "base/wait.h"
 #include "peers/wait_report.h"
 #include "schedule/schedule.h"
@@ -72,8 +73,9 @@ struct ring_engine {
   ring_search search;
   ring_split_wait *split_wait; /* while a child communicator opens, in the child; otherwise NULL */
   uint64_t wait_ns;
-  int wary; /* waits that sleep at once, without yielding first */
-  int bell; /* becomes readable when another thread ends the run's wait; -1: none */
+  ring_timeline *timeline; /* the communicator's, or NULL */
+  int wary;                /* waits that sleep at once, without yielding first */
+  int bell;                /* becomes readable when another thread ends the run's wait; -1: none */
 };
 
 /* A schedule bound to buffers and to a call. */

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/call.h"
+#include "base/timeline.h"
 #include "base/wait.h"
 #include "peers/peer_table.h"
 #include "transport/arena.h"
@@ -96,6 +97,7 @@ typedef struct ring_shm {
   const char *description; /* of the array of the current call; NULL: none */
   const ring_peers *peers; /* names of hosts and counts of messages */
   ring_wait_service service;
+  ring_timeline *timeline;        /* the communicator's, or NULL */
   uint64_t served;                /* when a wait last began with `service` */
   uint64_t wait_ns, bytes_shared; /* counters, which another thread may read */
 } ring_shm;

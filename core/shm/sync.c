@@ -62,6 +62,7 @@ static ring_status sync_wait_long(const ring_shm_call *call, const _Atomic uint6
   if (sync_spin(shm, flag, sequence)) return RING_OK;
   if (shm->alert > 0) shm->alert--;
   ring_wait_begin(&wait);
+  ring_timeline_record(shm->timeline, RING_EVENT_WAIT, true, call->call, shm->ranks[index], 0);
   if (wait.begun - shm->served > SYNC_SERVE_NS) {
     shm->served = wait.begun;
     shm->service.serve(shm->service.context);
@@ -81,6 +82,7 @@ static ring_status sync_wait_long(const ring_shm_call *call, const _Atomic uint6
   ring_shm_set_awaited(shm, -1);
   __atomic_store_n(&shm->wait_ns, shm->wait_ns + (ring_platform_now() - wait.begun),
                    __ATOMIC_RELAXED);
+  ring_timeline_record(shm->timeline, RING_EVENT_WAIT, false, call->call, shm->ranks[index], 0);
   return status;
 }
 
