@@ -292,7 +292,7 @@ static int interrupt_now(void) {
   return 1;
 }
 
-/* Rank 1 never calls; rank 0 is interrupted by its hook, and the others hear of it. */
+/* Rank 1 never calls; the hook of rank 0 interrupts it, and the other ranks get the failure. */
 static void interrupt_or_wait(int rank, int size, void *shared) {
   int *left = shared;
   ring_options options = rank_options(rank, size);
@@ -378,7 +378,7 @@ typedef struct watching {
   atomic_bool watches, stop;
 } watching;
 
-/* What only looks, all the time. */
+/* Queries, called all the time. */
 static void *watch(void *arg) {
   watching *of = arg;
   while (!atomic_load(&of->stop)) {

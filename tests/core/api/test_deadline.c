@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deadlines of calls: who is said to be at fault where a rank stays away, comes too late, or waits for
- * another one itself.
+ * Deadlines of calls: the rank that an error names when a rank stays away, comes too late, or
+ * itself waits for another rank.
  */
 #include <stdbool.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void test_a_rank_that_stays_away(void) {
   shared_free(met, 64);
 }
 
-/* Rank 1 comes when the others have given it up, who have said so. */
+/* Rank 1 calls after its peers have timed out waiting for it and reported that. */
 static void come_late(int rank, int size, void *shared) {
   ring_comm *comm = open_with(rank, size, 0.4, true);
   if (rank == 1) meet_ranks(shared, size);
@@ -68,7 +68,7 @@ static void test_a_rank_that_comes_late(void) {
   shared_free(met, 64);
 }
 
-/* Rank 0 waits for rank 1, which has waited for rank 2 as long, and has said so. */
+/* Rank 0 waits for rank 1, which has waited for rank 2 as long and reported that. */
 static void wait_in_turn(int rank, int size, void *shared) {
   ring_comm *comm = open_with(rank, size, rank == 0 ? 1 : 1.2, false);
   float x = 0;

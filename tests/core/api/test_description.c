@@ -53,7 +53,7 @@ static ring_status call(ring_comm *comm, how how, size_t count) {
 
 /* ---- Alike --------------------------------------------------------------------------------- */
 
-/* The same description twice, another one, none: what one call has said is over with it. */
+/* The same description twice, another one, none: a description holds for one call only. */
 static void agree(ring_comm *comm, void *unused) {
   static const char *texts[] = {"names a, b", "names a, b", "dim 2, 3", ""};
   (void)unused;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptors run out: on one rank of a workload there are n, for every n from what is open already
- * to enough. Once more with a victim that is slow to say so: the others, who see it go, are faster.
+ * Descriptors run out: on one rank of a workload there are n, for every n from those already open
+ * to enough. Once more with a victim that is slow to report: the other ranks, which see its link
+ * end, are faster.
  */
 #include <sys/resource.h>
 #include <unistd.h>

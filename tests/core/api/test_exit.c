@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Processes that end without closing, at whatever point: the end is an ordinary one, and the other
- * rank is told.
+ * Processes that end without closing, at any point: the end of the process is an ordinary one, and
+ * the other rank gets a failure.
  */
 #include <signal.h>
 #include <unistd.h>

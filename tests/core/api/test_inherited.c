@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What forked children inherit, such as those of a data loader: nothing that keeps a connection of their
- * parent's alive. Whoever waits for the parent hears of its end at once although a child lives on, over
- * every link and while they meet, and the child keeps the numbers of what it has given up.
+ * Descriptors that forked children inherit, such as those of a data loader: none keeps a connection
+ * of the parent alive. Ranks that wait for the parent learn of its end at once although a child
+ * lives on, over every kind of link and during the rendezvous. The child keeps the numbers of the
+ * descriptors that it has closed.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -89,8 +89,8 @@ static void train(ring_comm *comm, void *shared) {
     ring_free(z);
   }
   CHECK_INT(allocations, before + (ranks_share ? 0 : 100));
-  /* What a request has copied of its arguments stays with it, whichever call has it next: it takes a
-   * few rounds until every one has had every call. */
+  /* A request keeps its copies of arguments when it is reused. It takes a few rounds until each
+   * request has served each call. */
   for (int i = 0; i < 36; i++) start_step(comm, x, y);
   before = allocations;
   for (int i = 0; i < 100; i++) start_step(comm, x, y);

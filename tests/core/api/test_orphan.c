@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks whose parent is killed while they wait, in every kind of wait: they end, and the others hear
- * why. A family is three ranks, of which one, the orphan, has a parent of its own. No hook is set.
+ * Ranks whose parent is killed while they wait, in every kind of wait: they end, and the other
+ * ranks get the reason. A family is three ranks, of which one, the orphan, has a parent of its own.
+ * No hook is set.
  */
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,7 +15,7 @@
 
 enum { SIZE = 3, ORPHAN = 1, LATE = 2, LONG = 1 << 20, SOON = 5, LIMIT = 120 };
 
-/* What the family has in common. */
+/* Shared by the ranks of a family. */
 typedef struct control_block {
   int met;
   int waits;  /* the orphan, or it is about to */
@@ -63,8 +64,8 @@ static pid_t fork_rank(rank_function function, int rank, int said) {
   exit(0);
 }
 
-/* The orphan goes to this process, the subreaper, or to who else takes orphans in. In both cases it
- * has ended when nobody has the pipe any more, and passed if it said so. */
+/* The orphan gets this process, the subreaper, as its parent, or another one. In both cases it
+ * has ended when the pipe has no writer, and passed if it wrote so. */
 static void await_orphan(int said, bool subreaper) {
   char text[6] = "";
   int status;
@@ -115,7 +116,7 @@ static ring_options family_options(int rank) {
   return options;
 }
 
-/* The same on the orphan and on those that were told. */
+/* The same failure on the orphan and on the other ranks. */
 static void check_orphaned(const ring_error *error, int orphan, const char *call) {
   char text[128];
   if (error->status != RING_ABORTED) fprintf(stderr, "%s\n", error->message);
@@ -201,8 +202,8 @@ static call_function call;    /* in which the orphan waits */
 static const char *call_name; /* as errors name it */
 static bool in_child;         /* it is a call on a communicator that was split off */
 
-/* All wait for the rank that comes when the orphan has ended. What it gets may be a result that was
- * there before, and the failure the next time. */
+/* All wait for the rank that comes when the orphan has ended. Its first call may return a result
+ * from before, and the next one the failure. */
 static void wait_in_call(int rank, int size, void *unused) {
   (void)unused;
   ring_options options = family_options(rank);
@@ -267,8 +268,8 @@ static int exchange_texts(void *arg, const char *mine, ring_exchange_put_fn put,
   return rank == LATE;
 }
 
-/* Rank 0 waits, and so does who has met it. After an exchange these are linked when rank 0 waits for the
- * late one alone: on a busy machine that takes a while. */
+/* Rank 0 waits, and so do the ranks that have reached it. After an exchange these are linked
+ * when rank 0 waits for the late one alone: on a busy machine that takes a while. */
 static void hear_of_rank_0(void *arg, const char *message) {
   bool met = strstr(message, "it has met rank 0") != NULL;
   bool waits = strstr(message, "rank 0 has waited") != NULL;
@@ -297,7 +298,7 @@ static void wait_in_open(int rank, int size, void *unused) {
   if (rank != LATE) check_orphaned(&error, opened->orphan, "open()");
 }
 
-/* A rank that leaves while ranks still come may come again, so then rank 0 tells nobody. */
+/* A rank that leaves during the rendezvous may come again, so rank 0 reports no failure then. */
 static void test_open(void) {
   static const opening openings[] = {
       {.name = "rank 0, alone", .orphan = 0, .alone = true},

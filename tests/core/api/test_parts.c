@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives that move parts, and messages, over real links between forked ranks. Element i of what
- * rank `from` has for rank `to` is a number that tells all three.
+ * Collectives that move parts, and messages, over real links between forked ranks. Element i of the
+ * part from rank `from` to rank `to` is a number that encodes all three.
  */
 #include <stdbool.h>
 
@@ -151,7 +151,7 @@ static void alltoall_one(ring_comm *comm, size_t count) {
   free(output);
 }
 
-/* What rank `from` sends to `to`: nothing to some, and no two ranks the same. */
+/* The count that rank `from` sends to `to`: 0 for some, and different for any two ranks. */
 static size_t sent(int from, int to, size_t count) {
   return (from + 2 * to) % 4 == 0 ? 0 : count / (size_t)(from + 1) + (size_t)to;
 }
@@ -189,8 +189,8 @@ static void test_alltoall(void) {
 
 /* ---- Messages ----------------------------------------------------------------------------- */
 
-/* Everybody tells everybody something, in rounds in which one half talks and the other listens, with
- * a collective in between. */
+/* All ranks send to all, in rounds in which one half sends and the other receives, with a
+ * collective in between. */
 static void messages_everything(ring_comm *comm, void *shared) {
   (void)shared;
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);

@@ -311,7 +311,7 @@ static int count_threads(void) {
   return threads;
 }
 
-/* The helper is there as long as there is something to do, and hears no signals. */
+/* The helper thread lives while there is something to run, and receives no signals. */
 static void look_for_the_helper(ring_comm *comm, void *shared) {
   volatile int *seen = shared;
   ring_request *request;

@@ -126,7 +126,7 @@ static void free_early(int rank, int size, void *shared) {
   if (rank == 0) *freed = 1;
   if (rank == 0) return;
   while (!*freed) usleep(1000);
-  /* What rank 0 said in its first barrier may be enough for that one. */
+  /* The frame of rank 0 in its first barrier may be enough for that barrier. */
   CHECK_INT(ring_barrier_start(comm, &requests[0]), RING_OK);
   ring_status status = ring_request_wait(requests[0]);
   CHECK(status == RING_OK || status == RING_ABORTED);
@@ -209,7 +209,7 @@ static int count_hook(void *arg) {
 /* How rank 0 waits for what never comes. */
 typedef enum interrupt_way { IN_WAIT, IN_FREE, IN_CALL, IN_CLOSE } interrupt_way;
 
-/* What rank 0 said of its first barrier may be here already; of the second it said nothing. */
+/* The frame of rank 0 in its first barrier may have arrived; it has sent none in the second. */
 static void be_told(ring_comm *comm, const volatile int *ended, const char *why) {
   while (*ended == 0) usleep(1000);
   if (ring_barrier(comm) == RING_OK) CHECK_INT(ring_barrier(comm), RING_ABORTED);

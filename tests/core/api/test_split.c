@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Splitting: who is with whom and in which order, children beside their parent, and what the end of
- * one means for the other.
+ * Splitting: the members of each child and their order, children beside their parent, and the
+ * effect of the end of one on the other.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -119,8 +119,8 @@ static void test_nested(void) {
   run_comms(8, nest, NULL);
 }
 
-/* Ports of the parent's range are the child's, too; where none is left, every rank hears of it and
- * the parent goes on. */
+/* A child listens on ports of the range of its parent; where none is left, every rank gets the
+ * error and the parent goes on. */
 static void split_in_range(int rank, int size, void *shared) {
   const held_ports *ports = shared;
   ring_options options = rank_options(rank, size);
@@ -263,8 +263,8 @@ static void test_ends_are_apart(void) {
   shared_free(met, 64);
 }
 
-/* Rank 3 is killed inside its child, when all have split: the other rank of that child hears of it there,
- * and all hear of it in the parent; the child of ranks 0 and 1 goes on. */
+/* Rank 3 is killed inside its child, when all have split. The other rank of that child gets the
+ * failure there, and all get it in the parent; the child of ranks 0 and 1 goes on. */
 static void be_killed(const ring_options *options, int *met) {
   ring_comm *comm;
   CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);

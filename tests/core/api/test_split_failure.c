@@ -17,7 +17,7 @@
 #include "ranks.h"
 #include "transport/socket.h"
 
-/* What split does until all ranks know where each one listens, and no more. Returns the listener. */
+/* The first part of split: until all ranks know the ports of all. Returns the listener. */
 static int begin_to_split(ring_comm *comm, int color, int key) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm), bytes = 11;
   int listener = ring_socket_listen("127.0.0.1", 0);
@@ -59,8 +59,9 @@ static void be_killed_while_splitting(const ring_options *options, splitting *of
   kill(getpid(), SIGKILL);
 }
 
-/* Rank 3 is killed when the others know it as one of the child: these hear it from split, as ranks of
- * the parent, which is broken, too; and rank 1, which has no part in the child, on the parent. */
+/* Rank 3 is killed when the other ranks know it as a member of the child. They get the failure
+ * from split, with numbers of the parent, which is broken, too. Rank 1, which is not in the
+ * child, gets it on the parent. */
 static void die_while_splitting(int rank, int size, void *shared) {
   splitting *of = shared;
   ring_options options = rank_options(rank, size);
@@ -136,15 +137,16 @@ static void test_a_rank_killed_while_splitting_is_missed_within_a_second(void) {
   shared_free(of, sizeof *of);
 }
 
-/* Goes no farther until all have met, who have failed by then. */
+/* Waits until all ranks are here; they have failed by then. */
 static void stop_in_a_split(ring_comm *comm, int color, int key, int *failed) {
   int listener = begin_to_split(comm, color, key);
   meet_ranks(failed, ring_comm_size(comm));
   ring_socket_close(&listener);
 }
 
-/* Rank 3 stops when the others know it as one of the child. Rank 1, which has no part in that, waits in
- * the parent for those that wait in the child: it hears for whom. */
+/* Rank 3 is suspended when the other ranks know it as a member of the child. Rank 1, which is
+ * not in the child, waits in the parent for ranks that wait in the child, and gets the name of
+ * rank 3 from them. */
 static void stop_while_splitting(int rank, int size, void *shared) {
   int *failed = shared;
   ring_options options = rank_options(rank, size);
@@ -170,9 +172,9 @@ static void test_stop_while_splitting(void) {
   shared_free(failed, sizeof *failed);
 }
 
-/* Rank 0 comes late to the split, but it comes, with rank 3. That one has heard that the others wait for
- * rank 0, and waits in the child for rank 1, which has stopped: rank 0 is not to blame any more, and the
- * parent has not failed. */
+/* Rank 0 comes late to the split, but comes, with rank 3. Rank 3 has a report that all wait for
+ * rank 0, and waits in the child for rank 1, which is suspended. Rank 0 is no longer to blame,
+ * and the parent has not failed. */
 static void come_late_to_a_split(int rank, int size, void *shared) {
   int *failed = shared;
   ring_options options = rank_options(rank, size);
@@ -201,8 +203,9 @@ static void test_who_was_late_to_a_split_is_not_blamed(void) {
   shared_free(failed, sizeof *failed);
 }
 
-/* Ranks 1 and 5 stop, each of which one rank waits for in a child of its own: rank 0 for longer than rank 2,
- * which has no link with rank 5 in the parent and hears of rank 1 there. */
+/* Ranks 1 and 5 are suspended; one rank waits for each in a child of its own. Rank 0 waits
+ * longer than rank 2, which has no link with rank 5 in the parent and gets the name of rank 1
+ * there. */
 static void stop_in_two_children(int rank, int size, void *shared) {
   int *failed = shared;
   bool stops = rank == 1 || rank == 5;
@@ -259,8 +262,8 @@ static void test_abort_while_splitting(void) {
   shared_free(of, sizeof *of);
 }
 
-/* Ranks 2 and 1 are ranks 0 and 1 of a child that they open with different settings. Both are told the
- * ranks of both in the parent, whose own links are open by then. */
+/* Ranks 2 and 1 are ranks 0 and 1 of a child that they open with different settings. The errors
+ * of both give the numbers of both in the parent, whose own links are open by then. */
 static void differ_while_splitting(int rank, int size, void *unused) {
   (void)unused;
   ring_comm *comm = open_rank(rank, size), *child;

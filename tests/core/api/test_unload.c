@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program that unloads the library while a communicator is open and a request under way: a thread of
- * the library's is still at work, so the code stays, and the other rank is told of the end.
+ * A program that unloads the library while a communicator is open and a request runs. A thread of
+ * the library is still running, so the code stays mapped, and the other rank gets a failure.
  */
 #include <dlfcn.h>
 

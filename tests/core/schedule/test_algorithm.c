@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every algorithm, forced by an rule, over real links between 2 to 9 forked ranks: right
- * results, the same bits on all ranks and in every run where sums depend on their order, and as
- * much traffic as ring_comm_explain said before. Then rules that ranks do not share.
+ * Every algorithm, forced by a rule, over real links between 2 to 9 forked ranks: right results,
+ * the same bits on all ranks and in every run where sums depend on their order, and as much traffic
+ * as ring_comm_explain predicts. Then rules that differ between ranks.
  */
 #include <stddef.h>
 
@@ -18,7 +18,7 @@ enum { LONG = 70001, MOST = 300007 };
 static const size_t counts[] = {0, 1, 5, 1000, LONG, MOST};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-/* What all ranks of a run share. */
+/* Shared by all ranks of a run. */
 typedef struct sums {
   const char *algorithms;
   int rounds; /* in which all ranks have put their digests */

@@ -181,8 +181,8 @@ static void run_machine(machine *m) {
 
 /* ---- Cases -------------------------------------------------------------------------------- */
 
-/* What is to be planned: each rank's part in `parts`, which for collectives that have no parts is
- * all of count. */
+/* The call to plan: the part of each rank in `parts`; of collectives without parts, all of
+ * count. */
 typedef struct plan_case {
   int size, root;
   bool in_place;

@@ -89,8 +89,8 @@ static void test_doubling(void) {
                   rounds * (ALPHA + bytes / BETA + gamma * bytes));
 }
 
-/* Of one rank too many the one that serves it hears while it waits for its own partner; only those
- * that wait for what it adds are late by that message. */
+/* The rank that serves a folded rank receives from it while it waits for its own partner. Only
+ * the ranks that wait for its sum are late by that message. */
 static void test_doubling_folds(void) {
   for (int n = 3, rounds = 1; n <= 65; n = 2 * n - 1, rounds++)
     check_seconds(seconds(build_doubling, n, 0, 1e-10), (rounds + 1) * ALPHA);

@@ -160,7 +160,7 @@ typedef struct counted {
   uint64_t messages[2], bytes[2]; /* sent, received */
 } counted;
 
-/* What a rank sends and receives within its host, or, `across`, beyond it. */
+/* The bytes that a rank sends and receives within its host, or, `across`, beyond it. */
 static counted count_rank(const ring_topology *topology, int rank, uint64_t count,
                           bool inter_host) {
   counted sum = {0};
