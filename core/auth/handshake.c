@@ -59,13 +59,13 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
 /* The proof that ends a message: an HMAC, with the key that this rank and `rank` share, over the
  * name of the sending side and all bytes before the proof. */
 static bool handshake_prove(ring_handshake *handshake, int turn, int rank, ring_secret *proof) {
-  uint8_t said[16 + sizeof handshake->transcript] = {0};
+  uint8_t input[16 + sizeof handshake->transcript] = {0};
   uint8_t *end = handshake_message(handshake, turn) + handshake_lengths[turn] - RING_SECRET_BYTES;
   size_t length = (size_t)(end - handshake->transcript);
   const ring_secret *key = ring_keys_pair(handshake->keys, rank);
-  strcpy((char *)said, turn == TURN_CLAIM ? "connector" : "acceptor");
-  memcpy(said + 16, handshake->transcript, length);
-  return key != NULL && ring_secret_mac(key, said, 16 + length, proof);
+  strcpy((char *)input, turn == TURN_CLAIM ? "connector" : "acceptor");
+  memcpy(input + 16, handshake->transcript, length);
+  return key != NULL && ring_secret_mac(key, input, 16 + length, proof);
 }
 
 /* Completes the message that this side is about to send. */
@@ -228,9 +228,9 @@ const char *ring_verdict_text(ring_verdict verdict) {
 
 bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key) {
   static const char label[] = "sparkring link 1";
-  uint8_t said[sizeof label + sizeof handshake->transcript];
+  uint8_t input[sizeof label + sizeof handshake->transcript];
   const ring_secret *pair = ring_keys_pair(handshake->keys, handshake->peer_rank);
-  memcpy(said, label, sizeof label);
-  memcpy(said + sizeof label, handshake->transcript, sizeof handshake->transcript);
-  return pair != NULL && ring_secret_mac(pair, said, sizeof said, key);
+  memcpy(input, label, sizeof label);
+  memcpy(input + sizeof label, handshake->transcript, sizeof handshake->transcript);
+  return pair != NULL && ring_secret_mac(pair, input, sizeof input, key);
 }

@@ -157,7 +157,7 @@ static ring_status frame_mover_link_failed(ring_run *run, const ring_lane *lane,
                           sends ? "read" : "written");
   if (code == ENOMEM) return ring_failure_lost(run, lane->peer, code); /* of this rank */
   if (sends && run_reads_from(run, lane->peer)) {
-    peers->peer[lane->peer].hung_up = true;
+    peers->peer[lane->peer].write_closed = true;
     return RING_OK;
   }
   if (sends && ring_failure_receive(run, lane->peer, &status)) return status;
@@ -281,7 +281,7 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
   if (peer->link == NULL)
     return ring_failure_unlinked(run,
                                  ring_connector_start(run->engine->peers, shape->peer, run->error));
-  if (sends && peer->hung_up) return RING_OK;
+  if (sends && peer->write_closed) return RING_OK;
   if (peer->outbox_busy && !frame_mover_finish_report(run, shape, &status)) return status;
   if (sends && progress->moved == 0 && !frame_mover_describe(run, peer)) return status;
   if (sends) {
@@ -294,7 +294,7 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
   if (moved == 0) return status;
   if (moved < 0) return frame_mover_link_failed(run, shape, (int)-moved);
   run->moved = true;
-  if (!sends) peer->heard = run->engine->runs;
+  if (!sends) peer->last_run = run->engine->runs;
   if (!sends && peer->link->ops->unchecked && !frame_mover_is_intact(progress, (size_t)moved))
     return ring_run_error_damage(run, shape->peer);
   size_t frames = frame_mover_note(run, lane, (size_t)moved);

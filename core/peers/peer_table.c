@@ -14,7 +14,7 @@ ring_status ring_peers_init(ring_peers *peers, int rank, int size) {
                         .connections = 1,
                         .inside_connections = 1,
                         .acceptor.listener = -1,
-                        .annex.listener = -1};
+                        .shm_acceptor.listener = -1};
   peers->peer = calloc((size_t)size, sizeof *peers->peer);
   peers->linked = calloc((size_t)size, sizeof *peers->linked);
   peers->connecting = calloc((size_t)size, sizeof *peers->connecting);

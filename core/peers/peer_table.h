@@ -39,12 +39,12 @@ typedef struct ring_pending_link {
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
-  bool ended;       /* the peer has closed the link, or frames can no longer be told apart */
-  bool hung_up;     /* the link takes no more bytes; bytes received before can still be read */
-  bool told;        /* the failure of this rank has been sent to the peer */
-  bool early;       /* the peer is ahead: its next bytes belong to a later step or call */
-  bool outbox_busy; /* the outbox holds part of a wait report, which goes before the next frame */
-  ring_link *link;  /* NULL until it is needed */
+  bool ended;        /* the peer has closed the link, or frames can no longer be told apart */
+  bool write_closed; /* the link takes no more bytes; bytes received before can still be read */
+  bool failure_sent; /* the failure of this rank has been sent to the peer */
+  bool early;        /* the peer is ahead: its next bytes belong to a later step or call */
+  bool outbox_busy;  /* the outbox holds part of a wait report, which goes before the next frame */
+  ring_link *link;   /* NULL until it is needed */
   /* The name of the link, or NULL. Other threads read it while the thread of the communicator opens
    * and closes the link, so they never read the link itself. */
   _Atomic(const char *) link_name;
@@ -55,7 +55,7 @@ typedef struct ring_peer {
   size_t slot;         /* in the poll set, while the engine sleeps */
   void *out, *in;      /* pipes in shared memory; NULL: there are none */
   ring_messages messages;
-  uint32_t heard; /* number of the engine's run in which the peer last sent something; 0: never */
+  uint32_t last_run; /* of the engine in which the peer last sent something; 0: never */
   ring_counters counters;
 } ring_peer;
 
@@ -80,7 +80,7 @@ typedef struct ring_peers {
   int unlike;  /* the rank whose wish for encryption differs, never 0; else 0 */
   ring_cores cores;
   ring_acceptor acceptor;
-  ring_acceptor annex; /* in open(), on the rank that serves the shared memory of its host */
+  ring_acceptor shm_acceptor; /* in open(), on the rank that serves the shared memory of its host */
 } ring_peers;
 
 /* RING_NO_MEMORY: ring_peers_fini frees what was allocated. */

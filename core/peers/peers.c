@@ -61,13 +61,13 @@ ring_status ring_peers_listen(ring_peers *peers, int listener) {
 
 void ring_peers_watch(ring_peers *peers, ring_poll_set *poll_set) {
   if (peers->acceptor.listener >= 0) ring_acceptor_watch(&peers->acceptor, poll_set);
-  if (peers->annex.listener >= 0) ring_acceptor_watch(&peers->annex, poll_set);
+  if (peers->shm_acceptor.listener >= 0) ring_acceptor_watch(&peers->shm_acceptor, poll_set);
   ring_connector_watch(peers, poll_set);
 }
 
 ring_status ring_peers_serve(ring_peers *peers, const ring_poll_set *poll_set, ring_error *error) {
   if (peers->acceptor.listener >= 0) ring_acceptor_serve(&peers->acceptor, poll_set);
-  if (peers->annex.listener >= 0) ring_acceptor_serve(&peers->annex, poll_set);
+  if (peers->shm_acceptor.listener >= 0) ring_acceptor_serve(&peers->shm_acceptor, poll_set);
   if (peers->starved != 0) return ring_peers_exhausted(peers, peers->starved, error);
   if (peers->unlike != 0) return ring_peers_mismatch(peers, peers->unlike, error);
   return ring_connector_serve(peers, poll_set, error);
@@ -110,7 +110,7 @@ void ring_peers_close(ring_peers *peers) {
   ring_peers_unlink(peers);
   while (peers->connecting_count > 0) ring_connector_cancel(peers, peers->connecting[0]);
   ring_acceptor_close(&peers->acceptor);
-  ring_acceptor_close(&peers->annex);
+  ring_acceptor_close(&peers->shm_acceptor);
 }
 
 void ring_peers_fini(ring_peers *peers) {
@@ -121,5 +121,5 @@ void ring_peers_fini(ring_peers *peers) {
   free(peers->linked);
   free(peers->connecting);
   ring_keys_wipe(&peers->keys);
-  *peers = (ring_peers){.acceptor.listener = -1, .annex.listener = -1};
+  *peers = (ring_peers){.acceptor.listener = -1, .shm_acceptor.listener = -1};
 }

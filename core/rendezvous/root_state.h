@@ -46,7 +46,7 @@ typedef struct root_state {
   bool starved;                   /* no memory to answer a client that has proved its rank */
   bool confirming;                /* has begun to send the result: the job has formed */
   uint64_t polled;                /* when all clients were last polled */
-  uint64_t grace_ends; /* once a client disagreed or failed: when to stop waiting for the others */
+  uint64_t grace_ends;            /* once a client disagreed or failed: when to stop waiting */
 } root_state;
 
 #endif

@@ -103,15 +103,15 @@ void ring_shm_invite(ring_shm *shm, ring_peers *peers) {
     ring_shm_fini(shm);
     return;
   }
-  if (ring_acceptor_open(&peers->annex, listener, peers->rank, peers->size, &peers->keys) !=
+  if (ring_acceptor_open(&peers->shm_acceptor, listener, peers->rank, peers->size, &peers->keys) !=
       RING_OK) {
-    ring_acceptor_close(&peers->annex);
+    ring_acceptor_close(&peers->shm_acceptor);
     ring_shm_fini(shm);
     return;
   }
-  peers->annex.judge = attach_judge;
-  peers->annex.admit = attach_admit;
-  peers->annex.owner = shm;
+  peers->shm_acceptor.judge = attach_judge;
+  peers->shm_acceptor.admit = attach_admit;
+  peers->shm_acceptor.owner = shm;
 }
 
 /* ---- The other ranks ---------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ ring_status ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has
   static const ring_call open = {.collective = RING_COLLECTIVE_OPEN};
   ring_shm_call call;
   bool all = shm->size > 1;
-  ring_acceptor_close(&peers->annex);
+  ring_acceptor_close(&peers->shm_acceptor);
   for (int i = 0; i < shm->size; i++) all = all && has[shm->ranks[i]] != 0;
   if (!all || shm->arena == NULL) {
     ring_shm_fini(shm);

@@ -14,7 +14,7 @@
 
 #include "shm/control_block.h"
 
-/* On the first rank of a host: creates the memory and serves it from peers->annex. */
+/* On the first rank of a host: creates the memory and serves it from peers->shm_acceptor. */
 void ring_shm_invite(ring_shm *shm, ring_peers *peers);
 
 /* On the other ranks: fetches the memory. Whether this rank has it. */

@@ -37,7 +37,7 @@ bool ring_socket_is_numeric(const char *host);
 bool ring_socket_is_loopback(const char *host);
 
 /* Listens on a port (0: any free one): for a loopback host on that address, for any other host on
- * all interfaces, because other machines may know this one by a name that it does not know. */
+ * all interfaces, because other machines may use a name that this machine does not know. */
 int ring_socket_listen(const char *host, uint16_t port);
 
 /* Binds a port (0: any free one) of all interfaces, and does not listen on it. Fails when another

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A rank that has met rank 0: the input is its rank and size, what rank 0 says (the welcome,
- * and later the verdict) and what the parent says (the table of places). What was
+ * A rank after its handshake with rank 0: the input is its rank and size, the bytes of rank 0 (WELCOME,
+ * and later RESULT) and the bytes of the parent (the address table). What was
  * accepted gives every rank a place. The table alone is read first, without anything around it.
  */
 #include <unistd.h>

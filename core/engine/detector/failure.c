@@ -33,7 +33,7 @@ static bool failure_was_waiting(const ring_run *run) {
 
 /* The errno for which this rank could not accept links of its peers, or 0. */
 static int failure_lacked(const ring_peers *peers) {
-  return peers->acceptor.lacked != 0 ? peers->acceptor.lacked : peers->annex.lacked;
+  return peers->acceptor.lacked != 0 ? peers->acceptor.lacked : peers->shm_acceptor.lacked;
 }
 
 /* Whether this rank could not accept links of its peers. */

@@ -58,11 +58,11 @@ static void failure_broadcast_send(ring_peers *peers, const ring_error *error, u
   size_t length = ring_failure_frame_pack(error, frame);
   for (int i = 0; i < peers->linked_count; i++) {
     ring_peer *peer = &peers->peer[peers->linked[i]];
-    if (peer->told) continue;
+    if (peer->failure_sent) continue;
     peer->ended = peer->ended || !failure_broadcast_finish_report(peer, deadline);
     if (!peer->ended) failure_broadcast_send_bytes(peer->link, frame, length, deadline);
     peer->link->ops->finish(peer->link);
-    peer->told = true;
+    peer->failure_sent = true;
   }
 }
 

@@ -17,7 +17,7 @@
 static void wait_graph_last_call(const ring_engine *engine, int rank, ring_suspect *suspect) {
   const ring_shm *shm = engine->shm;
   int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
-  uint32_t latest = engine->peers->peer[rank].heard;
+  uint32_t latest = engine->peers->peer[rank].last_run;
   suspect->state = RING_SUSPECT_HEARD;
   if (index >= 0 && ring_shm_announced(shm, index, &suspect->call) && suspect->call.collective != 0)
     return;
@@ -250,8 +250,8 @@ static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect 
     snprintf(text, size, "%s in %s", waits ? "waits" : "last heard", name);
   else if (peer->link == NULL && peer->connector != NULL)
     snprintf(text, size, "not connected: %s", wait_graph_unconnected);
-  else if (peer->heard != 0)
-    snprintf(text, size, "last heard %u calls ago", (unsigned)(run->engine->runs - peer->heard));
+  else if (peer->last_run != 0)
+    snprintf(text, size, "last heard %u calls ago", (unsigned)(run->engine->runs - peer->last_run));
   else
     snprintf(text, size, "nothing heard since the start");
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a core file of a rank would hold: every page of this process but those that the kernel leaves
- * out (VmFlags dd). Neither the token nor a key may be in there, as bytes or as text, while the ranks
- * meet, while a communicator is open, when it has failed and when it is closed; that the search finds what is there
- * is checked each time. Afterwards no page with secrets is left, and a forked child has none.
+ * out (VmFlags dd). Neither the token nor a key may be in them, as bytes or as text, during the
+ * rendezvous, while a communicator is open, after it has failed and after it is closed. Each time the
+ * test also checks that the search finds what is there. Afterwards no page with secrets is left, and a
+ * forked child has none.
  *
- * What is looked for must not be in this process by being looked for: it lies in pages that are left
- * out, as the caller's token does.
+ * The search must not find its own patterns, so they lie in pages that are left out, as the caller's
+ * token does.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -114,11 +115,11 @@ static void look_for_secret(const char *name, const void *bytes, size_t length) 
 }
 
 /* The linker sends the core here: only TLS has the key of a link, until both ends are certain. */
-ring_link *__real_ring_link_tls(ring_link *under, bool dialer, const ring_secret *key);
-ring_link *__wrap_ring_link_tls(ring_link *under, bool dialer, const ring_secret *key);
-ring_link *__wrap_ring_link_tls(ring_link *under, bool dialer, const ring_secret *key) {
+ring_link *__real_ring_link_tls(ring_link *under, bool connecting, const ring_secret *key);
+ring_link *__wrap_ring_link_tls(ring_link *under, bool connecting, const ring_secret *key);
+ring_link *__wrap_ring_link_tls(ring_link *under, bool connecting, const ring_secret *key) {
   look_for_secret("the key of a link", key->bytes, sizeof key->bytes);
-  return __real_ring_link_tls(under, dialer, key);
+  return __real_ring_link_tls(under, connecting, key);
 }
 
 /* And the keys of a rendezvous are gone when it is over. */
@@ -129,8 +130,8 @@ bool __real_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
 bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake);
 bool __wrap_ring_seal_begin(ring_seal *seal, const ring_handshake *handshake) {
   bool begun = __real_ring_seal_begin(seal, handshake);
-  look_for_secret("a key of the meeting to send", seal->send_key.bytes, RING_SECRET_BYTES);
-  look_for_secret("a key of the meeting to receive", seal->receive_key.bytes, RING_SECRET_BYTES);
+  look_for_secret("a key of the rendezvous to send", seal->send_key.bytes, RING_SECRET_BYTES);
+  look_for_secret("a key of the rendezvous to receive", seal->receive_key.bytes, RING_SECRET_BYTES);
   seals++;
   return begun;
 }
@@ -271,7 +272,7 @@ static void test_an_exchange(void) {
   run_searched(true);
 }
 
-/* ---- While they meet ---------------------------------------------------------------------- */
+/* ---- During the rendezvous ---------------------------------------------------------------------- */
 
 static bool searched;
 
@@ -280,7 +281,7 @@ static int search_meanwhile(void *arg) {
   int *count = arg;
   if (searched || seals == 0) return 0;
   look_for_secret("the job's key", met_with->vault->job.bytes, RING_SECRET_BYTES);
-  check_memory("meeting");
+  check_memory("rendezvous");
   searched = true;
   __sync_fetch_and_add(count, 1);
   return 0;
@@ -303,7 +304,7 @@ static void meet_and_search(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   CHECK_INT(seals, rank == 0 ? size - 1 : 1);
   CHECK(rank == size - 1 || searched);
-  check_memory("met");
+  check_memory("after the rendezvous");
   CHECK_INT(ring_comm_close(comm), RING_OK);
   ring_comm_free(comm);
   CHECK_INT(check_memory("freed"), before);

@@ -11,8 +11,8 @@
 #include "check.h"
 
 typedef struct pair {
-  ring_handshake dialer, accepter;
-  ring_keys dialer_keys, accepter_keys;
+  ring_handshake connector, acceptor;
+  ring_keys connector_keys, acceptor_keys;
 } pair;
 
 static ring_keys keys_of(const char *token, int rank) {
@@ -25,19 +25,19 @@ static ring_keys keys_of(const char *token, int rank) {
 static void make_pair(pair *p, const char *dialer_token, const char *accepter_token) {
   int fds[2];
   ring_claim claim = {RING_PURPOSE_LINK, 2, 4, 99, 1, 3, false};
-  p->dialer_keys = keys_of(dialer_token, 2);
-  p->accepter_keys = keys_of(accepter_token, 0);
+  p->connector_keys = keys_of(dialer_token, 2);
+  p->acceptor_keys = keys_of(accepter_token, 0);
   CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   for (int i = 0; i < 2; i++) CHECK_INT(fcntl(fds[i], F_SETFL, O_NONBLOCK), 0);
-  CHECK(ring_handshake_connect(&p->dialer, fds[0], &p->dialer_keys, &claim, 0));
-  CHECK(ring_handshake_accept(&p->accepter, fds[1], &p->accepter_keys, 0, 4, false));
+  CHECK(ring_handshake_connect(&p->connector, fds[0], &p->connector_keys, &claim, 0));
+  CHECK(ring_handshake_accept(&p->acceptor, fds[1], &p->acceptor_keys, 0, 4, false));
 }
 
 static void end_pair(pair *p) {
-  close(p->dialer.fd);
-  close(p->accepter.fd);
-  ring_keys_wipe(&p->dialer_keys);
-  ring_keys_wipe(&p->accepter_keys);
+  close(p->connector.fd);
+  close(p->acceptor.fd);
+  ring_keys_wipe(&p->connector_keys);
+  ring_keys_wipe(&p->acceptor_keys);
 }
 
 static bool pending(ring_handshake_state state) {
@@ -46,10 +46,10 @@ static bool pending(ring_handshake_state state) {
 
 static void run_pair(pair *p, ring_verdict verdict) {
   for (int i = 0; i < 10; i++) {
-    ring_handshake_advance(&p->dialer);
-    if (ring_handshake_advance(&p->accepter) == RING_HANDSHAKE_CLAIMED)
-      ring_handshake_answer(&p->accepter, verdict);
-    if (!pending(p->accepter.state)) shutdown(p->accepter.fd, SHUT_WR);
+    ring_handshake_advance(&p->connector);
+    if (ring_handshake_advance(&p->acceptor) == RING_HANDSHAKE_CLAIMED)
+      ring_handshake_answer(&p->acceptor, verdict);
+    if (!pending(p->acceptor.state)) shutdown(p->acceptor.fd, SHUT_WR);
   }
 }
 
@@ -57,14 +57,14 @@ static void test_both_prove_themselves(void) {
   pair p;
   make_pair(&p, "token", "token");
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_DONE);
-  CHECK_INT(p.accepter.state, RING_HANDSHAKE_DONE);
-  CHECK_INT(p.accepter.claim.rank, 2);
-  CHECK_INT(p.accepter.claim.size, 4);
-  CHECK_INT(p.accepter.claim.epoch, 99);
-  CHECK_INT(p.accepter.claim.purpose, RING_PURPOSE_LINK);
-  CHECK_INT(p.accepter.claim.connection, 1);
-  CHECK_INT(p.accepter.claim.connections, 3);
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.acceptor.claim.rank, 2);
+  CHECK_INT(p.acceptor.claim.size, 4);
+  CHECK_INT(p.acceptor.claim.epoch, 99);
+  CHECK_INT(p.acceptor.claim.purpose, RING_PURPOSE_LINK);
+  CHECK_INT(p.acceptor.claim.connection, 1);
+  CHECK_INT(p.acceptor.claim.connections, 3);
   end_pair(&p);
 }
 
@@ -72,19 +72,19 @@ static void test_a_refusal_arrives(void) {
   pair p;
   make_pair(&p, "token", "token");
   run_pair(&p, RING_VERDICT_STALE);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
-  CHECK_INT(p.dialer.verdict, RING_VERDICT_STALE);
-  CHECK_CONTAINS(ring_verdict_text(p.dialer.verdict), "an earlier attempt of the job");
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_REFUSED);
+  CHECK_INT(p.connector.verdict, RING_VERDICT_STALE);
+  CHECK_CONTAINS(ring_verdict_text(p.connector.verdict), "an earlier attempt of the job");
   end_pair(&p);
 }
 
 /* Makes the connecting side one that wants encryption. */
 static void make_unlike(pair *p) {
-  p->dialer.claim.encrypted = true;
-  p->dialer.transcript[11] = 1;
+  p->connector.claim.encrypted = true;
+  p->connector.transcript[11] = 1;
 }
 
-/* Both prove themselves, and are told; none is welcome. */
+/* Both sides prove themselves, and the verdict is not WELCOME. */
 static void test_who_wants_other_encryption_is_refused(void) {
   static const ring_verdict verdicts[][2] = {{RING_VERDICT_WELCOME, RING_VERDICT_UNLIKE},
                                              {RING_VERDICT_STALE, RING_VERDICT_STALE}};
@@ -93,11 +93,11 @@ static void test_who_wants_other_encryption_is_refused(void) {
     make_pair(&p, "token", "token");
     make_unlike(&p);
     run_pair(&p, verdicts[i][0]);
-    CHECK_INT(p.accepter.claim.encrypted, true);
-    CHECK_INT(p.accepter.state, RING_HANDSHAKE_REFUSED);
-    CHECK_INT(p.dialer.state, RING_HANDSHAKE_REFUSED);
-    CHECK_INT(p.dialer.verdict, verdicts[i][1]);
-    CHECK_INT(p.dialer.claim.rank, p.accepter.peer_rank);
+    CHECK_INT(p.acceptor.claim.encrypted, true);
+    CHECK_INT(p.acceptor.state, RING_HANDSHAKE_REFUSED);
+    CHECK_INT(p.connector.state, RING_HANDSHAKE_REFUSED);
+    CHECK_INT(p.connector.verdict, verdicts[i][1]);
+    CHECK_INT(p.connector.claim.rank, p.acceptor.peer_rank);
     end_pair(&p);
   }
 }
@@ -108,8 +108,8 @@ static void test_a_stranger_that_wants_other_encryption_is_one(void) {
   make_pair(&p, "token", "Token");
   make_unlike(&p);
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_LOST);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
@@ -119,15 +119,15 @@ static void test_a_verdict_that_cannot_be_is_a_strangers(void) {
     pair p;
     make_pair(&p, "token", "token");
     if (unlike) make_unlike(&p);
-    ring_handshake_advance(&p.dialer);
-    ring_handshake_advance(&p.accepter);
-    ring_handshake_advance(&p.dialer);
-    CHECK_INT(ring_handshake_advance(&p.accepter), RING_HANDSHAKE_CLAIMED);
-    CHECK_INT(p.accepter.unlike, unlike);
-    p.accepter.unlike = false;
-    ring_handshake_answer(&p.accepter, unlike ? RING_VERDICT_WELCOME : RING_VERDICT_UNLIKE);
-    ring_handshake_advance(&p.accepter);
-    CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_STRANGER);
+    ring_handshake_advance(&p.connector);
+    ring_handshake_advance(&p.acceptor);
+    ring_handshake_advance(&p.connector);
+    CHECK_INT(ring_handshake_advance(&p.acceptor), RING_HANDSHAKE_CLAIMED);
+    CHECK_INT(p.acceptor.unlike, unlike);
+    p.acceptor.unlike = false;
+    ring_handshake_answer(&p.acceptor, unlike ? RING_VERDICT_WELCOME : RING_VERDICT_UNLIKE);
+    ring_handshake_advance(&p.acceptor);
+    CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
     end_pair(&p);
   }
 }
@@ -136,8 +136,8 @@ static void test_another_token_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "Token");
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_LOST);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
@@ -145,24 +145,24 @@ static void test_another_token_is_a_stranger(void) {
 static void test_a_false_verdict_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "token");
-  p.accepter_keys.vault->job.bytes[0] ^= 1;
-  ring_handshake_advance(&p.dialer);
-  ring_handshake_advance(&p.accepter);
-  ring_handshake_advance(&p.dialer);
-  p.accepter.turn = 3; /* skips the check of the claim, as an impostor would */
-  p.accepter.peer_rank = 2;
-  ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
-  ring_handshake_advance(&p.accepter);
-  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_STRANGER);
+  p.acceptor_keys.vault->job.bytes[0] ^= 1;
+  ring_handshake_advance(&p.connector);
+  ring_handshake_advance(&p.acceptor);
+  ring_handshake_advance(&p.connector);
+  p.acceptor.turn = 3; /* skips the check of the claim, as an impostor would */
+  p.acceptor.peer_rank = 2;
+  ring_handshake_answer(&p.acceptor, RING_VERDICT_WELCOME);
+  ring_handshake_advance(&p.acceptor);
+  CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
   end_pair(&p);
 }
 
 static void test_the_wrong_rank_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "token");
-  p.accepter.own_rank = 1; /* the connecting side wanted rank 0 */
+  p.acceptor.own_rank = 1; /* the connecting side wanted rank 0 */
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_STRANGER);
   end_pair(&p);
 }
 
@@ -188,20 +188,20 @@ static void test_every_byte_is_covered(void) {
     CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, right), 0);
     fcntl(left[0], F_SETFL, O_NONBLOCK);
     fcntl(right[1], F_SETFL, O_NONBLOCK);
-    int dialer_fd = p.dialer.fd, accepter_fd = p.accepter.fd;
-    p.dialer.fd = left[0];
-    p.accepter.fd = right[1];
+    int connector_fd = p.connector.fd, acceptor_fd = p.acceptor.fd;
+    p.connector.fd = left[0];
+    p.acceptor.fd = right[1];
     for (int i = 0; i < 10; i++) {
-      ring_handshake_advance(&p.dialer);
+      ring_handshake_advance(&p.connector);
       relay(left[1], right[0], RING_CLAIM_BYTES, flip, &seen);
-      if (ring_handshake_advance(&p.accepter) == RING_HANDSHAKE_CLAIMED)
-        ring_handshake_answer(&p.accepter, RING_VERDICT_WELCOME);
-      ring_handshake_advance(&p.accepter);
+      if (ring_handshake_advance(&p.acceptor) == RING_HANDSHAKE_CLAIMED)
+        ring_handshake_answer(&p.acceptor, RING_VERDICT_WELCOME);
+      ring_handshake_advance(&p.acceptor);
       relay(right[0], left[1], RING_CLAIM_BYTES, flip, &seen);
     }
-    CHECK(p.dialer.state != RING_HANDSHAKE_DONE && p.dialer.state != RING_HANDSHAKE_REFUSED);
-    p.dialer.fd = dialer_fd;
-    p.accepter.fd = accepter_fd;
+    CHECK(p.connector.state != RING_HANDSHAKE_DONE && p.connector.state != RING_HANDSHAKE_REFUSED);
+    p.connector.fd = connector_fd;
+    p.acceptor.fd = acceptor_fd;
     for (int i = 0; i < 2; i++) {
       close(left[i]);
       close(right[i]);
@@ -214,10 +214,10 @@ static void test_another_version_is_told(void) {
   pair p;
   make_pair(&p, "token", "token");
   uint8_t hello[RING_HELLO_BYTES] = "sparkrng\x07";
-  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_READING);
-  CHECK_INT(send(p.accepter.fd, hello, sizeof hello, 0), sizeof hello);
-  CHECK_INT(ring_handshake_advance(&p.dialer), RING_HANDSHAKE_VERSION);
-  CHECK_INT(p.dialer.peer_version, 7);
+  CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_READING);
+  CHECK_INT(send(p.acceptor.fd, hello, sizeof hello, 0), sizeof hello);
+  CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_VERSION);
+  CHECK_INT(p.connector.peer_version, 7);
   end_pair(&p);
 }
 
@@ -226,11 +226,11 @@ static void check_lanes(ring_purpose purpose, int connection, int connections,
                         ring_handshake_state state) {
   pair p;
   make_pair(&p, "token", "token");
-  p.dialer.claim.purpose = p.dialer.transcript[10] = purpose;
-  p.dialer.claim.connection = connection;
-  p.dialer.claim.connections = connections;
+  p.connector.claim.purpose = p.connector.transcript[10] = purpose;
+  p.connector.claim.connection = connection;
+  p.connector.claim.connections = connections;
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.accepter.state, state);
+  CHECK_INT(p.acceptor.state, state);
   end_pair(&p);
 }
 
@@ -250,13 +250,13 @@ static void test_a_stranger_learns_nothing(void) {
   pair p;
   make_pair(&p, "token", "token");
   uint8_t heard[256], garbage[RING_CLAIM_BYTES] = {0};
-  ring_handshake_advance(&p.dialer);
-  ring_handshake_advance(&p.accepter);
-  CHECK_INT(recv(p.dialer.fd, heard, sizeof heard, 0), RING_HELLO_BYTES);
-  CHECK_INT(send(p.dialer.fd, garbage, sizeof garbage, 0), sizeof garbage);
-  CHECK_INT(ring_handshake_advance(&p.accepter), RING_HANDSHAKE_STRANGER);
-  shutdown(p.accepter.fd, SHUT_WR);
-  CHECK_INT(recv(p.dialer.fd, heard, sizeof heard, 0), 0);
+  ring_handshake_advance(&p.connector);
+  ring_handshake_advance(&p.acceptor);
+  CHECK_INT(recv(p.connector.fd, heard, sizeof heard, 0), RING_HELLO_BYTES);
+  CHECK_INT(send(p.connector.fd, garbage, sizeof garbage, 0), sizeof garbage);
+  CHECK_INT(ring_handshake_advance(&p.acceptor), RING_HANDSHAKE_STRANGER);
+  shutdown(p.acceptor.fd, SHUT_WR);
+  CHECK_INT(recv(p.connector.fd, heard, sizeof heard, 0), 0);
   end_pair(&p);
 }
 
@@ -275,10 +275,10 @@ static void exchange_keys(ring_keys keys[4]) {
 }
 
 /* A pair whose connecting side has these keys and says that it is rank 2. */
-static void make_exchanged_pair(pair *p, const ring_keys *dialer, const ring_keys *accepter) {
+static void make_exchanged_pair(pair *p, const ring_keys *connector, const ring_keys *acceptor) {
   make_pair(p, "", "");
-  p->dialer.keys = dialer;
-  p->accepter.keys = accepter;
+  p->connector.keys = connector;
+  p->acceptor.keys = acceptor;
 }
 
 static void test_two_ranks_have_a_key_of_their_own(void) {
@@ -288,10 +288,10 @@ static void test_two_ranks_have_a_key_of_their_own(void) {
   exchange_keys(keys);
   make_exchanged_pair(&p, &keys[2], &keys[0]);
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.dialer.state, RING_HANDSHAKE_DONE);
-  CHECK_INT(p.accepter.state, RING_HANDSHAKE_DONE);
-  CHECK(ring_handshake_derive(&p.dialer, &derived[0]));
-  CHECK(ring_handshake_derive(&p.accepter, &derived[1]));
+  CHECK_INT(p.connector.state, RING_HANDSHAKE_DONE);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_DONE);
+  CHECK(ring_handshake_derive(&p.connector, &derived[0]));
+  CHECK(ring_handshake_derive(&p.acceptor, &derived[1]));
   CHECK(memcmp(&derived[0], &derived[1], sizeof derived[0]) == 0);
   end_pair(&p);
   for (int rank = 0; rank < 4; rank++) ring_keys_wipe(&keys[rank]);
@@ -309,8 +309,8 @@ static void test_nobody_else_has_it(void) {
   for (int i = 0; i < 3; i++) {
     make_exchanged_pair(&p, others[i], &keys[0]);
     run_pair(&p, RING_VERDICT_WELCOME);
-    CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
-    CHECK(p.dialer.state == RING_HANDSHAKE_LOST);
+    CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
+    CHECK(p.connector.state == RING_HANDSHAKE_LOST);
     end_pair(&p);
   }
   ring_keys_wipe(&reader);
@@ -320,9 +320,9 @@ static void test_nobody_else_has_it(void) {
 static void test_wiped_keys_prove_nothing(void) {
   pair p;
   make_pair(&p, "token", "token");
-  ring_keys_wipe(&p.accepter_keys);
+  ring_keys_wipe(&p.acceptor_keys);
   run_pair(&p, RING_VERDICT_WELCOME);
-  CHECK_INT(p.accepter.state, RING_HANDSHAKE_STRANGER);
+  CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
   end_pair(&p);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cryptography that all else stands on: it computes what the standards say, its comparisons are
- * OpenSSL's, whose time tells nothing (the linker sends them through here), keys are another one
- * wherever anything differs, and sealed messages are those that were sent or none.
+ * The cryptography below everything else: results equal the standards' test vectors, comparisons are
+ * OpenSSL's constant-time ones (the linker sends them through here), keys differ wherever any fact
+ * differs, and an opened message is the one that was sent, or none.
  */
 #include "auth/seal.h"
 #include "check.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers use up the descriptors of a rank while it trains: they connect to its listener, more of
- * them than it has descriptors for, and stay. Collectives go on, links that open late do open, the
- * rank does not spin while it waits, and the listener is served when they have gone.
+ * Strangers use up the descriptors of a rank while it trains: more strangers than it has descriptors
+ * connect to its listener, and stay. Collectives go on, links that open late do open, a waiting rank
+ * does not spin, and the rank accepts again after the strangers have gone.
  */
 #include <poll.h>
 #include <sys/resource.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Links of several connections between ranks: who has how many, what they carry, ranks that
- * disagree, and members of the job that open them otherwise than they said. That such a link keeps
- * what every link promises is for test_link.c.
+ * Links of several connections: how many each link has, what they carry, ranks that disagree, and
+ * members of the job that break the rules for opening them. test_link.c checks the promises of every
+ * link for them, too.
  */
 #include <unistd.h>
 
@@ -187,19 +187,19 @@ static ring_status serve(ring_peers *peers, ring_error *error) {
 
 /* Who accepts and who connects to are both told that they do not want the same encryption. */
 static void test_unlike_ends_of_a_link(void) {
-  ring_peers host, guest;
+  ring_peers host, client;
   ring_error heard = {.status = RING_OK}, told = {.status = RING_OK};
   int descriptors = count_descriptors(), port = begin_host(&host);
-  CHECK_INT(ring_peers_init(&guest, 1, 2), RING_OK);
-  guest.epoch = host.epoch;
-  guest.encrypted = true;
-  memset(&guest.keys.vault->job, 1, sizeof guest.keys.vault->job);
-  CHECK_INT(ring_peers_place(&guest, 0, "127.0.0.1", (uint16_t)port), RING_OK);
+  CHECK_INT(ring_peers_init(&client, 1, 2), RING_OK);
+  client.epoch = host.epoch;
+  client.encrypted = true;
+  memset(&client.keys.vault->job, 1, sizeof client.keys.vault->job);
+  CHECK_INT(ring_peers_place(&client, 0, "127.0.0.1", (uint16_t)port), RING_OK);
   CHECK_INT(ring_peers_place(&host, 1, "127.0.0.1", 1), RING_OK);
-  CHECK_INT(ring_connector_start(&guest, 0, &told), RING_OK);
+  CHECK_INT(ring_connector_start(&client, 0, &told), RING_OK);
   for (int i = 0; i < 20000 && (heard.status == RING_OK || told.status == RING_OK); i++) {
     if (heard.status == RING_OK) serve(&host, &heard);
-    if (told.status == RING_OK) serve(&guest, &told);
+    if (told.status == RING_OK) serve(&client, &told);
   }
   CHECK_INT(heard.status, RING_MISMATCH);
   CHECK_INT(heard.rank, 1);
@@ -207,7 +207,7 @@ static void test_unlike_ends_of_a_link(void) {
   CHECK_INT(told.rank, 0);
   CHECK_CONTAINS(heard.message, "rank 1 wants encryption and rank 0 does not");
   CHECK_CONTAINS(told.message, "rank 1 wants encryption and rank 0 does not");
-  ring_peers_fini(&guest);
+  ring_peers_fini(&client);
   ring_peers_fini(&host);
   CHECK_INT(count_descriptors(), descriptors);
 }

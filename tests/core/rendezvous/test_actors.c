@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong between WELCOME and VERDICT. In a job of four ranks (0 tells 1 and 2, and 2 tells
- * 3) one rank is an actor: a process that speaks the protocol up to a point, and is then killed or
- * stopped, or says what it must not. The others are real, and all have to end soon, with the name
- * of the actor, and without a descriptor more than before.
+ * Failures between WELCOME and RESULT. In a job of four ranks (rank 0 sends the table to 1 and 2, and
+ * 2 to 3) one rank is an actor: a process that speaks the protocol up to a point, and is then killed
+ * or stopped, or breaks the protocol. The other ranks are real. All have to end soon, with the name of
+ * the actor in the error, and without a descriptor left.
  */
 #include <poll.h>
 #include <signal.h>
@@ -89,7 +89,7 @@ static int act_knock(actor *self, int port) {
   return -1;
 }
 
-/* Joins rank 0 and waits for the welcome. */
+/* Joins rank 0 and receives the WELCOME. */
 static actor act_as_guest(const scene *scene) {
   ring_options options = scene_options(scene, scene->actor);
   actor self = {.root = -1};

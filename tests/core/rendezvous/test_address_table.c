@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tables of places, as they come from the network: whole ones, and all kinds of broken ones.
+ * Address tables as they arrive from the network: valid ones, and all kinds of malformed ones.
  */
 #include "base/address.h"
 #include "base/bytes.h"

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Somebody between the ranks changes one bit of what they say while they meet: of handshakes, JOIN,
- * WELCOME, the table of places, REPORT and VERDICT, at every place in turn. Two ranks then get a
- * communicator that works, because what was changed is said anew, or an error; never different
- * ideas of who and where they are. (What links carry later has checks against accidents, which who
- * changes things on purpose can make right, unless it is encrypted.) The linker sends the core's
- * sends through here.
+ * An attacker on the path changes one bit of the rendezvous, at every position in turn: of handshakes,
+ * JOIN, WELCOME, the address table, REPORT and RESULT. Two ranks then get a communicator that works,
+ * because the changed bytes are sent again, or an error; never different views of the job. (Later
+ * traffic of a link has checks against accidents. An attacker can make them right, unless the link is
+ * encrypted.) The linker sends the core's sends through here.
  */
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Meetings: every mode, every order of arrival, two jobs at once, and what a rank is told when
- * somebody is missing or dies.
+ * Rendezvous: every mode, every order of arrival, two jobs at once, and the errors when a rank is
+ * missing or dies.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -149,7 +149,7 @@ static void test_a_host_that_does_not_exist(void) {
                  "cannot resolve the host no-such-host.invalid of rank 0");
 }
 
-/* ---- Other ways to meet ------------------------------------------------------------------- */
+/* ---- Other modes of rendezvous ------------------------------------------------------------ */
 
 static void meet_at_root(int rank, int size, void *shared) {
   (void)shared;
@@ -354,7 +354,7 @@ ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8
   return RING_OK;
 }
 
-/* At once; where another rank is late, when it has met those that are not. */
+/* At once; where another rank is late, after the rendezvous with the ranks that are not. */
 static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
   const exchange_end *end = arg;
   bool late = end->rank == end->shared->late;
@@ -438,7 +438,7 @@ static void die_once_met(ring_options *options) {
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* Rank 3 never comes, and *victim dies when it has met those who did. */
+/* Rank 3 never comes, and *victim dies when it has joined. */
 static void lose_one_that_had_come(int rank, int size, void *victim) {
   ring_options options = rank_options(rank, size);
   const char *text = "rank 1 (127.0.0.1) was lost in open(): it had come, and went away before";

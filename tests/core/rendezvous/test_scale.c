@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many ranks: threads of many processes form a communicator, run a ring, doubling and a tree, and
- * close. Counted are the bytes that each rank moves until it has met the others, its links, and the
- * descriptors left. A rank is a thread, so what a rank moves is counted where its thread calls the
- * system (--wrap in CMakeLists.txt).
+ * close. The test counts the bytes that each rank moves during the rendezvous, its links, and the
+ * descriptors left. A rank is a thread, so its bytes are counted where its thread calls the system
+ * (--wrap in CMakeLists.txt).
  */
 #include <pthread.h>
 #include <sys/resource.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers on the way to a rendezvous: ports that others hold, connections that prove nothing, ranks
- * with another token or of an earlier attempt, and a rank 0 that is none.
+ * Strangers during a rendezvous: ports in use by other processes, connections that prove nothing,
+ * ranks with another token or of an earlier attempt, and a listener that poses as rank 0.
  */
 #include <poll.h>
 #include <sys/socket.h>

@@ -32,7 +32,7 @@ static void look_around(int rank, int size, void *shared) {
   CHECK(comm->shm.formed && !comm->shm.fenced);
   CHECK_INT(comm->shm.size, size);
   CHECK_INT(comm->shm.index, rank);
-  CHECK_INT(comm->peers.annex.listener, -1);
+  CHECK_INT(comm->peers.shm_acceptor.listener, -1);
   CHECK(arena_is_mapped());
   check_ring(comm);
   CHECK_INT(ring_comm_close(comm), RING_OK);
@@ -179,7 +179,7 @@ static void test_at_most_64_ranks_share(void) {
     place_peers(&peers, 0, size, 1);
     ring_shm_invite(&shm, &peers);
     CHECK_INT(shm.arena != NULL, size <= 64);
-    CHECK_INT(peers.annex.listener >= 0, size <= 64);
+    CHECK_INT(peers.shm_acceptor.listener >= 0, size <= 64);
     ring_peers_fini(&peers);
     ring_shm_fini(&shm);
   }
@@ -203,7 +203,7 @@ static void read_name(const ring_peers *peers, char *name) {
   struct stat status;
   FILE *sockets = fopen("/proc/net/unix", "r");
   CHECK(sockets != NULL);
-  CHECK_INT(fstat(peers->annex.listener, &status), 0);
+  CHECK_INT(fstat(peers->shm_acceptor.listener, &status), 0);
   snprintf(inode, sizeof inode, " %llu ", (unsigned long long)status.st_ino);
   name[0] = '\0';
   while (fgets(line, sizeof line, sockets) != NULL)

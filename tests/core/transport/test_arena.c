@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arena as an allocator: where buffers lie, that they are apart, come back and outlive it, what
- * takes memory and what gives it back, on many threads and beside a forked child.
+ * The arena as an allocator: where buffers lie, that they do not overlap, are reused and outlive the
+ * communicator, which calls take and return pages, many threads, and a forked child.
  */
 #include <pthread.h>
 #include <stdint.h>

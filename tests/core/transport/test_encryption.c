@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Encrypted communicators: what is said over the network cannot be read there, who lacks a token
- * cannot have it, ranks that disagree are told. The linker sends the core's sends through here, to see
- * what leaves. That such a link keeps what every link promises is for test_link.c and test_tls.c.
+ * Encrypted communicators: traffic cannot be read on the network, a rank needs a token, and ranks that
+ * disagree get an error. The linker sends the core's sends through here, to see the bytes on the wire.
+ * test_link.c and test_tls.c check the promises of every link for them, too.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every transport promises (link.h), checked for each of them by the same functions: order and
- * content, moving in parts, sleeping without a lost wake-up, and the end of the peer in order and
- * by a kill.
+ * The promises of every transport (link.h), checked for each of them by the same functions: order and
+ * content, moves in parts, sleeping without a lost wake-up, and the end of the peer, orderly and by a
+ * kill.
  */
 #include <errno.h>
 #include <poll.h>

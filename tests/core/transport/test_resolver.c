@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Name servers that are slow, silent, or do not know a machine yet: the linker sends the core's lookups
- * through here. The hosts have names that say what becomes of them; all are this one in the end.
+ * Name servers that are slow, silent, or do not know a machine yet. The linker sends the core's lookups
+ * through here. The names of the hosts say how their lookups go; all resolve to this machine.
  */
 #include <netdb.h>
 #include <pthread.h>

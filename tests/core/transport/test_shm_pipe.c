@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What links through shared memory add to the promises of test_link.c: a peer that writes nonsense
- * into the shared pages can do no harm, and communicators run over them.
+ * Links through shared memory, beyond the promises of test_link.c: a peer that writes nonsense into the
+ * shared pages does no harm, and communicators run over them.
  */
 #include <errno.h>
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The encrypted transport beyond what every link promises (test_link.c): nothing that is sent can be
- * read on the way, whoever lacks the key or changes a bit ends the link, and a network may cut the
- * stream as it likes.
+ * The encrypted transport, beyond the promises of every link (test_link.c): nothing can be read on the
+ * way, a peer without the key or a changed bit ends the link, and the network may cut the stream
+ * anywhere.
  */
 #include <errno.h>
 #include <fcntl.h>
