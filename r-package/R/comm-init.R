@@ -56,13 +56,12 @@
 #'   in shared memory.
 #' @param connections The number of connections of a link between two hosts, 1 to 16, the same on
 #'   every rank. Bytes go over all connections, because one connection is often held to a part of
-#'   the network's bandwidth. `NULL`: the variable `SPARKRING_CONNECTIONS` or, if that is not set, 1.
-#'   Within a host a link is one connection, unless `connections` is
-#'   given and shared memory is turned off.
-#' @param encryption Whether links over the network are encrypted, the same on every rank: TLS 1.3 with
-#'   a key that is derived from `token`, which is required. Memory that ranks of one host share is
-#'   not encrypted. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if that is not set, yes
-#'   in a worker of a Spark that encrypts its own traffic (`spark.network.crypto.enabled`,
+#'   the network's bandwidth. `NULL`: the variable `SPARKRING_CONNECTIONS`, else 1. Within a host a
+#'   link is one connection, unless `connections` is given and shared memory is turned off.
+#' @param encryption Whether links over the network are encrypted, the same on every rank: TLS 1.3
+#'   with a key that is derived from `token`, which is required. Memory that ranks of one host share
+#'   is not encrypted. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0, or, if that is not set,
+#'   yes in a worker of a Spark that encrypts its own traffic (`spark.network.crypto.enabled`,
 #'   `spark.ssl.rpc.enabled` or `spark.authenticate.enableSaslEncryption`), else no.
 #'
 #' @returns A communicator, of class `ring_comm`. It belongs to this process. A communicator that is

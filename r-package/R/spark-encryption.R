@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether Spark's configuration asks for encrypted traffic. A worker gets no settings, but an ancestor
-# of its process does: Spark starts executors (standalone, YARN, Kubernetes) with -Dspark.network...=...,
-# and a driver whose own threads run the tasks with --conf. So the command lines of the ancestors are
-# read in /proc, up to the first that runs a class of Spark. Python's _spark_encryption.py does the same.
+# Whether Spark's configuration asks for encrypted traffic. A worker gets no settings, but the
+# command line of an ancestor has them. Spark starts executors (standalone, YARN, Kubernetes) with
+# -Dspark.network...=..., and a driver whose own threads run the tasks with --conf. So the command
+# lines of the ancestors are read in /proc, up to the first that runs a class of Spark. Python's
+# _spark_encryption.py does the same.
 
 # spark.io.encryption.enabled concerns files on disk, and the other spark.ssl.* web pages.
 spark_asks <- paste0(

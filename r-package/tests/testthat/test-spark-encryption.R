@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether Spark asks for encryption, as the command lines of a worker's ancestors tell, in a directory
-# that looks like /proc. That real Spark's do is for tests/spark.
+# Whether Spark asks for encryption, by the command lines of a worker's ancestors, in a directory
+# that looks like /proc. tests/spark has the command lines of a real Spark.
 
 add_process <- function(proc, process, parent, command) {
   folder <- file.path(proc, process)
   dir.create(folder, showWarnings = FALSE)
-  cat(process, " (a) b (", process, ") S ", parent, " 0 0", sep = "", file = file.path(folder, "stat"))
+  stat <- file.path(folder, "stat")
+  cat(process, " (a) b (", process, ") S ", parent, " 0 0", sep = "", file = stat)
   words <- strsplit(command, " ", fixed = TRUE)[[1L]]
   bytes <- unlist(lapply(words, function(word) c(charToRaw(word), as.raw(0L))))
   writeBin(if (is.null(bytes)) raw() else bytes, file.path(folder, "cmdline"))
