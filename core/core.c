@@ -15,6 +15,7 @@
 #include "api/nccl_bootstrap.c"
 #include "api/options.c"
 #include "api/request.c"
+#include "api/request_queue.c"
 #include "api/reserved_port.c"
 #include "api/split.c"
 #include "auth/handshake.c"

@@ -82,7 +82,7 @@ ring_status ring_comm_acquire(ring_comm *comm);
 /* RING_OK while the communicator is open. Else leaves it, sets comm->error and returns its status. */
 ring_status ring_comm_check_open(ring_comm *comm);
 
-/* Acquires and checks. Does not wait for outstanding requests; ring_comm_enter (request.h) does. After
+/* Acquires and checks. Does not wait for outstanding requests; ring_comm_enter (request_queue.h) does. After
  * RING_OK the caller has to leave. */
 ring_status ring_comm_enter_beside(ring_comm *comm);
 void ring_comm_leave(ring_comm *comm);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests: started collectives. Each communicator has one queue, which runs its requests one at a
+ * time, in the order of their starts.
+ *
+ * Invariants. The mutex guards the queue, except the field `done` of a request, which is set last.
+ * At most one thread runs a request, without the mutex. No other thread then touches the backend or
+ * the peers: a blocking call waits until nothing is outstanding. A helper thread runs requests; it
+ * starts with the first request and ends when the queue is empty. A thread that waits runs
+ * requests, too, where the helper has not taken them. Once `stop` is set no request begins, and the
+ * running one ends soon; the thread that set it breaks the communicator.
+ *
+ * The communicator and every request that was not freed hold a reference to the queue, so requests
+ * outlive the communicator. Freed requests are reused by later starts.
+ */
+#ifndef RING_REQUEST_QUEUE_H
+#define RING_REQUEST_QUEUE_H
+
+#include <pthread.h>
+
+#include "api/fusion.h"
+#include "base/platform.h"
+
+typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_ENDED } queue_helper;
+
+typedef struct ring_queue {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed; /* a request was completed, the helper ended */
+  unsigned process;
+  ring_comm *comm;       /* NULL when it was freed */
+  ring_request *running; /* on thread `driver` */
+  pthread_t driver;
+  ring_request *first, *last;
+  ring_request *spare;
+  size_t references; /* one of the communicator, one of each request that was not freed */
+  queue_helper helper;
+  pthread_t thread;
+  atomic_bool stop;
+  bool ending;        /* by a thread that is about to break the communicator */
+  bool deferred;      /* the abort is finished when the running thread returns from its hook */
+  ring_error cause;   /* why it was stopped */
+  ring_error failure; /* of all requests that fail */
+  int bell[2];        /* a pipe that wakes the engine of the running thread */
+  ring_alarm alarm;   /* the communicator's */
+  ring_alarm keeper;  /* of requests that the helper runs; keeps the text in `text` */
+  atomic_bool kept;
+  char text[sizeof(((ring_error *)0)->message)];
+  ring_interrupt_fn interrupt;
+  void *interrupt_arg;
+} ring_queue;
+
+struct ring_request {
+  ring_queue *queue;
+  ring_request *next; /* in the queue, or of the spare ones */
+  collective_args args;
+  ring_store store;
+  ring_status status;
+  atomic_bool done;
+};
+
+static inline bool queue_is_mine(const ring_queue *queue) {
+  return queue->process == ring_platform_process();
+}
+
+static inline bool queue_is_empty(const ring_queue *queue) {
+  return queue->first == NULL && queue->running == NULL && !queue->ending;
+}
+
+/* Whether this thread is in a hook of the request that it runs, so that it cannot wait for the
+ * end of the request. Called with the mutex. */
+static inline bool queue_is_in_hook(const ring_queue *queue) {
+  return queue->running != NULL && pthread_equal(queue->driver, pthread_self());
+}
+
+static inline bool request_is_done(const ring_request *request) {
+  return atomic_load_explicit(&request->done, memory_order_acquire);
+}
+
+/* Enters the communicator when all outstanding requests are done. RING_BUSY also in a hook of a request
+ * that this thread runs itself. */
+ring_status ring_comm_enter(ring_comm *comm);
+
+/* Makes the queue of a communicator. RING_NO_MEMORY or RING_SYSTEM sets the error of the communicator. */
+ring_status ring_queue_create(ring_comm *comm);
+
+/* Frees a queue without references, and its spare requests. */
+void ring_queue_free(ring_queue *queue);
+
+/* Starts the helper thread unless it runs. Called with the mutex. RING_SYSTEM sets the error. */
+ring_status ring_queue_start_helper(ring_queue *queue);
+
+/* Waits until a request is done; with NULL, until all are. Runs requests that the helper has not taken,
+ * and calls the hooks of the user. Called with the mutex, which is released meanwhile. The communicator
+ * exists as long as a request is outstanding. */
+void ring_queue_wait(ring_queue *queue, const ring_request *request);
+
+/* Passes the kept text to the log hook, on the calling thread. Called with the mutex, which is released
+ * meanwhile. */
+void ring_queue_deliver_log(ring_queue *queue);
+
+/* Completes everything outstanding with `error`, then breaks the communicator. False where both are
+ * deferred until this thread leaves the hook of a request that it runs itself. */
+bool ring_queue_abort(ring_comm *comm, const ring_error *error);
+
+/* Ends the queue's use of a communicator that is no longer open. */
+void ring_queue_detach(ring_comm *comm);
+
+#endif
