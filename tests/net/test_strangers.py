@@ -20,7 +20,7 @@ import work
 from jobs import Job
 
 PORTS = (22000, 22003)
-GUESTS = 64  # that a rank's acceptor keeps pending (core/peers/acceptor.h)
+PENDING = 64  # that a rank's acceptor keeps pending (core/peers/acceptor.h)
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MEMORY = 4 << 20  # what a rank may hold more than without strangers
 QUIET = {}  # what ranks hold and do without strangers
@@ -140,7 +140,7 @@ def quiet(hosts):
 
 def check(job, notebook, scale, quiet):
     # One more, for a moment: who comes is taken in before another one has to go.
-    assert scale.sockets <= quiet["scale"].sockets + GUESTS + 1
+    assert scale.sockets <= quiet["scale"].sockets + PENDING + 1
     assert scale.memory <= quiet["scale"].memory + MEMORY
     heard = notebook.text()
     assert not [secret for secret in spellings(job.options) if secret in heard]
