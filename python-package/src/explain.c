@@ -23,12 +23,12 @@ static PyObject *explanation_new(const ring_explanation *e) {
   PyObject *next = class ? explanation_next(e) : NULL;
   if (next)
     result = PyObject_CallFunction(
-        class, "ssssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier, e->backend,
-        (unsigned long long)e->bytes, (unsigned long long)e->count, (unsigned long long)e->steps,
-        (unsigned long long)e->links, (unsigned long long)e->messages_sent,
-        (unsigned long long)e->messages_received, (unsigned long long)e->bytes_sent,
-        (unsigned long long)e->bytes_received, e->seconds, PyTuple_GetItem(next, 0),
-        PyTuple_GetItem(next, 1), e->text);
+        class, "ssssssKKKKKKKKdOOs", e->collective, e->dtype, e->algorithm, e->reason, e->tier,
+        e->backend, (unsigned long long)e->bytes, (unsigned long long)e->count,
+        (unsigned long long)e->steps, (unsigned long long)e->links,
+        (unsigned long long)e->messages_sent, (unsigned long long)e->messages_received,
+        (unsigned long long)e->bytes_sent, (unsigned long long)e->bytes_received, e->seconds,
+        PyTuple_GetItem(next, 0), PyTuple_GetItem(next, 1), e->text);
   Py_XDECREF(next);
   Py_XDECREF(class);
   return result;

@@ -9,7 +9,7 @@
 # that is forked from the driver form a ring, encrypted, with a token of its own. Values are sent on
 # it in pieces, rank after rank. The driver is rank 0 of the ring, so supervisors connect to it, and
 # it never connects to them. Or the value is written to a directory that the user names; then Spark
-# carries its SHA-256. Python's sparkring.spark.results does the same.
+# carries its SHA-256. Python's spark/_results.py does the same.
 
 results_largest <- 2^24 # bytes of a value that Spark carries
 results_total <- 2^27 # bytes of the values of all ranks together

@@ -87,7 +87,7 @@ tell <- function(values) {
   for (value in values) cat(length(value), sum(value), "\n")
 }
 
-# In place of barrier_job_launch(): the job goes to the tasks in a file, and their rows come by stdin.
+# In place of barrier_job_launch(): tasks get the job in a file, and rows come by stdin.
 launch <- function(job, table, packages) {
   context <- list(column_types = list(), partition_index_param = "", user_context = job)
   saveRDS(list(closure = serialize(ours$rank_closure, NULL, version = 2),
