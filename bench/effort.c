@@ -2,7 +2,7 @@
  *
  * Prints what the algorithms have to do, for bench/tune.py:
  *   effort                             COLLECTIVE ALGORITHM, a line for each that there is
- *   effort COLLECTIVE RANKS BYTES ...  ALGORITHM and its effort (core/cost.h), for each such triple
+ *   effort COLLECTIVE RANKS BYTES ...  ALGORITHM and its effort (core/tuner/cost.h), for each such triple
  */
 #include <stdio.h>
 #include <stdlib.h>
