@@ -44,14 +44,13 @@ ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_a
           ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
                          "rank %d is out of memory: it cannot make a request", comm->peers.rank);
   }
-  if (status != RING_OK) return request_fail(comm, status);
-  /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): status is not OK where it is NULL */
+  if (request == NULL) return request_fail(comm, status);
   request->queue = comm->queue;
   request->next = NULL;
   request->status = RING_OK;
   atomic_store_explicit(&request->done, false, memory_order_relaxed);
   request->args.store = &request->store;
-  *out = request; /* NOLINT(clang-analyzer-core.NullDereference): the same */
+  *out = request; /* NOLINT(clang-analyzer-core.NullDereference): out is not NULL with a request */
   *args = &request->args;
   return RING_OK;
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import numbers
 import operator
 from collections.abc import Iterable
@@ -125,7 +126,7 @@ def check_warn_after(seconds: float | None) -> float:
     if seconds is None:
         return 0.0
     seconds = _check_real("warn_after", seconds)
-    if not seconds >= 0:
+    if not 0 <= seconds < math.inf:
         raise InvalidError(
             f"warn_after is {seconds:g}: it must be a number of seconds, or 0 for no warnings"
         )

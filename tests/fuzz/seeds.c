@@ -85,7 +85,7 @@ static void save_texts(void) {
   for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++, name[0]++)
     save_text("fuzz_address", name, addresses[i]);
   for (size_t i = 0; i < sizeof rules / sizeof *rules; i++, name[0]++)
-    save_text("fuzz_rule", name, rules[i]);
+    save_text("fuzz_rules", name, rules[i]);
   for (size_t i = 0; i < sizeof environments / sizeof *environments; i++, name[0]++)
     save_text("fuzz_environment", name, environments[i]);
   uint8_t wire[64], *end = ring_address_pack(ring_address_pack(wire, "host-a"), "::1");
@@ -176,7 +176,7 @@ static void save_notices(void) {
       add_notice(&made, &cases[i].call, other, 2);
       add_notice(&made, &cases[i].call, 1, 1);
     }
-    save("fuzz_notice", cases[i].name, made.bytes, made.length);
+    save("fuzz_wait_report", cases[i].name, made.bytes, made.length);
   }
 }
 

@@ -53,7 +53,7 @@ test_that("arguments of the function may be called x, f and sc", {
 test_that("an argument that the function and the call both have is an error", {
   expect_error(
     ring_run(NULL, function(comm, timeout = 1) timeout, timeout = 5, num_proc = -1),
-    "`timeout` is an argument of ring_run\\(\\) and of `.f`.*give that of `.f` another name",
+    "`timeout` is an argument of ring_run\\(\\) and of `.f`.*rename the argument of `.f`",
     class = "ring_error_invalid"
   )
   f <- of_script(function(comm, timeout = 1) timeout)
@@ -67,7 +67,7 @@ test_that("a formula is a function, as for spark_apply()", {
   both <- apply_function(~ nrow(.x) + .y, list(), 2L, NULL)
   expect_identical(both(mtcars, 1), 33)
   expect_identical(apply_function(~ nrow(.), list(), 2L, NULL)(mtcars, 1), 32L)
-  expect_error(ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: one that stands .* only a right side",
+  expect_error(ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: a formula that stands .* only a right side",
                class = "ring_error_invalid")
 })
 
