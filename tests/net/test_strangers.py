@@ -139,8 +139,9 @@ def quiet(hosts):
 
 
 def check(job, notebook, scale, quiet):
-    # One more, for a moment: who comes is taken in before another one has to go.
-    assert scale.sockets <= quiet["scale"].sockets + PENDING + 1
+    # Two more, for a moment: a connection is accepted before another one is dropped, and a rank
+    # probes the listener of a rank that has not connected yet.
+    assert scale.sockets <= quiet["scale"].sockets + PENDING + 2
     assert scale.memory <= quiet["scale"].memory + MEMORY
     heard = notebook.text()
     assert not [secret for secret in spellings(job.options) if secret in heard]
