@@ -28,14 +28,14 @@ static PyObject *raise_errno(int code) {
   return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-static ring_link *tls_open(int fd, bool dialer, const ring_secret *key) {
+static ring_link *tls_open(int fd, bool connects, const ring_secret *key) {
   int flags = fcntl(fd, F_GETFL);
   ring_link *under = NULL, *link = NULL;
   if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) return NULL;
   int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return NULL;
   under = ring_link_tcp(own);
-  if (under != NULL) link = ring_link_tls(under, dialer, key);
+  if (under != NULL) link = ring_link_tls(under, connects, key);
   if (link != NULL) return link;
   if (under != NULL)
     under->ops->close(under);
@@ -46,11 +46,11 @@ static ring_link *tls_open(int fd, bool dialer, const ring_secret *key) {
 }
 
 static PyObject *tls_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"fd", "dialer", "key", NULL};
-  int fd, dialer;
+  static char *names[] = {"fd", "connects", "key", NULL};
+  int fd, connects;
   Py_buffer given;
   ring_secret key;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ipy*:Tls", names, &fd, &dialer, &given))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "ipy*:Tls", names, &fd, &connects, &given))
     return NULL;
   bool fits = given.len == sizeof key;
   if (fits) memcpy(&key, given.buf, sizeof key);
@@ -61,7 +61,7 @@ static PyObject *tls_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   }
   tls_object *made = (tls_object *)PyType_GenericAlloc(type, 0);
   if (made == NULL) return NULL;
-  made->link = tls_open(fd, dialer != 0, &key);
+  made->link = tls_open(fd, connects != 0, &key);
   int code = errno;
   ring_secret_wipe(&key, sizeof key);
   if (made->link != NULL) return (PyObject *)made;
@@ -171,7 +171,7 @@ static PyMethodDef methods[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, "Tls(fd, dialer, key)\n--\n\nOne end of an encrypted connection. It has a"
+    {Py_tp_doc, "Tls(fd, connects, key)\n--\n\nOne end of an encrypted connection. It has a"
                 " descriptor of its own for the socket."},
     {Py_tp_new, tls_new},
     {Py_tp_dealloc, tls_dealloc},

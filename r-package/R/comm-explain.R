@@ -6,7 +6,7 @@
 #' the number of ranks, and the links between them. The selector chooses by a table of costs; this
 #' function returns its choice and the reason. Nothing is sent: every rank may ask for itself.
 #'
-#' @section Overrides:
+#' @section Rules:
 #' The argument `algorithms` of [ring_init()], or the variable `SPARKRING_ALGORITHM`, overrides the
 #' table, as in `"allreduce:ring:64KiB-,broadcast:tree:-1MiB"`. Each rule names a collective, one of
 #' its algorithms and, unless it is for every size, a range of `bytes`: `FROM-`, `-TO` or `FROM-TO`,

@@ -8,15 +8,15 @@
 #include "comms.h"
 
 enum { SIZE_MOST = 4, COUNT = 40, BYTES = COUNT * SIZE_MOST * 8 };
-enum { SHAPE_LANES = 0x40, SHAPE_TLS = 0x80 };
+enum { SHAPE_CONNECTIONS = 0x40, SHAPE_TLS = 0x80 };
 
-static ring_link *make_link(bool dialer, unsigned shape, input *from) {
+static ring_link *make_link(bool connects, unsigned shape, input *from) {
   const ring_secret key = {{0x33}};
-  int connections = shape & SHAPE_LANES ? 2 : 1, fds[2];
+  int connections = shape & SHAPE_CONNECTIONS ? 2 : 1, fds[2];
   for (int i = 0; i < connections; i++) fds[i] = world_connection(input_piece(from), (input){0});
   ring_link *link = connections > 1 ? ring_link_multi_tcp(fds, connections) : ring_link_tcp(fds[0]);
   FUZZ_PROMISE(link != NULL);
-  return shape & SHAPE_TLS ? ring_link_tls(link, dialer, &key) : link;
+  return shape & SHAPE_TLS ? ring_link_tls(link, connects, &key) : link;
 }
 
 static ring_status make_call(ring_comm *comm, unsigned which, const void *input, void *output) {

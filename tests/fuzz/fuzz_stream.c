@@ -12,7 +12,7 @@
 #include "transport/link.h"
 #include "world.h"
 
-enum { PIECES = 4, MOST = 40000, ACTS_MOST = 300, TURNS_MOST = 100000, LANES_MOST = 3 };
+enum { PIECES = 4, MOST = 40000, ACTS_MOST = 300, TURNS_MOST = 100000, CONNECTIONS_MOST = 3 };
 
 typedef struct end {
   ring_link *link;
@@ -25,7 +25,7 @@ static uint8_t byte_at(int side, uint64_t position) {
 
 /* ---- Making them -------------------------------------------------------------------------- */
 
-static void connect_sockets(int fds[2][LANES_MOST], int connections, int room) {
+static void connect_sockets(int fds[2][CONNECTIONS_MOST], int connections, int room) {
   for (int i = 0; i < connections; i++) {
     int pair[2];
     FUZZ_PROMISE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
@@ -38,7 +38,7 @@ static void connect_sockets(int fds[2][LANES_MOST], int connections, int room) {
 
 static void make_ends(end ends[2], unsigned shape, int room) {
   const ring_secret key = {{0x44}};
-  int fds[2][LANES_MOST], connections = 1 + (int)(shape / 2 % LANES_MOST);
+  int fds[2][CONNECTIONS_MOST], connections = 1 + (int)(shape / 2 % CONNECTIONS_MOST);
   connect_sockets(fds, connections, room);
   for (int side = 0; side < 2; side++) {
     ring_link *link =

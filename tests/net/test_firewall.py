@@ -10,7 +10,7 @@ from jobs import Job
 
 FOUR = [0, 1, 2, 3]
 RANGE = (22000, 22007)
-MEETING = (21000, 31999)  # where ranks look for rank 0 unless they are told a range
+RENDEZVOUS = (21000, 31999)  # the default ports of rank 0
 
 
 def forms(options):
@@ -27,11 +27,11 @@ def test_a_range_that_is_open(hosts, injected):
     injected("only a port range open, and told", "forms", time.monotonic() - began)
 
 
-@pytest.mark.parametrize("opened", [(1, 1), MEETING], ids=["nothing", "where ranks meet"])
+@pytest.mark.parametrize("opened", [(1, 1), RENDEZVOUS], ids=["nothing", "rendezvous"])
 def test_no_range(hosts, opened, injected):
     for host in FOUR:
         hosts.allow_ports(host, *opened)
-    if opened == MEETING:  # ports for links are any, so keep them away from those
+    if opened == RENDEZVOUS:  # ports for links are any, so keep them away from those
         for host in FOUR:
             hosts.use_local_ports(host, 40000, 50000)
     began = time.monotonic()

@@ -88,21 +88,21 @@ def use_connections(connections):
 
 
 @pytest.mark.parametrize(("connections", "link"), [(None, "tcp"), (1, "tcp"), (3, "tcp x3")])
-def test_connections_are_connections_of_a_link(connections, link):
+def test_connections_of_a_link(connections, link):
     assert run(2, use_connections, connections) == [(link, True)] * 2
 
 
-def differ_in_lanes():
+def differ_in_connections():
     with pytest.raises(sparkring.MismatchError, match="the same connections"):
         open_comm(connections=2 + int(os.environ["SPARKRING_RANK"]))
 
 
-def test_lanes_that_cannot_be_or_differ():
+def test_connections_that_cannot_be_or_differ():
     with pytest.raises(sparkring.InvalidError, match="connections is 0: it must be 1 or more"):
         sparkring.init(connections=0)
     with pytest.raises(sparkring.InvalidError, match="connections is 17: it must be from 1 to 16"):
         sparkring.init(connections=17)
-    run(2, differ_in_lanes)
+    run(2, differ_in_connections)
 
 
 def encrypted(encryption):

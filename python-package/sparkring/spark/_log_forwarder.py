@@ -93,9 +93,9 @@ class Channel:
         self.events = selectors.EVENT_READ  # that a selector waits for
         connection.setblocking(False)
 
-    def encrypt(self, core: Any, dialer: bool, key: bytes) -> None:
+    def encrypt(self, core: Any, connects: bool, key: bytes) -> None:
         """Use TLS from now on."""
-        self.tls = core.Tls(self.socket.fileno(), dialer, key)
+        self.tls = core.Tls(self.socket.fileno(), connects, key)
 
     def send(self, data: bytes | memoryview) -> int:
         """Send some of it; ``BlockingIOError`` when nothing can be sent now."""

@@ -49,7 +49,8 @@ static int problems;
 
 /* Whether nothing was left out for want of descriptors. */
 static bool is_whole(const workload *work) {
-  const char *wanted = work->link == WORKLOAD_LANES ? "tcp x3" : workload_link_name(work->link);
+  const char *wanted =
+      work->link == WORKLOAD_CONNECTIONS ? "tcp x3" : workload_link_name(work->link);
   return !workload_failed(work) && strcmp(work->ends[work->victim].link, wanted) == 0;
 }
 

@@ -8,7 +8,7 @@
  *   test_disagreement                each ordered pair of kinds once, and some more: the same each
  *                                    time, and others over another link or with sanitizers
  *   test_disagreement --sample 500 --seed 7
- *   test_disagreement --all --connections 12
+ *   test_disagreement --all --workers 12
  *   test_disagreement --case 1234    that one, and what each rank was told
  *
  * Several worlds at a time: most of the time they wait.
@@ -23,7 +23,7 @@
 #include "disagreements.h"
 #include "ranks.h"
 
-enum { SAMPLE = DISAGREEMENT_PAIRS + 28, LANES = 4, RANKS = 5 };
+enum { SAMPLE = DISAGREEMENT_PAIRS + 28, WORKERS = 4, RANKS = 5 };
 /* The search begins after half a second; a busy machine may make it slow. */
 #define CALL_SECONDS 15.0
 
@@ -41,7 +41,7 @@ typedef struct world {
   outcome ranks[RANKS];
 } world;
 
-/* Of all connections. */
+/* Of all workers. */
 typedef struct tally {
   atomic_int next, failed, late, told[RING_SYSTEM + 1];
   atomic_int worst_ms; /* of those that were not found by waiting until the deadline */
@@ -51,7 +51,7 @@ typedef struct chosen {
   disagreement *all;
   size_t *numbers, count;
   uint64_t seed;
-  int connections, pairs;
+  int workers, pairs;
   bool verbose;
 } chosen;
 
@@ -186,7 +186,7 @@ static void judge_world(const chosen *from, size_t number, const world *of, tall
 
 /* ---- All of them -------------------------------------------------------------------------- */
 
-static void run_lane(const chosen *from, tally *into) {
+static void run_worker(const chosen *from, tally *into) {
   world *of = shared_alloc(sizeof *of);
   for (;;) {
     size_t at = (size_t)atomic_fetch_add(&into->next, 1);
@@ -199,12 +199,12 @@ static void run_lane(const chosen *from, tally *into) {
   shared_free(of, sizeof *of);
 }
 
-static void run_lanes(const chosen *from, tally *into) {
+static void run_workers(const chosen *from, tally *into) {
   int status, bad = 0;
   fflush(NULL);
-  for (int i = 0; i < from->connections; i++) {
+  for (int i = 0; i < from->workers; i++) {
     if (fork() != 0) continue;
-    run_lane(from, into);
+    run_worker(from, into);
     exit(0);
   }
   while (wait(&status) > 0) bad += status != 0;
@@ -256,14 +256,14 @@ static void report(const chosen *from, size_t all, const tally *of) {
 }
 
 int main(int count, char **arguments) {
-  chosen from = {.connections = LANES, .seed = 1 + !ranks_share + 2 * SPARKRING_SANITIZED};
+  chosen from = {.workers = WORKERS, .seed = 1 + !ranks_share + 2 * SPARKRING_SANITIZED};
   size_t all, sample = SAMPLE;
   from.all = disagreements_make(&all);
   for (int i = 1; i < count; i++) {
     const char *value = i + 1 < count ? arguments[i + 1] : "0";
     if (strcmp(arguments[i], "--all") == 0) sample = all;
     if (strcmp(arguments[i], "--sample") == 0) sample = strtoul(value, NULL, 10);
-    if (strcmp(arguments[i], "--connections") == 0) from.connections = atoi(value);
+    if (strcmp(arguments[i], "--workers") == 0) from.workers = atoi(value);
     if (strcmp(arguments[i], "--seed") == 0) from.seed = strtoull(value, NULL, 10);
     if (strcmp(arguments[i], "--case") != 0) continue;
     from.verbose = true;
@@ -276,7 +276,7 @@ int main(int count, char **arguments) {
     from.pairs = 1;
   }
   tally *tally = shared_alloc(sizeof *tally);
-  run_lanes(&from, tally);
+  run_workers(&from, tally);
   report(&from, all, tally);
   int failed = tally->failed;
   shared_free(tally, sizeof *tally);

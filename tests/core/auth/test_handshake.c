@@ -222,8 +222,8 @@ static void test_another_version_is_told(void) {
 }
 
 /* One that has the key, but asks for what there cannot be. */
-static void check_lanes(ring_purpose purpose, int connection, int connections,
-                        ring_handshake_state state) {
+static void check_connections(ring_purpose purpose, int connection, int connections,
+                              ring_handshake_state state) {
   pair p;
   make_pair(&p, "token", "token");
   p.connector.claim.purpose = p.connector.transcript[10] = purpose;
@@ -234,15 +234,15 @@ static void check_lanes(ring_purpose purpose, int connection, int connections,
   end_pair(&p);
 }
 
-static void test_lanes_that_cannot_be(void) {
-  check_lanes(RING_PURPOSE_LINK, 15, 16, RING_HANDSHAKE_DONE);
-  check_lanes(RING_PURPOSE_LINK, 16, 17, RING_HANDSHAKE_STRANGER);
-  check_lanes(RING_PURPOSE_LINK, 3, 3, RING_HANDSHAKE_STRANGER);
-  check_lanes(RING_PURPOSE_LINK, 0, 0, RING_HANDSHAKE_STRANGER);
-  check_lanes(RING_PURPOSE_LINK, 255, 255, RING_HANDSHAKE_STRANGER);
-  check_lanes(RING_PURPOSE_RENDEZVOUS, 0, 0, RING_HANDSHAKE_DONE);
-  check_lanes(RING_PURPOSE_RENDEZVOUS, 0, 1, RING_HANDSHAKE_STRANGER);
-  check_lanes(RING_PURPOSE_SHM, 1, 0, RING_HANDSHAKE_STRANGER);
+static void test_connections_that_cannot_be(void) {
+  check_connections(RING_PURPOSE_LINK, 15, 16, RING_HANDSHAKE_DONE);
+  check_connections(RING_PURPOSE_LINK, 16, 17, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_LINK, 3, 3, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_LINK, 0, 0, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_LINK, 255, 255, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_RENDEZVOUS, 0, 0, RING_HANDSHAKE_DONE);
+  check_connections(RING_PURPOSE_RENDEZVOUS, 0, 1, RING_HANDSHAKE_STRANGER);
+  check_connections(RING_PURPOSE_SHM, 1, 0, RING_HANDSHAKE_STRANGER);
 }
 
 /* What a stranger hears before it has proved anything: one HELLO, whatever it says. */
@@ -340,7 +340,7 @@ int main(void) {
   RUN(test_the_wrong_rank_is_a_stranger);
   RUN(test_every_byte_is_covered);
   RUN(test_another_version_is_told);
-  RUN(test_lanes_that_cannot_be);
+  RUN(test_connections_that_cannot_be);
   RUN(test_a_stranger_learns_nothing);
   return 0;
 }

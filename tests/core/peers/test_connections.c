@@ -13,7 +13,7 @@
 #include "rendezvous/rendezvous.h"
 #include "transport/socket.h"
 
-enum { LANES = 3, COUNT = 300000 };
+enum { CONNECTIONS = 3, COUNT = 300000 };
 
 /* ---- Options ------------------------------------------------------------------------------ */
 
@@ -85,7 +85,7 @@ static void test_links(void) {
   expected *one = shared_alloc(2 * sizeof *one), *several = one + 1;
   *one = (expected){.connections = 0, .shared_memory = RING_OFF, .link = "tcp"};
   run_ranks(4, use_links, one);
-  *several = (expected){.connections = LANES, .shared_memory = RING_OFF, .link = "tcp x3"};
+  *several = (expected){.connections = CONNECTIONS, .shared_memory = RING_OFF, .link = "tcp x3"};
   run_ranks(4, use_links, several);
   for (int rank = 0; rank < 4; rank++) {
     const ring_counters *a = &one->counters[rank], *b = &several->counters[rank];
@@ -98,7 +98,7 @@ static void test_links(void) {
 
 static void test_links_through_shared_memory(void) {
   expected *of = shared_alloc(sizeof *of);
-  *of = (expected){.connections = LANES, .shared_memory = RING_DEFAULT, .link = "shm"};
+  *of = (expected){.connections = CONNECTIONS, .shared_memory = RING_DEFAULT, .link = "shm"};
   run_ranks(4, use_links, of);
   shared_free(of, sizeof *of);
 }
@@ -108,7 +108,7 @@ static void disagree(int rank, int size, void *shared) {
   ring_comm *comm;
   ring_error error;
   (void)shared;
-  options.connections = rank == 1 ? LANES - 1 : LANES;
+  options.connections = rank == 1 ? CONNECTIONS - 1 : CONNECTIONS;
   options.shared_memory = RING_OFF;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_MISMATCH);
   CHECK_CONTAINS(error.message, "the same connections");
@@ -156,7 +156,7 @@ static int bring_lane(ring_peers *host, int port, int connection, int connection
   return fd;
 }
 
-static void test_lanes_come_in_order(void) {
+static void test_connections_come_in_order(void) {
   ring_peers host;
   int descriptors = count_descriptors(), port = begin_host(&host), fd[9];
   fd[0] = bring_lane(&host, port, 1, 3, RING_VERDICT_CONNECTIONS);
@@ -212,7 +212,7 @@ static void test_unlike_ends_of_a_link(void) {
   CHECK_INT(count_descriptors(), descriptors);
 }
 
-static void test_lanes_that_never_come(void) {
+static void test_connections_that_never_come(void) {
   ring_peers host;
   int descriptors = count_descriptors(), port = begin_host(&host), fd[15];
   for (int i = 0; i < 15; i++) fd[i] = bring_lane(&host, port, i, 16, RING_VERDICT_WELCOME);
@@ -235,8 +235,8 @@ static void bring_too_few(const ring_options *options, int *done) {
   rendezvous.wait = &wait;
   CHECK_INT(ring_peers_init(&peers, options->rank, options->size), RING_OK);
   CHECK_INT(ring_rendezvous_run(&rendezvous, &peers, &error), RING_OK);
-  ring_claim claim = {
-      RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0, LANES, false};
+  ring_claim claim = {RING_PURPOSE_LINK, options->rank, options->size, peers.epoch, 0,
+                      CONNECTIONS,       false};
   ring_resolved resolved;
   ring_handshake handshake;
   CHECK_INT(ring_socket_resolve("127.0.0.1", peers.peer[1].port, &resolved), 0);
@@ -249,7 +249,7 @@ static void bring_too_few(const ring_options *options, int *done) {
   ring_keys_wipe(&keys);
 }
 
-static void wait_for_lanes(int rank, int size, void *shared) {
+static void wait_for_connections(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   int descriptors = count_descriptors();
   options.shared_memory = RING_OFF;
@@ -270,7 +270,7 @@ static void wait_for_lanes(int rank, int size, void *shared) {
 
 static void test_a_rank_that_opens_too_few(void) {
   int *done = shared_alloc(4096);
-  run_ranks(3, wait_for_lanes, done);
+  run_ranks(3, wait_for_connections, done);
   shared_free(done, 4096);
 }
 
@@ -279,9 +279,9 @@ int main(void) {
   RUN(test_links);
   RUN(test_links_through_shared_memory);
   RUN(test_ranks_that_disagree);
-  RUN(test_lanes_come_in_order);
+  RUN(test_connections_come_in_order);
   RUN(test_unlike_ends_of_a_link);
-  RUN(test_lanes_that_never_come);
+  RUN(test_connections_that_never_come);
   RUN(test_a_rank_that_opens_too_few);
   return 0;
 }

@@ -44,21 +44,21 @@ static bool has_pipes(transport kind) {
   return kind == SHM || kind == SHM_OVER_TCP;
 }
 
-static bool has_lanes(transport kind) {
-  return kind == LANES || kind == TLS_OVER_LANES;
+static bool has_connections(transport kind) {
+  return kind == CONNECTIONS || kind == TLS_OVER_CONNECTIONS;
 }
 
 bool pair_encrypts(transport kind) {
-  return kind == TLS || kind == TLS_OVER_LANES;
+  return kind == TLS || kind == TLS_OVER_CONNECTIONS;
 }
 
 int pair_sockets(transport kind) {
-  return has_lanes(kind) ? PAIR_LANES : 1;
+  return has_connections(kind) ? PAIR_CONNECTIONS : 1;
 }
 
 pair pair_make(transport kind) {
   pair made = {.kind = kind};
-  for (int lane = 0; lane < pair_sockets(kind); lane++) {
+  for (int connection = 0; connection < pair_sockets(kind); connection++) {
     int fd[2];
     if (kind == SHM)
       CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
@@ -67,7 +67,7 @@ pair pair_make(transport kind) {
     for (int side = 0; side < 2; side++) {
       CHECK(fd[side] >= 0);
       CHECK_INT(fcntl(fd[side], F_SETFL, O_NONBLOCK), 0);
-      made.fd[side][lane] = fd[side];
+      made.fd[side][connection] = fd[side];
     }
   }
   for (int side = 0; side < 2 && has_pipes(kind); side++) made.pipe[side] = pipe_alloc();
@@ -81,7 +81,8 @@ ring_link *pair_link(const pair *of, int side) {
   if (has_pipes(of->kind))
     link = ring_link_shm_pipe(fd[0], of->pipe[side], of->pipe[1 - side]);
   else
-    link = has_lanes(of->kind) ? ring_link_multi_tcp(fd, PAIR_LANES) : ring_link_tcp(fd[0]);
+    link = has_connections(of->kind) ? ring_link_multi_tcp(fd, PAIR_CONNECTIONS)
+                                     : ring_link_tcp(fd[0]);
   CHECK(link != NULL);
   if (pair_encrypts(of->kind)) link = ring_link_tls(link, side == 0, &key);
   CHECK(link != NULL);
@@ -118,7 +119,8 @@ ring_link *pair_fork(pair *of, transport kind, void (*peer)(ring_link *), pid_t 
   fflush(NULL);
   *child = fork();
   CHECK(*child >= 0);
-  for (int lane = 0; lane < pair_sockets(kind); lane++) close(of->fd[*child == 0 ? 0 : 1][lane]);
+  for (int connection = 0; connection < pair_sockets(kind); connection++)
+    close(of->fd[*child == 0 ? 0 : 1][connection]);
   if (*child > 0) return pair_link(of, 0);
   alarm(120);
   ring_link *link = pair_link(of, 1);

@@ -11,14 +11,22 @@
 
 #define WAKE_MS 30000 /* a sleeper that nobody woke by then never would have been */
 
-typedef enum transport { TCP, LANES, TLS, TLS_OVER_LANES, SHM, SHM_OVER_TCP, TRANSPORTS } transport;
+typedef enum transport {
+  TCP,
+  CONNECTIONS,
+  TLS,
+  TLS_OVER_CONNECTIONS,
+  SHM,
+  SHM_OVER_TCP,
+  TRANSPORTS
+} transport;
 
-#define PAIR_LANES 3 /* of a pair with connections */
+#define PAIR_CONNECTIONS 3 /* of a pair with connections */
 
 typedef struct pair {
   transport kind;
-  int fd[2][PAIR_LANES]; /* one each, but for connections */
-  uint8_t *pipe[2];      /* [i] is written by side i */
+  int fd[2][PAIR_CONNECTIONS]; /* one each, but for connections */
+  uint8_t *pipe[2];            /* [i] is written by side i */
 } pair;
 
 pair pair_make(transport kind);

@@ -223,7 +223,7 @@ static ring_options options_of(run *r) {
   options.timeout = WORKLOAD_OPEN_SECONDS;
   options.call_timeout = WORKLOAD_SECONDS / 2.0;
   options.shared_memory = r->work->link == WORKLOAD_SHM ? RING_DEFAULT : RING_OFF;
-  options.connections = r->work->link == WORKLOAD_LANES ? 3 : 1;
+  options.connections = r->work->link == WORKLOAD_CONNECTIONS ? 3 : 1;
   options.encryption = r->work->link == WORKLOAD_TLS ? RING_ON : RING_OFF;
   if (r->work->exchanges) options.exchange = exchange;
   options.exchange_arg = r;

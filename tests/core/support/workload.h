@@ -17,7 +17,7 @@ enum { WORKLOAD_RANKS = 3 };
 typedef enum workload_link {
   WORKLOAD_SHM,
   WORKLOAD_TCP,
-  WORKLOAD_LANES,
+  WORKLOAD_CONNECTIONS,
   WORKLOAD_TLS,
   WORKLOAD_LINKS
 } workload_link;

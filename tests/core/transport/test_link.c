@@ -372,17 +372,17 @@ static void test_kill_is_a_break(void) {
   pair_join(&of, link, child, SIGKILL);
 }
 
-/* ---- Lanes -------------------------------------------------------------------------------- */
+/* ---- Connections -------------------------------------------------------------------------- */
 
 /* The connection of a connection breaks, and with it the link: whoever sleeps is woken, what had come
  * before is still read. Bytes are on connection 0. */
-static void test_a_lane_breaks(void) {
-  for (int connection = 0; connection < PAIR_LANES; connection++) {
+static void test_a_connection_breaks(void) {
+  for (int connection = 0; connection < PAIR_CONNECTIONS; connection++) {
     pair of;
     ring_link *links[2];
     char bytes[8];
     struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    pair_open(&of, LANES, links);
+    pair_open(&of, CONNECTIONS, links);
     CHECK_INT(link_send(links[1], "bytes", 5), 5);
     link_sleep(links[0], POLLIN);
     CHECK_INT(link_receive(links[0], bytes, 2), 2);
@@ -398,14 +398,14 @@ static void test_a_lane_breaks(void) {
 }
 
 /* Too few descriptors for a link: the sockets stay the caller's. */
-static void test_no_descriptors_for_lanes(void) {
-  pair of = pair_make(LANES);
+static void test_no_descriptors_for_connections(void) {
+  pair of = pair_make(CONNECTIONS);
   struct rlimit limit, none;
   CHECK_INT(getrlimit(RLIMIT_NOFILE, &limit), 0);
   none = limit;
   none.rlim_cur = 0;
   CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
-  CHECK(ring_link_multi_tcp(of.fd[0], PAIR_LANES) == NULL);
+  CHECK(ring_link_multi_tcp(of.fd[0], PAIR_CONNECTIONS) == NULL);
   CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
   ring_link *links[2];
   for (int side = 0; side < 2; side++) links[side] = pair_link(&of, side);
@@ -442,7 +442,7 @@ int main(void) {
   EACH(test_kill_while_this_side_waits);
   EACH(test_kill_while_it_sends);
   RUN(test_kill_is_a_break);
-  RUN(test_a_lane_breaks);
-  RUN(test_no_descriptors_for_lanes);
+  RUN(test_a_connection_breaks);
+  RUN(test_no_descriptors_for_connections);
   return 0;
 }
