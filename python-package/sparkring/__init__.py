@@ -7,9 +7,9 @@ Slurm or torchrun, or alone. `sparkring.spark.run` starts the ranks on Spark, or
 Where to go on
 --------------
 help(sparkring.spark.run)      run a function or a script on Spark: the usual way in
-help(sparkring.init)           join the other ranks, from inside of a task or a process
+help(sparkring.init)           join the other ranks, from inside a task or a process
 help(sparkring.Communicator)   allreduce, broadcast, send and the other calls of a rank
-help(sparkring.Request)        calls that were started, to wait for or to await
+help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
 help(sparkring.RingError)      the base of the errors: TimeoutError, PeerLostError and others
@@ -100,7 +100,7 @@ __all__ = [
 
 attach()
 _public = __all__
-# What this names help() prints in full, which would be 2,000 lines; a star imports it.
+# help() prints all names in __all__ in full, which would be 2,000 lines. A star import uses it.
 globals()["__all__"] = ["__version__", "data", "frameworks", "spark"]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m sparkring``: what is installed, and whether two ranks of this machine work."""
+"""``python -m sparkring``: report the installation, and test two ranks of this machine."""
 
 import sys
 

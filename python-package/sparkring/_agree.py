@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement on whether a step has succeeded everywhere, and strings of all ranks.
 
-Ranks must make the same calls. So a failure of one rank is first sent to all ranks, and then raised
-on each: no rank waits, and the communicator stays usable. Strings travel as bytes, not as objects:
-they need no token, and R and Python read the same bytes. R's `agree` does the same.
+Ranks must make the same calls. So a rank first sends its failure to all ranks, and then each rank
+raises it: no rank waits, and the communicator stays usable. Strings are sent as bytes, not as
+objects: bytes need no token, and R and Python read the same bytes. R's `agree` does the same.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Value = TypeVar("Value")
 
 
 def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
-    """Return what `make` does, which differs between ranks and does not call the communicator.
+    """Return the result of `make`, which may differ between ranks.
 
-    Where it fails on one rank it fails on all: that rank raises why, and so do the others, with its
-    rank and host.
+    `make` must not call the communicator. Where `make` fails on one rank, every rank raises the
+    reason, with the rank that failed and its host.
     """
     failure = value = None
     try:
@@ -35,7 +35,7 @@ def agree(comm: Communicator, make: Callable[[], Value]) -> Value:
 
 
 def share_failure(comm: Communicator, failure: Exception | None) -> Exception:
-    """Tell all ranks of the failures, and give what this one is to raise."""
+    """Send the failures to all ranks, and return the error that this rank is to raise."""
     texts = allgather_strings(
         comm, [] if failure is None else [str(failure) or type(failure).__name__]
     )
@@ -48,7 +48,7 @@ def share_failure(comm: Communicator, failure: Exception | None) -> Exception:
 
 
 def allgather_strings(comm: Communicator, texts: Sequence[str]) -> list[list[str]]:
-    """Return the texts of all ranks, in rank order."""
+    """Return the strings of all ranks, in rank order."""
     parts = [text.encode(errors="replace") for text in texts]
     counts = comm.allgather(np.int32(len(parts)))
     sizes = comm.allgatherv(np.array([len(part) for part in parts], "int32"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The PySpark barrier task that this process runs, if it runs one.
 
-Nothing here imports PySpark by itself: a process that runs a Spark task has done so already. The
-context is there for ``rdd.barrier().mapPartitions`` as well as for ``mapInPandas(barrier=True)``.
+This file never imports PySpark: a process that runs a Spark task has imported it already. Both
+``rdd.barrier().mapPartitions`` and ``mapInPandas(barrier=True)`` have the context.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class BarrierTask(NamedTuple):
-    """What Spark knows about one task of a barrier stage."""
+    """Spark's data about one task of a barrier stage."""
 
     rank: int
     addresses: list[str]
     attempt: int
-    encrypts: bool  # Spark, as the properties of the job tell, which those of RDDs lack
+    encrypts: bool  # read from the properties of the job; a job of RDDs has none
     exchange: Callable[[str], list[str]]
 
 
@@ -35,18 +35,18 @@ def find(timeout: float) -> BarrierTask | None:
     Parameters
     ----------
     timeout : float
-        Seconds that its exchange may wait for the other tasks.
+        Seconds that the exchange of the task may wait for the other tasks.
 
     Returns
     -------
     BarrierTask or None
-        None outside of Spark tasks.
+        None outside Spark tasks.
 
     Raises
     ------
     InvalidError
-        In a Spark task that belongs to no barrier stage: its tasks need not run at the same time,
-        and cannot find each other.
+        In a Spark task that belongs to no barrier stage. Tasks of other stages need not run at the
+        same time, and cannot find each other.
     """
     if "pyspark" not in sys.modules:
         return None
@@ -75,11 +75,12 @@ def find(timeout: float) -> BarrierTask | None:
 def _gather(context: Any, text: str, timeout: float) -> list[str]:
     """Call ``context.allGather`` with a deadline, and interruptibly.
 
-    Spark itself waits for a year, and does not notice that a task has ended without calling it. So
-    a thread makes the call; one that is left waiting ends with the worker process, which Spark ends
-    when the task fails. The thread of the executor that serves the call waits on; when Spark ends
-    the task, the whole executor ends (`sparkring.spark._exit_barrier` says why). Tasks have no
-    other way to find each other without a secret, so `sparkring.init` says when to call it.
+    Spark itself waits for a year, and does not detect a task that has ended without the call. So a
+    thread makes the call. A thread that still waits ends with the worker process, which Spark ends
+    when the task fails. The executor's thread that serves the call continues to wait. When Spark
+    ends the task, the whole executor ends (`sparkring.spark._exit_barrier` explains why). Tasks
+    have no other way to find each other without a secret. So the docstring of `sparkring.init`
+    explains when to call it.
     """
     texts: list[list[str]] = []
     failures: list[BaseException] = []

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the communicator of this process.
+"""Open the communicator of this process.
 
-A process has one communicator at a time: with two, ranks that take them in a different order would
-wait for each other forever. Spark reuses its Python workers, though, so one that an earlier task
-left open is aborted when the next task asks for its own.
+A process has one communicator at a time: with two, ranks that use them in a different order would
+wait for each other forever. But Spark reuses its Python workers. So `init` in a Spark task aborts a
+communicator that an earlier task has left open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Exchange = Callable[[str], Sequence[str]]
 
 
 class _Opened(NamedTuple):
-    """The last communicator of a process, and the Spark task attempt that it was made in."""
+    """The last communicator of a process, and the Spark task attempt that has opened it."""
 
     communicator: weakref.ref[Communicator]
     process: int
@@ -58,94 +58,97 @@ def init(
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
 
-    Without ``rank`` this looks for, in this order: the PySpark barrier task that runs it; the
-    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm; and, when there is
-    nothing, makes a world of one. Every rank of the job must call it; it returns when all have met.
+    Without ``rank``, `init` looks for, in this order: the PySpark barrier task that runs it; the
+    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm. When it finds neither, it
+    opens a communicator of one rank. Every rank of the job must call `init`. It returns when the
+    rendezvous is complete.
 
-    A process has one communicator at a time, however it was made: close it before the next `init`.
-    Only one that another Spark task has left open in this process is aborted instead. In a script
-    of `sparkring.spark.run` the first call returns the communicator of the run, which has the
-    options of the run, whatever is asked for here.
+    A process has one communicator at a time: close it before the next `init`. The exception is a
+    communicator that another Spark task has left open in this process: `init` aborts it. In a
+    script of `sparkring.spark.run` the first call returns the communicator of the run. It has the
+    options of the run; the arguments of `init` are ignored.
 
-    Ctrl-C ends every wait, here and in the methods of the communicator, which is broken then; the
-    other ranks are told. In a Spark task, so does the end of the process that has started this one,
-    which was its parent when ``sparkring`` was imported: without its executor a worker waits for
-    nobody. Calls and requests then raise :class:`AbortedError`.
+    Ctrl-C ends every wait in `init` and in the methods of the communicator. The communicator is
+    then broken, and the other ranks receive the reason. In a Spark task, the end of the parent
+    process has the same effect, because a worker must not outlive its executor. The parent is that
+    at the import of ``sparkring``. Calls and requests then raise :class:`AbortedError`.
 
-    In a barrier task, call it before rows are read or anything else is done that may fail or take
-    long. Until the last task of the stage has called it, the others wait in Spark's ``allGather``.
-    When Spark ends the stage meanwhile, as a task has failed before it called `init`, waited for
-    longer than ``timeout``, or was lost with its host, the whole executors of the tasks that wait
-    end, too, with exit code 50, and Spark starts new ones (not with ``local[n]``, where there are
-    none). Once all have called it, nothing waits there any more, and executors stay when a task
-    fails or is lost. `sparkring.spark.run` calls it first of all.
+    In a barrier task, call `init` before the task reads rows or does anything else that may fail or
+    take long. Until the last task of the stage has called `init`, the other tasks wait in Spark's
+    ``allGather``. Spark may end the stage during this wait: a task has failed before it called
+    `init`, has waited longer than ``timeout``, or was lost with its host. Then the whole executors
+    of the waiting tasks end, too, with exit code 50, and Spark starts new executors
+    (``local[n]`` has no executors). Once all tasks have called `init`, none waits in ``allGather``,
+    and executors stay when a task fails or is lost. `sparkring.spark.run` calls `init` first of
+    all.
 
     Parameters
     ----------
     rank : int, optional
-        This process, from 0 to ``size - 1``. Needs ``addresses``, or ``size`` and
+        The rank of this process, from 0 to ``size - 1``. Needs ``addresses``, or ``size`` and
         ``root_address``.
     size : int, optional
         The number of processes; by default the number of addresses.
     addresses : iterable of str, optional
-        The host of every rank, in rank order: ``"host"``, ``"host:port"`` or ``"[v6]:port"``, where
-        ports are ignored.
+        The host of every rank, in rank order: ``"host"``, ``"host:port"`` or ``"[v6]:port"``. Ports
+        are ignored.
     root_address : str, optional
-        The host of rank 0, when those of the others are unknown.
+        The host of rank 0, when the hosts of the other ranks are unknown.
     token : str or bytes, optional
-        The job's shared secret, at least 16 random bytes. Only processes that know it can join, and
-        without one the methods for objects refuse to work. By default, when the environment tells
-        who the ranks are, that of the file which ``SPARKRING_TOKEN_FILE`` names, or that in
-        ``SPARKRING_TOKEN``. A barrier task needs none: Spark carries public keys between the ranks,
-        from which every two of them make a secret of their own.
+        The job's shared secret, at least 16 random bytes. Only processes with the token can join.
+        Without a token the methods for objects raise an error. The default applies when the
+        environment names the ranks: the contents of the file in ``SPARKRING_TOKEN_FILE``, or the
+        value of ``SPARKRING_TOKEN``. A barrier task needs no token: Spark carries public keys
+        between the ranks, and every two ranks derive a secret of their own from the keys.
     job : str, optional
-        Tells jobs apart that share addresses and token.
+        The name of the job. It separates jobs that share addresses and token.
     ports : (int, int), optional
-        The first and the last port to listen on. By default rank 0 is found on a port from 21000 to
-        31999 (in a barrier task on any), and links use any free port; or, when the environment
-        tells who the ranks are, those of ``SPARKRING_PORTS``.
+        The first and the last port to listen on. By default rank 0 listens on a port from 21000 to
+        31999 (in a barrier task on any port), and links use any free port. When the environment
+        names the ranks, the default is ``SPARKRING_PORTS``, if it is set.
     timeout : float, optional
-        Seconds until all ranks must have met; by default 300 or, when the environment tells who the
-        ranks are, ``SPARKRING_TIMEOUT``. In a barrier task, until all have called `init`, and as
-        long again until they are connected.
+        Seconds until the rendezvous must be complete; by default 300 or, when the environment names
+        the ranks, ``SPARKRING_TIMEOUT``. In a barrier task, seconds until all tasks have called
+        `init`, and as long again until they are connected.
     call_timeout : float
-        Seconds that a later call may wait for other ranks with nothing moving.
+        Seconds that a later call may wait for other ranks without progress.
     warn_after : float, optional
-        Seconds after which a call that waits says so, with the ranks that it waits for and what
-        they did last, and again after twice as long: a warning of the logger ``"sparkring"`` of
-        `logging`, which goes to the standard error output unless that is set up otherwise. 0 for no
-        warnings. By default ``SPARKRING_WARN_AFTER`` or, if that is not set, 60.
+        Seconds without progress after which a waiting call logs a warning, and again after twice as
+        long. The warning names the ranks that the call waits for and their last calls. The logger
+        is ``"sparkring"`` of `logging`, which writes to the standard error output by default. 0 for
+        no warnings. By default ``SPARKRING_WARN_AFTER`` or, if that is not set, 60.
     algorithms : str, optional
-        Overrides of the choice of algorithms, the same on every rank, such as
-        ``"allreduce:ring:64KiB-,broadcast:tree:-1MiB"``: a collective, one of its algorithms and,
-        unless it is for every size, a range of bytes of the larger of a rank's two buffers. The
-        first rule that speaks of a call counts; `Communicator.explain` tells what is used. By
-        default ``SPARKRING_ALGORITHM``, if it is set. There are, for allreduce: direct, doubling,
-        halving (not for float16 and bfloat16, where the rule is passed over), ring, hierarchical
-        (only for several hosts with several ranks on some of them; passed over elsewhere); reduce
-        and broadcast: tree, chain; reduce_scatter: direct, ring; allgather and allgatherv: bruck,
-        ring; gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck, pairwise.
+        Rules for the choice of algorithms, the same on every rank, such as
+        ``"allreduce:ring:64KiB-,broadcast:tree:-1MiB"``. A rule has a collective, one of its
+        algorithms and, unless it is for every size, a range of bytes of the larger of a rank's two
+        buffers. The first rule that matches a call counts; `Communicator.explain` returns the
+        algorithm of a call. By default ``SPARKRING_ALGORITHM``, if it is set. The algorithms are,
+        for allreduce: direct, doubling, halving (not for float16 and bfloat16, where the rule is
+        passed over), ring, hierarchical (only for several hosts with several ranks on some of them;
+        passed over elsewhere); reduce and broadcast: tree, chain; reduce_scatter: direct, ring;
+        allgather and allgatherv: bruck, ring; gather, gatherv, scatter and scatterv: tree, direct;
+        alltoall: bruck, pairwise.
     exchange : callable, optional
-        Takes this rank's text and returns the texts of all ranks, in rank order, as
-        ``BarrierTaskContext.allGather`` does. The texts are no secret, but whoever can change them
-        on their way can be taken for a rank. What it raises, `init` raises.
+        Takes this rank's string and returns the strings of all ranks, in rank order, as
+        ``BarrierTaskContext.allGather`` does. The strings are no secret. But an attacker that can
+        change the strings in transit can pass for a rank. `init` raises the error of ``exchange``.
     shared_memory : bool
-        Whether ranks of one host use shared memory, where they can. It is the memory of large
-        results, too, so a child that this process forks shares them, also what it writes to them.
-        ``False`` on one rank is enough to turn it off on its host; so is ``0`` in the variable
+        Whether ranks of one host use shared memory, where they can. Large results are in shared
+        memory, too: a child that this process forks shares them, and writes to the same memory.
+        ``False`` on one rank turns shared memory off on its host; so does ``0`` in the variable
         ``SPARKRING_SHARED_MEMORY``.
     connections : int, optional
-        Connections of a link between two hosts, 1 to 16, the same on every rank: its bytes go over
-        all of them, because one connection is often held to a part of what the network carries. By
-        default ``SPARKRING_CONNECTIONS`` or, if that is not set, 1. Within a host a link is one
-        connection, unless connections are given and shared memory is turned off.
+        Connections of a link between two hosts, 1 to 16, the same on every rank. The bytes of the
+        link go over all its connections, because one connection is often limited to a part of the
+        bandwidth. By default ``SPARKRING_CONNECTIONS`` or, if that is not set, 1. Within a host a
+        link is one connection, unless connections are given and shared memory is turned off.
     encryption : bool, optional
-        Whether what ranks say to each other over the network is encrypted, the same on every rank:
-        TLS 1.3 with a key that comes from ``token`` or ``exchange``, of which it needs one; a
-        barrier task has the latter. Memory that ranks of one host share is not the network. By
-        default ``SPARKRING_ENCRYPTION``, 1 or 0, or, if that is not set, yes in the tasks of a
-        Spark that encrypts its own traffic (``spark.network.crypto.enabled``,
-        ``spark.ssl.rpc.enabled`` or ``spark.authenticate.enableSaslEncryption``), else no.
+        Whether the traffic of the ranks over the network is encrypted, the same on every rank. The
+        protocol is TLS 1.3 with a key from ``token`` or ``exchange``, one of which is required. A
+        barrier task has an exchange. Shared memory of a host is not part of the network. By
+        default ``SPARKRING_ENCRYPTION``, 1 or 0. If that is not set, yes in the tasks of a Spark
+        that encrypts its own traffic (``spark.network.crypto.enabled``, ``spark.ssl.rpc.enabled``
+        or ``spark.authenticate.enableSaslEncryption``), else no.
 
     Returns
     -------
@@ -154,12 +157,12 @@ def init(
     Raises
     ------
     InvalidError
-        For arguments or variables that make no sense, in a Spark task outside of barrier stages,
-        and while this process has an open communicator.
+        For invalid arguments or variables, in a Spark task outside barrier stages, and while this
+        process has an open communicator.
     TimeoutError
-        When ranks are missing; the message names them and the usual causes.
+        When ranks are missing. The message names the missing ranks and the usual causes.
     AuthError
-        When what answers in the place of a rank cannot prove that it belongs to the job.
+        When the peer at the address of a rank cannot prove that it belongs to the job.
     MismatchError
         When the ranks have different ``algorithms``, ``connections`` or ``encryption``.
     BusyError
@@ -226,7 +229,7 @@ def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
 
 
 def _make_room(attempt: int | None) -> None:
-    """Refuse a second communicator, unless the first is what another Spark task left behind."""
+    """Refuse a second communicator, unless another Spark task has left the first one open."""
     if _last is None or _last.process != os.getpid():
         return
     communicator = _last.communicator()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `Communicator.explain` answers."""
+"""The result of `Communicator.explain`."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a collective would be done; as text, all of it in two lines.
+    """The algorithm of a collective, and the reason; as text, all of it in two lines.
 
     Attributes
     ----------
     collective, dtype : str
-        What was asked about.
+        The arguments of `Communicator.explain`.
     algorithm : str
-        What would be used.
+        The algorithm that the call would use.
     reason : str
         ``"rule"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
-        ``"shared memory"``: then nothing goes over links, and the algorithm is ``"slots"`` for
-        short calls, else ``"arena"``.
+        ``"shared memory"``. With shared memory nothing goes over links, and the algorithm is
+        ``"slots"`` for short calls, else ``"arena"``.
     tier : str
         The slowest link between any two ranks: ``"shm"``, ``"loopback"`` or ``"network"``.
     backend : str
         Carries the call out: ``"native"``.
     bytes : int
-        Of the larger of a rank's two buffers, rounded up to whole elements.
+        The bytes of the larger of a rank's two buffers, rounded up to whole elements.
     count : int
-        Elements of the call: of a rank's part, where every rank has one.
+        Elements of the call; where every rank has a part, elements of a rank's part.
     steps : int
         Sends, receives, reductions and copies of this rank.
     links : int
-        Ranks that this one talks with.
+        Peers that this rank sends to or receives from.
     messages_sent, messages_received, bytes_sent, bytes_received : int
-        What `Communicator.counters` would count for the call.
+        The counts that `Communicator.counters` would add for the call.
     seconds : float
-        The time that the table of costs predicts.
+        The predicted time of the table of costs.
     runner_up : str or None
         The next best algorithm.
     runner_up_seconds : float or None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is installed here, and whether it works; for ``python -m sparkring``."""
+"""Report the installation and test it; for ``python -m sparkring``."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def build() -> str:
 
 
 def spark() -> str:
-    """Tell the version of PySpark or of its client, and of a Spark beside it."""
+    """Return the version of PySpark or of its client, and of a Spark beside it."""
     client = versions(("pyspark-client",))  # a package of its own from Spark 4 on
     version = client if client.startswith("pyspark") else versions(("pyspark",))
     home = os.environ.get("SPARK_HOME")
@@ -88,7 +88,7 @@ def java() -> str:
 
 
 def versions(names: tuple[str, ...]) -> str:
-    """List the versions of packages, and which are not installed."""
+    """List the versions of packages, and the packages that are not installed."""
     found, missing = [], []
     for name in names:
         try:
@@ -103,7 +103,7 @@ def versions(names: tuple[str, ...]) -> str:
 
 
 def check() -> tuple[str, int]:
-    """Run two ranks; gives what to say, and the exit code."""
+    """Run two ranks; return the report and the exit code."""
     from sparkring.spark import run
 
     begin = time.monotonic()
@@ -116,7 +116,7 @@ def check() -> tuple[str, int]:
 
 
 def work(comm: Communicator) -> str:
-    """Be a rank of the test: numbers and objects through a ring of two; names the link."""
+    """Be a rank of the test: send numbers and objects in a ring of two; return the link."""
     total = comm.allreduce(np.arange(100_000.0) + comm.rank)
     if not np.array_equal(total, 2 * np.arange(100_000.0) + 1):
         raise ArithmeticError("allreduce of two ranks gives a wrong sum")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python adds to the communicator, which is a type of the extension.
+"""Methods in Python for the communicator, which is a type of the extension.
 
-A module that has methods marks each of them, and is imported by `sparkring` for that. `_core.pyi`
-lists them under the name of the module.
+A module marks each of its methods with a decorator, and `sparkring` imports the module to add them.
+`_core.pyi` lists the methods under the name of the module.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def method(function: Function) -> Function:
     """Make a function a method of the communicator, too; a decorator.
 
-    A function may do without a communicator, as its first parameter has a default; a method has
-    none then, which types need to know.
+    The first parameter of a function may have a default, so that a caller may pass no communicator.
+    The type of the method has no such default.
     """
     own: Any = function
     defaults = own.__defaults__ or ()
@@ -37,6 +37,6 @@ def method(function: Function) -> Function:
 
 
 def attribute(function: Function) -> Function:
-    """Make what a function tells of a communicator an attribute of that; a decorator."""
+    """Make a function of a communicator a property of the communicator; a decorator."""
     setattr(Communicator, function.__name__, property(function))
     return function

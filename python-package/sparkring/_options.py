@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what `init` was given; each returns what the core takes for it."""
+"""Checks of the arguments of `init`. Each check returns the value for the core."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _check_whole(name: str, value: int) -> int:
 
 
 def check_text(name: str, text: str) -> str:
-    """Take a text that C can hold."""
+    """Accept a string that C can hold."""
     if not isinstance(text, str):
         raise InvalidError(f"{name} is of type {type(text).__name__}, not str")
     if "\0" in text:
@@ -31,7 +31,7 @@ def check_text(name: str, text: str) -> str:
 
 
 def check_count(name: str, count: int | None) -> int:
-    """To the core 0 is the default."""
+    """Return 0, the default of the core, for None."""
     if count is None:
         return 0
     if _check_whole(name, count) < 1:
@@ -40,19 +40,19 @@ def check_count(name: str, count: int | None) -> int:
 
 
 def check_encryption(encryption: bool | None) -> bool | None:
-    """To the core None is the default."""
+    """Return None, the default of the core, for None."""
     return None if encryption is None else check_flag("encryption", encryption)
 
 
 def check_flag(name: str, flag: bool) -> bool:
-    """Refuse a text, which would be true."""
+    """Refuse a string, which would count as true."""
     if isinstance(flag, (str, bytes)):
         raise InvalidError(f"{name} must be True or False, not {flag!r}")
     return bool(flag)
 
 
 def check_token(token: str | bytes | None) -> bytes | None:
-    """Encode a text here: Python's own error, where that cannot be, has all of it."""
+    """Encode a string in UTF-8. Python's own error would show the whole token."""
     if not isinstance(token, (str, bytes, bytearray, memoryview, type(None))):
         raise InvalidError(f"token is of type {type(token).__name__}, not str or bytes")
     if not isinstance(token, str):
@@ -63,7 +63,7 @@ def check_token(token: str | bytes | None) -> bytes | None:
 
 
 def check_rank(rank: int | None) -> int:
-    """To the core -1 is: whatever the environment tells."""
+    """Return -1 for None: the core then reads the environment."""
     if rank is None:
         return -1
     if _check_whole("rank", rank) < 0:
@@ -72,7 +72,7 @@ def check_rank(rank: int | None) -> int:
 
 
 def check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Refuse one text, which would be an address for each letter."""
+    """Refuse a single string, which would be an address for each letter."""
     if addresses is None:
         return None
     if isinstance(addresses, (str, bytes)):
@@ -86,7 +86,7 @@ def check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
 
 
 def check_ports(ports: tuple[int, int] | None) -> tuple[int, int]:
-    """To the core 0 is any port."""
+    """Return 0 for None: any port."""
     if ports is None:
         return 0, 0
     try:
@@ -112,7 +112,7 @@ def _check_real(name: str, seconds: float) -> float:
 
 
 def check_seconds(name: str, seconds: float | None) -> float:
-    """To the core 0 is the default."""
+    """Return 0, the default of the core, for None."""
     if seconds is None:
         return 0.0
     seconds = _check_real(name, seconds)
@@ -122,7 +122,7 @@ def check_seconds(name: str, seconds: float | None) -> float:
 
 
 def check_warn_after(seconds: float | None) -> float:
-    """To the core 0 is the default, and never is negative."""
+    """Return 0, the default of the core, for None, and a negative number for never."""
     if seconds is None:
         return 0.0
     seconds = _check_real("warn_after", seconds)

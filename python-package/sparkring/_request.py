@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Awaiting a request in asyncio.
 
-The event loop asks from time to time whether the request is done. A thread that waits for it would
-know sooner, but could not be cancelled, and asyncio has few of them.
+The event loop polls the request. A waiting thread would react sooner, but cannot be cancelled, and
+asyncio has few threads.
 
-A request is a `collections.abc.Coroutine`, too, as `asyncio.create_task` and `asyncio.run` take
-nothing else. It keeps no state for that: each `send` of a task gives the task a waiter of its own,
-so any number of tasks may wait for one request.
+A request is a `collections.abc.Coroutine`, too, because `asyncio.create_task` and `asyncio.run`
+take nothing else. The request keeps no state for tasks: each `send` of a task gives the task a
+waiter of its own, so any number of tasks may wait for one request.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, NoReturn
 
 from sparkring._core import Request
 
-_BRISK = 50e-6  # seconds in which the loop looks whenever it comes by; then about every millisecond
-_LONGEST = 5e-3  # seconds between two looks
+_BRISK = 50e-6  # seconds of polling in every turn of the loop; then about every millisecond
+_LONGEST = 5e-3  # seconds between two polls
 
 
 async def _done(request: Request[Any]) -> Any:
-    """Look at once, and then in steps that grow with the time it has taken."""
-    import asyncio  # here, as it would take a sixth of the time of `import sparkring`
+    """Poll at once, and then in steps that grow with the elapsed time."""
+    import asyncio  # not at the top: a sixth of the time of `import sparkring`
 
     start = time.monotonic()
     while not request.test():
@@ -34,17 +34,17 @@ async def _done(request: Request[Any]) -> Any:
 
 
 def _await(self: Request[Any]) -> Generator[Any, None, Any]:
-    """Wait without blocking the event loop; gives what `wait` returns."""
+    """Wait without blocking the event loop; return the result of `wait`."""
     return _done(self).__await__()
 
 
 def _send(self: Request[Any], _: None, /) -> Any:
-    """Go on as a coroutine, for an asyncio task: return what to wait for, or stop with the result.
+    """Advance as a coroutine of an asyncio task: return a waiter, or stop with the result.
 
     Raises
     ------
     StopIteration
-        When the request is done; its value is what `wait` returns.
+        When the request is complete; its value is the result of `wait`.
     """
     import asyncio
 
@@ -60,7 +60,7 @@ def _throw(
     traceback: TracebackType | None = None,
     /,
 ) -> NoReturn:
-    """Raise an exception in the task that waits, as a coroutine does; the request goes on."""
+    """Raise an exception in the waiting task, as a coroutine does; the request continues."""
     error = value if isinstance(value, BaseException) else kind
     if isinstance(error, type):
         error = error() if value is None else error(value)
@@ -68,7 +68,7 @@ def _throw(
 
 
 def _close(self: Request[Any]) -> None:
-    """End the waiting, as of a coroutine; the request goes on."""
+    """End the wait, as a coroutine does; the request continues."""
 
 
 for _name, _function in {

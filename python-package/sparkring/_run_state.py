@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State of the run that a communicator belongs to: the attempt, the reporter, the folder.
+"""State of the run that a communicator belongs to: the attempt, the reporter, the directory.
 
 `sparkring.spark.run` sets the state before it calls the function. Elsewhere there is one attempt
 and no reporter, and relative paths are those of this process.
@@ -19,7 +19,7 @@ from sparkring._method import attribute, method
 
 Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
 
-OFTEN = 0.1  # seconds between two reports; those that come sooner are left out
+OFTEN = 0.1  # seconds between two reports; earlier reports are dropped
 
 _attempt = 0
 _reporter: Reporter | None = None
@@ -29,62 +29,62 @@ _lent: Communicator | None = None
 
 
 def begin(attempt: int, reporter: Reporter | None, folder: str | None = ".") -> None:
-    """Note what run this process belongs to from now on, and its folder, if it has one."""
+    """Set the run of this process, and its directory, if it has one."""
     global _attempt, _reporter, _last, _folder, _lent
     _attempt, _reporter, _last, _folder, _lent = attempt, reporter, 0.0, folder, None
 
 
 def folder() -> Path | None:
-    """Where relative paths begin, on all ranks and in all attempts; None if there is no such."""
+    """Return the base of relative paths, the same on all ranks and in all attempts, or None."""
     return None if _folder is None else Path(_folder).absolute()
 
 
 def spark_folder() -> str | None:
-    """Find the first of the folders that Spark has given its tasks; None for that of the system."""
+    """Find the first local directory of Spark's tasks; None for that of the system."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     return next((folder for folder in folders if folder and os.path.isdir(folder)), None)
 
 
 def lend(comm: Communicator) -> None:
-    """Let `sparkring.init` give the communicator of the run, as long as it is open."""
+    """Let `sparkring.init` return the communicator of the run, while it is open."""
     global _lent
     _lent = comm
 
 
 def lent() -> Communicator | None:
-    """Give the open communicator that a script of this run is to get, if there is one."""
+    """Return the open communicator for the script of this run, if there is one."""
     return _lent if _lent is not None and _lent.usable else None
 
 
 @attribute
 def attempt(self: Communicator) -> int:
-    """How often `sparkring.spark.run` has launched the ranks before this time: 0 at first."""
+    """int: the number of earlier launches of the ranks by `sparkring.spark.run`, from 0."""
     return _attempt
 
 
 @method
 def progress(self: Communicator, step: float, total: float | None = None, **metrics: float) -> None:
-    """Tell the driver of `sparkring.spark.run` how far this rank is.
+    """Report the progress of this rank to the driver of `sparkring.spark.run`.
 
     The driver shows one bar: the least step of the ranks that report, and the metrics of the lowest
-    of them. Not a collective: any ranks may call it, as often as they like, one alone suffices. It
-    waits for nobody, and of reports less than 0.1 s apart only the first and the last step are
-    sent. Outside of `sparkring.spark.run` it does nothing.
+    of these ranks. Not a collective: any rank may call it at any time, and one rank suffices. The
+    call never blocks. Of reports less than 0.1 s apart only the first and the last step are sent.
+    Outside `sparkring.spark.run` it does nothing.
 
     Parameters
     ----------
     step : float
-        How much is done.
+        The completed amount of work.
     total : float, optional
-        How much there is to do.
+        The whole amount of work.
     **metrics : float
-        What else to show, by name, such as ``loss``.
+        Further numbers to show, by name, such as ``loss``.
 
     Raises
     ------
     InvalidError
-        When one of these is no number that a float can hold, step or total is not finite, or all of
-        them take more than 32 KiB.
+        When an argument is no number that a float can hold, ``step`` or ``total`` is not finite, or
+        the report is larger than 32 KiB.
 
     Examples
     --------

@@ -2,10 +2,10 @@
 """Whether Spark's configuration asks for encrypted traffic.
 
 Jobs of data frames have Spark's settings as properties, which `_barrier_task` reads. In other
-jobs a worker gets no settings, but an ancestor of its process does: Spark starts executors
-(standalone, YARN, Kubernetes) with ``-Dspark.network...=...``, and a driver whose own threads run
-the tasks with ``--conf``. So the command lines of the ancestors are read in ``/proc``, up to the
-first that runs a class of Spark. R's spark-encryption.R does the same.
+jobs a worker has no settings, but an ancestor of its process has: Spark starts executors
+(standalone, YARN, Kubernetes) with ``-Dspark.network...=...``. A driver that runs tasks in its own
+threads is started with ``--conf``. So this file reads the command lines of the ancestors in
+``/proc``, up to the first that runs a class of Spark. R's spark-encryption.R does the same.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _GENERATIONS = 16
 
 
 def asked(setting: Callable[[str], Any]) -> bool:
-    """Whether a setting, looked up by its name, asks for encryption."""
+    """Return whether a setting of Spark asks for encryption."""
     return any(str(setting(name)).lower() == "true" for name in SETTINGS)
 
 
 def by_default(task_asks: bool) -> bool:
-    """Whether a rank encrypts because Spark does, where its caller does not choose."""
+    """Return whether a rank encrypts because Spark does, where its caller does not choose."""
     return "SPARKRING_ENCRYPTION" not in os.environ and (task_asks or asked_of_ancestors())
 
 
 def asked_of_ancestors(process: int | None = None, proc: Path = Path("/proc")) -> bool:
-    """Whether Spark started this process and encrypts its traffic; no where there is no /proc."""
+    """Return whether an encrypting Spark started this process; false without /proc."""
     process = os.getpid() if process is None else process
     try:
         for _ in range(_GENERATIONS):
@@ -50,7 +50,7 @@ def asked_of_ancestors(process: int | None = None, proc: Path = Path("/proc")) -
             arguments = (proc / str(process) / "cmdline").read_bytes().split(b"\0")
             if any(argument.startswith(b"org.apache.spark.") for argument in arguments):
                 return any(_ASKS.fullmatch(argument) for argument in arguments)
-            # The state and the parent follow the name, which may hold anything.
+            # The state and the parent follow the name. The name may hold any character.
             stat = (proc / str(process) / "stat").read_bytes()
             process = int(stat.rpartition(b")")[2].split()[1])
     except (OSError, ValueError, IndexError):
@@ -59,7 +59,7 @@ def asked_of_ancestors(process: int | None = None, proc: Path = Path("/proc")) -
 
 
 def check_token(token: bytes | None, ranks: int) -> None:
-    """Say why ranks need a token although their caller has not asked for encryption."""
+    """Return why ranks need a token although their caller has not asked for encryption."""
     if token is None and ranks > 1:
         raise InvalidError(
             "Spark encrypts its traffic here, so links are encrypted, which needs a token: give all"

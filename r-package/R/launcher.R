@@ -239,8 +239,8 @@ launch_help <- function() {
     "  --encryption         encrypt what the ranks send through sockets",
     "  --version            print the version of sparkring", "",
     "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the other",
-    "ranks are ended, and its exit code (128 + number for a signal) is returned. Rank 0 has the",
-    "standard input. Signals are passed on to all ranks.",
+    "ranks are ended, and the exit code is that of the failed rank (128 + number for a signal).",
+    "Rank 0 has the standard input. Signals are passed on to all ranks.",
     sep = "\n"
   )
   0L

@@ -99,11 +99,11 @@ slots_wait_free <- function(cluster, size, timeout, look, tell = slots_report) {
 slots_held <- function(cluster, size, waited) {
   sprintf(
     paste(
-      "there is no room for the %d tasks of the ranks after %.0f s: they need as many free slots",
-      "at the same time, and of the %d of %s (%s) tasks that run hold %d. Usual causes: other jobs",
-      "of this application, or an earlier call that was interrupted and whose R processes go on"
+      "the %d tasks of the ranks have not all started after %.0f s: they need as many free slots",
+      "at the same time, and %s has %d slots (%s), of which running tasks hold %d. Usual causes:",
+      "other jobs of this application hold slots, or R processes of an interrupted call still run"
     ),
-    size, waited, cluster$slots, cluster$master, slots_arithmetic(cluster), cluster$running
+    size, waited, cluster$master, cluster$slots, slots_arithmetic(cluster), cluster$running
   )
 }
 
@@ -136,7 +136,7 @@ slots_check_local <- function(cluster) {
   if (!isTRUE(cluster$gpus > 0)) return()
   ring_stop("UNSUPPORTED", call = NULL, paste0(
     "each task is to have a GPU (spark.task.resource.gpu.amount), but ", cluster$master, " has ",
-    "none to hand out, so that none would ever start. Leave that setting out, and call ",
+    "none to assign, so no task would ever start. Leave that setting out, and call ",
     "ring_gpus(comm, ", ceiling(cluster$gpus), ") in the function to share out the GPUs of this ",
     "machine"
   ))

@@ -272,7 +272,7 @@ FOREIGN = {
     b"ring-R3<": "the object of rank 1 comes from R, and Python cannot read it: send arrays",
     b"ring-py9": "the object of rank 1 comes from another version of sparkring, and Python cannot",
 }
-PLAIN = "what other ranks sent is not all objects: all ranks must call the same method"
+PLAIN = "other ranks sent bytes that are no objects: all ranks must call the same method"
 
 
 def send_foreign_objects():

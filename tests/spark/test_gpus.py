@@ -66,7 +66,7 @@ def test_tasks_of_a_worker_that_is_used_again(four):
 def test_asked_and_none_came(spark, monkeypatch):
     monkeypatch.setattr("sparkring.spark._slot_check.gpus_of_task", lambda *_: 1000)
     error, text = {
-        ONE_EXECUTOR: (sparkring.UnsupportedError, r"local\[4\] has none to hand out"),
+        ONE_EXECUTOR: (sparkring.UnsupportedError, r"local\[4\] has none to assign"),
         TWO_EXECUTORS: (sparkring.InvalidError, r"sees no GPU|ask for [24]000"),
     }[spark.sparkContext.master]
     with pytest.raises(error, match=text):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Docstrings of the types that are written in C: classes whose methods have no bodies.
 
-`attach` gives them to the types when sparkring is imported. `_core.pyi` has the types of the same
-parameters, for type checkers; a test compares all three.
+`attach` copies the docstrings to the types when sparkring is imported. `_core.pyi` has the types of
+the same parameters, for type checkers. A test compares docstrings, stubs and extension.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from typing import Any
 from sparkring._core import Communicator, Request, document
 from sparkring._docs import collectives, communicator, request
 
-LENGTHS = """The ranks tell each other their lengths first, which waits for the other ranks and for
-all requests before it.
+LENGTHS = """The ranks exchange their lengths first. This exchange waits for the other ranks and for
+all earlier requests.
 
 """
 SENDS_LENGTHS = ("allgatherv", "gatherv", "alltoallv")
-START = """Start `{name}` and return while it goes on.
+START = """Start `{name}` and return before it is complete.
 
 {lengths}Parameters
 ----------
 {parameters} : as for `{name}`
-    Arrays are left alone until the request is done.
+    Arrays must not be used until the request is complete.
 
 Returns
 -------
 Request
-    What `{name}` returns is the result of the request.
+    Its result is the return value of `{name}`.
 
 Raises
 ------
 InvalidError
-    For arguments that cannot be used.
+    For invalid arguments.
 MismatchError, PeerLostError, TimeoutError, AbortedError
-    When the communicator is broken already; what happens later, the request raises."""
+    When the communicator is broken already. The request raises later errors."""
 
 
 def attach() -> None:
@@ -50,7 +50,7 @@ def attach() -> None:
 
 
 def methods(written: type) -> dict[str, Any]:
-    """List the functions of a class, also one that is a class method by its name."""
+    """List the functions of a class, class methods included."""
     found = {name: getattr(member, "__func__", member) for name, member in vars(written).items()}
     return {name: member for name, member in found.items() if inspect.isfunction(member)}
 
@@ -65,7 +65,7 @@ def attach_members(kind: type, written: type) -> None:
 
 
 def attach_start(name: str) -> None:
-    """Document the method that starts a collective: it has the parameters of that."""
+    """Document the method that starts a collective. It has the parameters of the collective."""
     function = vars(communicator.Communicator).get(name) or vars(collectives.Collectives)[name]
     parameters = ", ".join(list(inspect.signature(function).parameters)[1:])
     lengths = LENGTHS if name in SENDS_LENGTHS else ""
@@ -80,5 +80,5 @@ def signature(function: Any) -> str:
 
 
 def clean(text: str | None) -> str:
-    """Take the indentation away; ``python -OO`` has left no text."""
+    """Remove the indentation. ``python -OO`` leaves no text."""
     return inspect.cleandoc(text or "")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class Collectives:
-    """Methods of the communicator, each of which has a twin whose name ends in ``_start``."""
+    """Methods of the communicator. Each has a twin with a name that ends in ``_start``."""
 
     def allreduce(self, x, op="sum", *, out=None, dtype=None):
         """Combine the arrays of all ranks, element by element.
@@ -20,10 +20,10 @@ class Collectives:
         op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
             ``mean`` and ``average`` are ``avg``, which truncates integers towards zero.
             Integer sums and products wrap at the width of the dtype, as NumPy's do.
-            ``min`` and ``max`` pass NaN on; ``land`` and ``lor`` take integers, giving
-            0 or 1, and are the only ones for bool.
+            ``min`` and ``max`` propagate NaN. ``land`` and ``lor`` take integers and give
+            0 or 1. bool permits ``land`` and ``lor`` only.
         out : array, optional
-            Where the result goes. ``out=x`` works in place.
+            Receives the result. ``out=x`` works in place.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -35,11 +35,11 @@ class Collectives:
         Raises
         ------
         InvalidError
-            For an ``x``, ``op``, ``out`` or ``dtype`` that cannot be used.
+            For an invalid ``x``, ``op``, ``out`` or ``dtype``.
         MismatchError
-            When the ranks called different things.
+            When the ranks made different calls.
         PeerLostError, TimeoutError, AbortedError
-            When another rank died, kept silent or aborted.
+            When another rank died, timed out or aborted.
 
         Examples
         --------
@@ -50,17 +50,17 @@ class Collectives:
     def allreduce_group(self, xs, op="sum", *, out=None, dtype=None):
         """Combine many arrays of all ranks in one call, each as `allreduce` does.
 
-        Short arrays travel together, so this is faster than a call for each, as for the
-        gradients of the layers of a network.
+        Short arrays share messages, so the group is faster than a call for each array. An
+        example are the gradients of the layers of a network.
 
         Parameters
         ----------
         xs : list of array or number
-            All of one dtype; as many on every rank, of the same shapes.
+            All have one dtype. Their number and shapes are the same on every rank.
         op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
             As for `allreduce`.
         out : list of array, optional
-            Where the results go. ``out=xs`` works in place; any other overlap is an error.
+            Receive the results. ``out=xs`` works in place; any other overlap is an error.
         dtype : str, optional
             ``'bfloat16'`` when ``xs`` are buffers of uint16 that hold it.
 
@@ -81,7 +81,7 @@ class Collectives:
         """
 
     def reduce(self, x, op="sum", root=0, *, out=None, dtype=None):
-        """Combine the arrays of all ranks, element by element, on one of them.
+        """Combine the arrays of all ranks, element by element, on the root.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Collectives:
         root : int
             The rank that gets the result.
         out : array, optional
-            Where the result goes on ``root``; not looked at elsewhere. ``out=x`` works
+            Receives the result on ``root``; ignored on the other ranks. ``out=x`` works
             in place.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
@@ -100,7 +100,7 @@ class Collectives:
         Returns
         -------
         numpy.ndarray or NumPy scalar or out or None
-            On ``root`` what `allreduce` gives, ``None`` on the other ranks.
+            On ``root`` the result of `allreduce`, ``None`` on the other ranks.
 
         Raises
         ------
@@ -114,10 +114,10 @@ class Collectives:
         """
 
     def reduce_scatter(self, x, op="sum", *, out=None, dtype=None):
-        """Combine the arrays of all ranks and give every rank its part.
+        """Combine the arrays of all ranks and send every rank its part of the result.
 
-        What `allreduce` would give is cut along the first dimension into ``size`` equal
-        parts, of which rank r gets part r.
+        The result of `allreduce` is cut along the first dimension into ``size`` equal
+        parts. Rank r gets part r.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Collectives:
         op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
             As for `allreduce`.
         out : array, optional
-            Where the result goes. In place when it is this rank's part of ``x``; any
+            Receives the result. In place when ``out`` is this rank's part of ``x``; any
             other overlap is an error.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
@@ -149,16 +149,16 @@ class Collectives:
         """
 
     def broadcast(self, x, root=0, *, out=None, dtype=None):
-        """Give every rank the array of one of them.
+        """Send the array of the root to every rank.
 
         Parameters
         ----------
         x : array or number
-            What ``root`` sends. On the other ranks it only tells shape and dtype.
+            ``root`` sends it. On the other ranks only its shape and dtype are used.
         root : int
             The rank that sends.
         out : array, optional
-            Where the result goes. ``out=x`` works in place.
+            Receives the result. ``out=x`` works in place.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -178,14 +178,14 @@ class Collectives:
         """
 
     def allgather(self, x, *, out=None, dtype=None):
-        """Give every rank the arrays of all, in rank order.
+        """Send the arrays of all ranks to every rank, in rank order.
 
         Parameters
         ----------
         x : array or number
             Of the same dtype and shape on every rank.
         out : array, optional
-            Where the result goes: ``size`` times the elements of ``x``. In place when
+            Receives the result: ``size`` times the elements of ``x``. In place when
             ``x`` is ``out[rank]``; any other overlap is an error.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
@@ -207,14 +207,14 @@ class Collectives:
         """
 
     def allgatherv(self, x, *, dtype=None):
-        """Give every rank the arrays of all, one behind the other, of whatever length.
+        """Concatenate the arrays of all ranks, of any lengths, on every rank.
 
-        The ranks tell each other their lengths first.
+        The ranks exchange their lengths first.
 
         Parameters
         ----------
         x : array
-            Of the same dtype and shape on every rank, but for the first dimension.
+            Of the same dtype and shape on every rank, except for the first dimension.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -235,7 +235,7 @@ class Collectives:
         """
 
     def gather(self, x, root=0, *, out=None, dtype=None):
-        """Give one rank the arrays of all, in rank order.
+        """Send the arrays of all ranks to the root, in rank order.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class Collectives:
         root : int
             The rank that gets the result.
         out : array, optional
-            Where the result goes on ``root``; not looked at elsewhere. In place when
+            Receives the result on ``root``; ignored on the other ranks. In place when
             ``x`` is ``out[rank]``; any other overlap is an error.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
@@ -252,7 +252,7 @@ class Collectives:
         Returns
         -------
         numpy.ndarray or out or None
-            On ``root`` what `allgather` gives, ``None`` on the other ranks.
+            On ``root`` the result of `allgather`, ``None`` on the other ranks.
 
         Raises
         ------
@@ -266,14 +266,14 @@ class Collectives:
         """
 
     def gatherv(self, x, root=0, *, dtype=None):
-        """Give one rank the arrays of all, one behind the other, of whatever length.
+        """Concatenate the arrays of all ranks, of any lengths, on the root.
 
-        The ranks tell each other their lengths first.
+        The ranks exchange their lengths first.
 
         Parameters
         ----------
         x : array
-            Of the same dtype and shape on every rank, but for the first dimension.
+            Of the same dtype and shape on every rank, except for the first dimension.
         root : int
             The rank that gets the result.
         dtype : str, optional
@@ -282,7 +282,7 @@ class Collectives:
         Returns
         -------
         numpy.ndarray or None
-            On ``root`` what `allgatherv` gives, ``None`` on the other ranks.
+            On ``root`` the result of `allgatherv`, ``None`` on the other ranks.
 
         Raises
         ------
@@ -296,20 +296,20 @@ class Collectives:
         """
 
     def scatter(self, x, root=0, *, out=None, dtype=None):
-        """Cut the array of one rank into equal parts and give every rank one.
+        """Cut the array of the root into equal parts and send one part to every rank.
 
         Part r goes to rank r.
 
         Parameters
         ----------
         x : array
-            What ``root`` cuts along the first dimension, which is a multiple of
-            ``size``. On the other ranks it only tells shape and dtype.
+            ``root`` cuts it along the first dimension, which is a multiple of
+            ``size``. On the other ranks only its shape and dtype are used.
         root : int
             The rank that sends.
         out : array, optional
-            Where the result goes. In place on ``root`` when it is its part of ``x``;
-            any other overlap there is an error.
+            Receives the result. In place on ``root`` when ``out`` is root's part of
+            ``x``; any other overlap on ``root`` is an error.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -330,17 +330,16 @@ class Collectives:
         """
 
     def scatterv(self, x, counts, root=0, *, dtype=None):
-        """Cut the array of one rank into parts of any length and give every rank one.
+        """Cut the array of the root into variable-length parts and send one to every rank.
 
-        Part r goes to rank r. As every rank knows all counts, the ranks need not tell each
-        other first, which `allgatherv`, `gatherv` and `alltoallv` do.
+        Part r goes to rank r. Every rank knows all counts, so the ranks exchange no lengths
+        first, unlike in `allgatherv`, `gatherv` and `alltoallv`.
 
         Parameters
         ----------
         x : array
-            What ``root`` cuts along the first dimension. On the other ranks it only
-            tells dtype and the shape of a row, which is what lies below the first
-            dimension.
+            ``root`` cuts it along the first dimension. On the other ranks only its dtype
+            and the shape of a row are used. A row is one element of the first dimension.
         counts : sequence of int
             The number of rows of each rank, the same on every rank. They add up to the
             first dimension of ``x`` on ``root``.
@@ -366,7 +365,7 @@ class Collectives:
         """
 
     def alltoall(self, x, *, out=None, dtype=None):
-        """Give every rank a part of the array of each.
+        """Send a part of every rank's array to every rank.
 
         ``x`` is cut along the first dimension into ``size`` equal parts: part r of rank s
         becomes part s of rank r.
@@ -377,7 +376,7 @@ class Collectives:
             Of the same dtype and shape on every rank. Its first dimension
             is a multiple of ``size``.
         out : array, optional
-            Where the result goes, which is not in ``x``.
+            Receives the result. It must not overlap ``x``.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -398,24 +397,24 @@ class Collectives:
         """
 
     def alltoallv(self, x, counts, *, dtype=None):
-        """Give every rank a part, of any length, of the array of each.
+        """Send a variable-length part of every rank's array to every rank.
 
-        The ranks tell each other the lengths first.
+        The ranks exchange the lengths first.
 
         Parameters
         ----------
         x : array
-            Of the same dtype and shape on every rank, but for the first dimension.
+            Of the same dtype and shape on every rank, except for the first dimension.
         counts : sequence of int
-            ``counts[r]`` rows of ``x`` go to rank r; they lie in rank order and add up
-            to the first dimension of ``x``.
+            ``counts[r]`` rows of ``x`` go to rank r. The parts lie in ``x`` in rank order.
+            The counts add up to the first dimension of ``x``.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
         Returns
         -------
         numpy.ndarray
-            What came, in rank order, concatenated along the first dimension.
+            The received parts in rank order, concatenated along the first dimension.
 
         Raises
         ------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings and signatures of the communicator; `collectives` has the methods that move arrays."""
+"""Docstrings and signatures of the communicator. `collectives` has the methods for arrays."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -8,49 +8,48 @@ from __future__ import annotations
 class Communicator:
     """A verified group of processes that run collectives together.
 
-    `sparkring.init` makes it. Every rank makes the same calls in the same order.
-    As a context manager it closes at the end of the block, or, when the block
-    raises, aborts with the name of the exception, so that the other ranks do not
-    wait. One that is collected while open is aborted, with a `ResourceWarning`.
+    `sparkring.init` returns it. Every rank makes the same calls in the same order.
+    As a context manager it closes at the end of the block. When the block raises, it
+    aborts with the name of the exception, so that the other ranks do not wait. The
+    collection of an open communicator aborts it, with a `ResourceWarning`.
 
     Notes
     -----
     *Arrays.* ``x`` is a NumPy array or anything else with the buffer protocol
-    (`array.array`, `bytearray`, `memoryview`, `bytes`), read without a copy, or a
-    Python or NumPy number, where an ``int`` is int64 and a ``float`` float64.
+    (`array.array`, `bytearray`, `memoryview`, `bytes`), or a Python or NumPy number.
+    A buffer is read without a copy. An ``int`` is int64 and a ``float`` float64.
     Element types are int8, uint8, int32, int64, float16, bfloat16, float32, float64
     and bool. bfloat16 is an array of the dtype that the package ml_dtypes adds to
     NumPy, or any buffer of uint16 together with ``dtype="bfloat16"``. An input
     that is not contiguous in C order, or not aligned, is copied in C order first.
     Foreign byte order is an error.
 
-    *Results.* A new NumPy array of the dtype of ``x``, or ``out``, which
-    must be writable, contiguous in C order, aligned, and have the dtype and number
-    of elements of the result. Methods say where ``out`` may lie in ``x``, or ``x`` in
-    ``out``. Where the result is like ``x``, a number gives a NumPy scalar and a 0-d
-    array a 0-d array. Parts of arrays are cut along the first dimension.
-    Large results are in memory that the ranks of a host share, which saves copies: see
-    `empty`. They are kept like any other array, also after the end of the
-    communicator.
+    *Results.* The result is a new NumPy array of the dtype of ``x``, or ``out``.
+    ``out`` must be writable, contiguous in C order and aligned. It must have the dtype
+    and the number of elements of the result. Each method documents which overlap of
+    ``x`` and ``out`` it permits. Where the result has the shape of ``x``, a number gives
+    a NumPy scalar and a 0-d array gives a 0-d array. Arrays are cut into parts along the
+    first dimension. Large results are in memory that the ranks of a host share, which
+    saves copies: see `empty`. A result lives as long as any other array, also after the
+    end of the communicator.
 
     *Objects.* The methods named ``_object`` take anything that can be pickled: see
-    `allgather_object`. `gather` and the like, with ``x`` an array, are far faster.
+    `allgather_object`. The methods for arrays, such as `gather`, are far faster.
 
-    *Requests.* The methods named ``_start`` take what those without it take, and
-    return a `Request` while the work goes on in the background. Requests run one at
-    a time, in the order of their starts, which is the same on every rank. A call
-    that waits runs when all that were started before it are done.
+    *Requests.* A method named ``_start`` has the arguments of the method without
+    ``_start``, and returns a `Request` while the call runs in the background. Requests
+    run one at a time, in the order of their starts. The order must be the same on every
+    rank. A blocking call runs when all earlier requests are complete.
 
     *Threads.* One call at a time: a call from a second thread raises `BusyError`.
-    Waiting calls release the interpreter lock, so other threads run on, and Ctrl-C
-    interrupts them. What only looks (`link`, `counters`, `usable` and the other
-    properties) may be used in any thread at any time. Different communicators are
-    independent.
+    A waiting call releases the interpreter lock, so other threads continue. Ctrl-C
+    interrupts a waiting call. Any thread may read at any time: `link`, `counters`,
+    `usable` and the other properties. Different communicators are independent.
 
-    *Errors.* After any error but `InvalidError` and `BusyError`, in a call that the
-    ranks make together, the communicator is broken: `usable` is false and later calls
-    raise the same error. The same goes for a call that was interrupted. Methods after
-    whose error it goes on say so.
+    *Errors.* After an error in a collective the communicator is broken: `usable` is
+    false and later calls raise the same error. `InvalidError` and `BusyError` do not
+    break it. An interrupted call breaks it. A method documents the errors after which
+    the communicator stays usable.
     """
 
     @property
@@ -63,7 +62,7 @@ class Communicator:
 
     @property
     def local_rank(self):
-        """int: rank among those of the same host."""
+        """int: the rank among the ranks of this host."""
 
     @property
     def local_size(self):
@@ -75,26 +74,26 @@ class Communicator:
 
     @property
     def epoch(self):
-        """int: the number of this meeting, the same on every rank."""
+        """int: the random number of the rendezvous, the same on every rank."""
 
     @property
     def authenticated(self):
-        """bool: whether the ranks proved to each other that they know the job's token."""
+        """bool: whether the ranks have proved to each other that they know the token."""
 
     @property
     def encrypted(self):
-        """bool: whether what ranks say to each other over the network is encrypted."""
+        """bool: whether the traffic of the ranks over the network is encrypted."""
 
     @property
     def closed(self):
-        """bool: whether it was closed or aborted here."""
+        """bool: whether this rank has closed or aborted the communicator."""
 
     @property
     def usable(self):
-        """bool: true until it is closed, aborted or broken."""
+        """bool: true until the communicator is closed, aborted or broken."""
 
     def barrier(self, /):
-        """Wait until every rank has called this.
+        """Wait until every rank has called `barrier`.
 
         Raises
         ------
@@ -103,7 +102,7 @@ class Communicator:
         """
 
     def barrier_start(self, /):
-        """Start `barrier`: the request is done when every rank has called this.
+        """Start `barrier`: the request is complete when every rank has called it.
 
         Returns
         -------
@@ -113,21 +112,21 @@ class Communicator:
         Raises
         ------
         InvalidError
-            For arguments that cannot be used.
+            For invalid arguments.
         MismatchError, PeerLostError, TimeoutError, AbortedError
-            When the communicator is broken already; what happens later, the request raises.
+            When the communicator is broken already. The request raises later errors.
         """
 
     def send(self, x, peer, *, dtype=None):
         """Send an array to one other rank, which calls `recv`.
 
-        Only the two ranks call. Messages between them arrive in order. This may return
-        before the peer has received.
+        Only the two ranks call. Messages between two ranks arrive in order. `send` may
+        return before the peer has received the array.
 
         Parameters
         ----------
         x : array or number
-            What is sent.
+            The data.
         peer : int
             The rank that receives.
         dtype : str, optional
@@ -149,12 +148,12 @@ class Communicator:
         Parameters
         ----------
         x : array or number
-            Tells the dtype and shape of what comes. ``comm.recv(x, peer, out=x)``
+            Has the dtype and shape of the message. ``comm.recv(x, peer, out=x)``
             receives into ``x``.
         peer : int
             The rank that sends.
         out : array, optional
-            Where the result goes.
+            Receives the result.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
 
@@ -176,31 +175,31 @@ class Communicator:
     def empty(self, shape, dtype="float64"):
         """Make an array in memory that the other ranks of this host can read.
 
-        Collectives read such an input without copies, which pays from about 64 KiB on when
-        ranks share a host. Their results are in shared memory without it, unless they are
-        small. Not collective: every rank makes the arrays that it likes.
+        Collectives read such an input without copies. This pays from about 64 KiB on when
+        ranks share a host. Results that are not small are in shared memory anyway. Not
+        collective: every rank may make any number of arrays.
 
         The array outlives the communicator. A child that the process forks, as
-        `multiprocessing` may do, shares it: what either of them writes, both see.
+        `multiprocessing` may do, shares the array: parent and child see each other's writes.
 
         Parameters
         ----------
         shape : int or sequence of int
             As for `numpy.empty`.
         dtype : dtype
-            Anything that `numpy.dtype` takes, but for Python objects.
+            Anything that `numpy.dtype` takes, except Python objects.
 
         Returns
         -------
         numpy.ndarray
-            Not initialised. In ordinary memory where ranks share none.
+            Not initialised. In ordinary memory where the ranks share no memory.
 
         Raises
         ------
         InvalidError
-            For a shape or dtype that cannot be used.
+            For an invalid shape or dtype.
         MemoryError
-            When there is not as much memory.
+            When there is not enough memory.
 
         Examples
         --------
@@ -212,17 +211,17 @@ class Communicator:
     def split(self, color, key=0):
         """Make a communicator of the ranks that pass the same color.
 
-        Every rank calls this. The new communicator is one like any other: close it, or use
-        it as a context manager. It and this one can be used at the same time, and end
-        independently of each other; only the death of a rank breaks both.
+        Every rank calls `split`. Close the new communicator, or use it as a context manager.
+        Parent and child can be used at the same time and end independently of each other.
+        Only the death of a rank breaks both.
 
         Parameters
         ----------
         color : int or None
             0 or more. ``None`` for a rank that is to be in no new communicator.
         key : int
-            Ranks of the new communicator are ordered by this and, where it is equal, by
-            their rank in this one.
+            Orders the ranks of the new communicator. Ranks with equal keys are ordered by
+            their rank in the parent.
 
         Returns
         -------
@@ -231,8 +230,8 @@ class Communicator:
         Raises
         ------
         InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
-            As for `allreduce`; this communicator goes on where only the new one could not
-            be opened.
+            As for `allreduce`. The parent stays usable where only the child could not be
+            opened.
 
         Examples
         --------
@@ -241,41 +240,41 @@ class Communicator:
         """
 
     def close(self, timeout=None):
-        """Wait until every rank has called this, and end all links.
+        """Wait until every rank has called `close`, and end all links.
 
-        Requests that are under way are waited for first, and at the end, for 5 seconds at
-        most, that what this rank said last has arrived.
+        `close` first waits for running requests. At the end it waits, for 5 seconds at most,
+        until the last messages of this rank have arrived.
         Closing a closed or aborted communicator does nothing.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds that the other ranks may take, more than 0; by default the call
-            timeout. `abort` waits for nobody.
+            Seconds until the other ranks must have called `close`, more than 0. By default
+            the call timeout. `abort` does not wait.
 
         Raises
         ------
         PeerLostError, TimeoutError, AbortedError
-            When the other ranks did not get here, or the communicator was broken
-            already. It is closed all the same.
+            When the other ranks did not call `close` in time, or the communicator was
+            broken already. The communicator is closed all the same.
         MismatchError
-            When another rank has called something else.
+            When another rank has made another call.
         InvalidError
-            When ``timeout`` is no positive number; the communicator stays open.
+            When ``timeout`` is no positive number. The communicator stays open.
         """
 
     def abort(self, reason=None):
         """End the communicator at once, from this rank alone.
 
-        The other ranks' current or next call raises `AbortedError`, and
-        so does every request that is under way. A call in which another
-        thread of this process waits is ended first, and raises it, too;
-        called by a signal handler during such a wait, it ends that wait.
+        The current or next call of the other ranks raises `AbortedError`, and
+        so does every running request. If another thread of this process waits
+        in a call, `abort` ends this call first, with `AbortedError`. A signal
+        handler that interrupts a wait may call `abort` to end the wait.
 
         Parameters
         ----------
         reason : str, optional
-            What the other ranks get to read.
+            Part of the error on the other ranks.
 
         Raises
         ------
@@ -286,12 +285,12 @@ class Communicator:
     def port_reserve(self, /):
         """Reserve a TCP port on this host for a server that is started later.
 
-        It is bound on every address and to nobody else, within the ports that `init`
-        was given, but does not listen. A server of this user that sets ``SO_REUSEADDR``
-        (on Linux) or ``SO_REUSEPORT`` before it binds takes the port while it is held;
-        for one that sets neither it has to be released. It is held until it is released,
-        or until the communicator is aborted or collected: closing keeps it. Nothing is
-        sent: every rank may reserve as many as it needs.
+        The port is bound on every address and does not listen. It lies within the ``ports``
+        of `init`. A server of this user that sets ``SO_REUSEADDR`` (on Linux) or
+        ``SO_REUSEPORT`` before it binds can take the port while it is reserved. For any
+        other server the port must be released first. A port stays reserved until it is
+        released, or until the communicator is aborted or collected. `close` keeps it.
+        Nothing is sent: every rank may reserve any number of ports.
 
         Returns
         -------
@@ -301,9 +300,9 @@ class Communicator:
         Raises
         ------
         SystemCallError
-            When no port is free; the communicator goes on.
+            When no port is free. The communicator stays usable.
         InvalidError, BusyError
-            When it is closed, and while another thread calls it.
+            When the communicator is closed, and while another thread calls it.
 
         Examples
         --------
@@ -311,38 +310,38 @@ class Communicator:
         """
 
     def port_release(self, port=None):
-        """Give reserved ports back; a server that has taken one keeps it.
+        """Release reserved ports. A server that has bound a port keeps it.
 
         Parameters
         ----------
         port : int, optional
-            The port; by default all that are held.
+            The port; by default all reserved ports.
 
         Raises
         ------
         InvalidError
-            For a port that is not held.
+            For a port that is not reserved.
         BusyError
             While another thread calls the communicator.
         """
 
     def counters(self, peer=None):
-        """Tell what has been moved so far.
+        """Return the counters of calls, bytes and messages.
 
         Parameters
         ----------
         peer : int, optional
-            Only what the link to this rank has moved.
+            Count only the link to this rank.
 
         Returns
         -------
         dict of str to int
             ``calls``, ``bytes_sent``, ``bytes_received``, ``bytes_shared``,
             ``messages_sent``, ``messages_received`` and ``wait_ns``, the nanoseconds
-            with nothing to do but wait for other ranks. Bytes sent and received are
-            those of links, headers and payload. ``bytes_shared`` is the payload that
+            in which this rank could only wait for other ranks. Bytes sent and received
+            are those of links, headers and payload. ``bytes_shared`` is the payload that
             this rank has passed to ranks of its host through shared memory, without
-            links and messages; each byte counts once, however many ranks read it.
+            links and messages. Each byte counts once, for any number of readers.
             ``calls``, ``bytes_shared`` and ``wait_ns`` are 0 for a single peer.
 
         Raises
@@ -352,7 +351,7 @@ class Communicator:
         """
 
     def link(self, peer):
-        """Tell how a peer is connected.
+        """Return the kind of the link to a peer.
 
         Parameters
         ----------
@@ -363,7 +362,7 @@ class Communicator:
         -------
         str
             ``'tcp'`` or, encrypted, ``'tls'``; ``'tcp x4'`` or ``'tls x4'`` with 4
-            connections; ``'shm'``, the memory of a host; ``''`` while there is no link;
+            connections; ``'shm'`` for shared memory; ``''`` while there is no link;
             ``'self'`` for this rank.
 
         Raises
@@ -373,18 +372,19 @@ class Communicator:
         """
 
     def explain(self, collective, nbytes, dtype="float32", root=0):
-        """Tell how a collective would be done.
+        """Explain which algorithm a collective would use, and why.
 
-        Nothing is sent: every rank may ask for itself.
+        Nothing is sent: every rank may call it alone.
 
         Parameters
         ----------
         collective : str
             The name of the method, such as ``'allreduce'``.
         nbytes : int
-            The larger of a rank's two buffers: of `allgather` the result, of `scatter`
-            what the root has. Where every rank has a part it is rounded up to whole
-            elements, and collectives with counts are taken to have equal parts.
+            The bytes of the larger of a rank's two buffers: of `allgather` the result, of
+            `scatter` the array of the root. Where every rank has a part, the bytes are
+            rounded up to whole elements. Variable-length collectives are taken to have
+            equal parts.
         dtype : str
             The element type.
         root : int
@@ -393,8 +393,8 @@ class Communicator:
         Returns
         -------
         Explanation
-            The algorithm and why it is taken, the next best one, what this rank would
-            do and move, and the predicted time; ``print`` shows it in words.
+            The algorithm and the reason for it, the next best algorithm, the steps and
+            bytes of this rank, and the predicted time. ``print`` shows it in words.
 
         Raises
         ------
@@ -410,4 +410,4 @@ class Communicator:
         """Return the communicator."""
 
     def __exit__(self, /, *exception):
-        """Close, or after an exception abort with its name as the reason."""
+        """Close the communicator, or after an exception abort with its name as the reason."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings and signatures of a request; `sparkring._request` has the methods that are Python."""
+"""Docstrings and signatures of a request. `sparkring._request` has its methods in Python."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 class Request:
     """A started collective.
 
-    The methods of `Communicator` whose names end in ``_start`` make it. The arrays that
-    were passed must be left alone until it is done. They are kept, and cannot be
-    resized, until `wait` or `test` has said that it is done.
+    The methods of `Communicator` with names that end in ``_start`` return a request.
+    The arrays of the call must not be used until the request is complete. The request
+    keeps the arrays, and they cannot be resized, until `wait` or `test` has reported
+    that it is complete.
 
-    ``await`` waits for it without blocking the event loop of asyncio, and
-    ``asyncio.create_task`` takes it; cancelling that ends the waiting and not the
-    request. As a context manager it waits at the end of
-    the block, also after an exception. One that is collected before it is done is
-    waited for; to be rid of it sooner, abort the communicator.
+    ``await`` waits for a request without blocking the event loop of asyncio.
+    ``asyncio.create_task`` takes a request; cancelling the task ends the wait and not the
+    request. As a context manager a request waits at the end of the block, also after an
+    exception. The collection of an incomplete request waits for it. To end a request
+    sooner, abort the communicator.
 
     Notes
     -----
-    A request may be used from any thread, by one at a time. It fails with the
-    communicator: every request that was started later raises the same error.
+    Any thread may use a request, one thread at a time. A request fails with the
+    communicator: every later request raises the same error.
 
     Examples
     --------
@@ -31,26 +32,26 @@ class Request:
     """
 
     def wait(self, /):
-        """Wait until it is done and return the result.
+        """Wait until the request is complete and return the result.
 
-        Ctrl-C interrupts it, which breaks the communicator. It can be called again.
+        Ctrl-C interrupts the wait and breaks the communicator. `wait` can be called again.
 
         Returns
         -------
         numpy.ndarray or NumPy scalar or out or None
-            What the method without ``_start`` returns; the same object each time.
+            The return value of the method without ``_start``, the same object each time.
 
         Raises
         ------
         MismatchError, PeerLostError, TimeoutError, AbortedError
             As for `Communicator.allreduce`.
         BusyError
-            While another thread waits for this request; in a signal handler that
-            interrupts a wait of the thread that works on it.
+            While another thread waits for this request. Also in a signal handler that
+            interrupts a wait of the thread that runs the request.
         """
 
     def test(self, /):
-        """Tell whether it is done, without waiting.
+        """Return whether the request is complete, without waiting.
 
         Returns
         -------
@@ -59,14 +60,14 @@ class Request:
         Raises
         ------
         MismatchError, PeerLostError, TimeoutError, AbortedError
-            What `wait` raises, when it has failed.
+            The error of `wait`, when the request has failed.
         """
 
     def __enter__(self, /):
         """Return the request."""
 
     def __exit__(self, /, *exception):
-        """Wait until it is done."""
+        """Wait until the request is complete."""
 
     def __class_getitem__(cls, result, /):
         """Name the type of the result, in annotations."""

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """``sparkring-run -n 4 python train.py``: start the ranks of a job on this machine.
 
-Two processes take care of a job. The launcher proper waits, passes signals on and returns the exit
-code. Its child, the supervisor, starts the ranks and prints what they say. The supervisor is in a
-session of its own, and each rank in a process group there, so that a signal from the terminal
-reaches them once. Not in sessions of their own: between these Linux shares the processors out
-(autogroups), and ranks that share one hand it to each other.
+A job has two processes besides the ranks. The launcher waits, forwards signals and returns the exit
+code. Its child, the supervisor, starts the ranks and prints their output. The supervisor has a
+session of its own, and each rank has a process group in this session, so that a signal from the
+terminal reaches a rank once. A rank has no session of its own: Linux shares the processors between
+sessions (autogroups), and ranks that share one hand it to each other.
 
-No process survives a job. On Linux both adopt their orphaned descendants (PR_SET_CHILD_SUBREAPER),
-so whatever the ranks have started ends up as a child of the supervisor, which kills it at the end.
-Should one of the two die first, the other cleans up: the kernel tells the supervisor when the
-launcher dies (PR_SET_PDEATHSIG; elsewhere it looks from time to time), and the launcher adopts what
-a dead supervisor leaves.
+No process survives a job. On Linux launcher and supervisor adopt their orphaned descendants
+(PR_SET_CHILD_SUBREAPER). So every process that the ranks have started becomes a child of the
+supervisor, and the supervisor kills it at the end. If launcher or supervisor dies, its partner
+cleans up. The kernel signals the supervisor when the launcher dies (PR_SET_PDEATHSIG; elsewhere the
+supervisor polls). The launcher adopts the children of a dead supervisor.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     Parameters
     ----------
     arguments : list of str, optional
-        By default those of the process.
+        By default the arguments of the process.
 
     Returns
     -------
@@ -60,8 +60,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     control(PR_SET_CHILD_SUBREAPER, 1)
     launcher = os.getpid()
-    others = set(children())  # of whoever became this process with exec; not ours to end
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # what is ignored would not be waited for
+    others = set(children())  # children from before exec: not to be killed
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # ignored, waitpid() would find no child
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON | {signal.SIGALRM, signal.SIGCHLD})
     supervisor = os.fork()
     if supervisor == 0:
@@ -73,9 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def wait_for(supervisor: int, signals: set[int]) -> int:
-    """Wait until the supervisor ends, and pass these blocked signals on; gives the wait status.
+    """Wait until the supervisor ends, and forward the blocked signals; return the wait status.
 
-    Not with handlers: Python runs none for a signal that comes just before the wait for a child.
+    Not with handlers: Python runs no handler for a signal that arrives just before the wait.
     """
     while True:
         process, status = os.waitpid(supervisor, os.WNOHANG)
@@ -87,12 +87,12 @@ def wait_for(supervisor: int, signals: set[int]) -> int:
 
 
 def open_standard_files() -> None:
-    """Open what is closed of 0 to 2 on /dev/null: else a file of ours would take its place."""
+    """Open closed descriptors of 0 to 2 on /dev/null, so that no file takes their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # uses the lowest free number
             os.set_inheritable(number, True)
 
 
@@ -107,17 +107,22 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]"
         " command ...\n       sparkring-run --version",
         epilog="Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails,"
-        " the others are ended, and its exit code (128 + number for a signal) is returned. Rank 0"
-        " has the standard input. Signals are passed on to all ranks.",
+        " the other ranks are ended, and the exit code is that of the failed rank (128 + number for"
+        " a signal). Rank 0 has the standard input. Signals are passed on to all ranks.",
     )
-    parser.add_argument("--version", action="version", version=f"sparkring {_core.version}")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"sparkring {_core.version}",
+        help="print the version of sparkring",
+    )
     parser.add_argument("-n", "--size", type=positive, required=True, help="number of ranks")
-    parser.add_argument("--timeout", metavar="SECONDS", help="time for all ranks to meet")
+    parser.add_argument("--timeout", metavar="SECONDS", help="time limit of the rendezvous of all ranks")
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
     parser.add_argument(
         "--encryption", action="store_true", help="encrypt what the ranks send through sockets"
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="what every rank runs")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="the command of every rank")
     options = parser.parse_args(arguments)
     if options.command[:1] == ["--"]:
         del options.command[0]
@@ -135,11 +140,11 @@ def positive(text: str) -> int:
 
 @contextlib.contextmanager
 def environments(options: argparse.Namespace) -> Iterator[Iterator[dict[str, str]]]:
-    """Make the environment of each rank; the token's file, which it names, is there meanwhile."""
+    """Yield the environment of each rank. The token's file exists during the ``with`` block."""
     shared = dict(os.environ)
     shared.pop("SPARKRING_ROOT_ADDRESS", None)
     shared.pop("SPARKRING_TOKEN", None)
-    shared.setdefault("PYTHONUNBUFFERED", "1")  # lines come when they are printed
+    shared.setdefault("PYTHONUNBUFFERED", "1")  # lines are shown when they are printed
     shared["SPARKRING_SIZE"] = str(options.size)
     shared["SPARKRING_ADDRESSES"] = ",".join(["127.0.0.1"] * options.size)
     if options.timeout:
@@ -158,11 +163,11 @@ def environments(options: argparse.Namespace) -> Iterator[Iterator[dict[str, str
 
 @contextlib.contextmanager
 def token_file() -> Iterator[str]:
-    """Draw the job's token; the value names a file with it, while the job runs.
+    """Draw the job's token; yield the path of a file with the token, while the job runs.
 
-    The variables of a process can be read in /proc and in core files, and all its children have
-    them. On Linux the file has no name of its own: ranks open it through this process, which is
-    possible for their user alone, as often as they need it, and whatever started them in between.
+    A token in a variable would be readable in /proc and in core files, and all children would
+    inherit it. On Linux the file has no name of its own: ranks open it through this process. Only
+    their user may open it, any number of times, through any number of intermediate processes.
     """
     with nameless_file() if LINUX else tempfile.NamedTemporaryFile() as file:
         os.fchmod(file.fileno(), 0o400)
@@ -172,7 +177,7 @@ def token_file() -> Iterator[str]:
 
 
 def nameless_file() -> IO[bytes]:
-    """Open a file in memory or, where that is forbidden, one without a name on disk."""
+    """Open a file in memory or, where memfd is forbidden, an unnamed file on disk."""
     try:
         return open(os.memfd_create("sparkring token"), "w+b")
     except OSError:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of the ranks of ``sparkring-run``: line by line, each with the rank before it.
 
-The reader of the output may pause or go away. A paused reader must not block the handlers of
-signals, which print lines, too: those lines follow the write that has begun.
+The reader of the output may pause or exit. A paused reader must not block the handlers of signals.
+Handlers print lines, too: the lines are queued until the current write ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def say_ours(text: str) -> bytes:
-    """Make a line of our own."""
+    """Make a line of the launcher itself."""
     return f"sparkring-run: {text}\n".encode(errors="backslashreplace")
 
 
@@ -26,23 +26,23 @@ class LineOutput:
     Parameters
     ----------
     begin : callable
-        Called when a write has begun, which may wait for a reader.
+        Called when a write begins. A write may wait for a reader.
     lose : callable
-        Called with the error when a descriptor takes no output any more.
+        Called with the error when a descriptor can no longer be written.
     """
 
     def __init__(self, begin: Callable[[], object], lose: Callable[[OSError], None]) -> None:
         self.begin, self.lose = begin, lose
-        self.writing = False  # and maybe waiting for a reader
-        self.unsaid: list[tuple[int, bytes]] = []  # lines of handlers, meanwhile
-        self.lost: set[int] = set()  # descriptors that take no output any more
+        self.writing = False  # possibly blocked by a reader
+        self.unsaid: list[tuple[int, bytes]] = []  # lines of handlers during a write
+        self.lost: set[int] = set()  # descriptors that can no longer be written
 
     def say(self, text: str) -> None:
-        """Print a line of our own."""
+        """Print a line of the launcher itself."""
         self.write(2, say_ours(text))
 
     def write(self, target: int, text: bytes) -> None:
-        """Write all of it, unless that has failed before; for a handler, after what is begun."""
+        """Write all bytes, unless a write has failed before. A handler queues its bytes."""
         if self.writing:
             self.unsaid.append((target, text))
             return
@@ -61,10 +61,10 @@ class LineOutput:
 
 
 def push(target: int, text: bytes) -> int:
-    """Write some of it, and wait for that; gives how much."""
+    """Wait, write some bytes, and return their number."""
     try:
         return os.write(target, text)
-    except BlockingIOError:  # another process has made our shared output non-blocking
+    except BlockingIOError:  # another process has made the shared output non-blocking
         select.select([], [target], [])
         return 0
 
@@ -76,12 +76,12 @@ class Lines:
         self.stream = stream
         self.prefix = prefix
         self.write = write
-        self.begun: list[bytes] = []  # the pieces of a line that has not ended
+        self.begun: list[bytes] = []  # the pieces of an unfinished line
 
     def pump(self) -> bool:
-        """Read once and print the lines that are whole; false at the end."""
+        """Read once and print the complete lines; false at the end."""
         piece = self.stream.read(1 << 16)
-        if not piece:  # b"" at the end, None when there is nothing more to drain
+        if not piece:  # b"" at the end, None when nothing is left to drain
             self.finish()
             return False
         *lines, rest = piece.split(b"\n")
@@ -94,13 +94,13 @@ class Lines:
         return True
 
     def finish(self) -> None:
-        """Print a last line that does not end."""
+        """Print a last line without a newline."""
         if self.begun:
             self.write(b"".join([self.prefix, *self.begun, b"\n"]))
             self.begun = []
 
     def drain(self) -> None:
-        """Print the rest, without waiting: all processes that could write more are dead."""
+        """Print the rest without waiting: all processes that could write are dead."""
         os.set_blocking(self.stream.fileno(), False)
         while self.pump():
             pass

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes of ``sparkring-run``: signals, exit codes, and descendants.
 
-A process that has ended meanwhile is no error in any function here. Only Linux sends a signal to a
-process whose parent dies, lets a process adopt orphans, and lists children; elsewhere these
-functions do nothing.
+No function reports an error for a process that has ended meanwhile. Only Linux sends a signal to a
+process whose parent dies, lets a process adopt orphans, and lists children. Elsewhere the functions
+for these tasks do nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def control(option: int, argument: int) -> None:
 
 
 def passed_on() -> set[int]:
-    """List the signals to pass on: not those that nohup and shells ignore."""
+    """List the signals to forward: not those that nohup and shells ignore."""
     return {number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN}
 
 
@@ -45,7 +45,7 @@ def exit_code(status: int) -> int:
 
 
 def describe(status: int) -> str:
-    """Say how a process has failed."""
+    """Describe how a process has failed."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"failed with exit code {code}"
@@ -55,19 +55,19 @@ def describe(status: int) -> str:
 
 
 def send(process: int, number: int) -> None:
-    """Send a signal to a process; one that has gone, as its parent may know, is no error."""
+    """Send a signal to a process. A process that has ended is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
 
 
 def kill_group(process: int, number: int) -> None:
-    """Send a signal to a process group; one that has gone, or is not ours, is no error."""
+    """Send a signal to a process group. A group that has ended, or is not ours, is no error."""
     with contextlib.suppress(OSError):
         os.killpg(process, number)
 
 
 def children() -> Iterator[int]:
-    """List the children of this process, the adopted ones too. Nothing where there is no /proc."""
+    """List the children of this process, adopted children included. Empty without /proc."""
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             _, _, after_name = entry.read_bytes().rpartition(b")")
@@ -76,10 +76,10 @@ def children() -> Iterator[int]:
 
 
 def kill_descendants(spared: Collection[int] = ()) -> None:
-    """Kill every child, and the orphans that become our children by that, until none is left.
+    """Kill every child, and then the orphans that this process adopts, until none is left.
 
-    SIGCHLD stays blocked, as a handler that reaped what is being listed would hide its orphans, and
-    SIGALRM, as a clock that ticks meanwhile would begin anew.
+    SIGCHLD stays blocked: a handler that reaps a listed child would hide its orphans. SIGALRM stays
+    blocked, too: a tick of the clock would start the work again.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, signal.SIGALRM})
     while mine := [process for process in children() if process not in spared]:

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    # Of the ranks in their order, inside a ``with`` block, as what they name is there so long.
+    # Of the ranks in rank order. The token's file exists inside the ``with`` block.
     Environments = AbstractContextManager[Iterable[dict[str, str]]]
 
 GRACE = 10.0  # seconds between asking the ranks to end and killing them
-LINGER = 1.0  # seconds for what the ranks leave behind, and for who no longer reads their output
-OURS = {signal.SIGALRM, signal.SIGCHLD}  # we need them, whether whoever started us has or not
-TICK = 0.25  # seconds after which a signal is noticed that came just before a wait
+LINGER = 1.0  # seconds for processes that ranks leave behind, and for a paused reader
+OURS = {signal.SIGALRM, signal.SIGCHLD}  # unblocked here, even if the parent has blocked them
+TICK = 0.25  # seconds until a signal is handled that arrived just before a wait
 
 
 def supervise(
@@ -52,7 +52,7 @@ def supervise(
 ) -> NoReturn:
     """Be the supervisor: the child of the launcher, in a session of its own.
 
-    Signals are blocked until all ranks have started; `mask` is what they were before.
+    Signals are blocked until all ranks have started; `mask` has the earlier signal mask.
     """
     code = 1
     try:
@@ -68,33 +68,32 @@ def supervise(
 
 
 def complain(text: str) -> None:
-    """Say why there is no job, to whoever can be told."""
+    """Print why there is no job, if any output is open."""
     with contextlib.suppress(OSError):
         os.write(2, say_ours(text))
 
 
 class Supervisor:
-    """Starts the ranks, sees to what they print, and ends them.
+    """Starts the ranks, prints their output, and ends them.
 
-    Signals do their work in their handlers, so that a reader of the output who has stopped reading
-    cannot keep the ranks from being ended. Nor can he keep the job, once a signal has ended it: the
-    handler of SIGALRM then raises out of the write that waits for him. SIGALRM comes with each
-    tick of a clock, as Python runs no handler of a signal that comes between its last look and the
-    system call in which it then waits.
+    The handlers of signals do the work themselves, so that a paused reader of the output cannot
+    delay the end of the ranks. After a signal to end the job, a paused reader cannot delay the job
+    either: the handler of SIGALRM raises out of the blocked write. A clock sends SIGALRM
+    periodically, because Python may miss a signal that arrives just before a system call blocks.
     """
 
     def __init__(self, launcher: int, mask: set[int]) -> None:
         self.launcher = launcher
         self.mask = mask
-        self.ranks: dict[int, int] = {}  # by process, until they are reaped
+        self.ranks: dict[int, int] = {}  # rank by process, until it is reaped
         self.lines: list[Lines] = []
-        self.selector = selectors.DefaultSelector()  # the data of a key is called; false: the end
+        self.selector = selectors.DefaultSelector()  # data: a callable; false at the end
         self.failure = 0  # the exit code of the first rank that failed
         self.ending = False
-        self.deadline = math.inf  # of the ranks when they end; without any, of who reads
-        self.asked = False  # to end, by a signal from outside
-        self.reaping = False  # in the handler of a signal, where nothing may be raised
-        # From the beginning of a write on, the handler of SIGCHLD reaps.
+        self.deadline = math.inf  # of the ranks while they end; without ranks, of the reader
+        self.asked = False  # a signal from outside has asked to end
+        self.reaping = False  # in a signal handler, which must not raise
+        # From the start of a write on, the handler of SIGCHLD reaps.
         self.output = LineOutput(self.reap, self.lose)
 
     def run(self, command: list[str], environments: Environments) -> int:
@@ -102,12 +101,12 @@ class Supervisor:
         try:
             return self.work(command, environments)
         except BaseException:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # its handler may be what is broken
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # its handler may have failed
             self.kill()
             raise
 
     def work(self, command: list[str], environments: Environments) -> int:
-        """Do what `run` does, as long as nothing goes wrong with ourselves."""
+        """Run the job; errors of the supervisor itself are raised."""
         self.watch_signals()
         with environments as each:
             self.start_all(command, each)
@@ -120,7 +119,7 @@ class Supervisor:
         return self.failure
 
     def start_all(self, command: list[str], environments: Iterable[dict[str, str]]) -> None:
-        """Start the ranks; when the command cannot be run, none stays."""
+        """Start the ranks. When the command cannot be run, none is left."""
         try:
             for rank, environment in enumerate(environments):
                 self.start(rank, command, environment)
@@ -131,7 +130,7 @@ class Supervisor:
             self.kill()
 
     def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
-        """Start one rank, in a process group of its own. It dies with the supervisor."""
+        """Start one rank, in a process group of its own. The rank dies with the supervisor."""
         supervisor = os.getpid()
 
         def prepare() -> None:
@@ -150,7 +149,7 @@ class Supervisor:
             stderr=subprocess.PIPE,
             preexec_fn=prepare,
         )
-        process.returncode = 0  # waiting is the business of reap()
+        process.returncode = 0  # only reap() waits
         self.ranks[process.pid] = rank
         for target, stream in ((1, process.stdout), (2, process.stderr)):
             assert stream is not None
@@ -161,7 +160,7 @@ class Supervisor:
     # ---- Signals
 
     def watch_signals(self) -> None:
-        """Pass signals on, wake up for children that end, and notice the launcher's death."""
+        """Forward signals, wake up for ended children, and detect the launcher's death."""
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         self.selector.register(reader, selectors.EVENT_READ, lambda: os.read(reader, 4096))
@@ -176,13 +175,13 @@ class Supervisor:
             os._exit(1)
 
     def obey(self, number: int) -> None:
-        """Do what a signal from outside asks for."""
+        """Handle a signal from outside."""
         self.asked = self.asked or number in ENDING
         self.pass_on(number)
         self.hurry()
 
     def pass_on(self, number: int) -> None:
-        """Send a signal to the process groups of all ranks; after one to end, time runs."""
+        """Send a signal to the process groups of all ranks. A signal to end starts the deadline."""
         if number in ENDING and not self.ending:
             self.ending = True
             self.deadline = time.monotonic() + GRACE
@@ -190,12 +189,12 @@ class Supervisor:
             kill_group(process, number)
 
     def hurry(self) -> None:
-        """Let time run for the reader, if only he keeps a job that was asked to end."""
+        """Start the deadline of the reader, if only the reader delays an ending job."""
         if self.asked and not self.ranks:
             self.deadline = time.monotonic() + LINGER
 
     def tick(self) -> None:
-        """See whether the launcher has died, or time is over."""
+        """Check whether the launcher has died, or the deadline is over."""
         over = time.monotonic() >= self.deadline
         if over:
             self.deadline = math.inf
@@ -203,20 +202,20 @@ class Supervisor:
             self.give_up()
 
     def give_up(self) -> None:
-        """Kill the ranks; without any, take a reader that we wait for as gone."""
+        """Kill the ranks. Without ranks, treat a paused reader as gone."""
         self.kill()
         if self.asked and self.output.writing and not self.reaping and not self.ranks:
             raise BrokenPipeError
 
     def reap_meanwhile(self) -> None:
-        """Reap, if else that were not done before a reader goes on reading."""
+        """Reap, if a paused reader would delay reaping."""
         if self.output.writing:
             outer, self.reaping = self.reaping, True
             self.reap()
             self.reaping = outer
 
     def kill(self) -> None:
-        """Kill the ranks: their time is over, or the launcher is dead and nobody is waiting."""
+        """Kill the ranks: the deadline is over, or the launcher is dead."""
         self.ending = True
         for process in list(self.ranks):
             kill_group(process, signal.SIGKILL)
@@ -234,7 +233,7 @@ class Supervisor:
         return self.reap()
 
     def reap(self) -> bool:
-        """Take note of the children that have ended; false when none is left."""
+        """Reap the children that have ended; false when none is left."""
         with contextlib.suppress(ChildProcessError):
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -244,7 +243,7 @@ class Supervisor:
                 if process in self.ranks:
                     self.note_end(self.ranks.pop(process), status)
                     if not LINUX:
-                        kill_group(process, signal.SIGKILL)  # nobody adopts its orphans
+                        kill_group(process, signal.SIGKILL)  # no process adopts its orphans
         self.hurry()
         return False
 
@@ -267,7 +266,7 @@ class Supervisor:
                     send(process, signal.SIGKILL)
 
     def lose(self, error: OSError) -> None:
-        """End the job, as SIGPIPE ends a program: the reader has gone, or the disk is full."""
+        """End the job when its output cannot be written: a closed pipe, or a full disk."""
         gone = isinstance(error, BrokenPipeError)
         self.failure = self.failure or (128 + signal.SIGPIPE if gone else 1)
         if not self.ending:

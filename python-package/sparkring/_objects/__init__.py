@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods of the communicator that move Python objects, and how objects travel as bytes."""
+"""Methods of the communicator for Python objects, and the codec of objects."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The codec of objects: an envelope is an object on its way to another rank, as bytes.
+"""The codec of objects: an envelope is the bytes of an object that is sent to another rank.
 
-An envelope has four parts: a pickle; the buffers of large arrays, which the pickle leaves out, and
-which are copied once when they are sent and not when they are received; the places of the buffers;
-and a trailer with kind and length. The trailer is at the end, because pickle does not read there.
-R's envelopes end in the same trailer, so neither language takes the other's for its own.
+An envelope has four parts: a pickle; the buffers of large arrays, which the pickle leaves out; the
+places of the buffers; and a trailer with kind and length. A buffer is copied once by the sender,
+and not by the receiver. The trailer is at the end, because pickle does not read there. R's
+envelopes end in the same trailer, so each language recognises the envelopes of the other.
 
 A rank that cannot pickle its object sends an envelope with the error. The calls of all ranks stay
-in step, and the receivers of the object raise that error.
+in step, and the receivers of the object raise the error.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any, NamedTuple
 
 from sparkring._core import InvalidError
 
-_TRAILER = struct.Struct("<8sd")  # kind, and length of the whole as a number that R has, too
-_PLACE = struct.Struct("<qq")  # from where to where in the envelope
+_TRAILER = struct.Struct("<8sd")  # kind, and length of the envelope as a double, which R has, too
+_PLACE = struct.Struct("<qq")  # begin and end of a buffer in the envelope
 _PICKLE = b"ring-py5"
-_FAILURE = b"ring-err"  # the rest is text in UTF-8, and zeros
+_FAILURE = b"ring-err"  # kind of an envelope with an error: text in UTF-8, and zeros
 _FROM_R = b"ring-R"
-_LEFT_OUT = 4096  # bytes from which on a buffer is left out of the pickle
-_ALIGNMENT = 16  # of envelopes and buffers; no number of NumPy's needs more
+_LEFT_OUT = 4096  # least bytes of a buffer that is left out of the pickle
+_ALIGNMENT = 16  # of envelopes and buffers; enough for every number of NumPy
 
 
 class Envelopes(NamedTuple):
-    """Envelopes concatenated, their lengths, and the error of one that could not be packed."""
+    """Concatenated envelopes, their lengths, and the error of an object that cannot be packed."""
 
     memory: memoryview
     counts: list[int]
@@ -63,14 +63,14 @@ def _write_object(file: io.BytesIO, x: object) -> None:
         first = _align(file)
         places.append((first - start, first - start + file.write(buffer)))
     table = _align(file) - start
-    places.append((table, table + _PLACE.size * len(places)))  # the last is that of the others
+    places.append((table, table + _PLACE.size * len(places)))  # the table itself
     for place in places:
         file.write(_PLACE.pack(*place))
     _write_trailer(file, start, _PICKLE)
 
 
 def _describe(error: Exception) -> str:
-    return traceback.format_exception_only(type(error), error)[0].strip()  # whatever its __str__
+    return traceback.format_exception_only(type(error), error)[0].strip()  # any __str__
 
 
 def _write_failure(file: io.BytesIO, error: Exception) -> None:
@@ -85,7 +85,7 @@ def _write_trailer(file: io.BytesIO, start: int, kind: bytes) -> None:
 
 
 def pack(xs: Iterable[object], count: int) -> Envelopes:
-    """Pack `count` objects or, when one cannot be packed, as many envelopes that say why."""
+    """Pack `count` objects or, when one cannot be packed, `count` envelopes with the error."""
     file = io.BytesIO()
     ends = [0]
     failure = None
@@ -127,7 +127,7 @@ def _error(rank: int, text: str) -> InvalidError:
 
 
 def _split(received: memoryview, count: int) -> list[memoryview]:
-    """Cut envelopes apart, from the last to the first."""
+    """Split envelopes, from the last to the first."""
     envelopes = []
     end = len(received)
     for _ in range(count):
@@ -141,7 +141,7 @@ def _split(received: memoryview, count: int) -> list[memoryview]:
         end = start
     if len(envelopes) < count or end > 0:
         raise InvalidError(
-            "what other ranks sent is not all objects: all ranks must call the same method"
+            "other ranks sent bytes that are no objects: all ranks must call the same method"
         )
     return envelopes[::-1]
 
@@ -170,7 +170,7 @@ def _open(envelope: memoryview, rank: int) -> Any:
 
 
 def unpack(received: Any, ranks: Sequence[int], failure: Exception | None = None) -> list[Any]:
-    """Open the envelopes of these ranks; or raise why this rank has packed no object itself."""
+    """Open the envelopes of `ranks`, or raise the error of this rank's own packing."""
     if failure is not None:
         raise failure
     envelopes = _split(memoryview(received), len(ranks))

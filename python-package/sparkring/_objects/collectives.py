@@ -2,8 +2,8 @@
 """Methods of the communicator that take any Python object.
 
 Each method makes two calls of the core: one for the lengths of the envelopes, one for the
-envelopes. An error of an object is found before the first call and raised after the second, so the
-ranks stay in step and the communicator stays usable.
+envelopes. A rank detects an error of its object before the first call and raises it after the
+second call. So the ranks stay in step and the communicator stays usable.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def _pack_on_root(comm: Communicator, xs: Any, count: int, root: int) -> Envelop
 
 @method
 def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
-    """Give every rank the object of one of them.
+    """Send the object of the root to every rank.
 
     Parameters
     ----------
     x : object
-        What ``root`` sends; not looked at on the other ranks.
+        ``root`` sends it; ignored on the other ranks.
     root : int
-        The rank whose object all get.
+        The rank that sends.
 
     Returns
     -------
     object
-        A copy of root's ``x``, on ``root`` as well.
+        A copy of root's ``x``, also on ``root``.
 
     Raises
     ------
@@ -73,15 +73,15 @@ def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
 
 @method
 def allgather_object(self: Communicator, x: Any) -> list[Any]:
-    """Give every rank the objects of all, in rank order.
+    """Send the objects of all ranks to every rank, in rank order.
 
-    Objects travel as pickles, so what `pickle` takes can be sent. That is a copy, of a rank's own
-    object, too. Large NumPy arrays in an object, or several of one call, may share one piece of
-    memory, which lasts as long as any of them: copy the one that is kept if that matters.
+    Objects are sent as pickles: any object that `pickle` takes can be sent. The result has copies,
+    also of a rank's own object. Large NumPy arrays of one call may share one block of memory, which
+    lives as long as any of the arrays. To keep one array only, copy it.
 
-    Reading a pickle can run any code. So ranks without a token, where nobody knows who they are,
-    cannot send objects; those with one should trust each other. R and Python cannot read each
-    other's objects, and say so.
+    Reading a pickle can run any code. Ranks without a token are not authenticated, so they cannot
+    send objects. Ranks with a token must trust each other. R and Python cannot read each other's
+    objects, and raise an error that says so.
 
     Parameters
     ----------
@@ -91,16 +91,16 @@ def allgather_object(self: Communicator, x: Any) -> list[Any]:
     Returns
     -------
     list of object
-        One of each rank.
+        One object of each rank.
 
     Raises
     ------
     InvalidError
-        For arguments that make no sense and without a token, before anything is sent. Where an
-        object of another rank is missing, as that rank could not pickle it, or cannot be read;
-        ``rank`` tells whose. The communicator goes on.
+        For invalid arguments and without a token, before anything is sent. Also when another rank
+        could not pickle its object, or this rank cannot read it; ``rank`` is the rank of the
+        object. The communicator stays usable.
     Exception
-        What pickling ``x`` has raised; the communicator goes on.
+        The error of pickling ``x``. The communicator stays usable.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `allreduce`.
 
@@ -116,7 +116,7 @@ def allgather_object(self: Communicator, x: Any) -> list[Any]:
 
 @method
 def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None:
-    """Give one rank the objects of all, in rank order.
+    """Send the objects of all ranks to the root, in rank order.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None
     Returns
     -------
     list of object or None
-        On ``root`` one of each rank, ``None`` on the other ranks.
+        On ``root`` one object of each rank, ``None`` on the other ranks.
 
     Raises
     ------
@@ -150,12 +150,12 @@ def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None
 
 @method
 def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) -> Any:
-    """Give every rank an object of its own, which one rank has.
+    """Send one object of the root's list to each rank.
 
     Parameters
     ----------
     xs : list of object
-        What ``root`` sends, one for each rank; not looked at on the other ranks.
+        ``root`` sends it, one object for each rank; ignored on the other ranks.
     root : int
         The rank that sends.
 
@@ -181,7 +181,7 @@ def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) 
 
 @method
 def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
-    """Give every rank an object of each.
+    """Send one object from every rank to every rank.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
     Returns
     -------
     list of object
-        What the ranks sent, in rank order: a copy of ``xs[rank]`` of each.
+        The received objects in rank order: a copy of ``xs[rank]`` of each rank.
 
     Raises
     ------
@@ -214,26 +214,26 @@ def allreduce_object(
 ) -> Any:
     """Reduce the objects of all ranks with a function of two.
 
-    Every rank gets the objects of all and works out ``op(op(x0, x1), x2)`` and so on, in rank
-    order, so ``op`` need not be commutative. For numbers and arrays `allreduce` is far faster.
+    Every rank gets the objects of all ranks and computes ``op(op(x0, x1), x2)`` and so on, in rank
+    order. So ``op`` need not be commutative. For numbers and arrays `allreduce` is far faster.
 
     Parameters
     ----------
     x : object
         Anything that can be pickled.
     op : callable
-        Takes two objects and returns one; it may change the first and return that. The same on
-        every rank. By default ``+``.
+        Takes two objects and returns one. It may change the first object and return it. The same
+        on every rank. By default ``+``.
 
     Returns
     -------
     object
-        What ``op`` has returned last; with one rank, a copy of ``x``.
+        The last result of ``op``; with one rank, a copy of ``x``.
 
     Raises
     ------
     InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
-        As for `allgather_object`. What ``op`` raises; the communicator goes on.
+        As for `allgather_object`. Errors of ``op`` are raised, too; the communicator stays usable.
 
     Examples
     --------

@@ -196,6 +196,6 @@ class Watch:
         return (
             f"the {self.stage.num_proc} tasks of the ranks have not all started after"
             f" {waited:.0f} s: they need as many free slots at the same time, and"
-            f" {cluster.master} has {cluster.slots} ({slot_check.arithmetic(cluster)}). Usual"
+            f" {cluster.master} has {cluster.slots} slots ({slot_check.arithmetic(cluster)}). Usual"
             " causes: other jobs of this application hold slots, or executors were lost"
         )

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What outlives an attempt: rank 0 writes states, and after a restart all ranks get the last one.
+"""Checkpoints: rank 0 writes states, and after a restart all ranks restore the newest state.
 
-A folder has the last states, one a file, with a rising number in its name. A file begins with a
-digest of the rest, so one that was not written to its end, on a file system that cannot rename, is
-told from a whole one, and the one before it counts.
+A directory has the last states, one a file. The file name has a rising number. A file begins with a
+digest of the rest. On a file system that cannot rename, the digest detects a file that was not
+written to its end. Then the earlier state counts.
 
-A new attempt may have its rank 0 on another host. So on local disks every rank looks into its own
-folder, and the one with the newest state sends it. Folders with a URL are the same for all, but for
-those that name a local disk. What no later attempt could find is refused.
+A new attempt may have its rank 0 on another host. So on local disks every rank reads its own
+directory, and the rank with the newest state sends it. A directory with a URL is the same for all
+ranks, unless the URL names a local disk. A directory that no later attempt could find is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparkring import _run_state as run_state
 from sparkring._core import Communicator, InvalidError, UnsupportedError
 from sparkring.spark import _closure_codec as closure_codec
 
-KEPT = 2  # states in a folder
+KEPT = 2  # states in a directory
 MAGIC = b"sparkring checkpoint 1\n"
 NAME = re.compile(r"state-(\d{12})")
 LOCAL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?)?(.*)", re.DOTALL)
@@ -34,25 +34,25 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")  # of a URL with one sl
 
 
 class Store(Protocol):
-    """A folder of files."""
+    """A directory of files."""
 
-    shared: bool  # whether all ranks see the same
+    shared: bool  # whether all ranks see the same files
 
     def names(self) -> list[str]:
-        """List the files; none where there is no folder."""
+        """List the files; none where there is no directory."""
 
     def read(self, name: str) -> bytes:
         """Read a file."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, if possible all at once."""
+        """Write a file, atomically if possible."""
 
     def remove(self, name: str) -> None:
         """Remove a file."""
 
 
 class Disk:
-    """A folder of this host, or one that hosts share."""
+    """A directory of this host, or of a file system that hosts share."""
 
     shared = False
 
@@ -60,7 +60,7 @@ class Disk:
         self.path = Path(path)
 
     def names(self) -> list[str]:
-        """List the files; none where there is no folder."""
+        """List the files; none where there is no directory."""
         return os.listdir(self.path) if self.path.is_dir() else []
 
     def read(self, name: str) -> bytes:
@@ -68,7 +68,7 @@ class Disk:
         return (self.path / name).read_bytes()
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file to the disk, and then give it its name."""
+        """Write a file to the disk, and then rename it to its name."""
         self.path.mkdir(parents=True, exist_ok=True)
         new = self.path / f"new-{name}"
         with new.open("wb") as file:
@@ -88,7 +88,7 @@ class Disk:
 
 
 class Remote:
-    """A folder that fsspec knows."""
+    """A directory that fsspec knows."""
 
     shared = True
 
@@ -108,10 +108,10 @@ class Remote:
         from fsspec.spec import AbstractFileSystem  # type: ignore
 
         self.files, self.path = url_to_fs(url)
-        self.moves = type(self.files).mv is not AbstractFileSystem.mv  # that one copies
+        self.moves = type(self.files).mv is not AbstractFileSystem.mv  # the default mv copies
 
     def names(self) -> list[str]:
-        """List the files; none where there is no folder."""
+        """List the files; none where there is no directory."""
         self.files.invalidate_cache()
         try:
             paths = self.files.ls(self.path, detail=False)
@@ -124,7 +124,7 @@ class Remote:
         return bytes(self.files.cat_file(f"{self.path}/{name}"))
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file, and then give it its name; object stores do both at once."""
+        """Write a file, and then rename it to its name. Object stores do both at once."""
         self.files.makedirs(self.path, exist_ok=True)
         new = f"{self.path}/new-{name}" if self.moves else f"{self.path}/{name}"
         self.files.pipe_file(new, data)
@@ -138,31 +138,32 @@ class Remote:
 
 
 class Checkpoint:
-    """The last states of a job, in a folder.
+    """The last states of a job, in a directory.
 
     Parameters
     ----------
     comm : Communicator
-        Who saves and restores.
+        The communicator of the job.
     path : str or path
-        A folder, which need not exist: of this host, or shared by the hosts, or a URL that fsspec
-        knows, such as ``s3://bucket/job``. It is for this job alone. States are pickles: whoever
-        can write to it can have the ranks run code. A folder of one host is found again while a
-        rank runs there. A relative one is in the working directory of the program that calls
-        `run`, where that has started all ranks itself (``local[n]``, or a negative ``num_proc``),
-        and refused elsewhere, as with any server of Spark Connect that was there before.
+        A directory, which need not exist: of this host, or shared by the hosts, or a URL that
+        fsspec knows, such as ``s3://bucket/job``. It must be for this job alone. States are
+        pickles: a program that can write to the directory can run code on the ranks. A directory of
+        one host is found again while a rank runs on the host. A relative path is in the working
+        directory of the program that calls `run`, where the program has started all ranks itself
+        (``local[n]``, or a negative ``num_proc``). Elsewhere a relative path is refused, also with
+        a server of Spark Connect that the program has not started.
 
     Raises
     ------
     InvalidError
-        When no later attempt could find what is saved there: ``memory://``, or a relative path in
-        executors, which have working directories of their own.
+        When no later attempt could find the states: ``memory://``, or a relative path in executors,
+        which have working directories of their own.
 
     Notes
     -----
-    A file appears with its name when it is whole, on disks, on object stores (S3, GCS, Azure) and
-    where fsspec can move files (HDFS, SFTP, SMB, ...). Elsewhere one that was not written to its
-    end is told by its digest, and the state before it counts.
+    A file appears with its name when it is complete, on disks, on object stores (S3, GCS, Azure)
+    and where fsspec can move files (HDFS, SFTP, SMB, ...). Elsewhere the digest detects a file that
+    was not written to its end, and the earlier state counts.
 
     Examples
     --------
@@ -179,17 +180,18 @@ class Checkpoint:
     def __init__(self, comm: Communicator, path: str | os.PathLike[str]) -> None:
         self.comm = comm
         self.store = find(os.fspath(path))
-        self.last: int | None = None  # the number of the newest state; None if not known yet
+        self.last: int | None = None  # the number of the newest state; None while unknown
 
     def save(self, state: Any) -> None:
-        """Write a state; rank 0 does, the others return at once.
+        """Write a state on rank 0. The other ranks return at once.
 
-        The state before stays until this one is whole. Nothing waits for the other ranks.
+        The earlier state stays until the new state is complete. The call does not wait for the
+        other ranks.
 
         Parameters
         ----------
         state : object
-            Anything that can be pickled; looked at on rank 0 only.
+            Anything that can be pickled; ignored except on rank 0.
         """
         if self.comm.rank != 0:
             return
@@ -203,12 +205,12 @@ class Checkpoint:
                 self.store.remove(name_of(number))
 
     def restore(self, default: Any = None) -> Any:
-        """Give every rank the newest state that is whole. A collective.
+        """Return the newest complete state on every rank. A collective.
 
         Parameters
         ----------
         default : object
-            What to return when there is none.
+            The result when there is no state.
 
         Returns
         -------
@@ -218,7 +220,7 @@ class Checkpoint:
         Raises
         ------
         OSError
-            What reading it has raised, on the rank that did.
+            The error of reading the state, on the rank that has read it.
         """
         below = np.inf
         while True:
@@ -235,7 +237,7 @@ class Checkpoint:
                 return closure_codec.loads(data)
 
     def doubt(self) -> None:
-        """Say that a later attempt begins anew, where a state may be on a host without ranks."""
+        """Warn that a later attempt may miss a state on a host without ranks."""
         if self.comm.attempt and self.comm.rank == 0 and isinstance(self.store, Disk):
             warnings.warn(
                 f"attempt {self.comm.attempt} found no state in {self.store.path} on its hosts. If"
@@ -246,14 +248,14 @@ class Checkpoint:
             )
 
     def numbers(self) -> list[int]:
-        """List the states that this rank answers for."""
+        """List the states that this rank may send."""
         if self.store.shared and self.comm.rank != 0:
             return []
         found = [NAME.fullmatch(name) for name in self.store.names()]
         return [int(match[1]) for match in found if match]
 
     def offer(self, owner: int, number: int) -> bytes | None:
-        """Let a rank send a state to all; None when it is not whole."""
+        """Broadcast a state from a rank; None when the state is incomplete."""
         data = None
         if self.comm.rank == owner:
             data = whole(self.store.read(name_of(number)))
@@ -265,7 +267,7 @@ class Checkpoint:
 
 
 def find(path: str | bytes) -> Store:
-    """Find the store that a path names; refuses what no later attempt could find."""
+    """Find the store of a path. Refuse a path that no later attempt could find."""
     if not isinstance(path, str) or not path:
         raise InvalidError("path is empty or no text: pass a folder")
     local = LOCAL.fullmatch(path)
@@ -296,7 +298,7 @@ def name_of(number: int) -> str:
 
 
 def whole(data: bytes) -> bytes | None:
-    """Take the pickle out of a file; None when the file is not whole."""
+    """Return the pickle of a file; None when the file is incomplete."""
     start = len(MAGIC) + hashlib.sha256().digest_size
     digest = hashlib.sha256(data[start:]).digest()
     return data[start:] if data[:start] == MAGIC + digest else None

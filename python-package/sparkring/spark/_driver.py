@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one call for the whole: slots, barrier job, ring, output, results or the first error."""
+"""`run`: slots, barrier job, communicator, output, and results or the first error."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 OURS = ("rank", "size", "addresses", "root_address", "token", "exchange", "timeout", "encryption")
 
 
-# Type checkers compare a tuple of args with the parameters of f. A list has no type for each of its
-# elements, nor kwargs for each of its names: with these only the result has a type.
+# Type checkers compare a tuple of args with the parameters of f. Lists and kwargs have no type for
+# each element. With a list or kwargs only the result has a type.
 if TYPE_CHECKING:
 
     @overload
@@ -110,54 +110,56 @@ def run(
 ) -> list[Any]:
     """Run a function on all ranks of a ring, as the tasks of a Spark barrier stage.
 
-    Each rank calls ``f(comm, *args, **kwargs)`` with its `Communicator`, which is open, and closed
-    afterwards: ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's
+    Each rank calls ``f(comm, *args, **kwargs)`` with its open `Communicator`, and closes it
+    afterwards. ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's
     Python worker. The Python processes end with the run.
 
     Parameters
     ----------
     f : callable or path
-        What the ranks do. It and its arguments travel by cloudpickle, which PySpark brings, so it
-        may be a lambda or come from a notebook. Modules that it imports and that are not installed,
-        such as a file beside the script, travel, too, up to 8 MiB; installed ones must be on the
-        executors, as `sparkring` itself. A generator or coroutine function, which a call only
-        prepares, is an error. The path of a script (``"train.py"``) runs it on each rank as
-        ``__main__``, where `sparkring.init` gives the open communicator, with the options of this
-        call.
+        The function of the ranks. ``f`` and its arguments are sent by cloudpickle, which PySpark
+        brings, so ``f`` may be a lambda or come from a notebook. Modules that ``f`` imports and
+        that are not installed, such as a file beside the script, are sent, too, up to 8 MiB.
+        Installed modules, such as `sparkring` itself, must be on the executors. A generator or
+        coroutine function is an error, because a call does not run its body. The path of a script
+        (``"train.py"``) runs the script on each rank as ``__main__``. In a script
+        `sparkring.init` returns the open communicator, with the options of this call.
     args : sequence
-        Further arguments of ``f``; type checkers compare a tuple with its parameters. Of a script
-        ``sys.argv[1:]``, each of type str.
+        Further arguments of ``f``. Type checkers compare a tuple with the parameters of ``f``. For
+        a script, ``sys.argv[1:]``, each of type str.
     kwargs : mapping, optional
         Arguments of ``f`` by name.
     num_proc : int, optional
-        How many ranks; by default as many as there are slots. A negative number runs that many
+        The number of ranks; by default the number of slots. A negative number runs that many
         processes of this machine, without Spark, for trying and debugging.
     spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
-        Which Spark; by default the active one. Through a session of Spark Connect its ranks work
-        just so, but of its cluster only the configuration is known: `timeout` counts from when the
-        tasks have started unless server and client are of Spark 4, ``resources`` needs both to be,
-        too, and output comes only if executors can reach this process as its server would.
+        The Spark; by default the active session. The ranks also work through a session of Spark
+        Connect, with three limits, because only the configuration of its cluster is known.
+        ``timeout`` counts from the start of the tasks, unless server and client are of Spark 4.
+        ``resources`` needs server and client of Spark 4. Output is shown only if executors can
+        reach this process at the address that the server would use.
     resources : pyspark.resource.ResourceProfile, optional
-        What each task needs, such as two cores or a GPU, where that is not what the configuration
-        of Spark says. It cannot ask for executors: Spark gives those with dynamic allocation only,
-        which excludes barrier stages. Of GPUs a rank sees only those that its task was given, from
-        before ``f`` is read (`Communicator.gpus`).
+        The resources of each task, such as two cores or a GPU, where they differ from the
+        configuration of Spark. It cannot ask for executors: Spark starts such executors with
+        dynamic allocation only, which excludes barrier stages. A rank sees only the GPUs of its
+        task, already when ``f`` is read (`Communicator.gpus`).
     results : str or path, optional
-        The folder through which results above 16 MiB come here, which the hosts share, such as
-        ``hdfs://...`` or ``/shared/results`` (as for `Checkpoint`); their files are removed. By
-        default the ranks send them to this process, encrypted, which takes that executors can reach
-        it. Without either way such a result is an error.
+        A directory that the hosts share, such as ``hdfs://...`` or ``/shared/results`` (as for
+        `Checkpoint`). Results above 16 MiB go through it, and their files are removed. By default
+        the ranks send such results to this process, encrypted, which requires that executors can
+        reach this process. If neither way works, such a result is an error.
     timeout : float
-        Seconds until all tasks must have started, and then until all ranks must have met.
+        Seconds until all tasks must have started, and then until the rendezvous must be complete.
     max_restarts : int
-        How often the ranks are launched again, all of them, after one has failed.
-        ``comm.attempt`` tells them which time this is; `Checkpoint` helps to go on from there.
+        How often all ranks are launched again after a rank has failed. ``comm.attempt`` is the
+        number of the launch. `Checkpoint` restores the state of an earlier launch.
     verbose : int
-        1 shows what the ranks print, line by line with the rank before it, and their progress
-        (`Communicator.progress`); 2 also what `run` does; 0 nothing. In each case the executors'
-        logs have what is printed there, but for a local master, which has no logs. Spark's own bar
-        of stages is off meanwhile. If executors cannot reach this process, only these have it;
-        the ranks never wait for this process. Where they encrypt, so is this connection.
+        1 shows the output of the ranks, line by line with the rank before it, and their progress
+        (`Communicator.progress`). 2 also shows the steps of `run`. 0 shows nothing. In each case
+        the output is also in the executors' logs, except with a local master, which has no logs.
+        Spark's own bar of stages is off during the run. If executors cannot reach this process,
+        the output is in the logs only. The ranks never wait for this process. The connection for
+        the output is encrypted where the ranks encrypt.
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object
@@ -166,23 +168,23 @@ def run(
     Returns
     -------
     list
-        What the ranks have returned, in rank order; None for each of a script.
+        The return values of the ranks, in rank order; None for each rank of a script.
 
     Raises
     ------
     Exception
-        What ``f`` has raised on the rank at fault, in the last attempt. Its ``__cause__`` is a
+        The exception of ``f`` on the rank at fault, in the last attempt. Its ``__cause__`` is a
         `RankError` with the rank, its host, its traceback and its last lines.
     RankError
-        When a rank was killed or lost, or its exception makes no sense here, as that of
-        ``sys.exit``, or what it has returned cannot be read here. It names the signal or exit code,
-        and has the last lines that the rank has printed. Where Spark reported the failure, the
-        attribute ``text`` of ``__cause__`` has all that Spark says.
+        When a rank was killed or lost. Also when its exception cannot be raised here, as that of
+        ``sys.exit``, or its return value cannot be read here. The error names the signal or exit
+        code, and has the last lines of the rank's output. Where Spark reported the failure, the
+        attribute ``text`` of ``__cause__`` has the full message of Spark.
     InvalidError
-        When there are too few slots, and for arguments that make no sense; nothing was started.
+        When there are too few slots, and for invalid arguments. Nothing was started.
     UnsupportedError
-        When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4. When
-        a result is too large for every way to this process.
+        When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4. Also
+        when a result is too large for every way to this process.
     TimeoutError
         When the tasks have not started in time.
 
@@ -227,7 +229,7 @@ def run(
 def check(
     num_proc: int | None, timeout: float, max_restarts: int, options: Mapping[str, Any]
 ) -> None:
-    """Refuse arguments that make no sense, before anything starts."""
+    """Refuse invalid arguments, before anything starts."""
     known = set(inspect.signature(communicator.init).parameters) - set(OURS)
     for name in options:
         if name not in known:
@@ -242,7 +244,7 @@ def check(
 
 
 def whole(name: str, value: Any) -> int:
-    """Refuse what is no whole number; True is none."""
+    """Refuse a value that is no whole number. True is no whole number."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -252,10 +254,10 @@ def whole(name: str, value: Any) -> int:
 
 
 def seconds(name: str, value: Any) -> None:
-    """Refuse what is no time that can pass."""
+    """Refuse a value that is no valid number of seconds."""
     try:
         fine = 0 < value < math.inf
-    except (TypeError, ValueError):  # such as that of an array
+    except (TypeError, ValueError):  # such as the float() of an array
         fine = False
     if not fine:
         raise InvalidError(
@@ -267,7 +269,7 @@ def seconds(name: str, value: Any) -> None:
 def attempts(
     launch: Callable[[int], list[RankResult] | BaseException], max_restarts: int, display: Display
 ) -> list[Any]:
-    """Launch the ranks until they succeed, or may not be launched again."""
+    """Launch the ranks until they succeed, or no restart is left."""
     for attempt in range(max_restarts + 1):
         start = time.monotonic()
         rank_results = launch(attempt)
@@ -290,7 +292,7 @@ def attempts(
 
 
 def judge(rank_results: list[RankResult], attempt: int) -> BaseException | None:
-    """Find what to raise for the rank at fault; None when none has failed."""
+    """Find the error to raise for the rank at fault; None when no rank has failed."""
     failed = rank_result.culprit(rank_results)
     return None if failed is None else rank_result.to_raise(failed, attempt)
 
@@ -310,7 +312,7 @@ def on_spark(
     timeout = options["timeout"]
     gpus = slot_check.gpus_of_task(spark, resources)
     folder = os.getcwd() if spark.here else None
-    size = num_proc  # where it is not given, that of the first attempt is that of all
+    size = num_proc  # by default, all attempts have the size of the first
 
     def launch(attempt: int) -> list[RankResult] | BaseException:
         nonlocal size
@@ -332,7 +334,7 @@ def on_spark(
 def listening(
     spark: Spark, size: int, options: dict[str, Any], display: Display
 ) -> Iterator[LogServer | None]:
-    """Listen for what the ranks print, which the error of a lost rank shows in any case."""
+    """Listen for the output of the ranks. The error of a lost rank always shows its last lines."""
     log_server = None
     with contextlib.suppress(OSError):
         host, bind = spark.reach()
@@ -351,7 +353,7 @@ def listening(
 
 
 def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
-    """Whether what the ranks send to the driver is to be encrypted."""
+    """Return whether the connections of the ranks to the driver are encrypted."""
     given = options["encryption"]
     if given is not None:
         return bool(given)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of barrier stages, and the change that each limit asks for, which Spark does not say.
+"""Limits of barrier stages, and the change that each limit requires, which Spark does not say.
 
 Spark checks a job when it is submitted, before a task has started, so ranks cannot report a limit.
-`run` checks before it submits; `explained` is for barrier stages that users submit themselves.
+`run` checks before it submits a job. `explained` is for barrier stages that users submit.
 
 Speculation is no limit: Spark never starts a second copy of a barrier task.
 """
@@ -40,13 +40,13 @@ ERRORS: tuple[tuple[str, type[RingError], str], ...] = (
 
 
 def text_of(error: BaseException) -> str:
-    """Tell what Spark says: through py4j, or through Spark Connect."""
+    """Return the message of Spark: through py4j, or through Spark Connect."""
     java: Any = getattr(error, "java_exception", None)
     return str(error if java is None else java.getMessage())
 
 
 def explain(text: str) -> RingError | None:
-    """Make the error that says what to change; None where Spark's is of another kind."""
+    """Make the error with the required change; None for any other error of Spark."""
     for issue, kind, advice in ERRORS:
         if f"[{issue}]" in text:
             return kind(f"{advice} ({issue} of Spark)")
@@ -57,14 +57,14 @@ def explain(text: str) -> RingError | None:
 def explained() -> Iterator[None]:
     """Explain why Spark refuses a barrier stage that is submitted in this ``with`` block.
 
-    That is for stages that call `sparkring.init` in their function; `run` explains by itself. What
-    else goes wrong in the block is raised as it is.
+    Use it for stages that call `sparkring.init` in their function; `run` explains by itself. All
+    other errors in the block are raised unchanged.
 
     Raises
     ------
     UnsupportedError
-        When barrier stages cannot be had with dynamic allocation of executors, or not from such
-        data: behind ``union()`` or ``coalesce()``, or for ``show()`` and ``limit()``.
+        When Spark runs no barrier stage: with dynamic allocation of executors, behind ``union()``
+        or ``coalesce()``, and for ``show()`` and ``limit()``.
     InvalidError
         When the stage has more partitions than there are slots.
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of a rank, and which rank is at fault when one has failed.
 
-A failure breaks the communicator, so all ranks fail soon after the first. Weights tell the first
-apart: an error of the ring that reports the loss of another rank weighs least, an exception that is
-no error of the ring weighs most. Of several failures of one weight the earliest counts.
+A failure breaks the communicator, so all ranks fail soon after the first failure. Weights identify
+the first failure. An error of the ring that reports the loss of another rank weighs least. An
+exception that is no error of the ring weighs most. Of failures with equal weights the earliest
+counts.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sparkring.spark._results import Receipt
 
 LONGEST = 1 << 16  # characters of a traceback
-LINE = 120  # characters of a line of Spark's
+LINE = 120  # characters of a line of Spark's error
 KILLED = r"SIGKILL|(?:code|status)\W{1,3}137\b|memory limits?|OOMKilled"
 ENDED = r"SIGTERM|(?:code|status)(?: is|\W)\W{0,2}143\b"
 MEMORY = "probably out of memory: raise spark.executor.memoryOverhead"
@@ -38,26 +39,26 @@ WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED
 class RankError(RuntimeError):
     """A rank of `sparkring.spark.run` failed.
 
-    `run` raises the exception of the rank itself, with this one as its ``__cause__``; where there
-    is none, as the rank was killed, or it makes no sense here, it raises this one.
+    `run` raises the exception of the rank itself, with the `RankError` as its ``__cause__``. `run`
+    raises the `RankError` where the rank was killed, or its exception cannot be raised here.
 
     Attributes
     ----------
     rank : int or None
-        The rank at fault, if it is known.
+        The rank at fault; None if it is unknown.
     host : str
-        Where it ran; empty if that is not known.
+        The host of the rank; empty if it is unknown.
     attempt : int
-        Which launch this was, from 0.
+        The number of the launch, from 0.
     remote_traceback : str
-        Its traceback; empty for a rank that was killed.
+        The traceback of the rank; empty for a rank that was killed.
     log : list of str
-        The last lines that it printed.
+        The last lines of the rank's output.
 
-    Its ``__cause__`` is a `SparkError` where Spark reported the failure.
+    The ``__cause__`` is a `SparkError` where Spark reported the failure.
     """
 
-    __module__ = "sparkring.spark"  # where users import it from
+    __module__ = "sparkring.spark"  # the package from which users import it
 
     rank: int | None = None
     host: str = ""
@@ -72,7 +73,7 @@ class SparkError(RuntimeError):
     Attributes
     ----------
     text : str
-        All that Spark says, such as the stack trace of its JVM.
+        The full message of Spark, with the stack trace of its JVM.
     error : Exception
         Spark's own exception.
     """
@@ -85,23 +86,23 @@ class SparkError(RuntimeError):
 
 @dataclass(frozen=True)
 class Failure:
-    """What a rank raised, or how its process ended."""
+    """The exception of a rank, or the end of its process."""
 
     name: str
-    error: bytes | None = field(repr=False)  # a pickle, if it can be one
+    error: bytes | None = field(repr=False)  # a pickle, where one is possible
     traceback: str = field(repr=False)
     weight: float
     when: float
-    how: str = ""  # of a rank that raised nothing
+    how: str = ""  # the end of a rank without an exception
 
     @property
     def what(self) -> str:
-        """What happened to the rank, for after its name."""
+        """The failure in words, to follow the name of the rank."""
         return self.how or f"failed with {self.name}"
 
     @classmethod
     def lost(cls, how: str) -> Failure:
-        """Describe the end of a process; what other ranks raised themselves weighs less."""
+        """Describe the end of a process. Errors of the ring on other ranks weigh less."""
         return cls("", None, "", WEIGHTS["PEER_LOST"] - 0.5, time.time(), how)
 
     @classmethod
@@ -127,11 +128,11 @@ class RankResult:
     log: tuple[str, ...] = ()
     host: str = field(default_factory=socket.gethostname)
     kind: str = ""  # the type of the value
-    receipt: Receipt | None = None  # of a value that does not travel with this
+    receipt: Receipt | None = None  # of a value that is sent separately
 
 
 def chain(error: BaseException) -> Iterator[RingError]:
-    """List the errors of the ring that an exception is, or came from."""
+    """List the errors of the ring in the chain of an exception."""
     seen: set[int] = set()
     next_error: BaseException | None = error
     while next_error is not None and id(next_error) not in seen:
@@ -142,7 +143,7 @@ def chain(error: BaseException) -> Iterator[RingError]:
 
 
 def culprit(rank_results: Iterable[RankResult]) -> RankResult | None:
-    """Find the rank at fault; None when none has failed."""
+    """Find the rank at fault; None when no rank has failed."""
     failed = [
         (rank_result.failure, rank_result)
         for rank_result in rank_results
@@ -154,7 +155,7 @@ def culprit(rank_results: Iterable[RankResult]) -> RankResult | None:
 
 
 def advise(what: str, *, here: bool = False) -> str:
-    """Add the probable reason to how a process ended, and what to change."""
+    """Add the probable reason to the end of a process, and the remedy."""
     if re.search(KILLED, what):
         return f"{what} ({MEMORY_HERE if here else MEMORY})"
     if re.search(ENDED, what) and not here:
@@ -171,7 +172,7 @@ def rank_error(
     remote_traceback: str = "",
     log: Iterable[str] = (),
 ) -> RankError:
-    """Make the error of a rank, with all that is known in its text."""
+    """Make the error of a rank, with all known details in its text."""
     lines = list(log)
     who = "a rank" if rank is None else f"rank {rank}"
     text = f"{who}{f' on {host}' if host else ''} {what}"
@@ -207,14 +208,14 @@ def to_raise(rank_result: RankResult, attempt: int) -> BaseException:
 
 
 def values(rank_results: Iterable[RankResult], attempt: int = 0) -> list[Any]:
-    """Read what the ranks returned."""
+    """Read the return values of the ranks."""
     return [
         value(rank_result, attempt) for rank_result in rank_results if rank_result.value is not None
     ]
 
 
 def value(rank_result: RankResult, attempt: int) -> Any:
-    """Read what a rank returned; a `RankError` when that makes no sense here."""
+    """Read the return value of a rank; raise a `RankError` when it cannot be read here."""
     assert rank_result.value is not None
     try:
         return closure_codec.loads(rank_result.value)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that a barrier stage has room: as many free slots, at the same time, as it has tasks.
+"""Check that a barrier stage has enough slots: as many, at the same time, as it has tasks.
 
-Spark itself retries for ten minutes before it fails such a stage. The check asks first, if possible
-with the method that Spark uses for it, and its error shows the arithmetic.
+Spark itself retries for ten minutes before it fails such a stage. The check comes first, if
+possible with the method that Spark uses, and its error has the arithmetic. R's spark-slot-check.R
+has the same texts.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from sparkring.spark import _preflight as preflight
 if TYPE_CHECKING:
     from sparkring.spark._session import Spark
 
-MISSING = 60.0  # seconds for executors of which it is known that they should be here
-REGISTRATION = 30.0  # seconds after the start of an application in which others still come
-AGAIN = 0.25  # seconds between two looks
+MISSING = 60.0  # seconds for executors that are known to be missing
+REGISTRATION = 30.0  # seconds after the start of an application in which executors register
+AGAIN = 0.25  # seconds between two checks
 
 
 @dataclass(frozen=True)
@@ -35,24 +36,24 @@ class Executor:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What Spark tells about the room that it has.
+    """The slots of a cluster, and the settings that determine them.
 
     Attributes
     ----------
     master : str
         The URL of the master.
     slots : int or None
-        Tasks that can run at once; None when Spark does not tell.
+        Tasks that can run at once; None when Spark does not report it.
     executors : tuple of Executor
-        Those who run tasks; may be empty when Spark does not tell.
+        The executors that run tasks; may be empty when Spark does not report them.
     task_cpus : int
         Cores of a task.
     task_resources : str
-        What else a task needs, in words; may be empty.
+        Further resources of a task, in words; may be empty.
     expected : int or None
-        How many executors there should be, if that is known.
+        The number of executors that were asked for; None if it is unknown.
     cores : int or None
-        The cores of all executors, where Spark does not tell which has how many.
+        The cores of all executors together, where Spark does not report each.
     """
 
     master: str
@@ -65,7 +66,7 @@ class Cluster:
 
     @property
     def complete(self) -> bool | None:
-        """Whether all executors are here; None when nobody knows how many there should be."""
+        """Return whether all executors have registered; None when their number is unknown."""
         if is_local(self.master):
             return True
         if not self.executors:
@@ -74,24 +75,24 @@ class Cluster:
 
 
 def is_local(master: str) -> bool:
-    """Whether Spark runs its tasks in the driver itself."""
+    """Return whether Spark runs its tasks in the driver itself."""
     return master == "local" or master.startswith("local[")
 
 
 def read(spark: Spark, resources: Any = None) -> Cluster:
-    """Ask Spark.
+    """Read slots, executors and settings from Spark.
 
     Parameters
     ----------
     spark : sparkring.spark._session.Spark
-        The Spark to ask.
+        The Spark to read.
     resources : pyspark.resource.ResourceProfile, optional
-        What tasks need, if not what the configuration says.
+        The resources of tasks, where they differ from the configuration.
     """
     wanted = {} if resources is None else dict(resources.taskResources)
     cpus = wanted.pop("cpus", None)
     others = [f"{request.amount:g} {name}" for name, request in wanted.items()]
-    # First, as one that comes meanwhile would seem to be there, and without slots.
+    # Before the slots: an executor that registers in between would seem to have none.
     executors, cores = ask(spark.executors) or (), ask(spark.cores)
     return Cluster(
         master=spark.master,
@@ -105,7 +106,7 @@ def read(spark: Spark, resources: Any = None) -> Cluster:
 
 
 def gpus_of_task(spark: Spark, resources: Any) -> int:
-    """How many GPUs a task is to get; one of which it gets a part counts as one."""
+    """Return the number of GPUs of a task. A part of a GPU counts as one."""
     if resources is None:
         amount = float(spark.setting("spark.task.resource.gpu.amount", "0"))
     else:
@@ -115,7 +116,7 @@ def gpus_of_task(spark: Spark, resources: Any) -> int:
 
 
 def ask(question: Callable[[], Any]) -> Any:
-    """Ask Spark what it tells, but does not promise to; None when it does not."""
+    """Ask Spark by an internal method; None when that fails."""
     try:
         return question()
     except Exception:
@@ -123,7 +124,7 @@ def ask(question: Callable[[], Any]) -> Any:
 
 
 def expected_executors(master: str, instances: str) -> int | None:
-    """How many executors there should be, from the master's URL or the configuration."""
+    """Read the number of executors from the master's URL or the configuration."""
     pseudo = re.match(r"local-cluster\[\s*(\d+)", master)
     if pseudo:
         return int(pseudo[1])
@@ -134,7 +135,7 @@ def expected_executors(master: str, instances: str) -> int | None:
 
 
 def check_settings(spark: Spark, resources: Any = None) -> None:
-    """Refuse what Spark refuses for barrier stages, with the way out."""
+    """Refuse settings that Spark refuses for barrier stages, with the remedy."""
     dynamic = spark.setting("spark.dynamicAllocation.enabled").lower() == "true"
     if dynamic and not is_local(spark.master):
         raise UnsupportedError(preflight.DYNAMIC)
@@ -148,9 +149,9 @@ def check_settings(spark: Spark, resources: Any = None) -> None:
         )
     if resources.executorResources:
         raise UnsupportedError(
-            "resources asks for executors of its own, which Spark gives with dynamic allocation"
-            " only, and that excludes barrier stages: ask for what tasks need"
-            " (TaskResourceRequests), and give executors theirs in the configuration"
+            "resources asks for executors of its own, which Spark starts with dynamic allocation"
+            " only, and dynamic allocation excludes barrier stages: ask for resources of tasks"
+            " (TaskResourceRequests), and set those of executors in the configuration"
         )
     check_kinds(spark, resources)
     try:
@@ -161,7 +162,7 @@ def check_settings(spark: Spark, resources: Any = None) -> None:
 
 
 def check_kinds(spark: Spark, resources: Any) -> None:
-    """Refuse resources that Spark knows of no executor to have, such as GPUs."""
+    """Refuse resources that no executor has, such as GPUs."""
     for name, request in resources.taskResources.items():
         setting = f"spark.executor.resource.{name}.amount"
         if name in ("cpus", "memory", "offHeap") or spark.setting(setting):
@@ -177,12 +178,12 @@ def check_kinds(spark: Spark, resources: Any) -> None:
 
 
 def check_gpus(spark: Spark) -> None:
-    """Refuse what would wait for ever: a master of one machine has no GPUs to hand out."""
+    """Refuse GPUs with a local master: it has none to assign, so no task would start."""
     gpus = gpus_of_task(spark, None)
     if gpus and is_local(spark.master):
         raise UnsupportedError(
             f"each task is to have a GPU (spark.task.resource.gpu.amount), but {spark.master} has"
-            " none to hand out, so that none would ever start. Leave that setting out, and call"
+            " none to assign, so no task would ever start. Leave that setting out, and call"
             f" comm.gpus({gpus}) in the function to share out the GPUs of this machine"
         )
 
@@ -190,35 +191,35 @@ def check_gpus(spark: Spark) -> None:
 def wait_for(
     spark: Spark, resources: Any, num_proc: int | None, timeout: float, attempt: int = 0
 ) -> int:
-    """Wait until executors have come that have room for all ranks.
+    """Wait until the executors have slots for all ranks.
 
     Parameters
     ----------
     spark : sparkring.spark._session.Spark
-        The Spark that is to run them.
+        The Spark that is to run the ranks.
     resources : pyspark.resource.ResourceProfile or None
-        What a task needs.
+        The resources of a task.
     num_proc : int or None
-        How many ranks; None for as many as there is room for.
+        The number of ranks; None for one rank a slot.
     timeout : float
         Seconds to wait for executors at most.
     attempt : int
-        After the first, executors that were lost may take all of it to come back.
+        After the first attempt, lost executors may take all of ``timeout`` to register again.
 
     Returns
     -------
     int
-        How many ranks.
+        The number of ranks.
 
     Raises
     ------
     InvalidError
-        When there is no room.
+        When there are too few slots.
     """
     begin = time.monotonic()
     while True:
         cluster = read(spark, resources)
-        if cluster.slots is None:  # Spark will say it, later
+        if cluster.slots is None:  # Spark raises its own error later
             return num_proc or spark.parallelism
         enough = num_proc is not None and cluster.slots >= num_proc
         waited = time.monotonic() - begin
@@ -232,7 +233,7 @@ def wait_for(
 
 
 def patience(spark: Spark, complete: bool | None, attempt: int) -> float:
-    """How many seconds executors may take."""
+    """Return the seconds that executors may take to register."""
     if complete:
         return 0.0
     if attempt:
@@ -243,7 +244,7 @@ def patience(spark: Spark, complete: bool | None, attempt: int) -> float:
 
 
 def explain(cluster: Cluster, num_proc: int) -> str:
-    """Say how many slots there are, why, and what to do."""
+    """Write the error: how many slots there are, why, and what to do."""
     text = (
         f"{num_proc} {'rank needs' if num_proc == 1 else 'ranks need'} as many free task slots at"
         f" the same time, but {cluster.master} has {cluster.slots}: {arithmetic(cluster)}."
@@ -259,7 +260,7 @@ def explain(cluster: Cluster, num_proc: int) -> str:
 
 
 def arithmetic(cluster: Cluster) -> str:
-    """Say how slots come about, as in ``2 executors x (8 cores / 2 per task) = 8``."""
+    """Explain the number of slots, as in ``2 executors x (8 cores / 2 per task) = 8``."""
     if not cluster.executors and not cluster.cores:
         return "no executor has registered"
     needs = f"{cluster.task_cpus} per task"
@@ -275,7 +276,8 @@ def arithmetic(cluster: Cluster) -> str:
         cores = " + ".join(str(executor.cores) for executor in cluster.executors)
         text = f"executors with {cores} cores / {needs}, each rounded down"
     if sizes and cluster.expected is not None and len(cluster.executors) < cluster.expected:
-        text += f", and {cluster.expected - len(cluster.executors)} executors are missing"
+        missing = cluster.expected - len(cluster.executors)
+        text += f", and {missing} executor{' is' if missing == 1 else 's are'} missing"
     if cluster.task_resources:
         text += f", where a task needs {cluster.task_resources}, too"
     return text

@@ -42,7 +42,7 @@ test_that("slots that other tasks hold are waited for, and told", {
     "of the 4 of local\\[4\\] \\(4 cores / 1 per task\\) tasks that run hold 3. .*; still waiting"
   )
   expect_error(
-    slots_wait_free(at_look(4L), 3L, -1, look), "no room for the 3 tasks of the ranks after 0 s",
+    slots_wait_free(at_look(4L), 3L, -1, look), "the 3 tasks of the ranks have not all started after 0 s",
     class = "ring_error_timeout"
   )
 })
