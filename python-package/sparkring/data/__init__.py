@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of arrays or tensors from the partition of a Spark task.
 
-`batches` takes what ``mapInPandas``, ``mapInArrow`` and ``RDD.mapPartitions`` hand to a function,
-and gives all ranks the same number of batches.
+`batches` takes the rows that ``mapInPandas``, ``mapInArrow`` or ``RDD.mapPartitions`` pass to a
+function. All ranks get the same number of batches.
 
 Examples
 --------

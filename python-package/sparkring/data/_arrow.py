@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of Arrow's record batches, as mapInArrow hands them out.
+"""Columns of Arrow's record batches, as mapInArrow passes them.
 
-Numbers, and arrays and dense vectors of numbers, are viewed where they lie. These views cannot be
-written to. Truth values are bits in Arrow, so they are copied, and so are sparse vectors.
+Numbers, and arrays and dense vectors of numbers, become read-only views without a copy. Booleans
+are bits in Arrow, so they are copied. Sparse vectors are copied, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One batch of one rank: its arrays by name, and how many rows it and all ranks have."""
+"""One batch of one rank: its arrays by name, its rows, and the rows of all ranks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
 
 
 class Batch(dict[Any, Any]):
-    """Arrays or tensors by name, whose first dimension is the rows.
+    """Arrays or tensors by name. Their first dimension is the rows.
 
     Attributes
     ----------
     rows : int
-        How many rows of its own this rank has in this step. There are more in the arrays where
-        ``equalize="pad"`` has repeated some behind these, and none where ``equalize="join"`` lets a
-        rank take part that has run out of rows.
+        The number of own rows of this rank in this step. With ``equalize="pad"`` the arrays may
+        have more rows, because repeated rows follow the own rows. With ``equalize="join"`` a rank
+        without further rows has 0 rows.
     total : int or None
-        The sum of the ranks' ``rows``: what sums over the rows of all ranks are to be divided by.
+        The sum of the ranks' ``rows``, by which sums over the rows of all ranks are to be divided.
         None with ``equalize=None``.
     mask : array or tensor of bool
-        For each row in the arrays, whether it counts: False for those that are repeated.
+        For each row in the arrays, whether it counts: False for repeated rows.
     epoch : int
-        In which epoch this is, from 0 on.
+        The number of the epoch, from 0 on.
     step : int
-        Which batch of its epoch this is, from 0 on.
+        The number of the batch in its epoch, from 0 on.
     """
 
     __slots__ = ("epoch", "mask", "rows", "step", "total")
@@ -55,8 +55,8 @@ def _describe(values: Any) -> str:
 def tensors(arrays: Chunk) -> dict[Any, Any]:
     """Make tensors of PyTorch that share the memory of the arrays.
 
-    Tensors can always be written to, so arrays that cannot, which are Arrow's or kept for the next
-    epoch, are copied.
+    Tensors are always writable. So read-only arrays are copied: views of Arrow's memory, and arrays
+    that are kept for the next epoch.
     """
     import torch  # type: ignore[import-not-found, unused-ignore]
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of a partition, of which all ranks take the same number.
+"""Batches of a partition, the same number on all ranks.
 
-Collective calls in a training loop want every rank to take every step, but partitions differ in
-length, and a rank knows the length of its own only at its end. So before each batch the ranks add
-up how many rows they have for it: one allreduce of eight bytes. When the sum says that the epoch is
-over, it is over on all ranks. From the second epoch on all lengths are known, and nothing is sent.
+Collectives in a training loop require that every rank takes every step. But partitions differ in
+length, and a rank knows the length of its partition only at its end. So before each batch the ranks
+add up their numbers of rows: one allreduce of eight bytes. The sum decides on all ranks alike
+whether the epoch ends. From the second epoch on all lengths are known, and nothing is sent.
 
-By what a rank adds the three ways differ. ``pad`` and ``join`` add the rows they have and end when
-the sum is 0; ``drop`` adds those of full batches only and ends when one is missing. The sum is the
-`total` of the batch, too, so a mean over all ranks needs no further call.
+The three ways differ in the number that a rank adds. ``pad`` and ``join`` add the rank's rows and
+end when the sum is 0. ``drop`` adds the rows of full batches only and ends when a full batch is
+missing. The sum is also the `total` of the batch, so a mean over all ranks needs no further call.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ logger = logging.getLogger("sparkring")
 
 
 class Batches:
-    """The batches of a partition, for one epoch each time that they are iterated over.
+    """The batches of a partition. Each iteration is one epoch.
 
-    Made by `batches`.
+    `batches` returns it.
     """
 
     def __init__(self, rows: Any, comm: Communicator, options: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class Batches:
         self._seed: int = options["seed"]
         self._tensors: bool = options["as_"] == "torch"
         self._epoch = -1
-        self._counts: NDArray[np.int64] | None = None  # rows of all ranks, once they are known
+        self._counts: NDArray[np.int64] | None = None  # rows of each rank; None while unknown
         self._sum = np.zeros(1, np.int64)
         self._everyone = np.ones(self._size, bool)
         self._everyone.flags.writeable = False
@@ -64,13 +64,13 @@ class Batches:
         self._coming = self._fitted(itertools.chain(first, chunks))
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begin the next epoch. Every rank does, at the same time."""
+        """Begin the next epoch. A collective."""
         return self._batches()
 
     # ---- Before the first batch
 
     def _agree(self, chunks: Iterator[Chunk], options: dict[str, Any]) -> list[Chunk]:
-        """Find the fields; return the first chunk, in a list that is empty where there is none."""
+        """Find the fields; return a list of the first chunk, empty where there is no chunk."""
         first, fields, failure = [], None, None
         try:
             first = list(itertools.islice(chunks, 1))
@@ -91,7 +91,7 @@ class Batches:
         return first
 
     def _repeated(self, first: list[Chunk], rows: list[int]) -> Chunk:
-        """Copy the rows that ``pad`` repeats; an empty rank gets those of another."""
+        """Copy the rows that ``pad`` repeats. An empty rank gets the rows of another rank."""
         if self._equalize != "pad" or not any(rows):
             return {}
         mine: Chunk = {}
@@ -117,7 +117,7 @@ class Batches:
             raise self._failed(error) from error
 
     def _failed(self, error: InvalidError) -> InvalidError:
-        """Give up, where the others wait for this rank's rows; return the error to raise."""
+        """Abort, because the other ranks wait for this rank's rows; return the error to raise."""
         failure = schema.told(self._comm.rank, str(error))
         if self._equalize is not None:
             self._comm.abort(str(failure))
@@ -126,7 +126,7 @@ class Batches:
     # ---- Rows
 
     def _fitted(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """Yield what Spark hands out, for the only time, and keep it if there is a store."""
+        """Yield the chunks of Spark, which come once only, and keep them if there is a store."""
         while True:
             try:
                 chunk = next(chunks, None)
@@ -149,7 +149,7 @@ class Batches:
             )
         if self._epoch == 0 or self._store is None:
             return self._coming
-        for _ in self._coming:  # what the first epoch has left
+        for _ in self._coming:  # the rest of the first epoch
             pass
         if self._counts is None and self._equalize is not None:
             self._counts = self._comm.allgather(np.array([self._store.rows])).ravel()
@@ -243,78 +243,80 @@ def batches(
 ) -> Batches:
     """Cut the partition of this task into batches of arrays, as many on every rank.
 
-    Collective: every rank calls it, also one whose partition is empty, and takes all batches of an
-    epoch or leaves it after the same. Ranks tell each other what their arrays are like first, so a
-    rank without rows has empty arrays of the right dtypes and shapes.
+    Collective: every rank calls it, also a rank with an empty partition. All ranks take all batches
+    of an epoch, or leave the epoch after the same batch. The ranks first exchange names, dtypes and
+    shapes of their arrays, so a rank without rows has empty arrays of the right dtypes and shapes.
 
-    The memory that it takes is that of what Spark hands out at once (for data frames
-    ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows), of ``shuffle_buffer`` rows and of two
-    batches, and with several epochs up to ``memory`` bytes more. Where a batch lies within what
-    Spark has handed out, its arrays are views of that, without a copy, unless they are shuffled,
-    converted or put side by side; those that lie in Arrow's memory cannot be written to.
+    Memory use is the sum of one chunk of Spark (for data frames
+    ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows), ``shuffle_buffer`` rows and two batches,
+    and with several epochs up to ``memory`` bytes. Where a batch lies within one chunk of Spark,
+    its arrays are views of the chunk without a copy, unless they are shuffled, converted or joined
+    to a matrix. Views of Arrow's memory are read-only.
 
     Parameters
     ----------
     rows : iterable
-        What Spark hands to the function: the data frames of ``mapInPandas``, the record batches of
-        ``mapInArrow``, or the rows of ``RDD.mapPartitions``, which may be Row objects, dicts,
-        tuples (whose columns are called 0, 1 and so on) or values alone (``"value"``).
+        The argument that Spark passes to the function: the data frames of ``mapInPandas``, the
+        record batches of ``mapInArrow``, or the rows of ``RDD.mapPartitions``. Rows may be Row
+        objects, dicts, tuples (their columns are called 0, 1 and so on) or single values
+        (``"value"``).
     comm : Communicator
-        The ranks.
+        The communicator of the ranks.
     batch_size : int
-        How many rows a rank takes in a step.
+        The rows of a rank in a step.
     columns : list or dict, optional
-        The names of the columns to take. As a dict, what an array is to be called, and the column
-        that it is, or a list of columns that are put side by side to a matrix, as in
-        ``{"x": ["height", "width"], "y": "label"}``. By default all columns. They hold numbers,
-        truth values, arrays of these that are all of one length, or vectors of Spark ML, which
-        become rows of a dense matrix.
+        The names of the columns to take. A dict has the name of each array and its column, or a
+        list of columns that are joined to a matrix, as in
+        ``{"x": ["height", "width"], "y": "label"}``. By default all columns. Columns hold numbers,
+        booleans, arrays of numbers or booleans that all have one length, or vectors of Spark ML,
+        which become rows of a dense matrix.
     dtype : dtype or dict, optional
-        What numbers to make of these, for all arrays or by name, such as ``"float32"``. By default
-        those that hold what all ranks have.
+        The dtype of the arrays, for all arrays or by name, such as ``"float32"``. By default a
+        dtype that holds the values of all ranks.
     missing : float, optional
-        What stands for nulls. By default a null is an error. In a data frame of pandas NaN counts
-        as null. With a float whole numbers become floats.
+        The number that replaces nulls. By default a null is an error. In a data frame of pandas NaN
+        counts as null. With a float, whole numbers become floats.
     shuffle_buffer : int
-        Of how many rows each is drawn at random: first so many are read, and then what is drawn is
-        replaced by what comes next. 0 for the order of the partition; as many as the partition has,
-        or more, make every order as likely.
+        The size of the buffer from which rows are drawn at random. The buffer is filled first, and
+        then each drawn row is replaced by the next row. 0 keeps the order of the partition. A
+        buffer of at least the size of the partition makes every order equally likely.
     seed : int
-        The order follows from it, the rank, the epoch and the rows.
+        The order follows from the seed, the rank, the epoch and the rows.
     epochs : int or None
-        How often the result can be iterated over; None for any number. Rows are kept for that if it
-        is not 1.
+        How often the result can be iterated over; None for any number. If it is not 1, rows are
+        kept for the next epochs.
     equalize : {"pad", "drop", "join"} or None
-        What happens to ranks with fewer rows than others. ``"pad"``: all batches are full; a rank
-        that has run out repeats rows of its own, where `Batch.mask` is False, until all have. (One
-        that never had any repeats those of another rank.) ``"drop"``: all batches are full, and all
-        ranks end where the first one has no full batch left. ``"join"``: ranks that have run out
-        get batches of no rows until all have, and so take part in the others' collective calls.
-        None: every rank takes its own, and their numbers differ; then a loop must not call the
-        other ranks.
+        The treatment of ranks with fewer rows. ``"pad"``: all batches are full. A rank that has run
+        out repeats its own rows, where `Batch.mask` is False, until all ranks have run out. (A rank
+        with an empty partition repeats rows of another rank.) ``"drop"``: all batches are full, and
+        all ranks end when the first rank has no full batch left. ``"join"``: a rank that has run
+        out gets batches without rows until all ranks have run out, so it can take part in
+        collectives. None: every rank takes its own batches, and their numbers differ. Then a loop
+        must not call collectives.
     as_ : {"numpy", "torch"}
-        NumPy's arrays, or PyTorch's tensors, which share the memory of arrays that can be written
-        to, and are copies of others.
+        NumPy's arrays, or PyTorch's tensors. A tensor shares the memory of a writable array, and is
+        a copy of a read-only array.
     memory : float
-        Up to so many bytes of rows are kept in memory for the next epochs, the others in a
+        The bytes of rows that are kept in memory for the next epochs. Further rows are kept in a
         temporary file.
 
     Returns
     -------
     Batches
-        Each iteration over it is an epoch and yields a `Batch` a step, on all ranks as many.
+        Each iteration is an epoch. It yields one `Batch` a step, the same number on all ranks.
 
     Raises
     ------
     InvalidError
-        For bad arguments, and columns that hold nulls, text or arrays of many lengths; the message
-        tells the rank, the column and what to do. What is found before the first batch is raised on
-        all ranks; what is found later on one, which aborts the communicator with that message.
+        For invalid arguments, and columns that hold nulls, strings or arrays of several lengths.
+        The message has the rank, the column and the remedy. An error before the first batch is
+        raised on all ranks. A later error is raised on one rank, which aborts the communicator with
+        the message.
     MismatchError
         When ranks pass different ``batch_size``, ``epochs`` or ``equalize``.
     PeerLostError, TimeoutError, AbortedError
-        As for `Communicator.allreduce`, of which there is one of eight bytes a step in the first
-        epoch, unless ``equalize`` is None.
+        As for `Communicator.allreduce`. Each step of the first epoch has one allreduce of eight
+        bytes, unless ``equalize`` is None.
 
     Examples
     --------
@@ -365,7 +367,7 @@ def _dtypes(asked: Any) -> Any:
     except TypeError:
         raise InvalidError(f"dtype is {asked!r}: NumPy does not know it") from None
     if dtype is not None and not is_number(dtype):
-        raise InvalidError(f"dtype is {asked!r}: batches hold numbers and truth values")
+        raise InvalidError(f"dtype is {asked!r}: batches hold numbers and booleans")
     return dtype
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of pandas data frames, as mapInPandas hands them out.
+"""Columns of pandas data frames, as mapInPandas passes them.
 
-Numbers are viewed where they lie. pandas makes NaN of the nulls of numbers, and then cannot tell
-the two apart, nor can this: NaN counts as null. It also makes floats of whole numbers then, in
-those frames that have a null.
+Numbers become views without a copy. pandas converts the nulls of numbers to NaN, so NaN counts as
+null. In a frame with a null, pandas also converts whole numbers to floats.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class FrameTable:
             return number.without_nan(series.to_numpy(), self._missing)
         if dtype.kind == "O" and isinstance(dtype, np.dtype):
             return self._objects(series)
-        inner = getattr(dtype, "numpy_dtype", None)  # of pandas' own types with nulls
+        inner = getattr(dtype, "numpy_dtype", None)  # pandas' own nullable types
         if isinstance(inner, np.dtype) and number.is_number(inner):
             return self._nullable(series, inner)
         raise number.unsupported(str(dtype))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers from Python objects, and what all ways to numbers have in common.
+"""Numbers from Python objects, and the common parts of all conversions to numbers.
 
-Spark's columns come as Arrow arrays, as pandas series or as lists of Python objects. Each of these
-becomes a NumPy array whose first dimension is the rows. A null is an error, or becomes the number
-that is given for it; what is no number is an error, with what to do about it.
+Spark's columns come as Arrow arrays, as pandas series or as lists of Python objects. Each column
+becomes a NumPy array. Its first dimension is the rows. A null is an error, or becomes the given
+number. A value that is no number is an error, with the remedy.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:
-    """Whether arrays of this dtype hold numbers or truth values."""
+    """Return whether arrays of this dtype hold numbers or booleans."""
     return dtype.kind in "biuf"
 
 
 def unsupported(what: str) -> InvalidError:
-    """Make the error for a column of something else."""
+    """Make the error for a column of any other type."""
     return InvalidError(
-        f"it holds {what}, and a batch holds numbers, truth values, arrays of these that are all of"
+        f"it holds {what}, and a batch holds numbers, booleans, arrays of these that are all of"
         " one length, and vectors of Spark ML. Leave it out with columns=, or make numbers of it in"
         " Spark (cast, unix_timestamp, StringIndexer)"
     )
 
 
 def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
-    """Make the error for nulls, of which there are `count`."""
+    """Make the error for `count` nulls."""
     what = f"{count:,} null{'s' * (count != 1)} in {rows:,} {'arrays' if arrays else 'values'}"
     way = "" if arrays else ", or pass the number that is to stand for them as missing="
     return InvalidError(f"it has {what}: fill or drop them in Spark (df.na){way}")
 
 
 def unlike(first: Any, other: Any, row: int) -> InvalidError:
-    """Make the error for arrays that do not make a matrix."""
+    """Make the error for arrays of several shapes."""
     return InvalidError(
         f"its arrays are not of one length: that of the first row has {first} elements, that of row"
         f" {row:,} has {other}. Pad or cut them in Spark (slice, array_repeat), or leave the column"
@@ -56,14 +56,14 @@ def unlike(first: Any, other: Any, row: int) -> InvalidError:
 
 
 def widen(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
-    """Make whole numbers floats where a float may stand for nulls, in all chunks alike."""
+    """Convert whole numbers to floats where a float may replace nulls, in all chunks alike."""
     if isinstance(missing, float) and values.dtype.kind in "iu":
         return values.astype(np.float64)
     return values
 
 
 def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
-    """Treat NaN as null, which pandas makes of nulls."""
+    """Treat NaN as null, because pandas converts nulls to NaN."""
     if values.dtype.kind == "f" and _may_have_nan(values):
         found = np.isnan(values)
         count = int(found.sum())
@@ -75,7 +75,7 @@ def without_nan(values: NDArray[Any], missing: Missing) -> NDArray[Any]:
 
 
 def _may_have_nan(values: NDArray[Any]) -> bool:
-    """Whether the sum is NaN, which is sooner known, and may be for infinities, too."""
+    """Return whether the sum is NaN, a fast test. Infinities may have this sum, too."""
     with np.errstate(invalid="ignore", over="ignore"):
         return bool(np.isnan(values.sum()))
 
@@ -99,7 +99,7 @@ def from_objects(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
-    """Whether these are arrays of numbers and of one shape, with no line of Python for each."""
+    """Return whether all values are arrays of numbers of one shape, without a loop in Python."""
     if set(map(type, values)) != {np.ndarray}:
         return False
     dtypes = set(map(operator.attrgetter("dtype"), values))
@@ -110,7 +110,7 @@ def _are_alike(values: Sequence[Any]) -> bool:
 def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
     try:
         numbers = np.array(values)
-    except ValueError:  # some are no scalars
+    except ValueError:  # some values are no scalars
         numbers = np.empty(0, object)
     if is_number(numbers.dtype) and numbers.ndim == 1:
         return numbers
@@ -118,7 +118,7 @@ def _from_scalars(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _from_arrays(values: Sequence[Any], missing: Missing) -> NDArray[Any]:
-    """Make one of arrays or lists, which may have lists in them."""
+    """Make an array of arrays or lists, which may be nested."""
     if _are_alike(values):
         numbers = widen(np.concatenate(values), missing)
         return numbers.reshape((len(values), *values[0].shape))

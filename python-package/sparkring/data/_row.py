@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of rows, as RDD.mapPartitions hands them out.
+"""Columns of rows, as RDD.mapPartitions passes them.
 
-A row is a Row of PySpark or a named tuple, a dict, a tuple or list, whose columns are called 0, 1
-and so on, or a value alone, whose column is called ``"value"``. The first row tells which of these
-all are.
+A row is a Row of PySpark or a named tuple, a dict, a tuple or list, or a single value. The columns
+of a tuple or list are called 0, 1 and so on. The column of a single value is called ``"value"``.
+The first row decides the kind of all rows.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the arrays of a batch are: name, dtype and shape of a row, agreed by all ranks.
+"""The schema of a batch: name, dtype and shape of a row of each array, agreed by all ranks.
 
-A rank learns this from its first chunk. One whose partition is empty learns it from the others. In
-one exchange, before the first batch, the ranks tell each other this, and what was wrong with their
-first chunks, so that all get the same error; and whether they have the same settings, as those that
-have not would take different numbers of steps. Ranks send JSON, which needs no token.
+A rank reads its fields from its first chunk. A rank with an empty partition gets the fields from
+the other ranks. In one exchange, before the first batch, the ranks send three things: their fields;
+the errors of their first chunks, so that all ranks raise the same error; and their settings,
+because ranks with different settings would take different numbers of steps. Ranks send JSON, which
+needs no token.
 """
 
 from __future__ import annotations
@@ -31,21 +32,21 @@ class Field(NamedTuple):
     shape: tuple[int, ...]
 
     def empty(self, rows: int) -> NDArray[Any]:
-        """Make an array for rows that are still to come."""
+        """Make an uninitialised array for rows."""
         return np.empty((rows, *self.shape), self.dtype)
 
 
 class Report(NamedTuple):
-    """What a rank tells the others."""
+    """The message of a rank to all ranks."""
 
     settings: dict[str, Any]
-    fields: list[Field] | None  # None of an empty partition
-    rows: int  # of its first chunk
+    fields: list[Field] | None  # None for an empty partition
+    rows: int  # of the first chunk
     failure: str | None
 
 
 def fields_of(chunk: Chunk, dtype: Any) -> list[Field]:
-    """Tell the fields of a chunk, with dtypes that replace its own."""
+    """List the fields of a chunk, with dtypes that replace its own."""
     unknown = [name for name in dtype if name not in chunk] if isinstance(dtype, Mapping) else []
     if unknown:
         raise InvalidError(f"dtype names {unknown}, and the arrays of a batch are {list(chunk)}")
@@ -61,7 +62,7 @@ def _asked(name: Name, dtype: Any) -> np.dtype[Any] | None:
 
 
 def exchange(comm: Communicator, mine: Report) -> list[Report]:
-    """Give every rank the reports of all, in rank order."""
+    """Send the reports of all ranks to every rank, in rank order."""
     columns = [[name, dtype.str, shape] for name, dtype, shape in mine.fields or ()]
     text = json.dumps([mine.settings, columns, mine.rows, mine.failure]).encode()
     lengths = comm.allgather(np.array([len(text)])).ravel()
@@ -77,7 +78,7 @@ def _report(text: bytes) -> Report:
 
 
 def agree(reports: list[Report]) -> list[Field]:
-    """Find the fields that hold what all ranks have; none when all partitions are empty."""
+    """Find fields that hold the values of all ranks; none when all partitions are empty."""
     for rank, report in enumerate(reports):
         if report.failure is not None:
             raise told(rank, report.failure)
@@ -129,7 +130,7 @@ def told(rank: int, text: str) -> InvalidError:
 
 
 def fit(chunk: Chunk, fields: list[Field]) -> Chunk:
-    """Give a chunk the dtypes that were agreed; its arrays are contiguous then."""
+    """Convert a chunk to the agreed dtypes; its arrays are contiguous then."""
     if list(chunk) != [field.name for field in fields]:
         raise InvalidError(
             f"the columns are {list(chunk)}, and were {[field.name for field in fields]} before:"

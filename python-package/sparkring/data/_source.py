@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Spark hands to a function, as chunks: arrays by name, of the same rows.
+"""The rows of a Spark task, as chunks: arrays by name, of the same rows.
 
-A chunk is what comes at once: a data frame of pandas, a record batch of Arrow, or up to `TOGETHER`
-rows. Which of these it is shows in the first item, so that neither pandas nor Arrow need be there.
-Only the columns that are asked for are converted.
+A chunk is one item of Spark: a data frame of pandas, a record batch of Arrow, or up to `TOGETHER`
+rows. The first item decides the kind, so neither pandas nor Arrow need be installed. Only the
+requested columns are converted.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     Name: TypeAlias = Union[str, int]
     Chunk: TypeAlias = dict[Name, NDArray[Any]]
 
-TOGETHER = 1024  # rows of an RDD
+TOGETHER = 1024  # rows of an RDD in a chunk
 
 
 class Table(Protocol):
-    """Rows that have come together."""
+    """The rows of one chunk."""
 
     names: list[Any]
     rows: int
@@ -42,7 +42,7 @@ class Table(Protocol):
 
 
 class Column(NamedTuple):
-    """What becomes one array of a batch: a column of Spark's, or several side by side."""
+    """The source of one array of a batch: a column of Spark's, or several columns."""
 
     name: Name
     sources: tuple[Name, ...]
@@ -50,7 +50,7 @@ class Column(NamedTuple):
 
 
 def rows_of(chunk: Chunk) -> int:
-    """How many rows a chunk has."""
+    """Return the number of rows of a chunk."""
     return len(next(iter(chunk.values())))
 
 
@@ -87,7 +87,7 @@ def _column(name: Any, sources: Any) -> Column:
 
 
 def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterator[Chunk]:
-    """Yield what comes, one chunk after the other, without empty ones."""
+    """Yield the chunks, without empty chunks."""
     start = 0
     for table in tables(rows, missing):
         if table.rows == 0:
@@ -102,7 +102,7 @@ def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterat
 
 
 def tables(rows: Any, missing: Missing) -> Iterator[Table]:
-    """Find out what comes."""
+    """Find the kind of the items."""
     if hasattr(rows, "mapInPandas") or hasattr(rows, "mapPartitions"):
         raise InvalidError(
             f"rows is a {type(rows).__name__} of Spark: call this on the tasks, with what"
@@ -152,7 +152,7 @@ def _source(table: Table, name: Name) -> NDArray[Any]:
 
 
 def _side_by_side(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Make a matrix of columns, of which each may have several elements a row."""
+    """Join columns to a matrix. Each column may have several elements a row."""
     matrices = [part.reshape(len(part), -1) for part in parts]
     ends = np.cumsum([matrix.shape[1] for matrix in matrices])
     result = np.empty((len(parts[0]), ends[-1]), np.result_type(*parts))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a partition, kept for the epochs after the first.
 
-Spark hands out a partition once. Up to `memory` bytes of its rows are kept in memory, the others in
-a file without a name, which is gone when the process is, in the folder that Spark has given its
-tasks for such things. Of that file, one chunk at a time is read back.
+Spark passes the rows of a partition once. Up to `memory` bytes of the rows are kept in memory, and
+further rows in an unnamed file in Spark's local directory. The file ends with the process. One
+chunk at a time is read back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Store:
         self.rows = 0
 
     def append(self, chunk: Chunk) -> None:
-        """Keep a copy of a chunk; not after `chunks` was called."""
+        """Keep a copy of a chunk. Must not be called after `chunks`."""
         rows = rows_of(chunk)
         self.rows += rows
         size = sum(values.nbytes for values in chunk.values())
@@ -51,7 +51,7 @@ class Store:
         self._lengths.append(rows)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield them all."""
+        """Yield all chunks."""
         yield from self._chunks
         if self._file is None:
             return
@@ -80,7 +80,7 @@ def _bytes(values: NDArray[Any]) -> memoryview:
 
 
 def _frozen(values: Any) -> Any:
-    """Copy it, so that it holds on to nothing else, for reading only."""
+    """Make a read-only copy, so that the array keeps no other memory alive."""
     copy = np.array(values)
     copy.flags.writeable = False
     return copy

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows that come in chunks of any length, and are taken in others.
+"""Rows that arrive in chunks of any length, and are taken in batches of another length.
 
-`Stream` gives them in their order, as views of the chunks where no chunk ends in between.
-`Shuffled` draws them from a buffer: as many rows as are taken leave random places of it, which
-those that come next fill. So a row overtakes at most `capacity` others, and when the buffer has
-room for all, every order is as likely. The order follows from the generator of random numbers and
-the number of rows alone, and not from where chunks end.
+`Stream` returns rows in their order, as views of a chunk where no chunk ends in between. `Shuffled`
+draws rows from random places of a buffer, and the next rows fill these places. So a row overtakes
+at most `capacity` rows. When the buffer has capacity for all rows, every order is equally likely.
+The order follows from the generator of random numbers and the number of rows alone, and not from
+the ends of chunks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from sparkring.data._source import Chunk
 
-FIRST = 1024  # rows that a buffer has room for at first
+FIRST = 1024  # capacity of a new buffer, in rows
 
 
 def join(parts: list[Chunk]) -> Chunk:
-    """Put chunks behind each other."""
+    """Concatenate chunks."""
     if len(parts) == 1:
         return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -41,7 +41,7 @@ class Stream:
         self._at = self._end = 0
 
     def piece(self, count: int) -> Chunk | None:
-        """Take up to so many rows, as views, from one chunk; None after the last."""
+        """Take rows of one chunk, as views, up to a number; None after the last row."""
         if self._at == self._end:
             chunk = next(self._chunks, None)
             if chunk is None:
@@ -53,7 +53,7 @@ class Stream:
         return {name: values[start : self._at] for name, values in self._chunk.items()}
 
     def take(self, count: int) -> Chunk | None:
-        """Take so many rows, fewer at the end, or None after it."""
+        """Take a number of rows, fewer at the end, and None after the end."""
         parts = []
         while count > 0:
             part = self.piece(count)
@@ -74,7 +74,7 @@ class Shuffled:
         self._filled = False
 
     def take(self, count: int) -> Chunk | None:
-        """Take so many rows, fewer at the end, or None after it."""
+        """Take a number of rows, fewer at the end, and None after the end."""
         if not self._filled:
             self._fill()
         parts = []
@@ -96,7 +96,7 @@ class Shuffled:
             self._held += rows
 
     def _make_room(self, part: Chunk, rows: int) -> None:
-        """Grow, twofold at least; arrays are moved by the system where they are large."""
+        """Grow, twofold at least. The system moves large arrays without a copy."""
         if not self._buffer:
             self._buffer = {name: np.empty_like(values[:0]) for name, values in part.items()}
         if rows <= self._room:
@@ -118,7 +118,7 @@ class Shuffled:
         return drawn
 
     def _close(self, holes: NDArray[Any]) -> None:
-        """Move the last rows to where rows are missing."""
+        """Move the last rows to the empty places."""
         held = self._held - len(holes)
         is_row = np.ones(len(holes), bool)
         is_row[holes[holes >= held] - held] = False

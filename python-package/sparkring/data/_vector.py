@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of Spark ML, which come as objects of PySpark, as dicts, as rows or as an Arrow struct.
 
-A dense one has ``values``; a sparse one has ``size``, and ``indices`` of its ``values``. All of a
-column become the rows of one dense matrix. As a struct they have ``type`` 1 or 0.
+A dense vector has ``values``. A sparse vector has ``size``, and ``indices`` of its ``values``. The
+vectors of a column become the rows of one dense matrix. In a struct, ``type`` is 1 for a dense
+vector and 0 for a sparse vector.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FIELDS = ("type", "size", "indices", "values")
 
 
 def is_vector(value: Any) -> bool:
-    """Whether it is a vector, in one of its forms."""
+    """Return whether a value is a vector, in one of its forms."""
     if isinstance(value, dict):
         return set(value) == set(FIELDS)
     if isinstance(value, tuple):
@@ -36,20 +37,20 @@ def matrix(
     indices: NDArray[Any],
     values: NDArray[Any],
 ) -> NDArray[Any]:
-    """Put vectors that lie behind each other into the rows of a matrix.
+    """Copy concatenated vectors into the rows of a matrix.
 
     Parameters
     ----------
     dense : array of bool
         Which vectors are dense.
     sizes : array of int
-        Lengths of those that are sparse.
+        Lengths of the sparse vectors.
     counts : array of int
-        How many values each has.
+        The number of values of each vector.
     indices : array of int
-        Where the values of the sparse ones go.
+        The columns of the values of the sparse vectors.
     values : array
-        The values of all.
+        The values of all vectors.
     """
     widths = np.where(dense, counts, sizes)
     unlike = np.flatnonzero(widths != widths[0])
@@ -70,7 +71,7 @@ def matrix(
 
 
 def from_objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Make a matrix of vectors, each in any of its forms but that of Arrow."""
+    """Make a matrix of vectors, in any form except that of Arrow."""
     parts = [_parts(value) for value in values]
     nothing = [np.empty(0, np.int64)]
     return matrix(
@@ -83,7 +84,7 @@ def from_objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _parts(value: Any) -> tuple[int, Any, Any]:
-    """Size, indices (None in a dense one) and values."""
+    """Return size, indices (None for a dense vector) and values."""
     if isinstance(value, tuple):
         value = dict(zip(FIELDS, value))
     if isinstance(value, dict):

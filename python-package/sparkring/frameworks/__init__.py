@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What frameworks that train on many processes have to be told: who the others are, and where.
+"""Settings of frameworks that train on many processes: ranks, hosts and ports.
 
-There is a function for each framework, which is a method of the communicator, too. All ranks call
-it before the framework starts; what one of them cannot do is an error on all. Servers get ports
-that are reserved before anybody is told of them and held until the framework has bound them
-(`Communicator.port_reserve`). For a framework that cannot bind a port which is held, its function
-says how the port gets there. In a Spark task that has GPUs they see to these, too (`gpus`).
+Each framework has a function, which is also a method of the communicator. All ranks call the
+function before the framework starts. A failure of one rank is an error on all ranks. Ports of
+servers are reserved before any rank receives them, and stay reserved until the framework has bound
+them (`Communicator.port_reserve`). Where a framework cannot bind a reserved port, its function
+documents how the framework gets the port. In a Spark task with GPUs the functions also choose the
+GPUs of the task (`gpus`).
 
-None of them imports its framework, with the exception of `xgboost_config` on rank 0.
+No function imports its framework, except `xgboost_config` on rank 0.
 """
 
 from sparkring.frameworks._gpu import gpus

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA_VISIBLE_DEVICES, and the GPUs of a Spark task.
 
-Spark gives a task addresses of GPUs, and leaves it to the task to use no others. They count those
-that the executor sees: where CUDA_VISIBLE_DEVICES is set there, they are indexes into it. What it
-was set to is kept, because Spark uses its Python workers again, and the next task's addresses are
-indexes into that, too.
+Spark assigns a task addresses of GPUs, and the task must use no other GPUs. The addresses count the
+GPUs that the executor sees: where CUDA_VISIBLE_DEVICES is set on the executor, they are indexes
+into it. The executor's value is kept, because Spark reuses its Python workers, and the addresses of
+the next task are indexes into the same value.
 
-CUDA reads the variable once in a process, when it is initialised; then it opens ``nvidia-uvm``.
+CUDA reads the variable once in a process, when CUDA is initialised, and then opens ``nvidia-uvm``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPEN = Path("/proc/self/fd")
 
 
 class _Choice(NamedTuple):
-    """What was last set here, in which Spark task, and what had been set before the first time."""
+    """The last value that was set here, its Spark task, and the value before the first change."""
 
     task: int | None
     value: str
@@ -40,7 +40,7 @@ _choice: _Choice | None = None
 
 
 def adopt() -> None:
-    """Use the GPUs that Spark has given this task, unless it has chosen already; not collective."""
+    """Use the GPUs of this Spark task, unless the task has chosen already. Not collective."""
     task = find_task()
     if task is None or (
         _choice is not None
@@ -66,7 +66,7 @@ def find_task() -> Any:
 
 
 def of_task(count: int | None) -> list[str] | None:
-    """Return the GPUs that Spark has given this task; None where it gives none."""
+    """Return the GPUs that Spark has assigned to this task; None without GPUs."""
     if count is not None and operator.index(count) < 0:
         raise InvalidError(f"count is {count}: it must be 0 or more")
     task = find_task()
@@ -86,8 +86,8 @@ def of_task(count: int | None) -> list[str] | None:
 
 
 def remap(addresses: Sequence[str], visible: str | None) -> list[str]:
-    """Name the GPUs of these addresses where CUDA_VISIBLE_DEVICES has been set to `visible`."""
-    if visible is None or visible == ",".join(addresses):  # somebody may have set it by hand
+    """Name the GPUs of addresses where CUDA_VISIBLE_DEVICES has been set to `visible`."""
+    if visible is None or visible == ",".join(addresses):  # or set by hand
         return list(addresses)
     names = names_in(visible)
     return [_name(address, names, visible) for address in addresses]
@@ -106,7 +106,7 @@ def _name(address: str, names: list[str], visible: str) -> str:
 
 
 def names_in(visible: str | None) -> list[str]:
-    """Name all that a process sees, as CUDA reads the variable."""
+    """Name all GPUs that a process sees, as CUDA reads the variable."""
     if visible is None:
         return [str(number) for number, _ in enumerate(DEVICES.glob("nvidia[0-9]*"))]
     named = (name.strip() for name in visible.split(","))
@@ -117,13 +117,13 @@ def names_in(visible: str | None) -> list[str]:
 
 
 def inherited() -> str | None:
-    """Return what it was before it was set here."""
+    """Return the value before the first change."""
     value = os.environ.get(VISIBLE)
     return _choice.before if _choice is not None and _choice.value == value else value
 
 
 def use(names: list[str], object_to: Callable[[str], None]) -> list[str]:
-    """Set it, and `object_to` that where CUDA would not know."""
+    """Set the variable. Call `object_to` where CUDA has read it already."""
     global _choice
     task, value, before = find_task(), ",".join(names), inherited()
     now = os.environ.get(VISIBLE)
@@ -135,14 +135,14 @@ def use(names: list[str], object_to: Callable[[str], None]) -> list[str]:
             " has used this process for another task, set spark.python.worker.reuse to false"
         )
     if before is None and names and all(name.isdecimal() for name in names):
-        os.environ.setdefault(ORDER, "PCI_BUS_ID")  # that of nvidia-smi, which discovery asks
+        os.environ.setdefault(ORDER, "PCI_BUS_ID")  # the order of nvidia-smi, which the discovery script calls
     os.environ[VISIBLE] = value
     _choice = _Choice(None if task is None else task.taskAttemptId(), value, before)
     return names
 
 
 def _initialised() -> bool:
-    """Whether CUDA has read the variable."""
+    """Return whether CUDA has read the variable."""
     if not OPEN.exists():
         return False
     links = (os.path.realpath(entry) for entry in OPEN.iterdir())

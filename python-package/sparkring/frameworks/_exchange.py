@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the functions of all frameworks share: a communicator, and a row of numbers of every rank.
+"""Common parts of the functions for frameworks: a communicator, and a row of numbers of every rank.
 
-A function that was not given a communicator makes one for the moment. That is closed when the
-function returns, but kept, as it holds the ports: until the next such call, or the process's end.
-Ranks tell each other numbers and texts only, which need no token, and R and Python read them alike.
+A function without a communicator opens one for the call. The communicator is closed when the
+function returns, but kept, because it holds the ports, until the next such call or the end of the
+process. Ranks exchange numbers and strings only. They need no token, and R and Python read the same
+bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from typing_extensions import TypeAlias
 
-    # PySpark's BarrierTaskContext, of which PySpark need not be there to speak.
+    # PySpark's BarrierTaskContext, without an import of PySpark.
     Ring: TypeAlias = Union[Communicator, Any, None]
 
 _kept: Communicator | None = None
@@ -31,7 +32,7 @@ _kept: Communicator | None = None
 
 @contextlib.contextmanager
 def communicator(given: Ring) -> Iterator[Communicator]:
-    """Yield the communicator that was given, or else one that is closed at the end."""
+    """Yield the given communicator, or open one and close it at the end."""
     global _kept
     if isinstance(given, Communicator):
         yield given
@@ -47,10 +48,10 @@ def communicator(given: Ring) -> Iterator[Communicator]:
 
 
 def gather(comm: Communicator, row: Callable[[], Sequence[float]], width: int) -> NDArray[Any]:
-    """Return the rows of all ranks, which are `width` numbers each.
+    """Return the rows of all ranks, each of `width` numbers.
 
-    Where one rank cannot make its own, none gets any (`together`). A framework is about to start,
-    so this is when a Spark task sees to its GPUs.
+    Where one rank cannot make its row, all ranks raise its error (`agree`). The framework is about
+    to start, so a Spark task chooses its GPUs here.
     """
 
     def make() -> Sequence[float]:
@@ -61,10 +62,10 @@ def gather(comm: Communicator, row: Callable[[], Sequence[float]], width: int) -
 
 
 def of_root(comm: Communicator, make: Callable[[], int]) -> int:
-    """Return on all ranks what rank 0 makes."""
+    """Return the value of rank 0 on all ranks."""
     return int(gather(comm, lambda: [0 if comm.rank else make()], 1)[0, 0])
 
 
 def address(host: str, port: float) -> str:
-    """Write a host and a port as one."""
+    """Join a host and a port."""
     return f"[{host}]:{port:.0f}" if ":" in host else f"{host}:{port:.0f}"

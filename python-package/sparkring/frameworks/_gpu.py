@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPUs: those of its host that a rank uses.
+"""The GPUs of a rank.
 
-Where Spark has given it none, ranks of a host that see the same GPUs can share them out.
+Without GPUs of Spark, ranks of a host that see the same GPUs can share them out.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 @method
 def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
-    """Choose this rank's GPUs: set ``CUDA_VISIBLE_DEVICES``, so that it sees no others.
+    """Choose this rank's GPUs: set ``CUDA_VISIBLE_DEVICES``, so that the rank sees no other GPUs.
 
-    Collective. Call it before anything uses a GPU; to import PyTorch, TensorFlow or JAX is no use
-    yet. The rank's first GPU is then ``cuda:0``, not ``cuda:LOCAL_RANK``.
+    Collective. Call it before anything uses a GPU; importing PyTorch, TensorFlow or JAX does not
+    count as use. The rank's first GPU is then ``cuda:0``, not ``cuda:LOCAL_RANK``.
 
-    In a Spark task that has GPUs (``spark.task.resource.gpu.amount``) it gets these. Where
-    ``CUDA_VISIBLE_DEVICES`` is set on the executor, their addresses are indexes into that. The
-    functions for frameworks, such as `torch_env`, do so by themselves, and `sparkring.spark.run`
-    does before it calls the function. Elsewhere, ``count`` shares out what the ranks of a host see:
-    the first of them gets the first ``count`` GPUs, and so on. Ranks that see different GPUs, as
-    their launcher has said so, keep to their own.
+    In a Spark task with GPUs (``spark.task.resource.gpu.amount``) the rank gets the GPUs of the
+    task. Where ``CUDA_VISIBLE_DEVICES`` is set on the executor, the addresses of the GPUs are
+    indexes into it. The functions for frameworks, such as `torch_env`, call `gpus` themselves, and
+    `sparkring.spark.run` does before it calls the function. Elsewhere, ``count`` shares out the
+    GPUs that the ranks of a host see: the first rank gets the first ``count`` GPUs, and so on.
+    Ranks that see different GPUs, set by their launcher, keep their own GPUs.
 
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
         As for `torch_env`.
     count : int, optional
-        How many, 0 for none. By default those that Spark gives or, if it gives none, all that this
-        rank sees: then nothing is set.
+        The number of GPUs, 0 for none. By default the GPUs that Spark has assigned. Without such
+        GPUs, all GPUs that this rank sees, and nothing is set.
 
     Returns
     -------
     list of str
-        What ``CUDA_VISIBLE_DEVICES`` names, or would if it were set.
+        The GPUs that ``CUDA_VISIBLE_DEVICES`` names, or would name if it were set.
 
     Raises
     ------
     InvalidError
-        When there are not as many, or none though Spark was asked for some; for an address that
-        ``CUDA_VISIBLE_DEVICES`` has no place for; and when CUDA was initialised in this process
-        with other GPUs. Also when another rank fails with these: ``rank`` tells which.
+        When there are too few GPUs, or none though Spark was asked for GPUs. Also for an address
+        outside ``CUDA_VISIBLE_DEVICES``, and when CUDA was initialised in this process with other
+        GPUs. Also when another rank fails with one of these errors; ``rank`` is the failed rank.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `Communicator.allreduce`.
 
@@ -70,7 +70,7 @@ def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
 def _take(
     comm: Communicator, given: list[str] | None, lists: list[list[str]], count: int | None
 ) -> list[str]:
-    """Choose, and set it, unless there is nothing to choose."""
+    """Choose GPUs and set the variable, unless there is nothing to choose."""
     if given is not None:
         names = _first(given, count)
     elif count is None:
@@ -90,7 +90,7 @@ def _first(given: list[str], count: int | None) -> list[str]:
 
 
 def _share(comm: Communicator, lists: list[list[str]], count: int) -> list[str]:
-    """Choose among what this rank sees; `lists` has what each rank wants, and what it sees."""
+    """Choose among the visible GPUs; `lists` has each rank's count and visible GPUs."""
     names = lists[comm.rank][1:]
     host = comm.hosts[comm.rank]
     if not names:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By which interface this host reaches the others.
+"""The network interface by which this host reaches the other hosts.
 
-Frameworks that ask the host for its own name get an address of the loopback for it on many systems
-(127.0.1.1 in /etc/hosts), and then tell that to other hosts. The kernel's table of routes knows
-better. Of IPv4 only, and on Linux only; elsewhere nothing is known.
+Frameworks that resolve the host's own name get a loopback address on many systems (127.0.1.1 in
+/etc/hosts), and then send it to other hosts. The kernel's table of routes has the right interface.
+IPv4 on Linux only; elsewhere the interface is unknown.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def interface(comm: Communicator) -> str | None:
     """Name the interface to the next host of the ring; None for a ring of one host."""
     own = comm.hosts[comm.rank]
     others = [host for host in comm.hosts[comm.rank :] + comm.hosts[: comm.rank] if host != own]
-    with contextlib.suppress(OSError):  # there is no such table, or the host has no such address
+    with contextlib.suppress(OSError):  # no such table, or no such address
         return route(socket.gethostbyname(others[0]), ROUTES.read_text()) if others else None
     return None
 
 
 def route(address: str, routes: str) -> str | None:
-    """Find the way to an IPv4 address: of the most specific routes the first in the table."""
-    wanted = int.from_bytes(socket.inet_aton(address), sys.byteorder)  # as the table has them
+    """Find the route to an IPv4 address: the first of the most specific routes in the table."""
+    wanted = int.from_bytes(socket.inet_aton(address), sys.byteorder)  # in the byte order of the table
     found, longest = None, -1
     for line in routes.splitlines()[1:]:
         name, target, _, flags, _, _, _, mask, *_ = line.split()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JAX: the arguments of jax.distributed.initialize.
 
-The coordinator of rank 0 is a gRPC server, which takes a port that is held.
+The coordinator of rank 0 is a gRPC server, which can bind a reserved port.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @method
 def jax_config(comm: Ring = None, /) -> dict[str, Any]:
-    """Tell the arguments of ``jax.distributed.initialize``.
+    """Return the arguments of ``jax.distributed.initialize``.
 
-    Collective. The port of rank 0 is reserved, and held until JAX has bound it.
+    Collective. The port of rank 0 stays reserved until JAX has bound it.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LightGBM: its parameters of the network.
+"""LightGBM: its network parameters.
 
-It binds its port without any option, and cannot when it is held. So the port is released when all
-ranks know all of them. It finds its own rank by looking for an IPv4 address of its own in the list.
+LightGBM binds its port without any option, and cannot bind a reserved port. So the port is released
+when all ranks have all ports. LightGBM finds its rank by an IPv4 address of its host in the list.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @method
 def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
-    """Tell LightGBM's parameters of the network.
+    """Return LightGBM's network parameters.
 
-    Collective. LightGBM's ranks become those of the communicator. Every rank listens, at a port
-    that is reserved until the ranks know each other's. LightGBM cannot bind a port that is held, so
-    it is released then: train soon.
+    Collective. LightGBM's ranks become those of the communicator. Every rank listens on a port that
+    is reserved until all ranks have all ports. LightGBM cannot bind a reserved port, so the port is
+    then released: train soon.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
     -------
     dict
         ``machines``, ``local_listen_port`` and ``num_machines``. ``tree_learner`` and
-        ``pre_partition`` are for you to choose.
+        ``pre_partition`` are left to the caller.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def lightgbm_config(comm: Ring = None, /) -> dict[str, Any]:
 
 
 def _numeric(comm: Communicator) -> list[str]:
-    """Return the IPv4 address of every rank; of a host that cannot be resolved, say which it is."""
+    """Return the IPv4 address of every rank. The error names a host that cannot be resolved."""
     addresses = {}
     for host in dict.fromkeys(comm.hosts):
         try:

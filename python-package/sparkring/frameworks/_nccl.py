@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL: the unique id by which the processes of its communicator find each other.
 
-The core loads the library and asks it. PyTorch's comes with the wheel ``nvidia-nccl``, where the
-system does not find it. Ranks must all use the same version, so that one is taken first.
+The core loads the library and asks it. PyTorch's NCCL is in the wheel ``nvidia-nccl``, where the
+system does not find it. All ranks must use the same version, so the wheel's NCCL comes first.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ NAMES = ("libnccl.so.2", "libnccl.so")
 
 @method
 def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None) -> bytes:
-    """Give all ranks the same unique id of NCCL, with which they make an NCCL communicator.
+    """Return the same unique id of NCCL on all ranks, to make an NCCL communicator.
 
-    Collective. Rank 0 loads NCCL and asks it; the others need none for this. Its process has to
-    live until the NCCL communicator has been made. NCCL chooses the network by itself: the variable
-    ``NCCL_SOCKET_IFNAME``, if it is needed, must be set on all ranks before. What NCCL then sends
-    is neither authenticated nor encrypted.
+    Collective. Rank 0 loads NCCL and asks it; the other ranks need no NCCL for the call. The
+    process of rank 0 must live until the NCCL communicator has been made. NCCL chooses the network
+    itself: the variable ``NCCL_SOCKET_IFNAME``, if it is needed, must be set on all ranks before.
+    The traffic of NCCL is neither authenticated nor encrypted.
 
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
         As for `torch_env`.
     library : str or path, optional
-        Where rank 0 has NCCL. By default what the wheel ``nvidia-nccl`` has installed, as PyTorch
-        uses it, or else ``libnccl.so.2`` or ``libnccl.so`` wherever the system finds it.
+        The path of NCCL on rank 0. By default the library of the wheel ``nvidia-nccl``, which
+        PyTorch uses, or else ``libnccl.so.2`` or ``libnccl.so`` where the system finds it.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
     Raises
     ------
     UnsupportedError
-        When rank 0 has no NCCL, or that fails; on all ranks.
+        When rank 0 has no NCCL, or NCCL fails; on all ranks.
     InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `torch_env`.
 
@@ -66,7 +66,7 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
 
 
 def _libraries() -> list[str]:
-    """List where NCCL may be, the best place first."""
+    """List the paths where NCCL may be, the best path first."""
     try:
         wheel = importlib.util.find_spec("nvidia.nccl")
     except ModuleNotFoundError:  # there is no nvidia

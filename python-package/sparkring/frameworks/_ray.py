@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ray: a cluster of the ranks, with its head on rank 0.
 
-The head's server (GCS, by gRPC) takes a port that is held. Ray's other servers choose their own.
+The head's server (GCS, by gRPC) can bind a reserved port. Ray's other servers choose their ports.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from sparkring.frameworks._exchange import address, communicator, gather
 if TYPE_CHECKING:
     from sparkring.frameworks._exchange import Ring
 
-TOKEN = 32  # bytes of Ray's token, which travel as numbers: R has the same
+TOKEN = 32  # bytes of Ray's token, sent as numbers, as R does
 QUIET = ("--include-dashboard=false", "--disable-usage-stats")
 
 
 @method
 def ray_config(comm: Ring = None, /) -> dict[str, Any]:
-    """Set the variables that ``ray.init`` reads, and tell how to start this rank's Ray node.
+    """Set the variables that ``ray.init`` reads, and return the command of this rank's Ray node.
 
-    Collective; it starts nothing. Rank 0 is to start the head, whose port is reserved for it and
-    held until Ray has bound it, and then the others their nodes, which join it. The commands stay
-    in the foreground: whoever ends such a process ends its node, and no other.
+    Collective. It starts nothing. Rank 0 must start the head first. The port of the head stays
+    reserved until Ray has bound it. Then the other ranks start their nodes, which join the head.
+    The commands stay in the foreground: the end of such a process ends its node only.
 
-    Ray's processes accept only those that know its token, which is made here, if they are of
-    Ray 2.52 or later; earlier ones ask for none, so that whoever reaches their ports can run code
-    there. In no version is what they send encrypted, the token included, unless Ray is set up for
-    TLS. Ray's other ports are not within ``ports``.
+    Processes of Ray 2.52 or later accept only peers with Ray's token, which this function makes.
+    Earlier versions ask for no token, so every program that reaches their ports can run code there.
+    No version encrypts its traffic, the token included, unless Ray is set up for TLS. Ray's other
+    ports are not within ``ports``.
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ def ray_config(comm: Ring = None, /) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``address``, that of the head, which is in ``RAY_ADDRESS``, too; and ``start``, the command
-        of this rank as a list, to which more options may be added: with several ranks on a host,
-        such as ``--num-cpus`` and ``--object-store-memory``, as each would take all of both. The
-        variables ``RAY_AUTH_MODE`` and ``RAY_AUTH_TOKEN`` are set as well.
+        ``address``, the address of the head, which is also in ``RAY_ADDRESS``; and ``start``, the
+        command of this rank as a list. More options may be added to the command. With several ranks
+        on a host, add ``--num-cpus`` and ``--object-store-memory``, because by default each node
+        uses all of both. The variables ``RAY_AUTH_MODE`` and ``RAY_AUTH_TOKEN`` are set as well.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def ray_config(comm: Ring = None, /) -> dict[str, Any]:
 
 
 def _ray() -> str:
-    """Name the command; that of an environment need not be on the path."""
+    """Find Ray's command. The command of an environment need not be on the path."""
     return shutil.which("ray", path=os.path.dirname(sys.executable)) or "ray"
 
 
@@ -99,6 +99,6 @@ def _place(comm: Communicator, head: str, port: int) -> list[str]:
     host = comm.hosts[comm.rank]
     try:
         loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, for which Ray finds an address
+    except ValueError:  # a name, which Ray resolves
         return place
     return place if loopback else [*place, f"--node-ip-address={host}"]

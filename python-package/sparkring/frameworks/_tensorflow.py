@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow: TF_CONFIG, which its strategies for several workers read.
 
-Its gRPC server sets SO_REUSEADDR before it binds, with or without TF_GRPC_REUSE_PORT, so it takes a
-port that is held.
+Its gRPC server sets SO_REUSEADDR before it binds, with or without TF_GRPC_REUSE_PORT, so it can bind
+a reserved port.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ if TYPE_CHECKING:
 
     from sparkring.frameworks._exchange import Ring
 
-ROLES = ("chief", "worker", "ps", "evaluator")  # they travel as numbers: R has the same
+ROLES = ("chief", "worker", "ps", "evaluator")  # sent as numbers, as R does
 
 
 @method
 def tf_config(comm: Ring = None, /, role: str = "worker") -> dict[str, Any]:
     """Set ``TF_CONFIG``, which TensorFlow's strategies for several workers read.
 
-    Collective. Call it before the strategy is made. Every rank has a server of its own, at a port
-    that is reserved for it and held until TensorFlow has bound it.
+    Collective. Call it before the strategy is made. Every rank has a server of its own. Its port
+    stays reserved until TensorFlow has bound it.
 
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
         As for `torch_env`.
     role : str
-        This rank's: ``"worker"``, ``"chief"``, ``"ps"`` (a parameter server) or ``"evaluator"``. At
-        most one rank is chief and one evaluator. Where none is chief, the first worker is. The
-        evaluator is told of the others, but they are not told of it.
+        The role of this rank: ``"worker"``, ``"chief"``, ``"ps"`` (a parameter server) or
+        ``"evaluator"``. At most one rank is chief and one evaluator. Without a chief, the first
+        worker is chief. The evaluator's settings have the other ranks, but the settings of the
+        other ranks lack the evaluator.
 
     Returns
     -------
     dict
-        What was written to ``TF_CONFIG``: ``cluster``, the addresses of every role, and ``task``,
-        the role of this rank and its place among those of the same role.
+        The contents of ``TF_CONFIG``: ``cluster``, the addresses of every role, and ``task``, the
+        role of this rank and its index among the ranks of the role.
 
     Raises
     ------
     InvalidError
-        For a role that does not exist, for more than one chief or evaluator, and without a chief or
-        worker; else as for `torch_env`.
+        For an unknown role, for more than one chief or evaluator, and without a chief or worker;
+        else as for `torch_env`.
     SystemCallError, MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `torch_env`.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: the variables that torchrun would set.
 
-The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it takes a port that is held.
-Gloo and TensorPipe take the address that the host's own name has, where nobody tells them better.
+The store of rank 0 (TCPStore) sets SO_REUSEADDR before it binds, so it can bind a reserved port. By
+default Gloo and TensorPipe use the address of the host's own name.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 def torch_env(comm: Ring = None, /) -> dict[str, str]:
     """Set the variables that ``torch.distributed.init_process_group`` reads.
 
-    Collective. Call it before the process group is made. The port of rank 0 is reserved, and held
-    until PyTorch has bound it. In a Spark task that has GPUs the rank sees these only, as after
-    `Communicator.gpus`: the first is ``cuda:0``, whatever ``LOCAL_RANK`` is.
+    Collective. Call it before the process group is made. The port of rank 0 stays reserved until
+    PyTorch has bound it. In a Spark task with GPUs the rank sees only the GPUs of the task, as
+    after `Communicator.gpus`: its first GPU is ``cuda:0``, whatever ``LOCAL_RANK`` is.
 
     Parameters
     ----------
     comm : Communicator or BarrierTaskContext, optional
-        The ranks. Without a communicator one is made as by `init`, for the moment of the call.
+        The ranks. By default `init` opens a communicator for the call.
 
     Returns
     -------
     dict
-        What was set, under the names that torchrun gives it: ``MASTER_ADDR``, ``MASTER_PORT``,
-        ``RANK``, ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this
-        host; ``GROUP_RANK`` and ``GROUP_WORLD_SIZE``, this host among the hosts. On several hosts
-        also ``GLOO_SOCKET_IFNAME`` and ``TP_SOCKET_IFNAME``, the interface to the others, as far as
-        it is known (Linux, IPv4): on their own Gloo and TensorPipe take the address of the host's
-        name, which is often one that others cannot reach, 127.0.1.1. Those that are set already
-        stay as they are.
+        The variables, with torchrun's names: ``MASTER_ADDR``, ``MASTER_PORT``, ``RANK``,
+        ``WORLD_SIZE``; ``LOCAL_RANK`` and ``LOCAL_WORLD_SIZE`` among the ranks of this host;
+        ``GROUP_RANK`` and ``GROUP_WORLD_SIZE`` of this host among the hosts. On several hosts also
+        ``GLOO_SOCKET_IFNAME`` and ``TP_SOCKET_IFNAME``, the interface to the other hosts, where it
+        is known (Linux, IPv4). By default Gloo and TensorPipe use the address of the host's name,
+        often 127.0.1.1, which other hosts cannot reach. Interfaces that are set already are not
+        changed.
 
     Raises
     ------
     SystemCallError
         When no port is free on this rank.
     InvalidError
-        When another rank cannot do its part, such as find a port; ``rank`` tells which, and the
-        text why.
+        When another rank fails, for example finds no port. ``rank`` is the failed rank, and the
+        message has the reason.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `Communicator.allreduce`.
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""XGBoost: its tracker, by way of which the workers find each other.
+"""XGBoost: its tracker, through which the workers find each other.
 
-The tracker cannot bind a port that is held. So it runs before anybody is told of its port, which is
-reserved only to get one of the right range, and lives as long as the communicator.
+The tracker cannot bind a reserved port. So the tracker runs before other ranks receive its port.
+The port is reserved first only to get a port of the right range. The tracker lives as long as the
+communicator.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ _trackers: weakref.WeakKeyDictionary[Communicator, Any] = weakref.WeakKeyDiction
 
 @method
 def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
-    """Start XGBoost's tracker on rank 0 and tell the arguments of ``CommunicatorContext``.
+    """Start XGBoost's tracker on rank 0 and return the arguments of ``CommunicatorContext``.
 
     Collective. XGBoost's ranks become those of the communicator. Rank 0 keeps the tracker until the
-    communicator is collected: what still trains then fails. Another call replaces it.
+    communicator is collected; training that still runs then fails. Another call replaces the
+    tracker.
 
     Parameters
     ----------
@@ -53,11 +55,11 @@ def xgboost_config(comm: Ring = None, /) -> dict[str, Any]:
     with communicator(comm) as ring:
         former = _trackers.get(ring)
         port = of_root(ring, lambda: _start_tracker(ring))
-        del former  # by now all have left it: until they called this, some may have trained with it
+        del former  # no rank trains with it any more: every rank has called this function
         return {
             "dmlc_tracker_uri": ring.hosts[0],
             "dmlc_tracker_port": port,
-            "dmlc_task_id": f"{ring.rank:08d}",  # they are sorted as texts
+            "dmlc_task_id": f"{ring.rank:08d}",  # sorted as strings
         }
 
 

@@ -39,10 +39,11 @@ test_that("slots that other tasks hold are waited for, and told", {
   expect_identical(looks, 2)
   expect_message(
     slots_wait_free(at_look(3L), 3L, 30, look, tell = -1),
-    "of the 4 of local\\[4\\] \\(4 cores / 1 per task\\) tasks that run hold 3. .*; still waiting"
+    "local\\[4\\] has 4 slots \\(4 cores / 1 per task\\), of which .* hold 3. .*; still waiting"
   )
   expect_error(
-    slots_wait_free(at_look(4L), 3L, -1, look), "the 3 tasks of the ranks have not all started after 0 s",
+    slots_wait_free(at_look(4L), 3L, -1, look),
+    "the 3 tasks of the ranks have not all started after 0 s",
     class = "ring_error_timeout"
   )
 })
@@ -64,7 +65,7 @@ test_that("dynamic allocation is refused, with the way out", {
   expect_null(slots_check_settings(cluster("local[2]", dynamic = TRUE)))
 })
 
-test_that("GPUs that a local master cannot hand out are refused, with the way out", {
+test_that("GPUs that a local master cannot assign are refused, with the remedy", {
   expect_error(
     slots_check_settings(cluster("local[2]", gpus = 0.5)), "call ring_gpus\\(comm, 1\\)",
     class = "ring_error_unsupported"
