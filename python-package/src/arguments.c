@@ -72,7 +72,7 @@ static int read_one(arguments *arguments, module_state *state, arguments_name na
 
 /* ---- All of them -------------------------------------------------------------------------- */
 
-/* Raises: how the call does not fit the method. */
+/* Raises an error: the call does not fit the method. */
 static int refuse(const arguments_form *form, const arguments_given *given, const char *format,
                   PyObject *name) {
   PyObject *why = PyUnicode_FromFormat(format, name);
@@ -82,7 +82,7 @@ static int refuse(const arguments_form *form, const arguments_given *given, cons
   return -1;
 }
 
-/* The place in the form of an argument that was given by name; -1 for none of that name. */
+/* The index in the form of an argument that was given by name; -1 for an unknown name. */
 static int find_place(const arguments_form *form, const module_state *state, PyObject *name) {
   for (int i = 0; i < form->count; i++)
     if (state->names[form->names[i]] == name) return i;

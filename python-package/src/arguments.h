@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arguments of the methods that collectives are. CPython passes them as an array, those given
- * by name last (vectorcall), and they are read from there: a tuple and a dict for
- * PyArg_ParseTupleAndKeywords would take longer than a short call of the core. The names are known
- * to all methods, interned, so that one is usually recognised by its address.
+ * The arguments of the collective methods. CPython passes them as an array, with named arguments
+ * last (vectorcall), and this file reads the array: a tuple and a dict for
+ * PyArg_ParseTupleAndKeywords would take longer than a short call of the core. All methods share
+ * the interned names, so the address usually identifies a name.
  */
 #ifndef SPARKRING_ARGUMENTS_H
 #define SPARKRING_ARGUMENTS_H
@@ -12,7 +12,7 @@
 
 #include "state.h"
 
-/* What was given, or else the default. Borrowed, and texts, too. */
+/* The given arguments, or else the defaults. Borrowed, strings included. */
 typedef struct arguments {
   PyObject *x, *xs, *counts;
   PyObject *out;     /* None */
@@ -22,15 +22,15 @@ typedef struct arguments {
   int peer;
 } arguments;
 
-/* A method: its name, how many of its arguments are required and how many may be given by position,
- * and what they are. */
+/* A method: its name, the number of its required arguments and of those that may be given by
+ * position, and the arguments. */
 typedef struct arguments_form {
   const char *method;
   int required, positional, count;
   arguments_name names[ARGUMENTS_MOST];
 } arguments_form;
 
-/* What a method is passed. */
+/* The arguments of a call. */
 typedef struct arguments_given {
   PyObject *const *values;
   Py_ssize_t positional;
@@ -38,14 +38,14 @@ typedef struct arguments_given {
   bool start;      /* the method is called <name>_start */
 } arguments_given;
 
-/* When the module is loaded. 0, or -1 with an exception. */
+/* Called when the module is loaded. 0, or -1 with an exception. */
 int arguments_intern(module_state *state);
 
 /* 0, or -1 with an exception. */
 int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,
                    const arguments_given *given);
 
-/* A rank, for the core to say whether there is one; `name` is the argument's. 0, or -1 with an
+/* Parses a rank. The core checks its range. `name` is the name of the argument. 0, or -1 with an
  * exception. */
 int arguments_read_rank(module_state *state, PyObject *value, const char *name, int *rank);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a method calls the core: it waits for the result, or starts the collective and returns a
- * request. Both take the same arguments, so each collective is one function of which two methods
- * are made; `start` says which of them it is.
+ * The call of the core by a method. A method waits for the result, or starts the collective and
+ * returns a request. Both methods have the same arguments, so each collective is one function with
+ * two methods. `start` selects the method.
  */
 #ifndef SPARKRING_CALL_H
 #define SPARKRING_CALL_H
@@ -14,26 +14,26 @@
 
 typedef struct call {
   comm_object *comm;
-  request_object *request; /* NULL when it waits; then it has: */
+  request_object *request; /* NULL for a method that waits, which uses: */
   operands *operands;
   operands_finish_fn finish;
 } call;
 
-/* Before the core: takes over the operands and releases the interpreter lock. 0, or -1 with an
- * exception, the lock held and the operands closed. */
+/* Called before the core. Takes over the operands and releases the interpreter lock. 0, or -1 with
+ * an exception; then the lock is held and the operands are closed. */
 int call_enter(call *call, comm_object *comm, operands *operands, operands_finish_fn finish,
                const char *name, bool start);
 
-/* After it: returns the result or the request, or NULL with an exception. */
+/* Called after the core. Returns the result or the request, or NULL with an exception. */
 PyObject *call_leave(call *call, ring_status status);
 
-/* Between the two: ring_<name>(comm, arguments) or its start. */
+/* Between call_enter and call_leave: ring_<name>(comm, arguments) or its start. */
 #define CALL_CORE(call, name, ...)                                                                 \
   ((call)->request                                                                                 \
        ? ring_##name##_start((call)->comm->comm, __VA_ARGS__, &(call)->request->request)           \
        : ring_##name((call)->comm->comm, __VA_ARGS__))
 
-/* All three, for a collective of one array. */
+/* All three steps, for a collective of one array. */
 #define CALL_RETURN(comm, operands, start, name, ...)                                              \
   do {                                                                                             \
     call call_;                                                                                    \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A collective in five steps: view the input; make or view the output; one call of the core without
- * the interpreter lock; a status becomes an exception; return the output. The first two and the last
- * are the same for all and live in operands.c.
+ * A collective in five steps: view the input; make or view the output; call the core without the
+ * interpreter lock; convert a status to an exception; return the output. The first two steps and
+ * the last step are the same for all collectives and live in operands.c.
  */
 #include "collective.h"
 
@@ -18,7 +18,7 @@ int collective_parse_op(module_state *state, const char *name, ring_op *op) {
   return -1;
 }
 
-/* Sums of bool would not be bool, so those take the logical operations only. */
+/* Sums of bool would not be bool, so bool permits the logical operations only. */
 int collective_check_boolean(module_state *state, const view *in, ring_op op) {
   if (!in->boolean || op == RING_LAND || op == RING_LOR) return 0;
   error_invalid(state,
@@ -145,7 +145,7 @@ static PyObject *alltoall_call(comm_object *self, const arguments_given *given) 
               o->in.dtype);
 }
 
-/* Nothing goes in and nothing comes out. */
+/* No input and no output. */
 static PyObject *finish_nothing(operands *none, bool succeeded) {
   (void)none;
   if (!succeeded) return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives in which every rank has equally much, as methods of the communicator; each
- * waits, or with _start behind its name returns a request.
+ * The collectives with equal lengths on all ranks, as methods of the communicator. Each method
+ * waits; a method named _start returns a request.
  */
 #ifndef SPARKRING_COLLECTIVE_H
 #define SPARKRING_COLLECTIVE_H
@@ -19,7 +19,7 @@ CALL_DECLARE(collective, alltoall)
 PyObject *collective_barrier(PyObject *self, PyObject *unused);
 PyObject *collective_barrier_start(PyObject *self, PyObject *unused);
 
-/* What allreduce_group needs as well. 0, or -1 with an exception. */
+/* Shared with allreduce_group. 0, or -1 with an exception. */
 int collective_parse_op(module_state *state, const char *name, ring_op *op);
 int collective_check_boolean(module_state *state, const view *in, ring_op op);
 

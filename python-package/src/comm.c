@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening, splitting and ending a communicator. Python has checked the arguments by the time they
- * get here (sparkring/communicator.py), so this file only turns them into ring_options. The
- * exchange is the one place where the core runs Python code of the user; what that raises ends the
- * opening and is what init raises.
+ * Opening, splitting and ending a communicator. Python has checked the arguments before
+ * (sparkring/_communicator.py), so this file only converts them to ring_options. The exchange is
+ * the only place where the core runs Python code of the user. An exception of the exchange ends the
+ * opening, and init raises the exception.
  */
 #include "comm.h"
 
@@ -14,7 +14,7 @@
 #include "error.h"
 #include "gil.h"
 
-/* How often, about once a millisecond, abort looks whether the call of another thread has ended. */
+/* abort polls, about once a millisecond, until the call of another thread has ended. */
 #define END_TRIES 10000
 
 module_state *comm_state(comm_object *self) {
@@ -38,7 +38,7 @@ bool comm_leave(comm_object *self, ring_status status) {
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* Calls exchange(text) and hands each of the texts it returns to the core. */
+/* Calls exchange(text) and passes each returned string to the core. */
 static int exchange_texts(PyObject *exchange, const char *mine, ring_exchange_put_fn put,
                           void *sink) {
   PyObject *answer = PyObject_CallFunction(exchange, "s", mine);
@@ -62,7 +62,7 @@ static int exchange_call(void *exchange, const char *mine, ring_exchange_put_fn 
   return failed;
 }
 
-/* The texts of a tuple of str, which must outlive them. NULL with an exception. */
+/* The strings of a tuple of str. The tuple must outlive them. NULL with an exception. */
 static const char **borrow_texts(PyObject *tuple) {
   Py_ssize_t count = PyTuple_Size(tuple);
   const char **texts = PyMem_Calloc((size_t)count + 1, sizeof(*texts));
@@ -136,7 +136,7 @@ out:
 
 /* ---- Splitting ---------------------------------------------------------------------------- */
 
-/* None is no color: the rank gets no communicator. */
+/* With None the rank gets no communicator. */
 static int read_color(module_state *state, PyObject *color, int *number) {
   *number = -1;
   if (color == Py_None) return 0;
@@ -169,7 +169,7 @@ PyObject *comm_split(PyObject *object, PyObject *args, PyObject *kwargs) {
 
 /* ---- Ending ------------------------------------------------------------------------------- */
 
-/* None is 0, which is the call timeout to the core. */
+/* None becomes 0, which means the call timeout in the core. */
 static int read_patience(module_state *state, PyObject *timeout, double *seconds) {
   char text[32];
   *seconds = timeout == Py_None ? 0 : PyFloat_AsDouble(timeout);
@@ -198,9 +198,9 @@ PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   Py_RETURN_NONE;
 }
 
-/* ring_comm_abort may not run beside another call, so what other threads call is ended first, as
- * by an interrupt, and waited for; in vain where the end of the interpreter has stopped such a
- * thread for good. False with an exception. */
+/* ring_comm_abort must not run beside another call. So the calls of other threads are interrupted
+ * first, and waited for. The wait fails where the end of the interpreter has stopped such a thread
+ * for good. False with an exception. */
 static bool end_calls(comm_object *self) {
   static const struct timespec moment = {.tv_nsec = 1000000};
   for (int tries = 0; self->running > 0 && ring_comm_usable(self->comm); tries++) {
@@ -216,7 +216,7 @@ static bool end_calls(comm_object *self) {
   return true;
 }
 
-/* From a signal handler inside a call of its own this ends the call when the handler returns. */
+/* Called by a signal handler inside a call, it ends the call when the handler returns. */
 static PyObject *end_at_once(comm_object *self, const char *reason) {
   if (self->closed) Py_RETURN_NONE;
   self->ending = true;

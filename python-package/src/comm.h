@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator as a Python object, and the part of its life that waits: open, split, close,
+ * The communicator as a Python object, and the blocking part of its life: open, split, close and
  * abort.
  */
 #ifndef SPARKRING_COMM_H
@@ -14,15 +14,15 @@ typedef struct comm_object {
   PyObject_HEAD ring_comm
       *comm; /* until deallocation; after close it still knows rank, size and hosts */
   PyObject *weakrefs;
-  int running; /* calls inside the core; more than one while a second thread is told BUSY */
-  bool ending; /* abort on one thread wants the calls of others to end */
+  int running; /* calls inside the core; more than one while a second thread gets BUSY */
+  bool ending; /* abort() ends the calls of other threads */
   bool closed; /* by close or abort */
 } comm_object;
 
 module_state *comm_state(comm_object *self);
 
-/* Around every core call on a communicator: enter releases the interpreter lock; leave takes it back
- * and is true when the call succeeded, else it has raised. */
+/* Around every core call on a communicator. enter releases the interpreter lock. leave acquires the
+ * lock, and returns true when the call succeeded, or false with an exception. */
 void comm_enter(comm_object *self);
 bool comm_leave(comm_object *self, ring_status status);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Python type sparkring.Communicator: what it knows, its methods, its end. It is a final heap
- * type without a reference to other Python objects, so the cycle collector has nothing to see. Only
- * sparkring.init makes one.
+ * The Python type sparkring.Communicator: its properties, its methods, its end. It is a final heap
+ * type without references to other Python objects, so it needs no cycle collector. Only
+ * sparkring.init makes communicators.
  */
 #include <stddef.h>
 
@@ -20,7 +20,7 @@
 
 #include <structmember.h>
 
-/* ---- What it knows ------------------------------------------------------------------------ */
+/* ---- Properties --------------------------------------------------------------------------- */
 
 static ring_comm *inner(PyObject *self) {
   return ((comm_object *)self)->comm;
@@ -145,7 +145,7 @@ static PyObject *comm_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) 
   return NULL;
 }
 
-/* The warning is about an object that is past saving, so it may not get hold of it. */
+/* The warning must not refer to the object, which is being deallocated. */
 static void warn_unclosed(comm_object *self) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

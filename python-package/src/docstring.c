@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The descriptors of a type in C read their docstrings from the tables of the type each time. So it
- * is enough to fill these in, which all interpreters of the process share.
+ * The descriptors of a type in C read their docstrings from the tables of the type each time. So
+ * this file fills in the tables. All interpreters of the process share the tables.
  */
 #include "docstring.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From a status to an exception. The class of TIMEOUT is TimeoutError, that of PEER_LOST is
- * PeerLostError, and so on; those with a namesake in Python derive from it as well, so that
- * `except ValueError` or `except TimeoutError` catch ours. `status` belongs to the class; `rank` and
- * `errno` are None on the class and set on the exception where they are known.
+ * PeerLostError, and so on. A class with a counterpart in Python derives from the counterpart as
+ * well, so that `except ValueError` or `except TimeoutError` catch it. `status` belongs to the
+ * class. `rank` and `errno` are None on the class and set on the exception where they are known.
  */
 #include "error.h"
 
@@ -23,7 +23,7 @@ static void class_name(ring_status status, char name[64]) {
   strcpy(name + length, status == RING_SYSTEM ? "CallError" : "Error");
 }
 
-/* The exception of Python that means the same, or NULL. */
+/* The counterpart in Python, or NULL. */
 static PyObject *builtin_base(ring_status status) {
   switch (status) {
   case RING_INVALID:

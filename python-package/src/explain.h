@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asking how a collective would be done. The answer is a sparkring._explanation.Explanation.
+ * Explains which algorithm a collective would use, as a sparkring._explanation.Explanation.
  */
 #ifndef SPARKRING_EXPLAIN_H
 #define SPARKRING_EXPLAIN_H

@@ -15,14 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often, about once a millisecond, the end of the interpreter looks for calls of the core. */
+/* The end of the interpreter polls for calls of the core about once a millisecond. */
 #define END_TRIES 1000
 
 static _Thread_local PyThreadState *released;
 static _Thread_local const bool *heeded;
 
-/* The hooks that this thread is in: signal handlers and handlers of the log may call the core, so
- * they nest. */
+/* The hooks that this thread runs. Signal handlers and handlers of the log may call the core, so
+ * hooks nest. */
 typedef struct hook {
   const struct hook *outer;
   const bool *heeded;
@@ -31,8 +31,8 @@ typedef struct hook {
 static _Thread_local const hook *hooks;
 
 /* The interpreter stops other threads for good when they ask for the lock after its end has
- * begun. One that was stopped inside the core would hold on to what it has there, so their calls
- * end before. */
+ * begun. A thread that was stopped inside the core would keep its resources. So the calls of
+ * other threads end before. */
 static int calls;          /* of all threads; changes with the lock held */
 static atomic_bool ending; /* the interpreter; set by this thread of this process: */
 static pthread_t ending_thread;
@@ -59,7 +59,7 @@ PyObject *gil_end(PyObject *module, PyObject *unused) {
   (void)module, (void)unused;
   ending_thread = pthread_self();
   atomic_store(&ending, true);
-  bool forked = process != getpid(); /* where the threads of the parent's calls are not */
+  bool forked = process != getpid(); /* a child lacks the parent's threads */
   for (int tries = 0; !forked && calls > 0 && tries < END_TRIES; tries++) {
     PyThreadState *state = PyEval_SaveThread();
     nanosleep(&moment, NULL);
@@ -76,8 +76,8 @@ void gil_heed(const bool *flag) {
   heeded = flag;
 }
 
-/* Signals are for the main thread; what other threads are sent (PyThreadState_SetAsyncExc) arrives
- * when a thread runs Python code, however little. */
+/* Only the main thread handles signals. An exception for another thread
+ * (PyThreadState_SetAsyncExc) arrives when the thread runs any Python code. */
 static int check_exceptions(void) {
   if (PyErr_Occurred() || PyErr_CheckSignals() != 0) return -1;
   PyObject *globals = PyDict_New();
@@ -116,8 +116,8 @@ static PyObject *log_warning(const char *message) {
   return result;
 }
 
-/* What a handler has raised ends no wait; Ctrl-C, which may come just then, does. The next hook
- * sees it, or, where no wait is going on, the interpreter. */
+/* An exception of a log handler ends no wait. Ctrl-C, which may arrive in the handler, ends it: the
+ * next hook raises it, or, without a wait, the interpreter. */
 static void log_handle(bool waiting) {
   bool failed = PyErr_ExceptionMatches(PyExc_Exception);
   if (!failed && waiting) return;

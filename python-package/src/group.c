@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arrays of a group are operands in a chain. The core takes each of them to be apart from all
- * others, which only the caller's own outputs may fail to be, so where `out` is given all memory is
- * sorted by address and gone through once.
+ * The arrays of a group are operands in a chain. The core requires that no two arrays overlap. Only
+ * the caller's own outputs may overlap. So where `out` is given, the check sorts all memory by
+ * address and scans it once.
  */
 #include "group.h"
 
@@ -27,7 +27,7 @@ static void group_add(group *group, operands *operands) {
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* A new tuple of what is a list to the caller. */
+/* A new tuple of the items of the caller's list. */
 static PyObject *read_list(module_state *state, PyObject *list, const char *name) {
   PyObject *tuple = PySequence_Tuple(list);
   if (tuple || !PyErr_ExceptionMatches(PyExc_TypeError)) return tuple;
@@ -103,8 +103,7 @@ static size_t add_extent(extent *extents, size_t count, const view *view, bool w
   return count + 1;
 }
 
-/* Goes through them by address, with the one that was read and the one that was written the
- * furthest. */
+/* Scans the arrays by address, with the furthest end of an input and of an output. */
 static int check_apart(module_state *state, const extent *extents, size_t count) {
   extent furthest[2] = {0};
   for (size_t i = 0; i < count; i++) {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * NumPy makes an array of any buffer, and keeps what owns it as the array's base. So a piece of shared
- * memory is a Python object that is nothing but a buffer, and is freed with the last array on it,
- * whatever has become of the communicator.
+ * NumPy makes an array of any buffer, and keeps the owner of the buffer as the array's base. So a
+ * block of shared memory is a Python object with a buffer. It is freed with its last array, also
+ * after the end of the communicator.
  */
 #include "memory.h"
 
 #include "error.h"
 
-/* Results up to this size are in ordinary memory: the core copies what is as short, wherever it is,
- * and making an array of shared memory takes 0.2 us longer. */
+/* Results up to this size are in ordinary memory: the core copies short results anyway, and an
+ * array in shared memory takes 0.2 us longer to make. */
 #define MEMORY_SMALL (32 * 1024)
 
 typedef struct memory_object {
@@ -65,8 +65,7 @@ static Py_ssize_t count_bytes(PyObject *shape, Py_ssize_t itemsize) {
   return bytes;
 }
 
-/* Alone on its host a rank has nobody to share with, and
- * NumPy's memory is faster to touch. */
+/* A rank that is alone on its host shares with no rank, and NumPy's memory is faster to touch. */
 static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype, Py_ssize_t bytes,
                             Py_ssize_t small) {
   module_state *state = comm_state(self);

@@ -7,13 +7,13 @@
 
 #include "comm.h"
 
-/* A new NumPy array, not initialised: in shared memory when it is large enough for that to pay. Takes
- * over the references to shape and dtype (a NumPy dtype), which is NULL when making it has raised.
- * NULL with an exception. */
+/* A new NumPy array, not initialised, in shared memory when it is large enough to pay. Takes over
+ * the references to shape and dtype (a NumPy dtype). dtype is NULL when making it has raised. NULL
+ * with an exception. */
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize);
 
-/* The method of that name: in shared memory whatever its size. */
+/* The method of the same name: in shared memory for any size. */
 PyObject *memory_empty(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* The Python type, for PyType_FromModuleAndSpec. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The extension module sparkring._core: the types, the exceptions and `open`. Multi-phase
- * initialisation and a state of its own for every interpreter. PyInit__core is all it exports.
+ * The extension module sparkring._core: the types, the exceptions and `open`. It has multi-phase
+ * initialisation and a state for every interpreter. PyInit__core is its only exported symbol.
  */
 #include <openssl/crypto.h>
 

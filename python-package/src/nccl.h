@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sparkring.frameworks._nccl makes its method of.
+ * The unique id of NCCL, for the method of sparkring.frameworks._nccl.
  */
 #ifndef SPARKRING_NCCL_H
 #define SPARKRING_NCCL_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A number becomes a 0-d array on its way in, and a result made from one becomes a number again. The
- * shape of x is a matter of this file only: to the core there are elements.
+ * A number becomes a 0-d array as input, and its result becomes a number again. Only this file uses
+ * the shape of x: the core counts elements.
  */
 #include "operands.h"
 
@@ -23,14 +23,14 @@ static void operands_free(operands *operands) {
 
 /* ---- Input -------------------------------------------------------------------------------- */
 
-/* Whether it is one of Python's and NumPy's numbers, which NumPy turns into 0-d arrays. */
+/* Whether an object is a number of Python or NumPy, which NumPy converts to a 0-d array. */
 static bool is_scalar(module_state *state, PyObject *x) {
   if (Py_TYPE(x) == (PyTypeObject *)state->numpy_array) return false;
   return PyLong_Check(x) || PyFloat_Check(x) ||
          PyObject_TypeCheck(x, (PyTypeObject *)state->numpy_scalar);
 }
 
-/* What the core cannot read where it is, NumPy copies: contiguous in C order, and aligned. */
+/* NumPy copies an input that the core cannot read in place: contiguous in C order, aligned. */
 static int pack_input(operands *operands, module_state *state) {
   view_close(&operands->in);
   PyObject *packed =
@@ -80,9 +80,9 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
 
 /* ---- Output ------------------------------------------------------------------------------- */
 
-/* A new array of elements like those of x. An array passes on its own dtype; any other buffer gets
- * the one of the same name, where 16-bit words stay words. Takes over the reference to shape, which
- * is NULL when making it has raised. */
+/* A new array with elements like those of x. An array keeps its own dtype. Any other buffer gets
+ * the dtype of the same name, where 16-bit words stay words. Takes over the reference to shape,
+ * which is NULL when making it has raised. */
 static PyObject *make_output(operands *operands, comm_object *self, PyObject *shape) {
   if (shape == NULL) return NULL;
   module_state *state = comm_state(self);
@@ -103,8 +103,8 @@ static PyObject *make_kind(operands *operands, comm_object *self, operands_kind 
   return make_output(operands, self, view_shape(in, -1, 0));
 }
 
-/* The core reads input while it writes output, so they may only be the same memory: the part of
- * this rank where one holds that of all. */
+/* The core reads the input while it writes the output. So both must be the same memory or apart.
+ * Where one has the parts of all ranks, the other may be this rank's part of it. */
 static int check_overlap(const operands *operands, module_state *state, operands_kind kind,
                          size_t rank) {
   const char *in = operands->in.buffer.buf, *out = operands->out.buffer.buf;
@@ -176,8 +176,8 @@ int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
 
 /* ---- Shape -------------------------------------------------------------------------------- */
 
-/* The digest of the dimensions of x, or of its rows, in C order: an R matrix of c(3, 2) has that of an
- * array of shape (2, 3). 0 where the count says it all. */
+/* The digest of the dimensions of x, or of its rows, in C order: an R matrix of c(3, 2) has the
+ * digest of an array of shape (2, 3). 0 where the count determines the shape. */
 static uint64_t shape_digest(const operands *operands) {
   const Py_buffer *buffer = &operands->in.buffer;
   uint64_t digest = RING_DIGEST_EMPTY;
@@ -189,7 +189,7 @@ static uint64_t shape_digest(const operands *operands) {
   return digest;
 }
 
-/* Adds "shape (2, 3)" or "rows of shape (3)" to a text. */
+/* Appends "shape (2, 3)" or "rows of shape (3)" to a string. */
 static void shape_print(const operands *operands, char *text, size_t size) {
   const Py_buffer *buffer = &operands->in.buffer;
   size_t length = strlen(text);
@@ -200,7 +200,7 @@ static void shape_print(const operands *operands, char *text, size_t size) {
                                i + 1 < buffer->ndim ? ", " : ")");
 }
 
-/* The digest of a group is of the place and digest of each array that has one. */
+/* The digest of a group combines the index and the digest of each array with a digest. */
 static uint64_t group_describe(const operands *first, char *text, size_t size) {
   uint64_t all = RING_DIGEST_EMPTY, index = 0;
   for (const operands *o = first; o; o = o->next, index++) {
@@ -230,7 +230,7 @@ void operands_describe(const operands *first, comm_object *self) {
 
 /* ---- The end ------------------------------------------------------------------------------ */
 
-/* To another rank a bool is a uint8, which may hold any number: what is not 0 becomes True. */
+/* Another rank may send a bool as any uint8. Any value except 0 becomes True. */
 static void settle(const view *out) {
   char *byte = out->buffer.buf;
   for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = (char)(byte[i] != 0);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operands of a collective: the view of x, and the output that is made or viewed. Every
- * collective opens them, calls the core and finishes them; what fails on the way has raised and left
- * nothing open. They lie on the heap, as those of a started collective outlive the call.
+ * The operands of a collective: the view of x, and the output, which is made or viewed. Every
+ * collective opens the operands, calls the core and finishes the operands. A step that fails raises
+ * and leaves nothing open. Operands are on the heap, because those of a started collective outlive
+ * the call.
  */
 #ifndef SPARKRING_OPERANDS_H
 #define SPARKRING_OPERANDS_H
@@ -16,16 +17,16 @@ typedef struct operands {
   PyObject *input;
   PyObject *output; /* NULL on ranks that get none */
   view in, out;
-  const char *dtype; /* what the caller calls that of x, or NULL */
-  bool read;         /* the input counts on this rank, not only its shape and dtype */
+  const char *dtype; /* the caller's name of the dtype of x, or NULL */
+  bool read;         /* the core reads the input on this rank, not only its shape and dtype */
   bool scalar;       /* a number went in and a number comes out */
   bool rows;         /* ranks may differ in the first dimension of x */
 } operands;
 
-/* What the result is, next to x, and where x may lie in it. */
+/* The shape of the result relative to x, and the permitted overlap. */
 typedef enum operands_kind {
   OPERANDS_SAME,  /* of the shape of x, which may be the same memory */
-  OPERANDS_ALL,   /* those of all ranks, one below the other; x may be this rank's */
+  OPERANDS_ALL,   /* the rows of all ranks; x may be this rank's part */
   OPERANDS_PART,  /* one of `size` equal parts of x, which may be this rank's */
   OPERANDS_MIXED, /* of the shape of x, which is cut in the same way; never in place */
 } operands_kind;
@@ -33,24 +34,24 @@ typedef enum operands_kind {
 /* Views x; NULL with an exception. `index` is its place in a group, or -1. */
 operands *operands_open(comm_object *self, PyObject *x, int index, const char *dtype, bool read);
 
-/* Views out, or makes the output when that is None. 0, or -1 with an exception. */
+/* Views out, or makes the output when out is None. 0, or -1 with an exception. */
 int operands_result(operands *operands, comm_object *self, PyObject *out, operands_kind kind);
 
 /* Makes an output of `rows` rows like those of x. 0, or -1 with an exception. */
 int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows);
 
-/* Makes the shape of x a part of what the next call of the core compares: of all arrays of a group, or
- * of the rows of x. */
+/* Adds the shape of x to the call signature of the next call of the core: the shapes of all arrays
+ * of a group, or of the rows of x. */
 void operands_describe(const operands *first, comm_object *self);
 
 /* Closes the operands. Returns the output, None where there is none, or NULL when the call has not
  * succeeded. */
 PyObject *operands_finish(operands *operands, bool succeeded);
 
-/* The same for all of a group, whose outputs make a list. NULL is an empty group. */
+/* The same for a group. Its outputs make a list. NULL is an empty group. */
 PyObject *operands_finish_list(operands *first, bool succeeded);
 
-/* For the cycle collector: of one, or of all of a group. */
+/* For the cycle collector: of one array, or of all arrays of a group. */
 int operands_traverse(const operands *first, visitproc visit, void *arg);
 
 typedef PyObject *(*operands_finish_fn)(operands *operands, bool succeeded);

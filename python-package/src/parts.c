@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A part is a number of rows: what lies below the first dimension. Users count rows, and so do the
- * messages in which the ranks tell each other their counts (int64, as R does), so that ranks whose
- * rows differ in length call different things; the core counts elements.
+ * A part is a number of rows. A row is one element of the first dimension. Users count rows, and so
+ * do the messages in which the ranks exchange their counts (int64, as in R). So ranks with rows of
+ * different lengths get a mismatch. The core counts elements.
  */
 #include "parts.h"
 
 #include "error.h"
 
-/* The parts of all ranks, behind each other. */
+/* The concatenated parts of all ranks. */
 typedef struct parts {
   int64_t *rows;
   size_t *elements;
@@ -54,7 +54,7 @@ static int parts_count(parts *parts, comm_object *self, const view *in) {
   return 0;
 }
 
-/* Takes the counts of the caller: one a rank. */
+/* Reads the counts of the caller, one for each rank. */
 static int parts_read(parts *parts, comm_object *self, PyObject *counts, const view *in) {
   int size = ring_comm_size(self->comm);
   PyObject *numbers = PySequence_Tuple(counts);
@@ -79,7 +79,7 @@ out:
   return failed;
 }
 
-/* The counts of the caller must be those of all rows of x. */
+/* The counts of the caller must add up to the rows of x. */
 static int parts_check_total(const parts *parts, comm_object *self, const view *in) {
   Py_ssize_t rows = in->buffer.shape[0];
   if (parts->total == rows) return 0;
@@ -89,7 +89,7 @@ static int parts_check_total(const parts *parts, comm_object *self, const view *
   return -1;
 }
 
-/* Tells every rank how many rows this one has, and learns how many they have. */
+/* Sends this rank's number of rows to every rank, and receives theirs. */
 static int parts_allgather(parts *parts, comm_object *self, const view *in) {
   if (parts_alloc(parts, ring_comm_size(self->comm)) < 0) return -1;
   int64_t mine = in->buffer.shape[0];
@@ -100,7 +100,7 @@ static int parts_allgather(parts *parts, comm_object *self, const view *in) {
   return -1;
 }
 
-/* Tells every rank how many rows it will get, and learns how many this one will get. */
+/* Sends every rank the number of rows that it will get, and receives this rank's numbers. */
 static int parts_alltoall(parts *parts, comm_object *self, const int64_t *sent, const view *in) {
   if (parts_alloc(parts, ring_comm_size(self->comm)) < 0) return -1;
   comm_enter(self);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The collectives in which the ranks' parts differ in length, as methods of the communicator.
+ * The variable-length collectives, as methods of the communicator.
  */
 #ifndef SPARKRING_PARTS_H
 #define SPARKRING_PARTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Both methods are over at once and keep the interpreter lock, so that two threads cannot be in them;
- * one that finds another thread in a call of the core is told BUSY, as the core wants it.
+ * Both methods return at once and keep the interpreter lock, so that two threads cannot run them. A
+ * method raises BUSY while another thread is in a call of the core, as the core requires.
  */
 #include "port.h"
 
@@ -25,7 +25,7 @@ PyObject *port_release(PyObject *object, PyObject *args, PyObject *kwargs) {
   static char *names[] = {"port", NULL};
   comm_object *self = (comm_object *)object;
   PyObject *given = Py_None;
-  int port = 0; /* to the core: all of them */
+  int port = 0; /* in the core: all ports */
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:port_release", names, &given)) return NULL;
   if (given != Py_None) {
     long number = PyLong_AsLong(given);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The methods for ports that servers of others are to have.
+ * The methods that reserve and release ports for servers of other programs.
  */
 #ifndef SPARKRING_PORT_H
 #define SPARKRING_PORT_H

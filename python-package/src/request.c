@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The Python type sparkring.Request. The result is made when it is first asked for after the end;
- * until then the views stay open. An exception is made anew each time, from what the core keeps:
- * one that was kept would hold the frames, and so the request, in a cycle.
+ * The Python type sparkring.Request. The result is made by the first wait or test after the end;
+ * until then the views stay open. Each wait makes a new exception from the error in the core: a
+ * kept exception would refer to the frames, and so to the request, in a cycle.
  *
- * The core wants one thread at a time in a request, and `waiting` sees to that. Waiting, also that
- * of the finaliser, releases the interpreter lock: the thread that runs the request may need it for
- * its interrupt hook.
+ * The core permits one thread at a time in a request, and `waiting` ensures it. A wait, also that
+ * of the finaliser, releases the interpreter lock: the thread that runs the request may need the
+ * lock for its interrupt hook.
  */
 #include "request.h"
 
@@ -35,7 +35,7 @@ request_object *request_make(comm_object *comm, operands *operands, operands_fin
 
 /* ---- Asking ------------------------------------------------------------------------------- */
 
-/* Closes the operands of one that is done, and makes the result. */
+/* Closes the operands of a complete request, and makes the result. */
 static void request_settle(request_object *self, bool succeeded) {
   operands_finish_fn finish = self->finish;
   if (finish == NULL) return;
@@ -43,12 +43,12 @@ static void request_settle(request_object *self, bool succeeded) {
   self->result = finish(self->operands, succeeded);
 }
 
-/* The result of one that is done, or NULL with an exception. RING_INVALID and
- * RING_BUSY are no status of a request: the core says them in a child of the process that has made
- * it, and in a handler that interrupts a wait for requests. */
+/* The result of a complete request, or NULL with an exception. RING_INVALID and RING_BUSY are no
+ * status of a request: the core returns them in a child of the process that has made the request,
+ * and in a handler that interrupts a wait for requests. */
 static PyObject *request_answer(request_object *self, ring_status status) {
   module_state *state = comm_state(self->comm);
-  if (PyErr_Occurred()) return NULL; /* from a signal handler; it can be asked again */
+  if (PyErr_Occurred()) return NULL; /* from a signal handler; the wait can be repeated */
   if (status == RING_INVALID)
     return error_invalid(state, "this request belongs to the process that forked this one");
   if (status == RING_BUSY) return error_raise(state, status, NULL);
@@ -73,7 +73,7 @@ static PyObject *request_wait(PyObject *object, PyObject *unused) {
   return request_answer(self, status);
 }
 
-/* -1 with an exception. One that another thread waits for counts as not done. */
+/* -1 with an exception. A request that another thread waits for counts as incomplete. */
 static int request_is_done(request_object *self, ring_status *status) {
   int done = 0;
   *status = RING_OK;
@@ -107,8 +107,7 @@ static PyObject *request_enter(PyObject *self, PyObject *unused) {
   return self;
 }
 
-/* What the block has raised is the cause, so how the request has failed is not worth telling
- * then. */
+/* An exception of the block is the cause, so the error of the request is dropped then. */
 static PyObject *request_exit(PyObject *object, PyObject *args) {
   request_object *self = (request_object *)object;
   PyObject *type = Py_None, *value, *traceback;
@@ -132,7 +131,7 @@ static PyObject *request_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
   return NULL;
 }
 
-/* A finaliser cannot raise, so Ctrl-C is for whoever runs next. */
+/* A finaliser cannot raise, so the next code that runs raises Ctrl-C. */
 static void request_free(ring_request *request) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -148,8 +147,8 @@ static void request_free(ring_request *request) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* What is left of a request that was dropped by a signal handler, or by the collector, inside a
- * wait of the core. That wait may be what runs the request, so nobody can wait for it there. */
+/* The rest of a request that a signal handler, or the collector, has dropped inside a wait of the
+ * core. The wait may be running the request, so the finaliser cannot wait for it. */
 typedef struct request_rest {
   ring_request *request;
   comm_object *comm;
@@ -167,8 +166,8 @@ static int request_end_rest(void *arg) {
   return 0;
 }
 
-/* The interpreter frees it between two instructions of the main thread, though not of a signal
- * handler. Where that cannot be arranged it is never freed. */
+/* The interpreter frees the rest between two instructions of the main thread, but not in a signal
+ * handler. Where the call cannot be scheduled, the rest is never freed. */
 static void request_free_later(request_object *self) {
   request_rest *rest = PyMem_Malloc(sizeof(*rest));
   if (rest) {
@@ -179,9 +178,8 @@ static void request_free_later(request_object *self) {
   self->finish = NULL;
 }
 
-/* When the interpreter ends nobody waits for what may never come: the communicator is aborted.
- * Where that is not possible, as a thread was stopped in the midst of it, all is left as it is.
- * */
+/* At the end of the interpreter no wait may block for ever: the communicator is aborted. Where a
+ * thread was stopped inside the communicator, it cannot be aborted, and nothing is freed. */
 static void request_free_at_end(request_object *self) {
   ring_status status;
   if (!request_is_done(self, &status)) {
@@ -205,7 +203,7 @@ static int request_traverse(PyObject *object, visitproc visit, void *arg) {
   return self->finish ? operands_traverse(self->operands, visit, arg) : 0;
 }
 
-/* The core may be using the arrays of one that is not done: that is collected another time. */
+/* The core may use the arrays of an incomplete request, so its collection is delayed. */
 static int request_clear(PyObject *object) {
   request_object *self = (request_object *)object;
   ring_status status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A started collective as a Python object. It owns what the core works on until that is done: the
- * views, which keep the arrays where they are, and the communicator.
+ * A started collective as a Python object. Until it is complete it owns the data of the core: the
+ * views, which keep the arrays in place, and the communicator.
  */
 #ifndef SPARKRING_REQUEST_H
 #define SPARKRING_REQUEST_H
@@ -20,7 +20,7 @@ typedef struct request_object {
   bool waiting; /* a thread is in the core with it */
 } request_object;
 
-/* A new one that is to be started; it takes over the operands. NULL with an exception. */
+/* A new request, not started yet. Takes over the operands. NULL with an exception. */
 request_object *request_make(comm_object *comm, operands *operands, operands_finish_fn finish,
                              const char *name);
 

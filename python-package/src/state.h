@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the module keeps, one copy an interpreter. The Python types are final, so that every
- * method finds the state through the type of its own object.
+ * The state of the module, one copy for each interpreter. The Python types are final, so that every
+ * method finds the state through the type of its object.
  */
 #ifndef SPARKRING_STATE_H
 #define SPARKRING_STATE_H
@@ -25,7 +25,7 @@
   ENTRY(ROOT, "root")                                                                              \
   ENTRY(PEER, "peer")
 
-#define ARGUMENTS_MOST 5 /* of one method */
+#define ARGUMENTS_MOST 5 /* most arguments of a method */
 
 typedef enum arguments_name {
 #define ARGUMENTS_ENUM(name, text) ARGUMENTS_##name,

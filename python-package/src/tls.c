@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every method is over at once and keeps the interpreter lock, so that two threads cannot be in one
+ * Every method returns at once and keeps the interpreter lock, so that two threads cannot use one
  * connection.
  */
 #include "tls.h"

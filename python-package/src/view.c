@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The buffer protocol names an element type by a format string of the struct module. We take single
- * numbers in native byte order and refuse everything else by name, saying what to do. Two types need
- * more: bool is uint8 to the core; bfloat16 has no format, so it comes as 16-bit words, either
- * because the caller says so or because the object is an array of NumPy's extension type "bfloat16".
+ * The buffer protocol names an element type by a format string of the struct module. This file
+ * takes single numbers in native byte order. The error for any other type names the type and the
+ * remedy. Two types are special. bool is uint8 in the core. bfloat16 has no format: its 16-bit
+ * words are recognised by the argument dtype, or by an array of NumPy's extension type "bfloat16".
  */
 #include "view.h"
 
@@ -14,7 +14,7 @@
 #define VIEW_DTYPE_NAME(name, value, text, bytes) text ", "
 #define DTYPE_NAMES RING_DTYPE_MAP(VIEW_DTYPE_NAME) "bool"
 
-/* A new str: how NumPy names the object's element type, or else the buffer's format. */
+/* A new str: NumPy's name of the object's element type, or else the buffer's format. */
 static PyObject *element_name(PyObject *object, const char *format) {
   PyObject *dtype = PyObject_GetAttrString(object, "dtype");
   if (dtype == NULL) {
@@ -54,7 +54,7 @@ static PyObject *bfloat16_words(PyObject *object) {
   return words;
 }
 
-/* The buffer of a masked array is that of its data, and what is masked in it is any number. */
+/* The buffer of a masked array is that of its data. Masked elements hold any number. */
 static int refuse_mask(module_state *state, PyObject *object, const char *name) {
   if (Py_TYPE(object) == (PyTypeObject *)state->numpy_array) return 0;
   if (!PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array)) return 0;
@@ -83,7 +83,7 @@ static int acquire(view *view, module_state *state, PyObject *object, const char
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) return -1;
   PyObject *raised, *value, *traceback;
   PyErr_Fetch(&raised, &value, &traceback);
-  if (!PyObject_HasAttrString(object, "dtype")) { /* its own exception says it best */
+  if (!PyObject_HasAttrString(object, "dtype")) { /* keep the exception of the object */
     PyErr_Restore(raised, value, traceback);
     return -1;
   }
@@ -107,7 +107,7 @@ static bool is_foreign(char order) {
 #endif
 }
 
-/* The dtype of one format letter; false for a letter that is none of ours. */
+/* The dtype of one format letter; false for an unknown letter. */
 static bool letter_dtype(view *view, char letter) {
   switch (letter) {
   case '?':
@@ -140,7 +140,7 @@ static bool letter_dtype(view *view, char letter) {
   }
 }
 
-/* Reads the format into view->dtype. 16-bit words count as bfloat16 only where that was said. */
+/* Reads the format into view->dtype. 16-bit words are bfloat16 only with dtype "bfloat16". */
 static int read_format(view *view, module_state *state, PyObject *object, const char *name,
                        const char *dtype) {
   const char *format = view->buffer.format ? view->buffer.format : "B";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A view: the memory of a Python object as the core wants it (pointer, count, dtype), through the
+ * A view: the memory of a Python object as pointer, count and dtype for the core, through the
  * buffer protocol and without a copy. The object's memory stays in place while the view is open.
  */
 #ifndef SPARKRING_VIEW_H
@@ -12,14 +12,14 @@
 
 typedef struct view {
   Py_buffer buffer;
-  const char *name; /* what the caller calls the object */
+  const char *name; /* the name of the argument */
   size_t count;
   ring_dtype dtype;
   bool boolean; /* elements are bool, which travel as uint8 */
   bool direct;  /* contiguous in C order, and aligned: the core may use buffer.buf */
 } view;
 
-/* Opens a view of object. `name` is what the caller calls the object, which must stay; `dtype` is
+/* Opens a view of object. `name` is the name of the argument, and must outlive the view. `dtype` is
  * "bfloat16" for 16-bit words that hold it, the object's own dtype, or NULL. 0, or -1 with an
  * exception. */
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
@@ -33,10 +33,10 @@ void view_close(view *view);
 int view_check_output(const view *view, module_state *state, const struct view *input,
                       size_t count);
 
-/* A new tuple: the shape from dimension `from` on, after one of `rows` unless that is negative. */
+/* A new tuple: `rows` unless it is negative, then the shape from dimension `from` on. */
 PyObject *view_shape(const view *view, Py_ssize_t rows, int from);
 
-/* 0 when the object has a first dimension, whose length is then buffer.shape[0]; else -1 with an
+/* 0 when the object has a first dimension. Its length is then buffer.shape[0]. Else -1 with an
  * exception. */
 int view_check_rows(const view *view, module_state *state);
 

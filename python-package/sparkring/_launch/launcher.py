@@ -117,7 +117,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="print the version of sparkring",
     )
     parser.add_argument("-n", "--size", type=positive, required=True, help="number of ranks")
-    parser.add_argument("--timeout", metavar="SECONDS", help="time limit of the rendezvous of all ranks")
+    parser.add_argument(
+        "--timeout", metavar="SECONDS", help="time limit of the rendezvous of all ranks"
+    )
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
     parser.add_argument(
         "--encryption", action="store_true", help="encrypt what the ranks send through sockets"

@@ -135,7 +135,7 @@ def use(names: list[str], object_to: Callable[[str], None]) -> list[str]:
             " has used this process for another task, set spark.python.worker.reuse to false"
         )
     if before is None and names and all(name.isdecimal() for name in names):
-        os.environ.setdefault(ORDER, "PCI_BUS_ID")  # the order of nvidia-smi, which the discovery script calls
+        os.environ.setdefault(ORDER, "PCI_BUS_ID")  # the order of nvidia-smi
     os.environ[VISIBLE] = value
     _choice = _Choice(None if task is None else task.taskAttemptId(), value, before)
     return names

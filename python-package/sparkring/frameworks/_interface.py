@@ -32,7 +32,7 @@ def interface(comm: Communicator) -> str | None:
 
 def route(address: str, routes: str) -> str | None:
     """Find the route to an IPv4 address: the first of the most specific routes in the table."""
-    wanted = int.from_bytes(socket.inet_aton(address), sys.byteorder)  # in the byte order of the table
+    wanted = int.from_bytes(socket.inet_aton(address), sys.byteorder)  # as in the table
     found, longest = None, -1
     for line in routes.splitlines()[1:]:
         name, target, _, flags, _, _, _, mask, *_ = line.split()

@@ -94,7 +94,7 @@ def _ray() -> str:
 
 
 def _place(comm: Communicator, head: str, port: int) -> list[str]:
-    """Say where this rank's node is in the cluster; its own address only where that is one."""
+    """Make the address options of this rank's node. A name or a loopback address is left out."""
     place = [f"--address={head}"] if comm.rank else ["--head", f"--port={port}"]
     host = comm.hosts[comm.rank]
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow: TF_CONFIG, which its strategies for several workers read.
 
-Its gRPC server sets SO_REUSEADDR before it binds, with or without TF_GRPC_REUSE_PORT, so it can bind
-a reserved port.
+Its gRPC server sets SO_REUSEADDR before it binds, with or without TF_GRPC_REUSE_PORT. So the server
+can bind a reserved port.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An attempt as a barrier stage of Spark: submit it, watch its start, and return how it ended.
+"""An attempt as a barrier stage of Spark: submit it, watch its start, and return its results.
 
 Subclasses submit the stage and ask Spark for its state: `classic` and `connect` have one each.
 """
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from sparkring.spark._rank_result import RankResult
     from sparkring.spark._session import Spark
 
-LOOK = 0.2  # seconds between two looks at a stage that has not started
-LONGEST = 2000  # characters of why Spark has lost a task
-TELL = 20.0  # seconds until the user is told that it has not
+LOOK = 0.2  # seconds between two checks of a stage that has not started
+LONGEST = 2000  # characters of Spark's reason for a lost task
+TELL = 20.0  # seconds until a message says that the stage has not started
 
 
 class Stage:
@@ -39,15 +39,15 @@ class Stage:
     spark : sparkring.spark._session.Spark
         The Spark.
     num_proc : int
-        How many ranks.
+        The number of ranks.
     resources : pyspark.resource.ResourceProfile or None
-        What a task needs.
+        The resources of a task.
     timeout : float
         Seconds until all tasks must have started.
     say : callable
-        Tells the user a line.
+        Shows the user a line.
     log_server : sparkring.spark._log_server.LogServer or None
-        What the ranks have printed, as far as it is known.
+        The output of the ranks, as far as it has arrived.
     """
 
     def __init__(
@@ -62,32 +62,32 @@ class Stage:
         self.spark, self.num_proc, self.resources = spark, num_proc, resources
         self.timeout, self.say, self.log_server = timeout, say, log_server
 
-    # ---- What a subclass does
+    # ---- Methods of the subclasses
 
     def collect(self, job: task_main.Job) -> list[RankResult]:
-        """Run the ranks, and get how they ended."""
+        """Run the ranks, and return their results."""
         raise NotImplementedError
 
     def named(self, name: str, what: str) -> contextlib.AbstractContextManager[None]:
-        """Give what this thread submits inside of a block a name, and a description."""
+        """Give the jobs of this thread inside the block a name and a description."""
         raise NotImplementedError
 
     def cancel(self, name: str) -> None:
-        """End what was submitted with a name."""
+        """Cancel the jobs with a name."""
         raise NotImplementedError
 
     def started(self, name: str) -> int | None:
-        """Count the tasks that have started; None where Spark does not tell."""
+        """Count the tasks that have started; None where Spark does not report it."""
         raise NotImplementedError
 
     def host_of(self, executor: str) -> str:
-        """Find the host of an executor, which may have ended; empty where Spark does not tell."""
+        """Find the host of an executor, which may have ended; empty where it is unknown."""
         return ""
 
     # ---- An attempt
 
     def run(self, job: task_main.Job) -> list[RankResult] | BaseException:
-        """Run all ranks once; an error when Spark has lost one, or had to end the stage."""
+        """Run all ranks once. Return an error when Spark has lost a rank or ended the stage."""
         name = f"sparkring-{uuid.uuid4().hex}"
         attempt = f", attempt {job.attempt}" if job.attempt else ""
         what = f"sparkring: {self.num_proc} ranks{attempt}"
@@ -105,12 +105,12 @@ class Stage:
         return self.explain(spark_error, job)
 
     def explain(self, error: SparkError, job: task_main.Job) -> BaseException:
-        """Find out from Spark's error which rank has failed; raise it if none has."""
+        """Read the failed rank from Spark's error. Raise the error if no rank has failed."""
         text = preflight.text_of(error.error)
         found = task_main.from_text(text)
         if found is not None:
             failure = to_raise(found, job.attempt)
-            if isinstance(failure, RankError):  # without an exception of the user
+            if isinstance(failure, RankError):  # without an exception of the function
                 failure.__cause__ = error
             return failure
         missing = re.search(r"No module named '(sparkring(?:\.[\w.]+)?)'", text)
@@ -148,35 +148,35 @@ class Stage:
         return lost
 
     def host(self, number: int, why: str) -> str:
-        """Find where a lost rank ran: the executor that Spark names, or where it came from."""
+        """Find the host of a lost rank: of its executor, or of its connection."""
         executor = re.search(r"\(executor (\S+) exited", why)
         told = self.host_of(executor[1]) if executor else ""
         return told or (self.log_server.hosts.get(number, "") if self.log_server else "")
 
 
 class Watch:
-    """Looks whether all tasks of a stage have started, in a thread, inside a ``with`` block."""
+    """Checks in a thread whether all tasks of a stage have started, inside a ``with`` block."""
 
     def __init__(self, stage: Stage, name: str) -> None:
         self.stage, self.name = stage, name
-        self.late = ""  # why the stage was given up
+        self.late = ""  # why the stage was cancelled
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.work, name="sparkring watch", daemon=True)
 
     def __enter__(self) -> Watch:
-        """Begin."""
+        """Start the thread."""
         self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; the stage has."""
+        """End the thread: the stage has ended."""
         self.over.set()
         self.thread.join()
 
     def work(self) -> None:
-        """Wait until they have started; after too long, end the stage."""
+        """Wait until all tasks have started. After the timeout, cancel the stage."""
         begin, told = time.monotonic(), False
-        with contextlib.suppress(Exception):  # Spark has gone, which the job will tell
+        with contextlib.suppress(Exception):  # Spark has ended; the job will report it
             while not self.over.wait(LOOK):
                 started = self.stage.started(self.name)
                 if started is None or started >= self.stage.num_proc:
@@ -191,7 +191,7 @@ class Watch:
                     return
 
     def waiting(self, waited: float) -> str:
-        """Say what the stage waits for."""
+        """Describe the wait of the stage."""
         cluster = slot_check.read(self.stage.spark, self.stage.resources)
         return (
             f"the {self.stage.num_proc} tasks of the ranks have not all started after"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A long call of Spark in a thread of its own, which Ctrl-C cancels.
 
-In the calling thread the signal would raise inside of Py4J, which makes an error of its own of it
-that ``except Exception`` catches. Here the caller only waits. KeyboardInterrupt reaches it after
-the call was cancelled and has ended.
+In the calling thread the signal would raise inside Py4J. Py4J would convert it to an error of its
+own, which ``except Exception`` catches. Here the caller only waits, and raises KeyboardInterrupt
+after the call was cancelled and has ended.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-SLICE = 1.0  # seconds; signals are looked at sooner
+SLICE = 1.0  # seconds; signals interrupt the wait
 ENDING = 15.0  # seconds for a cancelled call to end
 
 
 def run_cancellable(call: Callable[[], T], cancel: Callable[[], Any]) -> T:
-    """Call, with the local properties of this thread, and wait; cancel when this is interrupted."""
+    """Call with the local properties of this thread, and wait. Cancel the call on an interrupt."""
     from pyspark import InheritableThread
 
     values: list[T] = []

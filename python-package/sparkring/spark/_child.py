@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank as a child process of Spark's Python worker, which waits for it, and sees how it ended.
+"""A rank as a child process of Spark's Python worker, which waits for the exit status of the child.
 
-PySpark's daemon ignores how its workers end, so nobody else can tell SIGKILL from ``os._exit()``.
-The worker stays alive when the kernel kills the child, which uses the memory. Linux ends the child
-with the worker.
+PySpark's daemon ignores the exit status of its workers, so only the worker can distinguish SIGKILL
+from ``os._exit()``. The child uses the memory, so the kernel kills the child when memory is short,
+and the worker survives. Linux ends the child with the worker.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
-    """Call a function in a child process; the wait status of a child that ended without a result.
+    """Call a function in a child process. Return its result, or the wait status without a result.
 
-    Another function is called in this process at the same time. The result comes in a file, as a
-    pipe would stay open in what the child leaves behind.
+    This process calls `meanwhile` at the same time. The result is in a file, because a pipe would
+    stay open in processes that the child leaves behind.
     """
     flush()
     with memory() as file:
@@ -48,14 +48,14 @@ def call(work: Callable[[], T], meanwhile: Callable[[], None]) -> T | int:
 
 
 def memory() -> IO[bytes]:
-    """Open a file that has no name, in memory where that is possible."""
+    """Open an unnamed file, in memory where possible."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("sparkring"), "w+b")
     return tempfile.TemporaryFile()
 
 
 def be_child(work: Callable[[], T], file: IO[bytes], parent: int) -> NoReturn:
-    """Write the result, and end without the worker's own end."""
+    """Write the result, and exit without the exit handlers of the worker."""
     code = 1
     try:
         control(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark whose driver is in this process: its context tells all, and runs jobs of functions."""
+"""A Spark with its driver in this process. Its context reports all, and runs jobs of functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparkring.spark._rank_result import RankResult
 from sparkring.spark._slot_check import Executor, is_local
 
 NEVER = 1 << 62  # milliseconds
-LINGER = 20_000  # the same, that Spark may take to end what is left of a failed stage
+LINGER = 20_000  # milliseconds that Spark may take to end the rest of a failed stage
 PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
@@ -26,8 +26,8 @@ class JobStage(Stage):
     spark: Classic
 
     def collect(self, job: task_main.Job) -> list[RankResult]:
-        """Run the ranks, and get how they ended."""
-        # Spark's own range() would be read by PySpark, and a task must not read its partition.
+        """Run the ranks, and return their results."""
+        # PySpark would read Spark's own range(), and a task must not read its partition.
         rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
         if self.resources is not None:
             rdd = rdd.withResources(self.resources)
@@ -37,7 +37,7 @@ class JobStage(Stage):
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
-        """Run jobs in a group inside of this block."""
+        """Run jobs in a group inside this block."""
         context = self.spark.context
         before = [context.getLocalProperty(key) for key in PROPERTIES]
         context.setJobGroup(name, what, interruptOnCancel=True)
@@ -50,7 +50,7 @@ class JobStage(Stage):
                     context.setLocalProperty(key, value)
 
     def cancel(self, name: str) -> None:
-        """End the jobs of a group."""
+        """Cancel the jobs of a group."""
         self.spark.context.cancelJobGroup(name)
 
     def host_of(self, executor: str) -> str:
@@ -68,11 +68,11 @@ class JobStage(Stage):
         )
 
     def running(self, name: str) -> bool:
-        """Whether tasks run, as those of a failed stage do until Spark has ended them."""
+        """Return whether tasks run. Tasks of a failed stage run until Spark has ended them."""
         return any(info.numActiveTasks for info in self.stages(name))
 
     def stages(self, name: str) -> Iterator[Any]:
-        """Tell what Spark knows of the stages of a group."""
+        """Yield Spark's data about the stages of a group."""
         tracker = self.spark.context.statusTracker()
         for job in tracker.getJobIdsForGroup(name):
             for stage in getattr(tracker.getJobInfo(job), "stageIds", ()):
@@ -85,13 +85,13 @@ class JobStage(Stage):
 def without_bar(context: Any, lingers: Callable[[], bool]) -> Iterator[None]:
     """Keep Spark's bar of stages (spark.ui.showConsoleProgress) off the terminal in this block.
 
-    It draws nothing until half a second after the last job has ended. Spark notes the time of that
-    with each job's end, so the bar comes back by itself, also after an error here. Where the stage
-    lingers behind the block, its bar stays off for a while.
+    The bar draws nothing until half a second after the last job has ended. Spark updates this time
+    at the end of each job, so the bar returns by itself, also after an error here. Where the stage
+    outlives the block, the bar stays off for a while.
     """
 
     def note(milliseconds: int) -> None:
-        with contextlib.suppress(Exception):  # no bar, or a Spark with another one
+        with contextlib.suppress(Exception):  # no bar, or another kind of bar
             bar = context._jsc.sc().progressBar().get()
             field = bar.getClass().getDeclaredField("lastFinishTime")
             field.setAccessible(True)
@@ -101,12 +101,12 @@ def without_bar(context: Any, lingers: Callable[[], bool]) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(Exception):  # Spark has gone
+        with contextlib.suppress(Exception):  # Spark has ended
             note(int(time.time() * 1000) + LINGER * lingers())
 
 
 class Classic:
-    """What a context tells and does (`sparkring.spark._session.Spark`)."""
+    """A context as `sparkring.spark._session.Spark`."""
 
     stage = JobStage
 
@@ -120,28 +120,28 @@ class Classic:
 
     @property
     def here(self) -> bool:
-        """Whether tasks run in a process that this one has started, in its folder and log."""
+        """Whether tasks run in a child of this process, with its working directory and log."""
         return is_local(self.master)
 
     @property
     def parallelism(self) -> int:
-        """How many tasks to make when nobody knows how many slots there are."""
+        """The number of tasks when the number of slots is unknown."""
         return int(self.context.defaultParallelism)
 
     @property
     def age(self) -> float:
-        """Seconds since its application has started."""
+        """Seconds since the start of the application."""
         return time.time() - int(self.context.startTime) / 1000
 
     def setting(self, name: str, default: str = "") -> str:
-        """Tell what its configuration says."""
+        """Return a setting of the configuration."""
         return str(self.context.getConf().get(name, default))
 
     def cores(self) -> None:
-        """Leave that to `executors`."""
+        """Return None: `executors` has the cores of each."""
 
     def slots(self, resources: Any) -> int:
-        """Ask what Spark asks itself when it submits a barrier stage."""
+        """Count the slots by the method that Spark uses for a barrier stage."""
         scala = self.context._jsc.sc()
         if resources is None:
             profile = scala.resourceProfileManager().defaultResourceProfile()
@@ -150,7 +150,7 @@ class Classic:
         return int(scala.maxNumConcurrentTasks(profile))
 
     def executors(self) -> tuple[Executor, ...]:
-        """List those who run tasks."""
+        """List the executors that run tasks."""
         found = self.context._jsc.sc().statusStore().executorList(True)
         summaries = [found.apply(index) for index in range(found.size())]
         executors = [
@@ -160,10 +160,10 @@ class Classic:
         return tuple(executor for executor in executors if executor.cores)
 
     def register(self, resources: Any) -> Any:
-        """Make a profile known to Spark; gives the JVM's."""
+        """Register a profile with Spark; return the profile of the JVM."""
         return self.context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
 
     def reach(self) -> tuple[str, str]:
-        """Find where executors reach this process, and the address to listen on for that."""
+        """Find the host where executors reach this process, and the address to listen on."""
         host = self.setting("spark.driver.host", "localhost")
         return host, self.setting("spark.driver.bindAddress", host)

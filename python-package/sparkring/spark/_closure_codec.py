@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions, results and exceptions as bytes, between the driver and the ranks.
 
-The codec is cloudpickle, which takes lambdas and definitions of a notebook; PySpark brings one.
-Both ends use the same, so a class of a notebook that comes back is the class that went out, and
-``except`` finds it.
+The codec is cloudpickle, which takes lambdas and definitions of a notebook. PySpark brings a
+cloudpickle. Both ends use the same codec, so a class of a notebook is the same class after the
+return, and ``except`` catches it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from sparkring._core import InvalidError
 from sparkring.spark import _script as script
 from sparkring.spark import _sources as sources
 
-NAMELESS = "<dynamic-code>"  # what cloudpickle 3.1.3 puts for the file of code, which has its lines
+NAMELESS = "<dynamic-code>"  # the file name of code in cloudpickle 3.1.3, with the code's lines
 
 
 def _pickler() -> Any:
-    """Find a cloudpickle; where there is none, pickle has to do."""
-    names = ["cloudpickle", "pyspark.cloudpickle"]  # without Spark, PySpark would take long
+    """Find a cloudpickle, or else return pickle."""
+    names = ["cloudpickle", "pyspark.cloudpickle"]  # importing PySpark would take long
     for name in reversed(names) if "pyspark" in sys.modules else names:
         with contextlib.suppress(ImportError):
             return importlib.import_module(name)
@@ -49,7 +49,7 @@ def loads(data: bytes | bytearray) -> Any:
 
 
 def dumps_noting(value: Any) -> tuple[bytes, sources.Notes]:
-    """Pickle a value, and note the modules and the code that the pickle speaks of."""
+    """Pickle a value, and note the modules and the code that the pickle names."""
     module, notes = _pickler(), sources.Notes()
 
     class Pickler(getattr(module, "CloudPickler", pickle.Pickler)):  # type: ignore[misc]
@@ -70,18 +70,18 @@ def dumps_noting(value: Any) -> tuple[bytes, sources.Notes]:
 
 @dataclass(frozen=True)
 class Work:
-    """What the ranks are to do."""
+    """The function of the ranks, pickled, with its sources."""
 
     data: bytes = field(repr=False)  # (f, args, kwargs)
     sources: sources.Sources
 
     def here(self) -> Work:
-        """Leave out what processes of this machine find by themselves."""
+        """Leave out the modules that processes of this machine find by themselves."""
         return replace(self, sources=replace(self.sources, archive=None))
 
 
 def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
-    """Pickle a function with its arguments, or say what is wrong with it."""
+    """Pickle a function with its arguments, or raise an error with the reason."""
     path = None
     if isinstance(f, (str, os.PathLike)):
         f = script.find(f, args, kwargs)
@@ -117,7 +117,7 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
 
 
 def check_kind(f: Any) -> None:
-    """Refuse a function that does not run when it is called, but returns what would run it."""
+    """Refuse a generator or coroutine function: a call does not run its body."""
     while isinstance(f, functools.partial):
         f = f.func
     call = getattr(type(f), "__call__", None)  # noqa: B004 (of an object of a class of the user)
@@ -135,7 +135,7 @@ def check_kind(f: Any) -> None:
 
 
 def check_arguments(args: Any, kwargs: Any) -> None:
-    """Refuse what is not a sequence, or hardly meant as one, and what has no names."""
+    """Refuse args that are no sequence or a string, and kwargs without names."""
     if isinstance(args, (str, bytes)):
         raise InvalidError(f"args is one text: pass a tuple, as in args=({args!r},)")
     if not isinstance(args, Sequence):
@@ -154,10 +154,10 @@ def check_arguments(args: Any, kwargs: Any) -> None:
 
 
 def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Refuse a function that cannot be called so, as far as Python can tell."""
+    """Refuse a function whose signature does not fit the arguments."""
     try:
         signature = inspect.signature(f)
-    except (TypeError, ValueError):  # some in C have none
+    except (TypeError, ValueError):  # some functions in C have no signature
         return
     try:
         signature.bind(object(), *args, **kwargs)
@@ -171,7 +171,7 @@ def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def dumps_value(value: Any, rank: int) -> bytes:
-    """Pickle what the function has returned on a rank, or say what is wrong with it."""
+    """Pickle the return value of a rank, or raise an error with the reason."""
     try:
         return dumps(value)
     except Exception as error:
@@ -183,7 +183,7 @@ def dumps_value(value: Any, rank: int) -> bytes:
 
 
 def dumps_error(error: BaseException) -> bytes | None:
-    """Pickle an exception, if it comes out of its pickle again."""
+    """Pickle an exception, if it can be unpickled again."""
     try:
         data = dumps(error)
         return data if isinstance(loads(data), type(error)) else None
@@ -192,7 +192,7 @@ def dumps_error(error: BaseException) -> bytes | None:
 
 
 def loads_error(data: bytes | None) -> Exception | None:
-    """Read the pickle of an exception; None for what must not be raised here, or is unknown."""
+    """Unpickle an exception; None for one that is unknown or must not be raised here."""
     try:
         error = None if data is None else loads(data)
     except Exception:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark behind Spark Connect: a server that runs plans; its jobs and executors are out of reach.
+"""A Spark behind Spark Connect: a server that runs plans. Its jobs and executors are out of reach.
 
-The ranks are the tasks of ``mapInArrow(barrier=True)`` over as many rows; how they ended comes back
-as binary cells, cut into pieces, as the server sends rows in messages of few megabytes. What is
-known of the cluster is its configuration, and how many partitions it would make of a range: as many
-as all executors have cores. Tags take the place of job groups, and reports of progress, which the
-server sends from Spark 4.0 on, that of the status tracker.
+The ranks are the tasks of ``mapInArrow(barrier=True)``, one row for each rank. Their results return
+as binary cells, cut into pieces, because the server sends rows in messages of few megabytes. Two
+facts about the cluster are known: its configuration, and the number of partitions of a range, which
+is the number of cores of all executors. Tags replace job groups. Reports of progress, which the
+server sends from Spark 4.0 on, replace the status tracker.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlanStage(Stage):
     running: int | None = None
 
     def collect(self, job: task_main.Job) -> list[RankResult]:
-        """Run the ranks, and get how they ended."""
+        """Run the ranks, and return their results."""
 
         def ranks(batches: Iterable[Any]) -> Iterator[Any]:
             return task(job, batches)
@@ -52,13 +52,13 @@ class PlanStage(Stage):
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
-        """Tag what this thread submits inside of this block, and listen to its progress."""
+        """Tag the plans of this thread inside the block, and receive their progress."""
         session, this = self.spark.session, threading.get_ident()
         tells = hasattr(session, "registerProgressHandler")
         self.running = 0 if tells else None
 
         def progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
-            if threading.get_ident() == this:  # others submit with this session, too
+            if threading.get_ident() == this:  # other threads use the session, too
                 done = sum(stage.num_completed_tasks for stage in stages or ())
                 self.running = max(self.running or 0, inflight_tasks + done)
 
@@ -74,27 +74,27 @@ class PlanStage(Stage):
                 session.removeTag(name)
 
     def cancel(self, name: str) -> None:
-        """End what has a tag."""
+        """Cancel the plans with a tag."""
         self.spark.session.interruptTag(name)
 
     def started(self, name: str) -> int | None:
-        """Count the tasks that have started, as far as the server has told."""
+        """Count the tasks that have started, as far as the server has reported."""
         return self.running
 
 
 def takes(method: Any, name: str) -> bool:
-    """Whether a method has a parameter of this name."""
+    """Return whether a method has a parameter of this name."""
     return name in inspect.signature(method).parameters
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address is that of this machine for itself."""
+    """Return whether a name or address is a loopback of this machine."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
 
 
-# ---- How ranks end, as rows ----------------------------------------------------------------------
+# ---- Results of ranks as rows --------------------------------------------------------------------
 
 
 def task(job: task_main.Job, batches: Iterable[Any]) -> Iterator[Any]:
@@ -115,7 +115,7 @@ def cut(data: bytes) -> list[bytes]:
 
 
 def assemble(rows: Iterable[Any]) -> list[RankResult]:
-    """Read how the ranks ended, in rank order."""
+    """Read the results of the ranks, in rank order."""
     pieces: dict[int, list[tuple[int, bytes]]] = {}
     for number, piece, data in rows:
         pieces.setdefault(number, []).append((piece, bytes(data)))
@@ -126,7 +126,7 @@ def assemble(rows: Iterable[Any]) -> list[RankResult]:
 
 
 class Connect:
-    """What a session of Spark Connect tells and does (`sparkring.spark._session.Spark`)."""
+    """A session of Spark Connect as `sparkring.spark._session.Spark`."""
 
     stage = PlanStage
 
@@ -148,50 +148,50 @@ class Connect:
 
     @property
     def here(self) -> bool:
-        """Whether tasks run in a process that this one has started, in its folder and log."""
-        own = "SPARK_LOCAL_REMOTE" in os.environ  # PySpark has started it for remote("local")
+        """Whether tasks run in a child of this process, with its working directory and log."""
+        own = "SPARK_LOCAL_REMOTE" in os.environ  # started by PySpark for remote("local")
         with contextlib.suppress(OSError):
             return own and is_local(self.master) and is_loopback(self.host()[0])
         return False
 
     @property
     def parallelism(self) -> int:
-        """How many tasks to make when nobody knows how many slots there are."""
+        """The number of tasks when the number of slots is unknown."""
         return self.splits()
 
     @property
     def age(self) -> float:
-        """Seconds since its application has started."""
+        """Seconds since the start of the application."""
         return time.time() - int(self.setting("spark.app.startTime", "0")) / 1000
 
     def setting(self, name: str, default: str = "") -> str:
-        """Tell what its configuration says."""
-        if name not in self.known:  # each look is a message to the server
-            with contextlib.suppress(Exception):  # it keeps this one to itself
+        """Return a setting of the configuration."""
+        if name not in self.known:  # each request is a message to the server
+            with contextlib.suppress(Exception):  # the server hides some settings
                 self.known[name] = self.session.conf.get(name, None)
         told = self.known.setdefault(name, None)
         return default if told is None else str(told)
 
     def splits(self) -> int:
-        """Count the partitions that a range has if nobody says how many."""
+        """Count the partitions that a range has by default."""
         plan = self.session.range(1)._explain_string()
         return int(re.search(r"splits=(?:Some\()?(\d+)", plan)[1])  # type: ignore[index]
 
     def cores(self) -> int | None:
-        """Count the cores of all executors; at least two on a cluster, even if there are none."""
+        """Count the cores of all executors. A cluster without executors reports two, too."""
         fixed = re.match(r"local\[(\d+)", self.master)
         if fixed:
             return int(fixed[1])
         return None if any(self.setting(name) for name in FIXED) else self.splits()
 
     def size(self) -> int | None:
-        """Count the cores of an executor, where all have as many."""
+        """Count the cores of an executor, where all executors have the same number."""
         pseudo = re.match(r"local-cluster\[\s*\d+\s*,\s*(\d+)", self.master)
         told = pseudo[1] if pseudo else self.setting("spark.executor.cores")
         return int(told) if told.isdecimal() and not is_local(self.master) else None
 
     def slots(self, resources: Any) -> int:
-        """Count the tasks that can run at once, as far as cores tell."""
+        """Count the tasks that can run at once, by the cores."""
         cores, size = self.cores(), self.size()
         if cores is None:
             raise UnsupportedError("the configuration hides how many cores there are")
@@ -201,20 +201,20 @@ class Connect:
         return cores // cpus if size is None else cores // size * (size // cpus)
 
     def executors(self) -> tuple[Executor, ...]:
-        """List those who run tasks, where that follows from their cores."""
+        """List the executors that run tasks, where the cores determine them."""
         cores, size = self.cores(), self.size()
         if is_local(self.master) and cores:
             return (Executor("", cores),)
         return (Executor("", size),) * (cores // size) if cores and size else ()
 
     def register(self, resources: Any) -> int:
-        """Make a profile known to the server; gives its number."""
+        """Register a profile with the server; return its number."""
         if not takes(type(self.session.range(1)).mapInArrow, "profile"):
             raise UnsupportedError("Spark Connect takes them from Spark 4.0 on")
         return int(resources.id)
 
     def host(self) -> tuple[str, int]:
-        """Find the server; ``OSError`` when its client does not tell."""
+        """Find the server; raise ``OSError`` when its client does not report it."""
         builder = getattr(self.session.client, "_builder", None)
         name, _, port = str(getattr(builder, "endpoint", "")).rpartition(":")
         if not name or not port.isdecimal():
@@ -222,7 +222,7 @@ class Connect:
         return name.strip("[]"), int(port)
 
     def reach(self) -> tuple[str, str]:
-        """Find where executors reach this process: where its server would, if anywhere."""
+        """Find the host where executors reach this process: the address towards the server."""
         found = socket.getaddrinfo(*self.host(), type=socket.SOCK_DGRAM)
         family, kind, _, _, address = found[0]
         with socket.socket(family, kind) as probe:

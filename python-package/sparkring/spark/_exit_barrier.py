@@ -15,9 +15,9 @@ TaskKilledException (PythonRunner.scala of Spark 3.5 and 4.1). One lost executor
 executors with it. Only ranks without a ring, or without a connection to rank 0, use that call.
 
 Both ends of a connection prove that they have the attempt's key (as in `log_forwarder`). After the
-proofs each end sends one word: a rank that it has ended, rank 0 that all have ended. Rank 0 reads
-all pending connections side by side, so that a stranger blocks no rank. When there are too many,
-rank 0 closes the oldest.
+proofs each end sends one word: a rank reports its end, and rank 0 reports the end of all ranks.
+Rank 0 reads all pending connections side by side, so that a stranger blocks no rank. When there are
+too many pending connections, rank 0 closes the oldest.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from sparkring.spark._rank_result import RankResult
 
 GRACE = 5.0  # seconds from a failure until Spark ends ranks that are still at work
-COURTESY = 1.0  # more seconds for a rank that only knows of the failure of another
-LEFT = 60.0  # seconds that a successful rank waits until Spark misses the rank that is lost
+COURTESY = 1.0  # more seconds for a rank that reports the failure of another rank
+LEFT = 60.0  # seconds until Spark must have detected a lost rank
 CONNECT = 10.0  # seconds for all connections to be made
-BACKLOG = 128  # connections that wait to be taken, besides those of the ranks
-PENDING = 64  # connections without a proof yet
+BACKLOG = 128  # connections that wait for accept(), besides those of the ranks
+PENDING = 64  # pending connections: without a proof yet
 PATIENCE = 0.1  # seconds for a pending connection when new connections wait for its place
 PAUSE = 0.01  # seconds until the next accept() when descriptors have run out
-LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # of failures because a rank is lost
+LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # weights of failures that report a lost rank
 
 NAMES = struct.Struct("!I")  # the rank
 PASSED = struct.Struct("!I32s")  # the rank at the other end of a connection, the session
@@ -82,12 +82,12 @@ class Peer:
         return log_forwarder.tag(self.session, 0, who, b"")
 
     def send(self, who: bytes) -> None:
-        """Send the word; Spark will miss a peer that it does not reach."""
+        """Send the word. Spark detects a peer that the word does not reach."""
         with contextlib.suppress(OSError):
             self.socket.sendall(self.word(who))
 
     def receive(self, who: bytes) -> bool:
-        """Read once: whether the whole word has come; ``OSError`` at the end of the connection."""
+        """Read once; return whether the word is complete. Raise ``OSError`` at the end."""
         piece = self.socket.recv(log_forwarder.TAG - len(self.received))
         self.received += piece
         if not piece or not self.word(who).startswith(self.received):
@@ -96,7 +96,7 @@ class Peer:
 
 
 class PendingConnection:
-    """A connection to rank 0 that has not proved to be one of a rank."""
+    """A connection to rank 0 without a proof yet."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -107,7 +107,7 @@ class PendingConnection:
         connection.send(self.ours)
 
     def prove(self, key: bytes, missing: set[int]) -> Peer | None:
-        """Read once; gives the rank after a valid proof, and ``OSError`` after any other bytes."""
+        """Read once; return the rank after a valid proof. Raise ``OSError`` after other bytes."""
         piece = self.socket.recv(HELLO.size - len(self.received))
         self.received += piece
         if not piece:
@@ -138,7 +138,7 @@ class Acceptor:
         listener.setblocking(False)
 
     def accept_all(self, until: float) -> list[Peer]:
-        """Accept a connection of each rank; a rank that is late is missing from the list."""
+        """Accept a connection of each rank. The list lacks late ranks."""
         try:
             while self.missing and (left := until - time.monotonic()) > 0:
                 self.take_turn(left)
@@ -224,7 +224,7 @@ class SocketBarrier:
     # ---- At the beginning
 
     def connect_all(self, comm: Communicator) -> None:
-        """Connect all ranks to rank 0; where one fails, all ranks use Spark's call.
+        """Connect all ranks to rank 0. Where one rank fails, all ranks use Spark's call.
 
         The rank calls this, passes the connections on to its task, and keeps none.
         """
@@ -252,7 +252,7 @@ class SocketBarrier:
         self.passed.close()
 
     def adopt(self) -> None:
-        """Take the connections from the rank, when it is connected or has ended."""
+        """Receive the connections from the rank, when it is connected or has ended."""
         self.passed.close()
         with self.taken:
             while True:
@@ -294,11 +294,11 @@ class SocketBarrier:
         try:
             if self.connected:
                 complete = self.wait(GRACE if failure else math.inf)
-            elif failure is not None and failure.how:  # Spark must end the ranks that wait for it
+            elif failure is not None and failure.how:  # Spark must end the waiting ranks
                 complete = False
             elif (
                 failure is not None and failure.weight in LOST
-            ):  # Spark may miss the lost rank itself
+            ):  # Spark may detect the lost rank itself
                 time.sleep(GRACE)
                 complete = False
             else:
@@ -314,7 +314,7 @@ class SocketBarrier:
             )
 
     def wait(self, grace: float) -> bool:
-        """Wait for all ranks for `grace` seconds, or until Spark must have missed a lost rank."""
+        """Wait for all ranks for `grace` seconds, or until Spark must have detected a lost rank."""
         until = time.monotonic() + grace
         if self.rank:
             self.peers[0].send(self.who)
@@ -356,7 +356,7 @@ class SocketBarrier:
 
 
 def listen(comm: Communicator) -> tuple[socket.socket | None, int]:
-    """Listen on a port that the ring may use; gives port 0 where none is free."""
+    """Listen on a port within the ports of the ring; return port 0 where none is free."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     backlog = comm.size + BACKLOG
@@ -373,7 +373,7 @@ def listen(comm: Communicator) -> tuple[socket.socket | None, int]:
 
 
 def read(connection: socket.socket, count: int, until: float) -> bytes:
-    """Read `count` bytes; ``OSError`` when they do not come in time."""
+    """Read `count` bytes. Raise ``OSError`` when they do not arrive in time."""
     data = b""
     while len(data) < count:
         left = until - time.monotonic()

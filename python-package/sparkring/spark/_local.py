@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An attempt as processes of this machine, without Spark, under ``sparkring-run``.
 
-The launcher has the token, prints what the ranks say, ends them when one fails, and leaves no
-process behind. Function and rank_results go through a folder that only this user can read.
+The launcher draws the token, prints the output of the ranks, ends all ranks when one fails, and
+leaves no process behind. Function and results go through a directory that only this user can read.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from sparkring.spark._rank_result import RankError
     from sparkring.spark._task_main import Job
 
-LOOK = 0.005  # seconds between two looks for a file
+LOOK = 0.005  # seconds between two checks for a file
 LOST = WEIGHTS["PEER_LOST"]
 RANK = "import sys; from sparkring.spark import _local; sys.exit(_local.main(sys.argv[1]))"
-REPORT = "\x1esparkring "  # begins a report of progress in what a rank prints
+REPORT = "\x1esparkring "  # prefix of a report of progress in the output
 
 
 class Processes:
@@ -50,9 +50,9 @@ class Processes:
     Parameters
     ----------
     num_proc : int
-        How many ranks.
+        The number of ranks.
     show : callable
-        Called with a rank and a line that it has printed.
+        Called with a rank and a line of its output.
     progress : callable
         Called with a rank, a step, the number of steps or None, and a dictionary of numbers.
     """
@@ -65,10 +65,10 @@ class Processes:
     ) -> None:
         self.num_proc, self.show, self.progress = num_proc, show, progress
         self.last: dict[int, deque[str]] = {}
-        self.first: re.Match[str] | None = None  # what the launcher says of the first that failed
+        self.first: re.Match[str] | None = None  # the launcher's line about the first failed rank
 
     def run(self, job: Job) -> list[RankResult] | RankError:
-        """Run all ranks once; an error when one ended without a result."""
+        """Run all ranks once. Return an error when a rank ended without a result."""
         self.last = {number: deque(maxlen=log_forwarder.KEPT) for number in range(self.num_proc)}
         self.first = None
         with tempfile.TemporaryDirectory(prefix="sparkring-") as name:
@@ -90,12 +90,12 @@ class Processes:
         return self.lost(min(missing), "ended without a result, with exit code 0", job)
 
     def read(self, path: Path) -> RankResult:
-        """Read how a rank ended, and put in what it printed last."""
+        """Read the result of a rank, and add the last lines of its output."""
         rank_result: RankResult = pickle.loads(path.read_bytes())
         return replace(rank_result, log=tuple(self.last[rank_result.rank]))
 
     def lost(self, number: int, what: str, job: Job) -> RankError:
-        """Make the error of a rank that has told nothing itself."""
+        """Make the error of a rank that ended without a result."""
         return rank_error(
             advise(what, here=True),
             rank=number,
@@ -105,7 +105,7 @@ class Processes:
         )
 
     def launch(self, folder: Path) -> None:
-        """Start the launcher, and wait for its end."""
+        """Start the launcher, and wait until it ends."""
         this = [sys.executable, "-c", RANK, str(folder)]
         process = subprocess.Popen(
             [
@@ -150,7 +150,7 @@ class Processes:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End the launcher, which takes the ranks with it."""
+    """End the launcher, which ends the ranks."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         if process.poll() is None:
             process.wait(supervisor.LINGER)
@@ -166,7 +166,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class Here:
-    """Prints to the launcher, which hands it on; reports of progress, too."""
+    """Prints lines and reports of progress to the launcher, which forwards them."""
 
     def report(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
         """Print a report, in one piece."""
@@ -174,7 +174,7 @@ class Here:
         os.write(1, f"{REPORT}{json.dumps([step, total, metrics])}\n".encode())
 
     def log(self, text: str) -> None:
-        """Write nothing: the error of the rank has it."""
+        """Write nothing: the error of the rank has the text."""
 
 
 class Folder:
@@ -185,7 +185,7 @@ class Folder:
         self.write("process", str(os.getpid()).encode())
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of this rank, which the others see only when it is whole."""
+        """Write a file of this rank atomically, for the other ranks."""
         path = self.path / f"{name}-{self.rank:06}"
         path.with_name(f"new-{path.name}").write_bytes(data)
         path.with_name(f"new-{path.name}").rename(path)
@@ -194,7 +194,7 @@ class Folder:
         """Prepare nothing."""
 
     def wait_for_all(self, rank_result: RankResult) -> None:
-        """Tell how this rank ended, and wait for the others to do so."""
+        """Write the result of this rank, and wait for the results of the other ranks."""
         self.write("result", pickle.dumps(rank_result))
         deadline = time.monotonic() + exit_barrier.GRACE if rank_result.failure else math.inf
         while not all((self.path / f"result-{other:06}").exists() for other in range(self.size)):
@@ -203,7 +203,7 @@ class Folder:
             time.sleep(LOOK)
 
     def gone(self) -> bool:
-        """Whether a rank has ended without a result."""
+        """Return whether a rank has ended without a result."""
         for other in range(self.size):
             process = self.path / f"process-{other:06}"
             if process.exists() and not alive(int(process.read_text())):
@@ -212,7 +212,7 @@ class Folder:
 
 
 def alive(process: int) -> bool:
-    """Whether a process of this user still runs."""
+    """Return whether a process of this user still runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

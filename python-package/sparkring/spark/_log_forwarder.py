@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The log forwarder: a process that copies the output of a rank to its log and to the driver.
 
-It is a process, not a thread: a rank that prints from C while it holds the interpreter's lock would
-wait for a thread that needs the lock to read. It also outlives a rank that is killed, and so sends
-the last lines of that rank. The process runs this file alone, without site-packages, to start fast.
-So this file imports only the standard library, and the core where the connection is encrypted.
+The log forwarder is a process, not a thread: a rank that prints from C while it holds the
+interpreter's lock would block a thread that needs the lock to read. The process also outlives a
+killed rank, and sends the last lines of the rank. It runs this file alone, without site-packages,
+to start fast. So this file imports only the standard library, and the core where the connection is
+encrypted.
 
 The rank never waits for the driver. Output that cannot be sent at once is queued, up to `QUEUE`
 bytes; beyond that, lines are counted and dropped. The log has all lines.
@@ -41,15 +42,15 @@ MAGIC = b"sparkOut"
 NONCE = 32
 TAG = 16
 PAYLOAD = 1 << 15  # bytes of a frame
-QUEUE = 1 << 18  # bytes that wait for the driver
-LINE = 4096  # a longer line is sent in pieces
-KEPT = 20  # lines that an error shows
-FLUSH = 5.0  # seconds for the driver to take the rest
-CONNECT = 10.0  # seconds for the driver to answer
-TRIES = 3  # connections that the driver may end before it has answered: strangers may crowd it
+QUEUE = 1 << 18  # bytes of the queue for the driver
+LINE = 4096  # bytes; a longer line is sent in pieces
+KEPT = 20  # last lines in an error
+FLUSH = 5.0  # seconds until the driver must have received the rest
+CONNECT = 10.0  # seconds until the driver must have sent its proof
+TRIES = 3  # connections that the driver may close before its proof
 
 LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
-RESULT = b"R"  # the length of a result, which follows
+RESULT = b"R"  # the length of a result; the result follows
 
 
 def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
@@ -70,12 +71,12 @@ def tag(session: bytes, number: int, head: bytes, payload: bytes) -> bytes:
 
 
 def received(session: bytes) -> bytes:
-    """Make what the driver answers when all of a result has come."""
+    """Make the driver's confirmation of a complete result."""
     return tag(session, 0, b"received", b"")
 
 
 def load_core(path: str) -> Any:
-    """Load the extension module from its file, as this process knows no package."""
+    """Load the extension module from its file, because this process finds no package."""
     loader = importlib.machinery.ExtensionFileLoader("sparkring._core", path)
     spec = importlib.util.spec_from_file_location("sparkring._core", path, loader=loader)
     assert spec
@@ -85,12 +86,12 @@ def load_core(path: str) -> Any:
 
 
 class Channel:
-    """A connected socket that does not block, from the proofs on with TLS where that is wanted."""
+    """A connected non-blocking socket, after the proofs with TLS if encryption is on."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.tls: Any = None
-        self.events = selectors.EVENT_READ  # that a selector waits for
+        self.events = selectors.EVENT_READ  # of the selector
         connection.setblocking(False)
 
     def encrypt(self, core: Any, connects: bool, key: bytes) -> None:
@@ -98,19 +99,19 @@ class Channel:
         self.tls = core.Tls(self.socket.fileno(), connects, key)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of it; ``BlockingIOError`` when nothing can be sent now."""
+        """Send some bytes; raise ``BlockingIOError`` when no byte can be sent now."""
         return int((self.tls or self.socket).send(data))
 
     def recv(self, most: int) -> bytes:
-        """Receive some of it, nothing at the end; ``BlockingIOError`` when there is nothing now."""
+        """Receive bytes, none at the end; raise ``BlockingIOError`` when there are none now."""
         return bytes((self.tls or self.socket).recv(most))
 
     def recv_into(self, room: memoryview) -> int:
-        """Receive what is there and fits; 0 at the end, ``BlockingIOError`` as `recv`."""
+        """Receive into a buffer; 0 at the end, ``BlockingIOError`` as in `recv`."""
         return int((self.tls or self.socket).recv_into(room))
 
     def watch(self, selector: selectors.BaseSelector, data: Any, writing: bool = False) -> None:
-        """Have a selector wait until there is something to read, or to write if that is wanted."""
+        """Set the selector to wait until the channel is readable, or also writable."""
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
         if self.tls:
             events = self.tls.wants(events)
@@ -119,7 +120,7 @@ class Channel:
             self.events = events
 
     def close(self) -> None:
-        """Close it."""
+        """Close the socket."""
         if self.tls:
             self.tls.close()
         self.socket.close()
@@ -130,7 +131,7 @@ class Driver:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.key = bytes.fromhex(settings["key"])
-        self.core_path: str | None = settings.get("core")  # for TLS; None: without
+        self.core_path: str | None = settings.get("core")  # for TLS; None without TLS
         self.names = struct.pack("!IIQ", settings["rank"], settings["attempt"], os.getppid())
         self.waiting: collections.deque[bytes] = collections.deque()
         self.queued = 0
@@ -140,7 +141,7 @@ class Driver:
         self.begin()
 
     def begin(self) -> None:
-        """Start anew with a connection; what waits for the driver is kept."""
+        """Reset the connection. The queue for the driver is kept."""
         self.tries += 1
         self.nonce = os.urandom(NONCE)
         self.session = b""  # empty until the driver has proved itself
@@ -148,11 +149,11 @@ class Driver:
         self.received = b""
         self.number = 0
         self.outgoing = b""
-        self.reached: Channel | None = None  # what `connect` made, in its thread
-        self.channel: Channel | None = None  # the same, once the selector knows it
+        self.reached: Channel | None = None  # the new channel of `connect`, set by its thread
+        self.channel: Channel | None = None  # the channel in the selector
 
     def connect(self, address: tuple[str, int], ready: int) -> None:
-        """Connect, in a thread, as names take their time; then close `ready`."""
+        """Connect in a thread, because resolving names may block; then close `ready`."""
         try:
             self.open(address)
         except (OSError, ImportError):
@@ -160,7 +161,7 @@ class Driver:
         os.close(ready)
 
     def open(self, address: tuple[str, int]) -> None:
-        """Connect."""
+        """Connect to the driver."""
         self.core = load_core(self.core_path) if self.core_path else None
         connected = socket.create_connection(address, CONNECT)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, QUEUE)
@@ -171,7 +172,7 @@ class Driver:
         assert self.channel
         piece = self.channel.recv(NONCE)
         if not piece or self.session:
-            raise ConnectionError("the driver has hung up")
+            raise ConnectionError("the driver closed the connection")
         self.received += piece
         if len(self.received) < NONCE:
             return
@@ -192,7 +193,7 @@ class Driver:
             raise OSError("whoever answers is not the driver")
 
     def put(self, kind: bytes, payload: bytes, lines: int = 0) -> None:
-        """Queue a frame; without room it is dropped, and its lines are counted."""
+        """Queue a frame. When the queue is full, drop the frame and count its lines."""
         if self.queued + len(payload) > QUEUE:
             self.dropped += lines
             return
@@ -206,12 +207,12 @@ class Driver:
             self.dropped = 0
 
     def frame(self, kind: bytes, payload: bytes) -> None:
-        """Queue a frame, whether or not there is room."""
+        """Queue a frame without a limit."""
         self.waiting.append(kind + payload)
         self.queued += len(payload)
 
     def write(self) -> None:
-        """Send what the connection takes."""
+        """Send as many bytes as the connection accepts."""
         assert self.channel
         while self.outgoing or (self.session and self.waiting):
             if not self.outgoing:
@@ -225,12 +226,12 @@ class Driver:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to write now."""
+        """Return whether there is nothing to write now."""
         return not self.outgoing and not (self.session and self.waiting)
 
     @property
     def done(self) -> bool:
-        """Whether everything has been sent."""
+        """Return whether all bytes have been sent."""
         return not self.outgoing and not self.waiting
 
 
@@ -244,12 +245,12 @@ class LogForwarder:
         self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT)
         self.begun = b""
         self.driver: Driver | None = None
-        self.ending = 0.0  # when to close the connection to the driver
-        self.open = True  # a process can still write
+        self.ending = 0.0  # time to close the connection to the driver
+        self.open = True  # a process can still write output
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        """Work until there is nothing left to do."""
+        """Run until all output is copied."""
         for file in (self.output, self.control.fileno()):
             os.set_blocking(file, False)
         self.selector.register(self.output, selectors.EVENT_READ, self.pump)
@@ -257,7 +258,7 @@ class LogForwarder:
         self.connect()
         while self.open or self.driver or not self.ending:
             if self.ending and not self.driver:
-                self.echo = True  # for processes that the rank has left behind
+                self.echo = True  # for processes that the rank leaves behind
             for key, events in self.selector.select(0.5 if self.driver else None):
                 key.data(events)
             self.watch_driver()
@@ -265,7 +266,7 @@ class LogForwarder:
     # ---- The rank
 
     def pump(self, _: int = 0) -> bool:
-        """Read once; false when there is nothing now, or no more ever."""
+        """Read once; false when there is no output now, or at the end."""
         if not self.open:
             return False
         try:
@@ -280,7 +281,7 @@ class LogForwarder:
         return True
 
     def copy(self, piece: bytes) -> None:
-        """Write a piece to the log, and its whole lines to the driver."""
+        """Write a piece to the log, and its complete lines to the driver."""
         if self.echo:
             self.write_log(piece)
         *lines, self.begun = (self.begun + piece).split(b"\n")
@@ -290,7 +291,7 @@ class LogForwarder:
         self.tell(lines)
 
     def write_log(self, piece: bytes) -> None:
-        """Write all of it; a log that takes nothing more is no reason to stop reading."""
+        """Write all bytes. When the log cannot be written, continue to read."""
         while piece:
             try:
                 piece = piece[os.write(self.log, piece) :]
@@ -300,13 +301,13 @@ class LogForwarder:
                 return
 
     def tell(self, lines: list[bytes]) -> None:
-        """Remember lines, and queue them for the driver."""
+        """Keep the last lines, and queue lines for the driver."""
         self.last.extend(line[:LINE] for line in lines)
         if lines and self.driver:
             self.driver.put(LINES, b"\n".join(lines), len(lines))
 
     def drain(self) -> None:
-        """Read what has been written so far, also a last line that has not ended."""
+        """Read all output that was written so far, an unfinished last line included."""
         while self.open and self.pump():
             pass
         if self.begun:
@@ -314,7 +315,7 @@ class LogForwarder:
             self.begun = b""
 
     def command(self, _: int) -> None:
-        """Serve a message of the rank; when the rank has ended without one, report it as killed."""
+        """Handle a message of the rank. Report a rank that ended without a message as killed."""
         try:
             said = self.control.recv(1 << 16)
         except OSError:
@@ -338,21 +339,21 @@ class LogForwarder:
     # ---- The driver
 
     def connect(self) -> None:
-        """Connect to the driver, if the rank has its address; without it the log has the output."""
+        """Connect to the driver, if the rank has its address. Otherwise use the log alone."""
         if not self.settings.get("host"):
             return
         self.driver = Driver(self.settings)
         self.reach(self.driver)
 
     def reach(self, driver: Driver) -> None:
-        """Have a thread connect to the driver."""
+        """Start a thread that connects to the driver."""
         ready, done = os.pipe()
         self.selector.register(ready, selectors.EVENT_READ, lambda _: self.connected(ready))
         address = (self.settings["host"], self.settings["port"])
         threading.Thread(target=driver.connect, args=(address, done), daemon=True).start()
 
     def connected(self, ready: int) -> None:
-        """Go on when the thread has ended."""
+        """Continue after the end of the thread."""
         self.selector.unregister(ready)
         os.close(ready)
         if self.driver and self.driver.reached:
@@ -362,7 +363,7 @@ class LogForwarder:
             )
 
     def serve_driver(self, _: int) -> None:
-        """Read and write what can be read and written."""
+        """Read and write on the connection, without blocking."""
         if not self.driver:
             return
         try:
@@ -377,7 +378,7 @@ class LogForwarder:
             self.lose_driver()
 
     def reach_again(self, driver: Driver) -> None:
-        """Connect once more, unless that is of no use."""
+        """Connect again, unless that is useless."""
         if driver.session or driver.tries == TRIES:
             self.lose_driver()
             return
@@ -388,7 +389,7 @@ class LogForwarder:
         self.reach(driver)
 
     def watch_driver(self) -> None:
-        """Watch the connection to the driver; close it when the driver is late."""
+        """Check the connection to the driver; close it when the driver is late."""
         if not self.driver:
             return
         now = time.monotonic()
@@ -401,7 +402,7 @@ class LogForwarder:
             self.driver.channel.watch(self.selector, self.serve_driver, not self.driver.idle)
 
     def lose_driver(self) -> None:
-        """Go on with the log alone, and write the queued lines to it."""
+        """Continue with the log alone, and write the queued lines to it."""
         driver, self.driver = self.driver, None
         if not driver:
             return

@@ -4,10 +4,11 @@
 The log forwarders of the ranks connect to it. A thread accepts, checks and shows. A job does not
 depend on the server: where executors cannot reach the driver, their logs have the same lines.
 
-Input is hostile until it is proved (`log_forwarder` has the protocol). A connection without a proof
-may send one message of fixed size, in little time, and there are few such connections: when new
-ones wait, the server drops the oldest. After the proof come frames of bounded size, which are shown
-as text or read as JSON, and as nothing else. An error on a connection ends that connection alone.
+Input is hostile until it is proved (`log_forwarder` has the protocol). A pending connection has no
+proof yet. It may send one message of fixed size, in a short time. The number of pending connections
+is bounded: when new connections wait, the server drops the oldest. After the proof come frames of
+bounded size. The server shows frames as text or reads them as JSON, and in no other way. An error
+on a connection ends that connection alone.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from sparkring.spark import _log_forwarder as log_forwarder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-UNPROVEN = 64  # connections without a proof yet
+UNPROVEN = 64  # pending connections: without a proof yet
 PATIENCE = 5.0  # seconds for a proof
-COURTESY = 0.1  # the same, when new connections wait for the place
-PIECE = 1 << 16  # bytes that are read at once
-CHUNK = 1 << 20  # the same, of a result
+COURTESY = 0.1  # seconds for a proof when new connections wait
+PIECE = 1 << 16  # bytes of one read
+CHUNK = 1 << 20  # bytes of one read of a result
 PAUSE = 0.1  # seconds without accept() when descriptors have run out
 LACKING = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Address(NamedTuple):
-    """Where the ranks of a run find its driver. The key permits to write to the driver's output."""
+    """The address of the driver, for the ranks. The key permits to write to its output."""
 
     host: str
     port: int
@@ -52,7 +53,7 @@ class Address(NamedTuple):
 
 
 class Peer:
-    """A connection: a stranger until its proof, then the log forwarder of a rank."""
+    """A connection: pending until its proof, then of the log forwarder of a rank."""
 
     def __init__(self, connection: socket.socket, key: bytes, tls: bool = False) -> None:
         self.channel = log_forwarder.Channel(connection)
@@ -63,13 +64,13 @@ class Peer:
         self.session = b""
         self.number = 0
         self.received = bytearray()
-        self.result: bytearray | None = None  # that comes now, of its full length
-        self.come = 0  # bytes of it
+        self.result: bytearray | None = None  # being received, with its full length
+        self.come = 0  # received bytes of the result
         self.came = time.monotonic()
         connection.send(self.nonce)
 
     def read(self) -> Iterator[tuple[bytes, bytes]]:
-        """Read once; gives the frames that are whole now. ``ConnectionError`` at the end."""
+        """Read once; return the complete frames. Raise ``ConnectionError`` at the end."""
         if self.result is not None:
             self.read_result(self.result)
             return
@@ -81,7 +82,7 @@ class Peer:
             yield from iter(self.frame, None)
 
     def prove(self) -> bool:
-        """Check who this is, and prove that we are the driver; false when more must come."""
+        """Check the proof of the rank, and send the proof of the driver; false while incomplete."""
         hello = log_forwarder.HELLO
         if len(self.received) < hello.size:
             return False
@@ -103,7 +104,7 @@ class Peer:
         return True
 
     def frame(self) -> tuple[bytes, bytes] | None:
-        """Take one frame from what has been read; None when it is not whole."""
+        """Take one frame from the received bytes; None while it is incomplete."""
         size = log_forwarder.HEAD.size
         if len(self.received) < size:
             return None
@@ -126,7 +127,7 @@ class Peer:
     # ---- A result
 
     def begin_result(self, length: bytes) -> None:
-        """Make room for the result that follows, which begins with what has been read already."""
+        """Allocate the buffer of a result, and move the bytes that were read already to it."""
         if not self.tls or self.result is not None:
             raise ConnectionError("no result comes here")
         self.result = bytearray(int(length))
@@ -137,17 +138,17 @@ class Peer:
         self.received.clear()
 
     def read_result(self, result: bytearray) -> None:
-        """Read once, to where it belongs."""
+        """Read once into the buffer of the result."""
         if self.come == len(result):
             raise ConnectionError("nothing follows a result")
         with memoryview(result) as room:
             moved = self.channel.recv_into(room[self.come : self.come + CHUNK])
         if not moved:
-            raise ConnectionError("the rank has hung up")
+            raise ConnectionError("the rank closed the connection")
         self.come += moved
 
     def whole_result(self) -> bytearray | None:
-        """Give the result, when all of it has come; and tell the rank so."""
+        """Return the result when it is complete, and confirm it to the rank."""
         if self.result is None or self.come < len(self.result):
             return None
         self.channel.send(log_forwarder.received(self.session))
@@ -160,11 +161,11 @@ class LogServer:
     Parameters
     ----------
     host : str
-        Where executors reach this process.
+        The host where executors reach this process.
     bind : str
         The address to listen on.
     ranks : int
-        How many ranks there are.
+        The number of ranks.
     show : callable
         Called with a rank and a line, from a thread.
     progress : callable
@@ -183,13 +184,13 @@ class LogServer:
         tls: bool = False,
     ) -> None:
         self.ranks, self.show, self.progress = ranks, show, progress
-        self.hosts: dict[int, str] = {}  # from which ranks have connected
-        self.results: dict[int, bytearray] = {}  # those that are whole, by rank
+        self.hosts: dict[int, str] = {}  # of the ranks that have connected
+        self.results: dict[int, bytearray] = {}  # complete results, by rank
         self.last: dict[int, deque[str]] = {}  # the last lines of each rank
         self.key = secrets.token_bytes(32)
         self.peers: set[Peer] = set()
-        self.until: float | None = None  # when to stop at the latest
-        self.shut = 0.0  # until when no stranger is let in
+        self.until: float | None = None  # deadline of the server
+        self.shut = 0.0  # time until which no connection is accepted
         self.listener = listen(bind)
         self.wake, self.waker = os.pipe()
         self.selector = selectors.DefaultSelector()
@@ -200,9 +201,9 @@ class LogServer:
         self.thread.start()
 
     def close(self, seconds: float = log_forwarder.FLUSH + 1) -> None:
-        """Wait, this long at most, for the log forwarders that are connected, and end.
+        """Wait up to the timeout for the connected log forwarders, and end.
 
-        A reader of our own output who has stopped reading is not waited for either.
+        The server does not wait for a paused reader of its output either.
         """
         if self.until is None:
             self.until = time.monotonic() + seconds
@@ -210,7 +211,7 @@ class LogServer:
         self.thread.join(seconds + 1)
 
     def last_lines(self, rank: int) -> list[str]:
-        """Give the last lines of a rank that was killed, once all has been read."""
+        """Return the last lines of a killed rank, after reading all its output."""
         self.close()
         return list(self.last.get(rank, ()))
 
@@ -223,7 +224,7 @@ class LogServer:
                 for peer in self.peers:
                     peer.channel.watch(self.selector, peer)
                 ready = [key for key, _ in self.selector.select(self.watch_door())]
-                for key in sorted(ready, key=lambda key: key.data is None):  # newcomers last
+                for key in sorted(ready, key=lambda key: key.data is None):  # new connections last
                     self.serve(key.fileobj, key.data)
                 now = time.monotonic()
                 for peer in self.strangers():
@@ -237,7 +238,7 @@ class LogServer:
             os.close(self.wake)
 
     def serve(self, file: Any, peer: Peer | None) -> None:
-        """Handle one file that can be read."""
+        """Handle one readable file."""
         if file == self.wake:
             self.selector.unregister(self.wake)
         elif peer is None:
@@ -254,11 +255,11 @@ class LogServer:
                 self.drop(peer)
 
     def strangers(self) -> list[Peer]:
-        """List the connections without a proof, the oldest first."""
+        """List the pending connections, the oldest first."""
         return sorted((peer for peer in self.peers if peer.rank is None), key=lambda p: p.came)
 
     def watch_door(self) -> float:
-        """Watch the listener while there is room; gives the seconds until the next look."""
+        """Watch the listener below the limit; return the seconds until the next check."""
         wait = self.shut - time.monotonic()
         watched = self.listener in self.selector.get_map()
         if wait <= 0 and not watched:
@@ -268,7 +269,7 @@ class LogServer:
         return min(wait, 0.2) if wait > 0 else 0.2
 
     def accept(self) -> None:
-        """Accept a connection; where there is no room, in place of the oldest without a proof."""
+        """Accept a connection; at the limit, in place of the oldest pending connection."""
         strangers = self.strangers()
         if len(strangers) >= UNPROVEN and not self.spare(strangers[0]):
             return
@@ -287,7 +288,7 @@ class LogServer:
             connection.close()
 
     def spare(self, peer: Peer) -> bool:
-        """Drop a connection that has had its time for the proof; else wait for that."""
+        """Drop a pending connection after its time for the proof; before, wait."""
         if time.monotonic() < peer.came + COURTESY:
             self.shut = peer.came + COURTESY
             return False
@@ -324,7 +325,7 @@ class LogServer:
 
 
 def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:
-    """Check a report of progress; `ValueError` for any other thing."""
+    """Check a report of progress; raise `ValueError` for any other message."""
     if not isinstance(report, list) or len(report) != 3:
         raise ValueError("this is no report")
     step, total, metrics = report
@@ -337,7 +338,7 @@ def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether this is a number that a float can hold, too."""
+    """Return whether a value is a number that a float can hold."""
     if not isinstance(value, (int, float)):
         return False
     try:
@@ -348,7 +349,7 @@ def is_number(value: Any) -> bool:
 
 
 def listen(address: str) -> socket.socket:
-    """Listen on an address, or when it is not one of this machine's, on all."""
+    """Listen on an address, or on all addresses when it is not of this machine."""
     for host in (address, ""):
         with contextlib.suppress(OSError):
             found = socket.getaddrinfo(

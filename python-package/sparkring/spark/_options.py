@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 
 class Options(TypedDict, total=False):
-    """What `run` takes by name; from `job` on, what it hands to `sparkring.init`."""
+    """Keyword arguments of `run`; from `job` on, arguments of `sparkring.init`."""
 
     spark: Any
     resources: Any

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of `sparkring.spark.run` for its user: lines of the ranks, and a bar of their progress.
 
-The bar is that of tqdm, where tqdm is installed; in a notebook it is a widget, where ipywidgets is
-installed, too. Without them a notebook shows a line for each rank, and a terminal prints a line
-from time to time.
+The bar is a bar of tqdm, where tqdm is installed. In a notebook the bar is a widget, where
+ipywidgets is installed, too. Without tqdm a notebook shows a line for each rank, and a terminal
+prints a line from time to time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 import warnings
 from typing import Any
 
-SELDOM = 5.0  # seconds between two lines that stand for a bar
+SELDOM = 5.0  # seconds between two lines without a bar
 
 
 class Display:
@@ -25,19 +25,19 @@ class Display:
     Parameters
     ----------
     verbose : int
-        0 for nothing, 1 for what the ranks print and report, 2 for what `run` does, too.
+        0 shows nothing, 1 the output and the reports of the ranks, 2 also the steps of `run`.
     """
 
     def __init__(self, verbose: int) -> None:
         self.verbose = verbose
-        self.stream = sys.stdout  # of the cell that has called, in a notebook
+        self.stream = sys.stdout  # in a notebook, of the calling cell
         self.lock = threading.Lock()
         self.reports: dict[int, tuple[float, float | None, dict[str, float]]] = {}
-        self.kind: Any = None  # of bar; False where there is none
+        self.kind: Any = None  # the class of the bar; False without a bar
         self.bar: Any = None
-        self.late = 0.0  # seconds from the first report until there was a bar
-        self.anew = False  # the clock is to start anew
-        self.place: Any = None  # in a notebook, of the lines that stand for a bar
+        self.late = 0.0  # seconds from the first report to the bar
+        self.anew = False  # the clock must be reset
+        self.place: Any = None  # in a notebook, of the lines without a bar
         self.told = -math.inf
 
     def line(self, rank: int, text: str) -> None:
@@ -46,17 +46,17 @@ class Display:
             self.write(f"[{rank}] {text}")
 
     def say(self, text: str) -> None:
-        """Tell what the user should know."""
+        """Show a message for every user."""
         if self.verbose:
             self.write(f"sparkring: {text}")
 
     def detail(self, text: str) -> None:
-        """Tell what only some want to know."""
+        """Show a message for ``verbose=2``."""
         if self.verbose > 1:
             self.write(f"sparkring: {text}")
 
     def write(self, text: str) -> None:
-        """Write a line; above the bar, if there is one."""
+        """Write a line, above the bar if there is a bar."""
         with self.lock:
             if self.bar is not None:
                 self.bar.write(self.writable(text), file=self.stream)
@@ -64,14 +64,14 @@ class Display:
                 print(self.writable(text), file=self.stream, flush=True)
 
     def writable(self, text: str) -> str:
-        """Escape what the stream cannot encode."""
+        """Escape characters that the stream cannot encode."""
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         return text.encode(encoding, "backslashreplace").decode(encoding)
 
     def progress(
         self, rank: int, step: float, total: float | None, metrics: dict[str, float]
     ) -> None:
-        """Show a report, if it is one of the slowest rank."""
+        """Show a report, if it changes the slowest rank."""
         if not self.verbose:
             return
         with self.lock:
@@ -80,7 +80,7 @@ class Display:
             self.show(*self.reports[slowest])
 
     def show(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
-        """Show the report of the slowest rank: on a bar, or in words."""
+        """Show the report of the slowest rank, on a bar or in words."""
         if self.kind is None:
             begin = time.monotonic()
             self.kind = find_bar() or False
@@ -93,7 +93,7 @@ class Display:
             self.tell(step, total, metrics)
 
     def draw(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
-        """Draw the bar. Its rate counts from the first report, and anew when a step goes back."""
+        """Draw the bar. Its rate counts from the first report, or from a step that goes back."""
         if self.bar is None:
             self.bar = self.kind(total=total, initial=step, dynamic_ncols=True)
             self.bar.start_t -= self.late
@@ -133,14 +133,14 @@ class Display:
         return ", ".join(words)
 
     def restart(self) -> None:
-        """Forget the reports, as the ranks are launched again; the clock of the bar starts anew."""
+        """Drop the reports for a new launch of the ranks, and reset the clock of the bar."""
         with self.lock:
             self.reports.clear()
             self.told = -math.inf
             self.anew = True
 
     def close(self) -> None:
-        """End the bar, as it stands."""
+        """End the bar in its current state."""
         with self.lock:
             bar, self.bar = self.bar, None
             if bar is not None:
@@ -148,9 +148,9 @@ class Display:
 
 
 def find_bar() -> Any:
-    """Find the bar of tqdm for a terminal or a notebook; None where there is none for it."""
+    """Find the bar of tqdm for a terminal or a notebook; None without one."""
     with contextlib.suppress(ImportError), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without ipywidgets is told of them
+        warnings.simplefilter("ignore")  # tqdm warns in a notebook without ipywidgets
         if in_notebook():
             import ipywidgets  # type: ignore  # noqa: F401 (tqdm's bar is one)
         from tqdm.auto import tqdm  # type: ignore
@@ -160,7 +160,7 @@ def find_bar() -> Any:
 
 
 def in_notebook() -> bool:
-    """Whether the standard output is that of a notebook's cell."""
+    """Return whether the standard output is a notebook's cell."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None

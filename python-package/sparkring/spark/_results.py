@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results that are too large for Spark, which collects them in the memory of the driver's JVM.
+"""Results that are too large for Spark, which collects results in the memory of the driver's JVM.
 
 Up to `LARGEST` bytes, and `TOTAL` of all ranks, a result is part of the rank's `RankResult`, which
 Spark carries. A larger result goes to the driver on a connection of its own, in the protocol of
-`log_forwarder`, always with TLS, which is faster than an HMAC: a frame with its length, then its
-bytes. The driver confirms the last byte. Or the result goes through a folder that the user names:
-the rank writes a file, and the driver reads and removes it. Both ways leave a `Receipt` in the
-`RankResult`.
+`log_forwarder`: a frame with the length, then the bytes. The connection always uses TLS, which is
+faster than an HMAC. The driver confirms the last byte. Or the result goes through a directory of
+the user: the rank writes a file, and the driver reads and removes it. Both ways leave a `Receipt`
+in the `RankResult`.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ FOLDER = "pass results= with a folder that the hosts share, or the URL of one"
 
 @dataclass(frozen=True)
 class Route:
-    """How large results come to the driver: what the ranks of an attempt are told."""
+    """The way of large results to the driver, for the ranks of an attempt."""
 
     most: int  # bytes of a result that Spark carries
     address: Address | None  # of the driver
     reason: str  # why there is no address
-    folder: str | None  # that the user has named
-    name: str  # begins the names of this attempt's files
+    folder: str | None  # of the user
+    name: str  # prefix of the names of this attempt's files
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """That a result has arrived, or was written to a file."""
+    """Marks a result that has arrived, or was written to a file."""
 
     size: int
     digest: bytes = b""  # of the file
@@ -72,7 +72,7 @@ class Receipt:
 def hand_over(
     route: Route, rank: int, attempt: int, value: bytes, kind: str
 ) -> tuple[bytes | None, Receipt | None]:
-    """Send a result to the driver if Spark is not to carry it; gives what Spark is to carry."""
+    """Send a result to the driver if it is too large for Spark; return the data for Spark."""
     if len(value) <= route.most:
         return value, None
     try:
@@ -90,7 +90,7 @@ def hand_over(
 
 
 def refusal(route: Route, rank: int, value: bytes, kind: str, error: Exception) -> str:
-    """Say why a result cannot be carried, and what to do."""
+    """Write the error of a result that is too large: the reason, and the remedy."""
     what = (
         f"rank {rank} returned a value of type {kind} that takes {in_units(len(value))}. Spark"
         f" carries results up to {in_units(LARGEST)}; a larger one"
@@ -110,7 +110,7 @@ def file_name(route: Route, rank: int) -> str:
 
 
 def transmit(address: Address, rank: int, attempt: int, value: bytes) -> None:
-    """Send a result to the driver, and wait until all of it has arrived there."""
+    """Send a result to the driver, and wait until it has arrived."""
     settings = {"key": address.key, "rank": rank, "attempt": attempt, "core": _core.__file__}
     for _ in range(log_forwarder.TRIES - 1):
         with contextlib.suppress(CrowdedError):
@@ -119,7 +119,7 @@ def transmit(address: Address, rank: int, attempt: int, value: bytes) -> None:
 
 
 class CrowdedError(ConnectionError):
-    """The driver has hung up before the proofs, as it does when strangers crowd it."""
+    """The driver closed the connection before the proofs, as with too many pending connections."""
 
 
 class Sender(log_forwarder.Driver):
@@ -132,7 +132,7 @@ class Sender(log_forwarder.Driver):
         self.frame(log_forwarder.RESULT, b"%d" % len(value))
 
     def run(self, address: tuple[str, int]) -> None:
-        """Send all, and wait for the answer."""
+        """Send the result, and wait for the confirmation."""
         self.open(address)
         self.channel = self.reached
         assert self.channel
@@ -147,14 +147,14 @@ class Sender(log_forwarder.Driver):
                         move()
 
     def write(self) -> None:
-        """Send what the connection takes: what belongs to the proofs, the frame, the result."""
+        """Send as many bytes as possible of the proofs, the frame and the result."""
         super().write()
         assert self.channel
         while self.session and self.rest:
             self.rest = self.rest[self.channel.send(self.rest[:CHUNK]) :]
 
     def read(self) -> None:
-        """Read what belongs to the proofs, and after these the answer."""
+        """Read the proofs, and then the confirmation."""
         if not self.session:
             try:
                 super().read()
@@ -165,11 +165,11 @@ class Sender(log_forwarder.Driver):
         piece = self.channel.recv(log_forwarder.TAG)
         self.answer += piece
         if not piece or not log_forwarder.received(self.session).startswith(self.answer):
-            raise ConnectionError("the driver has hung up")
+            raise ConnectionError("the driver closed the connection")
 
     @property
     def confirmed(self) -> bool:
-        """Whether the driver has all of it."""
+        """Return whether the driver has the whole result."""
         return not self.rest and self.answer == log_forwarder.received(self.session)
 
 
@@ -184,9 +184,9 @@ class Results:
     spark : sparkring.spark._session.Spark
         The Spark.
     size : int
-        How many ranks.
+        The number of ranks.
     folder : str or None
-        The folder that results go through, from `folder_of`.
+        The directory of results, from `folder_of`.
     """
 
     def __init__(self, spark: Spark, size: int, folder: str | None) -> None:
@@ -204,22 +204,22 @@ class Results:
         self.route = Route(most_of(spark, size), address, reason, folder, name)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start to receive."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Forget all that has come, also when the attempt has failed."""
+        """Drop all received results, also when the attempt has failed."""
         if self.server is not None:
             self.server.results.clear()
             self.server.close(0)
         if self.store is not None:
-            with contextlib.suppress(Exception):  # what the attempt has raised counts
+            with contextlib.suppress(Exception):  # the error of the attempt counts
                 for name in self.store.names():
                     if name.startswith((f"{self.route.name}-", f"new-{self.route.name}-")):
                         self.store.remove(name)
 
     def put_in(self, rank_results: Iterable[RankResult]) -> list[RankResult]:
-        """Put the results into the `RankResult` objects that Spark has carried without them."""
+        """Put the large results into the `RankResult` objects from Spark."""
         return [
             replace(
                 rank_result, value=self.take(rank_result.rank, rank_result.receipt), receipt=None
@@ -230,7 +230,7 @@ class Results:
         ]
 
     def take(self, rank: int, receipt: Receipt) -> bytes | bytearray:
-        """Take what a rank has sent, or written."""
+        """Take the result that a rank has sent or written."""
         value: bytes | bytearray
         if self.store is None:
             assert self.server
@@ -249,7 +249,7 @@ def ignore(*_: Any) -> None:
 
 
 def folder_of(results: Any, here: bool) -> str | None:
-    """Check the folder that the user names; a relative one is where all ranks have the driver's."""
+    """Check the directory of the user. A relative one needs ranks on the driver's host."""
     if results is None:
         return None
     folder = os.fspath(results) if isinstance(results, os.PathLike) else results
@@ -268,20 +268,20 @@ def folder_of(results: Any, here: bool) -> str | None:
 
 
 def most_of(spark: Spark, size: int) -> int:
-    """Find how large a result may be that Spark carries, so that those of all ranks fit, too."""
+    """Find the largest result that Spark may carry, so that the results of all ranks fit."""
     limit = size_of(spark.setting(MAXIMUM, "1g"))
     most = min(LARGEST, TOTAL // size)
     return min(most, limit // 2 // size - SPARE) if limit > 0 else most
 
 
 def size_of(text: str) -> int:
-    """Read a size as Spark does; 0 where that makes no sense, which Spark itself tells."""
+    """Read a size as Spark does; 0 for an invalid size, which Spark itself reports."""
     found = re.fullmatch(r"\s*(\d+)\s*([bkmgtp])?b?\s*", text.lower())
     return int(found[1]) << 10 * UNITS.index(found[2] or "b") if found else 0
 
 
 def in_units(size: float) -> str:
-    """Write a size as people read it."""
+    """Format a size for people."""
     for unit in ("bytes", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.4g} {unit}"
@@ -290,7 +290,7 @@ def in_units(size: float) -> str:
 
 
 def explain(text: str) -> UnsupportedError | None:
-    """Make the error for results that are too large for Spark; None where Spark's is another."""
+    """Make the error for results that are too large for Spark; None for other errors."""
     found = re.search(
         r"Total size of serialized results of (\d+) tasks \((.*?)\) is bigger than"
         r" .*?maxResultSize \(?([\d.]+ \w+)",

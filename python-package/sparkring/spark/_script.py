@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A script that `sparkring.spark.run` runs on each rank, as ``python train.py`` would.
 
-It is ``__main__``, has its arguments in ``sys.argv``, and gets the open communicator of the run
-from `sparkring.init`, so that a script for ``sparkring-run`` or torchrun needs no change.
+The script is ``__main__``, has its arguments in ``sys.argv``, and gets the open communicator of the
+run from `sparkring.init`. So a script for ``sparkring-run`` or torchrun needs no change.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Script:
         self.path = path
 
     def __call__(self, comm: Communicator, *args: str) -> None:
-        """Run it as ``__main__``, in this process; ``sys.exit(0)`` in it is its end."""
+        """Run the script as ``__main__``, in this process. ``sys.exit(0)`` ends the script."""
         sent = sources.sent(os.path.basename(self.path))
         path = str(sent or self.path)
-        if sent is None:  # the rank is a process of the driver's machine
+        if sent is None:  # the rank runs on the driver's machine
             sys.path.insert(0, os.path.dirname(path))
         sys.argv = [path, *args]
         main = types.ModuleType("__main__")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Spark `run` works with, and what it asks of it.
+"""The Spark of `run`, and the interface that `run` needs.
 
-A classic session has Spark's driver in this process (`classic`). One of Spark Connect has a server,
-which runs plans, and tells little of its cluster (`connect`). The rest of `run` is the same.
+A classic session has Spark's driver in this process (`classic`). A session of Spark Connect has a
+server, which runs plans and reports little of its cluster (`connect`). The rest of `run` is the
+same.
 """
 
 from __future__ import annotations
@@ -20,49 +21,49 @@ if TYPE_CHECKING:
 
 
 class Spark(Protocol):
-    """What `run` asks of a Spark."""
+    """The interface of a Spark for `run`."""
 
     @property
     def master(self) -> str:
-        """The URL of its master."""
+        """The URL of the master."""
 
     @property
     def here(self) -> bool:
-        """Whether tasks run in a process that this one has started, in its folder and log."""
+        """Whether tasks run in a child of this process, with its working directory and log."""
 
     @property
     def parallelism(self) -> int:
-        """How many tasks to make when nobody knows how many slots there are."""
+        """The number of tasks when the number of slots is unknown."""
 
     @property
     def age(self) -> float:
-        """Seconds since its application has started."""
+        """Seconds since the start of the application."""
 
     def setting(self, name: str, default: str = "") -> str:
-        """Tell what its configuration says."""
+        """Return a setting of the configuration."""
 
     def cores(self) -> int | None:
-        """Count the cores of all executors, where it does not tell of each."""
+        """Count the cores of all executors, where the cores of each are unknown."""
 
     def slots(self, resources: Any) -> int:
         """Count the tasks that can run at once."""
 
     def executors(self) -> tuple[Executor, ...]:
-        """List those who run tasks."""
+        """List the executors that run tasks."""
 
     def register(self, resources: Any) -> Any:
-        """Make a profile known to it; an error when it takes none."""
+        """Register a profile. Raise an error where profiles are not supported."""
 
     def reach(self) -> tuple[str, str]:
-        """Find where executors reach this process, and the address to listen on for that."""
+        """Find the host where executors reach this process, and the address to listen on."""
 
     @property
     def stage(self) -> type[Stage]:
-        """The kind of stage in which it runs ranks."""
+        """The class of stage that runs the ranks."""
 
 
 def find(spark: Any) -> Spark:
-    """Find the Spark: of the session that was given, or of the one that there is."""
+    """Find the Spark of the given session, or of the active session."""
     try:
         import pyspark
     except ImportError as error:
@@ -74,7 +75,7 @@ def find(spark: Any) -> Spark:
     if type(given).__module__.startswith("pyspark.sql.connect"):
         return Connect(given)
     context = getattr(given, "sparkContext", given)
-    classic = getattr(pyspark, "SparkContext", None)  # a client of Connect alone has none
+    classic = getattr(pyspark, "SparkContext", None)  # absent in a client of Connect alone
     if classic is not None and isinstance(context, classic):
         return Classic(context)
     if spark is None:
@@ -86,7 +87,7 @@ def find(spark: Any) -> Spark:
 
 
 def active() -> Any:
-    """Find the session, or the context, that this process works with."""
+    """Find the active session or context of this process."""
     with contextlib.suppress(Exception):
         from pyspark.sql.utils import is_remote
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Code that only the driver has, for the ranks: modules that are not installed, and notebook cells.
 
-cloudpickle sends what `__main__` defines, and names modules instead of sending them. Modules beside
-the script, in a notebook's folder or on a path of the user travel as files. On a rank they lie in a
-folder in front of ``sys.path``: classes keep their names in both directions, imports inside of
-functions work, and processes that a rank starts find them, too. Installed packages never travel.
+cloudpickle sends the definitions of `__main__`, but only the names of modules. Modules beside the
+script, in a notebook's directory or on a path of the user are sent as files. On a rank the modules
+lie in a directory in front of ``sys.path``. So classes keep their names in both directions, imports
+inside functions work, and processes that a rank starts find the modules, too. Installed packages
+are never sent.
 
-Tracebacks show lines of code from files. A cell of a notebook is in no file: its lines travel.
+Tracebacks show lines of code from files. A cell of a notebook is in no file: its lines are sent.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from sparkring._run_state import spark_folder
 
 _folder: Path | None = None  # of the modules, in a rank and in its parent
 
-LARGEST = 8 << 20  # bytes of modules, of all together
+LARGEST = 8 << 20  # bytes of all modules together
 COMPILED = (".so", ".pyd")
 NEVER = {"__main__", "sparkring", "pyspark", "py4j", "cloudpickle"}
 
 
 @dataclass
 class Notes:
-    """The modules and the code that a pickle speaks of."""
+    """The modules and the code that a pickle names."""
 
     modules: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)  # of code that the pickle holds
@@ -63,16 +64,16 @@ class Notes:
 
 @dataclass(frozen=True)
 class Sources:
-    """What travels beside a pickle.
+    """The sources that are sent beside a pickle.
 
     Attributes
     ----------
     archive : bytes or None
-        A zip file of modules; None for a process that has them, as it is one of this machine.
+        A zip file of modules; None for a process of this machine, which has the modules.
     left_out : dict
-        Modules that are not installed and do not travel, with the reason.
+        Modules that are neither installed nor sent, with the reason.
     lines : dict
-        Source text by the name of the file that it seems to be from.
+        Source text by the file name in the code.
     """
 
     archive: bytes | None = field(default=b"", repr=False)
@@ -81,10 +82,10 @@ class Sources:
 
     @contextlib.contextmanager
     def folder(self) -> Iterator[None]:
-        """Make a folder for the modules of a rank, which is a child process of this one.
+        """Make a directory for the modules of a rank, which is a child of this process.
 
-        The rank does not remove the folder, as it may be killed. Where this process is killed, too,
-        Spark removes the folder with those of the application.
+        The rank does not remove the directory, because the rank may be killed. Where this process
+        is killed, too, Spark removes the directory with the directories of the application.
         """
         global _folder
         if not self.archive:
@@ -98,7 +99,7 @@ class Sources:
             _folder = None
 
     def install(self) -> None:
-        """Make modules and lines known to this process, a rank."""
+        """Install modules and lines in this process, a rank."""
         for name, text in self.lines.items():
             if not os.path.exists(name):
                 rows = text.splitlines(keepends=True)
@@ -110,7 +111,7 @@ class Sources:
             importlib.invalidate_caches()
 
     def advise(self, error: BaseException) -> None:
-        """Say in the text of an error about a missing module how it gets to the executors."""
+        """Add to the error of a missing module how the module gets to the executors."""
         if self.archive is None or not isinstance(error, ModuleNotFoundError) or not error.name:
             return
         name = error.name.partition(".")[0]
@@ -125,7 +126,7 @@ class Sources:
 
 
 def sent(name: str) -> Path | None:
-    """Find a file that has come to this rank, at the top of the archive."""
+    """Find a received file of this rank, at the top of the archive."""
     path = None if _folder is None else _folder / name
     return path if path and path.is_file() else None
 
@@ -134,14 +135,14 @@ def sent(name: str) -> Path | None:
 
 
 def collect(notes: Notes, script: Path | None = None) -> Sources:
-    """Collect what the ranks need beside a pickle, or to run a script.
+    """Collect the sources that the ranks need beside a pickle, or to run a script.
 
     Parameters
     ----------
     notes : Notes
-        What the pickle speaks of.
+        The modules and the code that the pickle names.
     script : pathlib.Path, optional
-        A script; modules are looked for in its folder first.
+        A script; modules are looked for in its directory first.
     """
     packing = _Packing(script)
     packing.add(notes.modules)
@@ -150,9 +151,9 @@ def collect(notes: Notes, script: Path | None = None) -> Sources:
 
 
 def _text(name: str) -> str:
-    """Find the source of what was compiled with a file's name, which may be no file's."""
+    """Find the source of code by its file name, which may name no file."""
     lines = linecache.getlines(name)
-    if not lines:  # Python 3.13 files what is typed in at its prompt under the code
+    if not lines:  # Python 3.13 files input at its prompt under the code
         entries = [
             *linecache.cache.values(),
             *getattr(linecache, "_interactive_cache", {}).values(),
@@ -162,7 +163,7 @@ def _text(name: str) -> str:
 
 
 class _Packing:
-    """Packs modules that are not installed, and what these import, into an archive."""
+    """Packs modules that are not installed, and their imports, into an archive."""
 
     def __init__(self, script: Path | None) -> None:
         self.first = [] if script is None else [str(script.parent)]
@@ -185,7 +186,7 @@ class _Packing:
                 self.pack(name, files)
 
     def pack(self, name: str, files: dict[str, Path]) -> None:
-        """Put files of a module into the archive, and those of the modules that it imports."""
+        """Add the files of a module, and of its imports, to the archive."""
         self.size += (size := sum(path.stat().st_size for path in files.values()))
         if self.size > LARGEST:
             self.size -= size
@@ -208,7 +209,7 @@ class _Packing:
 
 
 def _spec(name: str, first: list[str]) -> ModuleSpec | None:
-    """Find out where a module is, without importing it."""
+    """Find a module without importing it."""
     with contextlib.suppress(ImportError, ValueError, AttributeError):
         found = PathFinder.find_spec(name, first) if first else None
         return found or importlib.util.find_spec(name)
@@ -227,13 +228,13 @@ def _files(name: str, spec: ModuleSpec) -> dict[str, Path]:
         if _is_installed(place) or not place.is_dir():
             continue
         for path in _walk(place):
-            if spec.origin or path.suffix == ".py":  # a folder that is no package may be of data
+            if spec.origin or path.suffix == ".py":  # a directory that is no package may have data
                 files[f"{name}/{path.relative_to(place).as_posix()}"] = path
     return files
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """List files, without hidden ones and what Python has compiled; stop when it is too much."""
+    """List files, except hidden and compiled files; stop at too many bytes."""
     size = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != "__pycache__" and name[0] != "."]
@@ -248,7 +249,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 @functools.lru_cache(maxsize=4096)
 def _imports(path: Path, _changed: int) -> frozenset[str]:
-    """List what a file imports from elsewhere."""
+    """List the imports of a file."""
     names: set[str] = set()
     with contextlib.suppress(SyntaxError, ValueError, OSError):
         for node in ast.walk(ast.parse(path.read_bytes())):
@@ -261,14 +262,14 @@ def _imports(path: Path, _changed: int) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1)
 def _installations() -> tuple[str, ...]:
-    """List the folders of what is installed: Python's own, and Spark's."""
+    """List the directories of installed packages: Python's own, and Spark's."""
     folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders.append(os.environ.get("SPARK_HOME", ""))
     return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file or folder belongs to an installed package, which executors have or lack."""
+    """Return whether a file or directory belongs to an installed package."""
     real = Path(os.path.realpath(path))
     if {"site-packages", "dist-packages"} & {*path.parts, *real.parts}:
         return True

@@ -35,11 +35,11 @@ class StdioRedirect:
     Parameters
     ----------
     rank, attempt : int
-        Who prints.
+        The rank that prints, and its attempt.
     address : Address or None
-        The driver that wants to see it.
+        The driver that shows the output.
     echo : bool or None
-        Whether it is to be in this process's own output, too.
+        Whether the output is also in this process's own output.
     """
 
     def __init__(self, rank: int, attempt: int, address: Address | None, echo: bool | None) -> None:
@@ -66,11 +66,11 @@ class StdioRedirect:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End what `finish` has not ended."""
+        """End the redirection, if `finish` has not."""
         self.finish()
 
     def start(self) -> None:
-        """Start the log forwarder, and print to it from now on."""
+        """Start the log forwarder, and redirect the output to it."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         reader, writer = os.pipe()
         try:
@@ -93,7 +93,7 @@ class StdioRedirect:
                 stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def spawn(self, reader: int, control: int) -> None:
-        """Start the process. It is not waited for: it may have more to copy than this rank."""
+        """Start the process without waiting for it: it may have more to copy than this rank."""
         command = [
             sys.executable,
             "-I",
@@ -106,34 +106,34 @@ class StdioRedirect:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=2,  # where there is no 1 to see it, as in Spark's workers
+            stdout=2,  # Spark's workers show no descriptor 1
             stderr=subprocess.DEVNULL if self.silent else None,
             pass_fds=(reader, control),
             close_fds=True,
         )
-        process.returncode = 0  # no warning that it still runs
+        process.returncode = 0  # no warning about the running process
 
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
-        """Send a report of progress, if the log forwarder takes it now."""
+        """Send a report of progress, if the log forwarder can receive it now."""
         text = json.dumps([step, total, metrics]).encode()
         if len(text) > log_forwarder.PAYLOAD:
             raise InvalidError(
                 f"this report of {len(metrics)} metrics takes {len(text)} bytes: progress takes"
                 f" {log_forwarder.PAYLOAD}"
             )
-        control = self.control  # another thread may finish meanwhile
+        control = self.control  # another thread may call finish() now
         if control is not None:
             with contextlib.suppress(OSError):
                 control.send(log_forwarder.PROGRESS + text, socket.MSG_DONTWAIT)
 
     def log(self, text: str) -> None:
-        """Write to the log alone, as far as this process's output goes there."""
+        """Write to the log alone, if this process's output goes there."""
         if self.settings["echo"]:
             with contextlib.suppress(OSError):
                 os.write(self.saved[1] if self.saved else 2, text.encode(errors="replace"))
 
     def finish(self) -> tuple[str, ...]:
-        """Restore the descriptors; gives the last lines that went through the log forwarder."""
+        """Restore the descriptors; return the last lines of the log forwarder."""
         if self.control is None:
             return self.lines
         flush()
@@ -149,7 +149,7 @@ class StdioRedirect:
 
 
 def flush() -> None:
-    """Write what Python still keeps of what was printed."""
+    """Flush the output buffers of Python."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.flush()

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main function of a rank: form the ring, call the function, and return how it ended.
+"""The main function of a rank: open the communicator, call the function, and return the result.
 
-A rank that fails aborts the communicator, so that the other ranks fail in their next call. Then it
-returns its failure like a value: the driver gets the failures of all ranks, and finds the rank at
-fault. In a Spark task the rank is a child of Spark's worker (`child`), so the task also reports how
-a killed rank ended. Before a task ends it waits in the exit barrier (`exit_barrier`).
+A rank that fails aborts the communicator, so that the other ranks fail in their next call. Then the
+rank returns its failure like a value: the driver gets the failures of all ranks, and finds the rank
+at fault. In a Spark task the rank is a child of Spark's worker (`child`), so the task also reports
+the end of a killed rank. Before a task ends it waits in the exit barrier (`exit_barrier`).
 
-A task never reads its partition. Then PySpark does not use the process again, so every attempt
-begins in a process that no earlier attempt has touched.
+A task never reads its partition. So PySpark does not reuse the process, and every attempt begins in
+a new process.
 """
 
 from __future__ import annotations
@@ -41,37 +41,37 @@ if TYPE_CHECKING:
     from sparkring.spark._results import Route
 
 BUSY = 5.0  # seconds for a call of another thread to end
-PATIENCE = 1e9  # seconds: whatever others do without this ring may take
+PATIENCE = 1e9  # seconds: the other ranks may work this long without the communicator
 LARGEST = 1 << 18  # bytes of an exception in a text
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all ranks of an attempt are told."""
+    """The data of an attempt that all ranks receive."""
 
     work: closure_codec.Work = field(repr=False)
-    options: dict[str, Any] = field(repr=False)  # of sparkring.init
+    options: dict[str, Any] = field(repr=False)  # arguments of sparkring.init
     attempt: int
-    address: Address | None  # of the driver that shows their output
-    echo: bool | None  # whether their output is in their own log, too; None: never
-    gpus: int = 0  # that each of them was promised
-    # By which they know each other in the end.
+    address: Address | None  # of the driver, which shows the output of the ranks
+    echo: bool | None  # whether the output is in the executor's log, too; None: never
+    gpus: int = 0  # GPUs of each rank
+    # The key of the exit barrier.
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    folder: str | None = None  # the driver's, where all ranks run on its host
-    route: Route | None = None  # of large results; None: all travel with the result of the rank
+    folder: str | None = None  # the driver's working directory, where all ranks run on its host
+    route: Route | None = None  # of large results; None: all are part of the `RankResult`
 
     @property
     def here(self) -> bool:
-        """Whether the ranks run on the driver's host, so that no executor has a memory limit."""
+        """Return whether all ranks run on the driver's host, without memory limits of executors."""
         return self.folder is not None
 
     def __repr__(self) -> str:
-        """Tell nothing of the keys, one of which is in the address."""
+        """Hide the keys. The address has a key, too."""
         return f"Job(attempt={self.attempt})"
 
 
 class Printer(Protocol):
-    """Takes care of what a rank prints and reports."""
+    """Receives the output and the reports of a rank."""
 
     def report(self, step: float, total: float | None, metrics: dict[str, Any]) -> None:
         """Send a report of progress."""
@@ -85,12 +85,12 @@ def play(job: Job, rank: int, barrier: ExitBarrier, printer: Printer) -> RankRes
     comm = None
     value = failure = receipt = None
     kind = ""
-    faulthandler.enable(file=2)  # the last lines of a rank that crashes say where
+    faulthandler.enable(file=2)  # the last lines of a crashed rank show where
     try:
         run_state.begin(job.attempt, printer.report, job.folder)
         comm = sparkring.init(**job.options)
         barrier.connect_all(comm)
-        if job.gpus:  # before the function is read, which imports what it uses
+        if job.gpus:  # before unpickling the function, which may import frameworks
             comm.gpus(job.gpus)
         job.work.sources.install()
         result = call(job.work.data, comm)
@@ -104,17 +104,17 @@ def play(job: Job, rank: int, barrier: ExitBarrier, printer: Printer) -> RankRes
         explain_close(error)
         value, failure = None, Failure.of(error, beyond_us(error))
         if comm is not None:
-            with contextlib.suppress(sparkring.RingError):  # a thread of f may be in a call
+            with contextlib.suppress(sparkring.RingError):  # a thread of f may still be in a call
                 comm.abort(f"rank {rank} {failure.what}")
     finally:
         run_state.begin(0, None)
-    if failure:  # on the driver, the traceback of the rank at fault is enough
+    if failure:  # the driver shows only the traceback of the rank at fault
         printer.log(failure.traceback)
     return RankResult(rank, value, failure, kind=kind, receipt=receipt)
 
 
 def call(work: bytes, comm: sparkring.Communicator) -> Any:
-    """Call the function; a process that it forked, and that comes out of it, ends here."""
+    """Call the function. A process that the function has forked, and that returns, ends here."""
     f, args, kwargs = closure_codec.loads(work)
     process = os.getpid()
     try:
@@ -129,10 +129,11 @@ def call(work: bytes, comm: sparkring.Communicator) -> Any:
 
 
 def finish(comm: sparkring.Communicator) -> None:
-    """Close, which tells ranks that want more of this one, and wait as long as the others take.
+    """Close the communicator, and wait for the other ranks without a limit.
 
-    Only what ranks have called differently is a failure of this one: when another has failed or is
-    lost, that one's counts.
+    A rank that expects another call of this rank gets a mismatch. Only a mismatch is a failure of
+    this rank. When another rank has failed or is lost, the failure
+    of the other rank counts.
     """
     until = time.monotonic() + BUSY
     while True:
@@ -141,7 +142,7 @@ def finish(comm: sparkring.Communicator) -> None:
             return
         except sparkring.MismatchError:
             raise
-        except sparkring.BusyError:  # a thread of f is in a call; one that stays there is left
+        except sparkring.BusyError:  # a thread of f is in a call, and may stay there
             if time.monotonic() > until:
                 return
             time.sleep(0.01)
@@ -150,13 +151,13 @@ def finish(comm: sparkring.Communicator) -> None:
 
 
 def explain_close(error: BaseException) -> None:
-    """Say in the text of a mismatch what close() is, which the user has not called."""
+    """Explain close() in the text of a mismatch, because the user has not called it."""
     if isinstance(error, sparkring.MismatchError) and " called close() " in str(error):
         error.args = (f"{error}. A rank calls close() when its function has returned",)
 
 
 def leave(error: BaseException | None) -> NoReturn:
-    """End a forked process; the rank is the one that forked it."""
+    """End a forked process. Its parent is the rank."""
     code = 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0
@@ -168,7 +169,7 @@ def leave(error: BaseException | None) -> NoReturn:
 
 
 def beyond_us(error: BaseException) -> Any:
-    """Find where a traceback leaves this file and that of scripts, if it does."""
+    """Find where a traceback leaves this file and `_script`, if it does."""
     ours = (__file__, script.__file__)
     entry = error.__traceback__
     while entry is not None and entry.tb_frame.f_code.co_filename in ours:
@@ -209,7 +210,7 @@ def lost(rank: int, status: int, job: Job) -> RankResult:
 
 
 def to_text(rank_result: RankResult, failure: Failure) -> str:
-    """Put the result of a rank into the text of an exception, which is all that Spark carries."""
+    """Put the result of a rank into the text of an exception. Spark carries only the text."""
     if len(failure.error or b"") > LARGEST:
         rank_result = replace(rank_result, failure=replace(failure, error=None))
     data = base64.b64encode(pickle.dumps(rank_result)).decode()
@@ -217,7 +218,7 @@ def to_text(rank_result: RankResult, failure: Failure) -> str:
 
 
 def from_text(text: str) -> RankResult | None:
-    """Find the result of a rank in what Spark says about a failed job."""
+    """Find the result of a rank in Spark's message about a failed job."""
     found = re.search(r"<sparkring ([A-Za-z0-9+/=]+)>", text)
     rank_result = pickle.loads(base64.b64decode(found[1])) if found else None
     return rank_result if isinstance(rank_result, RankResult) else None
