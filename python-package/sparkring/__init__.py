@@ -26,7 +26,7 @@ Examples
 ...     mean = comm.allreduce(numpy.ones(3), op="avg")
 """
 
-# A module is private when its name, or that of its folder, begins with an underscore.
+# A module is private when its name, or that of its directory, begins with an underscore.
 from __future__ import annotations
 
 import importlib

@@ -237,7 +237,7 @@ def _make_room(attempt: int | None) -> None:
         return
     if attempt == _last.attempt:
         raise InvalidError(
-            f"this process has an open communicator, {communicator!r}: use that one, or close it"
+            f"this process has an open communicator, {communicator!r}: use it, or close it"
             " before the next init()"
         )
     communicator.abort("its Spark task ended without closing it")

@@ -76,7 +76,7 @@ def check_addresses(addresses: Iterable[str] | None) -> tuple[str, ...] | None:
     if addresses is None:
         return None
     if isinstance(addresses, (str, bytes)):
-        raise InvalidError("addresses is one text: pass a list with the address of every rank")
+        raise InvalidError("addresses is one string: pass a list with the address of every rank")
     hosts = tuple(addresses)
     if not hosts:
         raise InvalidError("addresses is empty: pass the address of every rank, in rank order")

@@ -63,5 +63,5 @@ def check_token(token: bytes | None, ranks: int) -> None:
     if token is None and ranks > 1:
         raise InvalidError(
             "Spark encrypts its traffic here, so links are encrypted, which needs a token: give all"
-            " ranks the same one, of at least 16 random bytes, or pass encryption=False"
+            " ranks the same token of at least 16 random bytes, or pass encryption=False"
         )

@@ -166,7 +166,7 @@ static PyMethodDef methods[] = {
      "as"
      " bits of selectors.EVENT_READ and EVENT_WRITE."},
     {"close", tls_close, METH_NOARGS,
-     "close($self, /)\n--\n\nTell the other end that no more comes, and end."},
+     "close($self, /)\n--\n\nSend the end of the data, and close."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -60,8 +60,8 @@ static int refuse_mask(module_state *state, PyObject *object, const char *name) 
   if (!PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array)) return 0;
   if (!PyObject_HasAttrString(object, "mask")) return 0;
   error_invalid(state,
-                "%s is a masked array, and its mask would be lost: pass %s.filled(0), or whatever"
-                " number does no harm",
+                "%s is a masked array, and its mask would be lost: pass %s.filled(0), or fill"
+                " in another harmless number",
                 name, name);
   return -1;
 }

@@ -151,9 +151,9 @@ object_pack_on_root <- function(comm, xs, count, root, call) {
 check_object_comm <- function(comm, call) {
   if (ring_size(comm) == 1L || .Call(C_comm_authenticated, comm)) return(NULL)
   check_stop(
-    "reading an object can run any code, and whoever reaches the ports of these ranks could have ",
-    "sent it, as they have no token: pass the same `token` to ring_init() on every rank or, under ",
-    "a launcher, in the file that SPARKRING_TOKEN_FILE names",
+    "the ranks have no token, so any program that reaches their ports could send an object, and ",
+    "reading an object can run any code: pass the same `token` to ring_init() on every rank or, ",
+    "under a launcher, in the file that SPARKRING_TOKEN_FILE names",
     call = call
   )
 }

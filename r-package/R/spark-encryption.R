@@ -55,6 +55,6 @@ spark_check_token <- function(token, rank, size, addresses) {
   if (!is.null(token) || is.null(rank) || max(size, length(addresses)) < 2) return()
   check_stop(
     "Spark encrypts its traffic here, so links are encrypted, which needs a token: give all ranks ",
-    "the same one, of at least 16 random bytes, or pass encryption = FALSE"
+    "the same token of at least 16 random bytes, or pass encryption = FALSE"
   )
 }

@@ -58,12 +58,12 @@ rank_result_advise <- function(how, local = FALSE) {
   ended <- "SIGTERM|(code|status)( is|\\W)\\W{0,2}143\\b"
   advice <- if (grepl(killed, how, perl = TRUE)) {
     paste("probably out of memory:", if (local) {
-      "take fewer ranks, or this machine needs more"
+      "start fewer ranks, or add memory to this machine"
     } else {
       "raise spark.executor.memoryOverhead"
     })
   } else if (!local && grepl(ended, how, perl = TRUE)) {
-    "preempted, or over a memory limit: the cluster manager's log tells"
+    "preempted, or over a memory limit: see the cluster manager's log"
   }
   if (is.null(advice)) how else paste0(how, " (", advice, ")")
 }

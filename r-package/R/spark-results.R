@@ -291,7 +291,7 @@ results_directory <- function(x, local, call) {
   if (startsWith(path, "/")) return(path)
   if (local) return(file.path(getwd(), path))
   check_stop("`results` is the relative path ", path, ", and executors have working directories ",
-             "of their own: pass an absolute path of a directory that they share", call = call)
+             "of their own: pass an absolute path of a directory that the hosts share", call = call)
 }
 
 # The error for values that are together too large for Spark; NULL where `text` is of another error.
@@ -302,8 +302,8 @@ results_explain <- function(text) {
   ), text))[[1L]]
   if (length(found) == 0L) return(NULL)
   tryCatch(ring_stop("UNSUPPORTED", call = NULL, paste0(
-    "the values of ", found[[2L]], " ranks together take ", found[[3L]], " on their way through ",
-    "Spark, and ", results_maximum, " allows ", found[[4L]], ": raise it. They go there because ",
-    "their ranks could not send them to the driver: ", results_advice
+    "the results of ", found[[2L]], " ranks together take ", found[[3L]], " in Spark, and ",
+    results_maximum, " allows ", found[[4L]], ": raise it. Spark carries the results because the ",
+    "ranks could not send them to the driver: ", results_advice
   )), error = identity)
 }

@@ -125,8 +125,8 @@ slots_check_settings <- function(cluster) {
   if (slots_local(cluster$master)) return(slots_check_local(cluster))
   if (!cluster$dynamic) return()
   ring_stop("UNSUPPORTED", call = NULL, paste(
-    "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could not",
-    "tell when all its tasks have room. Set it to false, and ask for a fixed number of executors",
+    "spark.dynamicAllocation.enabled is true: Spark then runs no barrier stage, because it cannot",
+    "know when all tasks have slots. Set it to false, and ask for a fixed number of executors",
     "(spark.executor.instances, or spark.cores.max on a standalone cluster)"
   ))
 }

@@ -115,7 +115,8 @@ static void pass_on(int number) {
 static void lose(int error) {
   if (state.failure == 0) state.failure = error == EPIPE ? 128 + SIGPIPE : 1;
   if (!state.ending) pass_on(SIGTERM);
-  if (error != EPIPE) report("cannot write what the ranks print: %s; ending them", strerror(error));
+  if (error != EPIPE)
+    report("cannot write the output of the ranks: %s; ending the ranks", strerror(error));
 }
 
 /* ---- Starting ranks */

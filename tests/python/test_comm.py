@@ -73,7 +73,7 @@ def test_close_and_open_again():
 def test_second_init():
     with alone() as comm:
         text = (
-            f"this process has an open communicator, {comm!r}: use that one, or close it before the"
+            f"this process has an open communicator, {comm!r}: use it, or close it before the"
             " next init()"
         )
         with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$"):

@@ -223,9 +223,9 @@ def test_columns_that_are_not_there():
     for rows in (pd.DataFrame({"x": [1]}), pa.table({"x": [1]}), [{"x": 1}], [Row(x=1)]):
         with pytest.raises(InvalidError, match="no column 'y': there are 'x'"):
             one(rows, ["y"])
-    with pytest.raises(InvalidError, match="column 'y': not every row has it"):
+    with pytest.raises(InvalidError, match="column 'y': not every row has the column"):
         one([{"y": 1}, {"x": 1}])
-    with pytest.raises(InvalidError, match="more than one of this name"):
+    with pytest.raises(InvalidError, match="several columns of this name"):
         one(pd.DataFrame([[1, 2]], columns=["x", "x"]))
 
 

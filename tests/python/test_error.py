@@ -63,7 +63,7 @@ def test_rank_is_missing():
 def test_addresses():
     empty = "addresses is empty: pass the address of every rank, in rank order"
     refuses(empty, rank=0, addresses=[])
-    text = "addresses is one text: pass a list with the address of every rank"
+    text = "addresses is one string: pass a list with the address of every rank"
     refuses(text, rank=0, addresses="localhost")
     refuses("the address of rank 1 is of type int, not str", rank=0, addresses=["localhost", 7])
 

@@ -96,7 +96,8 @@ def test_the_disk_is_full():
         assert python(1, code, capture_output=False, stdout=full, stderr=full).returncode == 1
     assert job.returncode == 1
     assert job.stderr == (
-        b"sparkring-run: cannot write what the ranks print: No space left on device; ending them\n"
+        b"sparkring-run: cannot write the output of the ranks: No space left on device;"
+        b" ending the ranks\n"
     )
 
 
@@ -112,7 +113,7 @@ def test_a_file_may_not_grow(tmp_path):
         check=False,
     )
     assert job.returncode == 1
-    assert b"cannot write what the ranks print: File too large" in job.stderr
+    assert b"cannot write the output of the ranks: File too large" in job.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -164,7 +164,7 @@ def test_relative_paths(tmp_path, monkeypatch):
     monkeypatch.setattr(run_state, "_folder", "/where/the/driver/is")
     assert checkpoint.find("job").path == Path("/where/the/driver/is/job")
     monkeypatch.setattr(run_state, "_folder", None)
-    with pytest.raises(sparkring.InvalidError, match="job is relative, and executors have"):
+    with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
         checkpoint.find("job")
     assert checkpoint.find(str(tmp_path)).path == tmp_path
 
@@ -209,5 +209,5 @@ def test_fsspec_is_missing(comm, monkeypatch):
     with pytest.raises(sparkring.UnsupportedError, match=r"s3://bucket/job needs .* fsspec"):
         Checkpoint(comm, "s3://bucket/job")
     for path in ["", b"bytes"]:
-        with pytest.raises(sparkring.InvalidError, match="path is empty or no text"):
+        with pytest.raises(sparkring.InvalidError, match="path is empty or no string"):
             Checkpoint(comm, path)

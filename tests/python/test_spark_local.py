@@ -64,7 +64,7 @@ def test_exception_of_the_rank_at_fault(said):
 @pytest.mark.parametrize(
     ("how", "text"),
     [
-        ("kill", r"was killed by SIGKILL \(probably out of memory: take fewer ranks"),
+        ("kill", r"was killed by SIGKILL \(probably out of memory: start fewer ranks"),
         ("exit", "ended without a result, with exit code 0"),
     ],
 )
@@ -177,8 +177,12 @@ class Worker:
         (tell, {"args": 5}, r"args is of type int: pass a tuple, as in args=\(value,\)"),
         (tell, {"args": np.zeros(1)}, "args is of type ndarray: pass a tuple"),
         (tell, {"kwargs": [1]}, "kwargs is of type list: pass a dictionary"),
-        (tell, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no text"),
-        (tell, {"args": (threading.Lock(),)}, r"cannot be sent to the ranks: .*[^.]\. Make in f"),
+        (tell, {"kwargs": {1: 1}}, "kwargs has the name 1, which is no string"),
+        (
+            tell,
+            {"args": (threading.Lock(),)},
+            r"cannot be sent to the ranks: .*[^.]\. Make objects that",
+        ),
         (train, {"args": (0.5,)}, r"f\(comm, .* train\(rate\) does not take: too many positional"),
         (lambda: 0, {}, r"which <lambda>\(\) does not take"),
         (tell, {}, "does not take: missing a required argument: 'factor'"),

@@ -102,7 +102,7 @@ def test_a_driver_that_takes_nothing(change, why):
             sparkring.UnsupportedError,
             match=r"rank 1 returned a value of type bytes that takes 17 MiB. Spark carries results"
             rf" up to 16 MiB; a larger one goes to the driver at 127.0.0.1:\d+, where .* \({why}.*"
-            r"let executors reach it \(spark.driver.host.* or pass results= with a folder",
+            r"let executors reach it \(spark.driver.host.* or pass results= with a directory",
         ):
             results.hand_over(route, 1, 0, bytes(17 << 20), "bytes")
         assert server.server.results == {}
@@ -131,7 +131,7 @@ def test_a_driver_that_stops_reading(monkeypatch):
     taken = server.take
     server.take = lambda *given: (taken(*given), release.wait(DEADLINE))
     try:
-        with pytest.raises(TimeoutError, match=r"the driver has taken nothing for"):
+        with pytest.raises(TimeoutError, match=r"the driver has received nothing for"):
             results.transmit(server.address, 0, 0, bytes(1 << 26))
     finally:
         release.set()
@@ -184,7 +184,7 @@ def test_what_spark_carries():
 )
 def test_what_spark_refuses_to_carry(text, limit):
     error = results.explain(f"x: Total size of serialized results of 2 tasks (30.1 MiB) {text}")
-    assert str(error).startswith("the results of 2 ranks together take 30.1 MiB on their way")
+    assert str(error).startswith("the results of 2 ranks together take 30.1 MiB in Spark, and")
     assert f"spark.driver.maxResultSize allows {limit}: raise it" in str(error)
     assert results.explain("Total size") is None
 
@@ -195,8 +195,8 @@ def test_folders(tmp_path, monkeypatch):
     assert results.folder_of(tmp_path / "a", False) == str(tmp_path / "a")
     assert results.folder_of("file:///a/b", False) == "/a/b"
     assert results.folder_of("a", here=True) == str(tmp_path / "a")
-    with pytest.raises(sparkring.InvalidError, match="results is the relative folder a, and"):
+    with pytest.raises(sparkring.InvalidError, match="results is the relative path a, and"):
         results.folder_of("a", here=False)
     for wrong in (3, "", b"/a"):
-        with pytest.raises(sparkring.InvalidError, match=r"results is .*: pass a folder that"):
+        with pytest.raises(sparkring.InvalidError, match=r"results is .*: pass a directory that"):
             results.folder_of(wrong, False)

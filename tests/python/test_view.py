@@ -87,8 +87,8 @@ def test_masked_arrays(comm):
     masked = np.ma.masked_array([1.0, 2.0], [False, True])
     for call in (comm.allreduce, comm.broadcast, comm.allgather_start):
         refuses(
-            "x is a masked array, and its mask would be lost: pass x.filled(0), or whatever number"
-            " does no harm",
+            "x is a masked array, and its mask would be lost: pass x.filled(0), or fill in"
+            " another harmless number",
             call,
             masked,
         )

@@ -160,7 +160,7 @@ def test_resources(connected):
 
 
 def test_relative_checkpoint(connected):
-    with pytest.raises(sparkring.InvalidError, match="job is relative, and executors have"):
+    with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
         run(lambda comm: Checkpoint(comm, "job"), num_proc=1, verbose=0)
 
 

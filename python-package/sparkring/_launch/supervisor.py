@@ -272,4 +272,5 @@ class Supervisor:
         if not self.ending:
             self.pass_on(signal.SIGTERM)
         if not gone:
-            self.output.say(f"cannot write what the ranks print: {error.strerror}; ending them")
+            why = error.strerror
+            self.output.say(f"cannot write the output of the ranks: {why}; ending the ranks")

@@ -23,9 +23,9 @@ from sparkring._objects.codec import Envelopes, pack, unpack
 def _check_token(comm: Communicator) -> None:
     if comm.size > 1 and not comm.authenticated:
         raise InvalidError(
-            "reading an object can run any code, and whoever reaches the ports of these ranks could"
-            " have sent it, as they have no token: pass the same token to sparkring.init() on every"
-            " rank or, under a launcher, in the file that SPARKRING_TOKEN_FILE names"
+            "the ranks have no token, so any program that reaches their ports could send an object,"
+            " and reading an object can run any code: pass the same token to sparkring.init() on"
+            " every rank or, under a launcher, in the file that SPARKRING_TOKEN_FILE names"
         )
 
 

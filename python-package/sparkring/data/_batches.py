@@ -144,8 +144,8 @@ class Batches:
         self._epoch += 1
         if self._epochs is not None and self._epoch >= self._epochs:
             raise InvalidError(
-                f"this is to be epoch {self._epoch + 1} of {self._epochs}: pass a larger epochs="
-                " (or None for any number), so that the rows are kept"
+                f"this is epoch {self._epoch + 1} of {self._epochs}: pass a larger epochs= (or None"
+                " for any number), so that the rows are kept"
             )
         if self._epoch == 0 or self._store is None:
             return self._coming
@@ -166,7 +166,7 @@ class Batches:
             rows = Shuffled(stream, self._shuffle, random)
         for step in itertools.count():
             if epoch != self._epoch:
-                raise InvalidError(f"epoch {epoch} is over, as another has begun")
+                raise InvalidError(f"epoch {epoch} is over, because a later epoch has begun")
             chunk = rows.take(self._size)
             count = 0 if chunk is None else source.rows_of(chunk)
             total = self._total(step, count)

@@ -32,7 +32,7 @@ class FrameTable:
         """Return a column as an array, row by row."""
         series = self._frame[name]
         if series.ndim != 1:
-            raise InvalidError("there is more than one of this name: rename them in Spark")
+            raise InvalidError("there are several columns of this name: rename them in Spark")
         dtype = series.dtype
         if isinstance(dtype, np.dtype) and number.is_number(dtype):
             return number.without_nan(series.to_numpy(), self._missing)

@@ -35,7 +35,7 @@ class RowTable:
         try:
             values = [pick(row) for row in self._rows]
         except (KeyError, IndexError, TypeError) as error:
-            raise InvalidError(f"not every row has it: {error!r}") from error
+            raise InvalidError(f"not every row has the column: {error!r}") from error
         return number.from_objects(values, self._missing)
 
 

@@ -103,7 +103,7 @@ def _join(rank: int, agreed: list[Field], fields: list[Field]) -> list[Field]:
         raise told(
             rank,
             f"it has the columns {[field.name for field in fields]}, and ranks before it have"
-            f" {names}: name those to take, with columns=",
+            f" {names}: name the columns to take, with columns=",
         )
     for one, other in zip(agreed, fields):
         if one.shape != other.shape:
@@ -134,7 +134,7 @@ def fit(chunk: Chunk, fields: list[Field]) -> Chunk:
     if list(chunk) != [field.name for field in fields]:
         raise InvalidError(
             f"the columns are {list(chunk)}, and were {[field.name for field in fields]} before:"
-            " name those to take, with columns="
+            " name the columns to take, with columns="
         )
     return {field.name: _fit(chunk[field.name], field) for field in fields}
 

@@ -66,7 +66,7 @@ def select(columns: Any) -> list[Column] | None:
     pairs = columns.items() if isinstance(columns, Mapping) else ((name, name) for name in columns)
     selected = [_column(name, sources) for name, sources in pairs]
     if not selected:
-        raise InvalidError("columns is empty: name those that a batch is to have, or leave it out")
+        raise InvalidError("columns is empty: name the columns of a batch, or leave it out")
     return selected
 
 
@@ -76,7 +76,7 @@ def _column(name: Any, sources: Any) -> Column:
     if not all(isinstance(text, (str, int)) for text in (name, *column.sources)):
         raise InvalidError(
             f"columns has {name!r}: {sources!r}: pass the names of columns, or a dict whose values"
-            ' are these or lists of these, as in {"x": ["height", "width"], "y": "label"}'
+            ' are names or lists of names, as in {"x": ["height", "width"], "y": "label"}'
         )
     if not column.sources:
         raise InvalidError(f"columns has an empty list for {name!r}: name at least one column")
@@ -105,15 +105,15 @@ def tables(rows: Any, missing: Missing) -> Iterator[Table]:
     """Find the kind of the items."""
     if hasattr(rows, "mapInPandas") or hasattr(rows, "mapPartitions"):
         raise InvalidError(
-            f"rows is a {type(rows).__name__} of Spark: call this on the tasks, with what"
-            " mapInPandas, mapInArrow or mapPartitions hands to your function"
+            f"rows is a {type(rows).__name__} of Spark: call batches() in the tasks, with the"
+            " argument that mapInPandas, mapInArrow or mapPartitions passes to your function"
         )
     if _is_frame(rows) or _is_arrow(rows):
         rows = rows.to_batches() if hasattr(rows, "to_batches") else [rows]
     if not isinstance(rows, Iterable):
         raise InvalidError(
-            f"rows is of type {type(rows).__name__}: pass what mapInPandas, mapInArrow or"
-            " mapPartitions hands to your function"
+            f"rows is of type {type(rows).__name__}: pass the argument that mapInPandas, mapInArrow"
+            " or mapPartitions passes to your function"
         )
     items = iter(rows)
     for first in items:

@@ -96,14 +96,14 @@ class Remote:
         if url.rpartition("::")[2].startswith("memory:"):
             raise InvalidError(
                 f"the path {url} is memory of this process, which ends with its attempt: pass a"
-                " folder that the hosts share, or the URL of one"
+                " directory that the hosts share, or its URL"
             )
         try:
             from fsspec.core import url_to_fs  # type: ignore
         except ImportError as error:
             raise UnsupportedError(
-                f"the folder {url} needs the package fsspec: pip install fsspec, and what it"
-                " asks for that kind of storage; or pass the path of a folder"
+                f"the URL {url} needs the package fsspec: pip install fsspec, and the package that"
+                " it asks for; or pass the path of a directory"
             ) from error
         from fsspec.spec import AbstractFileSystem  # type: ignore
 
@@ -241,8 +241,8 @@ class Checkpoint:
         if self.comm.attempt and self.comm.rank == 0 and isinstance(self.store, Disk):
             warnings.warn(
                 f"attempt {self.comm.attempt} found no state in {self.store.path} on its hosts. If"
-                " an earlier one has saved some, they are on a host without a rank now: pass a"
-                " folder that the hosts share, or the URL of one",
+                " an earlier attempt has saved states, they are on a host without a rank now: pass"
+                " a directory that the hosts share, or its URL",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -269,7 +269,7 @@ class Checkpoint:
 def find(path: str | bytes) -> Store:
     """Find the store of a path. Refuse a path that no later attempt could find."""
     if not isinstance(path, str) or not path:
-        raise InvalidError("path is empty or no text: pass a folder")
+        raise InvalidError("path is empty or no string: pass a directory")
     local = LOCAL.fullmatch(path)
     if local is None and "://" in path:
         return Remote(path)
@@ -277,16 +277,16 @@ def find(path: str | bytes) -> Store:
     if slash:
         raise InvalidError(
             f"the path {path} has one slash after {slash[1]}: write {slash[1]}:// for a URL, and"
-            f" ./{path} for a folder of that name"
+            f" ./{path} for a directory of that name"
         )
     folder = Path(local[1] if local else path).expanduser()
     if not folder.is_absolute():
         base = run_state.folder()
         if not base:
             raise InvalidError(
-                f"the path {path} is relative, and executors have working directories of their own,"
-                " not that of the program that has called run(): pass an absolute path, best of a"
-                " folder that the hosts share, or a URL such as s3://bucket/job"
+                f"the path {path} is relative, and each executor has a working directory of its"
+                " own, which a new attempt would not find: pass an absolute path, best of a"
+                " directory that the hosts share, or a URL such as s3://bucket/job"
             )
         folder = base / folder
     return Disk(str(folder))

@@ -101,8 +101,8 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
             raise pickle.PicklingError("what a script or notebook defines stays in its process")
     except Exception as error:
         advice = (
-            "Make in f what cannot be pickled (sessions, locks, open files), or pass what it is"
-            " made of"
+            "Make objects that cannot be pickled (sessions, locks, open files) in f, or pass the"
+            " data to make them"
         )
         if _pickler() is pickle:
             advice = (
@@ -137,7 +137,7 @@ def check_kind(f: Any) -> None:
 def check_arguments(args: Any, kwargs: Any) -> None:
     """Refuse args that are no sequence or a string, and kwargs without names."""
     if isinstance(args, (str, bytes)):
-        raise InvalidError(f"args is one text: pass a tuple, as in args=({args!r},)")
+        raise InvalidError(f"args is one string: pass a tuple, as in args=({args!r},)")
     if not isinstance(args, Sequence):
         raise InvalidError(
             f"args is of type {type(args).__name__}: pass a tuple, as in args=(value,) for one"
@@ -150,7 +150,7 @@ def check_arguments(args: Any, kwargs: Any) -> None:
         )
     for name in kwargs or ():
         if not isinstance(name, str):
-            raise InvalidError(f"kwargs has the name {name!r}, which is no text")
+            raise InvalidError(f"kwargs has the name {name!r}, which is no string")
 
 
 def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -165,8 +165,7 @@ def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         name = getattr(f, "__name__", type(f).__name__)
         raise InvalidError(
             f"f is called as f(comm, *args, **kwargs), which {name}{signature} does not take:"
-            f" {error}. Its first parameter is the communicator, then come what args and kwargs"
-            " have"
+            f" {error}. The first parameter is the communicator, and args and kwargs follow"
         ) from None
 
 

@@ -194,7 +194,7 @@ class Connect:
         """Count the tasks that can run at once, by the cores."""
         cores, size = self.cores(), self.size()
         if cores is None:
-            raise UnsupportedError("the configuration hides how many cores there are")
+            raise UnsupportedError("the configuration hides the number of cores")
         cpus = int(self.setting("spark.task.cpus", "1"))
         if resources is not None and "cpus" in resources.taskResources:
             cpus = int(resources.taskResources["cpus"].amount)
@@ -210,7 +210,7 @@ class Connect:
     def register(self, resources: Any) -> int:
         """Register a profile with the server; return its number."""
         if not takes(type(self.session.range(1)).mapInArrow, "profile"):
-            raise UnsupportedError("Spark Connect takes them from Spark 4.0 on")
+            raise UnsupportedError("Spark Connect takes resources from Spark 4.0 on")
         return int(resources.id)
 
     def host(self) -> tuple[str, int]:

@@ -235,7 +235,7 @@ def check(
         if name not in known:
             raise TypeError(f"run() has no argument {name!r}, nor has sparkring.init() for its use")
     if num_proc is not None and whole("num_proc", num_proc) == 0:
-        raise InvalidError("num_proc is 0: pass how many ranks, or nothing for as many as fit")
+        raise InvalidError("num_proc is 0: pass the number of ranks, or nothing for all slots")
     seconds("timeout", timeout)
     if options.get("call_timeout") is not None:
         seconds("call_timeout", options["call_timeout"])
@@ -261,8 +261,8 @@ def seconds(name: str, value: Any) -> None:
         fine = False
     if not fine:
         raise InvalidError(
-            f"{name} is {value!r}: it must be a positive number of seconds, and finite: for as long"
-            " as it takes pass a large one, such as 1e6"
+            f"{name} is {value!r}: it must be a positive, finite number of seconds; for no limit"
+            " pass a large number, such as 1e6"
         )
 
 

@@ -91,7 +91,7 @@ class Peer:
         piece = self.socket.recv(log_forwarder.TAG - len(self.received))
         self.received += piece
         if not piece or not self.word(who).startswith(self.received):
-            raise ConnectionError("it has gone")
+            raise ConnectionError("the connection ended")
         return len(self.received) == log_forwarder.TAG
 
 
@@ -111,7 +111,7 @@ class PendingConnection:
         piece = self.socket.recv(HELLO.size - len(self.received))
         self.received += piece
         if not piece:
-            raise ConnectionError("it has gone")
+            raise ConnectionError("the connection ended")
         if len(self.received) < HELLO.size:
             return None
         rank, theirs, proof = HELLO.unpack(self.received)
@@ -378,10 +378,10 @@ def read(connection: socket.socket, count: int, until: float) -> bytes:
     while len(data) < count:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("it says nothing")
+            raise TimeoutError("no answer in time")
         connection.settimeout(left)
         piece = connection.recv(count - len(data))
         if not piece:
-            raise ConnectionError("it has gone")
+            raise ConnectionError("the connection ended")
         data += piece
     return data

@@ -178,7 +178,7 @@ class Here:
 
 
 class Folder:
-    """The exit barrier of the ranks of this machine: files in a folder."""
+    """The exit barrier of the ranks of this machine: files in a directory."""
 
     def __init__(self, path: Path, rank: int, size: int) -> None:
         self.path, self.rank, self.size = path, rank, size

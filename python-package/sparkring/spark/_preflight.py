@@ -16,8 +16,8 @@ from typing import Any
 from sparkring._core import InvalidError, RingError, UnsupportedError
 
 DYNAMIC = (
-    "spark.dynamicAllocation.enabled is true: Spark runs no barrier stage then, as it could not"
-    " tell when all its tasks have room. Set it to false, and ask for a fixed number of executors"
+    "spark.dynamicAllocation.enabled is true: Spark then runs no barrier stage, because it cannot"
+    " know when all tasks have slots. Set it to false, and ask for a fixed number of executors"
     " (spark.executor.instances, or spark.cores.max on a standalone cluster)"
 )
 SLOTS = (
@@ -26,10 +26,10 @@ SLOTS = (
     " spark.task.cpus), or start more or larger executors"
 )
 CHAIN = (
-    "Spark runs a barrier stage only as a whole, on partitions that are made one to one from those"
-    " before. So put repartition(n) between union(), coalesce() or what else changes their number,"
-    " and the function; and do not ask for some rows of its result, as show(), head(), take(),"
-    " first() and limit() do: collect() all of it, or write it and read that"
+    "Spark runs a barrier stage only as a whole, on partitions that are made one to one from"
+    " earlier partitions. So put repartition(n) between the function and union(), coalesce() or any"
+    " other call that changes their number. Do not ask for some rows of the result, as show(),"
+    " head(), take(), first() and limit() do: collect() the result, or write and read it"
 )
 ERRORS: tuple[tuple[str, type[RingError], str], ...] = (
     ("SPARK-24819", InvalidError, SLOTS),

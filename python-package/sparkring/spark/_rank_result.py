@@ -30,8 +30,8 @@ LINE = 120  # characters of a line of Spark's error
 KILLED = r"SIGKILL|(?:code|status)\W{1,3}137\b|memory limits?|OOMKilled"
 ENDED = r"SIGTERM|(?:code|status)(?: is|\W)\W{0,2}143\b"
 MEMORY = "probably out of memory: raise spark.executor.memoryOverhead"
-MEMORY_HERE = "probably out of memory: take fewer ranks, or this machine needs more"
-OUTSIDE = "preempted, or over a memory limit: the cluster manager's log tells"
+MEMORY_HERE = "probably out of memory: start fewer ranks, or add memory to this machine"
+OUTSIDE = "preempted, or over a memory limit: see the cluster manager's log"
 WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
 WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED": 5})
 

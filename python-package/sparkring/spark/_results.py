@@ -44,7 +44,7 @@ STALL = 60.0  # seconds in which the driver must take something
 MAXIMUM = "spark.driver.maxResultSize"
 UNITS = "bkmgtp"
 REACH = "let executors reach it (spark.driver.host, spark.driver.bindAddress, firewalls)"
-FOLDER = "pass results= with a folder that the hosts share, or the URL of one"
+FOLDER = "pass results= with a directory that the hosts share, or its URL"
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Sender(log_forwarder.Driver):
             while not self.confirmed:
                 self.channel.watch(selector, None, bool(self.outgoing or self.rest))
                 if not selector.select(STALL):
-                    raise TimeoutError(f"the driver has taken nothing for {STALL:.0f} s")
+                    raise TimeoutError(f"the driver has received nothing for {STALL:.0f} s")
                 for move in (self.read, self.write):
                     with contextlib.suppress(BlockingIOError):
                         move()
@@ -254,15 +254,17 @@ def folder_of(results: Any, here: bool) -> str | None:
         return None
     folder = os.fspath(results) if isinstance(results, os.PathLike) else results
     if not isinstance(folder, str) or not folder:
-        raise InvalidError(f"results is {results!r}: pass a folder that the hosts share, or a URL")
+        raise InvalidError(
+            f"results is {results!r}: pass a directory that the hosts share, or its URL"
+        )
     store = checkpoint.find(folder)
     if not isinstance(store, checkpoint.Disk):
         return folder
     local = checkpoint.LOCAL.fullmatch(folder)
     if not here and not os.path.isabs(os.path.expanduser(local[1] if local else folder)):
         raise InvalidError(
-            f"results is the relative folder {folder}, and executors have working directories of"
-            " their own: pass an absolute one that the hosts share, or a URL"
+            f"results is the relative path {folder}, and executors have working directories of"
+            " their own: pass an absolute path of a directory that the hosts share, or its URL"
         )
     return str(store.path)
 
@@ -299,7 +301,7 @@ def explain(text: str) -> UnsupportedError | None:
     if found is None:
         return None
     return UnsupportedError(
-        f"the results of {found[1]} ranks together take {found[2]} on their way through Spark, and"
-        f" {MAXIMUM} allows {found[3]}: raise it. They go there because their ranks could not send"
-        f" them to the driver: {REACH}, or {FOLDER}"
+        f"the results of {found[1]} ranks together take {found[2]} in Spark, and {MAXIMUM} allows"
+        f" {found[3]}: raise it. Spark carries the results because the ranks could not send them to"
+        f" the driver: {REACH}, or {FOLDER}"
     )
