@@ -34,6 +34,8 @@
 #include "base/poll_set.c"
 #include "base/timeline.c"
 #include "base/wait.c"
+#include "bindings/agree.c"
+#include "bindings/strings.c"
 #include "engine/detector/failure.c"
 #include "engine/detector/failure_broadcast.c"
 #include "engine/detector/failure_frame.c"

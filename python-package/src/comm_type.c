@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 
+#include "agree.h"
 #include "arguments.h"
 #include "collective.h"
 #include "comm.h"
@@ -217,6 +218,8 @@ static PyMethodDef methods[] = {
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, NULL},
     {"close", WITH_KEYWORDS(comm_close), KEYWORDS, NULL},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, NULL},
+    {"_agree", agree_call, METH_O, NULL}, /* sparkring._agree calls both */
+    {"_allgather_strings", agree_strings, METH_O, NULL},
     {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks._nccl makes a method of it */
     {"port_reserve", port_reserve, METH_NOARGS, NULL},
     {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, NULL},

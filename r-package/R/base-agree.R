@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Agreement of all ranks on success. Ranks must make the same calls, so the ranks exchange an error
-# before any of them raises it. Then every rank raises an error, no rank blocks, and the
-# communicator stays usable.
-#
-# Strings travel as bytes, not as objects. They need no token, and R and Python read them alike:
-# Python's `agree` has the same.
+# Agreement of all ranks on success (core/bindings/agree.h). Ranks must make the same calls, so the
+# ranks exchange an error before any of them raises it. Then every rank raises an error, no rank
+# blocks, and the communicator stays usable. Python's `agree` does the same.
 
 attempt <- function(expr) tryCatch(list(value = expr), error = function(error) list(error = error))
 
@@ -13,7 +10,7 @@ attempt <- function(expr) tryCatch(list(value = expr), error = function(error) l
 # may differ from rank to rank; `expr` must not call `comm`.
 agree <- function(comm, expr) {
   attempted <- attempt(expr)
-  if (ring_allreduce(comm, as.double(!is.null(attempted$error))) > 0) agree_fail(comm, attempted)
+  agree_stop(attempted, .Call(C_agree_call, comm, agree_text(attempted), FALSE))
   attempted$value
 }
 
@@ -22,31 +19,25 @@ agree <- function(comm, expr) {
 agree_total <- function(comm, attempted, empty) {
   value <- if (is.null(attempted$error)) attempted$value else empty
   total <- ring_allreduce(comm, c(as.double(!is.null(attempted$error)), unname(value)))
-  if (total[[1L]] > 0) agree_fail(comm, attempted)
+  if (total[[1L]] > 0) {
+    agree_stop(attempted, .Call(C_agree_call, comm, agree_text(attempted), TRUE))
+  }
   total[-1L]
 }
 
-# Raises the error of the first rank that has failed. All ranks call it when at least one has
-# failed.
-agree_fail <- function(comm, attempted) {
-  own <- if (is.null(attempted$error)) character() else conditionMessage(attempted$error)
-  texts <- allgather_strings(comm, own)
+agree_text <- function(attempted) {
+  if (!is.null(attempted$error)) conditionMessage(attempted$error)
+}
+
+# Raises the error of this rank, or else that of the first rank that has failed.
+agree_stop <- function(attempted, failed) {
+  force(failed) # a collective
   if (!is.null(attempted$error)) stop(attempted$error)
-  rank <- which(lengths(texts) > 0L)[[1L]] - 1L
-  message <- paste0("rank ", rank, " (", ring_hosts(comm)[[rank + 1L]], ") failed: ",
-                    texts[[rank + 1L]])
-  ring_stop("INVALID", message, rank = rank, call = NULL)
+  if (!is.null(failed)) ring_stop("INVALID", failed[[2L]], rank = failed[[1L]], call = NULL)
 }
 
 # Gathers the character vectors of all ranks; returns a list in rank order.
-allgather_strings <- function(comm, text) {
-  text <- enc2utf8(text)
-  counts <- ring_allgather(comm, length(text))
-  sizes <- ring_allgatherv(comm, nchar(text, "bytes"))
-  bytes <- ring_allgatherv(comm, charToRaw(paste(text, collapse = "")))
-  texts <- split_strings(bytes, sizes)
-  unname(split(texts, factor(rep(seq_along(counts), counts), seq_along(counts))))
-}
+allgather_strings <- function(comm, text) .Call(C_agree_strings, comm, text)
 
 # Broadcasts the character vector of rank 0.
 broadcast_strings <- function(comm, text) {

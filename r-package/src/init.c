@@ -5,6 +5,7 @@
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
 
+#include "agree.h"
 #include "checkpoint.h"
 #include "child_process.h"
 #include "clock.h"
@@ -39,6 +40,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_state, 1),
                                           ENTRY(comm_counters, 2),
                                           ENTRY(comm_live, 0),
+                                          ENTRY(agree_call, 3),
+                                          ENTRY(agree_strings, 2),
                                           ENTRY(explain_call, 5),
                                           ENTRY(collective_allreduce, 4),
                                           ENTRY(collective_allreduce_group, 4),

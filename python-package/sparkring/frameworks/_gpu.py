@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from sparkring._agree import agree, allgather_strings
+from sparkring._agree import agree
 from sparkring._core import Communicator, InvalidError
 from sparkring._method import method
 from sparkring.frameworks import _device as device
@@ -63,7 +63,7 @@ def gpus(comm: Ring = None, /, count: int | None = None) -> list[str]:
     with communicator(comm) as ring:
         given = agree(ring, lambda: device.of_task(count))
         seen = device.names_in(device.inherited()) if given is None else []
-        lists = allgather_strings(ring, [str(count or 0), *seen])
+        lists = ring._allgather_strings([str(count or 0), *seen])
         return agree(ring, lambda: _take(ring, given, lists, count))
 
 
