@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "comm.h"
 #include "docstring.h"
+#include "envelope.h"
 #include "error.h"
 #include "gil.h"
 #include "memory.h"
@@ -100,6 +101,10 @@ static PyMethodDef functions[] = {
     {"document", docstring_set, METH_VARARGS,
      "document($module, type, name, text, /)\n--\n\n"
      "Give a method or property its docstring; see `sparkring._docs`."},
+    {"envelope_trailer", envelope_trailer, METH_O, NULL}, /* sparkring._objects.codec calls these */
+    {"envelope_failure", envelope_failure, METH_O, NULL},
+    {"envelope_split", envelope_split, METH_VARARGS, NULL},
+    {"envelope_check", envelope_check, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

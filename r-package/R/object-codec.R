@@ -1,31 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # The codec of objects. An encoded object is the bytes of serialize(), in the byte order of this
-# machine, and a trailer with the kind and the length. The trailer stands at the end because
-# unserialize() does not look there.
-#
-# Objects of Python end in the same trailer, so neither language takes the other's objects for its
-# own, and no machine those of another byte order. A rank that cannot serialise a value sends the
-# text of its error instead. The calls of all ranks stay in step, and the receiver of the value
-# raises the error.
-
-codec_trailer_bytes <- 16
-
-codec_kind <- function() if (.Platform$endian == "little") "ring-R3<" else "ring-R3>"
-
-codec_end <- function(bytes, kind) {
-  length <- length(bytes) + codec_trailer_bytes
-  c(bytes, charToRaw(kind), writeBin(length, raw(), endian = "little"))
-}
+# machine, and the trailer of core/bindings/envelope.h, which Python's objects have, too.
+# unserialize() does not look at the trailer.
 
 codec_of_value <- function(x) {
-  codec_end(serialize(x, NULL, xdr = FALSE, version = 3L), codec_kind())
+  bytes <- serialize(x, NULL, xdr = FALSE, version = 3L)
+  c(bytes, .Call(C_envelope_trailer, length(bytes)))
 }
 
-codec_of_failure <- function(error) {
-  text <- substr(enc2utf8(conditionMessage(error)), 1L, 500L)
-  codec_end(charToRaw(text), "ring-err")
-}
+codec_of_failure <- function(error) .Call(C_envelope_failure, conditionMessage(error))
 
 # Encodes and concatenates `count` values; returns the bytes and their lengths. When a value cannot
 # be encoded, all `count` objects hold the text of the error, and `failure` is the error.
@@ -58,51 +42,24 @@ codec_check_values <- function(xs, count, call) {
   }
 }
 
-# Finds where each of `count` objects begins, and where the last one ends. Goes from the last to the
-# first, because each object has its length at its end.
+# Finds where each of `count` objects begins, counted from 0, and where the last one ends.
 codec_starts <- function(bytes, count, call) {
-  starts <- c(double(count), length(bytes) + 1)
-  for (i in rev(seq_len(count))) starts[[i]] <- codec_start(bytes, starts[[i + 1L]] - 1)
-  if (isTRUE(starts[[1L]] == 1)) return(starts)
+  starts <- .Call(C_envelope_split, bytes, count)
+  if (!is.null(starts)) return(starts)
   ring_stop(
     "INVALID", "other ranks sent bytes that are no objects: all ranks must call the same function",
     call = call
   )
 }
 
-codec_start <- function(bytes, end) {
-  if (is.na(end) || end < codec_trailer_bytes) return(NA)
-  trailer <- bytes[end - codec_trailer_bytes + seq_len(codec_trailer_bytes)]
-  length <- readBin(trailer[9:16], "double", endian = "little")
-  known <- identical(trailer[1:5], charToRaw("ring-")) && !is.na(length)
-  if (known && length >= codec_trailer_bytes && length <= end) end - length + 1 else NA
-}
-
 # Decodes the object of `rank`. An error names the rank.
 codec_open <- function(encoded, rank, call) {
-  body <- length(encoded) - codec_trailer_bytes
-  kind <- encoded[body + 1:8]
   fail <- function(...) ring_stop("INVALID", paste0(...), rank = as.integer(rank), call = call)
-  if (identical(kind, charToRaw("ring-err"))) {
-    fail("rank ", rank, " could not send its object: ", codec_text(encoded[seq_len(body)]))
-  }
-  if (!identical(kind, charToRaw(codec_kind()))) {
-    from <- "another version of sparkring, or a machine of another byte order"
-    if (identical(kind[6:7], charToRaw("py"))) from <- "Python"
-    fail(
-      "the object of rank ", rank, " comes from ", from, ", and R cannot read it here: send ",
-      "vectors or arrays instead, which every rank can read"
-    )
-  }
+  refusal <- .Call(C_envelope_check, encoded, rank)
+  if (!is.null(refusal)) fail(refusal)
   tryCatch(unserialize(encoded), error = function(error) {
     fail("the object of rank ", rank, " cannot be read here: ", conditionMessage(error))
   })
-}
-
-codec_text <- function(bytes) {
-  text <- rawToChar(bytes[bytes != 0L])
-  Encoding(text) <- "UTF-8"
-  text
 }
 
 # Decodes the objects of `ranks`. Raises `failure`, the error with which this rank could not encode
@@ -113,7 +70,7 @@ codec_unpack <- function(bytes, ranks, call, failure = NULL) {
   starts <- codec_starts(bytes, length(ranks), call)
   if (length(ranks) == 1L) return(list(codec_open(bytes, ranks, call)))
   lapply(seq_along(ranks), function(i) {
-    encoded <- bytes[seq(starts[[i]], starts[[i + 1L]] - 1)]
+    encoded <- bytes[seq(starts[[i]] + 1, starts[[i + 1L]])]
     codec_open(encoded, ranks[[i]], call)
   })
 }

@@ -157,7 +157,7 @@ checkpoint_read <- function(path) {
     readBin(path, "raw", file.size(path)),
     warning = function(warning) ring_stop("SYSTEM", conditionMessage(warning), call = NULL)
   )
-  if (isTRUE(codec_start(bytes, length(bytes)) == 1)) bytes
+  if (!is.null(.Call(C_envelope_split, bytes, 1))) bytes
 }
 
 # Warns when a restart finds no state: the state may be on a host without ranks.

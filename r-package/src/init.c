@@ -12,6 +12,7 @@
 #include "collective.h"
 #include "comm.h"
 #include "digest.h"
+#include "envelope.h"
 #include "explain.h"
 #include "interrupt.h"
 #include "launcher.h"
@@ -42,6 +43,10 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_live, 0),
                                           ENTRY(agree_call, 3),
                                           ENTRY(agree_strings, 2),
+                                          ENTRY(envelope_trailer, 1),
+                                          ENTRY(envelope_failure, 1),
+                                          ENTRY(envelope_split, 2),
+                                          ENTRY(envelope_check, 2),
                                           ENTRY(explain_call, 5),
                                           ENTRY(collective_allreduce, 4),
                                           ENTRY(collective_allreduce_group, 4),

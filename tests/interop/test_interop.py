@@ -258,7 +258,7 @@ def test_objects_stay_in_their_language(tmp_path):
     from_r = "ring_error_invalid 0 the object of rank 0 comes from R, and Python cannot read it: "
     from_r += "send arrays instead, which both can"
     from_python = "ring_error_invalid 1 the object of rank 1 comes from Python, and R cannot read "
-    from_python += "it here: send vectors or arrays instead, which every rank can read"
+    from_python += "it: send arrays instead, which both can"
     for rank, said in enumerate(start(tmp_path, OBJECTS_R, OBJECTS_PYTHON)):
         other = from_python if rank % 2 == 0 else from_r
         expected = [other, other]

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codec of objects: an envelope is the bytes of an object that is sent to another rank.
 
-An envelope has four parts: a pickle; the buffers of large arrays, which the pickle leaves out; the
-places of the buffers; and a trailer with kind and length. A buffer is copied once by the sender,
-and not by the receiver. The trailer is at the end, because pickle does not read there. R's
-envelopes end in the same trailer, so each language recognises the envelopes of the other.
-
-A rank that cannot pickle its object sends an envelope with the error. The calls of all ranks stay
-in step, and the receivers of the object raise the error.
+An envelope has four parts: a pickle; the buffers of large arrays, which the pickle leaves out, and
+which are copied once when they are sent and not when they are received; the places of the buffers;
+and the trailer of core/bindings/envelope.h, which R's envelopes have, too.
 """
 
 from __future__ import annotations
@@ -19,15 +15,13 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from sparkring import _core
 from sparkring._core import InvalidError
 
-_TRAILER = struct.Struct("<8sd")  # kind, and length of the envelope as a double, which R has, too
-_PLACE = struct.Struct("<qq")  # begin and end of a buffer in the envelope
-_PICKLE = b"ring-py5"
-_FAILURE = b"ring-err"  # kind of an envelope with an error: text in UTF-8, and zeros
-_FROM_R = b"ring-R"
-_LEFT_OUT = 4096  # least bytes of a buffer that is left out of the pickle
-_ALIGNMENT = 16  # of envelopes and buffers; enough for every number of NumPy
+_PLACE = struct.Struct("<qq")  # from where to where in the envelope
+_TRAILER_BYTES = len(_core.envelope_trailer(0))
+_LEFT_OUT = 4096  # bytes from which on a buffer is left out of the pickle
+_ALIGNMENT = 16  # of envelopes and buffers; no number of NumPy's needs more
 
 
 class Envelopes(NamedTuple):
@@ -66,22 +60,11 @@ def _write_object(file: io.BytesIO, x: object) -> None:
     places.append((table, table + _PLACE.size * len(places)))  # the table itself
     for place in places:
         file.write(_PLACE.pack(*place))
-    _write_trailer(file, start, _PICKLE)
+    file.write(_core.envelope_trailer(file.tell() - start))
 
 
 def _describe(error: Exception) -> str:
     return traceback.format_exception_only(type(error), error)[0].strip()  # any __str__
-
-
-def _write_failure(file: io.BytesIO, error: Exception) -> None:
-    start = file.tell()
-    file.write(_describe(error)[:500].encode(errors="backslashreplace"))
-    _align(file)
-    _write_trailer(file, start, _FAILURE)
-
-
-def _write_trailer(file: io.BytesIO, start: int, kind: bytes) -> None:
-    file.write(_TRAILER.pack(kind, file.tell() + _TRAILER.size - start))
 
 
 def pack(xs: Iterable[object], count: int) -> Envelopes:
@@ -98,7 +81,7 @@ def pack(xs: Iterable[object], count: int) -> Envelopes:
         file = io.BytesIO()
         ends = [0]
         for _ in range(count):
-            _write_failure(file, error)
+            file.write(_core.envelope_failure(_describe(error).encode(errors="backslashreplace")))
             ends.append(file.tell())
     counts = [end - start for start, end in zip(ends, ends[1:])]
     return Envelopes(file.getbuffer(), counts, failure)
@@ -127,38 +110,20 @@ def _error(rank: int, text: str) -> InvalidError:
 
 
 def _split(received: memoryview, count: int) -> list[memoryview]:
-    """Split envelopes, from the last to the first."""
-    envelopes = []
-    end = len(received)
-    for _ in range(count):
-        kind, length = b"", 0.0
-        if end >= _TRAILER.size:
-            kind, length = _TRAILER.unpack_from(received, end - _TRAILER.size)
-        if not kind.startswith(b"ring-") or not _TRAILER.size <= length <= end:
-            break
-        start = end - int(length)
-        envelopes.append(received[start:end])
-        end = start
-    if len(envelopes) < count or end > 0:
+    """Cut envelopes apart."""
+    starts = _core.envelope_split(received, count)
+    if starts is None:
         raise InvalidError(
             "other ranks sent bytes that are no objects: all ranks must call the same method"
         )
-    return envelopes[::-1]
+    return [received[start:end] for start, end in zip(starts, starts[1:])]
 
 
 def _open(envelope: memoryview, rank: int) -> Any:
-    body = envelope[: -_TRAILER.size]
-    kind = bytes(envelope[len(body) :][:8])
-    if kind == _FAILURE:
-        text = bytes(body).rstrip(b"\0").decode(errors="replace")
-        raise _error(rank, f"rank {rank} could not send its object: {text}")
-    if kind != _PICKLE:
-        source = "R" if kind.startswith(_FROM_R) else "another version of sparkring"
-        raise _error(
-            rank,
-            f"the object of rank {rank} comes from {source}, and Python cannot read it: send arrays"
-            " instead, which both can",
-        )
+    refusal = _core.envelope_check(envelope, rank)
+    if refusal is not None:
+        raise _error(rank, refusal)
+    body = envelope[:-_TRAILER_BYTES]
     try:
         first, last = _PLACE.unpack_from(body, len(body) - _PLACE.size)
         places = _PLACE.iter_unpack(body[first:last])
