@@ -35,6 +35,7 @@
 #include "base/timeline.c"
 #include "base/wait.c"
 #include "bindings/agree.c"
+#include "bindings/blame.c"
 #include "bindings/envelope.c"
 #include "bindings/strings.c"
 #include "engine/detector/failure.c"

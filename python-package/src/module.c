@@ -6,6 +6,7 @@
 #include <openssl/crypto.h>
 
 #include "arguments.h"
+#include "blame.h"
 #include "comm.h"
 #include "docstring.h"
 #include "envelope.h"
@@ -101,6 +102,8 @@ static PyMethodDef functions[] = {
     {"document", docstring_set, METH_VARARGS,
      "document($module, type, name, text, /)\n--\n\n"
      "Give a method or property its docstring; see `sparkring._docs`."},
+    {"blame_weight", blame_weight, METH_O, NULL}, /* sparkring.spark._rank_result calls both */
+    {"blame_first", blame_first, METH_O, NULL},
     {"envelope_trailer", envelope_trailer, METH_O, NULL}, /* sparkring._objects.codec calls these */
     {"envelope_failure", envelope_failure, METH_O, NULL},
     {"envelope_split", envelope_split, METH_VARARGS, NULL},

@@ -3,18 +3,12 @@
 # The result of a rank: a value or a failure. It travels as rows of a Spark table, in pieces of
 # text.
 #
-# A failure breaks the communicator, so all ranks fail soon after the first. Their errors have
-# weights. An error that only reports that another rank has gone weighs most, and an error that has
-# nothing to do with the ring weighs least. The driver raises the failure of the least weight, and
-# of several the earliest.
+# A failure breaks the communicator, so all ranks fail soon after the first. The weights of
+# core/bindings/blame.h tell the first apart, whose failure the driver raises.
 
 rank_result_piece <- 3 * 2^18 # bytes; a multiple of 3, so that no text but the last has padding
 rank_result_largest <- 2^18 # bytes of a condition
 rank_result_line <- 200L # characters of a line of the log in a message
-
-rank_result_weights <- c(
-  INVALID = 1, BUSY = 1, AUTH = 2, MISMATCH = 2, TIMEOUT = 3, PEER_LOST = 4, ABORTED = 5
-)
 
 # `value` is the bytes of the value. It is NULL where the bytes are a file of `size` bytes
 # (spark-results.R), and a list of the value itself after the driver has read the file. `log`
@@ -46,7 +40,7 @@ rank_result_of_error <- function(rank, error, frames = NULL) {
 # The result of a rank that could not report one. Its weight is less than that of errors by which
 # other ranks report the loss.
 rank_result_lost <- function(rank, why, what = "was lost",
-                         weight = rank_result_weights[["PEER_LOST"]] - 0.5) {
+                         weight = .Call(C_blame_weight, "ENDED")) {
   rank_result_make(rank, failure = list(
     what = what, message = why, traceback = "", weight = weight, when = as.numeric(Sys.time())
   ))
@@ -68,11 +62,15 @@ rank_result_advise <- function(how, local = FALSE) {
   if (is.null(advice)) how else paste0(how, " (", advice, ")")
 }
 
+# The weight of the errors of the ring that an error is, or came from.
 rank_result_weight <- function(error) {
-  weight <- if (inherits(error, "ring_error")) rank_result_weights[error$status] else 0
-  if (is.na(weight)) weight <- 0
-  if (inherits(error$parent, "condition")) weight <- max(weight, rank_result_weight(error$parent))
-  unname(weight)
+  statuses <- character()
+  while (inherits(error, "condition")) {
+    remote <- inherits(error, "ring_error_remote") # of a job within this one
+    if (inherits(error, "ring_error") && !remote) statuses <- c(statuses, error$status)
+    error <- error$parent
+  }
+  .Call(C_blame_weight, statuses)
 }
 
 # ---- As rows ------------------------------------------------------------------------------------
@@ -141,13 +139,14 @@ rank_result_judge <- function(rank_results, size, attempt) {
   weights <- vapply(failed, function(rank_result) rank_result$failure$weight, 0)
   there <- vapply(rank_results, function(rank_result) rank_result$rank, 0L)
   missing <- setdiff(seq_len(size) - 1L, there)
-  if (length(missing) > 0L && !any(weights < rank_result_weights[["PEER_LOST"]])) {
+  if (length(missing) > 0L && !any(weights < .Call(C_blame_weight, "PEER_LOST"))) {
     what <- "ended without a result: it may have called quit()"
     return(rank_result_condition(what, rank = missing[[1L]], attempt = attempt))
   }
   if (length(failed) == 0L) return(NULL)
   whens <- vapply(failed, function(rank_result) rank_result$failure$when, 0)
-  culprit <- failed[[order(weights, whens)[[1L]]]]
+  ranks <- vapply(failed, function(rank_result) rank_result$rank, 0L)
+  culprit <- failed[[.Call(C_blame_first, weights, whens, ranks)]]
   failure <- culprit$failure
   parent <- tryCatch(unserialize(failure$error), error = function(error) NULL)
   rank_result_condition(

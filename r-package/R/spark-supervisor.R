@@ -117,6 +117,6 @@ supervisor_left <- function(state) {
   }
   rank_result_lost(
     state$rank, "another rank had failed", what = "was ended at its work",
-    weight = rank_result_weights[["ABORTED"]]
+    weight = .Call(C_blame_weight, "ABORTED")
   )
 }

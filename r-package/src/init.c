@@ -6,6 +6,7 @@
 #include <R_ext/Visibility.h>
 
 #include "agree.h"
+#include "blame.h"
 #include "checkpoint.h"
 #include "child_process.h"
 #include "clock.h"
@@ -43,6 +44,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_live, 0),
                                           ENTRY(agree_call, 3),
                                           ENTRY(agree_strings, 2),
+                                          ENTRY(blame_weight, 1),
+                                          ENTRY(blame_first, 3),
                                           ENTRY(envelope_trailer, 1),
                                           ENTRY(envelope_failure, 1),
                                           ENTRY(envelope_split, 2),

@@ -33,9 +33,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sparkring._core import RingError
+from sparkring._core import RingError, blame_weight
 from sparkring.spark import _log_forwarder as log_forwarder
-from sparkring.spark._rank_result import WEIGHTS
 
 if TYPE_CHECKING:
     from sparkring import Communicator
@@ -49,7 +48,7 @@ BACKLOG = 128  # connections that wait for accept(), besides those of the ranks
 PENDING = 64  # pending connections: without a proof yet
 PATIENCE = 0.1  # seconds for a pending connection when new connections wait for its place
 PAUSE = 0.01  # seconds until the next accept() when descriptors have run out
-LOST = {WEIGHTS["TIMEOUT"], WEIGHTS["PEER_LOST"]}  # weights of failures that report a lost rank
+LOST = {blame_weight(["TIMEOUT"]), blame_weight(["PEER_LOST"])}  # weights that report a lost rank
 
 NAMES = struct.Struct("!I")  # the rank
 PASSED = struct.Struct("!I32s")  # the rank at the other end of a connection, the session

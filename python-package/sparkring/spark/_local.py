@@ -26,12 +26,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkring._core import blame_weight
 from sparkring._launch import process_tree, supervisor
 from sparkring.spark import _exit_barrier as exit_barrier
 from sparkring.spark import _log_forwarder as log_forwarder
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._log_server import check_report
-from sparkring.spark._rank_result import WEIGHTS, RankResult, advise, rank_error
+from sparkring.spark._rank_result import RankResult, advise, rank_error
 
 if TYPE_CHECKING:
     from sparkring import Communicator
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from sparkring.spark._task_main import Job
 
 LOOK = 0.005  # seconds between two checks for a file
-LOST = WEIGHTS["PEER_LOST"]
+LOST = blame_weight(["PEER_LOST"])
 RANK = "import sys; from sparkring.spark import _local; sys.exit(_local.main(sys.argv[1]))"
 REPORT = "\x1esparkring "  # prefix of a report of progress in the output
 

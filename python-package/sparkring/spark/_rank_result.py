@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of a rank, and which rank is at fault when one has failed.
 
-A failure breaks the communicator, so all ranks fail soon after the first failure. Weights identify
-the first failure. An error of the ring that reports the loss of another rank weighs least. An
-exception that is no error of the ring weighs most. Of failures with equal weights the earliest
-counts.
+A failure breaks the communicator, so all ranks fail soon after the first failure. The weights of
+core/bindings/blame.h identify the first failure.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from sparkring import _core
 from sparkring._core import RingError
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _preflight as preflight
@@ -32,8 +31,6 @@ ENDED = r"SIGTERM|(?:code|status)(?: is|\W)\W{0,2}143\b"
 MEMORY = "probably out of memory: raise spark.executor.memoryOverhead"
 MEMORY_HERE = "probably out of memory: start fewer ranks, or add memory to this machine"
 OUTSIDE = "preempted, or over a memory limit: see the cluster manager's log"
-WEIGHTS = {"SYSTEM": 0, "NO_MEMORY": 0, "UNSUPPORTED": 0, "INVALID": 1, "BUSY": 1}
-WEIGHTS.update({"AUTH": 2, "MISMATCH": 2, "TIMEOUT": 3, "PEER_LOST": 4, "ABORTED": 5})
 
 
 class RankError(RuntimeError):
@@ -103,7 +100,7 @@ class Failure:
     @classmethod
     def lost(cls, how: str) -> Failure:
         """Describe the end of a process. Errors of the ring on other ranks weigh less."""
-        return cls("", None, "", WEIGHTS["PEER_LOST"] - 0.5, time.time(), how)
+        return cls("", None, "", _core.blame_weight(["ENDED"]), time.time(), how)
 
     @classmethod
     def of(cls, error: BaseException, first: TracebackType | None) -> Failure:
@@ -113,7 +110,7 @@ class Failure:
             name=type(error).__name__,
             error=closure_codec.dumps_error(error),
             traceback="".join(lines)[-LONGEST:],
-            weight=min((WEIGHTS.get(ring.status, 0) for ring in chain(error)), default=0),
+            weight=_core.blame_weight([str(ring.status) for ring in chain(error)]),
             when=time.time(),
         )
 
@@ -151,7 +148,8 @@ def culprit(rank_results: Iterable[RankResult]) -> RankResult | None:
     ]
     if not failed:
         return None
-    return min(failed, key=lambda pair: (pair[0].weight, pair[0].when, pair[1].rank))[1]
+    blames = [(failure.weight, failure.when, rank_result.rank) for failure, rank_result in failed]
+    return failed[_core.blame_first(blames)][1]
 
 
 def advise(what: str, *, here: bool = False) -> str:

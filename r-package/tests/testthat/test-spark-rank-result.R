@@ -67,6 +67,22 @@ test_that("the rank at fault is told from those that only know that another has 
   expect_identical(rank_result_judge(list(mine), 4L, 0L)$rank, 2L)
 })
 
+test_that("an error weighs what the least of its causes of the ring does", {
+  from <- function(parent, class = "my_error") {
+    structure(class = c(class, "error", "condition"), list(message = "no", parent = parent))
+  }
+  lost <- ring_condition("PEER_LOST")
+  expect_identical(rank_result_weight(simpleError("my own")), 0)
+  expect_identical(rank_result_weight(from(from(lost))), 4)
+  wrong <- ring_condition("INVALID")
+  wrong$parent <- lost
+  expect_identical(rank_result_weight(from(wrong)), 1)
+  expect_identical(rank_result_lost(1L, "killed")$failure$weight, 3.5)
+  same <- list(failed(2L, lost, 1), failed(1L, lost, 1))
+  expect_identical(rank_result_judge(same, 2L, 0L)$rank, 0L) # which has no result
+  expect_identical(rank_result_judge(c(same, list(failed(0L, lost, 2))), 3L, 0L)$rank, 1L)
+})
+
 test_that("an error says rank, host and attempt, and is of its own class, too", {
   own <- structure(
     class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
