@@ -264,7 +264,7 @@ test_that("there are no objects without a token", {
     expect_identical(result$total, 2)
     for (error in result$errors) {
       expect_s3_class(error, "ring_error_invalid")
-      expect_match(conditionMessage(error), "can run any code: pass the same `token` to ring_init()")
+      expect_match(conditionMessage(error), "any code: pass the same `token` to ring_init()")
     }
     expect_identical(lapply(result$errors, conditionCall), result$calls)
   }

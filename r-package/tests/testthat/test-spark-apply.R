@@ -67,8 +67,10 @@ test_that("a formula is a function, as for spark_apply()", {
   both <- apply_function(~ nrow(.x) + .y, list(), 2L, NULL)
   expect_identical(both(mtcars, 1), 33)
   expect_identical(apply_function(~ nrow(.), list(), 2L, NULL)(mtcars, 1), 32L)
-  expect_error(ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: a formula that stands .* only a right side",
-               class = "ring_error_invalid")
+  expect_error(
+    ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: a formula that stands .* only a right side",
+    class = "ring_error_invalid"
+  )
 })
 
 test_that("a table with groups is an error that says what to do", {
