@@ -192,7 +192,7 @@ class Worker:
         (tell, {"num_proc": 2.0}, r"num_proc is 2\.0: pass a whole number"),
         (tell, {"max_restarts": -1}, "max_restarts is -1"),
         (tell, {"max_restarts": None}, "max_restarts is None: pass a whole number"),
-        (tell, {"timeout": 0}, "timeout is 0: it must be a positive number of seconds"),
+        (tell, {"timeout": 0}, "timeout is 0: it must be a positive, finite number"),
         (tell, {"timeout": None}, "timeout is None: it must be"),
         (tell, {"timeout": math.inf}, "timeout is inf: it must be"),
         (tell, {"call_timeout": math.inf}, "call_timeout is inf: it must be"),
