@@ -36,6 +36,8 @@
 #include "base/wait.c"
 #include "bindings/agree.c"
 #include "bindings/blame.c"
+#include "bindings/checkpoint.c"
+#include "bindings/durable_file.c"
 #include "bindings/envelope.c"
 #include "bindings/strings.c"
 #include "engine/detector/failure.c"

@@ -7,8 +7,10 @@
 
 #include "arguments.h"
 #include "blame.h"
+#include "checkpoint.h"
 #include "comm.h"
 #include "docstring.h"
+#include "durable_file.h"
 #include "envelope.h"
 #include "error.h"
 #include "gil.h"
@@ -104,6 +106,13 @@ static PyMethodDef functions[] = {
      "Give a method or property its docstring; see `sparkring._docs`."},
     {"blame_weight", blame_weight, METH_O, NULL}, /* sparkring.spark._rank_result calls both */
     {"blame_first", blame_first, METH_O, NULL},
+    {"checkpoint_name", checkpoint_name, METH_O,
+     NULL}, /* sparkring.spark._checkpoint calls these */
+    {"checkpoint_number", checkpoint_number, METH_O, NULL},
+    {"checkpoint_is_old", checkpoint_is_old, METH_VARARGS, NULL},
+    {"checkpoint_trailer", checkpoint_trailer, METH_O, NULL},
+    {"checkpoint_length", checkpoint_length, METH_O, NULL},
+    {"file_write", durable_file_write, METH_VARARGS, NULL},
     {"envelope_trailer", envelope_trailer, METH_O, NULL}, /* sparkring._objects.codec calls these */
     {"envelope_failure", envelope_failure, METH_O, NULL},
     {"envelope_split", envelope_split, METH_VARARGS, NULL},

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # A state that survives an attempt: rank 0 writes states, and after a restart all ranks get the last
-# one. A directory has the last states, one in a file, with a rising number in its name. A file is
-# an encoded object (object-codec.R), with its kind and length at its end. So a file that was not
-# written completely, on a file system that cannot rename, is detected, and the state before it is
-# restored.
+# one. core/bindings/checkpoint.h has the names and the format of the files, and writes them. A
+# state is an encoded object (object-codec.R).
 #
 # A new attempt may have its rank 0 on another host. So every rank reads the directory as its host
 # sees it, and the rank with the newest state broadcasts it. Python's sparkring.spark.Checkpoint
 # does the same.
-
-checkpoint_kept <- 2L # states in a directory
-checkpoint_names <- "^state-([0-9]{12})[.]rds$"
 
 #' Checkpoints: save a state that outlives a failure, and restore it
 #'
@@ -77,12 +72,11 @@ ring_save <- function(checkpoint, state) {
   number <- checkpoint$last + 1
   bytes <- codec_of_value(state)
   dir.create(checkpoint$folder, showWarnings = FALSE, recursive = TRUE)
-  path <- checkpoint_path(checkpoint, number)
-  begun <- file.path(checkpoint$folder, paste0("new-", basename(path)))
-  .Call(C_checkpoint_write, checkpoint$folder, begun, path, bytes)
+  .Call(C_checkpoint_write, checkpoint$folder, number, bytes)
   checkpoint$last <- number
-  numbers <- checkpoint_numbers(checkpoint)
-  unlink(checkpoint_path(checkpoint, numbers[numbers <= number - checkpoint_kept]))
+  for (found in checkpoint_numbers(checkpoint)) {
+    if (.Call(C_checkpoint_is_old, found, number)) unlink(checkpoint_path(checkpoint, found))
+  }
   invisible()
 }
 
@@ -141,23 +135,24 @@ check_checkpoint <- function(x) {
   check_stop("`checkpoint` must be what ring_checkpoint() returns, not ", describe(x))
 }
 
-checkpoint_path <- function(checkpoint, numbers) {
-  file.path(checkpoint$folder, sprintf("state-%012.0f.rds", numbers))
+checkpoint_path <- function(checkpoint, number) {
+  file.path(checkpoint$folder, .Call(C_checkpoint_name, number))
 }
 
 # The numbers of the states that this rank sees.
 checkpoint_numbers <- function(checkpoint) {
-  names <- list.files(checkpoint$folder, checkpoint_names)
-  as.double(sub(checkpoint_names, "\\1", names))
+  numbers <- .Call(C_checkpoint_numbers, list.files(checkpoint$folder))
+  numbers[!is.na(numbers)]
 }
 
-# Reads a file; NULL when the file is not complete.
+# Reads the state in a file; NULL when the file is not complete.
 checkpoint_read <- function(path) {
   bytes <- tryCatch(
     readBin(path, "raw", file.size(path)),
     warning = function(warning) ring_stop("SYSTEM", conditionMessage(warning), call = NULL)
   )
-  if (!is.null(.Call(C_envelope_split, bytes, 1))) bytes
+  length <- .Call(C_checkpoint_length, bytes)
+  if (!is.null(length)) bytes[seq_len(length)]
 }
 
 # Warns when a restart finds no state: the state may be on a host without ranks.

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that get their name when they are complete and on the disk. R's own connections do not report
- * a full disk, and cannot wait for the disk.
+ * Files of states (R/spark-checkpoint.R).
  */
 #ifndef SPARKRING_CHECKPOINT_H
 #define SPARKRING_CHECKPOINT_H
 
 #include <Rinternals.h>
 
-/* Writes a raw vector to the file `begun`, and then renames it, in the same directory. */
-SEXP checkpoint_write(SEXP folder, SEXP begun, SEXP name, SEXP bytes);
+/* The name of the file of a state. */
+SEXP checkpoint_name(SEXP number);
+
+/* The numbers of the states in files of these names, as doubles; NA for other files. */
+SEXP checkpoint_numbers(SEXP names);
+
+/* Whether a state need not be kept. */
+SEXP checkpoint_is_old(SEXP number, SEXP newest);
+
+/* The length of the state in a file's content, a raw vector; NULL when the file is not whole. */
+SEXP checkpoint_length(SEXP file);
+
+/* Writes the file of a state. Raises an error when it cannot be written. */
+SEXP checkpoint_write(SEXP folder, SEXP number, SEXP state);
 
 #endif

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: rank 0 writes states, and after a restart all ranks restore the newest state.
 
-A directory has the last states, one a file. The file name has a rising number. A file begins with a
-digest of the rest. On a file system that cannot rename, the digest detects a file that was not
-written to its end. Then the earlier state counts.
+core/bindings/checkpoint.h has the names and the format of the files, and writes them to disks.
 
 A new attempt may have its rank 0 on another host. So on local disks every rank reads its own
 directory, and the rank with the newest state sends it. A directory with a URL is the same for all
@@ -13,7 +11,6 @@ ranks, unless the URL names a local disk. A directory that no later attempt coul
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import warnings
@@ -22,13 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sparkring import _core
 from sparkring import _run_state as run_state
 from sparkring._core import Communicator, InvalidError, UnsupportedError
 from sparkring.spark import _closure_codec as closure_codec
 
-KEPT = 2  # states in a directory
-MAGIC = b"sparkring checkpoint 1\n"
-NAME = re.compile(r"state-(\d{12})")
 LOCAL = re.compile(r"(?:file|local):(?://(?:localhost(?=/))?)?(.*)", re.DOTALL)
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")  # of a URL with one slash
 
@@ -44,7 +39,7 @@ class Store(Protocol):
     def read(self, name: str) -> bytes:
         """Read a file."""
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, trailer: bytes = b"") -> None:
         """Write a file, atomically if possible."""
 
     def remove(self, name: str) -> None:
@@ -67,20 +62,10 @@ class Disk:
         """Read a file."""
         return (self.path / name).read_bytes()
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, trailer: bytes = b"") -> None:
         """Write a file to the disk, and then rename it to its name."""
         self.path.mkdir(parents=True, exist_ok=True)
-        new = self.path / f"new-{name}"
-        with new.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self.path / name)
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        _core.file_write(self.path, name, data, trailer)
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -123,11 +108,11 @@ class Remote:
         """Read a file."""
         return bytes(self.files.cat_file(f"{self.path}/{name}"))
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes, trailer: bytes = b"") -> None:
         """Write a file, and then rename it to its name. Object stores do both at once."""
         self.files.makedirs(self.path, exist_ok=True)
         new = f"{self.path}/new-{name}" if self.moves else f"{self.path}/{name}"
-        self.files.pipe_file(new, data)
+        self.files.pipe_file(new, data + trailer)
         if self.moves:
             self.files.mv(new, f"{self.path}/{name}")
 
@@ -199,10 +184,11 @@ class Checkpoint:
             self.last = max(self.numbers(), default=-1)
         self.last += 1
         data = closure_codec.dumps(state)
-        self.store.write(name_of(self.last), MAGIC + hashlib.sha256(data).digest() + data)
+        name = _core.checkpoint_name(self.last)
+        self.store.write(name, data, _core.checkpoint_trailer(data))
         for number in self.numbers():
-            if number <= self.last - KEPT:
-                self.store.remove(name_of(number))
+            if _core.checkpoint_is_old(number, self.last):
+                self.store.remove(_core.checkpoint_name(number))
 
     def restore(self, default: Any = None) -> Any:
         """Return the newest complete state on every rank. A collective.
@@ -251,14 +237,16 @@ class Checkpoint:
         """List the states that this rank may send."""
         if self.store.shared and self.comm.rank != 0:
             return []
-        found = [NAME.fullmatch(name) for name in self.store.names()]
-        return [int(match[1]) for match in found if match]
+        numbers = [_core.checkpoint_number(name) for name in self.store.names()]
+        return [number for number in numbers if number is not None]
 
     def offer(self, owner: int, number: int) -> bytes | None:
         """Broadcast a state from a rank; None when the state is incomplete."""
-        data = None
+        data: memoryview | None = None
         if self.comm.rank == owner:
-            data = whole(self.store.read(name_of(number)))
+            file = self.store.read(_core.checkpoint_name(number))
+            size = _core.checkpoint_length(file)
+            data = None if size is None else memoryview(file)[:size]
         length = int(self.comm.broadcast(float(-1 if data is None else len(data)), owner))
         if length < 0:
             return None
@@ -290,15 +278,3 @@ def find(path: str | bytes) -> Store:
             )
         folder = base / folder
     return Disk(str(folder))
-
-
-def name_of(number: int) -> str:
-    """Name the file of a state."""
-    return f"state-{number:012}"
-
-
-def whole(data: bytes) -> bytes | None:
-    """Return the pickle of a file; None when the file is incomplete."""
-    start = len(MAGIC) + hashlib.sha256().digest_size
-    digest = hashlib.sha256(data[start:]).digest()
-    return data[start:] if data[:start] == MAGIC + digest else None

@@ -11,7 +11,7 @@ test_that("the last two states stay, and their numbers go on", {
   expect_null(ring_restore(checkpoint))
   expect_identical(ring_restore(checkpoint, default = 3), 3)
   for (number in 0:3) expect_invisible(ring_save(checkpoint, list(number = number)))
-  files <- sprintf("state-00000000000%d.rds", 2:3)
+  files <- sprintf("state-00000000000%d", 2:3)
   expect_identical(list.files(folder), files)
   expect_identical(ring_restore(ring_checkpoint(comm, folder)), list(number = 3L))
   expect_identical(readRDS(file.path(folder, files[[1L]])), list(number = 2L))
@@ -25,7 +25,7 @@ test_that("the state before counts when the last one is not whole", {
   folder <- fresh_folder()
   checkpoint <- ring_checkpoint(comm, folder)
   for (state in c("whole", "torn")) ring_save(checkpoint, state)
-  last <- file.path(folder, "state-000000000001.rds")
+  last <- file.path(folder, "state-000000000001")
   bytes <- readBin(last, "raw", file.size(last))
   for (length in c(0, 9, length(bytes) - 1)) {
     writeBin(bytes[seq_len(length)], last)
@@ -34,7 +34,7 @@ test_that("the state before counts when the last one is not whole", {
   }
   ring_save(again, "next")
   expect_identical(ring_restore(ring_checkpoint(comm, folder)), "next")
-  expect_identical(list.files(folder), sprintf("state-00000000000%d.rds", 0:1))
+  expect_identical(list.files(folder), sprintf("state-00000000000%d", 0:1))
 })
 
 test_that("what cannot be written, or found again, is an error", {
@@ -49,12 +49,12 @@ test_that("what cannot be written, or found again, is an error", {
   folder <- tempfile("checkpoint")
   file.create(folder) # a file where the folder is to be
   expect_error(
-    ring_save(ring_checkpoint(comm, folder), 1), "state-000000000000.rds cannot be written: ",
+    ring_save(ring_checkpoint(comm, folder), 1), "state-000000000000 cannot be written: ",
     class = "ring_error_system"
   )
   unlink(folder)
   ring_save(ring_checkpoint(comm, folder), 1)
-  dir.create(file.path(folder, "new-state-000000000001.rds"))
+  dir.create(file.path(folder, "new-state-000000000001"))
   expect_error(ring_save(ring_checkpoint(comm, folder), 2), class = "ring_error_system")
   expect_identical(ring_restore(ring_checkpoint(comm, folder)), 1)
   expect_identical(ring_allreduce(comm, 1), 1)
@@ -73,26 +73,26 @@ test_that("hosts may have folders of their own, of which one has the newest stat
     mine <- file.path(folder, rank)
     dir.create(mine, recursive = TRUE)
     for (number in seq_len(rank)) { # rank 0 has none
-      writeBin(codec_of_value(c(number, pi)), file.path(mine, sprintf("state-%012d.rds", number)))
+      .Call(C_checkpoint_write, mine, number, codec_of_value(c(number, pi)))
     }
-    unlink(file.path(mine, "state-000000000001.rds"))
+    unlink(file.path(mine, "state-000000000001"))
     checkpoint <- ring_checkpoint(comm, mine)
     state <- ring_restore(checkpoint)
     ring_save(checkpoint, "next")
     list(state, list.files(mine))
   })
   expect_identical(lapply(results, `[[`, 1L), rep(list(c(2, pi)), 3))
-  files <- list("state-000000000003.rds", character(), "state-000000000002.rds")
+  files <- list("state-000000000003", character(), "state-000000000002")
   expect_identical(lapply(results, `[[`, 2L), files)
   # One that cannot be read is an error everywhere, and the ranks stay in step.
   results <- run_ring(2, folder = folder, code = {
-    dir.create(file.path(folder, "one", "state-000000000001.rds"), recursive = TRUE)
+    dir.create(file.path(folder, "one", "state-000000000001"), recursive = TRUE)
     checkpoint <- ring_checkpoint(comm, file.path(folder, if (rank == 1) "one" else "none"))
     message <- tryCatch(ring_restore(checkpoint), error = conditionMessage)
     c(message, ring_allreduce(comm, 1L))
   })
   expect_match(results[[1L]][[1L]], "rank 1 .* failed: ")
-  expect_match(results[[2L]][[1L]], "state-000000000001.rds")
+  expect_match(results[[2L]][[1L]], "state-000000000001")
   expect_identical(vapply(results, `[[`, "", 2L), c("2", "2"))
   unlink(folder, recursive = TRUE)
 })
