@@ -135,7 +135,7 @@ test_that("Spark's error for values that are too large together says what to do"
     "results of 12 tasks (1100.0 MiB) is bigger than spark.driver.maxResultSize (1024.0 MiB)"
   )
   expect_error(barrier_job_explain(simpleError(text), 0L), class = "ring_error_unsupported", paste(
-    "12 ranks together take 1100.0 MiB on .*maxResultSize allows 1024.0 MiB: raise it.*executors",
+    "12 ranks together take 1100.0 MiB in .*maxResultSize allows 1024.0 MiB: raise it.*executors",
     "reach it .*or pass `results`"
   ))
 })
