@@ -20,7 +20,8 @@ SEXP envelope_trailer(SEXP length) {
 SEXP envelope_failure(SEXP text) {
   uint8_t envelope[RING_ENVELOPE_FAILURE_BYTES];
   const char *bytes = Rf_translateCharUTF8(STRING_ELT(text, 0));
-  return envelope_raw(envelope, ring_envelope_fail(envelope, bytes, strlen(bytes)));
+  size_t length = ring_envelope_fail(envelope, bytes, strlen(bytes));
+  return envelope_raw(envelope, length);
 }
 
 SEXP envelope_split(SEXP bytes, SEXP given) {
