@@ -264,11 +264,15 @@ static struct pollfd entry(int descriptor, short events, bool wanted) {
   return (struct pollfd){.fd = wanted ? descriptor : -1, .events = events};
 }
 
+static void write_out(int output) {
+  int error = line_output_write(&state.outputs[output]);
+  if (error != 0) lose(error);
+}
+
 /* Waits for output, a reader, a signal, or `milliseconds`, and handles it. */
 static void turn(int milliseconds) {
   struct pollfd *entries = state.entries;
   bool takes = true;
-  int error;
   for (int i = 0; i < 2; i++) {
     line_output *to = &state.outputs[i];
     entries[i] = entry(to->descriptor, POLLOUT, to->unwritten.length > 0);
@@ -280,7 +284,7 @@ static void turn(int milliseconds) {
     entries[4 + i] = entry(state.streams[i].descriptor, POLLIN, takes);
   if (poll(entries, 4 + (nfds_t)state.streams_count, milliseconds) > 0) {
     for (int i = 0; i < 2; i++)
-      if (entries[i].revents && (error = line_output_write(&state.outputs[i])) != 0) lose(error);
+      if (entries[i].revents) write_out(i);
     if (entries[2].revents) obey();
     if (entries[3].revents) give_up(1); /* nobody waits for the job any more */
     for (int i = 0; i < state.streams_count; i++)
