@@ -145,7 +145,7 @@ static ring_status options_check_token(const ring_options *options, ring_error *
                         options->token_length, OPTIONS_TOKEN_LEAST);
 }
 
-/* What neither the caller nor the environment has given. */
+/* Defaults, where neither the caller nor the environment has given a value. */
 static void options_take_defaults(ring_options *options) {
   if (options->size == 0) options->size = options->address_count;
   if (options->timeout == 0) options->timeout = OPTIONS_TIMEOUT;

@@ -12,7 +12,7 @@ typedef struct strings_totals {
   int64_t count, bytes;
 } strings_totals;
 
-/* What one gathering allocates for itself. */
+/* Memory of one gathering. */
 typedef struct strings_work {
   strings_totals *totals; /* of each rank */
   size_t *bytes;          /* of each rank */
