@@ -18,7 +18,10 @@ def refused(words):
 def test_other_partitions_than_those_before(spark):
     rdd = spark.sparkContext.parallelize(range(4), 2)
     for data in (rdd.union(rdd), spark.sparkContext.parallelize(range(8), 8).coalesce(4)):
-        with refused(r"put repartition\(n\) between the function and union\(\), coalesce\(\)"), explained():
+        with (
+            refused(r"put repartition\(n\) between the function and union\(\), coalesce\(\)"),
+            explained(),
+        ):
             data.barrier().mapPartitions(tasks.describe).collect()
     with refused(r"Do not ask for some rows"), explained():
         rdd.barrier().mapPartitions(tasks.describe).take(1)
