@@ -14,12 +14,56 @@
 extern "C" {
 #endif
 
-/* ---- Names of element types and operations ------------------------------------------------- */
+/* RING_VERSION of the library, which may differ from that of the header. Static storage. */
+RING_API const char *ring_version(void);
+
+/* ---- Names ---------------------------------------------------------------------------------- */
+
+/* The values of each enum of sparkring.h, in its order, for tables in bindings. The compiler rejects a map
+ * that lacks or repeats a value (-Wswitch in base/error.c and base/dtype.c). X(name, text). */
+#define RING_STATUS_MAP(X)                                                                         \
+  X(OK, "success")                                                                                 \
+  X(INVALID, "bad argument")                                                                       \
+  X(TIMEOUT, "the deadline passed")                                                                \
+  X(PEER_LOST, "another rank died or cannot be reached")                                           \
+  X(MISMATCH, "the ranks made different calls")                                                    \
+  X(AUTH, "authentication failed")                                                                 \
+  X(ABORTED, "the communicator was aborted")                                                       \
+  X(BUSY, "another call on this communicator is running")                                          \
+  X(UNSUPPORTED, "not supported here")                                                             \
+  X(NO_MEMORY, "out of memory")                                                                    \
+  X(SYSTEM, "a system call failed")
+
+/* X(name, text, bytes of one element). */
+#define RING_DTYPE_MAP(X)                                                                          \
+  X(INT8, "int8", 1)                                                                               \
+  X(UINT8, "uint8", 1)                                                                             \
+  X(INT32, "int32", 4)                                                                             \
+  X(INT64, "int64", 8)                                                                             \
+  X(FLOAT16, "float16", 2)                                                                         \
+  X(BFLOAT16, "bfloat16", 2)                                                                       \
+  X(FLOAT32, "float32", 4)                                                                         \
+  X(FLOAT64, "float64", 8)
+
+/* X(name, text). */
+#define RING_OP_MAP(X)                                                                             \
+  X(SUM, "sum")                                                                                    \
+  X(PROD, "prod")                                                                                  \
+  X(MIN, "min")                                                                                    \
+  X(MAX, "max")                                                                                    \
+  X(AVG, "avg")                                                                                    \
+  X(LAND, "land")                                                                                  \
+  X(LOR, "lor")
 
 /* X(name, "alias"): further names that ring_op_parse() takes. */
 #define RING_OP_ALIAS_MAP(X)                                                                       \
   X(AVG, "mean")                                                                                   \
   X(AVG, "average")
+
+/* "TIMEOUT" and "the deadline passed" for RING_TIMEOUT; "UNKNOWN" and "unknown status" for a value that is
+ * no status. Static storage. */
+RING_API const char *ring_status_name(ring_status status);
+RING_API const char *ring_status_text(ring_status status);
 
 /* Bytes of one element; 0 for a value that is no dtype. */
 RING_API size_t ring_dtype_size(ring_dtype dtype);
@@ -49,6 +93,19 @@ static inline uint64_t ring_digest_add(uint64_t digest, const void *bytes, size_
 }
 
 /* ---- State of a communicator --------------------------------------------------------------- */
+
+/* Rank and size among the ranks of this host. */
+RING_API int ring_comm_local_rank(const ring_comm *comm);
+RING_API int ring_comm_local_size(const ring_comm *comm);
+
+/* The host of a rank as the address list names it; NULL for no such rank. */
+RING_API const char *ring_comm_host(const ring_comm *comm, int rank);
+
+/* 1 until close, abort or a failure; 0 in a forked child. */
+RING_API int ring_comm_usable(const ring_comm *comm);
+
+/* ring_comm_close with `seconds` in place of the call timeout; 0 keeps it. */
+RING_API ring_status ring_comm_close_within(ring_comm *comm, double seconds);
 
 /* The number that rank 0 drew for this communicator; the same on every rank. */
 RING_API uint64_t ring_comm_epoch(const ring_comm *comm);

@@ -34,7 +34,7 @@ static ring_status collective_check_op(ring_comm *comm, const ring_call *call) {
   if (ring_op_allowed(op, dtype)) return RING_OK;
   if (!ring_op_valid(op))
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
-                          "%s: %d is no op; see RING_OP_MAP", name, (int)op);
+                          "%s: %d is no op: pass a ring_op", name, (int)op);
   return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
                         "%s: op %s is for integers, not for %s", name, ring_op_name(op),
                         ring_dtype_name(dtype));
@@ -45,7 +45,7 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
   size_t size = ring_dtype_size((ring_dtype)call->dtype);
   if (size == 0)
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
-                          "%s: %d is no dtype; see RING_DTYPE_MAP",
+                          "%s: %d is no dtype: pass a ring_dtype",
                           ring_collective_name(call->collective), (int)call->dtype);
   uint64_t most =
       args->input_count > args->work.output_count ? args->input_count : args->work.output_count;

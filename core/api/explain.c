@@ -35,7 +35,7 @@ static ring_status explain_check(ring_comm *comm, const char *name, ring_dtype d
   }
   if (ring_dtype_size(dtype) == 0)
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
-                          "explain: %d is no dtype; see RING_DTYPE_MAP", (int)dtype);
+                          "explain: %d is no dtype: pass a ring_dtype", (int)dtype);
   if (root < 0 || root >= comm->peers.size)
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
                           "explain: root %d is no rank: ranks go from 0 to %d", root,

@@ -6,7 +6,7 @@
 size_t ring_dtype_size(ring_dtype dtype) {
   switch (dtype) {
     /* NOLINTBEGIN(bugprone-branch-clone): some sizes are equal */
-#define DTYPE_SIZE(name, value, text, bytes)                                                       \
+#define DTYPE_SIZE(name, text, bytes)                                                              \
   case RING_##name:                                                                                \
     return bytes;
     RING_DTYPE_MAP(DTYPE_SIZE)
@@ -18,7 +18,7 @@ size_t ring_dtype_size(ring_dtype dtype) {
 
 const char *ring_dtype_name(ring_dtype dtype) {
   switch (dtype) {
-#define DTYPE_NAME(name, value, text, bytes)                                                       \
+#define DTYPE_NAME(name, text, bytes)                                                              \
   case RING_##name:                                                                                \
     return text;
     RING_DTYPE_MAP(DTYPE_NAME)
@@ -29,7 +29,7 @@ const char *ring_dtype_name(ring_dtype dtype) {
 
 ring_status ring_dtype_parse(const char *name, ring_dtype *dtype) {
   if (name == NULL || dtype == NULL) return RING_INVALID;
-#define DTYPE_PARSE(dtype_name, value, text, bytes)                                                \
+#define DTYPE_PARSE(dtype_name, text, bytes)                                                       \
   if (strcmp(name, text) == 0) {                                                                   \
     *dtype = RING_##dtype_name;                                                                    \
     return RING_OK;                                                                                \
@@ -49,7 +49,7 @@ size_t ring_dtype_wide_size(ring_dtype dtype) {
 
 bool ring_op_valid(ring_op op) {
   switch (op) {
-#define DTYPE_OP_VALID(name, value, text) case RING_##name:
+#define DTYPE_OP_VALID(name, text) case RING_##name:
     RING_OP_MAP(DTYPE_OP_VALID)
 #undef DTYPE_OP_VALID
     return true;
@@ -59,7 +59,7 @@ bool ring_op_valid(ring_op op) {
 
 const char *ring_op_name(ring_op op) {
   switch (op) {
-#define DTYPE_OP_NAME(name, value, text)                                                           \
+#define DTYPE_OP_NAME(name, text)                                                                  \
   case RING_##name:                                                                                \
     return text;
     RING_OP_MAP(DTYPE_OP_NAME)
@@ -70,16 +70,14 @@ const char *ring_op_name(ring_op op) {
 
 ring_status ring_op_parse(const char *name, ring_op *op) {
   if (name == NULL || op == NULL) return RING_INVALID;
-#define DTYPE_OP_ALIAS(op_name, text)                                                              \
+#define DTYPE_OP_PARSE(op_name, text)                                                              \
   if (strcmp(name, text) == 0) {                                                                   \
     *op = RING_##op_name;                                                                          \
     return RING_OK;                                                                                \
   }
-#define DTYPE_OP_PARSE(op_name, value, text) DTYPE_OP_ALIAS(op_name, text)
   RING_OP_MAP(DTYPE_OP_PARSE)
-  RING_OP_ALIAS_MAP(DTYPE_OP_ALIAS)
+  RING_OP_ALIAS_MAP(DTYPE_OP_PARSE)
 #undef DTYPE_OP_PARSE
-#undef DTYPE_OP_ALIAS
   return RING_INVALID;
 }
 

@@ -9,7 +9,7 @@
 
 const char *ring_status_name(ring_status status) {
   switch (status) {
-#define RING_STATUS_NAME(name, value, text)                                                        \
+#define RING_STATUS_NAME(name, text)                                                               \
   case RING_##name:                                                                                \
     return #name;
     RING_STATUS_MAP(RING_STATUS_NAME)
@@ -20,7 +20,7 @@ const char *ring_status_name(ring_status status) {
 
 const char *ring_status_text(ring_status status) {
   switch (status) {
-#define RING_STATUS_TEXT(name, value, text)                                                        \
+#define RING_STATUS_TEXT(name, text)                                                               \
   case RING_##name:                                                                                \
     return text;
     RING_STATUS_MAP(RING_STATUS_TEXT)

@@ -26,7 +26,7 @@ double ring_blame_weight(ring_status status) {
 }
 
 static double blame_weight_of_name(const char *name) {
-#define BLAME_WEIGHT(status, value, text)                                                          \
+#define BLAME_WEIGHT(status, text)                                                                 \
   if (strcmp(name, #status) == 0) return ring_blame_weight(RING_##status);
   RING_STATUS_MAP(BLAME_WEIGHT)
 #undef BLAME_WEIGHT

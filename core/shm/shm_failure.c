@@ -126,7 +126,7 @@ static ring_status shm_failure_report_mismatch(const ring_shm_call *call, int in
                           "the ranks disagree on counts: rank %d passed others to %s than rank %d",
                           rank, own_text, own_rank);
   return ring_error_set(call->error, RING_MISMATCH, rank, 0,
-                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        "the ranks made different calls: rank %d called %s, rank %d called %s",
                         rank, their_text, own_rank, own_text);
 }
 
@@ -275,7 +275,7 @@ ring_status ring_shm_differs(const ring_shm_call *call, int index) {
       return shm_failure_report_mismatch(call, index, &theirs, &own);
   }
   return ring_error_set(call->error, RING_MISMATCH, shm->ranks[index], 0,
-                        "the ranks called different things: rank %d and rank %d differ in a call "
+                        "the ranks made different calls: rank %d and rank %d differ in a call "
                         "before call %u",
                         shm->ranks[index], shm->ranks[shm->index], (unsigned)call->call->sequence);
 }

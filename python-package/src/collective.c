@@ -8,9 +8,8 @@
 
 #include "error.h"
 
-#define COLLECTIVE_OP_NAME(name, value, text) ", " text
-#define COLLECTIVE_OP_ALIAS(name, text) ", " text
-#define OP_NAMES (&(RING_OP_MAP(COLLECTIVE_OP_NAME) RING_OP_ALIAS_MAP(COLLECTIVE_OP_ALIAS))[2])
+#define COLLECTIVE_OP_NAME(name, text) ", " text
+#define OP_NAMES (&(RING_OP_MAP(COLLECTIVE_OP_NAME) RING_OP_ALIAS_MAP(COLLECTIVE_OP_NAME))[2])
 
 int collective_parse_op(module_state *state, const char *name, ring_op *op) {
   if (ring_op_parse(name, op) == RING_OK) return 0;

@@ -11,7 +11,7 @@
 
 #include "sparkring.h"
 
-#define STATE_COUNT_STATUS(name, value, text) +1
+#define STATE_COUNT_STATUS(name, text) +1
 #define STATUS_COUNT (0 RING_STATUS_MAP(STATE_COUNT_STATUS))
 
 /* The names of arguments (arguments.h). */

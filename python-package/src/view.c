@@ -11,7 +11,7 @@
 
 #include "error.h"
 
-#define VIEW_DTYPE_NAME(name, value, text, bytes) text ", "
+#define VIEW_DTYPE_NAME(name, text, bytes) text ", "
 #define DTYPE_NAMES RING_DTYPE_MAP(VIEW_DTYPE_NAME) "bool"
 
 /* A new str: NumPy's name of the object's element type, or else the buffer's format. */

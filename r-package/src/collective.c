@@ -13,12 +13,11 @@
 #include "view.h"
 #include "wide.h"
 
-#define COLLECTIVE_OP_QUOTED(name, value, text) ", \"" text "\""
-#define COLLECTIVE_ALIAS_QUOTED(name, text) ", \"" text "\""
+#define COLLECTIVE_OP_QUOTED(name, text) ", \"" text "\""
 
 static const char *collective_ops(void) {
   static const char listed[] = RING_OP_MAP(COLLECTIVE_OP_QUOTED) //
-      RING_OP_ALIAS_MAP(COLLECTIVE_ALIAS_QUOTED);
+      RING_OP_ALIAS_MAP(COLLECTIVE_OP_QUOTED);
   return &listed[2]; /* behind the first comma */
 }
 

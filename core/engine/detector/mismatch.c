@@ -24,7 +24,7 @@ static bool mismatch_own_call(const ring_engine *engine, uint32_t i, ring_call *
   return true;
 }
 
-/* Whether a rank and this rank called different things in the same place. Sets *own to this rank's
+/* Whether a rank and this rank made different calls in the same place. Sets *own to this rank's
  * call. */
 static bool mismatch_differs(const ring_run *run, int rank, const ring_call *theirs,
                              ring_call *own) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Mismatches: finds out from wait reports (peers/wait_report.h) that ranks called different things
+ * Mismatches: finds out from wait reports (peers/wait_report.h) that ranks made different calls
  * where their lanes never compare frames. A wait report shows a mismatch in two ways: its sender is
  * in a different call with the same sequence number; or its sender cannot go on without this rank,
  * and this rank cannot go on without the sender. A link keeps order, so this rank has received

@@ -13,7 +13,7 @@ ring_status ring_run_error_mismatch(const ring_run *run, int rank, const ring_ca
                            their_text, sizeof their_text);
   ring_call_describe_array(own, own_array, own_text, sizeof own_text);
   return ring_error_set(run->error, RING_MISMATCH, rank, 0,
-                        "the ranks called different things: rank %d called %s, rank %d called %s",
+                        "the ranks made different calls: rank %d called %s, rank %d called %s",
                         rank, their_text, own_rank, own_text);
 }
 

@@ -229,7 +229,7 @@ static void disagree(ring_comm *comm, void *shared) {
   size_t two[] = {2, 2}, three[] = {2, 3}, one_each[] = {1, 1};
   meet_ranks(&disagreement->opened, 2);
   ring_status status = RING_OK;
-  const char *text = "the ranks called different things";
+  const char *text = "the ranks made different calls";
   switch (disagreement->which) {
   case 0: /* rank 0 sends rank 1 three elements, which expects two */
     status = ring_alltoallv(comm, x, rank == 0 ? three : two, y, two, RING_INT32);

@@ -250,7 +250,7 @@ static void disagree(int rank, int size, void *arg) {
   ring_status status = about->call(comm, rank);
   CHECK(now() - begun < 20);
   meet_ranks(about->met, size);
-  expect(comm, status, RING_MISMATCH, -1, "the ranks called different things: rank ");
+  expect(comm, status, RING_MISMATCH, -1, "the ranks made different calls: rank ");
 }
 
 static void check_disagreement(int size, calls call) {

@@ -534,7 +534,7 @@ static void differ(int rank, int size, void *shared) {
   ring_comm *comm = reduce_a_few(rank, size, place, &x);
   size_t count = place->count - (rank == place->victim ? 1 : 0);
   CHECK_INT(ring_allreduce(comm, x, x, count, RING_FLOAT32, RING_MAX), RING_MISMATCH);
-  CHECK_CONTAINS(ring_comm_error(comm)->message, "the ranks called different things");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "the ranks made different calls");
   ring_comm_free(comm);
   free(x);
 }
