@@ -186,8 +186,8 @@ def init(
                 "rank is missing: size, addresses, root_address or exchange was given, so rank must"
                 " be given too"
             )
-        if (open_already := run_state.lent()) is not None:
-            return open_already
+        if (of_run := run_state.open_communicator()) is not None:
+            return of_run
         task = barrier_task.find(options.check_seconds("timeout", timeout) or 300.0)
         if task is not None:
             rank, addresses, attempt, encrypts, exchange = task
@@ -220,7 +220,7 @@ def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
     if not _opening.acquire(blocking=False):
         raise BusyError("another thread of this process is in sparkring.init()")
     try:
-        _make_room(attempt)
+        _end_previous(attempt)
         communicator = _core.open(*checked)
         _last = _Opened(weakref.ref(communicator), os.getpid(), attempt)
         return communicator
@@ -228,7 +228,7 @@ def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:
         _opening.release()
 
 
-def _make_room(attempt: int | None) -> None:
+def _end_previous(attempt: int | None) -> None:
     """Refuse a second communicator, unless another Spark task has left the first one open."""
     if _last is None or _last.process != os.getpid():
         return

@@ -19,41 +19,41 @@ from sparkring._method import attribute, method
 
 Reporter = Callable[[float, "float | None", "dict[str, Any]"], None]
 
-OFTEN = 0.1  # seconds between two reports; earlier reports are dropped
+INTERVAL = 0.1  # seconds between two reports; earlier reports are dropped
 
 _attempt = 0
 _reporter: Reporter | None = None
 _last = 0.0
-_folder: str | None = "."
-_lent: Communicator | None = None
+_directory: str | None = "."
+_communicator: Communicator | None = None
 
 
-def begin(attempt: int, reporter: Reporter | None, folder: str | None = ".") -> None:
+def begin(attempt: int, reporter: Reporter | None, directory: str | None = ".") -> None:
     """Set the run of this process, and its directory, if it has one."""
-    global _attempt, _reporter, _last, _folder, _lent
-    _attempt, _reporter, _last, _folder, _lent = attempt, reporter, 0.0, folder, None
+    global _attempt, _reporter, _last, _directory, _communicator
+    _attempt, _reporter, _last, _directory, _communicator = attempt, reporter, 0.0, directory, None
 
 
-def folder() -> Path | None:
+def working_directory() -> Path | None:
     """Return the base of relative paths, the same on all ranks and in all attempts, or None."""
-    return None if _folder is None else Path(_folder).absolute()
+    return None if _directory is None else Path(_directory).absolute()
 
 
-def spark_folder() -> str | None:
+def spark_local_directory() -> str | None:
     """Find the first local directory of Spark's tasks; None for that of the system."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    return next((folder for folder in folders if folder and os.path.isdir(folder)), None)
+    paths = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return next((path for path in paths if path and os.path.isdir(path)), None)
 
 
-def lend(comm: Communicator) -> None:
+def set_communicator(comm: Communicator) -> None:
     """Let `sparkring.init` return the communicator of the run, while it is open."""
-    global _lent
-    _lent = comm
+    global _communicator
+    _communicator = comm
 
 
-def lent() -> Communicator | None:
+def open_communicator() -> Communicator | None:
     """Return the open communicator for the script of this run, if there is one."""
-    return _lent if _lent is not None and _lent.usable else None
+    return _communicator if _communicator is not None and _communicator.usable else None
 
 
 @attribute
@@ -96,7 +96,7 @@ def progress(self: Communicator, step: float, total: float | None = None, **metr
     if reporter is None:
         return
     now = time.monotonic()
-    if now - _last < OFTEN and step != total:
+    if now - _last < INTERVAL and step != total:
         return
     _last = now
     numbers = {name: _number(name, value) for name, value in metrics.items()}

@@ -8,7 +8,7 @@
 #include "comm.h"
 
 /* _agree(failure): None where all ranks have succeeded, else the first rank that has failed, and why, as
- * a text for the other ranks. `failure` is this rank's error as a str, or None. */
+ * a string for the other ranks. `failure` is this rank's error as a str, or None. */
 PyObject *agree_call(PyObject *self, PyObject *failure);
 
 /* _allgather_strings(strings): the lists of all ranks, in rank order. */

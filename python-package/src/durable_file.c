@@ -6,25 +6,25 @@
 #include "bindings/durable_file.h"
 
 /* Raises the OSError of an errno, with the file that was to be written. */
-static PyObject *raise_code(const char *folder, const char *name, int code) {
-  PyObject *directory = PyUnicode_DecodeFSDefault(folder);
-  PyObject *path = directory ? PyUnicode_FromFormat("%U/%s", directory, name) : NULL;
+static PyObject *raise_code(const char *directory, const char *name, int code) {
+  PyObject *decoded = PyUnicode_DecodeFSDefault(directory);
+  PyObject *path = decoded ? PyUnicode_FromFormat("%U/%s", decoded, name) : NULL;
   errno = code;
   if (path) PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
   Py_XDECREF(path);
-  Py_XDECREF(directory);
+  Py_XDECREF(decoded);
   return NULL;
 }
 
 PyObject *durable_file_write(PyObject *module, PyObject *args) {
   (void)module;
-  PyObject *folder;
+  PyObject *directory;
   const char *name;
   Py_buffer data, trailer;
-  if (!PyArg_ParseTuple(args, "O&sy*y*:file_write", PyUnicode_FSConverter, &folder, &name, &data,
+  if (!PyArg_ParseTuple(args, "O&sy*y*:file_write", PyUnicode_FSConverter, &directory, &name, &data,
                         &trailer))
     return NULL;
-  const char *path = PyBytes_AsString(folder);
+  const char *path = PyBytes_AsString(directory);
   const struct iovec parts[] = {{data.buf, (size_t)data.len}, {trailer.buf, (size_t)trailer.len}};
   int code;
   Py_BEGIN_ALLOW_THREADS;
@@ -33,6 +33,6 @@ PyObject *durable_file_write(PyObject *module, PyObject *args) {
   PyBuffer_Release(&data);
   PyBuffer_Release(&trailer);
   PyObject *result = code == 0 ? Py_BuildValue("") : raise_code(path, name, code);
-  Py_DECREF(folder);
+  Py_DECREF(directory);
   return result;
 }

@@ -7,7 +7,7 @@
 
 #include "state.h"
 
-/* file_write(folder, name, data, trailer): writes a file of two parts, which gets its name when it is on the
+/* file_write(directory, name, data, trailer): writes a file of two parts, which gets its name when it is on the
  * disk. OSError. */
 PyObject *durable_file_write(PyObject *module, PyObject *args);
 

@@ -114,23 +114,23 @@ static PyObject *tls_recv(PyObject *object, PyObject *most) {
   Py_ssize_t length = PyNumber_AsSsize_t(most, PyExc_OverflowError);
   if (link == NULL || (length == -1 && PyErr_Occurred())) return NULL;
   if (length < 1) return PyErr_Format(PyExc_ValueError, "recv() takes at least 1 byte");
-  PyObject *room = PyByteArray_FromStringAndSize(NULL, length);
-  if (room == NULL) return NULL;
-  struct iovec piece = {PyByteArray_AsString(room), (size_t)length};
+  PyObject *buffer = PyByteArray_FromStringAndSize(NULL, length);
+  if (buffer == NULL) return NULL;
+  struct iovec piece = {PyByteArray_AsString(buffer), (size_t)length};
   ssize_t moved = link->ops->receive(link, &piece, 1);
   PyObject *result = NULL;
   if (moved > 0 || moved == -EPIPE)
-    result = PyBytes_FromStringAndSize(PyByteArray_AsString(room), moved > 0 ? moved : 0);
+    result = PyBytes_FromStringAndSize(PyByteArray_AsString(buffer), moved > 0 ? moved : 0);
   else
     raise_errno(moved == 0 ? EAGAIN : (int)-moved);
-  Py_DECREF(room);
+  Py_DECREF(buffer);
   return result;
 }
 
-static PyObject *tls_recv_into(PyObject *object, PyObject *room) {
+static PyObject *tls_recv_into(PyObject *object, PyObject *buffer) {
   ring_link *link = tls_link_of(object);
   Py_buffer given;
-  if (link == NULL || PyObject_GetBuffer(room, &given, PyBUF_WRITABLE) < 0) return NULL;
+  if (link == NULL || PyObject_GetBuffer(buffer, &given, PyBUF_WRITABLE) < 0) return NULL;
   struct iovec piece = {given.buf, (size_t)given.len};
   ssize_t moved = link->ops->receive(link, &piece, 1);
   PyBuffer_Release(&given);
@@ -152,19 +152,17 @@ static PyObject *tls_wants(PyObject *object, PyObject *events) {
 
 static PyMethodDef methods[] = {
     {"send", tls_send, METH_O,
-     "send($self, data, /)\n--\n\nSend some of it, and return how many bytes; BlockingIOError when"
-     " none can be sent now, for example during the TLS handshake."},
+     "send($self, data, /)\n--\n\nSend some of the bytes, and return their number. Raise"
+     " BlockingIOError when none can be sent now, for example during the TLS handshake."},
     {"recv", tls_recv, METH_O,
-     "recv($self, most, /)\n--\n\nReceive up to so many bytes; none at the end. BlockingIOError "
-     "when"
-     " there are none now."},
+     "recv($self, most, /)\n--\n\nReceive up to `most` bytes; none at the end. Raise"
+     " BlockingIOError when there are none now."},
     {"recv_into", tls_recv_into, METH_O,
-     "recv_into($self, room, /)\n--\n\nReceive as much as is there and fits, and return how many"
-     " bytes; 0 at the end. BlockingIOError when there are none now."},
+     "recv_into($self, buffer, /)\n--\n\nReceive into a buffer, and return the number of bytes;"
+     " 0 at the end. Raise BlockingIOError when there are none now."},
     {"wants", tls_wants, METH_O,
-     "wants($self, events, /)\n--\n\nWhich events to poll the socket for so that these can happen, "
-     "as"
-     " bits of selectors.EVENT_READ and EVENT_WRITE."},
+     "wants($self, events, /)\n--\n\nReturn the events of the socket to poll for until one of"
+     " `events` is possible. Both are bits of selectors.EVENT_READ and EVENT_WRITE."},
     {"close", tls_close, METH_NOARGS,
      "close($self, /)\n--\n\nSend the end of the data, and close."},
     {NULL, NULL, 0, NULL},

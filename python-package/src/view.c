@@ -32,7 +32,7 @@ static int refuse_elements(module_state *state, PyObject *object, const char *na
   PyObject *elements = element_name(object, format);
   if (elements == NULL) return -1;
   const char *hint = format && strcmp(format, "H") == 0
-                         ? "; say dtype=\"bfloat16\" if the 16-bit words are that"
+                         ? "; pass dtype=\"bfloat16\" if the 16-bit words are that"
                          : "";
   error_invalid(state,
                 "the dtype of %s, %U, is not supported: convert it, as with %s.astype(\"float64\"),"

@@ -9,16 +9,16 @@ import types
 
 import pytest
 import sparkring
-from sparkring.spark._barrier_job import Stage
+from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._rank_result import SparkError
-from sparkring.spark._task_main import Job
+from sparkring.spark._task_main import Attempt
 
 OUTPUT = types.SimpleNamespace(last_lines=lambda rank: [f"{rank} was here"], hosts={1: "10.0.0.7"})
 
 
 def explain(text):
-    stage = Stage(None, 2, None, 1.0, print, OUTPUT)
-    return stage.explain(SparkError(RuntimeError(text)), Job(b"", {}, 0, None, echo=True))
+    job = BarrierJob(None, 2, None, 1.0, print, OUTPUT)
+    return job.explain(SparkError(RuntimeError(text)), Attempt(b"", {}, 0, None, echo=True))
 
 
 @pytest.mark.parametrize(

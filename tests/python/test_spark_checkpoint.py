@@ -164,9 +164,9 @@ def test_home(tmp_path, monkeypatch):
 def test_relative_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert checkpoint.find("job").path == tmp_path / "job"
-    monkeypatch.setattr(run_state, "_folder", "/where/the/driver/is")
+    monkeypatch.setattr(run_state, "_directory", "/where/the/driver/is")
     assert checkpoint.find("job").path == Path("/where/the/driver/is/job")
-    monkeypatch.setattr(run_state, "_folder", None)
+    monkeypatch.setattr(run_state, "_directory", None)
     with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
         checkpoint.find("job")
     assert checkpoint.find(str(tmp_path)).path == tmp_path

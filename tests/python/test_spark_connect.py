@@ -18,7 +18,7 @@ from sparkring.spark import _task_main as task_main
 from sparkring.spark import explained, run
 from sparkring.spark._connect import Connect
 from sparkring.spark._rank_result import RankError, RankResult, SparkError
-from sparkring.spark._task_main import Job
+from sparkring.spark._task_main import Attempt
 
 CHAIN = (
     "[SPARK-24820][SPARK-24821]: Barrier execution mode does not allow the following pattern of RDD"
@@ -177,22 +177,20 @@ def test_progress_tells_when_ranks_have_started():
         registerProgressHandler=handlers.append,
         removeProgressHandler=handlers.remove,
     )
-    made_stage = connect.PlanStage(
-        types.SimpleNamespace(session=listening), 4, None, 1, print, list
-    )
-    with made_stage.named("a", "what"):
-        assert (tags, made_stage.started("a")) == (["a"], 0)
+    job = connect.ConnectJob(types.SimpleNamespace(session=listening), 4, None, 1, print, list)
+    with job.named("a", "what"):
+        assert (tags, job.started("a")) == (["a"], 0)
         done = types.SimpleNamespace(num_completed_tasks=1)
         handlers[0](stages=[done], inflight_tasks=3, operation_id="x", done=False)
         handlers[0](stages=[], inflight_tasks=0, operation_id="x", done=True)
-        assert made_stage.started("a") == 4
+        assert job.started("a") == 4
     assert (tags, handlers) == ([], [])
 
 
 def test_a_server_that_reports_no_progress():
     old = types.SimpleNamespace(addTag=lambda _: None, removeTag=lambda _: None)
-    made_stage = connect.PlanStage(types.SimpleNamespace(session=old), 4, None, 0.1, print, list)
-    with made_stage.named("a", "what"), barrier_job.Watch(made_stage, "a") as watch:
+    job = connect.ConnectJob(types.SimpleNamespace(session=old), 4, None, 0.1, print, list)
+    with job.named("a", "what"), barrier_job.Watch(job, "a") as watch:
         watch.thread.join(10)
         assert not watch.thread.is_alive()
     assert not watch.late
@@ -203,8 +201,8 @@ def test_a_server_that_reports_no_progress():
 
 def failing(text):
     output = types.SimpleNamespace(last_lines=lambda number: [f"{number}"], hosts={})
-    plan = connect.PlanStage(types.SimpleNamespace(), 4, None, 1, print, output)
-    return plan.explain(SparkError(RuntimeError(text)), Job(b"", {}, 0, None, echo=True))
+    plan = connect.ConnectJob(types.SimpleNamespace(), 4, None, 1, print, output)
+    return plan.explain(SparkError(RuntimeError(text)), Attempt(b"", {}, 0, None, echo=True))
 
 
 def test_what_spark_has_cut():

@@ -325,5 +325,5 @@ def test_a_word_that_was_changed():
                     heard = heard or peer.receive(b"rank")
                 except ConnectionError:
                     break
-            assert heard == b"".join(pieces).startswith(peer.word(b"rank"))
+            assert heard == b"".join(pieces).startswith(peer.message(b"rank"))
             assert len(peer.received) <= log_forwarder.TAG

@@ -22,7 +22,7 @@ from mutations import mutations
 from sparkring import _run_state as run_state
 from sparkring.spark import _log_forwarder as log_forwarder
 from sparkring.spark import _progress_bar as progress_bar
-from sparkring.spark._log_server import PAUSE, UNPROVEN, LogServer, Peer, check_report
+from sparkring.spark._log_server import PAUSE, PENDING, LogServer, Peer, check_report
 from sparkring.spark._progress_bar import Display
 from sparkring.spark._stdio_redirect import StdioRedirect
 
@@ -401,7 +401,7 @@ def test_strangers_who_keep_silent_and_come_again(output):
         held = []
         while not over.is_set():
             held = [stranger for stranger in held if not has_ended(stranger)]
-            while len(held) < UNPROVEN + 6:
+            while len(held) < PENDING + 6:
                 held.append(socket.create_connection(output.address[:2]))
             full.set()
             over.wait(0.02)

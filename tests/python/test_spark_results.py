@@ -191,12 +191,12 @@ def test_what_spark_refuses_to_carry(text, limit):
 
 def test_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert results.folder_of(None, False) is None
-    assert results.folder_of(tmp_path / "a", False) == str(tmp_path / "a")
-    assert results.folder_of("file:///a/b", False) == "/a/b"
-    assert results.folder_of("a", here=True) == str(tmp_path / "a")
+    assert results.directory_of(None, False) is None
+    assert results.directory_of(tmp_path / "a", False) == str(tmp_path / "a")
+    assert results.directory_of("file:///a/b", False) == "/a/b"
+    assert results.directory_of("a", here=True) == str(tmp_path / "a")
     with pytest.raises(sparkring.InvalidError, match="results is the relative path a, and"):
-        results.folder_of("a", here=False)
+        results.directory_of("a", here=False)
     for wrong in (3, "", b"/a"):
         with pytest.raises(sparkring.InvalidError, match=r"results is .*: pass a directory that"):
-            results.folder_of(wrong, False)
+            results.directory_of(wrong, False)

@@ -105,7 +105,7 @@ def test_a_rank_has_them_in_a_folder_of_its_own(beside, tmp_path, monkeypatch):
         sys.modules.pop(name, None)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != sys.path[0]])
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"/nowhere,{tmp_path}")
-    with work.sources.folder():
+    with work.sources.directory():
         work.sources.install()
         f, _, _ = closure_codec.loads(work.data)
         assert f(None) == 2

@@ -55,7 +55,7 @@ def test_unsupported_dtype(comm, dtype, name):
 
 def test_words_need_a_dtype(comm):
     words = np.zeros(3, "uint16")
-    with pytest.raises(sparkring.InvalidError, match='say dtype="bfloat16" if the 16-bit words'):
+    with pytest.raises(sparkring.InvalidError, match='pass dtype="bfloat16" if the 16-bit words'):
         comm.allreduce(words)
     assert comm.allreduce(words, dtype="bfloat16").dtype == "uint16"
 

@@ -114,14 +114,14 @@ def environments(comm):
 
 def test_no_token_in_the_environment(spark, monkeypatch):
     """The ring has no token but keys of its own; those of this module come with the closure."""
-    make, keys = driver.Job, []
+    make, keys = driver.Attempt, []
 
     def note(*args, **kwargs):
         job = make(*args, **kwargs)
         keys.extend([job.key, bytes.fromhex(job.address.key)])
         return job
 
-    monkeypatch.setattr(driver, "Job", note)
+    monkeypatch.setattr(driver, "Attempt", note)
     found = run(environments, num_proc=4)
     variables = {variable for rank in found for each in rank for variable in each}
     assert any(variable.startswith(b"PATH=") for variable in variables) and len(keys) == 2

@@ -141,8 +141,8 @@ def kept(monkeypatch):
         found.extend([job.key, bytes.fromhex(job.address.key)])
         return job
 
-    make = driver.Job
-    monkeypatch.setattr(driver, "Job", note)
+    make = driver.Attempt
+    monkeypatch.setattr(driver, "Attempt", note)
     return found
 
 

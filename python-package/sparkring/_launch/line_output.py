@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def say_ours(text: str) -> bytes:
+def own_line(text: str) -> bytes:
     """Make a line of the launcher itself."""
     return f"sparkring-run: {text}\n".encode(errors="backslashreplace")
 
@@ -27,40 +27,40 @@ class LineOutput:
     ----------
     begin : callable
         Called when a write begins. A write may wait for a reader.
-    lose : callable
+    fail : callable
         Called with the error when a descriptor can no longer be written.
     """
 
-    def __init__(self, begin: Callable[[], object], lose: Callable[[OSError], None]) -> None:
-        self.begin, self.lose = begin, lose
+    def __init__(self, begin: Callable[[], object], fail: Callable[[OSError], None]) -> None:
+        self.begin, self.fail = begin, fail
         self.writing = False  # possibly blocked by a reader
-        self.unsaid: list[tuple[int, bytes]] = []  # lines of handlers during a write
-        self.lost: set[int] = set()  # descriptors that can no longer be written
+        self.queued: list[tuple[int, bytes]] = []  # lines of handlers during a write
+        self.failed: set[int] = set()  # descriptors that can no longer be written
 
-    def say(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Print a line of the launcher itself."""
-        self.write(2, say_ours(text))
+        self.write(2, own_line(text))
 
     def write(self, target: int, text: bytes) -> None:
         """Write all bytes, unless a write has failed before. A handler queues its bytes."""
         if self.writing:
-            self.unsaid.append((target, text))
+            self.queued.append((target, text))
             return
         try:
             self.writing = True
             self.begin()
-            while text and target not in self.lost:
-                text = text[push(target, text) :]
+            while text and target not in self.failed:
+                text = text[write_some(target, text) :]
             self.writing = False
         except OSError as error:
             self.writing = False
-            self.lost.add(target)
-            self.lose(error)
-        while self.unsaid:
-            self.write(*self.unsaid.pop(0))
+            self.failed.add(target)
+            self.fail(error)
+        while self.queued:
+            self.write(*self.queued.pop(0))
 
 
-def push(target: int, text: bytes) -> int:
+def write_some(target: int, text: bytes) -> int:
     """Wait, write some bytes, and return their number."""
     try:
         return os.write(target, text)

@@ -18,7 +18,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from sparkring._launch.line_output import LineOutput, Lines, say_ours
+from sparkring._launch.line_output import LineOutput, Lines, own_line
 from sparkring._launch.process_tree import (
     ENDING,
     LINUX,
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 GRACE = 10.0  # seconds between asking the ranks to end and killing them
 LINGER = 1.0  # seconds for processes that ranks leave behind, and for a paused reader
-OURS = {signal.SIGALRM, signal.SIGCHLD}  # unblocked here, even if the parent has blocked them
+OWN_SIGNALS = {
+    signal.SIGALRM,
+    signal.SIGCHLD,
+}  # unblocked here, even if the parent has blocked them
 TICK = 0.25  # seconds until a signal is handled that arrived just before a wait
 
 
@@ -70,7 +73,7 @@ def supervise(
 def complain(text: str) -> None:
     """Print why there is no job, if any output is open."""
     with contextlib.suppress(OSError):
-        os.write(2, say_ours(text))
+        os.write(2, own_line(text))
 
 
 class Supervisor:
@@ -91,10 +94,10 @@ class Supervisor:
         self.failure = 0  # the exit code of the first rank that failed
         self.ending = False
         self.deadline = math.inf  # of the ranks while they end; without ranks, of the reader
-        self.asked = False  # a signal from outside has asked to end
+        self.end_requested = False  # a signal from outside has asked to end
         self.reaping = False  # in a signal handler, which must not raise
         # From the start of a write on, the handler of SIGCHLD reaps.
-        self.output = LineOutput(self.reap, self.lose)
+        self.output = LineOutput(self.reap, self.fail_output)
 
     def run(self, command: list[str], environments: Environments) -> int:
         """Run the job to its end; the return value is the exit code."""
@@ -110,7 +113,7 @@ class Supervisor:
         self.watch_signals()
         with environments as each:
             self.start_all(command, each)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask - OURS)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask - OWN_SIGNALS)
             while self.ranks:
                 self.step(None)
             self.sweep()
@@ -126,7 +129,7 @@ class Supervisor:
         except (OSError, subprocess.SubprocessError) as error:
             self.failure = 127 if isinstance(error, FileNotFoundError) else 126
             reason = error.strerror if isinstance(error, OSError) else error
-            self.output.say(f"cannot run {command[0]!r}: {reason}")
+            self.output.report(f"cannot run {command[0]!r}: {reason}")
             self.kill()
 
     def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
@@ -169,16 +172,16 @@ class Supervisor:
         signal.signal(signal.SIGALRM, lambda *_: self.tick())
         signal.setitimer(signal.ITIMER_REAL, TICK, TICK)
         for number in passed_on():
-            signal.signal(number, lambda number, _: self.obey(number))
+            signal.signal(number, lambda number, _: self.handle(number))
         control(PR_SET_PDEATHSIG, signal.SIGALRM)
         if os.getppid() != self.launcher:
             os._exit(1)
 
-    def obey(self, number: int) -> None:
+    def handle(self, number: int) -> None:
         """Handle a signal from outside."""
-        self.asked = self.asked or number in ENDING
+        self.end_requested = self.end_requested or number in ENDING
         self.pass_on(number)
-        self.hurry()
+        self.limit_reader()
 
     def pass_on(self, number: int) -> None:
         """Send a signal to the process groups of all ranks. A signal to end starts the deadline."""
@@ -188,9 +191,9 @@ class Supervisor:
         for process in list(self.ranks):
             kill_group(process, number)
 
-    def hurry(self) -> None:
+    def limit_reader(self) -> None:
         """Start the deadline of the reader, if only the reader delays an ending job."""
-        if self.asked and not self.ranks:
+        if self.end_requested and not self.ranks:
             self.deadline = time.monotonic() + LINGER
 
     def tick(self) -> None:
@@ -199,12 +202,12 @@ class Supervisor:
         if over:
             self.deadline = math.inf
         if over or os.getppid() != self.launcher:
-            self.give_up()
+            self.end_now()
 
-    def give_up(self) -> None:
+    def end_now(self) -> None:
         """Kill the ranks. Without ranks, treat a paused reader as gone."""
         self.kill()
-        if self.asked and self.output.writing and not self.reaping and not self.ranks:
+        if self.end_requested and self.output.writing and not self.reaping and not self.ranks:
             raise BrokenPipeError
 
     def reap_meanwhile(self) -> None:
@@ -238,16 +241,16 @@ class Supervisor:
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
                 if process == 0:
-                    self.hurry()
+                    self.limit_reader()
                     return True
                 if process in self.ranks:
-                    self.note_end(self.ranks.pop(process), status)
+                    self.record_end(self.ranks.pop(process), status)
                     if not LINUX:
                         kill_group(process, signal.SIGKILL)  # no process adopts its orphans
-        self.hurry()
+        self.limit_reader()
         return False
 
-    def note_end(self, rank: int, status: int) -> None:
+    def record_end(self, rank: int, status: int) -> None:
         """End the job when this is the first rank that failed."""
         if self.failure or status == 0:
             return
@@ -255,7 +258,7 @@ class Supervisor:
         others = "; ending the others" if self.ranks and not self.ending else ""
         if not self.ending:
             self.pass_on(signal.SIGTERM)
-        self.output.say(f"rank {rank} {describe(status)}{others}")
+        self.output.report(f"rank {rank} {describe(status)}{others}")
 
     def sweep(self) -> None:
         """End the processes that the ranks have left behind."""
@@ -265,7 +268,7 @@ class Supervisor:
                 for process in children():
                     send(process, signal.SIGKILL)
 
-    def lose(self, error: OSError) -> None:
+    def fail_output(self, error: OSError) -> None:
         """End the job when its output cannot be written: a closed pipe, or a full disk."""
         gone = isinstance(error, BrokenPipeError)
         self.failure = self.failure or (128 + signal.SIGPIPE if gone else 1)
@@ -273,4 +276,4 @@ class Supervisor:
             self.pass_on(signal.SIGTERM)
         if not gone:
             why = error.strerror
-            self.output.say(f"cannot write the output of the ranks: {why}; ending the ranks")
+            self.output.report(f"cannot write the output of the ranks: {why}; ending the ranks")

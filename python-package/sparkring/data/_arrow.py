@@ -60,8 +60,8 @@ def _numbers(array: Any, missing: Missing) -> NDArray[Any]:
     if isinstance(missing, float) and pyarrow.types.is_integer(array.type):
         array = array.cast(pyarrow.float64(), safe=False)
     if array.null_count:
-        is_truth = pyarrow.types.is_boolean(array.type)
-        array = array.fill_null(bool(missing) if is_truth else missing)
+        is_boolean = pyarrow.types.is_boolean(array.type)
+        array = array.fill_null(bool(missing) if is_boolean else missing)
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
 

@@ -56,12 +56,12 @@ class Batches:
         self._epoch = -1
         self._counts: NDArray[np.int64] | None = None  # rows of each rank; None while unknown
         self._sum = np.zeros(1, np.int64)
-        self._everyone = np.ones(self._size, bool)
-        self._everyone.flags.writeable = False
+        self._all_rows = np.ones(self._size, bool)
+        self._all_rows.flags.writeable = False
         chunks = source.chunks(rows, options["columns"], options["missing"])
         first = self._agree(chunks, options)
         self._store = None if self._epochs == 1 else Store(self._fields, options["memory"])
-        self._coming = self._fitted(itertools.chain(first, chunks))
+        self._spark_chunks = self._fitted(itertools.chain(first, chunks))
 
     def __iter__(self) -> Iterator[Batch]:
         """Begin the next epoch. A collective."""
@@ -100,14 +100,14 @@ class Batches:
             mine = {name: np.array(values) for name, values in self._fit(some).items()}
         if all(rows):
             return mine
-        giver = next(rank for rank, count in enumerate(rows) if count)
+        owner = next(rank for rank, count in enumerate(rows) if count)
         theirs = mine
-        if self._comm.rank != giver:
-            count = min(rows[giver], self._size)
+        if self._comm.rank != owner:
+            count = min(rows[owner], self._size)
             theirs = {field.name: field.empty(count) for field in self._fields}
         for values in theirs.values():
             raw = values.reshape(-1).view(np.uint8)
-            self._comm.broadcast(raw, giver, out=raw)
+            self._comm.broadcast(raw, owner, out=raw)
         return mine or theirs
 
     def _fit(self, chunk: Chunk) -> Chunk:
@@ -118,7 +118,7 @@ class Batches:
 
     def _failed(self, error: InvalidError) -> InvalidError:
         """Abort, because the other ranks wait for this rank's rows; return the error to raise."""
-        failure = schema.told(self._comm.rank, str(error))
+        failure = schema.error_of(self._comm.rank, str(error))
         if self._equalize is not None:
             self._comm.abort(str(failure))
         return failure
@@ -148,8 +148,8 @@ class Batches:
                 " for any number), so that the rows are kept"
             )
         if self._epoch == 0 or self._store is None:
-            return self._coming
-        for _ in self._coming:  # the rest of the first epoch
+            return self._spark_chunks
+        for _ in self._spark_chunks:  # the rest of the first epoch
             pass
         if self._counts is None and self._equalize is not None:
             self._counts = self._comm.allgather(np.array([self._store.rows])).ravel()
@@ -182,12 +182,12 @@ class Batches:
             return None
         if self._counts is not None:
             left = np.clip(self._counts - step * self._size, 0, self._size)
-            return int(self._offer(left).sum())
-        self._sum[0] = self._offer(np.array(count))
+            return int(self._counted(left).sum())
+        self._sum[0] = self._counted(np.array(count))
         self._comm.allreduce(self._sum, out=self._sum)
         return int(self._sum[0])
 
-    def _offer(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def _counted(self, rows: NDArray[Any]) -> NDArray[Any]:
         return np.where(rows == self._size, rows, 0) if self._equalize == "drop" else rows
 
     def _ends(self, count: int, total: int | None) -> bool:
@@ -200,7 +200,7 @@ class Batches:
     ) -> Batch:
         if chunk is None:
             chunk = {field.name: field.empty(0) for field in self._fields}
-        mask = self._everyone[:count]
+        mask = self._all_rows[:count]
         if self._equalize == "pad" and count < self._size:
             chunk = {name: self._padded(name, values) for name, values in chunk.items()}
             mask = np.arange(self._size) < count

@@ -81,7 +81,7 @@ def agree(reports: list[Report]) -> list[Field]:
     """Find fields that hold the values of all ranks; none when all partitions are empty."""
     for rank, report in enumerate(reports):
         if report.failure is not None:
-            raise told(rank, report.failure)
+            raise error_of(rank, report.failure)
         for name, value in report.settings.items():
             if value != reports[0].settings[name]:
                 error = MismatchError(
@@ -100,14 +100,14 @@ def agree(reports: list[Report]) -> list[Field]:
 def _join(rank: int, agreed: list[Field], fields: list[Field]) -> list[Field]:
     names = [field.name for field in agreed]
     if [field.name for field in fields] != names:
-        raise told(
+        raise error_of(
             rank,
             f"it has the columns {[field.name for field in fields]}, and ranks before it have"
             f" {names}: name the columns to take, with columns=",
         )
     for one, other in zip(agreed, fields):
         if one.shape != other.shape:
-            raise told(rank, _unlike(one, other.shape))
+            raise error_of(rank, _unlike(one, other.shape))
     return [
         one._replace(dtype=np.result_type(one.dtype, other.dtype))
         for one, other in zip(agreed, fields)
@@ -122,7 +122,7 @@ def _unlike(field: Field, shape: tuple[int, ...]) -> str:
     )
 
 
-def told(rank: int, text: str) -> InvalidError:
+def error_of(rank: int, text: str) -> InvalidError:
     """Make the error of a rank."""
     error = InvalidError(f"rank {rank}: {text}")
     error.rank = rank

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of a Spark task, as chunks: arrays by name, of the same rows.
 
-A chunk is one item of Spark: a data frame of pandas, a record batch of Arrow, or up to `TOGETHER`
+A chunk is one item of Spark: a data frame of pandas, a record batch of Arrow, or up to `CHUNK_ROWS`
 rows. The first item decides the kind, so neither pandas nor Arrow need be installed. Only the
 requested columns are converted.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Name: TypeAlias = Union[str, int]
     Chunk: TypeAlias = dict[Name, NDArray[Any]]
 
-TOGETHER = 1024  # rows of an RDD in a chunk
+CHUNK_ROWS = 1024  # rows of an RDD in a chunk
 
 
 class Table(Protocol):
@@ -117,13 +117,13 @@ def tables(rows: Any, missing: Missing) -> Iterator[Table]:
         )
     items = iter(rows)
     for first in items:
-        together = chain([first], items)
+        all_items = chain([first], items)
         if _is_frame(first):
-            yield from (FrameTable(frame, missing) for frame in together)
+            yield from (FrameTable(frame, missing) for frame in all_items)
         elif _is_arrow(first):
-            yield from (ArrowTable(batch, missing) for batch in together)
+            yield from (ArrowTable(batch, missing) for batch in all_items)
         else:
-            while some := list(islice(together, TOGETHER)):
+            while some := list(islice(all_items, CHUNK_ROWS)):
                 yield RowTable(some, missing)
 
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._run_state import spark_folder
+from sparkring._run_state import spark_local_directory
 from sparkring.data._source import rows_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Store:
             self._chunks.append({name: _frozen(values) for name, values in chunk.items()})
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="sparkring-", dir=spark_folder())  # noqa: SIM115
+            self._file = tempfile.TemporaryFile(prefix="sparkring-", dir=spark_local_directory())  # noqa: SIM115
         for values in chunk.values():
             self._file.write(_bytes(np.ascontiguousarray(values)))
         self._lengths.append(rows)

@@ -70,7 +70,7 @@ class Shuffled:
     def __init__(self, stream: Stream, capacity: int, random: np.random.Generator) -> None:
         self._stream, self._capacity, self._random = stream, capacity, random
         self._buffer: dict[Any, NDArray[Any]] = {}
-        self._room = self._held = 0
+        self._allocated = self._held = 0
         self._filled = False
 
     def take(self, count: int) -> Chunk | None:
@@ -90,20 +90,20 @@ class Shuffled:
             if part is None:
                 return
             rows = rows_of(part)
-            self._make_room(part, self._held + rows)
+            self._grow(part, self._held + rows)
             for name, values in part.items():
                 self._buffer[name][self._held : self._held + rows] = values
             self._held += rows
 
-    def _make_room(self, part: Chunk, rows: int) -> None:
+    def _grow(self, part: Chunk, rows: int) -> None:
         """Grow, twofold at least. The system moves large arrays without a copy."""
         if not self._buffer:
             self._buffer = {name: np.empty_like(values[:0]) for name, values in part.items()}
-        if rows <= self._room:
+        if rows <= self._allocated:
             return
-        self._room = min(max(rows, 2 * self._room, FIRST), self._capacity)
+        self._allocated = min(max(rows, 2 * self._allocated, FIRST), self._capacity)
         for values in self._buffer.values():
-            values.resize((self._room, *values.shape[1:]), refcheck=False)
+            values.resize((self._allocated, *values.shape[1:]), refcheck=False)
 
     def _draw(self, count: int) -> Chunk:
         places = self._random.choice(self._held, count, replace=False)
@@ -114,16 +114,16 @@ class Shuffled:
             filled = rows_of(fresh)
             for name, values in fresh.items():
                 self._buffer[name][places[:filled]] = values
-        self._close(places[filled:])
+        self._fill_gaps(places[filled:])
         return drawn
 
-    def _close(self, holes: NDArray[Any]) -> None:
+    def _fill_gaps(self, gaps: NDArray[Any]) -> None:
         """Move the last rows to the empty places."""
-        held = self._held - len(holes)
-        is_row = np.ones(len(holes), bool)
-        is_row[holes[holes >= held] - held] = False
+        held = self._held - len(gaps)
+        is_row = np.ones(len(gaps), bool)
+        is_row[gaps[gaps >= held] - held] = False
         last = held + np.flatnonzero(is_row)
-        holes = holes[holes < held]
+        gaps = gaps[gaps < held]
         for values in self._buffer.values():
-            values[holes] = values[last]
+            values[gaps] = values[last]
         self._held = held

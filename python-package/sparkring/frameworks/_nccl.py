@@ -71,5 +71,5 @@ def _libraries() -> list[str]:
         wheel = importlib.util.find_spec("nvidia.nccl")
     except ModuleNotFoundError:  # there is no nvidia
         wheel = None
-    folders = (wheel.submodule_search_locations if wheel else None) or []
-    return [*(os.path.join(folder, "lib", NAMES[0]) for folder in folders), *NAMES]
+    directories = (wheel.submodule_search_locations if wheel else None) or []
+    return [*(os.path.join(directory, "lib", NAMES[0]) for directory in directories), *NAMES]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An attempt as a barrier stage of Spark: submit it, watch its start, and return its results.
 
-Subclasses submit the stage and ask Spark for its state: `classic` and `connect` have one each.
+Two subclasses submit the stage and read its state from Spark: `ClassicJob` and `ConnectJob`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from sparkring.spark._rank_result import RankResult
     from sparkring.spark._session import Spark
 
-LOOK = 0.2  # seconds between two checks of a stage that has not started
+POLL = 0.2  # seconds between two checks of a stage that has not started
 LONGEST = 2000  # characters of Spark's reason for a lost task
-TELL = 20.0  # seconds until a message says that the stage has not started
+NOTICE = 20.0  # seconds until a message says that the stage has not started
 
 
-class Stage:
-    """Runs attempts in a Spark.
+class BarrierJob:
+    """Runs each attempt as one barrier stage of Spark.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Stage:
         The resources of a task.
     timeout : float
         Seconds until all tasks must have started.
-    say : callable
+    show : callable
         Shows the user a line.
     log_server : sparkring.spark._log_server.LogServer or None
         The output of the ranks, as far as it has arrived.
@@ -56,15 +56,15 @@ class Stage:
         num_proc: int,
         resources: Any,
         timeout: float,
-        say: Callable[[str], None],
+        show: Callable[[str], None],
         log_server: LogServer | None,
     ) -> None:
         self.spark, self.num_proc, self.resources = spark, num_proc, resources
-        self.timeout, self.say, self.log_server = timeout, say, log_server
+        self.timeout, self.show, self.log_server = timeout, show, log_server
 
     # ---- Methods of the subclasses
 
-    def collect(self, job: task_main.Job) -> list[RankResult]:
+    def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
         raise NotImplementedError
 
@@ -86,14 +86,14 @@ class Stage:
 
     # ---- An attempt
 
-    def run(self, job: task_main.Job) -> list[RankResult] | BaseException:
+    def run(self, attempt: task_main.Attempt) -> list[RankResult] | BaseException:
         """Run all ranks once. Return an error when Spark has lost a rank or ended the stage."""
         name = f"sparkring-{uuid.uuid4().hex}"
-        attempt = f", attempt {job.attempt}" if job.attempt else ""
-        what = f"sparkring: {self.num_proc} ranks{attempt}"
+        number = f", attempt {attempt.number}" if attempt.number else ""
+        what = f"sparkring: {self.num_proc} ranks{number}"
         with self.named(name, what), Watch(self, name) as watch:
             try:
-                return self.collect(job)
+                return self.collect(attempt)
             except Exception as error:
                 spark_error = SparkError(error)
             except BaseException:
@@ -102,14 +102,14 @@ class Stage:
                 raise
         if watch.late:
             raise TimeoutError(watch.late) from spark_error
-        return self.explain(spark_error, job)
+        return self.explain(spark_error, attempt)
 
-    def explain(self, error: SparkError, job: task_main.Job) -> BaseException:
+    def explain(self, error: SparkError, attempt: task_main.Attempt) -> BaseException:
         """Read the failed rank from Spark's error. Raise the error if no rank has failed."""
         text = preflight.text_of(error.error)
         found = task_main.from_text(text)
         if found is not None:
-            failure = to_raise(found, job.attempt)
+            failure = to_raise(found, attempt.number)
             if isinstance(failure, RankError):  # without an exception of the function
                 failure.__cause__ = error
             return failure
@@ -134,14 +134,14 @@ class Stage:
         if task is None:
             raise error.error
         failed = re.search(r"RankFailed: rank \d+ ([^<]+) <", text)
-        number, why = int(task[2]), task[3].strip()[:LONGEST] or "Spark does not say why"
+        number, why = int(task[2]), task[3].strip()[:LONGEST] or "Spark gives no reason"
         lost = rank_error(
             f"{failed[1]}; Spark has cut the rest"
             if failed
-            else f"was lost: {advise(why, here=job.here)}",
+            else f"was lost: {advise(why, here=attempt.here)}",
             rank=number,
             host=self.host(number, why),
-            attempt=job.attempt,
+            attempt=attempt.number,
             log=self.log_server.last_lines(number) if self.log_server else (),
         )
         lost.__cause__ = error
@@ -150,15 +150,15 @@ class Stage:
     def host(self, number: int, why: str) -> str:
         """Find the host of a lost rank: of its executor, or of its connection."""
         executor = re.search(r"\(executor (\S+) exited", why)
-        told = self.host_of(executor[1]) if executor else ""
-        return told or (self.log_server.hosts.get(number, "") if self.log_server else "")
+        host = self.host_of(executor[1]) if executor else ""
+        return host or (self.log_server.hosts.get(number, "") if self.log_server else "")
 
 
 class Watch:
     """Checks in a thread whether all tasks of a stage have started, inside a ``with`` block."""
 
-    def __init__(self, stage: Stage, name: str) -> None:
-        self.stage, self.name = stage, name
+    def __init__(self, job: BarrierJob, name: str) -> None:
+        self.job, self.name = job, name
         self.late = ""  # why the stage was cancelled
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.work, name="sparkring watch", daemon=True)
@@ -175,26 +175,26 @@ class Watch:
 
     def work(self) -> None:
         """Wait until all tasks have started. After the timeout, cancel the stage."""
-        begin, told = time.monotonic(), False
+        begin, noticed = time.monotonic(), False
         with contextlib.suppress(Exception):  # Spark has ended; the job will report it
-            while not self.over.wait(LOOK):
-                started = self.stage.started(self.name)
-                if started is None or started >= self.stage.num_proc:
+            while not self.over.wait(POLL):
+                started = self.job.started(self.name)
+                if started is None or started >= self.job.num_proc:
                     return
                 waited = time.monotonic() - begin
-                if waited > TELL and not told:
-                    told = True
-                    self.stage.say(f"{self.waiting(waited)}; still waiting")
-                if waited > self.stage.timeout:
+                if waited > NOTICE and not noticed:
+                    noticed = True
+                    self.job.show(f"{self.waiting(waited)}; still waiting")
+                if waited > self.job.timeout:
                     self.late = self.waiting(waited) + "; the stage was cancelled"
-                    self.stage.cancel(self.name)
+                    self.job.cancel(self.name)
                     return
 
     def waiting(self, waited: float) -> str:
         """Describe the wait of the stage."""
-        cluster = slot_check.read(self.stage.spark, self.stage.resources)
+        cluster = slot_check.read(self.job.spark, self.job.resources)
         return (
-            f"the {self.stage.num_proc} tasks of the ranks have not all started after"
+            f"the {self.job.num_proc} tasks of the ranks have not all started after"
             f" {waited:.0f} s: they need as many free slots at the same time, and"
             f" {cluster.master} has {cluster.slots} slots ({slot_check.arithmetic(cluster)}). Usual"
             " causes: other jobs of this application hold slots, or executors were lost"

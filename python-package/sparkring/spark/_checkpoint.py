@@ -267,14 +267,14 @@ def find(path: str | bytes) -> Store:
             f"the path {path} has one slash after {slash[1]}: write {slash[1]}:// for a URL, and"
             f" ./{path} for a directory of that name"
         )
-    folder = Path(local[1] if local else path).expanduser()
-    if not folder.is_absolute():
-        base = run_state.folder()
+    directory = Path(local[1] if local else path).expanduser()
+    if not directory.is_absolute():
+        base = run_state.working_directory()
         if not base:
             raise InvalidError(
                 f"the path {path} is relative, and each executor has a working directory of its"
                 " own, which a new attempt would not find: pass an absolute path, best of a"
                 " directory that the hosts share, or a URL such as s3://bucket/job"
             )
-        folder = base / folder
-    return Disk(str(folder))
+        directory = base / directory
+    return Disk(str(directory))

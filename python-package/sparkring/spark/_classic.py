@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sparkring.spark import _task_main as task_main
-from sparkring.spark._barrier_job import Stage
+from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._cancellable import run_cancellable
 from sparkring.spark._rank_result import RankResult
 from sparkring.spark._slot_check import Executor, is_local
@@ -20,18 +20,18 @@ LINGER = 20_000  # milliseconds that Spark may take to end the rest of a failed 
 PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
-class JobStage(Stage):
-    """A stage as a job of the context, in a group of its own."""
+class ClassicJob(BarrierJob):
+    """Submits the stage as a job of the context, in a group of its own."""
 
     spark: Classic
 
-    def collect(self, job: task_main.Job) -> list[RankResult]:
+    def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
         # PySpark would read Spark's own range(), and a task must not read its partition.
         rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
         if self.resources is not None:
             rdd = rdd.withResources(self.resources)
-        stage = rdd.barrier().mapPartitions(functools.partial(task_main.task, job))
+        stage = rdd.barrier().mapPartitions(functools.partial(task_main.task, attempt))
         group = self.spark.context.getLocalProperty(PROPERTIES[0])
         return list(run_cancellable(stage.collect, lambda: self.cancel(group)))
 
@@ -108,7 +108,7 @@ def without_bar(context: Any, lingers: Callable[[], bool]) -> Iterator[None]:
 class Classic:
     """A context as `sparkring.spark._session.Spark`."""
 
-    stage = JobStage
+    job_type = ClassicJob
 
     def __init__(self, context: Any) -> None:
         self.context = context

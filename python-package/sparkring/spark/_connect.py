@@ -24,7 +24,7 @@ from typing import Any
 
 from sparkring._core import UnsupportedError
 from sparkring.spark import _task_main as task_main
-from sparkring.spark._barrier_job import Stage
+from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._rank_result import RankResult
 from sparkring.spark._slot_check import Executor, is_local
 
@@ -33,17 +33,17 @@ SCHEMA = "rank int, piece int, data binary"
 FIXED = ("spark.default.parallelism", "spark.sql.leafNodeDefaultParallelism")
 
 
-class PlanStage(Stage):
-    """A stage as a plan for the server, with a tag of its own."""
+class ConnectJob(BarrierJob):
+    """Submits the stage as a plan to the server, with a tag of its own."""
 
     spark: Connect
     running: int | None = None
 
-    def collect(self, job: task_main.Job) -> list[RankResult]:
+    def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
 
         def ranks(batches: Iterable[Any]) -> Iterator[Any]:
-            return task(job, batches)
+            return task(attempt, batches)
 
         rows = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
         with_profile = {} if self.resources is None else {"profile": self.resources}
@@ -54,8 +54,8 @@ class PlanStage(Stage):
     def named(self, name: str, what: str) -> Iterator[None]:
         """Tag the plans of this thread inside the block, and receive their progress."""
         session, this = self.spark.session, threading.get_ident()
-        tells = hasattr(session, "registerProgressHandler")
-        self.running = 0 if tells else None
+        reports_progress = hasattr(session, "registerProgressHandler")
+        self.running = 0 if reports_progress else None
 
         def progress(stages: Any, inflight_tasks: int, **_: Any) -> None:
             if threading.get_ident() == this:  # other threads use the session, too
@@ -63,13 +63,13 @@ class PlanStage(Stage):
                 self.running = max(self.running or 0, inflight_tasks + done)
 
         session.addTag(name)
-        if tells:
+        if reports_progress:
             session.registerProgressHandler(progress)
         try:
             yield
         finally:
             with contextlib.suppress(Exception):
-                if tells:
+                if reports_progress:
                     session.removeProgressHandler(progress)
                 session.removeTag(name)
 
@@ -97,11 +97,11 @@ def is_loopback(host: str) -> bool:
 # ---- Results of ranks as rows --------------------------------------------------------------------
 
 
-def task(job: task_main.Job, batches: Iterable[Any]) -> Iterator[Any]:
+def task(attempt: task_main.Attempt, batches: Iterable[Any]) -> Iterator[Any]:
     """Be the rank of this Spark task; for ``mapInArrow``."""
     import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    for rank_result in task_main.task(job, batches):
+    for rank_result in task_main.task(attempt, batches):
         for piece, data in enumerate(cut(pickle.dumps(rank_result))):
             columns = {"rank": "int32", "piece": "int32", "data": "binary"}
             values = [[rank_result.rank], [piece], [data]]
@@ -128,7 +128,7 @@ def assemble(rows: Iterable[Any]) -> list[RankResult]:
 class Connect:
     """A session of Spark Connect as `sparkring.spark._session.Spark`."""
 
-    stage = PlanStage
+    job_type = ConnectJob
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -169,8 +169,8 @@ class Connect:
         if name not in self.known:  # each request is a message to the server
             with contextlib.suppress(Exception):  # the server hides some settings
                 self.known[name] = self.session.conf.get(name, None)
-        told = self.known.setdefault(name, None)
-        return default if told is None else str(told)
+        value = self.known.setdefault(name, None)
+        return default if value is None else str(value)
 
     def splits(self) -> int:
         """Count the partitions that a range has by default."""
@@ -187,8 +187,8 @@ class Connect:
     def size(self) -> int | None:
         """Count the cores of an executor, where all executors have the same number."""
         pseudo = re.match(r"local-cluster\[\s*\d+\s*,\s*(\d+)", self.master)
-        told = pseudo[1] if pseudo else self.setting("spark.executor.cores")
-        return int(told) if told.isdecimal() and not is_local(self.master) else None
+        cores = pseudo[1] if pseudo else self.setting("spark.executor.cores")
+        return int(cores) if cores.isdecimal() and not is_local(self.master) else None
 
     def slots(self, resources: Any) -> int:
         """Count the tasks that can run at once, by the cores."""
@@ -218,7 +218,7 @@ class Connect:
         builder = getattr(self.session.client, "_builder", None)
         name, _, port = str(getattr(builder, "endpoint", "")).rpartition(":")
         if not name or not port.isdecimal():
-            raise OSError("it is not known where the server is")
+            raise OSError("the client of Spark Connect reports no address of its server")
         return name.strip("[]"), int(port)
 
     def reach(self) -> tuple[str, str]:

@@ -18,12 +18,12 @@ from sparkring._core import InvalidError
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _slot_check as slot_check
-from sparkring.spark._local import Processes
+from sparkring.spark._local import LocalJob
 from sparkring.spark._log_server import LogServer
 from sparkring.spark._progress_bar import Display
-from sparkring.spark._results import Results, folder_of
+from sparkring.spark._results import Results, directory_of
 from sparkring.spark._session import find
-from sparkring.spark._task_main import Job
+from sparkring.spark._task_main import Attempt
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, TypeVarTuple, Unpack
@@ -210,18 +210,18 @@ def run(
                 raise InvalidError(
                     "resources is for Spark, but num_proc is negative: leave one out"
                 )
-            processes = Processes(-num_proc, display.line, display.progress)
+            job = LocalJob(-num_proc, display.line, display.progress)
             here = os.getcwd()
             return attempts(
-                lambda attempt: processes.run(
-                    Job(work.here(), options, attempt, None, echo=False, folder=here)
+                lambda number: job.run(
+                    Attempt(work.here(), options, number, None, echo=False, directory=here)
                 ),
                 max_restarts,
                 display,
             )
         found = find(spark)
-        folder = folder_of(results, found.here)
-        return on_spark(work, options, num_proc, found, resources, folder, max_restarts, display)
+        directory = directory_of(results, found.here)
+        return on_spark(work, options, num_proc, found, resources, directory, max_restarts, display)
     finally:
         display.close()
 
@@ -286,7 +286,9 @@ def attempts(
             raise error
         cause = error if isinstance(error, rank_result.RankError) else error.__cause__
         first = str(cause).partition("\n")[0]
-        display.say(f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)")
+        display.notify(
+            f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)"
+        )
         display.restart()
     raise AssertionError("one attempt is the last")
 
@@ -311,20 +313,22 @@ def on_spark(
     slot_check.check_settings(spark, resources)
     timeout = options["timeout"]
     gpus = slot_check.gpus_of_task(spark, resources)
-    folder = os.getcwd() if spark.here else None
+    here = os.getcwd() if spark.here else None
     size = num_proc  # by default, all attempts have the size of the first
 
-    def launch(attempt: int) -> list[RankResult] | BaseException:
+    def launch(number: int) -> list[RankResult] | BaseException:
         nonlocal size
-        size = slot_check.wait_for(spark, resources, size, timeout, attempt)
+        size = slot_check.wait_for(spark, resources, size, timeout, number)
         display.detail(f"{size} ranks, {slot_check.arithmetic(slot_check.read(spark, resources))}")
         large = Results(spark, size, results)
         with large, listening(spark, size, options, display) as log_server:
             address = log_server.address if log_server else None
-            stage = spark.stage(spark, size, resources, timeout, display.say, log_server)
+            job = spark.job_type(spark, size, resources, timeout, display.notify, log_server)
             echo = (None if not display.verbose else not address) if spark.here else True
-            job = Job(work, options, attempt, address, echo, gpus, folder=folder, route=large.route)
-            rank_results = stage.run(job)
+            attempt = Attempt(
+                work, options, number, address, echo, gpus, directory=here, route=large.route
+            )
+            rank_results = job.run(attempt)
             return large.put_in(rank_results) if isinstance(rank_results, list) else rank_results
 
     return attempts(launch, max_restarts, display)
@@ -346,7 +350,7 @@ def listening(
         if log_server is not None:
             log_server.close()
     if log_server is not None and not log_server.hosts:
-        display.say(
+        display.notify(
             "live output is off because no executor has connected to this process; see the executor"
             " logs"
         )

@@ -51,7 +51,7 @@ PAUSE = 0.01  # seconds until the next accept() when descriptors have run out
 LOST = {blame_weight(["TIMEOUT"]), blame_weight(["PEER_LOST"])}  # weights that report a lost rank
 
 NAMES = struct.Struct("!I")  # the rank
-PASSED = struct.Struct("!I32s")  # the rank at the other end of a connection, the session
+PASSED_ON = struct.Struct("!I32s")  # the rank at the other end of a connection, the session
 ALL = b"all"  # after the connections, when all ranks are connected
 HELLO = struct.Struct(f"!I{log_forwarder.NONCE}s32s")  # the rank, its random number, its proof
 
@@ -76,20 +76,20 @@ class Peer:
         connection.settimeout(GRACE)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def word(self, who: bytes) -> bytes:
+    def message(self, end: bytes) -> bytes:
         """Make the word of one end."""
-        return log_forwarder.tag(self.session, 0, who, b"")
+        return log_forwarder.tag(self.session, 0, end, b"")
 
-    def send(self, who: bytes) -> None:
+    def send(self, end: bytes) -> None:
         """Send the word. Spark detects a peer that the word does not reach."""
         with contextlib.suppress(OSError):
-            self.socket.sendall(self.word(who))
+            self.socket.sendall(self.message(end))
 
-    def receive(self, who: bytes) -> bool:
+    def receive(self, end: bytes) -> bool:
         """Read once; return whether the word is complete. Raise ``OSError`` at the end."""
         piece = self.socket.recv(log_forwarder.TAG - len(self.received))
         self.received += piece
-        if not piece or not self.word(who).startswith(self.received):
+        if not piece or not self.message(end).startswith(self.received):
             raise ConnectionError("the connection ended")
         return len(self.received) == log_forwarder.TAG
 
@@ -101,7 +101,7 @@ class PendingConnection:
         self.socket = connection
         self.ours = os.urandom(log_forwarder.NONCE)
         self.received = b""
-        self.came = time.monotonic()
+        self.accepted_at = time.monotonic()
         connection.setblocking(False)
         connection.send(self.ours)
 
@@ -159,8 +159,8 @@ class Acceptor:
         for pending in filter(None, ready):
             self.read(pending)
         oldest = next(iter(self.pending), None)
-        if full and oldest and oldest.came + PATIENCE <= time.monotonic():
-            self.forget(oldest).close()
+        if full and oldest and oldest.accepted_at + PATIENCE <= time.monotonic():
+            self.release(oldest).close()
         elif None in ready:
             self.accept()
 
@@ -186,14 +186,14 @@ class Acceptor:
         except BlockingIOError:
             return
         except OSError:
-            self.forget(pending).close()
+            self.release(pending).close()
             return
         if peer:
-            self.forget(pending)
+            self.release(pending)
             self.peers.append(peer)
             self.missing.discard(peer.rank)
 
-    def forget(self, pending: PendingConnection) -> socket.socket:
+    def release(self, pending: PendingConnection) -> socket.socket:
         """Stop reading from a pending connection."""
         del self.pending[pending]
         self.selector.unregister(pending.socket)
@@ -214,11 +214,11 @@ class SocketBarrier:
     def __init__(self, context: Any, key: bytes) -> None:
         self.context, self.key = context, key
         self.rank: int = context.partitionId()
-        self.who, self.whom = (b"root", b"rank") if self.rank == 0 else (b"rank", b"root")
+        self.own_end, self.peer_end = (b"root", b"rank") if self.rank == 0 else (b"rank", b"root")
         self.peers: list[Peer] = []
         self.connected = False  # all ranks are connected to rank 0
         self.lost: int | None = None  # a rank whose connection ended before its word
-        self.taken, self.passed = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.task_end, self.rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     # ---- At the beginning
 
@@ -242,23 +242,23 @@ class SocketBarrier:
             if listener is not None:
                 listener.close()
         for peer in self.peers:
-            entry = PASSED.pack(peer.rank, peer.session)
-            socket.send_fds(self.passed, [entry], [peer.socket.fileno()])
+            entry = PASSED_ON.pack(peer.rank, peer.session)
+            socket.send_fds(self.rank_end, [entry], [peer.socket.fileno()])
             peer.socket.close()
         self.peers = []
         if connected:
-            self.passed.send(ALL)
-        self.passed.close()
+            self.rank_end.send(ALL)
+        self.rank_end.close()
 
     def adopt(self) -> None:
         """Receive the connections from the rank, when it is connected or has ended."""
-        self.passed.close()
-        with self.taken:
+        self.rank_end.close()
+        with self.task_end:
             while True:
-                data, descriptors, _, _ = socket.recv_fds(self.taken, PASSED.size, 1)
+                data, descriptors, _, _ = socket.recv_fds(self.task_end, PASSED_ON.size, 1)
                 if not descriptors:
                     break
-                rank, session = PASSED.unpack(data)
+                rank, session = PASSED_ON.unpack(data)
                 self.peers.append(Peer(socket.socket(fileno=descriptors[0]), rank, session))
         self.connected = data == ALL
 
@@ -271,9 +271,9 @@ class SocketBarrier:
             theirs = read(connection, log_forwarder.NONCE, until)
             proof = log_forwarder.prove(self.key, b"exit barrier rank", theirs, mine, names)
             connection.sendall(HELLO.pack(self.rank, mine, proof))
-            said = read(connection, len(proof), until)
+            answer = read(connection, len(proof), until)
             expected = log_forwarder.prove(self.key, b"exit barrier root", mine, theirs, names)
-            if not hmac.compare_digest(said, expected):
+            if not hmac.compare_digest(answer, expected):
                 raise ConnectionError("this is not rank 0")
         except BaseException:
             connection.close()
@@ -316,25 +316,25 @@ class SocketBarrier:
         """Wait for all ranks for `grace` seconds, or until Spark must have detected a lost rank."""
         until = time.monotonic() + grace
         if self.rank:
-            self.peers[0].send(self.who)
+            self.peers[0].send(self.own_end)
         with selectors.DefaultSelector() as selector:
             for peer in self.peers:
                 selector.register(peer.socket, selectors.EVENT_READ, peer)
-            silent = len(self.peers)
-            while silent and (left := until - time.monotonic()) > 0:
+            incomplete = len(self.peers)
+            while incomplete and (left := until - time.monotonic()) > 0:
                 for key, _ in selector.select(min(left, LEFT)):
                     try:
-                        if not key.data.receive(self.whom):
+                        if not key.data.receive(self.peer_end):
                             continue
-                        silent -= 1
+                        incomplete -= 1
                     except OSError:
                         self.lost = key.data.rank
                         until = min(until, time.monotonic() + LEFT)
                     selector.unregister(key.fileobj)
-        if self.rank == 0 and not silent:
+        if self.rank == 0 and not incomplete:
             for peer in self.peers:
-                peer.send(self.who)
-        return not silent
+                peer.send(self.own_end)
+        return not incomplete
 
     def ask_spark(self, grace: float | None) -> bool:
         """Wait in ``barrier()`` of Spark."""

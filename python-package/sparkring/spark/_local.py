@@ -37,16 +37,16 @@ from sparkring.spark._rank_result import RankResult, advise, rank_error
 if TYPE_CHECKING:
     from sparkring import Communicator
     from sparkring.spark._rank_result import RankError
-    from sparkring.spark._task_main import Job
+    from sparkring.spark._task_main import Attempt
 
-LOOK = 0.005  # seconds between two checks for a file
+POLL = 0.005  # seconds between two checks for a file
 LOST = blame_weight(["PEER_LOST"])
 RANK = "import sys; from sparkring.spark import _local; sys.exit(_local.main(sys.argv[1]))"
 REPORT = "\x1esparkring "  # prefix of a report of progress in the output
 
 
-class Processes:
-    """Runs attempts as processes of this machine.
+class LocalJob:
+    """Runs each attempt as processes of this machine.
 
     Parameters
     ----------
@@ -66,48 +66,50 @@ class Processes:
     ) -> None:
         self.num_proc, self.show, self.progress = num_proc, show, progress
         self.last: dict[int, deque[str]] = {}
-        self.first: re.Match[str] | None = None  # the launcher's line about the first failed rank
+        self.launcher_line: re.Match[str] | None = (
+            None  # the launcher's line about the first failed rank
+        )
 
-    def run(self, job: Job) -> list[RankResult] | RankError:
+    def run(self, attempt: Attempt) -> list[RankResult] | RankError:
         """Run all ranks once. Return an error when a rank ended without a result."""
         self.last = {number: deque(maxlen=log_forwarder.KEPT) for number in range(self.num_proc)}
-        self.first = None
+        self.launcher_line = None
         with tempfile.TemporaryDirectory(prefix="sparkring-") as name:
-            folder = Path(name)
-            (folder / "job").write_bytes(pickle.dumps(job))
-            self.launch(folder)
-            rank_results = [self.read(path) for path in sorted(folder.glob("result-*"))]
+            directory = Path(name)
+            (directory / "attempt").write_bytes(pickle.dumps(attempt))
+            self.launch(directory)
+            rank_results = [self.read(path) for path in sorted(directory.glob("result-*"))]
         failures = [
             rank_result.failure for rank_result in rank_results if rank_result.failure is not None
         ]
         missing = set(range(self.num_proc)) - {rank_result.rank for rank_result in rank_results}
-        killed = self.first and int(self.first[1]) in missing
+        killed = self.launcher_line and int(self.launcher_line[1]) in missing
         if any(failure.weight < LOST for failure in failures) or not missing:
             return rank_results
-        if self.first and killed:
-            return self.lost(int(self.first[1]), self.first[2], job)
+        if self.launcher_line and killed:
+            return self.lost(int(self.launcher_line[1]), self.launcher_line[2], attempt)
         if failures and len(missing) > 1:
             return rank_results
-        return self.lost(min(missing), "ended without a result, with exit code 0", job)
+        return self.lost(min(missing), "ended without a result, with exit code 0", attempt)
 
     def read(self, path: Path) -> RankResult:
         """Read the result of a rank, and add the last lines of its output."""
         rank_result: RankResult = pickle.loads(path.read_bytes())
         return replace(rank_result, log=tuple(self.last[rank_result.rank]))
 
-    def lost(self, number: int, what: str, job: Job) -> RankError:
+    def lost(self, number: int, what: str, attempt: Attempt) -> RankError:
         """Make the error of a rank that ended without a result."""
         return rank_error(
             advise(what, here=True),
             rank=number,
             host=socket.gethostname(),
-            attempt=job.attempt,
+            attempt=attempt.number,
             log=self.last[number],
         )
 
-    def launch(self, folder: Path) -> None:
+    def launch(self, directory: Path) -> None:
         """Start the launcher, and wait until it ends."""
-        this = [sys.executable, "-c", RANK, str(folder)]
+        this = [sys.executable, "-c", RANK, str(directory)]
         process = subprocess.Popen(
             [
                 sys.executable,
@@ -135,13 +137,13 @@ class Processes:
 
     def take(self, line: str) -> None:
         """Handle a line of the launcher, or of a rank."""
-        said = re.match(r"\[(\d+)\] (.*)", line)
-        if said is None:
-            self.first = self.first or re.match(
+        match = re.match(r"\[(\d+)\] (.*)", line)
+        if match is None:
+            self.launcher_line = self.launcher_line or re.match(
                 r"sparkring-run: rank (\d+) (.*?)(; ending the others)?$", line
             )
             return
-        number, (text, mark, report) = int(said[1]), said[2].partition(REPORT)
+        number, (text, mark, report) = int(match[1]), match[2].partition(REPORT)
         if mark:
             with contextlib.suppress(ValueError):
                 self.progress(number, *check_report(json.loads(report)))
@@ -166,7 +168,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 # ---- In a process of a rank ----------------------------------------------------------------------
 
 
-class Here:
+class LauncherPrinter:
     """Prints lines and reports of progress to the launcher, which forwards them."""
 
     def report(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
@@ -178,7 +180,7 @@ class Here:
         """Write nothing: the error of the rank has the text."""
 
 
-class Folder:
+class FileBarrier:
     """The exit barrier of the ranks of this machine: files in a directory."""
 
     def __init__(self, path: Path, rank: int, size: int) -> None:
@@ -201,7 +203,7 @@ class Folder:
         while not all((self.path / f"result-{other:06}").exists() for other in range(self.size)):
             if time.monotonic() > deadline or self.gone():
                 raise exit_barrier.RankFailed
-            time.sleep(LOOK)
+            time.sleep(POLL)
 
     def gone(self) -> bool:
         """Return whether a rank has ended without a result."""
@@ -223,12 +225,12 @@ def alive(process: int) -> bool:
 
 def main(name: str) -> int:
     """Be a rank; the return value is the exit code."""
-    folder = Path(name)
+    directory = Path(name)
     number, size = int(os.environ["SPARKRING_RANK"]), int(os.environ["SPARKRING_SIZE"])
-    job = pickle.loads((folder / "job").read_bytes())
-    files = Folder(folder, number, size)
+    attempt = pickle.loads((directory / "attempt").read_bytes())
+    files = FileBarrier(directory, number, size)
     try:
-        rank_result = task_main.play(job, number, files, Here())
+        rank_result = task_main.play(attempt, number, files, LauncherPrinter())
         files.wait_for_all(rank_result)
     except exit_barrier.RankFailed:
         return 1

@@ -53,9 +53,9 @@ LINES, DROPPED, PROGRESS, GONE, END = b"L", b"D", b"P", b"G", b"E"
 RESULT = b"R"  # the length of a result; the result follows
 
 
-def prove(key: bytes, who: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
-    """Make the proof of one side, or with `who` as ``b"session"`` the key of the frames."""
-    return hmac.new(key, who + b"\0" + theirs + mine + names, hashlib.sha256).digest()
+def prove(key: bytes, role: bytes, theirs: bytes, mine: bytes, names: bytes) -> bytes:
+    """Make the proof of one side, or with `role` as ``b"session"`` the key of the frames."""
+    return hmac.new(key, role + b"\0" + theirs + mine + names, hashlib.sha256).digest()
 
 
 def seal(session: bytes, number: int, kind: bytes, payload: bytes, tls: bool = False) -> bytes:
@@ -66,8 +66,8 @@ def seal(session: bytes, number: int, kind: bytes, payload: bytes, tls: bool = F
 
 def tag(session: bytes, number: int, head: bytes, payload: bytes) -> bytes:
     """Make the proof of a frame."""
-    said = struct.pack("!Q", number) + head + payload
-    return hmac.new(session, said, hashlib.sha256).digest()[:TAG]
+    message = struct.pack("!Q", number) + head + payload
+    return hmac.new(session, message, hashlib.sha256).digest()[:TAG]
 
 
 def received(session: bytes) -> bytes:
@@ -106,9 +106,9 @@ class Channel:
         """Receive bytes, none at the end; raise ``BlockingIOError`` when there are none now."""
         return bytes((self.tls or self.socket).recv(most))
 
-    def recv_into(self, room: memoryview) -> int:
+    def recv_into(self, buffer: memoryview) -> int:
         """Receive into a buffer; 0 at the end, ``BlockingIOError`` as in `recv`."""
-        return int((self.tls or self.socket).recv_into(room))
+        return int((self.tls or self.socket).recv_into(buffer))
 
     def watch(self, selector: selectors.BaseSelector, data: Any, writing: bool = False) -> None:
         """Set the selector to wait until the channel is readable, or also writable."""
@@ -176,21 +176,21 @@ class Driver:
         self.received += piece
         if len(self.received) < NONCE:
             return
-        said, self.received = self.received[:NONCE], self.received[NONCE:]
+        answer, self.received = self.received[:NONCE], self.received[NONCE:]
         if not self.theirs:
-            self.theirs = said
+            self.theirs = answer
             rank, attempt, process = struct.unpack("!IIQ", self.names)
             proof = prove(self.key, b"rank", self.theirs, self.nonce, self.names)
             self.outgoing = HELLO.pack(MAGIC, rank, attempt, process, self.nonce, proof)
         elif hmac.compare_digest(
-            said, prove(self.key, b"driver", self.nonce, self.theirs, self.names)
+            answer, prove(self.key, b"driver", self.nonce, self.theirs, self.names)
         ):
             self.session = prove(self.key, b"session", self.theirs, self.nonce, self.names)
             if self.core:
                 secret = prove(self.key, b"tls", self.theirs, self.nonce, self.names)
                 self.channel.encrypt(self.core, True, secret)
         else:
-            raise OSError("whoever answers is not the driver")
+            raise OSError("the peer has not proved that it is the driver")
 
     def put(self, kind: bytes, payload: bytes, lines: int = 0) -> None:
         """Queue a frame. When the queue is full, drop the frame and count its lines."""
@@ -288,7 +288,7 @@ class LogForwarder:
         while len(self.begun) > LINE:
             lines.append(self.begun[:LINE])
             self.begun = self.begun[LINE:]
-        self.tell(lines)
+        self.pass_on(lines)
 
     def write_log(self, piece: bytes) -> None:
         """Write all bytes. When the log cannot be written, continue to read."""
@@ -300,7 +300,7 @@ class LogForwarder:
             except OSError:
                 return
 
-    def tell(self, lines: list[bytes]) -> None:
+    def pass_on(self, lines: list[bytes]) -> None:
         """Keep the last lines, and queue lines for the driver."""
         self.last.extend(line[:LINE] for line in lines)
         if lines and self.driver:
@@ -311,27 +311,27 @@ class LogForwarder:
         while self.open and self.pump():
             pass
         if self.begun:
-            self.tell([self.begun])
+            self.pass_on([self.begun])
             self.begun = b""
 
     def command(self, _: int) -> None:
         """Handle a message of the rank. Report a rank that ended without a message as killed."""
         try:
-            said = self.control.recv(1 << 16)
+            message = self.control.recv(1 << 16)
         except OSError:
-            said = b""
-        if said[:1] == PROGRESS:
+            message = b""
+        if message[:1] == PROGRESS:
             if self.driver:
-                self.driver.put(PROGRESS, said[1:])
+                self.driver.put(PROGRESS, message[1:])
             return
         self.drain()
         last = b"\n".join(self.last)
-        if said:
+        if message:
             with contextlib.suppress(OSError):
                 self.control.send(last)
         if self.driver:
             self.driver.count()
-            self.driver.frame(END if said else GONE, b"" if said else last[-PAYLOAD:])
+            self.driver.frame(END if message else GONE, b"" if message else last[-PAYLOAD:])
         self.ending = time.monotonic() + FLUSH
         self.selector.unregister(self.control)
         self.control.close()

@@ -34,7 +34,7 @@ from sparkring.spark import _log_forwarder as log_forwarder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-UNPROVEN = 64  # pending connections: without a proof yet
+PENDING = 64  # pending connections: without a proof yet
 PATIENCE = 5.0  # seconds for a proof
 COURTESY = 0.1  # seconds for a proof when new connections wait
 PIECE = 1 << 16  # bytes of one read
@@ -65,8 +65,8 @@ class Peer:
         self.number = 0
         self.received = bytearray()
         self.result: bytearray | None = None  # being received, with its full length
-        self.come = 0  # received bytes of the result
-        self.came = time.monotonic()
+        self.result_bytes = 0  # received bytes of the result
+        self.accepted_at = time.monotonic()
         connection.send(self.nonce)
 
     def read(self) -> Iterator[tuple[bytes, bytes]]:
@@ -131,25 +131,25 @@ class Peer:
         if not self.tls or self.result is not None:
             raise ConnectionError("no result comes here")
         self.result = bytearray(int(length))
-        self.come = len(self.received)
-        if self.come > len(self.result):
+        self.result_bytes = len(self.received)
+        if self.result_bytes > len(self.result):
             raise ConnectionError("nothing follows a result")
-        self.result[: self.come] = self.received
+        self.result[: self.result_bytes] = self.received
         self.received.clear()
 
     def read_result(self, result: bytearray) -> None:
         """Read once into the buffer of the result."""
-        if self.come == len(result):
+        if self.result_bytes == len(result):
             raise ConnectionError("nothing follows a result")
-        with memoryview(result) as room:
-            moved = self.channel.recv_into(room[self.come : self.come + CHUNK])
+        with memoryview(result) as buffer:
+            moved = self.channel.recv_into(buffer[self.result_bytes : self.result_bytes + CHUNK])
         if not moved:
             raise ConnectionError("the rank closed the connection")
-        self.come += moved
+        self.result_bytes += moved
 
     def whole_result(self) -> bytearray | None:
         """Return the result when it is complete, and confirm it to the rank."""
-        if self.result is None or self.come < len(self.result):
+        if self.result is None or self.result_bytes < len(self.result):
             return None
         self.channel.send(log_forwarder.received(self.session))
         return self.result
@@ -190,7 +190,7 @@ class LogServer:
         self.key = secrets.token_bytes(32)
         self.peers: set[Peer] = set()
         self.until: float | None = None  # deadline of the server
-        self.shut = 0.0  # time until which no connection is accepted
+        self.closed_until = 0.0  # time until which no connection is accepted
         self.listener = listen(bind)
         self.wake, self.waker = os.pipe()
         self.selector = selectors.DefaultSelector()
@@ -223,12 +223,12 @@ class LogServer:
             while self.until is None or (self.peers and time.monotonic() < self.until):
                 for peer in self.peers:
                     peer.channel.watch(self.selector, peer)
-                ready = [key for key, _ in self.selector.select(self.watch_door())]
+                ready = [key for key, _ in self.selector.select(self.watch_listener())]
                 for key in sorted(ready, key=lambda key: key.data is None):  # new connections last
                     self.serve(key.fileobj, key.data)
                 now = time.monotonic()
-                for peer in self.strangers():
-                    if peer.came + PATIENCE < now:
+                for peer in self.pending():
+                    if peer.accepted_at + PATIENCE < now:
                         self.drop(peer)
         finally:
             for peer in list(self.peers):
@@ -254,13 +254,15 @@ class LogServer:
             except Exception:  # of any kind: the other ranks go on
                 self.drop(peer)
 
-    def strangers(self) -> list[Peer]:
+    def pending(self) -> list[Peer]:
         """List the pending connections, the oldest first."""
-        return sorted((peer for peer in self.peers if peer.rank is None), key=lambda p: p.came)
+        return sorted(
+            (peer for peer in self.peers if peer.rank is None), key=lambda p: p.accepted_at
+        )
 
-    def watch_door(self) -> float:
+    def watch_listener(self) -> float:
         """Watch the listener below the limit; return the seconds until the next check."""
-        wait = self.shut - time.monotonic()
+        wait = self.closed_until - time.monotonic()
         watched = self.listener in self.selector.get_map()
         if wait <= 0 and not watched:
             self.selector.register(self.listener, selectors.EVENT_READ)
@@ -270,14 +272,14 @@ class LogServer:
 
     def accept(self) -> None:
         """Accept a connection; at the limit, in place of the oldest pending connection."""
-        strangers = self.strangers()
-        if len(strangers) >= UNPROVEN and not self.spare(strangers[0]):
+        pending = self.pending()
+        if len(pending) >= PENDING and not self.drop_late(pending[0]):
             return
         try:
             connection, address = self.listener.accept()
         except OSError as error:
-            if error.errno in LACKING and not (strangers and self.spare(strangers[0])):
-                self.shut = time.monotonic() + PAUSE
+            if error.errno in LACKING and not (pending and self.drop_late(pending[0])):
+                self.closed_until = time.monotonic() + PAUSE
             return
         try:
             peer = Peer(connection, self.key, self.address.tls)
@@ -287,10 +289,10 @@ class LogServer:
         except OSError:
             connection.close()
 
-    def spare(self, peer: Peer) -> bool:
+    def drop_late(self, peer: Peer) -> bool:
         """Drop a pending connection after its time for the proof; before, wait."""
-        if time.monotonic() < peer.came + COURTESY:
-            self.shut = peer.came + COURTESY
+        if time.monotonic() < peer.accepted_at + COURTESY:
+            self.closed_until = peer.accepted_at + COURTESY
             return False
         self.drop(peer)
         return True

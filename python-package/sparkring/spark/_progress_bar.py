@@ -16,7 +16,7 @@ import time
 import warnings
 from typing import Any
 
-SELDOM = 5.0  # seconds between two lines without a bar
+PRINT_INTERVAL = 5.0  # seconds between two lines without a bar
 
 
 class Display:
@@ -36,16 +36,16 @@ class Display:
         self.kind: Any = None  # the class of the bar; False without a bar
         self.bar: Any = None
         self.late = 0.0  # seconds from the first report to the bar
-        self.anew = False  # the clock must be reset
-        self.place: Any = None  # in a notebook, of the lines without a bar
-        self.told = -math.inf
+        self.restarted = False  # the clock must be reset
+        self.cell_output: Any = None  # in a notebook, of the lines without a bar
+        self.printed = -math.inf
 
     def line(self, rank: int, text: str) -> None:
         """Show a line of a rank."""
         if self.verbose:
             self.write(f"[{rank}] {text}")
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Show a message for every user."""
         if self.verbose:
             self.write(f"sparkring: {text}")
@@ -90,17 +90,17 @@ class Display:
         elif in_notebook():
             self.list_ranks()
         else:
-            self.tell(step, total, metrics)
+            self.print_report(step, total, metrics)
 
     def draw(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
         """Draw the bar. Its rate counts from the first report, or from a step that goes back."""
         if self.bar is None:
             self.bar = self.kind(total=total, initial=step, dynamic_ncols=True)
             self.bar.start_t -= self.late
-        elif self.anew or step < self.bar.n:
+        elif self.restarted or step < self.bar.n:
             self.bar.reset(total)
             self.bar.initial = step
-        self.anew = False
+        self.restarted = False
         self.bar.total, self.bar.n = total, step
         self.bar.set_postfix(metrics, refresh=False)
         self.bar.refresh()
@@ -111,17 +111,17 @@ class Display:
 
         lines = [f"rank {rank}: {self.text(*self.reports[rank])}" for rank in sorted(self.reports)]
         text = Pretty("\n".join(lines))
-        if self.place is None:
-            self.place = display(text, display_id=True)
+        if self.cell_output is None:
+            self.cell_output = display(text, display_id=True)
         else:
-            self.place.update(text)
+            self.cell_output.update(text)
 
-    def tell(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
+    def print_report(self, step: float, total: float | None, metrics: dict[str, float]) -> None:
         """Print a line from time to time, and one at the end."""
         now = time.monotonic()
-        ended = step == total and self.told < math.inf
-        if ended or now - self.told >= SELDOM:
-            self.told = math.inf if ended else now
+        ended = step == total and self.printed < math.inf
+        if ended or now - self.printed >= PRINT_INTERVAL:
+            self.printed = math.inf if ended else now
             text = self.text(step, total, metrics)
             print(self.writable(f"sparkring: {text}"), file=self.stream, flush=True)
 
@@ -136,8 +136,8 @@ class Display:
         """Drop the reports for a new launch of the ranks, and reset the clock of the bar."""
         with self.lock:
             self.reports.clear()
-            self.told = -math.inf
-            self.anew = True
+            self.printed = -math.inf
+            self.restarted = True
 
     def close(self) -> None:
         """End the bar in its current state."""

@@ -78,7 +78,7 @@ class SparkError(RuntimeError):
     def __init__(self, error: Exception) -> None:
         self.error, self.text = error, str(error)
         first = preflight.text_of(error).strip().partition("\n")[0]
-        super().__init__(f"{first[:LINE]} ... (its attribute text has all that Spark says)")
+        super().__init__(f"{first[:LINE]} ... (its attribute text has the whole message)")
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ def rank_error(
 ) -> RankError:
     """Make the error of a rank, with all known details in its text."""
     lines = list(log)
-    who = "a rank" if rank is None else f"rank {rank}"
-    text = f"{who}{f' on {host}' if host else ''} {what}"
+    name = "a rank" if rank is None else f"rank {rank}"
+    text = f"{name}{f' on {host}' if host else ''} {what}"
     if attempt:
         text += f" (attempt {attempt})"
     if remote_traceback:

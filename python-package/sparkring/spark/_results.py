@@ -44,7 +44,7 @@ STALL = 60.0  # seconds in which the driver must take something
 MAXIMUM = "spark.driver.maxResultSize"
 UNITS = "bkmgtp"
 REACH = "let executors reach it (spark.driver.host, spark.driver.bindAddress, firewalls)"
-FOLDER = "pass results= with a directory that the hosts share, or its URL"
+SHARED = "pass results= with a directory that the hosts share, or its URL"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Route:
     most: int  # bytes of a result that Spark carries
     address: Address | None  # of the driver
     reason: str  # why there is no address
-    folder: str | None  # of the user
+    directory: str | None  # of the user
     name: str  # prefix of the names of this attempt's files
 
 
@@ -76,15 +76,15 @@ def hand_over(
     if len(value) <= route.most:
         return value, None
     try:
-        if route.folder is not None:
-            checkpoint.find(route.folder).write(file_name(route, rank), value)
+        if route.directory is not None:
+            checkpoint.find(route.directory).write(file_name(route, rank), value)
             return None, Receipt(len(value), hashlib.sha256(value).digest())
         if route.address is None:
             raise ConnectionError(route.reason)
         transmit(route.address, rank, attempt, value)
         return None, Receipt(len(value))
     except Exception as error:
-        if len(value) <= LARGEST and route.folder is None:
+        if len(value) <= LARGEST and route.directory is None:
             return value, None
         raise UnsupportedError(refusal(route, rank, value, kind, error)) from error
 
@@ -96,12 +96,12 @@ def refusal(route: Route, rank: int, value: bytes, kind: str, error: Exception) 
         f" carries results up to {in_units(LARGEST)}; a larger one"
     )
     why = f"{type(error).__name__}: {error}"
-    if route.folder is not None:
-        return f"{what} goes through {route.folder}, where the rank cannot write it ({why})"
+    if route.directory is not None:
+        return f"{what} goes through {route.directory}, where the rank cannot write it ({why})"
     where = "this run's driver"
     if route.address is not None:
         where = f"the driver at {route.address.host}:{route.address.port}"
-    return f"{what} goes to {where}, where it did not arrive ({why}): {REACH}, or {FOLDER}"
+    return f"{what} goes to {where}, where it did not arrive ({why}): {REACH}, or {SHARED}"
 
 
 def file_name(route: Route, rank: int) -> str:
@@ -185,15 +185,15 @@ class Results:
         The Spark.
     size : int
         The number of ranks.
-    folder : str or None
-        The directory of results, from `folder_of`.
+    directory : str or None
+        The directory of results, from `directory_of`.
     """
 
-    def __init__(self, spark: Spark, size: int, folder: str | None) -> None:
+    def __init__(self, spark: Spark, size: int, directory: str | None) -> None:
         self.server: LogServer | None = None
-        self.store: Store | None = None if folder is None else checkpoint.find(folder)
+        self.store: Store | None = None if directory is None else checkpoint.find(directory)
         reason = ""
-        if folder is None:
+        if directory is None:
             try:
                 host, bind = spark.reach()
                 self.server = LogServer(host, bind, size, ignore, ignore, tls=True)
@@ -201,7 +201,7 @@ class Results:
                 reason = str(error)
         address = self.server.address if self.server else None
         name = f"result-{secrets.token_hex(8)}"
-        self.route = Route(most_of(spark, size), address, reason, folder, name)
+        self.route = Route(most_of(spark, size), address, reason, directory, name)
 
     def __enter__(self) -> Self:
         """Start to receive."""
@@ -238,7 +238,7 @@ class Results:
         else:
             value = self.store.read(file_name(self.route, rank))
             if hashlib.sha256(value).digest() != receipt.digest:
-                raise OSError(f"the result of rank {rank} was changed in {self.route.folder}")
+                raise OSError(f"the result of rank {rank} was changed in {self.route.directory}")
         if len(value) != receipt.size:
             raise OSError(f"the result of rank {rank} has {len(value)} of {receipt.size} bytes")
         return value
@@ -248,22 +248,22 @@ def ignore(*_: Any) -> None:
     """Show nothing: no log forwarder connects."""
 
 
-def folder_of(results: Any, here: bool) -> str | None:
+def directory_of(results: Any, here: bool) -> str | None:
     """Check the directory of the user. A relative one needs ranks on the driver's host."""
     if results is None:
         return None
-    folder = os.fspath(results) if isinstance(results, os.PathLike) else results
-    if not isinstance(folder, str) or not folder:
+    directory = os.fspath(results) if isinstance(results, os.PathLike) else results
+    if not isinstance(directory, str) or not directory:
         raise InvalidError(
             f"results is {results!r}: pass a directory that the hosts share, or its URL"
         )
-    store = checkpoint.find(folder)
+    store = checkpoint.find(directory)
     if not isinstance(store, checkpoint.Disk):
-        return folder
-    local = checkpoint.LOCAL.fullmatch(folder)
-    if not here and not os.path.isabs(os.path.expanduser(local[1] if local else folder)):
+        return directory
+    local = checkpoint.LOCAL.fullmatch(directory)
+    if not here and not os.path.isabs(os.path.expanduser(local[1] if local else directory)):
         raise InvalidError(
-            f"results is the relative path {folder}, and executors have working directories of"
+            f"results is the relative path {directory}, and executors have working directories of"
             " their own: pass an absolute path of a directory that the hosts share, or its URL"
         )
     return str(store.path)
@@ -303,5 +303,5 @@ def explain(text: str) -> UnsupportedError | None:
     return UnsupportedError(
         f"the results of {found[1]} ranks together take {found[2]} in Spark, and {MAXIMUM} allows"
         f" {found[3]}: raise it. Spark carries the results because the ranks could not send them to"
-        f" the driver: {REACH}, or {FOLDER}"
+        f" the driver: {REACH}, or {SHARED}"
     )

@@ -38,7 +38,7 @@ class Script:
         main = types.ModuleType("__main__")
         main.__file__ = path
         sys.modules["__main__"] = main
-        run_state.lend(comm)
+        run_state.set_communicator(comm)
         try:
             exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
         except SystemExit as end:

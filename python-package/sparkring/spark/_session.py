@@ -16,7 +16,7 @@ from sparkring.spark._classic import Classic
 from sparkring.spark._connect import Connect
 
 if TYPE_CHECKING:
-    from sparkring.spark._barrier_job import Stage
+    from sparkring.spark._barrier_job import BarrierJob
     from sparkring.spark._slot_check import Executor
 
 
@@ -58,8 +58,8 @@ class Spark(Protocol):
         """Find the host where executors reach this process, and the address to listen on."""
 
     @property
-    def stage(self) -> type[Stage]:
-        """The class of stage that runs the ranks."""
+    def job_type(self) -> type[BarrierJob]:
+        """The class of the jobs that run the ranks."""
 
 
 def find(spark: Any) -> Spark:

@@ -33,9 +33,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-from sparkring._run_state import spark_folder
+from sparkring._run_state import spark_local_directory
 
-_folder: Path | None = None  # of the modules, in a rank and in its parent
+_directory: Path | None = None  # of the modules, in a rank and in its parent
 
 LARGEST = 8 << 20  # bytes of all modules together
 COMPILED = (".so", ".pyd")
@@ -81,22 +81,22 @@ class Sources:
     lines: dict[str, str] = field(default_factory=dict, repr=False)
 
     @contextlib.contextmanager
-    def folder(self) -> Iterator[None]:
+    def directory(self) -> Iterator[None]:
         """Make a directory for the modules of a rank, which is a child of this process.
 
         The rank does not remove the directory, because the rank may be killed. Where this process
         is killed, too, Spark removes the directory with the directories of the application.
         """
-        global _folder
+        global _directory
         if not self.archive:
             yield
             return
-        _folder = Path(tempfile.mkdtemp(prefix="sparkring-", dir=spark_folder()))
+        _directory = Path(tempfile.mkdtemp(prefix="sparkring-", dir=spark_local_directory()))
         try:
             yield
         finally:
-            shutil.rmtree(_folder, ignore_errors=True)
-            _folder = None
+            shutil.rmtree(_directory, ignore_errors=True)
+            _directory = None
 
     def install(self) -> None:
         """Install modules and lines in this process, a rank."""
@@ -104,10 +104,10 @@ class Sources:
             if not os.path.exists(name):
                 rows = text.splitlines(keepends=True)
                 linecache.cache[name] = (len(text), None, rows, name)
-        if self.archive and _folder is not None:
+        if self.archive and _directory is not None:
             with zipfile.ZipFile(io.BytesIO(self.archive)) as archive:
-                archive.extractall(_folder)
-            sys.path.insert(0, str(_folder))
+                archive.extractall(_directory)
+            sys.path.insert(0, str(_directory))
             importlib.invalidate_caches()
 
     def advise(self, error: BaseException) -> None:
@@ -127,7 +127,7 @@ class Sources:
 
 def sent(name: str) -> Path | None:
     """Find a received file of this rank, at the top of the archive."""
-    path = None if _folder is None else _folder / name
+    path = None if _directory is None else _directory / name
     return path if path and path.is_file() else None
 
 
@@ -233,11 +233,11 @@ def _files(name: str, spec: ModuleSpec) -> dict[str, Path]:
     return files
 
 
-def _walk(folder: Path) -> Iterator[Path]:
+def _walk(directory: Path) -> Iterator[Path]:
     """List files, except hidden and compiled files; stop at too many bytes."""
     size = 0
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__" and name[0] != "."]
+    for place, inner, names in os.walk(directory):
+        inner[:] = [name for name in inner if name != "__pycache__" and name[0] != "."]
         for path in (Path(place, name) for name in names if name[0] != "."):
             if path.suffix == ".pyc" or not path.is_file():
                 continue
@@ -263,9 +263,9 @@ def _imports(path: Path, _changed: int) -> frozenset[str]:
 @functools.lru_cache(maxsize=1)
 def _installations() -> tuple[str, ...]:
     """List the directories of installed packages: Python's own, and Spark's."""
-    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    folders.append(os.environ.get("SPARK_HOME", ""))
-    return tuple(os.path.realpath(folder) + os.sep for folder in folders if folder)
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    paths.append(os.environ.get("SPARK_HOME", ""))
+    return tuple(os.path.realpath(path) + os.sep for path in paths if path)
 
 
 def _is_installed(path: Path) -> bool:

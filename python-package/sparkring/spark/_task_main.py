@@ -42,32 +42,32 @@ if TYPE_CHECKING:
 
 BUSY = 5.0  # seconds for a call of another thread to end
 PATIENCE = 1e9  # seconds: the other ranks may work this long without the communicator
-LARGEST = 1 << 18  # bytes of an exception in a text
+LARGEST = 1 << 18  # bytes of a pickled exception in an error message
 
 
 @dataclass(frozen=True)
-class Job:
+class Attempt:
     """The data of an attempt that all ranks receive."""
 
     work: closure_codec.Work = field(repr=False)
     options: dict[str, Any] = field(repr=False)  # arguments of sparkring.init
-    attempt: int
+    number: int
     address: Address | None  # of the driver, which shows the output of the ranks
     echo: bool | None  # whether the output is in the executor's log, too; None: never
     gpus: int = 0  # GPUs of each rank
     # The key of the exit barrier.
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    folder: str | None = None  # the driver's working directory, where all ranks run on its host
+    directory: str | None = None  # the driver's working directory, where all ranks run on its host
     route: Route | None = None  # of large results; None: all are part of the `RankResult`
 
     @property
     def here(self) -> bool:
         """Return whether all ranks run on the driver's host, without memory limits of executors."""
-        return self.folder is not None
+        return self.directory is not None
 
     def __repr__(self) -> str:
         """Hide the keys. The address has a key, too."""
-        return f"Job(attempt={self.attempt})"
+        return f"Attempt({self.number})"
 
 
 class Printer(Protocol):
@@ -80,27 +80,27 @@ class Printer(Protocol):
         """Write to the log alone."""
 
 
-def play(job: Job, rank: int, barrier: ExitBarrier, printer: Printer) -> RankResult:
+def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) -> RankResult:
     """Be a rank, up to the exit barrier."""
     comm = None
     value = failure = receipt = None
     kind = ""
     faulthandler.enable(file=2)  # the last lines of a crashed rank show where
     try:
-        run_state.begin(job.attempt, printer.report, job.folder)
-        comm = sparkring.init(**job.options)
+        run_state.begin(attempt.number, printer.report, attempt.directory)
+        comm = sparkring.init(**attempt.options)
         barrier.connect_all(comm)
-        if job.gpus:  # before unpickling the function, which may import frameworks
-            comm.gpus(job.gpus)
-        job.work.sources.install()
-        result = call(job.work.data, comm)
+        if attempt.gpus:  # before unpickling the function, which may import frameworks
+            comm.gpus(attempt.gpus)
+        attempt.work.sources.install()
+        result = call(attempt.work.data, comm)
         kind = type(result).__name__
         value = closure_codec.dumps_value(result, rank)
         finish(comm)
-        if job.route:
-            value, receipt = hand_over(job.route, rank, job.attempt, value, kind)
+        if attempt.route:
+            value, receipt = hand_over(attempt.route, rank, attempt.number, value, kind)
     except BaseException as error:
-        job.work.sources.advise(error)
+        attempt.work.sources.advise(error)
         explain_close(error)
         value, failure = None, Failure.of(error, beyond_us(error))
         if comm is not None:
@@ -180,17 +180,17 @@ def beyond_us(error: BaseException) -> Any:
 # ---- In a Spark task -----------------------------------------------------------------------------
 
 
-def task(job: Job, _: Iterable[Any]) -> Iterator[RankResult]:
+def task(attempt: Attempt, _: Iterable[Any]) -> Iterator[RankResult]:
     """Be the rank of this Spark task; for ``mapPartitions``."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     rank = context.partitionId()
-    with StdioRedirect(rank, job.attempt, job.address, job.echo) as redirect:
-        barrier, incomplete = SocketBarrier(context, job.key), ""
-        with job.work.sources.folder():
-            ended = child.call(lambda: play(job, rank, barrier, redirect), barrier.adopt)
-        rank_result = lost(rank, ended, job) if isinstance(ended, int) else ended
+    with StdioRedirect(rank, attempt.number, attempt.address, attempt.echo) as redirect:
+        barrier, incomplete = SocketBarrier(context, attempt.key), ""
+        with attempt.work.sources.directory():
+            ended = child.call(lambda: play(attempt, rank, barrier, redirect), barrier.adopt)
+        rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         try:
             barrier.wait_for_all(rank_result)
         except RankFailed as error:
@@ -203,10 +203,10 @@ def task(job: Job, _: Iterable[Any]) -> Iterator[RankResult]:
     yield rank_result
 
 
-def lost(rank: int, status: int, job: Job) -> RankResult:
+def lost(rank: int, status: int, attempt: Attempt) -> RankResult:
     """Describe the end of a rank whose process ended without a result."""
     how = describe(status) if status else "ended without a result, with exit code 0"
-    return RankResult(rank, failure=Failure.lost(advise(how, here=job.here)))
+    return RankResult(rank, failure=Failure.lost(advise(how, here=attempt.here)))
 
 
 def to_text(rank_result: RankResult, failure: Failure) -> str:
