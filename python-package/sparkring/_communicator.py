@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open the communicator of this process.
 
-A process has one communicator at a time: with two, ranks that use them in a different order would
-wait for each other forever. But Spark reuses its Python workers. So `init` in a Spark task aborts a
-communicator that an earlier task has left open.
+A process has one communicator at a time: ranks that used two communicators in different orders
+would wait for each other for ever. Spark reuses its Python workers. So `init` in a Spark task
+aborts a communicator that an earlier task has left open.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def init(
     """Find the other ranks and form a communicator with them.
 
     Without ``rank``, `init` looks for, in this order: the PySpark barrier task that runs it; the
-    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm. When it finds neither, it
+    environment of ``sparkring-run``, Open MPI, MPICH, torchrun or Slurm. Outside both, it
     opens a communicator of one rank. Every rank of the job must call `init`. It returns when the
     rendezvous is complete.
 
@@ -70,8 +70,9 @@ def init(
 
     Ctrl-C ends every wait in `init` and in the methods of the communicator. The communicator is
     then broken, and the other ranks receive the reason. In a Spark task, the end of the parent
-    process has the same effect, because a worker must not outlive its executor. The parent is that
-    at the import of ``sparkring``. Calls and requests then raise :class:`AbortedError`.
+    process has the same effect, because a worker must not outlive its executor. The process that
+    was the parent at the import of ``sparkring`` counts. Calls and requests then raise
+    :class:`AbortedError`.
 
     In a barrier task, call `init` before the task reads rows or does anything else that may fail or
     take long. Until the last task of the stage has called `init`, the other tasks wait in Spark's

@@ -13,7 +13,9 @@ from typing_extensions import Buffer, Self, TypeAlias
 from sparkring._explanation import Explanation
 
 _Number: TypeAlias = bool | int | float | generic
-_Array: TypeAlias = Buffer | NDArray[Any]  # NumPy says that an array is a Buffer only from 3.12 on
+_Array: TypeAlias = (
+    Buffer | NDArray[Any]
+)  # NumPy's stubs make an array a Buffer only from Python 3.12 on
 _Shape: TypeAlias = int | Sequence[int]
 _Output = TypeVar("_Output", bound=_Array)
 _Scalar = TypeVar("_Scalar", bound=generic)

@@ -116,7 +116,7 @@ def check() -> tuple[str, int]:
 
 
 def work(comm: Communicator) -> str:
-    """Be a rank of the test: send numbers and objects in a ring of two; return the link."""
+    """Run a rank of the test: send numbers and objects in a ring of two; return the link."""
     total = comm.allreduce(np.arange(100_000.0) + comm.rank)
     if not np.array_equal(total, 2 * np.arange(100_000.0) + 1):
         raise ArithmeticError("allreduce of two ranks gives a wrong sum")

@@ -106,7 +106,7 @@ def progress(self: Communicator, step: float, total: float | None = None, **metr
 def _bound(name: str, value: Any) -> float:
     number = _number(name, value)
     if not math.isfinite(number):
-        raise InvalidError(f"{name} is {number}: progress takes what can be reached")
+        raise InvalidError(f"{name} is {number}: progress takes finite numbers")
     return number
 
 
@@ -115,7 +115,9 @@ def _number(name: str, value: Any) -> float:
         number = float(value)
         return value if type(value) is int else number
     except OverflowError:
-        raise InvalidError(f"{name} is too large: progress takes what a float can hold") from None
+        raise InvalidError(
+            f"{name} is too large: progress takes numbers that a float can hold"
+        ) from None
     except (TypeError, ValueError):
         raise InvalidError(
             f"{name} is of type {type(value).__name__}: progress takes numbers"

@@ -328,7 +328,7 @@ ARGUMENTS = [
     ({"dtype": "U5"}, "dtype is 'U5': batches hold numbers"),
     ({"dtype": {"y": "int8"}}, "dtype names ['y'], and the arrays of a batch are ['x']"),
     ({"dtype": "int8"}, "rank 0: column 'x': it has float64 that int8 cannot hold"),
-    ({"comm": 3}, "comm is of type int: pass what sparkring.init() returned"),
+    ({"comm": 3}, "comm is of type int: pass the communicator that sparkring.init() returned"),
 ]
 
 

@@ -197,8 +197,8 @@ def one_url(url):
         before = states.restore()
         states.save([1, 2])
         comm.barrier()
-        assert isinstance(states.store, checkpoint.Remote)
-        return before, Checkpoint(comm, url).restore(), sorted(states.store.names())
+        assert isinstance(states._store, checkpoint.Remote)
+        return before, Checkpoint(comm, url).restore(), sorted(states._store.names())
 
 
 def test_fsspec(tmp_path):

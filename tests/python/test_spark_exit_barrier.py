@@ -189,8 +189,8 @@ def test_one_is_lost(ranks, gone):
     seconds, error = told[rank]
     assert SHORT["LEFT"] <= seconds < 10
     assert error == (
-        f"rank {rank} has ended well, but lost the connection to rank {other} before that one had"
-        " ended"
+        f"rank {rank} succeeded, but its connection to rank {other} was lost before rank"
+        f" {other} had ended: see the log of rank {other}"
     )
 
 

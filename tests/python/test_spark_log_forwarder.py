@@ -229,7 +229,7 @@ def test_a_report_that_is_too_long(output):
     ("given", "text"),
     [
         ((10**400,), "step is too large"),
-        ((1, float("inf")), "total is inf: progress takes what can be reached"),
+        ((1, float("inf")), "total is inf: progress takes finite numbers"),
         ((float("nan"), 2), "step is nan"),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_rank_that_dies_in_the_middle():
     ("change", "why"),
     [
         ({"port": 1}, "ConnectionRefusedError"),
-        ({"key": "00" * 32}, "CrowdedError: the driver closed the connection"),
+        ({"key": "00" * 32}, "CrowdedError: the driver has closed the connection"),
     ],
 )
 def test_a_driver_that_takes_nothing(change, why):

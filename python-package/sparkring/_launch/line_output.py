@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def own_line(text: str) -> bytes:
-    """Make a line of the launcher itself."""
+    """Format a line of the launcher itself."""
     return f"sparkring-run: {text}\n".encode(errors="backslashreplace")
 
 

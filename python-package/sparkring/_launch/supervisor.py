@@ -53,7 +53,7 @@ TICK = 0.25  # seconds until a signal is handled that arrived just before a wait
 def supervise(
     command: list[str], environments: Environments, launcher: int, mask: set[int]
 ) -> NoReturn:
-    """Be the supervisor: the child of the launcher, in a session of its own.
+    """Run the supervisor: the child of the launcher, in a session of its own.
 
     Signals are blocked until all ranks have started; `mask` has the earlier signal mask.
     """

@@ -81,7 +81,7 @@ def allgather_object(self: Communicator, x: Any) -> list[Any]:
 
     Reading a pickle can run any code. Ranks without a token are not authenticated, so they cannot
     send objects. Ranks with a token must trust each other. R and Python cannot read each other's
-    objects, and raise an error that says so.
+    objects, and raise an error with this reason.
 
     Parameters
     ----------

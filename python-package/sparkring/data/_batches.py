@@ -245,7 +245,7 @@ def batches(
 
     Collective: every rank calls it, also a rank with an empty partition. All ranks take all batches
     of an epoch, or leave the epoch after the same batch. The ranks first exchange names, dtypes and
-    shapes of their arrays, so a rank without rows has empty arrays of the right dtypes and shapes.
+    shapes of their arrays, so a rank without rows has empty arrays of the agreed dtypes and shapes.
 
     Memory use is the sum of one chunk of Spark (for data frames
     ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows), ``shuffle_buffer`` rows and two batches,
@@ -343,7 +343,8 @@ def batches(
     }
     if not isinstance(comm, Communicator):
         raise InvalidError(
-            f"comm is of type {type(comm).__name__}: pass what sparkring.init() returned"
+            f"comm is of type {type(comm).__name__}: pass the communicator that sparkring.init()"
+            " returned"
         )
     return Batches(rows, comm, options)
 

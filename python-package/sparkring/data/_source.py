@@ -54,7 +54,7 @@ def rows_of(chunk: Chunk) -> int:
     return len(next(iter(chunk.values())))
 
 
-# ---- Which columns -------------------------------------------------------------------------------
+# ---- Columns -------------------------------------------------------------------------------------
 
 
 def select(columns: Any) -> list[Column] | None:

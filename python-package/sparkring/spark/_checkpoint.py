@@ -163,9 +163,9 @@ class Checkpoint:
     """
 
     def __init__(self, comm: Communicator, path: str | os.PathLike[str]) -> None:
-        self.comm = comm
-        self.store = find(os.fspath(path))
-        self.last: int | None = None  # the number of the newest state; None while unknown
+        self._comm = comm
+        self._store = find(os.fspath(path))
+        self._newest: int | None = None  # the number of the newest state; None while unknown
 
     def save(self, state: Any) -> None:
         """Write a state on rank 0. The other ranks return at once.
@@ -178,17 +178,17 @@ class Checkpoint:
         state : object
             Anything that can be pickled; ignored except on rank 0.
         """
-        if self.comm.rank != 0:
+        if self._comm.rank != 0:
             return
-        if self.last is None:
-            self.last = max(self.numbers(), default=-1)
-        self.last += 1
+        if self._newest is None:
+            self._newest = max(self._numbers(), default=-1)
+        self._newest += 1
         data = closure_codec.dumps(state)
-        name = _core.checkpoint_name(self.last)
-        self.store.write(name, data, _core.checkpoint_trailer(data))
-        for number in self.numbers():
-            if _core.checkpoint_is_old(number, self.last):
-                self.store.remove(_core.checkpoint_name(number))
+        name = _core.checkpoint_name(self._newest)
+        self._store.write(name, data, _core.checkpoint_trailer(data))
+        for number in self._numbers():
+            if _core.checkpoint_is_old(number, self._newest):
+                self._store.remove(_core.checkpoint_name(number))
 
     def restore(self, default: Any = None) -> Any:
         """Return the newest complete state on every rank. A collective.
@@ -210,48 +210,48 @@ class Checkpoint:
         """
         below = np.inf
         while True:
-            mine = max((number for number in self.numbers() if number < below), default=-1)
-            newest = self.comm.allgather(float(mine))
+            mine = max((number for number in self._numbers() if number < below), default=-1)
+            newest = self._comm.allgather(float(mine))
             owner = int(np.argmax(newest))
             below = float(newest[owner])
             if below < 0:
-                self.doubt()
+                self._warn_of_lost_state()
                 return default
-            data = self.offer(owner, int(below))
+            data = self._broadcast(owner, int(below))
             if data is not None:
-                self.last = int(below)
+                self._newest = int(below)
                 return closure_codec.loads(data)
 
-    def doubt(self) -> None:
+    def _warn_of_lost_state(self) -> None:
         """Warn that a later attempt may miss a state on a host without ranks."""
-        if self.comm.attempt and self.comm.rank == 0 and isinstance(self.store, Disk):
+        if self._comm.attempt and self._comm.rank == 0 and isinstance(self._store, Disk):
             warnings.warn(
-                f"attempt {self.comm.attempt} found no state in {self.store.path} on its hosts. If"
-                " an earlier attempt has saved states, they are on a host without a rank now: pass"
-                " a directory that the hosts share, or its URL",
+                f"attempt {self._comm.attempt} found no state in {self._store.path} on its"
+                " hosts. If an earlier attempt has saved states, they are on a host without a rank"
+                " now: pass a directory that the hosts share, or its URL",
                 RuntimeWarning,
                 stacklevel=3,
             )
 
-    def numbers(self) -> list[int]:
+    def _numbers(self) -> list[int]:
         """List the states that this rank may send."""
-        if self.store.shared and self.comm.rank != 0:
+        if self._store.shared and self._comm.rank != 0:
             return []
-        numbers = [_core.checkpoint_number(name) for name in self.store.names()]
+        numbers = [_core.checkpoint_number(name) for name in self._store.names()]
         return [number for number in numbers if number is not None]
 
-    def offer(self, owner: int, number: int) -> bytes | None:
+    def _broadcast(self, owner: int, number: int) -> bytes | None:
         """Broadcast a state from a rank; None when the state is incomplete."""
         data: memoryview | None = None
-        if self.comm.rank == owner:
-            file = self.store.read(_core.checkpoint_name(number))
+        if self._comm.rank == owner:
+            file = self._store.read(_core.checkpoint_name(number))
             size = _core.checkpoint_length(file)
             data = None if size is None else memoryview(file)[:size]
-        length = int(self.comm.broadcast(float(-1 if data is None else len(data)), owner))
+        length = int(self._comm.broadcast(float(-1 if data is None else len(data)), owner))
         if length < 0:
             return None
         memory = np.empty(length, "uint8") if data is None else np.frombuffer(data, "uint8")
-        return self.comm.broadcast(memory, owner).tobytes()
+        return self._comm.broadcast(memory, owner).tobytes()
 
 
 def find(path: str | bytes) -> Store:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Spark with its driver in this process. Its context reports all, and runs jobs of functions."""
+"""A Spark with its driver in this process. Its context reports stages and executors."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 
 The ranks are the tasks of ``mapInArrow(barrier=True)``, one row for each rank. Their results return
 as binary cells, cut into pieces, because the server sends rows in messages of few megabytes. Two
-facts about the cluster are known: its configuration, and the number of partitions of a range, which
-is the number of cores of all executors. Tags replace job groups. Reports of progress, which the
-server sends from Spark 4.0 on, replace the status tracker.
+properties of the cluster are known: its configuration, and the number of partitions of a range,
+which is the number of cores of all executors. Tags replace job groups. Reports of progress, which
+the server sends from Spark 4.0 on, replace the status tracker.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def is_loopback(host: str) -> bool:
 
 
 def task(attempt: task_main.Attempt, batches: Iterable[Any]) -> Iterator[Any]:
-    """Be the rank of this Spark task; for ``mapInArrow``."""
+    """Run the rank of this Spark task; for ``mapInArrow``."""
     import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     for rank_result in task_main.task(attempt, batches):

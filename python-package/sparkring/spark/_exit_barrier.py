@@ -15,7 +15,7 @@ TaskKilledException (PythonRunner.scala of Spark 3.5 and 4.1). One lost executor
 executors with it. Only ranks without a ring, or without a connection to rank 0, use that call.
 
 Both ends of a connection prove that they have the attempt's key (as in `log_forwarder`). After the
-proofs each end sends one word: a rank reports its end, and rank 0 reports the end of all ranks.
+proofs each end sends one message: a rank reports its end, and rank 0 reports the end of all ranks.
 Rank 0 reads all pending connections side by side, so that a stranger blocks no rank. When there are
 too many pending connections, rank 0 closes the oldest.
 """
@@ -56,7 +56,7 @@ ALL = b"all"  # after the connections, when all ranks are connected
 HELLO = struct.Struct(f"!I{log_forwarder.NONCE}s32s")  # the rank, its random number, its proof
 
 
-class RankFailed(Exception):  # noqa: N818 (nobody catches it)
+class RankFailed(Exception):  # noqa: N818 (users never catch it)
     """Fails the Spark task of a rank when the barrier is incomplete; carries how the rank ended."""
 
 
@@ -68,7 +68,7 @@ class ExitBarrier(Protocol):
 
 
 class Peer:
-    """A proved connection, on which each end sends one word."""
+    """A proved connection, on which each end sends one message."""
 
     def __init__(self, connection: socket.socket, rank: int, session: bytes) -> None:
         self.socket, self.rank, self.session = connection, rank, session
@@ -77,20 +77,20 @@ class Peer:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def message(self, end: bytes) -> bytes:
-        """Make the word of one end."""
+        """Make the message of one end."""
         return log_forwarder.tag(self.session, 0, end, b"")
 
     def send(self, end: bytes) -> None:
-        """Send the word. Spark detects a peer that the word does not reach."""
+        """Send the message. Spark detects a peer that the message does not reach."""
         with contextlib.suppress(OSError):
             self.socket.sendall(self.message(end))
 
     def receive(self, end: bytes) -> bool:
-        """Read once; return whether the word is complete. Raise ``OSError`` at the end."""
+        """Read once; return whether the message is complete. Raise ``OSError`` at the end."""
         piece = self.socket.recv(log_forwarder.TAG - len(self.received))
         self.received += piece
         if not piece or not self.message(end).startswith(self.received):
-            raise ConnectionError("the connection ended")
+            raise ConnectionError("the peer has closed the connection")
         return len(self.received) == log_forwarder.TAG
 
 
@@ -110,14 +110,14 @@ class PendingConnection:
         piece = self.socket.recv(HELLO.size - len(self.received))
         self.received += piece
         if not piece:
-            raise ConnectionError("the connection ended")
+            raise ConnectionError("the peer has closed the connection")
         if len(self.received) < HELLO.size:
             return None
         rank, theirs, proof = HELLO.unpack(self.received)
         names = NAMES.pack(rank)
         expected = log_forwarder.prove(key, b"exit barrier rank", self.ours, theirs, names)
         if not hmac.compare_digest(proof, expected) or rank not in missing:
-            raise ConnectionError("this is no rank of ours")
+            raise ConnectionError("the peer has not proved that it is a missing rank of this run")
         self.socket.send(log_forwarder.prove(key, b"exit barrier root", theirs, self.ours, names))
         return Peer(
             self.socket, rank, log_forwarder.prove(key, b"exit barrier", self.ours, theirs, names)
@@ -217,7 +217,7 @@ class SocketBarrier:
         self.own_end, self.peer_end = (b"root", b"rank") if self.rank == 0 else (b"rank", b"root")
         self.peers: list[Peer] = []
         self.connected = False  # all ranks are connected to rank 0
-        self.lost: int | None = None  # a rank whose connection ended before its word
+        self.lost: int | None = None  # a rank whose connection ended before its message
         self.task_end, self.rank_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     # ---- At the beginning
@@ -274,7 +274,7 @@ class SocketBarrier:
             answer = read(connection, len(proof), until)
             expected = log_forwarder.prove(self.key, b"exit barrier root", mine, theirs, names)
             if not hmac.compare_digest(answer, expected):
-                raise ConnectionError("this is not rank 0")
+                raise ConnectionError("the peer has not proved that it is rank 0 of this run")
         except BaseException:
             connection.close()
             raise
@@ -308,8 +308,8 @@ class SocketBarrier:
         if not complete:
             time.sleep(COURTESY if failure and failure.weight and not failure.how else 0)
             raise RankFailed(
-                f"rank {self.rank} has ended well, but lost the connection to"
-                f" rank {self.lost} before that one had ended"
+                f"rank {self.rank} succeeded, but its connection to rank {self.lost} was lost"
+                f" before rank {self.lost} had ended: see the log of rank {self.lost}"
             )
 
     def wait(self, grace: float) -> bool:
@@ -377,10 +377,10 @@ def read(connection: socket.socket, count: int, until: float) -> bytes:
     while len(data) < count:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("no answer in time")
+            raise TimeoutError("the peer has not answered in time")
         connection.settimeout(left)
         piece = connection.recv(count - len(data))
         if not piece:
-            raise ConnectionError("the connection ended")
+            raise ConnectionError("the peer has closed the connection")
         data += piece
     return data

@@ -224,7 +224,7 @@ def alive(process: int) -> bool:
 
 
 def main(name: str) -> int:
-    """Be a rank; the return value is the exit code."""
+    """Run a rank; the return value is the exit code."""
     directory = Path(name)
     number, size = int(os.environ["SPARKRING_RANK"]), int(os.environ["SPARKRING_SIZE"])
     attempt = pickle.loads((directory / "attempt").read_bytes())

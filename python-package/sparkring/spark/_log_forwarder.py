@@ -172,7 +172,7 @@ class Driver:
         assert self.channel
         piece = self.channel.recv(NONCE)
         if not piece or self.session:
-            raise ConnectionError("the driver closed the connection")
+            raise ConnectionError("the driver has closed the connection")
         self.received += piece
         if len(self.received) < NONCE:
             return

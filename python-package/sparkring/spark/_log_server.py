@@ -91,12 +91,12 @@ class Peer:
         names = struct.pack("!IIQ", rank, attempt, process)
         expected = log_forwarder.prove(self.key, b"rank", self.nonce, nonce, names)
         if magic != log_forwarder.MAGIC or not hmac.compare_digest(proof, expected):
-            raise ConnectionError("this is no log forwarder of this run")
+            raise ConnectionError("the peer has not proved that it is a log forwarder of this run")
         self.channel.send(log_forwarder.prove(self.key, b"driver", nonce, self.nonce, names))
         self.session = log_forwarder.prove(self.key, b"session", self.nonce, nonce, names)
         if self.tls:
             if self.received:
-                raise ConnectionError("this is not encrypted")
+                raise ConnectionError("the peer has sent bytes before TLS")
             self.channel.encrypt(
                 _core, False, log_forwarder.prove(self.key, b"tls", self.nonce, nonce, names)
             )
@@ -111,7 +111,7 @@ class Peer:
         head = bytes(self.received[:size])
         kind, length = log_forwarder.HEAD.unpack(head)
         if length > log_forwarder.PAYLOAD:
-            raise ConnectionError("this frame is too long")
+            raise ConnectionError("the peer has sent a frame that is too long")
         tag = 0 if self.tls else log_forwarder.TAG
         if len(self.received) < size + length + tag:
             return None
@@ -119,7 +119,7 @@ class Peer:
         proof = bytes(self.received[size + length : size + length + tag])
         expected = log_forwarder.tag(self.session, self.number, head, payload)[:tag]
         if not hmac.compare_digest(proof, expected):
-            raise ConnectionError("this frame was changed on its way")
+            raise ConnectionError("a frame was changed in transit")
         del self.received[: size + length + tag]
         self.number += 1
         return kind, payload
@@ -129,22 +129,22 @@ class Peer:
     def begin_result(self, length: bytes) -> None:
         """Allocate the buffer of a result, and move the bytes that were read already to it."""
         if not self.tls or self.result is not None:
-            raise ConnectionError("no result comes here")
+            raise ConnectionError("the peer has sent a result on a connection that takes none")
         self.result = bytearray(int(length))
         self.result_bytes = len(self.received)
         if self.result_bytes > len(self.result):
-            raise ConnectionError("nothing follows a result")
+            raise ConnectionError("the peer has sent bytes after its result")
         self.result[: self.result_bytes] = self.received
         self.received.clear()
 
     def read_result(self, result: bytearray) -> None:
         """Read once into the buffer of the result."""
         if self.result_bytes == len(result):
-            raise ConnectionError("nothing follows a result")
+            raise ConnectionError("the peer has sent bytes after its result")
         with memoryview(result) as buffer:
             moved = self.channel.recv_into(buffer[self.result_bytes : self.result_bytes + CHUNK])
         if not moved:
-            raise ConnectionError("the rank closed the connection")
+            raise ConnectionError("the rank has closed the connection")
         self.result_bytes += moved
 
     def whole_result(self) -> bytearray | None:
@@ -251,7 +251,7 @@ class LogServer:
                     self.results[peer.rank or 0] = result
             except BlockingIOError:
                 pass
-            except Exception:  # of any kind: the other ranks go on
+            except Exception:  # of any kind: the other ranks continue
                 self.drop(peer)
 
     def pending(self) -> list[Peer]:
@@ -307,7 +307,7 @@ class LogServer:
         """Handle a frame."""
         rank = peer.rank or 0
         if rank >= self.ranks:
-            raise ValueError("there is no such rank")
+            raise ValueError(f"rank {rank} does not exist")
         self.hosts[rank] = peer.host
         last = self.last.setdefault(rank, deque(maxlen=log_forwarder.KEPT))
         if kind == log_forwarder.RESULT:
@@ -329,13 +329,13 @@ class LogServer:
 def check_report(report: Any) -> tuple[float, float | None, dict[str, Any]]:
     """Check a report of progress; raise `ValueError` for any other message."""
     if not isinstance(report, list) or len(report) != 3:
-        raise ValueError("this is no report")
+        raise ValueError("the message is no report of progress")
     step, total, metrics = report
     bounds = [step] if total is None else [step, total]
     if not isinstance(metrics, dict) or not all(map(is_number, [*bounds, *metrics.values()])):
-        raise ValueError("this is no report")
+        raise ValueError("the message is no report of progress")
     if not all(map(math.isfinite, bounds)):
-        raise ValueError("this is no report")
+        raise ValueError("the message is no report of progress")
     return step, total, metrics
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of barrier stages, and the change that each limit requires, which Spark does not say.
+"""Limits of barrier stages, and the change that each limit requires, which Spark does not name.
 
 Spark checks a job when it is submitted, before a task has started, so ranks cannot report a limit.
 `run` checks before it submits a job. `explained` is for barrier stages that users submit.

@@ -36,8 +36,8 @@ OUTSIDE = "preempted, or over a memory limit: see the cluster manager's log"
 class RankError(RuntimeError):
     """A rank of `sparkring.spark.run` failed.
 
-    `run` raises the exception of the rank itself, with the `RankError` as its ``__cause__``. `run`
-    raises the `RankError` where the rank was killed, or its exception cannot be raised here.
+    `run` raises the exception of the rank, with the `RankError` as its ``__cause__``. Where the
+    rank was killed, or its exception cannot be raised here, `run` raises the `RankError` itself.
 
     Attributes
     ----------

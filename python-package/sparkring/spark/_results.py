@@ -165,7 +165,7 @@ class Sender(log_forwarder.Driver):
         piece = self.channel.recv(log_forwarder.TAG)
         self.answer += piece
         if not piece or not log_forwarder.received(self.session).startswith(self.answer):
-            raise ConnectionError("the driver closed the connection")
+            raise ConnectionError("the driver has closed the connection")
 
     @property
     def confirmed(self) -> bool:

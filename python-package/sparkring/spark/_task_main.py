@@ -81,11 +81,11 @@ class Printer(Protocol):
 
 
 def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) -> RankResult:
-    """Be a rank, up to the exit barrier."""
+    """Run a rank, up to the exit barrier."""
     comm = None
     value = failure = receipt = None
     kind = ""
-    faulthandler.enable(file=2)  # the last lines of a crashed rank show where
+    faulthandler.enable(file=2)  # the last lines of a crashed rank show its stack
     try:
         run_state.begin(attempt.number, printer.report, attempt.directory)
         comm = sparkring.init(**attempt.options)
@@ -132,8 +132,7 @@ def finish(comm: sparkring.Communicator) -> None:
     """Close the communicator, and wait for the other ranks without a limit.
 
     A rank that expects another call of this rank gets a mismatch. Only a mismatch is a failure of
-    this rank. When another rank has failed or is lost, the failure
-    of the other rank counts.
+    this rank. When another rank has failed or is lost, the failure of the other rank counts.
     """
     until = time.monotonic() + BUSY
     while True:
@@ -181,7 +180,7 @@ def beyond_us(error: BaseException) -> Any:
 
 
 def task(attempt: Attempt, _: Iterable[Any]) -> Iterator[RankResult]:
-    """Be the rank of this Spark task; for ``mapPartitions``."""
+    """Run the rank of this Spark task; for ``mapPartitions``."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
