@@ -23,13 +23,13 @@ module_state *comm_state(comm_object *self) {
 
 void comm_enter(comm_object *self) {
   self->running++;
-  gil_heed(&self->ending);
+  gil_watch_flag(&self->ending);
   gil_release();
 }
 
 bool comm_leave(comm_object *self, ring_status status) {
   gil_take();
-  gil_heed(NULL);
+  gil_watch_flag(NULL);
   self->running--;
   if (status == RING_OK && !PyErr_Occurred()) return true;
   error_raise(comm_state(self), status, ring_comm_error(self->comm));

@@ -19,13 +19,13 @@
 #define END_TRIES 1000
 
 static _Thread_local PyThreadState *released;
-static _Thread_local const bool *heeded;
+static _Thread_local const bool *watched_flag;
 
 /* The hooks that this thread runs. Signal handlers and handlers of the log may call the core, so
  * hooks nest. */
 typedef struct hook {
   const struct hook *outer;
-  const bool *heeded;
+  const bool *watched_flag;
 } hook;
 
 static _Thread_local const hook *hooks;
@@ -72,8 +72,8 @@ bool gil_is_ending(void) {
   return atomic_load(&ending);
 }
 
-void gil_heed(const bool *flag) {
-  heeded = flag;
+void gil_watch_flag(const bool *flag) {
+  watched_flag = flag;
 }
 
 /* Only the main thread handles signals. An exception for another thread
@@ -93,12 +93,12 @@ int gil_interrupt(void *unused) {
   (void)unused;
   if (released == NULL) return 0;
   if (gil_is_ending() && !pthread_equal(pthread_self(), ending_thread)) return 1;
-  hook hook = {.outer = hooks, .heeded = heeded};
+  hook hook = {.outer = hooks, .watched_flag = watched_flag};
   gil_take();
   hooks = &hook;
-  bool ends = check_exceptions() < 0 || (hook.heeded && *hook.heeded);
+  bool ends = check_exceptions() < 0 || (hook.watched_flag && *hook.watched_flag);
   hooks = hook.outer;
-  heeded = hook.heeded;
+  watched_flag = hook.watched_flag;
   gil_release();
   return ends;
 }
@@ -132,7 +132,7 @@ static void log_handle(bool waiting) {
 
 void gil_log(void *unused, const char *message) {
   (void)unused;
-  hook hook = {.outer = hooks, .heeded = heeded};
+  hook hook = {.outer = hooks, .watched_flag = watched_flag};
   bool waiting = released != NULL;
   if (gil_is_ending()) return;
   PyObject *type, *value, *traceback;
@@ -144,7 +144,7 @@ void gil_log(void *unused, const char *message) {
   Py_XDECREF(result);
   if (type) PyErr_Restore(type, value, traceback);
   hooks = hook.outer;
-  heeded = hook.heeded;
+  watched_flag = hook.watched_flag;
   if (waiting) gil_release();
 }
 
@@ -154,6 +154,6 @@ bool gil_in_hook(void) {
 
 bool gil_in_hook_of(const bool *flag) {
   for (const hook *hook = hooks; hook; hook = hook->outer)
-    if (hook->heeded == flag) return true;
+    if (hook->watched_flag == flag) return true;
   return false;
 }

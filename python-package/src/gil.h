@@ -33,7 +33,7 @@ void gil_log(void *unused, const char *message);
 
 /* Sets the flag of this thread. Calls of the core on this thread end when another thread, with the
  * lock, sets the flag. NULL: no flag. */
-void gil_heed(const bool *flag);
+void gil_watch_flag(const bool *flag);
 
 /* Whether this thread runs Python code inside a hook, and so inside a call of the core. */
 bool gil_in_hook(void);

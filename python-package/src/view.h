@@ -15,7 +15,7 @@ typedef struct view {
   const char *name; /* the name of the argument */
   size_t count;
   ring_dtype dtype;
-  bool boolean; /* elements are bool, which travel as uint8 */
+  bool boolean; /* elements are bool, which are sent as uint8 */
   bool direct;  /* contiguous in C order, and aligned: the core may use buffer.buf */
 } view;
 

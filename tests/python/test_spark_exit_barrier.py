@@ -75,7 +75,7 @@ def ranks(monkeypatch):
             prepare(ring, barrier)
             barrier.connect_all(ring)
             assert barrier.peers == []  # a process that the rank forks inherits none
-            barrier.adopt()
+            barrier.receive_peers()
             return work(ring, barrier)
 
         with ThreadPoolExecutor(3) as threads:
@@ -162,7 +162,7 @@ def test_a_rank_was_killed_before_it_was_connected():
     process = os.fork()
     if process == 0:
         os._exit(0)
-    barrier.adopt()
+    barrier.receive_peers()
     os.waitpid(process, 0)
     assert not barrier.connected
     seconds, error = timed_wait(

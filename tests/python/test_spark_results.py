@@ -36,7 +36,7 @@ def collect(sent, server, most=0):
         RankResult(rank, value, receipt=receipt) for rank, (value, receipt) in enumerate(carried)
     ]
     assert all(value is None for value, _ in carried)
-    return [bytes(rank_result.value) for rank_result in server.put_in(rank_results)]
+    return [bytes(rank_result.value) for rank_result in server.insert(rank_results)]
 
 
 def test_many_ranks_at_once(tmp_path):
@@ -58,7 +58,7 @@ def test_a_file_that_was_changed(tmp_path):
         _, receipt = results.hand_over(server.route, 0, 0, bytes(1 << 25), "bytes")
         next(tmp_path.iterdir()).write_bytes(bytes(1 << 24) + b"\1" * (1 << 24))
         with pytest.raises(OSError, match="the result of rank 0 was changed in"):
-            server.put_in([RankResult(0, receipt=receipt)])
+            server.insert([RankResult(0, receipt=receipt)])
 
 
 def test_a_rank_that_dies_in_the_middle():

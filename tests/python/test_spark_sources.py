@@ -95,7 +95,7 @@ def test_modules_that_stay(beside, tmp_path):
     }
     error = ModuleNotFoundError("No module named 'large_here.part'", name="large_here.part")
     found.advise(error)
-    assert "no large_here.part (it does not travel: modules take more than 8 MiB)" in str(error)
+    assert "no large_here.part (it is not sent: modules take more than 8 MiB)" in str(error)
     assert 'spark.sparkContext.addPyFile("large_here.py")' in str(error)
 
 

@@ -76,7 +76,7 @@ class Lines:
         self.stream = stream
         self.prefix = prefix
         self.write = write
-        self.begun: list[bytes] = []  # the pieces of an unfinished line
+        self.partial_line: list[bytes] = []  # in pieces
 
     def pump(self) -> bool:
         """Read once and print the complete lines; false at the end."""
@@ -86,18 +86,18 @@ class Lines:
             return False
         *lines, rest = piece.split(b"\n")
         if lines:
-            lines[0] = b"".join([*self.begun, lines[0]])
-            self.begun = []
+            lines[0] = b"".join([*self.partial_line, lines[0]])
+            self.partial_line = []
             self.write(b"".join(self.prefix + line + b"\n" for line in lines))
         if rest:
-            self.begun.append(rest)
+            self.partial_line.append(rest)
         return True
 
     def finish(self) -> None:
         """Print a last line without a newline."""
-        if self.begun:
-            self.write(b"".join([self.prefix, *self.begun, b"\n"]))
-            self.begun = []
+        if self.partial_line:
+            self.write(b"".join([self.prefix, *self.partial_line, b"\n"]))
+            self.partial_line = []
 
     def drain(self) -> None:
         """Print the rest without waiting: all processes that could write are dead."""

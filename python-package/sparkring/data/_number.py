@@ -42,7 +42,7 @@ def unsupported(what: str) -> InvalidError:
 def nulls(count: int, rows: int, arrays: bool = False) -> InvalidError:
     """Make the error for `count` nulls."""
     what = f"{count:,} null{'s' * (count != 1)} in {rows:,} {'arrays' if arrays else 'values'}"
-    way = "" if arrays else ", or pass the number that is to stand for them as missing="
+    way = "" if arrays else ", or pass the number that replaces them as missing="
     return InvalidError(f"it has {what}: fill or drop them in Spark (df.na){way}")
 
 

@@ -39,7 +39,7 @@ class _Choice(NamedTuple):
 _choice: _Choice | None = None
 
 
-def adopt() -> None:
+def use_task_gpus() -> None:
     """Use the GPUs of this Spark task, unless the task has chosen already. Not collective."""
     task = find_task()
     if task is None or (

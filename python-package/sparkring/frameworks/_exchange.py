@@ -55,7 +55,7 @@ def gather(comm: Communicator, row: Callable[[], Sequence[float]], width: int) -
     """
 
     def make() -> Sequence[float]:
-        device.adopt()
+        device.use_task_gpus()
         return row()
 
     return comm.allgather(np.array(agree(comm, make), "float64").reshape(width))

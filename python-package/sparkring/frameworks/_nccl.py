@@ -59,7 +59,7 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
     with communicator(comm) as ring:
 
         def find() -> bytes:
-            device.adopt()
+            device.use_task_gpus()
             return os.fsencode(":".join(_libraries()) if library is None else library)
 
         return ring._nccl_id(agree(ring, find))

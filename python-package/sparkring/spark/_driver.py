@@ -276,7 +276,7 @@ def attempts(
         error = (
             rank_results
             if isinstance(rank_results, BaseException)
-            else judge(rank_results, attempt)
+            else error_of(rank_results, attempt)
         )
         if isinstance(rank_results, list) and error is None:
             display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
@@ -293,7 +293,7 @@ def attempts(
     raise AssertionError("one attempt is the last")
 
 
-def judge(rank_results: list[RankResult], attempt: int) -> BaseException | None:
+def error_of(rank_results: list[RankResult], attempt: int) -> BaseException | None:
     """Find the error to raise for the rank at fault; None when no rank has failed."""
     failed = rank_result.culprit(rank_results)
     return None if failed is None else rank_result.to_raise(failed, attempt)
@@ -329,7 +329,7 @@ def on_spark(
                 work, options, number, address, echo, gpus, directory=here, route=large.route
             )
             rank_results = job.run(attempt)
-            return large.put_in(rank_results) if isinstance(rank_results, list) else rank_results
+            return large.insert(rank_results) if isinstance(rank_results, list) else rank_results
 
     return attempts(launch, max_restarts, display)
 

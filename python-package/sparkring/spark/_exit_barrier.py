@@ -140,14 +140,14 @@ class Acceptor:
         """Accept a connection of each rank. The list lacks late ranks."""
         try:
             while self.missing and (left := until - time.monotonic()) > 0:
-                self.take_turn(left)
+                self.step(left)
         finally:
             for pending in self.pending:
                 pending.socket.close()
             self.selector.close()
         return self.peers
 
-    def take_turn(self, left: float) -> None:
+    def step(self, left: float) -> None:
         """Read from all pending connections; then drop the oldest, or accept a new one."""
         full = len(self.pending) >= PENDING
         watched = self.listener in self.selector.get_map()
@@ -250,7 +250,7 @@ class SocketBarrier:
             self.rank_end.send(ALL)
         self.rank_end.close()
 
-    def adopt(self) -> None:
+    def receive_peers(self) -> None:
         """Receive the connections from the rank, when it is connected or has ended."""
         self.rank_end.close()
         with self.task_end:

@@ -243,7 +243,7 @@ class LogForwarder:
         self.settings = json.loads(control.recv(1 << 16))
         self.echo: bool = self.settings["echo"]
         self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT)
-        self.begun = b""
+        self.partial_line = b""
         self.driver: Driver | None = None
         self.ending = 0.0  # time to close the connection to the driver
         self.open = True  # a process can still write output
@@ -284,10 +284,10 @@ class LogForwarder:
         """Write a piece to the log, and its complete lines to the driver."""
         if self.echo:
             self.write_log(piece)
-        *lines, self.begun = (self.begun + piece).split(b"\n")
-        while len(self.begun) > LINE:
-            lines.append(self.begun[:LINE])
-            self.begun = self.begun[LINE:]
+        *lines, self.partial_line = (self.partial_line + piece).split(b"\n")
+        while len(self.partial_line) > LINE:
+            lines.append(self.partial_line[:LINE])
+            self.partial_line = self.partial_line[LINE:]
         self.pass_on(lines)
 
     def write_log(self, piece: bytes) -> None:
@@ -310,9 +310,9 @@ class LogForwarder:
         """Read all output that was written so far, an unfinished last line included."""
         while self.open and self.pump():
             pass
-        if self.begun:
-            self.pass_on([self.begun])
-            self.begun = b""
+        if self.partial_line:
+            self.pass_on([self.partial_line])
+            self.partial_line = b""
 
     def command(self, _: int) -> None:
         """Handle a message of the rank. Report a rank that ended without a message as killed."""

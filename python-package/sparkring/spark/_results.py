@@ -218,7 +218,7 @@ class Results:
                     if name.startswith((f"{self.route.name}-", f"new-{self.route.name}-")):
                         self.store.remove(name)
 
-    def put_in(self, rank_results: Iterable[RankResult]) -> list[RankResult]:
+    def insert(self, rank_results: Iterable[RankResult]) -> list[RankResult]:
         """Put the large results into the `RankResult` objects from Spark."""
         return [
             replace(

@@ -116,7 +116,7 @@ class Sources:
             return
         name = error.name.partition(".")[0]
         why = self.left_out.get(name, "")
-        why = why and f" (it does not travel: {why})"
+        why = why and f" (it is not sent: {why})"
         error.msg = (
             f"{error.msg}: the Python of the executors has no {error.name}{why}. Install it there,"
             f' or send it first with spark.sparkContext.addPyFile("{name}.py"), or .zip for a'

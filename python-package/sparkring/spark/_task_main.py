@@ -102,7 +102,7 @@ def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) ->
     except BaseException as error:
         attempt.work.sources.advise(error)
         explain_close(error)
-        value, failure = None, Failure.of(error, beyond_us(error))
+        value, failure = None, Failure.of(error, outside_frames(error))
         if comm is not None:
             with contextlib.suppress(sparkring.RingError):  # a thread of f may still be in a call
                 comm.abort(f"rank {rank} {failure.what}")
@@ -121,10 +121,10 @@ def call(work: bytes, comm: sparkring.Communicator) -> Any:
         result = f(comm, *args, **kwargs)
     except BaseException as error:
         if os.getpid() != process:
-            leave(error)
+            exit_child(error)
         raise
     if os.getpid() != process:
-        leave(None)
+        exit_child(None)
     return result
 
 
@@ -155,19 +155,19 @@ def explain_close(error: BaseException) -> None:
         error.args = (f"{error}. A rank calls close() when its function has returned",)
 
 
-def leave(error: BaseException | None) -> NoReturn:
+def exit_child(error: BaseException | None) -> NoReturn:
     """End a forked process. Its parent is the rank."""
     code = 0
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         code = error.code or 0
     elif error is not None:
-        traceback.print_exception(type(error), error, beyond_us(error))
+        traceback.print_exception(type(error), error, outside_frames(error))
         code = 1
     flush()
     os._exit(code & 0xFF)
 
 
-def beyond_us(error: BaseException) -> Any:
+def outside_frames(error: BaseException) -> Any:
     """Find where a traceback leaves this file and `_script`, if it does."""
     ours = (__file__, script.__file__)
     entry = error.__traceback__
@@ -188,7 +188,9 @@ def task(attempt: Attempt, _: Iterable[Any]) -> Iterator[RankResult]:
     with StdioRedirect(rank, attempt.number, attempt.address, attempt.echo) as redirect:
         barrier, incomplete = SocketBarrier(context, attempt.key), ""
         with attempt.work.sources.directory():
-            ended = child.call(lambda: play(attempt, rank, barrier, redirect), barrier.adopt)
+            ended = child.call(
+                lambda: play(attempt, rank, barrier, redirect), barrier.receive_peers
+            )
         rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         try:
             barrier.wait_for_all(rank_result)
