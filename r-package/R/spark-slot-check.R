@@ -5,7 +5,8 @@
 # with the method that Spark uses, and its error has the arithmetic. Python's slot_check has the
 # same texts.
 
-slots_missing <- 30 # seconds for executors that have not registered yet
+slots_missing <- 60 # seconds for executors that are known to be missing
+slots_registration <- 30 # seconds after the start of an application in which executors register
 slots_again <- 0.25 # seconds between two checks
 slots_report <- 20 # seconds until a message says that other tasks hold the slots
 
@@ -25,12 +26,19 @@ slots_read <- function(sc) {
     task_cpus = as.integer(conf("spark.task.cpus", "1")),
     expected = suppressWarnings(as.integer(conf("spark.executor.instances", "0"))),
     gpus = as.double(conf("spark.task.resource.gpu.amount", "0")),
-    dynamic = identical(conf("spark.dynamicAllocation.enabled", "false"), "true")
+    dynamic = identical(conf("spark.dynamicAllocation.enabled", "false"), "true"),
+    age = slots_age(ask(context, "startTime"))
   )
 }
 
 slots_conf <- function(context, name, absent) {
   sparklyr::invoke(sparklyr::invoke(context, "conf"), "get", name, absent)
+}
+
+# The seconds since the application started, at `started` in milliseconds. 0 where Spark does not
+# report it, so that executors get all of `slots_registration`.
+slots_age <- function(started) {
+  if (is_number(started)) as.numeric(Sys.time()) - started / 1000 else 0
 }
 
 # The cores of each executor.
@@ -60,7 +68,6 @@ slots_expected <- function(cluster) {
 }
 
 # Waits until the registered executors have slots for all ranks, and returns the number of ranks.
-# After the first attempt, lost executors may take all of `timeout` to register again.
 slots_wait <- function(sc, size, timeout, attempt = 0L) {
   begin <- .Call(C_clock_seconds)
   repeat {
@@ -69,10 +76,9 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
     if (is.null(cluster$slots)) { # Spark raises its own error later
       return(if (is.null(size)) max(1L, length(cluster$cores)) else size)
     }
-    complete <- slots_complete(cluster)
-    patience <- if (complete) 0 else if (attempt > 0L) timeout else min(timeout, slots_missing)
-    enough <- if (is.null(size)) complete else cluster$slots >= size
-    if (enough || .Call(C_clock_seconds) - begin >= patience) break
+    enough <- !is.null(size) && cluster$slots >= size
+    waited <- .Call(C_clock_seconds) - begin
+    if (enough || waited >= min(timeout, slots_patience(cluster, attempt))) break
     Sys.sleep(slots_again)
   }
   wanted <- slots_choose(cluster, size)
@@ -107,9 +113,20 @@ slots_held <- function(cluster, size, waited) {
   )
 }
 
-# Whether all executors have registered that were asked for.
+# The seconds that executors may take to register. After the first attempt, lost executors may take
+# all of the timeout.
+slots_patience <- function(cluster, attempt) {
+  complete <- slots_complete(cluster)
+  if (isTRUE(complete)) return(0)
+  if (attempt > 0L) return(Inf)
+  if (isFALSE(complete)) slots_missing else max(2, slots_registration - cluster$age)
+}
+
+# Whether all executors that were requested have registered; NA when their number is unknown.
 slots_complete <- function(cluster) {
-  slots_local(cluster$master) || isTRUE(length(cluster$cores) >= slots_expected(cluster))
+  if (slots_local(cluster$master)) return(TRUE)
+  if (length(cluster$cores) == 0L) return(FALSE)
+  length(cluster$cores) >= slots_expected(cluster)
 }
 
 # The number of ranks, or an error.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 cluster <- function(master = "yarn", slots = 8L, cores = c(8L, 8L), task_cpus = 2L, expected = NA,
-                    dynamic = FALSE, gpus = 0) {
+                    dynamic = FALSE, gpus = 0, age = 0) {
   list(
     master = master, slots = slots, cores = cores, task_cpus = task_cpus, expected = expected,
-    dynamic = dynamic, gpus = gpus
+    dynamic = dynamic, gpus = gpus, age = age
   )
 }
 
@@ -55,6 +55,19 @@ test_that("it is known how many executors there should be", {
   expect_identical(slots_local(c("local", "local[*]", "local[4]", "local-cluster[1,1,1]")), c(
     TRUE, TRUE, TRUE, FALSE
   ))
+})
+
+test_that("missing executors get time to register", {
+  patience <- function(..., attempt = 0L) slots_patience(cluster(...), attempt)
+  expect_identical(patience("local[4]"), 0)
+  expect_identical(patience(expected = 2L), 0)
+  expect_identical(patience(expected = 3L), 60)
+  expect_identical(patience(cores = integer()), 60)
+  expect_identical(patience(age = 10), 20)
+  expect_identical(patience(age = 1000), 2)
+  expect_identical(patience(expected = 3L, attempt = 1L), Inf)
+  expect_identical(slots_age(NULL), 0)
+  expect_equal(slots_age(1000 * (as.numeric(Sys.time()) - 7)), 7, tolerance = 0.1)
 })
 
 test_that("dynamic allocation is refused, with the way out", {
