@@ -164,7 +164,7 @@ is_barrier <- function(x) is.list(x) && all(c("address", "partition") %in% names
 
 # Refuses a world of one in a barrier task of sparklyr: each task would compute a sum of its own.
 check_no_barrier <- function() {
-  if (rank_state$supervised || nzchar(Sys.getenv("SPARKRING_RANK"))) return()
+  if (run_state$supervised || nzchar(Sys.getenv("SPARKRING_RANK"))) return()
   closure <- sparklyr_closure(sys.calls(), sys.frames())
   if (!closure$barrier) return()
   call <- sys.call(-1)

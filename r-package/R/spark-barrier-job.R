@@ -88,8 +88,8 @@ barrier_job_launch <- function(job, table, packages) {
   tryCatch({
     rows <- barrier_job_view(table, function(tbl, view) {
       sparklyr::spark_apply(
-        tbl, rank_closure,
-        columns = rank_columns, memory = FALSE, packages = packages, context = job,
+        tbl, task_closure,
+        columns = task_columns, memory = FALSE, packages = packages, context = job,
         barrier = TRUE, arrow = FALSE
       )
     })

@@ -120,7 +120,7 @@ checkpoint_folder <- function(path) {
   }
   path <- path.expand(path)
   if (startsWith(path, "/")) return(path)
-  if (rank_state$executor) {
+  if (run_state$executor) {
     check_stop(
       "the path ", path, " is relative, and each executor has a working directory of its own, ",
       "which a new attempt would not find: pass an absolute path, best of a directory that the ",

@@ -41,12 +41,12 @@ ring_progress <- function(comm, step, total = NULL, ...) {
   ring_rank(comm)
   metrics <- list(...)
   report <- progress_check(step, total, metrics)
-  if (!rank_state$supervised) return(invisible())
+  if (!run_state$supervised) return(invisible())
   now <- .Call(C_clock_seconds)
-  if (now - rank_state$reported < progress_often && !identical(report$step, report$total)) {
+  if (now - run_state$reported < progress_often && !identical(report$step, report$total)) {
     return(invisible())
   }
-  rank_state$reported <- now
+  run_state$reported <- now
   flush(stdout())
   .Call(C_stdio_write, 1L, charToRaw(paste0(lines_mark, progress_write(report), "\n")), TRUE)
   invisible()

@@ -19,7 +19,7 @@ supervisor_run <- function(df, job, barrier) {
     on.exit(unlink(job$folder, recursive = TRUE))
   }
   printed <- supervisor_reader(state, isTRUE(job$local))
-  child <- tryCatch(child_start(function() rank_child(df, job, barrier)), error = function(error) {
+  child <- tryCatch(child_start(function() task_child(df, job, barrier)), error = function(error) {
     state$rank_result <- rank_result_of_error(rank, error)
     NULL
   })

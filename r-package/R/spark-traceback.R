@@ -47,7 +47,7 @@ traceback_text <- function(frames) {
 # Selects the frames of the user.
 traceback_shown <- function(frames) {
   names <- vapply(frames$calls, function(call) paste(deparse(call[[1L]]), collapse = " "), "")
-  outside <- match("rank_call", names, nomatch = 0L)
+  outside <- match("task_call", names, nomatch = 0L)
   if (outside == 0L) return(integer())
   first <- outside + match("f", names[-seq_len(outside)], nomatch = 1L)
   raises <- frames$packages %in% traceback_raisers |

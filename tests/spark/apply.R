@@ -70,7 +70,7 @@ drive <- function(name, told) {
                    barrier_job_launch = launch, random_bytes = draw)
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
   args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
-  job <- ours$apply_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
+  job <- ours$driver_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
   job[c("cells", "progress")] <- list(kinds, TRUE)
   tryCatch(
     tell(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
@@ -90,10 +90,10 @@ tell <- function(values) {
 # In place of barrier_job_launch(): tasks get the job in a file, and rows come by stdin.
 launch <- function(job, table, packages) {
   context <- list(column_types = list(), partition_index_param = "", user_context = job)
-  saveRDS(list(closure = serialize(ours$rank_closure, NULL, version = 2),
+  saveRDS(list(closure = serialize(ours$task_closure, NULL, version = 2),
                context = serialize(context, NULL, version = 2)), file.path(folder, "job.rds"))
   cat("sent\n")
-  rows <- read.table(file("stdin"), col.names = names(ours$rank_columns), stringsAsFactors = FALSE)
+  rows <- read.table(file("stdin"), col.names = names(ours$task_columns), stringsAsFactors = FALSE)
   ours$rank_result_read(rows)
 }
 
@@ -120,7 +120,7 @@ work <- function() {
   barrier <- eval(parse(text = lines[[1]]))
   arguments <- list(df, context$user_context, barrier = barrier)[0:length(formals(closure))]
   rows <- do.call(closure, arguments)
-  stopifnot(identical(names(rows), names(ours$rank_columns)))
+  stopifnot(identical(names(rows), names(ours$task_columns)))
   write.table(rows, row.names = FALSE, col.names = FALSE, quote = FALSE)
 }
 

@@ -111,7 +111,7 @@ play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL) 
     token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
     cells = c(n = "double"), log_server = log_server, results = results
   )
-  closure <- unserialize(serialize(rank_closure, NULL, version = 2)) # as sparklyr ships it
+  closure <- unserialize(serialize(task_closure, NULL, version = 2)) # as sparklyr ships it
   rows <- run_ranks(size, job = job, closure = closure, code = {
     lines <- paste0("V", seq_len(rank), collapse = "\036") # none for rank 0
     packed <- data.frame(chunk = c(-1, 0), text = c("", lines))[c(TRUE, rank > 0), ]

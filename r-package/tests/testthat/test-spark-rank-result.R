@@ -22,7 +22,7 @@ test_that("bytes become text and come back", {
 test_that("a value of many pieces comes back, and one with a piece missing does not", {
   value <- list(runif(3e5), sum, NULL, "\u00e9")
   rows <- rank_result_rows(rank_result_of_value(1L, value))
-  expect_identical(names(rows), names(rank_columns))
+  expect_identical(names(rows), names(task_columns))
   expect_gt(nrow(rows), 2)
   rank_results <- rank_result_read(rows[rev(seq_len(nrow(rows))), ])
   expect_identical(rank_result_values(rank_results), list(value))
@@ -87,7 +87,7 @@ test_that("an error says rank, host and attempt, and is of its own class, too", 
   own <- structure(
     class = c("my_error", "error", "condition"), list(message = "no", call = quote(g(1)), code = 7)
   )
-  frames <- list(calls = list(quote(rank_call(1)), quote(f(rows, comm)), quote(g(1))))
+  frames <- list(calls = list(quote(task_call(1)), quote(f(rows, comm)), quote(g(1))))
   frames$packages <- c("sparkring", "R_GlobalEnv", "R_GlobalEnv")
   error <- rank_result_judge(list(failed(1L, own, 1, frames)), 2L, 2L)
   classes <- c("ring_error_remote", "my_error", "ring_error", "error", "condition")

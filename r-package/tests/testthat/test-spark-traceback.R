@@ -6,7 +6,7 @@ calls_of <- function(f) {
   work <- serialize(list(f = f, args = list()), NULL)
   tryCatch(
     withCallingHandlers(
-      rank_call(work, NULL, NULL),
+      task_call(work, NULL, NULL),
       error = function(error) if (is.null(frames)) frames <<- traceback_frames()
     ),
     error = identity

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # ring_apply() and ring_run(), and the checks of their arguments. spark-barrier-job.R has the rest
-# of the driver's side, and spark-rank.R the side of the ranks. Python's sparkring.spark.run does
-# the same.
+# of the driver's side, and spark-task-main.R the side of the ranks. Python's sparkring.spark.run
+# does the same.
 
 #' Run a function on the ranks of a ring, as the tasks of a Spark barrier stage
 #'
@@ -148,9 +148,9 @@
 ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                        results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
                        options = list()) {
-  job <- apply_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
+  job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
-  apply_check_table(.x)
+  driver_check_table(.x)
   sc <- sparklyr::spark_connection(.x)
   sync_connection(sc)
   sdf <- sparklyr::spark_dataframe(.x)
@@ -167,10 +167,10 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
 ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                      results = NULL, timeout = 300, max_restarts = 0,
                      progress = isTRUE(num_proc < 0), options = list()) {
-  job <- apply_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
+  job <- driver_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
-  apply_need_sparklyr()
+  driver_need_sparklyr()
   if (!inherits(.sc, "spark_connection")) {
     check_stop("`.sc` must be a connection, from sparklyr::spark_connect(), not ", describe(.sc),
                "; without Spark, pass a negative `num_proc`")
@@ -186,10 +186,10 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
 
 # The job that is sent to the ranks, without the token, the attempt and the table. `given` is the
 # number of arguments of `f` that are ours.
-apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
+driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
   call <- sys.call(-1)
-  f <- apply_function(f, args, given, call)
-  apply_check_columns(columns, call)
+  f <- driver_function(f, args, given, call)
+  driver_check_columns(columns, call)
   local <- given == 1L && is_whole(num_proc) && num_proc < 0
   size <- if (local) -as.integer(num_proc)
   if (!local && !is.null(num_proc)) size <- check_whole(num_proc, "num_proc", least = 1)
@@ -198,7 +198,7 @@ apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_rest
   }
   timeout <- check_seconds(timeout, "timeout")
   check_whole(max_restarts, "max_restarts", least = 0)
-  apply_check_options(options, call)
+  driver_check_options(options, call)
   list(
     work = serialize(list(f = f, args = args), NULL, version = 3L),
     size = size, local = local, seed = seed, options = c(options, timeout = timeout)
@@ -206,16 +206,16 @@ apply_job <- function(f, args, given, columns, num_proc, seed, timeout, max_rest
 }
 
 # Returns `f` as a function, or an error when ranks could not call it.
-apply_function <- function(f, args, given, call) {
+driver_function <- function(f, args, given, call) {
   ours <- c("df", "comm")[c(given == 2L, TRUE)]
   text <- paste0(".f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
-  if (inherits(f, "formula")) f <- apply_lambda(f, call)
+  if (inherits(f, "formula")) f <- driver_lambda(f, call)
   if (!is.function(f)) {
     check_stop("`.f` must be a function, called as ", text, ", or a formula, not ", describe(f),
                call = call)
   }
   if (is.primitive(f)) return(f)
-  apply_check_names(f, call)
+  driver_check_names(f, call)
   tryCatch(
     match.call(f, as.call(c(quote(.f), lapply(ours, as.name), args))),
     error = function(error) {
@@ -227,7 +227,7 @@ apply_function <- function(f, args, given, call) {
 }
 
 # Does the same as rlang::as_function(), so a formula means the same as in sparklyr::spark_apply().
-apply_lambda <- function(formula, call) {
+driver_lambda <- function(formula, call) {
   if (length(formula) != 2L) {
     check_stop("`.f` is the formula ", deparse(formula)[[1L]], ": a formula that stands for a ",
                "function has only a right side, as in ~ nrow(.x)", call = call)
@@ -237,7 +237,7 @@ apply_lambda <- function(formula, call) {
 }
 
 # Refuses an argument name that `f` and the caller share: R would match it to the caller's.
-apply_check_names <- function(f, call) {
+driver_check_names <- function(f, call) {
   both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
   both <- setdiff(both, c("", "...", ".sc", ".f"))
   if (length(both) == 0L) return()
@@ -246,7 +246,7 @@ apply_check_names <- function(f, call) {
              "() would get it: rename the argument of `.f`", call = call)
 }
 
-apply_check_columns <- function(columns, call) {
+driver_check_columns <- function(columns, call) {
   if (is.null(columns)) return()
   columns <- unlist(columns)
   known <- is.character(columns) && !anyNA(columns)
@@ -256,7 +256,7 @@ apply_check_columns <- function(columns, call) {
              toString(names(table_types)), call = call)
 }
 
-apply_check_options <- function(options, call) {
+driver_check_options <- function(options, call) {
   ours <- c("barrier", "...", "rank", "size", "addresses", "root_address", "token", "timeout")
   known <- setdiff(names(formals(ring_init)), ours)
   if (!is.list(options)) {
@@ -271,16 +271,16 @@ apply_check_options <- function(options, call) {
   }
 }
 
-apply_check_table <- function(x) {
-  apply_need_sparklyr()
+driver_check_table <- function(x) {
+  driver_need_sparklyr()
   if (!inherits(x, "tbl_spark")) {
     check_stop("`.x` must be a Spark table, such as from sparklyr::copy_to(), not ", describe(x),
                if (is.data.frame(x)) ", which is in this R and not in Spark")
   }
-  apply_check_groups(dplyr::group_vars(x), sys.call(-1))
+  driver_check_groups(dplyr::group_vars(x), sys.call(-1))
 }
 
-apply_check_groups <- function(groups, call) {
+driver_check_groups <- function(groups, call) {
   if (length(groups) == 0L) return()
   check_stop(
     "`.x` is grouped by ", toString(groups), ", and `.f` is called once on each rank, not once ",
@@ -292,7 +292,7 @@ apply_check_groups <- function(groups, call) {
   )
 }
 
-apply_need_sparklyr <- function() {
+driver_need_sparklyr <- function() {
   if (requireNamespace("sparklyr", quietly = TRUE)) return()
   ring_stop("UNSUPPORTED", "the package sparklyr is not installed: install.packages(\"sparklyr\")",
             call = sys.call(-2))

@@ -64,9 +64,9 @@ test_that("a formula is a function, as for spark_apply()", {
   scope <- list2env(list(ten = 10), parent = globalenv())
   values <- ring_run(NULL, eval(quote(~ ring_rank(.x) + ten + ..2), scope), 5, num_proc = -2)
   expect_identical(values, list(15, 16))
-  both <- apply_function(~ nrow(.x) + .y, list(), 2L, NULL)
+  both <- driver_function(~ nrow(.x) + .y, list(), 2L, NULL)
   expect_identical(both(mtcars, 1), 33)
-  expect_identical(apply_function(~ nrow(.), list(), 2L, NULL)(mtcars, 1), 32L)
+  expect_identical(driver_function(~ nrow(.), list(), 2L, NULL)(mtcars, 1), 32L)
   expect_error(
     ring_run(NULL, y ~ x, num_proc = -1), "y ~ x: a formula that stands .* only a right side",
     class = "ring_error_invalid"
@@ -74,9 +74,9 @@ test_that("a formula is a function, as for spark_apply()", {
 })
 
 test_that("a table with groups is an error that says what to do", {
-  expect_null(apply_check_groups(character(), NULL))
+  expect_null(driver_check_groups(character(), NULL))
   expect_error(
-    apply_check_groups(c("a", "b"), NULL),
+    driver_check_groups(c("a", "b"), NULL),
     "grouped by a, b, .*ungroup.*partition_by = c\\(\"a\", \"b\"\\)\\) without `num_proc`",
     class = "ring_error_invalid"
   )
@@ -137,25 +137,25 @@ test_that("nothing tells the token", {
   )
   packed <- data.frame(chunk = -1, text = "")
   barrier <- list(address = list("127.0.0.1:1", "127.0.0.1:1"), partition = 0L)
-  failure <- rank_run(packed, job, barrier)$failure
+  failure <- task_run(packed, job, barrier)$failure
   expect_match(failure$message, "token")
   told <- c(failure$message, failure$traceback, deparse(unserialize(failure$error)$call))
   expect_no_match(told, "as.raw|01, ?0|0102")
-  expect_identical(rank_state$attempt, 0L)
+  expect_identical(run_state$attempt, 0L)
 })
 
 test_that("a job of another size than Spark's is refused before anyone waits", {
   job <- list(size = 3L, attempt = 0L)
-  rank_result <- rank_run(NULL, job, list(address = list("a:1", "a:2"), partition = 1))
-  expect_match(rank_result$failure$message, "Spark has made 2 tasks for 3 ranks")
+  rank_result <- task_run(NULL, job, list(address = list("a:1", "a:2"), partition = 1))
+  expect_match(rank_result$failure$message, "Spark started 2 tasks for 3 ranks")
 })
 
 test_that("a worker without sparkring says so", {
-  alone <- rank_closure
+  alone <- task_closure
   environment(alone) <- list2env(list(require = function(...) FALSE), parent = baseenv())
   rows <- alone(NULL, NULL, list(address = list("a:1"), partition = 2L))
   expect_identical(rows$rank, 2L)
-  expect_error(rank_result_read(rows), "the package sparkring is not installed in the R of",
+  expect_error(rank_result_read(rows), "the package sparkring is not installed on",
                class = "ring_error_unsupported")
 })
 

@@ -108,14 +108,14 @@ test_that("the interface to an address is that of its most specific route", {
     "* 07024D0A 00000000 0205 0 0 0 FFFFFFFF 0 0 0", # refused
     "eth3 08024D0A 00000000 0000 0 0 0 FFFFFFFF 0 0 0" # down
   )
-  to <- function(address) sparkring:::torch_route(address, routes)
+  to <- function(address) sparkring:::interface_route(address, routes)
   expect_identical(to("10.77.1.9"), "eth0")
   expect_identical(to("10.77.2.9"), "eth1")
   expect_identical(to("10.77.2.7"), "eth1")
   expect_identical(to("10.77.2.8"), "eth1")
   expect_identical(to("10.78.0.1"), "ens3")
   expect_null(to("127.0.0.1"))
-  expect_null(sparkring:::torch_route("10.77.1.9", routes[1]))
+  expect_null(sparkring:::interface_route("10.77.1.9", routes[1]))
 })
 
 test_that("jax_config", {
@@ -187,7 +187,8 @@ test_that("what is neither a communicator nor a barrier", {
   )
   comm <- local_world()
   error <- expect_error(
-    ring_torch_env(comm, token = "secret"), "`...` is for a `barrier`", class = "ring_error_invalid"
+    ring_torch_env(comm, token = "secret"), "`comm` is an open communicator: leave them out",
+    class = "ring_error_invalid"
   )
   expect_no_match(deparse(error$call), "secret")
 })
@@ -205,7 +206,7 @@ test_that("without XGBoost all ranks are told at once, and the communicator goes
     error
   }, python = python)
   text <- paste0("XGBoost's tracker runs in Python on rank 0, and .*python.* cannot import it ",
-                 "\\(.*No module named.*\\): install xgboost in the Python .*RETICULATE_PYTHON")
+                 "\\(.*No module named.*\\): install xgboost in a Python .*RETICULATE_PYTHON")
   expect_s3_class(errors[[1]], "ring_error_unsupported")
   expect_match(conditionMessage(errors[[1]]), paste0("^", text))
   expect_match(conditionMessage(errors[[2]]), paste0("^rank 0 \\(127.0.0.1\\) failed: ", text))

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# PyTorch: the variables that torchrun would set. The store of rank 0 sets SO_REUSEADDR before it
+# binds, so it can bind a reserved port. Python's frameworks/_torch.py does the same.
+
+#' @rdname ring_tf_config
+#' @order 2
+#' @export
+ring_torch_env <- function(comm, ...) {
+  with_frameworks_comm(comm, ..., code = function(comm) {
+    port <- frameworks_root_port(comm)
+    hosts <- unique(ring_hosts(comm))
+    variables <- list(
+      MASTER_ADDR = hosts[[1L]],
+      MASTER_PORT = port,
+      RANK = ring_rank(comm),
+      WORLD_SIZE = ring_size(comm),
+      LOCAL_RANK = ring_local_rank(comm),
+      LOCAL_WORLD_SIZE = ring_local_size(comm),
+      GROUP_RANK = match(ring_hosts(comm)[[ring_rank(comm) + 1L]], hosts) - 1L,
+      GROUP_WORLD_SIZE = length(hosts)
+    )
+    frameworks_set(c(lapply(variables, as.character), interface_variables(comm)))
+  })
+}

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# XGBoost: its tracker, through which the workers connect. The tracker cannot bind a reserved port,
+# so it runs before other ranks receive its port. The port is reserved first only to get a port of
+# the right range. Python's frameworks/_xgboost.py does the same.
+
+#' @rdname ring_tf_config
+#' @order 4
+#' @export
+ring_xgboost_config <- function(comm, ...) {
+  with_frameworks_comm(comm, ..., code = function(comm) {
+    former <- frameworks_kept$tracker # other ranks may use it until they make this call
+    rows <- frameworks_gather(comm, 1L, function() {
+      if (ring_rank(comm) == 0L) xgboost_start_tracker(comm) else 0L
+    })
+    rm(former)
+    list(
+      dmlc_tracker_uri = ring_hosts(comm)[[1L]],
+      dmlc_tracker_port = as.integer(rows[[1L]]),
+      dmlc_task_id = sprintf("%08d", ring_rank(comm))
+    )
+  })
+}
+
+xgboost_start_tracker <- function(comm) {
+  if (!requireNamespace("reticulate", quietly = TRUE)) {
+    ring_stop("UNSUPPORTED", paste(
+      "XGBoost's tracker runs in Python on rank 0, and the package reticulate is not installed",
+      "there: install.packages(\"reticulate\")"
+    ))
+  }
+  tracking <- tryCatch(reticulate::import("xgboost.tracker"), error = xgboost_missing)
+  port <- ring_port_reserve(comm)
+  ring_port_release(comm, port)
+  tracker <- tracking$RabitTracker(
+    n_workers = ring_size(comm), host_ip = ring_hosts(comm)[[1L]], port = port, sortby = "task"
+  )
+  tracker$start()
+  frameworks_kept$tracker <- tracker
+  tracker$worker_args()$dmlc_tracker_port
+}
+
+# Raises an error that names the Python, which reticulate's own error does not.
+xgboost_missing <- function(error) {
+  python <- tryCatch(reticulate::py_config()$python, error = function(error) NULL)
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "XGBoost's tracker runs in Python on rank 0, and ",
+    if (is.null(python)) "reticulate finds no Python there" else paste(python, "cannot import it"),
+    " (", sub("\\s+$", "", conditionMessage(error)), "): install xgboost in a Python, and pass its ",
+    "path to reticulate, as in Sys.setenv(RETICULATE_PYTHON = \"/usr/bin/python3\")"
+  ))
+}
