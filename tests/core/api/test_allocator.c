@@ -28,7 +28,7 @@ typedef struct famine {
   long first;       /* of these, that fails; 0: none does */
   bool lasting;     /* and all later ones, whoever asks */
   bool crypto;      /* of OpenSSL; or of the core */
-  bool met;         /* it has failed */
+  bool arrived;     /* it has failed */
   unsigned long at; /* which asked for it */
   journal *journal; /* of all that is asked for, or NULL */
 } famine;
@@ -48,7 +48,7 @@ static bool grant(void *from, const char *file, int line) {
   if (!atomic_load(&begun) && (hunger->site == 0 || hunger->site == origin_site(&who)) &&
       atomic_fetch_add(&asked, 1) + 1 == hunger->first) {
     atomic_store(&begun, true);
-    hunger->met = true;
+    hunger->arrived = true;
     hunger->at = who.at;
     fails = true;
   }
@@ -194,19 +194,19 @@ static void finish_work(workload *work) {
 /* Whether a run shows nothing: the allocation was not asked for, or ranks were late, as on a machine
  * that has no time for them. */
 static bool is_void(const workload *work, bool well) {
-  return !((famine *)work->arg)->met || (!well && workload_late(work));
+  return !((famine *)work->arg)->arrived || (!well && workload_late(work));
 }
 
 static bool run_once(workload *work, const char *what, tally *sum) {
   famine *f = work->arg;
-  f->met = false;
+  f->arrived = false;
   sum->runs++;
   bool well = workload_run(work, what), failed = workload_failed(work);
   if (!well) fprintf(stderr, "  the allocation was asked for at %#lx\n", f->at);
   sum->failed += failed;
   sum->went_on += !failed;
-  bool met = failed && strcmp(work->ends[work->victim].step, "open") != 0;
-  if (met && workload_delay(work) > sum->delay) sum->delay = workload_delay(work);
+  bool arrived = failed && strcmp(work->ends[work->victim].step, "open") != 0;
+  if (arrived && workload_delay(work) > sum->delay) sum->delay = workload_delay(work);
   return well;
 }
 
@@ -217,7 +217,7 @@ static void run(const job *of, tally *sum) {
            (unsigned long long)of->site);
   bool well = run_once(work, what, sum);
   for (int i = 1; i < TRIES && is_void(work, well); i++) well = run_once(work, what, sum);
-  sum->unmet += !((famine *)work->arg)->met;
+  sum->unmet += !((famine *)work->arg)->arrived;
   sum->missed += workload_missed(work);
   sum->problems += !well;
   finish_work(work);
@@ -351,9 +351,7 @@ static void run_all(bool every) {
   if (!every) list_sites(&jobs, &found);
   shared_free(journals, length);
   tallies = shared_alloc(RUNNERS * WORKLOAD_LINKS * sizeof *tallies);
-  int *next = shared_alloc(sizeof *next);
-  run_ranks(RUNNERS, run_jobs, next);
-  shared_free(next, sizeof *next);
+  RUN_RANKS(RUNNERS, run_jobs, (int){0});
   report();
   free(found.all);
   free(jobs.jobs);
@@ -380,8 +378,7 @@ static void *meet(void *arg) {
   options.encryption = RING_ON;
   ring_comm *comm = NULL;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   return NULL;
 }
 

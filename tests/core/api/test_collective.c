@@ -344,7 +344,7 @@ typedef struct mismatch {
 static void mismatch_one(ring_comm *comm, void *shared) {
   mismatch *mismatch = shared;
   int which = mismatch->which, rank = ring_comm_rank(comm);
-  meet_ranks(&mismatch->opened, ring_comm_size(comm));
+  ranks_barrier(&mismatch->opened, ring_comm_size(comm));
   float x[64] = {0}, y[256] = {0}, z[256] = {0};
   const size_t counts_v[] = {1, 2, 3, 4}, other_counts[] = {2, 1, 3, 4};
   int odd = rank == 2;
@@ -396,12 +396,11 @@ static void test_mismatch_on_every_rank(void) {
  * rank 5 has gone another way lies on a link that nobody reads. */
 static void close_while_others_double(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   float x = 1;
   options.algorithms = "allreduce:doubling";
   options.call_timeout = 10;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(shared, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(shared, size);
   ring_status status =
       rank == 5 ? ring_comm_close(comm) : ring_allreduce(comm, &x, &x, 1, RING_FLOAT32, RING_SUM);
   CHECK_INT(status, RING_MISMATCH);
@@ -410,9 +409,7 @@ static void close_while_others_double(int rank, int size, void *shared) {
 }
 
 static void test_mismatch_on_an_idle_link(void) {
-  int *met = shared_alloc(sizeof *met);
-  run_ranks(6, close_while_others_double, met);
-  shared_free(met, sizeof *met);
+  RUN_RANKS(6, close_while_others_double, (int){0});
 }
 
 static void bad_arguments(ring_comm *comm, void *shared) {

@@ -129,9 +129,7 @@ static void look(ring_comm *comm, void *shared) {
 }
 
 static void test_what_it_knows(void) {
-  uint64_t *epochs = shared_alloc(4096);
-  run_comms(16, look, epochs);
-  shared_free(epochs, 4096);
+  RUN_COMMS(16, look, (uint64_t[512]){0});
 }
 
 /* 127.0.0.1 and 127.0.0.2 are two hosts by name. */
@@ -139,13 +137,11 @@ static void find_locals(int rank, int size, void *shared) {
   (void)shared;
   static const char *hosts[] = {"127.0.0.1:1", "127.0.0.2:1", "127.0.0.1:2", "127.0.0.2:2"};
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.addresses = hosts;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_comm_local_rank(comm), rank / 2);
   CHECK_INT(ring_comm_local_size(comm), 2);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_local_ranks(void) {
@@ -190,16 +186,14 @@ static void test_a_rank_that_dies(void) {
 
 static void abort_or_wait(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 2) ring_comm_abort(comm, "the loss is NaN");
   check_failure(comm, ring_barrier(comm), RING_ABORTED, 2,
                 "rank 2 (127.0.0.1) aborted the communicator: the loss is NaN");
 }
 
 static void test_abort(void) {
-  int *opened = shared_alloc(64);
-  run_ranks(4, abort_or_wait, opened);
-  shared_free(opened, 64);
+  RUN_RANKS(4, abort_or_wait, (int[16]){0});
 }
 
 /* Rank 1 sends what rank 2 never receives. That is found when they close, and by rank 2 alone; but no
@@ -207,7 +201,7 @@ static void test_abort(void) {
 static void send_in_vain(int rank, int size, void *shared) {
   int x = 0;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 1) CHECK_INT(ring_send(comm, &x, 1, RING_INT32, 2), RING_OK);
   CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "message 1 from rank 1 (count 1, int32)");
@@ -217,32 +211,31 @@ static void send_in_vain(int rank, int size, void *shared) {
 
 /* Each rank takes itself for the root, which waits for nobody. */
 static void all_be_root(int rank, int size, void *shared) {
-  int x = 0, *met = shared;
+  int x = 0, *arrived = shared;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(&met[0], size);
+  ranks_barrier(&arrived[0], size);
   CHECK_INT(ring_broadcast(comm, &x, &x, 1, RING_INT32, rank), RING_OK);
-  meet_ranks(&met[1], size);
+  ranks_barrier(&arrived[1], size);
   CHECK_INT(ring_comm_close(comm), RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "called broadcast(count 1, int32, root ");
   ring_comm_free(comm);
 }
 
 static void test_close_finds_what_differs(void) {
-  int *met = shared_alloc(64);
-  run_ranks(4, send_in_vain, met);
-  *met = 0;
-  run_ranks(4, all_be_root, met);
-  shared_free(met, 64);
+  int *arrived = shared_alloc(64);
+  run_ranks(4, send_in_vain, arrived);
+  *arrived = 0;
+  run_ranks(4, all_be_root, arrived);
+  shared_free(arrived, 64);
 }
 
 /* With an error before, or without. */
 /* The last rank comes later than a call may wait; `seconds` is what the others wait for it. */
 static void close_late(int rank, int size, void *seconds) {
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   double most = *(const double *)seconds;
   options.call_timeout = 1;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   if (rank == size - 1) usleep(2500000);
   ring_status status = ring_comm_close_within(comm, rank == size - 1 ? 0 : most);
   if (most > 0) CHECK_INT(status, RING_OK);
@@ -257,17 +250,17 @@ static void test_close_waits_as_long_as_it_may(void) {
 }
 
 static void drop_or_wait(int rank, int size, void *shared) {
-  int *met = shared;
+  int *arrived = shared;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(&met[0], size);
+  ranks_barrier(&arrived[0], size);
   if (rank == 0) {
-    if (met[1] == 1) CHECK_INT(ring_send(comm, NULL, 0, RING_INT32, 99), RING_INVALID);
+    if (arrived[1] == 1) CHECK_INT(ring_send(comm, NULL, 0, RING_INT32, 99), RING_INVALID);
     ring_comm_free(comm);
     exit(0);
   }
   check_failure(comm, ring_barrier(comm), RING_ABORTED, 0,
-                met[1] == 1 ? "closing it; the last error there: message: "
-                            : "dropped it without closing it");
+                arrived[1] == 1 ? "closing it; the last error there: message: "
+                                : "dropped it without closing it");
 }
 
 static void test_free_without_close(void) {
@@ -298,7 +291,7 @@ static void interrupt_or_wait(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   options.interrupt = hook;
   CHECK_INT(ring_comm_open(&options, &hooked, NULL), RING_OK);
-  meet_ranks(left + 1, size);
+  ranks_barrier(left + 1, size);
   if (rank == 1) {
     while (*(volatile int *)left < size - 1) usleep(1000);
     ring_comm_free(hooked);
@@ -311,9 +304,7 @@ static void interrupt_or_wait(int rank, int size, void *shared) {
 }
 
 static void test_interrupt(void) {
-  int *left = shared_alloc(64);
-  run_ranks(3, interrupt_or_wait, left);
-  shared_free(left, 64);
+  RUN_RANKS(3, interrupt_or_wait, (int[16]){0});
 }
 
 /* Rank 0 aborts and is gone while the others are already sending it megabytes of the next call: its
@@ -367,9 +358,7 @@ static void be_busy(int rank, int size, void *shared) {
 }
 
 static void test_two_threads(void) {
-  int *done = shared_alloc(64);
-  run_ranks(2, be_busy, done);
-  shared_free(done, 64);
+  RUN_RANKS(2, be_busy, (int[16]){0});
 }
 
 typedef struct watching {

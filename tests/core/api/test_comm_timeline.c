@@ -49,11 +49,10 @@ static void record(int rank, int size, void *shared) {
   (void)shared;
   static float x[COUNT];
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   ring_request *request;
   ring_event event;
   uint64_t next = 0;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_allreduce(comm, x, x, COUNT, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK_INT(ring_comm_timeline_read(comm, &next, &event, 1), 0);
 
@@ -72,8 +71,7 @@ static void record(int rank, int size, void *shared) {
   CHECK_INT(ring_allreduce(comm, x, x, COUNT, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK_INT(ring_comm_timeline_read(comm, &next, &event, 1), 0);
   CHECK_INT(ring_comm_timeline(comm, EVENTS), RING_OK); /* freed with the communicator */
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_calls_waits_and_frames(void) {

@@ -22,36 +22,32 @@ static void expect_timeout(ring_comm *comm, ring_status status, int fault, const
   CHECK_INT(ring_comm_close(comm), RING_TIMEOUT);
 }
 
-static ring_comm *open_with(int rank, int size, double call_timeout, bool shares) {
+static ring_comm *open_patient(int rank, int size, double call_timeout, bool shares) {
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = call_timeout;
   if (!shares) options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  return comm;
+  return open_with(&options);
 }
 
 static void stay_away(int rank, int size, void *shared) {
-  ring_comm *comm = open_with(rank, size, 0.3, true);
+  ring_comm *comm = open_patient(rank, size, 0.3, true);
   ring_status status = rank == 1 ? RING_OK : ring_barrier(comm);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank != 1) expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 
 static void test_a_rank_that_stays_away(void) {
-  int *met = shared_alloc(64);
-  run_ranks(2, stay_away, met);
-  shared_free(met, 64);
+  RUN_RANKS(2, stay_away, (int[16]){0});
 }
 
 /* Rank 1 calls after its peers have timed out waiting for it and reported that. */
 static void come_late(int rank, int size, void *shared) {
-  ring_comm *comm = open_with(rank, size, 0.4, true);
-  if (rank == 1) meet_ranks(shared, size);
+  ring_comm *comm = open_patient(rank, size, 0.4, true);
+  if (rank == 1) ranks_barrier(shared, size);
   ring_status status = ring_barrier(comm);
   if (rank != 1) {
-    meet_ranks(shared, size);
+    ranks_barrier(shared, size);
     expect_timeout(comm, status, 1, "for rank 1 (127.0.0.1; last");
   } else {
     CHECK_INT(status, RING_ABORTED);
@@ -63,26 +59,22 @@ static void come_late(int rank, int size, void *shared) {
 }
 
 static void test_a_rank_that_comes_late(void) {
-  int *met = shared_alloc(64);
-  run_ranks(3, come_late, met);
-  shared_free(met, 64);
+  RUN_RANKS(3, come_late, (int[16]){0});
 }
 
 /* Rank 0 waits for rank 1, which has waited for rank 2 as long and reported that. */
 static void wait_in_turn(int rank, int size, void *shared) {
-  ring_comm *comm = open_with(rank, size, rank == 0 ? 1 : 1.2, false);
+  ring_comm *comm = open_patient(rank, size, rank == 0 ? 1 : 1.2, false);
   float x = 0;
   CHECK_INT(ring_barrier(comm), RING_OK);
   ring_status status = rank < 2 ? ring_recv(comm, &x, 1, RING_FLOAT32, rank + 1) : RING_OK;
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank < 2) expect_timeout(comm, status, 2, "for rank 2 (127.0.0.1; last");
   ring_comm_free(comm);
 }
 
 static void test_a_rank_that_waits_in_turn(void) {
-  int *met = shared_alloc(64);
-  run_ranks(3, wait_in_turn, met);
-  shared_free(met, 64);
+  RUN_RANKS(3, wait_in_turn, (int[16]){0});
 }
 
 int main(void) {

@@ -83,7 +83,7 @@ typedef struct difference {
 static void differ(int rank, int size, void *shared) {
   difference *of = shared;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(&of->opened, size);
+  ranks_barrier(&of->opened, size);
   describe(comm, "names a, b");
   ring_status status = call(comm, ALLREDUCE, 2);
   const char *text = rank == of->odd ? of->theirs : "names b, c";
@@ -115,7 +115,7 @@ static void describe_at_length(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   for (size_t i = 1; i + 2 < sizeof text; i += 2) memcpy(text + i, "é", 3);
   memcpy(cut, text, 199);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 0) describe(comm, text);
   CHECK_INT(call(comm, ALLREDUCE, 2), RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, cut);
@@ -124,9 +124,7 @@ static void describe_at_length(int rank, int size, void *shared) {
 }
 
 static void test_a_long_text_is_cut_between_characters(void) {
-  int *met = shared_alloc(sizeof *met);
-  run_ranks(2, describe_at_length, met);
-  shared_free(met, sizeof *met);
+  RUN_RANKS(2, describe_at_length, (int){0});
 }
 
 int main(void) {

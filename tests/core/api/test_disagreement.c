@@ -36,7 +36,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct world {
-  int met;
+  int arrived;
   const disagreement *what;
   outcome ranks[RANKS];
 } world;
@@ -78,7 +78,7 @@ static void play(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   options.call_timeout = CALL_SECONDS;
   CHECK_INT(ring_comm_open(&options, &comm, &into->error), RING_OK);
-  meet_ranks(&of->met, size);
+  ranks_barrier(&of->arrived, size);
   double begun = now();
   for (int i = 0; i < mine->count && ring_comm_usable(comm); i++) {
     into->calls[i] = call_run(&mine->calls[i], comm, &children[i]);
@@ -226,15 +226,15 @@ static void shuffle(size_t *numbers, size_t all, uint64_t seed) {
 
 /* `count` of all: the first of each pair of kinds, then the first of what is left. */
 static void choose(chosen *from, size_t all, size_t count) {
-  bool met[DISAGREEMENT_PAIRS] = {0};
+  bool arrived[DISAGREEMENT_PAIRS] = {0};
   size_t *numbers = from->numbers = malloc(all * sizeof *numbers);
   CHECK(numbers != NULL && count <= all);
   shuffle(numbers, all, from->seed);
   for (size_t i = 0; i < all; i++) {
     int pair = disagreement_pair(&from->all[numbers[i]]);
     size_t kept = numbers[i];
-    if (met[pair]) continue;
-    met[pair] = true;
+    if (arrived[pair]) continue;
+    arrived[pair] = true;
     numbers[i] = numbers[from->pairs];
     numbers[from->pairs++] = kept;
   }

@@ -190,8 +190,7 @@ static void call_two_communicators(ring_comm *comm, void *shared) {
   CHECK_INT(pthread_create(&thread, NULL, call_and_call, other), 0);
   call_and_call(comm);
   CHECK_INT(pthread_join(thread, NULL), 0);
-  CHECK_INT(ring_comm_close(other), RING_OK);
-  ring_comm_free(other);
+  close_rank(other);
 }
 
 static void test_two_communicators_in_two_threads(void) {

@@ -144,7 +144,7 @@ static void group_mismatch(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   float x[12] = {0};
   ring_buffer buffers[2] = {{x, x, rank == 0 ? 5 : 6}, {x + 6, x + 6, rank == 0 ? 6 : 5}};
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   CHECK_INT(ring_allreduce_group(comm, buffers, 2, RING_FLOAT32, RING_SUM), RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "allreduce_group(count 11 in parts #");
   ring_comm_free(comm);
@@ -153,7 +153,7 @@ static void group_mismatch(int rank, int size, void *shared) {
 static void group_empty_mismatch(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_buffer buffers[2] = {{NULL, NULL, 0}, {NULL, NULL, 0}};
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   CHECK_INT(ring_allreduce_group(comm, buffers, (size_t)rank + 1, RING_FLOAT32, RING_SUM),
             RING_MISMATCH);
   ring_comm_free(comm);
@@ -162,9 +162,7 @@ static void group_empty_mismatch(int rank, int size, void *shared) {
 static void test_mismatch(void) {
   const rank_function ways[] = {group_mismatch, group_empty_mismatch};
   for (int i = 0; i < 2; i++) {
-    int *met = shared_alloc(64);
-    run_ranks(2, ways[i], met);
-    shared_free(met, 64);
+    RUN_RANKS(2, ways[i], (int[16]){0});
   }
 }
 

@@ -190,7 +190,7 @@ typedef struct death {
   int connections;
   ring_choice encryption;
   int victim;
-  int met;
+  int arrived;
   double at;
   pid_t child; /* of the victim: it lives on */
 } death;
@@ -232,11 +232,10 @@ static void await_victim(death *of, pid_t victim) {
 
 static void lose_the_victim(death *of, int rank) {
   ring_options options = death_options(of, rank);
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   check_ring(comm);
   CHECK(strcmp(ring_comm_link(comm, rank == 0 ? 1 : 0), of->name) == 0);
-  meet_ranks(&of->met, SIZE);
+  ranks_barrier(&of->arrived, SIZE);
   if (rank == of->victim) die_beside_a_child(of);
   CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
   double took = seconds() - of->at;
@@ -297,8 +296,7 @@ static void meet_the_next(death *of, int rank) {
   printf("rank %d dies in open: rank %d meets the next one after %.3f s\n", of->victim, rank, took);
   check_ring(comm);
   CHECK(took < 3);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 /* Once it has died it is started anew, and the missing rank comes. */

@@ -17,7 +17,7 @@ enum { SIZE = 3, ORPHAN = 1, LATE = 2, LONG = 1 << 20, SOON = 5, LIMIT = 120 };
 
 /* Shared by the ranks of a family. */
 typedef struct control_block {
-  int met;
+  int arrived;
   int waits;  /* the orphan, or it is about to */
   int killed; /* its parent has been */
   int ended;  /* the orphan's wait has */
@@ -211,7 +211,7 @@ static void wait_in_call(int rank, int size, void *unused) {
   ring_error error;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   if (in_child) CHECK_INT(ring_comm_split(comm, 0, rank, &child), RING_OK);
-  meet_ranks(&shared->met, size);
+  ranks_barrier(&shared->arrived, size);
   if (rank == ORPHAN) shared->waits = 1;
   if (rank == LATE) await(&shared->ended);
   call(in_child ? child : comm, rank, &error);
@@ -262,7 +262,7 @@ static int exchange_texts(void *arg, const char *mine, ring_exchange_put_fn put,
   int rank = *(const int *)arg;
   CHECK(strlen(mine) < sizeof shared->texts[0]);
   strcpy(shared->texts[rank], mine);
-  meet_ranks(&shared->met, SIZE);
+  ranks_barrier(&shared->arrived, SIZE);
   if (rank == LATE) await(&shared->ended);
   for (int i = 0; i < SIZE; i++) put(sink, i, shared->texts[i]);
   return rank == LATE;
@@ -271,11 +271,11 @@ static int exchange_texts(void *arg, const char *mine, ring_exchange_put_fn put,
 /* Rank 0 waits, and so do the ranks that have reached it. After an exchange these are linked
  * when rank 0 waits for the late one alone: on a busy machine that takes a while. */
 static void hear_of_rank_0(void *arg, const char *message) {
-  bool met = strstr(message, "it has met rank 0") != NULL;
+  bool arrived = strstr(message, "it has met rank 0") != NULL;
   bool waits = strstr(message, "rank 0 has waited") != NULL;
   (void)arg;
-  if (opened->exchange) met = waits && strstr(message, "rank 1 (") == NULL;
-  if (met) shared->waits = 1;
+  if (opened->exchange) arrived = waits && strstr(message, "rank 1 (") == NULL;
+  if (arrived) shared->waits = 1;
 }
 
 static void wait_in_open(int rank, int size, void *unused) {
@@ -319,10 +319,9 @@ static void test_open(void) {
 static void wait_on(int rank, int size, void *unused) {
   (void)unused;
   ring_options options = family_options(rank);
-  ring_comm *comm;
   options.watch_parent = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&shared->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&shared->arrived, size);
   if (rank == ORPHAN) shared->waits = 1;
   if (rank == LATE) {
     await(&shared->killed);
@@ -331,8 +330,7 @@ static void wait_on(int rank, int size, void *unused) {
   for (int i = 0; i < 2; i++) x[i] = 1;
   CHECK_INT(ring_allreduce(comm, x, y, 2, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK(y[0] == SIZE && y[1] == SIZE);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_who_does_not_watch(void) {

@@ -227,7 +227,7 @@ static void disagree(ring_comm *comm, void *shared) {
   int rank = ring_comm_rank(comm);
   int32_t x[8] = {0}, y[8];
   size_t two[] = {2, 2}, three[] = {2, 3}, one_each[] = {1, 1};
-  meet_ranks(&disagreement->opened, 2);
+  ranks_barrier(&disagreement->opened, 2);
   ring_status status = RING_OK;
   const char *text = "the ranks made different calls";
   switch (disagreement->which) {

@@ -206,9 +206,7 @@ static void overlap(ring_comm *comm, void *shared) {
 }
 
 static void test_progress_without_looking(void) {
-  int *computed = shared_alloc(64);
-  run_comms(3, overlap, computed);
-  shared_free(computed, 64);
+  RUN_COMMS(3, overlap, (int[16]){0});
 }
 
 /* Invalid calls start nothing and do not put the ranks out of step. */
@@ -337,9 +335,7 @@ static void look_for_the_helper(ring_comm *comm, void *shared) {
 }
 
 static void test_the_helper_ends(void) {
-  int *seen = shared_alloc(64);
-  run_comms(2, look_for_the_helper, seen);
-  shared_free(seen, 64);
+  RUN_COMMS(2, look_for_the_helper, (int[16]){0});
 }
 
 int main(void) {

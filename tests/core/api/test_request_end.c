@@ -27,20 +27,18 @@ static double seconds(void) {
 
 /* The last rank is a process that takes part in half of the requests and is then killed, while its
  * queue has more to do. */
-static void be_killed(const ring_options *options, int *met, int size) {
-  ring_comm *comm;
+static void be_killed(const ring_options *options, int *arrived, int size) {
   ring_request *requests[QUEUED];
-  CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
-  meet_ranks(met, size);
+  ring_comm *comm = open_with(options);
+  ranks_barrier(arrived, size);
   start_barriers(comm, requests, QUEUED / 2);
   CHECK_INT(ring_request_wait(requests[QUEUED / 2 - 1]), RING_OK);
-  while (*(volatile int *)(met + 1) < size - 1) usleep(1000); /* they have finished half */
+  while (*(volatile int *)(arrived + 1) < size - 1) usleep(1000); /* they have finished half */
   kill(getpid(), SIGKILL);
 }
 
 static void kill_one(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   ring_request *requests[QUEUED], *more;
   int status;
   if (rank == size - 1) {
@@ -51,8 +49,8 @@ static void kill_one(int rank, int size, void *shared) {
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     return;
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(shared, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(shared, size);
   double begun = seconds();
   start_barriers(comm, requests, QUEUED);
   for (int i = 0; i < QUEUED / 2; i++) finish(requests[i]);
@@ -71,29 +69,27 @@ static void kill_one(int rank, int size, void *shared) {
 
 static void test_a_rank_is_killed_with_a_queue(void) {
   for (int size = 2; size <= 4; size++) {
-    int *met = shared_alloc(64);
-    run_ranks(size, kill_one, met);
-    shared_free(met, 64);
+    RUN_RANKS(size, kill_one, (int[16]){0});
   }
 }
 
 /* Rank 0 aborts while its first request waits for a rank that never comes; every rank's requests
  * end, and their buffers are free again when abort returns. */
 static void abort_queue(int rank, int size, void *shared) {
-  int *met = shared;
+  int *arrived = shared;
   ring_comm *comm = open_rank(rank, size);
   ring_request *requests[QUEUED];
-  meet_ranks(met, size);
+  ranks_barrier(arrived, size);
   if (rank == size - 1) {
-    while (*(volatile int *)(met + 1) < size - 1) usleep(1000);
+    while (*(volatile int *)(arrived + 1) < size - 1) usleep(1000);
     ring_comm_free(comm);
     return;
   }
   start_barriers(comm, requests, QUEUED);
-  __sync_fetch_and_add(met + 2, 1);
+  __sync_fetch_and_add(arrived + 2, 1);
   if (rank == 0) {
     int done = 0;
-    while (*(volatile int *)(met + 2) < size - 1) usleep(1000);
+    while (*(volatile int *)(arrived + 2) < size - 1) usleep(1000);
     usleep(20000); /* the helper is inside the first one */
     double begun = seconds();
     ring_comm_abort(comm, "the loss is NaN");
@@ -103,14 +99,12 @@ static void abort_queue(int rank, int size, void *shared) {
   }
   for (int i = 0; i < QUEUED; i++)
     finish_badly(requests[i], RING_ABORTED, 0, "aborted the communicator: the loss is NaN");
-  __sync_fetch_and_add(met + 1, 1);
+  __sync_fetch_and_add(arrived + 1, 1);
   ring_comm_free(comm);
 }
 
 static void test_abort_with_a_queue(void) {
-  int *met = shared_alloc(64);
-  run_ranks(3, abort_queue, met);
-  shared_free(met, 64);
+  RUN_RANKS(3, abort_queue, (int[16]){0});
 }
 
 /* A communicator may be freed under its requests, and they be asked afterwards. */
@@ -118,7 +112,7 @@ static void free_early(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_request *requests[QUEUED];
   volatile int *freed = (int *)shared + 1;
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 0) start_barriers(comm, requests, QUEUED);
   if (rank == 0) ring_comm_free(comm);
   for (int i = 0; rank == 0 && i < QUEUED; i++)
@@ -138,9 +132,7 @@ static void free_early(int rank, int size, void *shared) {
 
 static void test_free_while_outstanding(void) {
   for (int size = 2; size <= 3; size++) {
-    int *met = shared_alloc(64);
-    run_ranks(size, free_early, met);
-    shared_free(met, 64);
+    RUN_RANKS(size, free_early, (int[16]){0});
   }
 }
 
@@ -149,7 +141,7 @@ static void disagree(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_request *request;
   float x[4] = {0};
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   CHECK_INT(ring_allreduce_start(comm, x, x, rank == 0 ? 3 : 4, RING_FLOAT32, RING_SUM, &request),
             RING_OK);
   CHECK_INT(ring_request_wait(request), RING_MISMATCH);
@@ -163,18 +155,15 @@ static void disagree(int rank, int size, void *shared) {
 }
 
 static void test_mismatch(void) {
-  int *met = shared_alloc(64);
-  run_ranks(2, disagree, met);
-  shared_free(met, 64);
+  RUN_RANKS(2, disagree, (int[16]){0});
 }
 
 /* A request has a deadline of its own, also when nobody waits for it. */
 static void stay_away(int rank, int size, void *shared) {
   volatile int *left = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = 0.3;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   if (rank == 0) {
     ring_request *request;
     int done = 0;
@@ -188,9 +177,7 @@ static void stay_away(int rank, int size, void *shared) {
 }
 
 static void test_a_rank_that_stays_away(void) {
-  int *left = shared_alloc(64);
-  run_ranks(2, stay_away, left);
-  shared_free(left, 64);
+  RUN_RANKS(2, stay_away, (int[16]){0});
 }
 
 /* ---- Interrupts --------------------------------------------------------------------------- */
@@ -216,14 +203,13 @@ static void be_told(ring_comm *comm, const volatile int *ended, const char *why)
   CHECK_CONTAINS(ring_comm_error(comm)->message, why);
 }
 
-static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
+static void interrupt_one(int rank, int size, interrupt_way way, int *arrived) {
   ring_options options = rank_options(rank, size);
   ring_request *requests[2];
-  ring_comm *comm;
   options.interrupt = count_hook;
   caller = pthread_self();
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(arrived, size);
   if (rank == 0) {
     start_barriers(comm, requests, 2);
     usleep(10000); /* so that it is the helper that drives */
@@ -238,9 +224,9 @@ static void interrupt_one(int rank, int size, interrupt_way way, int *met) {
     CHECK_INT(hook_calls, 3);
     if (way != IN_FREE) ring_request_free(requests[1]);
     finish_badly(requests[0], RING_ABORTED, 0, "rank 0 was interrupted");
-    __sync_fetch_and_add(met + 1, 1);
+    __sync_fetch_and_add(arrived + 1, 1);
   }
-  if (rank > 0) be_told(comm, met + 1, "rank 0 was interrupted");
+  if (rank > 0) be_told(comm, arrived + 1, "rank 0 was interrupted");
   ring_comm_free(comm);
 }
 
@@ -263,9 +249,7 @@ static void interrupt_close(int rank, int size, void *shared) {
 static void test_interrupts(void) {
   const rank_function ways[] = {interrupt_wait, interrupt_free, interrupt_call, interrupt_close};
   for (int i = 0; i < 4; i++) {
-    int *met = shared_alloc(64);
-    run_ranks(2, ways[i], met);
-    shared_free(met, 64);
+    RUN_RANKS(2, ways[i], (int[16]){0});
   }
 }
 
@@ -274,11 +258,10 @@ static void wait_long(int rank, int size, void *shared) {
   (void)shared;
   ring_options options = rank_options(rank, size);
   ring_request *request;
-  ring_comm *comm;
   options.interrupt = count_hook;
   caller = pthread_self();
   hook_after = 0;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_barrier(comm), RING_OK);
   hook_calls = 0;
   if (rank == 1) usleep(1000000);
@@ -287,8 +270,7 @@ static void wait_long(int rank, int size, void *shared) {
   finish(request);
   uint64_t most = 2 + (ring_platform_now() - begun) / 100000000;
   if (rank == 0) CHECK(hook_calls >= 3 && (uint64_t)hook_calls <= most);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_the_hook_is_asked(void) {
@@ -316,12 +298,11 @@ static int abort_hook(void *arg) {
 
 /* Rank 0 waits for what never comes. At once it mostly runs the request itself, and later its helper
  * has it. */
-static void abort_in_hook(int rank, int size, int *met, unsigned later) {
+static void abort_in_hook(int rank, int size, int *arrived, unsigned later) {
   ring_options options = rank_options(rank, size);
   options.interrupt = abort_hook;
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(arrived, size);
   if (rank == 0) {
     start_barriers(comm, hook_requests, 2);
     if (later > 0) usleep(later);
@@ -335,9 +316,9 @@ static void abort_in_hook(int rank, int size, int *met, unsigned later) {
     CHECK_INT(ring_barrier(comm), RING_ABORTED);
     finish_badly(hook_requests[1], RING_ABORTED, 0, "enough");
     finish_badly(hook_requests[0], RING_ABORTED, 0, "enough");
-    __sync_fetch_and_add(met + 1, 1);
+    __sync_fetch_and_add(arrived + 1, 1);
   }
-  if (rank > 0) be_told(comm, met + 1, "enough");
+  if (rank > 0) be_told(comm, arrived + 1, "enough");
   ring_comm_free(comm);
 }
 
@@ -351,9 +332,7 @@ static void abort_later(int rank, int size, void *shared) {
 
 static void test_a_hook_aborts(void) {
   for (int i = 0; i < 10; i++) {
-    int *met = shared_alloc(64);
-    run_ranks(2, i % 2 == 0 ? abort_at_once : abort_later, met);
-    shared_free(met, 64);
+    RUN_RANKS(2, i % 2 == 0 ? abort_at_once : abort_later, (int[16]){0});
   }
 }
 
@@ -367,32 +346,29 @@ static void *wait_for_the_end(void *arg) {
 
 /* Rank 0's threads wait for what never comes; another one aborts, or frees, the communicator. */
 static void end_under_threads(int rank, int size, void *shared) {
-  volatile int *met = shared;
+  volatile int *arrived = shared;
   ring_comm *comm = open_rank(rank, size);
   ring_request *requests[4];
   pthread_t threads[4];
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 0) {
     start_barriers(comm, requests, 4);
     for (int i = 0; i < 4; i++)
       CHECK_INT(pthread_create(&threads[i], NULL, wait_for_the_end, requests[i]), 0);
     usleep(20000);
-    if (met[2] == 0) ring_comm_abort(comm, "enough");
+    if (arrived[2] == 0) ring_comm_abort(comm, "enough");
     ring_comm_free(comm);
     for (int i = 0; i < 4; i++) CHECK_INT(pthread_join(threads[i], NULL), 0);
-    met[1] = 1;
+    arrived[1] = 1;
     return;
   }
-  while (met[1] == 0) usleep(1000);
+  while (arrived[1] == 0) usleep(1000);
   ring_comm_free(comm);
 }
 
 static void test_an_end_under_waiting_threads(void) {
   for (int way = 0; way < 6; way++) {
-    int *met = shared_alloc(64);
-    met[2] = way % 2;
-    run_ranks(2, end_under_threads, met);
-    shared_free(met, 64);
+    RUN_RANKS(2, end_under_threads, (int[16]){[2] = way % 2});
   }
 }
 
@@ -406,16 +382,15 @@ static void *wait_and_see(void *arg) {
 
 /* Every waiting thread is interrupted at about the same time: one of them ends the queue. */
 static void interrupt_threads(int rank, int size, void *shared) {
-  volatile int *met = shared;
+  volatile int *arrived = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   ring_request *requests[4];
   pthread_t threads[4];
   int armed = 0;
   options.interrupt = interrupt_once;
   options.interrupt_arg = &armed;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(shared, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(shared, size);
   if (rank == 0) {
     start_barriers(comm, requests, 4);
     for (int i = 0; i < 4; i++)
@@ -428,17 +403,15 @@ static void interrupt_threads(int rank, int size, void *shared) {
       CHECK_INT((intptr_t)status, RING_ABORTED);
       ring_request_free(requests[i]);
     }
-    met[1] = 1;
+    arrived[1] = 1;
   }
-  while (met[1] == 0) usleep(1000);
+  while (arrived[1] == 0) usleep(1000);
   ring_comm_free(comm);
 }
 
 static void test_threads_are_interrupted_together(void) {
   for (int i = 0; i < 4; i++) {
-    int *met = shared_alloc(64);
-    run_ranks(2, interrupt_threads, met);
-    shared_free(met, 64);
+    RUN_RANKS(2, interrupt_threads, (int[16]){0});
   }
 }
 
@@ -471,9 +444,7 @@ static void fork_with_a_queue(ring_comm *comm, void *shared) {
 }
 
 static void test_a_fork_does_not_wait(void) {
-  int *forked = shared_alloc(64);
-  run_comms(2, fork_with_a_queue, forked);
-  shared_free(forked, 64);
+  RUN_COMMS(2, fork_with_a_queue, (int[16]){0});
 }
 
 int main(void) {

@@ -88,8 +88,7 @@ static void test_only_those_who_ask_share_a_port(void) {
     CHECK_INT(connector(port), 0);
     close(server);
   }
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_a_port_is_for_one_reservation(void) {
@@ -150,8 +149,7 @@ static void test_a_range_is_kept_to(void) {
   CHECK_INT(ring_comm_usable(comm), 1);
   CHECK_INT(ring_port_release(comm, ports[0]), RING_OK);
   CHECK_INT(reserve(comm), ports[0]);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_closing_keeps_and_freeing_releases(void) {

@@ -23,8 +23,7 @@ static ring_comm *split(ring_comm *comm, int color, int key) {
 }
 
 static void finish(ring_comm *child) {
-  CHECK_INT(ring_comm_close(child), RING_OK);
-  ring_comm_free(child);
+  close_rank(child);
 }
 
 /* The parent's ranks of a child, in the order of the child's. */
@@ -140,8 +139,7 @@ static void split_in_range(int rank, int size, void *shared) {
   CHECK(strstr(text, "found no free port") != NULL || strstr(text, "cannot listen") != NULL);
   check_ring(comm);
   while (made > 0) finish(children[--made]);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_port_range(void) {
@@ -154,7 +152,7 @@ static void test_port_range(void) {
 
 static void split_or_call(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size), *child;
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   ring_status status = rank == 0 ? ring_comm_split(comm, 0, 0, &child) : ring_barrier(comm);
   CHECK_INT(status, RING_MISMATCH);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "split()");
@@ -162,9 +160,7 @@ static void split_or_call(int rank, int size, void *shared) {
 }
 
 static void test_mismatch(void) {
-  int *met = shared_alloc(64);
-  run_ranks(2, split_or_call, met);
-  shared_free(met, 64);
+  RUN_RANKS(2, split_or_call, (int[16]){0});
 }
 
 /* ---- At the same time --------------------------------------------------------------------- */
@@ -243,7 +239,7 @@ static void test_requests_of_all(void) {
 static void abort_one(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_comm *one = split(comm, 0, 0), *other = split(comm, 0, 0);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 1) ring_comm_abort(one, "enough");
   CHECK_INT(ring_barrier(one), RING_ABORTED);
   ring_comm_free(one);
@@ -258,39 +254,35 @@ static void abort_one(int rank, int size, void *shared) {
 }
 
 static void test_ends_are_apart(void) {
-  int *met = shared_alloc(64);
-  run_ranks(3, abort_one, met);
-  shared_free(met, 64);
+  RUN_RANKS(3, abort_one, (int[16]){0});
 }
 
 /* Rank 3 is killed inside its child, when all have split. The other rank of that child gets the
  * failure there, and all get it in the parent; the child of ranks 0 and 1 goes on. */
-static void be_killed(const ring_options *options, int *met) {
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
+static void be_killed(const ring_options *options, int *arrived) {
+  ring_comm *comm = open_with(options);
   ring_comm *child = split(comm, 1, 0);
   check_ring(child);
-  meet_ranks(met, 4);
+  ranks_barrier(arrived, 4);
   kill(getpid(), SIGKILL);
 }
 
 static void die_in_a_child(int rank, int size, void *shared) {
-  int *met = shared;
+  int *arrived = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   int status;
   if (rank == 3) {
     pid_t process = fork();
     CHECK(process >= 0);
-    if (process == 0) be_killed(&options, met);
+    if (process == 0) be_killed(&options, arrived);
     CHECK_INT(waitpid(process, &status, 0), process);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     return;
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_comm *child = split(comm, rank / 2, 0);
   check_ring(child);
-  meet_ranks(met, size);
+  ranks_barrier(arrived, size);
   if (rank == 2) {
     CHECK_INT(ring_barrier(child), RING_PEER_LOST);
     CHECK_INT(ring_comm_error(child)->rank, 1); /* as the child counts */
@@ -306,9 +298,7 @@ static void die_in_a_child(int rank, int size, void *shared) {
 }
 
 static void test_death_in_a_child(void) {
-  int *met = shared_alloc(sizeof *met);
-  run_ranks(4, die_in_a_child, met);
-  shared_free(met, sizeof *met);
+  RUN_RANKS(4, die_in_a_child, (int){0});
 }
 
 static int end_it(void *arg) {
@@ -321,10 +311,9 @@ static void interrupt_a_child(int rank, int size, void *shared) {
   int *left = shared;
   int armed = 0;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.interrupt = end_it;
   options.interrupt_arg = &armed;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   ring_comm *child = split(comm, 0, 0);
   if (rank == 0) {
     armed = 1;
@@ -340,9 +329,7 @@ static void interrupt_a_child(int rank, int size, void *shared) {
 }
 
 static void test_the_hook_is_inherited(void) {
-  int *left = shared_alloc(64);
-  run_ranks(2, interrupt_a_child, left);
-  shared_free(left, 64);
+  RUN_RANKS(2, interrupt_a_child, (int[16]){0});
 }
 
 int main(void) {

@@ -43,19 +43,18 @@ static int begin_to_split(ring_comm *comm, int color, int key) {
 
 /* Rank 1, which has no part in the child, and the one that breaks it meet when rank 1 has split. */
 typedef struct splitting {
-  int split, met;
+  int split, arrived;
 } splitting;
 
 /* When both other ranks of the child, as whose first rank it is called, have called. */
 static void be_killed_while_splitting(const ring_options *options, splitting *of) {
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(options);
   struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
   for (int i = 0; i < 2; i++) {
     CHECK_INT(poll(&entry, 1, -1), 1);
     CHECK(accept(entry.fd, NULL, NULL) >= 0);
   }
-  meet_ranks(&of->split, 2);
+  ranks_barrier(&of->split, 2);
   kill(getpid(), SIGKILL);
 }
 
@@ -79,8 +78,8 @@ static void die_while_splitting(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_split(comm, rank == 1 ? -1 : 1, 0, &child),
             rank == 1 ? RING_OK : RING_PEER_LOST);
   CHECK(child == NULL);
-  if (rank == 1) meet_ranks(&of->split, 2);
-  meet_ranks(&of->met, 3); /* else rank 1 might find it first */
+  if (rank == 1) ranks_barrier(&of->split, 2);
+  ranks_barrier(&of->arrived, 3); /* else rank 1 might find it first */
   CHECK_INT(ring_barrier(comm), RING_PEER_LOST);
   CHECK_INT(ring_comm_error(comm)->rank, 3);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3");
@@ -90,9 +89,7 @@ static void die_while_splitting(int rank, int size, void *shared) {
 }
 
 static void test_death_while_splitting(void) {
-  splitting *of = shared_alloc(sizeof *of);
-  run_ranks(4, die_while_splitting, of);
-  shared_free(of, sizeof *of);
+  RUN_RANKS(4, die_while_splitting, (splitting){0});
 }
 
 /* When rank 1 was killed, and how long it took rank 0 to miss it, in ns. */
@@ -140,7 +137,7 @@ static void test_a_rank_killed_while_splitting_is_missed_within_a_second(void) {
 /* Waits until all ranks are here; they have failed by then. */
 static void stop_in_a_split(ring_comm *comm, int color, int key, int *failed) {
   int listener = begin_to_split(comm, color, key);
-  meet_ranks(failed, ring_comm_size(comm));
+  ranks_barrier(failed, ring_comm_size(comm));
   ring_socket_close(&listener);
 }
 
@@ -161,15 +158,13 @@ static void stop_while_splitting(int rank, int size, void *shared) {
     if (rank == 1) status = ring_barrier(comm);
     ranks_expect(comm, status, RING_TIMEOUT, 3,
                  rank == 1 ? " in barrier() as call 2 for " : "split() as call 1 could ");
-    meet_ranks(failed, size);
+    ranks_barrier(failed, size);
   }
   ring_comm_free(comm);
 }
 
 static void test_stop_while_splitting(void) {
-  int *failed = shared_alloc(sizeof *failed);
-  run_ranks(4, stop_while_splitting, failed);
-  shared_free(failed, sizeof *failed);
+  RUN_RANKS(4, stop_while_splitting, (int){0});
 }
 
 /* Rank 0 comes late to the split, but comes, with rank 3. Rank 3 has a report that all wait for
@@ -192,15 +187,13 @@ static void come_late_to_a_split(int rank, int size, void *shared) {
     else
       CHECK_INT(status, RING_OK);
     CHECK(ring_comm_usable(comm));
-    meet_ranks(failed, size);
+    ranks_barrier(failed, size);
   }
   ring_comm_free(comm);
 }
 
 static void test_who_was_late_to_a_split_is_not_blamed(void) {
-  int *failed = shared_alloc(sizeof *failed);
-  run_ranks(4, come_late_to_a_split, failed);
-  shared_free(failed, sizeof *failed);
+  RUN_RANKS(4, come_late_to_a_split, (int){0});
 }
 
 /* Ranks 1 and 5 are suspended; one rank waits for each in a child of its own. Rank 0 waits
@@ -222,15 +215,13 @@ static void stop_in_two_children(int rank, int size, void *shared) {
       CHECK_INT(status, RING_OK);
     else
       ranks_expect(comm, status, RING_TIMEOUT, rank == 0 ? 1 : 5, "(rank 1 of it is rank ");
-    meet_ranks(failed, size);
+    ranks_barrier(failed, size);
   }
   ring_comm_free(comm);
 }
 
 static void test_stops_in_two_children(void) {
-  int *failed = shared_alloc(sizeof *failed);
-  run_ranks(8, stop_in_two_children, failed);
-  shared_free(failed, sizeof *failed);
+  RUN_RANKS(8, stop_in_two_children, (int){0});
 }
 
 /* Rank 2 aborts the parent when rank 0 calls it in the child, and is gone from there: rank 0 looks
@@ -242,14 +233,14 @@ static void abort_while_splitting(int rank, int size, void *shared) {
     struct pollfd entry = {.fd = begin_to_split(comm, 1, -1), .events = POLLIN};
     CHECK_INT(poll(&entry, 1, -1), 1);
     int called = accept(entry.fd, NULL, NULL);
-    meet_ranks(&of->split, 2);
+    ranks_barrier(&of->split, 2);
     ring_comm_abort(comm, "enough");
     ring_socket_close(&entry.fd);
     close(called);
   } else {
     ring_status expected = rank == 0 ? RING_ABORTED : RING_OK;
     CHECK_INT(ring_comm_split(comm, rank == 0 ? 1 : -1, 0, &child), expected);
-    if (rank == 1) meet_ranks(&of->split, 2);
+    if (rank == 1) ranks_barrier(&of->split, 2);
     CHECK_INT(ring_barrier(comm), RING_ABORTED);
     CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 2 (127.0.0.1) aborted the communicator");
   }
@@ -257,9 +248,7 @@ static void abort_while_splitting(int rank, int size, void *shared) {
 }
 
 static void test_abort_while_splitting(void) {
-  splitting *of = shared_alloc(sizeof *of);
-  run_ranks(3, abort_while_splitting, of);
-  shared_free(of, sizeof *of);
+  RUN_RANKS(3, abort_while_splitting, (splitting){0});
 }
 
 /* Ranks 2 and 1 are ranks 0 and 1 of a child that they open with different settings. The errors
@@ -277,8 +266,7 @@ static void differ_while_splitting(int rank, int size, void *unused) {
     CHECK_CONTAINS(ring_comm_error(comm)->message, "(rank 1 of it is rank 1, 127.0.0.1, here)");
   }
   CHECK(ring_comm_usable(comm));
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_a_mismatch_while_splitting_names_ranks_of_the_parent(void) {

@@ -29,20 +29,18 @@ static void run_unload(int rank, int size, void *shared) {
   if (rank == 0) {
     CHECK_INT(start(comm, &request), RING_OK);
     CHECK_INT(dlclose(library), 0);
-    meet_ranks(shared, size); /* while the thread goes on */
+    ranks_barrier(shared, size); /* while the thread goes on */
     return;
   }
   CHECK_INT(barrier(comm), RING_OK); /* the request is served, although unloaded */
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   CHECK_INT(barrier(comm), RING_PEER_LOST);
   drop(comm);
   CHECK_INT(dlclose(library), 0);
 }
 
 static void test_unload_in_a_request(void) {
-  int *met = shared_alloc(sizeof *met);
-  run_ranks(2, run_unload, met);
-  shared_free(met, sizeof *met);
+  RUN_RANKS(2, run_unload, (int){0});
 }
 
 int main(void) {

@@ -291,7 +291,6 @@ static int search_meanwhile(void *arg) {
 static void meet_and_search(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   volatile int *count = shared;
-  ring_comm *comm;
   int before = prepare_search();
   options.token = known->token;
   options.token_length = TOKEN;
@@ -301,12 +300,11 @@ static void meet_and_search(int rank, int size, void *shared) {
     CHECK(tries < 30000);
     usleep(1000);
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(seals, rank == 0 ? size - 1 : 1);
   CHECK(rank == size - 1 || searched);
   check_memory("after the rendezvous");
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   CHECK_INT(check_memory("freed"), before);
 }
 

@@ -19,7 +19,7 @@
 
 /* Shared by the ranks of a test. */
 typedef struct blame {
-  int met, failed, asked;
+  int arrived, failed, asked;
   bool reports; /* the leaving rank sends a report */
   stopped_state state;
   int stopped; /* the rank that stops */
@@ -40,14 +40,13 @@ static void stop_after_a_call(ring_comm *comm) {
 static void wait_in_a_chain(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.algorithms = shared->algorithms;
   if (rank == size - 1) {
     be_stopped(&options, stop_after_a_call, &shared->state);
     return;
   }
   options.call_timeout = rank == 0 ? 2 : 30;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK(comm->shm.formed);
   int64_t x = 1, y = 0;
   CHECK_INT(ring_barrier(comm), RING_OK);
@@ -69,16 +68,11 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
 }
 
 static void test_a_chain_of_waits(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(4, wait_in_a_chain, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(4, wait_in_a_chain, (blame){0});
 }
 
 static void test_a_chain_that_begins_in_shared_memory(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  shared->algorithms = "reduce:tree";
-  run_ranks(4, wait_in_a_chain, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(4, wait_in_a_chain, (blame){.algorithms = "reduce:tree"});
 }
 
 static int64_t gathered[4][2543];
@@ -98,13 +92,12 @@ static void stop_in_a_call(ring_comm *comm) {
 static void wait_for_a_stopped_participant(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   if (rank == size - 1) {
     be_stopped(&options, stop_in_a_call, &shared->state);
     return;
   }
   options.call_timeout = rank == 0 ? 1 : 30;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK(comm->shm.formed);
   if (rank < 2) await_count(&shared->state.stopped, 2 - rank);
   if (rank == 1) __sync_fetch_and_add(&shared->state.stopped, 1);
@@ -115,9 +108,7 @@ static void wait_for_a_stopped_participant(int rank, int size, void *arg) {
 }
 
 static void test_a_rank_that_stops_inside_the_call(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(4, wait_for_a_stopped_participant, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(4, wait_for_a_stopped_participant, (blame){0});
 }
 
 enum { LARGE = 700000 };
@@ -142,13 +133,12 @@ static void stop_before_the_parts(ring_comm *comm) {
 static void wait_for_a_circle(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   if (rank == size - 1) {
     be_stopped(&options, stop_before_the_parts, &shared->state);
     return;
   }
   options.call_timeout = rank == 0 ? 2 : 30;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK(comm->shm.formed);
   if (rank == 1) await_count(&shared->state.stopped, 1);
   ring_status status = scatter_from_one(comm);
@@ -166,9 +156,7 @@ static void wait_for_a_circle(int rank, int size, void *arg) {
 
 static void test_a_rank_that_stops_while_it_waits(void) {
   for (int size = 3; size <= 4; size++) {
-    blame *shared = shared_alloc(sizeof *shared);
-    run_ranks(size, wait_for_a_circle, shared);
-    shared_free(shared, sizeof *shared);
+    RUN_RANKS(size, wait_for_a_circle, (blame){0});
   }
 }
 
@@ -189,7 +177,6 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
   char suspects[64];
-  ring_comm *comm;
   options.shared_memory = RING_OFF;
   options.algorithms = shared->algorithms;
   if (rank == shared->stopped) {
@@ -197,7 +184,7 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
     return;
   }
   options.call_timeout = (rank + 1) % size == shared->stopped ? 3 : 30;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_barrier(comm), RING_OK);
   await_count(&shared->state.stopped, 1);
   ring_status status = ring_allreduce(comm, x, y, CIRCLE_COUNT, RING_INT32, RING_SUM);
@@ -212,10 +199,8 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
 
 static void blame_one_of_a_circle(int size, int stopped, const char *algorithms,
                                   const char *between) {
-  blame *shared = shared_alloc(sizeof *shared);
-  *shared = (blame){.stopped = stopped, .algorithms = algorithms, .between = between};
-  run_ranks(size, wait_in_a_circle, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(size, wait_in_a_circle,
+            (blame){.stopped = stopped, .algorithms = algorithms, .between = between});
 }
 
 static void test_circles_of_ranks_that_all_have_links(void) {
@@ -240,7 +225,6 @@ static uint8_t flood[FLOOD];
 static void stop_with_a_full_link(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   int status;
   options.call_timeout = 2;
   options.shared_memory = RING_OFF;
@@ -256,7 +240,7 @@ static void stop_with_a_full_link(int rank, int size, void *arg) {
     return;
   }
   if (rank == 1) options.interrupt = stop_hook;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_barrier(comm), RING_OK);
   if (rank == 0) await_count(&shared->state.stopped, 1);
   if (rank == 1) stop_in_the_next_call();
@@ -268,9 +252,7 @@ static void stop_with_a_full_link(int rank, int size, void *arg) {
 }
 
 static void test_a_stopped_rank_with_a_full_link(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(2, stop_with_a_full_link, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(2, stop_with_a_full_link, (blame){0});
 }
 
 /* Rank 0 is one call ahead of ranks 1 and 2, times out, and leaves. Only then rank 1 comes, and
@@ -281,11 +263,10 @@ static void come_after_a_timeout(int rank, int size, void *arg) {
   blame *shared = arg;
   int64_t ahead[3 * AHEAD] = {0}, came[3 * AHEAD];
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = rank == 0 ? 1 : 30;
   options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&shared->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&shared->arrived, size);
   ring_status status = RING_OK;
   if (rank > 0) await_count(&shared->failed, rank);
   if (rank < 2) status = ring_gather(comm, ahead, came, 1, RING_INT64, 1);
@@ -297,9 +278,7 @@ static void come_after_a_timeout(int rank, int size, void *arg) {
 }
 
 static void test_a_report_behind_frames_of_later_calls(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(3, come_after_a_timeout, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(3, come_after_a_timeout, (blame){0});
 }
 
 /* ---- Gone ranks --------------------------------------------------------------------------- */
@@ -352,7 +331,6 @@ static void find_a_rank_gone(ring_comm *comm, blame *shared) {
 
 /* Leaves, with or without a report to the ranks that have a link. */
 static void leave(int rank, int size, blame *shared) {
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   int status;
   pid_t process = fork();
@@ -360,12 +338,12 @@ static void leave(int rank, int size, blame *shared) {
   if (process > 0) {
     CHECK_INT(waitpid(process, &status, 0), process);
     CHECK(shared->reports ? status == 0 : WIFSIGNALED(status));
-    __sync_fetch_and_add(&shared->met, 1);
+    __sync_fetch_and_add(&shared->arrived, 1);
     return;
   }
   options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  await_count(&shared->met, size - 1);
+  ring_comm *comm = open_with(&options);
+  await_count(&shared->arrived, size - 1);
   if (!shared->reports) raise(SIGKILL);
   ring_comm_abort(comm, "no more data");
   ring_comm_free(comm);
@@ -375,32 +353,26 @@ static void leave(int rank, int size, blame *shared) {
 static void lose_a_rank_without_a_link(int rank, int size, void *arg) {
   blame *shared = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   if (rank == GONE) {
     leave(rank, size, shared);
     return;
   }
   options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&shared->met, size); /* with the leaving rank, once it is gone */
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&shared->arrived, size); /* with the leaving rank, once it is gone */
   if (rank == WITNESS && shared->reports) be_the_witness(comm, shared);
   if (rank == FINDER) find_a_rank_gone(comm, shared);
-  __sync_fetch_and_add(&shared->met, 1);
-  await_count(&shared->met, 2 * size - 1);
+  __sync_fetch_and_add(&shared->arrived, 1);
+  await_count(&shared->arrived, 2 * size - 1);
   ring_comm_free(comm);
 }
 
 static void test_peers_know_why_a_rank_is_gone(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  shared->reports = true;
-  run_ranks(SIZE, lose_a_rank_without_a_link, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(SIZE, lose_a_rank_without_a_link, (blame){.reports = true});
 }
 
 static void test_no_peer_knows_why_a_rank_is_gone(void) {
-  blame *shared = shared_alloc(sizeof *shared);
-  run_ranks(SIZE, lose_a_rank_without_a_link, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(SIZE, lose_a_rank_without_a_link, (blame){0});
 }
 
 int main(void) {

@@ -82,10 +82,7 @@ static void open_with_a_stopped_rank(int rank, int size, void *arg) {
 }
 
 static void blame_while_opening(int size, int stopped, int patience) {
-  blame *shared = shared_alloc(sizeof *shared);
-  *shared = (blame){.stopped = stopped, .patience = patience};
-  run_ranks(size, open_with_a_stopped_rank, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(size, open_with_a_stopped_rank, (blame){.stopped = stopped, .patience = patience});
 }
 
 static void test_a_rank_that_stops_while_all_open(void) {
@@ -341,10 +338,7 @@ static void split_behind_a_stopped_rank(int rank, int size, void *arg) {
 }
 
 static void blame_while_splitting(int size, int color) {
-  blame *shared = shared_alloc(sizeof *shared);
-  shared->color = color;
-  run_ranks(size, split_behind_a_stopped_rank, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(size, split_behind_a_stopped_rank, (blame){.color = color});
 }
 
 static void test_a_rank_that_stops_in_a_split(void) {

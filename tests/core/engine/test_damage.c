@@ -51,9 +51,9 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags) {
 typedef struct weather {
   int64_t at; /* the changed byte, of all that rank 1 receives; -1: none */
   ring_choice encryption;
-  int failed; /* ranks that got an error */
-  int named;  /* ranks whose error names the cause */
-  int met;    /* ranks that have opened */
+  int failed;  /* ranks that got an error */
+  int named;   /* ranks whose error names the cause */
+  int arrived; /* ranks that have opened */
 } weather;
 
 static void reduce_and_check(ring_comm *comm, float *x, size_t count) {
@@ -70,13 +70,12 @@ static void reduce_and_check(ring_comm *comm, float *x, size_t count) {
 static void work(int rank, int size, void *shared) {
   weather *of = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   float *x = malloc(COUNT * sizeof *x);
   options.shared_memory = RING_OFF;
   options.encryption = of->encryption;
   options.algorithms = "allreduce:ring:64KiB-";
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&of->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&of->arrived, size);
   if (rank == 1) left = of->at;
   reduce_and_check(comm, x, COUNT);
   reduce_and_check(comm, x, 100);

@@ -52,14 +52,11 @@ static ring_options logging_options(int rank, int size, double warn_after, warni
 
 static ring_comm *open_logging(int rank, int size, double warn_after, warnings *log) {
   ring_options options = logging_options(rank, size, warn_after, log);
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  return comm;
+  return open_with(&options);
 }
 
 static void end(ring_comm *comm) {
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 /* ---- Calls -------------------------------------------------------------------------------- */
@@ -152,9 +149,8 @@ static void open_late(int rank, int size, void *unused) {
   (void)unused;
   warnings log;
   ring_options options = logging_options(rank, size, 0.2, &log);
-  ring_comm *comm;
   usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   if (rank == 0)
     check_logged(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
   if (rank == 1) {
@@ -191,11 +187,10 @@ static void test_the_variable(void) {
 /* Over links: calls in shared memory send no wait reports. */
 static ring_comm *open_linked(int rank, int size, double call_timeout, const char *algorithms) {
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = call_timeout;
   options.shared_memory = RING_OFF;
   options.algorithms = algorithms;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_barrier(comm), RING_OK);
   return comm;
 }
@@ -216,7 +211,7 @@ static void leave_the_ring(int rank, int size, void *shared) {
   ring_comm *comm = open_linked(rank, size, 2.5, "allreduce:ring");
   ring_status status = RING_TIMEOUT;
   if (rank != 2) status = ring_allreduce(comm, x, x, 64, RING_FLOAT32, RING_SUM);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank != 2)
     expect(comm, status, RING_TIMEOUT, 2, "rank 2 (127.0.0.1; last heard in ");
   else
@@ -224,9 +219,7 @@ static void leave_the_ring(int rank, int size, void *shared) {
 }
 
 static void test_all_name_the_missing_rank(void) {
-  int *met = shared_alloc(64);
-  run_ranks(5, leave_the_ring, met);
-  shared_free(met, 64);
+  RUN_RANKS(5, leave_the_ring, (int[16]){0});
 }
 
 static double now(void) {
@@ -238,7 +231,7 @@ static double now(void) {
 typedef ring_status (*calls)(ring_comm *comm, int rank);
 
 typedef struct disagreement {
-  int met[16];
+  int arrived[16];
   calls call;
 } disagreement;
 
@@ -249,15 +242,12 @@ static void disagree(int rank, int size, void *arg) {
   double begun = now();
   ring_status status = about->call(comm, rank);
   CHECK(now() - begun < 20);
-  meet_ranks(about->met, size);
+  ranks_barrier(about->arrived, size);
   expect(comm, status, RING_MISMATCH, -1, "the ranks made different calls: rank ");
 }
 
 static void check_disagreement(int size, calls call) {
-  disagreement *about = shared_alloc(sizeof *about);
-  about->call = call;
-  run_ranks(size, disagree, about);
-  shared_free(about, sizeof *about);
+  RUN_RANKS(size, disagree, (disagreement){.call = call});
 }
 
 /* Rank 3 waits for a rank that has nothing to send it. */
@@ -326,7 +316,7 @@ static void test_wait_reports_come_between_frames(void) {
 /* ---- Stopped ------------------------------------------------------------------------------ */
 
 typedef struct stopped {
-  int met[16];
+  int arrived[16];
   pid_t pid;
   bool shares, inside;
 } stopped;
@@ -343,11 +333,10 @@ static void wake_later(pid_t pid, double seconds) {
 static void stop_and_go_on(int rank, int size, void *arg) {
   stopped *plan = arg;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   static float x[1000];
   options.call_timeout = 2;
   if (!plan->shares) options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_barrier(comm), RING_OK);
   ring_status status = RING_OK;
   if (rank == 1) {
@@ -364,7 +353,7 @@ static void stop_and_go_on(int rank, int size, void *arg) {
   for (int i = 0; i < 3 && status == RING_OK; i++)
     status = ring_allreduce(comm, x, x, 1000, RING_FLOAT32, RING_SUM);
   if (rank != 1) CHECK((double)(ring_platform_now() - begun) / 1e9 < options.call_timeout + 1);
-  meet_ranks(plan->met, size);
+  ranks_barrier(plan->arrived, size);
   if (rank == 1)
     expect(comm, status, RING_ABORTED, 1, "timed out waiting for this rank");
   else
@@ -374,10 +363,7 @@ static void stop_and_go_on(int rank, int size, void *arg) {
 
 static void test_a_rank_that_was_stopped(void) {
   for (int kind = 0; kind < 4; kind++) {
-    stopped *plan = shared_alloc(sizeof *plan);
-    *plan = (stopped){.shares = kind % 2 == 0, .inside = kind / 2 != 0};
-    run_ranks(3, stop_and_go_on, plan);
-    shared_free(plan, sizeof *plan);
+    RUN_RANKS(3, stop_and_go_on, (stopped){.shares = kind % 2 == 0, .inside = kind / 2 != 0});
   }
 }
 

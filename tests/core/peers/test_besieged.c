@@ -19,7 +19,7 @@ enum { SIZE = 9, STRANGERS = 150, SPARE = 10, CALLS = 50 };
 
 typedef struct siege {
   int besieged; /* the rank */
-  int opened, met, stage;
+  int opened, arrived, stage;
   uint16_t port;
   double processor; /* seconds that the rank used while it waited for one */
   int late;         /* links that opened under siege */
@@ -119,7 +119,7 @@ static void be_a_rank(siege *s, int rank) {
   options.call_timeout = 30;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_OK);
   sum(comm, 1);
-  meet_ranks(&s->opened, SIZE);
+  ranks_barrier(&s->opened, SIZE);
   if (rank == s->besieged) {
     s->port = comm->peers.peer[rank].port;
     ration(SPARE);
@@ -134,12 +134,11 @@ static void be_a_rank(siege *s, int rank) {
   int late = hear_all(comm, s->besieged);
   if (rank == s->besieged) s->late = late;
   sum(comm, CALLS);
-  meet_ranks(&s->met, SIZE);
+  ranks_barrier(&s->arrived, SIZE);
   if (rank == s->besieged) reach(s, 3);
   await(s, 4);
   sum(comm, CALLS);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void run_siege(int rank, int size, void *shared) {

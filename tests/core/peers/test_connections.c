@@ -73,10 +73,8 @@ static void use_links(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_split(comm, rank % 2, 0, &half), RING_OK);
   check_sum(half, x, COUNT);
   CHECK_INT(strcmp(ring_comm_link(half, 1 - rank / 2), of->link), 0);
-  CHECK_INT(ring_comm_close(half), RING_OK);
-  ring_comm_free(half);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(half);
+  close_rank(comm);
   free(x);
 }
 
@@ -97,10 +95,8 @@ static void test_links(void) {
 }
 
 static void test_links_through_shared_memory(void) {
-  expected *of = shared_alloc(sizeof *of);
-  *of = (expected){.connections = CONNECTIONS, .shared_memory = RING_DEFAULT, .link = "shm"};
-  run_ranks(4, use_links, of);
-  shared_free(of, sizeof *of);
+  RUN_RANKS(4, use_links,
+            (expected){.connections = CONNECTIONS, .shared_memory = RING_DEFAULT, .link = "shm"});
 }
 
 static void disagree(int rank, int size, void *shared) {
@@ -243,7 +239,7 @@ static void bring_too_few(const ring_options *options, int *done) {
   int fd = ring_socket_connect(&resolved, 0);
   CHECK(fd >= 0 && ring_handshake_connect(&handshake, fd, &peers.keys, &claim, 1));
   CHECK(shake_hands(&handshake));
-  meet_ranks(done, options->size);
+  ranks_barrier(done, options->size);
   ring_socket_close(&fd);
   ring_peers_fini(&peers);
   ring_keys_wipe(&keys);
@@ -265,13 +261,11 @@ static void wait_for_connections(int rank, int size, void *shared) {
   CHECK_CONTAINS(error.message,
                  "rank 2 (127.0.0.1; of whose link 1 of the 3 connections are open)");
   CHECK_INT(count_descriptors(), descriptors);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
 }
 
 static void test_a_rank_that_opens_too_few(void) {
-  int *done = shared_alloc(4096);
-  run_ranks(3, wait_for_connections, done);
-  shared_free(done, 4096);
+  RUN_RANKS(3, wait_for_connections, (int[1024]){0});
 }
 
 int main(void) {

@@ -369,10 +369,7 @@ static void take_part(int rank, int size, void *shared) {
 }
 
 static void play(scene played) {
-  scene *shared = shared_alloc(sizeof *shared);
-  *shared = played;
-  run_ranks(ACT_RANKS, take_part, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(ACT_RANKS, take_part, played);
 }
 
 static void lose(int actor, void (*act)(const scene *), int signal, const char *text) {
@@ -495,10 +492,8 @@ static void fail_beside_half(int rank, int size, void *arg) {
 }
 
 static void test_a_failure_beside_half_a_report(void) {
-  half *shared = shared_alloc(sizeof *shared);
-  shared->scene = (scene){.actor = 1, .act = act_half, .timeout = 30};
-  run_ranks(ACT_RANKS, fail_beside_half, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS(ACT_RANKS, fail_beside_half,
+            (half){.scene = (scene){.actor = 1, .act = act_half, .timeout = 30}});
 }
 
 static void test_what_was_changed_on_the_way(void) {

@@ -39,10 +39,7 @@ static void arrive_in_order(int rank, int size, void *shared) {
 
 static void test_any_order(void) {
   for (int first = 0; first < 4; first++) {
-    int *memory = shared_alloc(4096);
-    memory[0] = first;
-    run_ranks(4, arrive_in_order, memory);
-    shared_free(memory, 4096);
+    RUN_RANKS(4, arrive_in_order, (int[1024]){[0] = first});
   }
 }
 
@@ -167,16 +164,14 @@ static void test_only_the_root_is_known(void) {
 static void meet_without_token(int rank, int size, void *shared) {
   (void)shared;
   char job[32];
-  ring_comm *comm;
   ring_options options = rank_options(rank, size);
   snprintf(job, sizeof job, "%d", (int)getppid());
   options.token = NULL;
   options.token_length = 0;
   options.job = job;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_comm_authenticated(comm), 0);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_without_a_token(void) {
@@ -247,8 +242,7 @@ static void meet_by_exchange(int rank, int size, void *shared) {
     CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
     CHECK_INT(ring_comm_authenticated(comm), 1);
     check_ring(comm);
-    CHECK_INT(ring_comm_close(comm), RING_OK);
-    ring_comm_free(comm);
+    close_rank(comm);
     return;
   }
   case EXCHANGE_FAILS:

@@ -106,8 +106,7 @@ static void *be_one_of_many(void *arg) {
   CHECK(strcmp(ring_comm_host(comm, results->size - 1), "127.0.0.1") == 0);
   run_programs(comm);
   results->links[rank] = count_links(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   return NULL;
 }
 

@@ -199,8 +199,7 @@ static void come_too_late(int rank, int size, void *shared) {
     memory[1] = 1;
     return;
   }
-  ring_comm *comm;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   memory[0] = 1;
   int32_t go_on = 1;
   while (go_on) {
@@ -208,8 +207,7 @@ static void come_too_late(int rank, int size, void *shared) {
     CHECK_INT(ring_allreduce(comm, &go_on, &go_on, 1, RING_INT32, RING_MIN), RING_OK);
     if (rank == 1) usleep(1000); /* rank 0 waits, and so serves its acceptor */
   }
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_a_rank_left_over(void) {

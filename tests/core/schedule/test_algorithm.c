@@ -25,7 +25,7 @@ typedef struct sums {
   uint64_t digests[SIZE_MOST];
 } sums;
 
-static ring_comm *open_with(int rank, int size, const char *algorithms) {
+static ring_comm *open_forced(int rank, int size, const char *algorithms) {
   ring_options options = rank_options(rank, size);
   ring_comm *comm;
   ring_error error;
@@ -39,7 +39,7 @@ static ring_comm *open_with(int rank, int size, const char *algorithms) {
 static void check_same_everywhere(ring_comm *comm, sums *shared, const void *buffer, size_t bytes) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
   shared->digests[rank] = digest_of(buffer, bytes);
-  meet_ranks(&shared->rounds, size * (shared->rounds / size + 1));
+  ranks_barrier(&shared->rounds, size * (shared->rounds / size + 1));
   for (int other = 0; other < size; other++) CHECK(shared->digests[other] == shared->digests[rank]);
   CHECK_INT(ring_barrier(comm), RING_OK);
 }
@@ -141,7 +141,7 @@ static void reduce_everything(int rank, int size, void *arg) {
                                         {"reduce", reduce, false, false},
                                         {"reduce_scatter", reduce_scatter, true, true}};
   sums *shared = arg;
-  ring_comm *comm = open_with(rank, size, shared->algorithms);
+  ring_comm *comm = open_forced(rank, size, shared->algorithms);
   for (int r = 0; r < 3; r++)
     for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
       for (int i = 0; i < COUNTS; i++) {
@@ -150,8 +150,7 @@ static void reduce_everything(int rank, int size, void *arg) {
         if (counts[i] >= LONG && !once) continue;
         reduce_one(comm, shared, &reductions[r], (ring_dtype)dtype, counts[i], (i + 1) % size);
       }
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void run_forced(rank_function function, const char *const *forced, int number) {
@@ -244,15 +243,14 @@ static void move_one(ring_comm *comm, int move, size_t count, int root) {
 
 static void move_everything(int rank, int size, void *arg) {
   sums *shared = arg;
-  ring_comm *comm = open_with(rank, size, shared->algorithms);
+  ring_comm *comm = open_forced(rank, size, shared->algorithms);
   for (int move = 0; move < MOVES; move++)
     for (int i = 0; counts[i] < MOST; i++) move_one(comm, move, counts[i], (i + 1) % size);
   ring_explanation said = explained(comm, "barrier", 0, RING_INT8, 0);
   ring_counters before = counters_of(comm);
   CHECK_INT(ring_barrier(comm), RING_OK);
   check_traffic(comm, &before, &said);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_every_algorithm_moves(void) {
@@ -268,7 +266,7 @@ static void test_every_algorithm_moves(void) {
 
 static void explain_things(int rank, int size, void *arg) {
   (void)arg;
-  ring_comm *comm = open_with(rank, size, "allreduce:halving,broadcast:tree:-1KiB");
+  ring_comm *comm = open_forced(rank, size, "allreduce:halving,broadcast:tree:-1KiB");
   ring_explanation e = explained(comm, "allreduce", 4000, RING_FLOAT32, 0);
   CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over loopback: "
                          "halving (rule), about ");
@@ -305,7 +303,7 @@ static void explain_things(int rank, int size, void *arg) {
 /* Where all ranks share memory, no links are used unless an algorithm is asked for. */
 static void explain_shared(int rank, int size, void *arg) {
   (void)arg;
-  ring_comm *comm = open_with(rank, size, "broadcast:tree");
+  ring_comm *comm = open_forced(rank, size, "broadcast:tree");
   ring_explanation e = explained(comm, "allreduce", 4000, RING_FLOAT32, 0);
   CHECK_CONTAINS(e.text, "allreduce of 4000 bytes (count 1000, float32) on 4 ranks over shm: slots "
                          "(shared memory), about ");
@@ -318,8 +316,7 @@ static void explain_shared(int rank, int size, void *arg) {
   CHECK(strcmp(e.algorithm, "slots") == 0);
   e = explained(comm, "broadcast", 4000, RING_FLOAT32, 0);
   CHECK(strcmp(e.algorithm, "tree") == 0 && strcmp(e.reason, "rule") == 0);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_explain(void) {
@@ -364,8 +361,7 @@ static ring_status open_alone(ring_options *options, ring_error *error, const ch
   if (status != RING_OK) return status;
   explanation = explained(comm, "allreduce", 8, RING_INT8, 0);
   *reason = explanation.reason;
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   return RING_OK;
 }
 

@@ -32,7 +32,7 @@ typedef struct place {
   const char *algorithms;
   int victim;
   size_t count;
-  int met;
+  int arrived;
   uint64_t digests[SIZE_MOST];
   double died;
 } place;
@@ -70,16 +70,13 @@ static void close_at(ring_comm *comm) {
 }
 
 static void run_place(rank_function function, place with) {
-  place *shared = shared_alloc(sizeof *shared);
-  *shared = with;
-  run_ranks((int)strlen(with.nodes), function, shared);
-  shared_free(shared, sizeof *shared);
+  RUN_RANKS((int)strlen(with.nodes), function, with);
 }
 
 /* All ranks pass; the number of ranks met only grows. */
 static void meet(place *place, int size) {
-  int before = __sync_fetch_and_add(&place->met, 1);
-  while (*(volatile int *)&place->met < (before / size + 1) * size) usleep(200);
+  int before = __sync_fetch_and_add(&place->arrived, 1);
+  while (*(volatile int *)&place->arrived < (before / size + 1) * size) usleep(200);
 }
 
 static void check_same_everywhere(ring_comm *comm, place *place, const void *bytes, size_t length) {

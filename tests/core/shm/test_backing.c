@@ -326,7 +326,7 @@ static bool make_group(void) {
 }
 
 typedef struct hunger {
-  int met;
+  int arrived;
   bool failed;
 } hunger;
 
@@ -335,7 +335,7 @@ static void run_hungry(int rank, int size, void *shared) {
   hunger *h = shared;
   float one = 1, sum = 0;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(&h->met, size);
+  ranks_barrier(&h->arrived, size);
   if (rank == 1) {
     char text[16];
     void *memory;

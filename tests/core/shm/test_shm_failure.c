@@ -29,7 +29,7 @@ enum { LONG = 1500000 };
 
 /* Shared by the ranks of a test. */
 typedef struct failing {
-  int met, over; /* ranks that have reached the beginning, or the end */
+  int arrived, over; /* ranks that have reached the beginning, or the end */
   int victim;
   bool arena, large;
   double since; /* when the victim failed */
@@ -89,7 +89,7 @@ static void be_killed(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
   pthread_t thread;
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == f->victim) {
     CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
     pthread_detach(thread);
@@ -145,7 +145,7 @@ static void be_killed_asleep(int rank, int size, void *shared) {
     sleep(4);
     _exit(0);
   }
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == f->victim) {
     CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
     pthread_detach(thread);
@@ -168,7 +168,7 @@ static void see_another_die(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
   pthread_t thread;
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == 2 && !f->large) raise(SIGKILL);
   if (rank == 2) {
     CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
@@ -189,10 +189,9 @@ static void test_a_death_shows_to_all_who_wait(void) {
 static void be_stopped(int rank, int size, void *shared) {
   failing *f = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = 0.7;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&f->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&f->arrived, size);
   if (rank != f->victim) {
     loop_until_it_fails(comm, f, RING_TIMEOUT, "; last heard in");
     return;
@@ -218,10 +217,9 @@ static void test_stopped_in_the_middle(void) {
 static void miss_the_deadline(int rank, int size, void *shared) {
   failing *f = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = 1;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&f->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&f->arrived, size);
   double begun = seconds();
   while (rank == f->victim && *(volatile int *)&f->failed < size - 1) usleep(1000);
   float *x = get_floats(comm, f->arena);
@@ -253,17 +251,16 @@ static void be_interrupted(int rank, int size, void *shared) {
   failing *f = shared;
   int asked = -1;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   if (rank == f->victim) {
     options.interrupt = interrupt_the_third_time;
     options.interrupt_arg = &asked;
   }
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-  meet_ranks(&f->met, size);
+  ring_comm *comm = open_with(&options);
+  ranks_barrier(&f->arrived, size);
   asked = 0;
-  if (rank == 0) meet_ranks(&f->over, 2); /* comes once the victim has left */
+  if (rank == 0) ranks_barrier(&f->over, 2); /* comes once the victim has left */
   ring_status status = ring_barrier(comm);
-  if (rank == f->victim) meet_ranks(&f->over, 2);
+  if (rank == f->victim) ranks_barrier(&f->over, 2);
   if (rank == f->victim) CHECK_INT(asked, 3);
   expect_end(comm, status, RING_ABORTED, f->victim, "rank 1 was interrupted during");
 }
@@ -272,7 +269,7 @@ static void be_interrupted(int rank, int size, void *shared) {
 static void end_early(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == f->victim) {
     usleep(150000);
     f->since = seconds();
@@ -302,9 +299,8 @@ static void test_interrupts_and_aborts(void) {
 static void give_up_while_read(int rank, int size, void *shared) {
   atomic_int *left = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = 1;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   if (rank == 0) {
     float *x = get_floats(comm, true);
     CHECK_INT(ring_broadcast(comm, x, x, LONG, RING_FLOAT32, 0), RING_TIMEOUT);
@@ -330,9 +326,7 @@ static void give_up_while_read(int rank, int size, void *shared) {
 }
 
 static void test_buffers_are_left_alone_after_a_failure(void) {
-  atomic_int *left = shared_alloc(64);
-  run_ranks(3, give_up_while_read, left);
-  shared_free(left, 64);
+  RUN_RANKS(3, give_up_while_read, (atomic_int[16]){0});
 }
 
 /* ---- In calls of several pieces ----------------------------------------------------------- */
@@ -340,7 +334,7 @@ static void test_buffers_are_left_alone_after_a_failure(void) {
 /* Where the ranks are when rank 0 fails: how many pieces rank 0 has published, by how many rank 1
  * is behind and rank 2 is ahead of it, and whether rank 0 waits in the next piece. */
 typedef struct position {
-  int met;
+  int arrived;
   uint32_t pieces, behind, ahead;
   bool waits;
   atomic_int left;
@@ -376,7 +370,7 @@ static void fail_between_pieces(int rank, int size, void *shared) {
   if (rank == 1) pieces -= s->behind;
   if (rank == 2) pieces += s->ahead;
   ring_shm_call begun = enter_large_call(comm, pieces, rank != 0 || !s->waits);
-  meet_ranks(&s->met, size);
+  ranks_barrier(&s->arrived, size);
   if (rank == 0) {
     double since = seconds();
     ring_error_set(&error, RING_ABORTED, rank, 0, "enough");
@@ -400,13 +394,11 @@ static void test_failure_between_pieces(void) {
                                        {6, 3, 0, 0}, {6, 3, 0, 1}, {6, 0, 3, 0}, {6, 0, 3, 1},
                                        {6, 1, 2, 1}};
   for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-    position *s = shared_alloc(sizeof *s);
-    s->pieces = places[i][0];
-    s->behind = places[i][1];
-    s->ahead = places[i][2];
-    s->waits = places[i][3] != 0;
-    run_ranks(3, fail_between_pieces, s);
-    shared_free(s, sizeof *s);
+    RUN_RANKS(3, fail_between_pieces,
+              (position){.pieces = places[i][0],
+                         .behind = places[i][1],
+                         .ahead = places[i][2],
+                         .waits = places[i][3] != 0});
   }
 }
 
@@ -446,7 +438,7 @@ static void be_killed_between_pieces(int rank, int size, void *shared) {
   float *x = get_floats(comm, arena), *y = get_floats(comm, arena);
   ring_status status = RING_OK;
   pthread_t thread;
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == f->victim) {
     CHECK_INT(pthread_create(&thread, NULL, end_soon, f), 0);
     pthread_detach(thread);
@@ -493,20 +485,19 @@ static void be_impatient(int rank, int size, void *shared) {
   piecewise *w = shared;
   failing *f = &w->failing;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   ring_status status = RING_OK;
   pid_t child = 0;
   bool arena = w->arena >> rank & 1;
   if (rank == 0) options.call_timeout = 0.2;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   float *x = get_floats(comm, arena), *y = get_floats(comm, arena);
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   if (rank == f->victim) child = stop_for_long(w);
   while (status == RING_OK) status = call_in_pieces(comm, w->which, x, y);
   /* The other ranks may have timed out waiting for a rank that was starved. */
   CHECK(status == RING_TIMEOUT || (rank > 0 && status == RING_ABORTED));
   for (int i = 0; i < LONG; i++) x[i] = y[i] = (float)(rank + 1);
-  meet_ranks(&w->ended, size);
+  ranks_barrier(&w->ended, size);
   check_untouched(x, (float)(rank + 1));
   check_untouched(y, (float)(rank + 1));
   if (child > 0) CHECK(waitpid(child, NULL, 0) == child);
@@ -549,7 +540,7 @@ static void have_two_roots(int rank, int size, void *shared) {
   failing *f = shared;
   ring_comm *comm = open_rank(rank, size);
   float *x = get_floats(comm, f->arena), *y = get_floats(comm, f->arena);
-  meet_ranks(&f->met, size);
+  ranks_barrier(&f->arrived, size);
   gather_at_two_roots(comm, x, y);
   put_floats(x, f->arena);
   put_floats(y, f->arena);

@@ -35,8 +35,7 @@ static void look_around(int rank, int size, void *shared) {
   CHECK_INT(comm->peers.shm_acceptor.listener, -1);
   CHECK(arena_is_mapped());
   check_ring(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   CHECK(!arena_is_mapped());
   CHECK_INT(count_descriptors(), descriptors);
 }
@@ -60,10 +59,9 @@ static void test_all_ranks_of_a_host_share(void) {
 static void refuse_to_share(int rank, int size, void *shared) {
   int descriptors = count_descriptors();
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   void *memory;
   if (rank == *(int *)shared) options.shared_memory = RING_OFF;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK(!comm->shm.formed && comm->shm.arena == NULL && !arena_is_mapped());
   check_ring(comm);
   CHECK_INT(strcmp(ring_comm_link(comm, (rank + 1) % size), "tcp"), 0);
@@ -71,8 +69,7 @@ static void refuse_to_share(int rank, int size, void *shared) {
   CHECK((uintptr_t)memory % 64 == 0);
   memset(memory, 1, 100);
   ring_free(memory);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   CHECK_INT(count_descriptors(), descriptors);
 }
 
@@ -104,10 +101,8 @@ static void shm_on_two_hosts(int rank, int size, void *shared) {
   CHECK_INT(ring_comm_split(comm, rank % 2, 0, &child), RING_OK);
   CHECK(child->shm.formed && child->shm.size == child->peers.size);
   check_ring(child);
-  CHECK_INT(ring_comm_close(child), RING_OK);
-  ring_comm_free(child);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(child);
+  close_rank(comm);
   free(x);
 }
 
@@ -139,8 +134,7 @@ static void *run_thread(void *arg) {
               RING_OK);
   }
   thread->sum = y[COUNT - 1];
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   ring_free(y);
   free(x);
   return NULL;
@@ -386,24 +380,22 @@ static void read_slowly(ring_comm *comm, void *shared) {
 }
 
 static void test_slots_wait_for_slow_readers(void) {
-  atomic_int *finished = shared_alloc(64);
-  run_comms(2, read_slowly, finished);
-  shared_free(finished, 64);
+  RUN_COMMS(2, read_slowly, (atomic_int[16]){0});
 }
 
 /* As if the ranks had made `jump` more calls, of which the last, with `last`, was a large call. */
-static void jump_ahead(ring_comm *comm, int *met, uint32_t jump, bool last) {
+static void jump_ahead(ring_comm *comm, int *arrived, uint32_t jump, bool last) {
   ring_shm *shm = &comm->shm;
   ring_rank_block *rank_block = ring_shm_rank_block(shm, shm->index);
   CHECK_INT(jump % RING_SLOTS, 0);
-  meet_ranks(met, shm->size);
+  ranks_barrier(arrived, shm->size);
   for (int i = 0; i < RING_SLOTS; i++)
     atomic_fetch_add(&rank_block->slots[i].flag, (uint64_t)jump << 32);
   if (last) atomic_fetch_add(&rank_block->done, (uint64_t)jump << 32);
   shm->sequence += jump;
   for (int i = 0; i < shm->size; i++) shm->seen[i] += jump;
   shm->settled += jump;
-  meet_ranks(met + 1, shm->size);
+  ranks_barrier(arrived + 1, shm->size);
 }
 
 /* The number of a call wraps after 2^32 calls. */
@@ -444,15 +436,11 @@ static void be_long_again(ring_comm *comm, void *shared) {
 
 static void test_ranks_run_ahead(void) {
   for (int size = 2; size <= 4; size++) run_comms(size, run_ahead, NULL);
-  int *met = shared_alloc(64);
-  run_comms(3, go_around, met);
-  shared_free(met, 64);
+  RUN_COMMS(3, go_around, (int[16]){0});
 }
 
 static void test_long_after_many_short_calls(void) {
-  int *met = shared_alloc(64);
-  run_comms(2, be_long_again, met);
-  shared_free(met, 64);
+  RUN_COMMS(2, be_long_again, (int[16]){0});
 }
 
 /* ---- Mismatches --------------------------------------------------------------------------- */
@@ -515,9 +503,8 @@ static ring_status make_call(ring_comm *comm, int which) {
 static void differ(int rank, int size, void *shared) {
   const int *pair = shared;
   ring_options options = rank_options(rank, size);
-  ring_comm *comm;
   options.call_timeout = 20;
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   double begun = seconds();
   ring_status status = make_call(comm, pair[rank == pair[2]]);
   /* A rank that waits for no rank detects it in the next call. */

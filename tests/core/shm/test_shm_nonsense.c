@@ -158,8 +158,7 @@ static void call_with_lie(int rank, int size, void *shared) {
   lie.buffer = NULL;
   put(x, arena);
   put(y, arena);
-  if (status == RING_OK) CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  if (status == RING_OK) close_rank(comm);
   if (rank == 0 && status != RING_OK) *(int *)((lie_case *)shared + 1) += 1;
 }
 
@@ -194,14 +193,14 @@ static void read_false_control_block(int rank, int size, void *shared) {
   ring_control_block *control_block = comm->shm.control_block;
   float *x = get(comm, true), *y = get(comm, true);
   ring_status status = RING_OK;
-  int *met = shared;
+  int *arrived = shared;
   CHECK_INT(do_allreduce(comm, x, y), RING_OK);
-  meet_ranks(met, size);
+  ranks_barrier(arrived, size);
   if (rank == LIAR) {
     atomic_store(&control_block->sleeping, UINT64_MAX);
     for (int i = 0; i < RING_SLOTS; i++) atomic_store(&control_block->claims[i].next, 3);
     memset(&control_block->failure, 'x', sizeof control_block->failure);
-    control_block->failure.status = *(met + 1) != 0 ? (ring_status)4711 : RING_OK;
+    control_block->failure.status = *(arrived + 1) != 0 ? (ring_status)4711 : RING_OK;
     atomic_store(&control_block->failed, 2);
   }
   for (int tries = 0; tries < 100 && status == RING_OK; tries++) status = do_allreduce(comm, x, y);
@@ -214,12 +213,12 @@ static void read_false_control_block(int rank, int size, void *shared) {
 }
 
 static void test_a_board_full_of_nonsense(void) {
-  int *met = shared_alloc(64);
-  for (met[1] = 0; met[1] < 2; met[1]++) {
-    met[0] = 0;
-    run_ranks(RANKS, read_false_control_block, met);
+  int *arrived = shared_alloc(64);
+  for (arrived[1] = 0; arrived[1] < 2; arrived[1]++) {
+    arrived[0] = 0;
+    run_ranks(RANKS, read_false_control_block, arrived);
   }
-  shared_free(met, 64);
+  shared_free(arrived, 64);
 }
 
 static ring_shm *claimed; /* its claims are reset with every fold */
@@ -247,8 +246,7 @@ static void claim_without_end(int rank, int size, void *shared) {
   CHECK_INT(ring_allreduce(comm, memory, memory, LONG, RING_FLOAT32, RING_SUM), RING_OK);
   claimed = NULL;
   ring_free(memory);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_claims_without_end(void) {
@@ -319,8 +317,7 @@ static void take_what_is_passed(int rank, int size, void *shared) {
   CHECK_INT(comm->shm.formed, passes == PASS_MEMORY);
   CHECK_INT(arena_is_mapped(), passes == PASS_MEMORY);
   check_ring(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   CHECK_INT(count_descriptors(), before);
 }
 

@@ -188,9 +188,9 @@ typedef struct common {
 } common;
 
 /* Waits for all ranks without the library. */
-static void await_ranks(int *met, int size, int round) {
-  __sync_fetch_and_add(met, 1);
-  while (__atomic_load_n(met, __ATOMIC_ACQUIRE) < size * round) sched_yield();
+static void await_ranks(int *arrived, int size, int round) {
+  __sync_fetch_and_add(arrived, 1);
+  while (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) < size * round) sched_yield();
 }
 
 static size_t part_of(const trial *t, int rank, size_t *counts) {
@@ -486,8 +486,7 @@ static void try_requests_and_children(ring_comm *comm, void *shared) {
   CHECK(child->shm.formed);
   try_many(child, 0, 11, false);
   try_many(child, 10, 11, true);
-  CHECK_INT(ring_comm_close(child), RING_OK);
-  ring_comm_free(child);
+  close_rank(child);
   try_many(comm, 1, 11, false);
 }
 
@@ -532,9 +531,7 @@ static void reduce_nans(ring_comm *comm, void *shared) {
 
 static void test_nans(void) {
   for (int size = 2; size <= 4; size++) {
-    common *all = shared_alloc(sizeof *all);
-    run_comms(size, reduce_nans, all);
-    shared_free(all, sizeof *all);
+    RUN_COMMS(size, reduce_nans, (common){0});
   }
 }
 

@@ -18,15 +18,9 @@ void check_ring(ring_comm *comm) {
 }
 
 void open_check_close(const ring_options *options) {
-  ring_comm *comm;
-  ring_error error;
-  if (ring_comm_open(options, &comm, &error) != RING_OK) {
-    fprintf(stderr, "rank %d: %s\n", options->rank, error.message);
-    exit(1);
-  }
+  ring_comm *comm = open_with(options);
   check_ring(comm);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 int expect_failure(const ring_options *options, ring_status status, const char *text) {

@@ -30,9 +30,9 @@ pid_t fork_for(unsigned seconds) {
   return child;
 }
 
-void meet_ranks(int *met, int size) {
-  __sync_fetch_and_add(met, 1);
-  while (*(volatile int *)met < size) usleep(1000);
+void ranks_barrier(int *arrived, int size) {
+  __sync_fetch_and_add(arrived, 1);
+  while (*(volatile int *)arrived < size) usleep(1000);
 }
 
 void run_ranks(int size, rank_function function, void *shared) {
@@ -105,16 +105,27 @@ ring_options rank_options(int rank, int size) {
   return options;
 }
 
-ring_comm *open_rank(int rank, int size) {
-  ring_options options = rank_options(rank, size);
+ring_comm *open_with(const ring_options *options) {
   ring_comm *comm;
   ring_error error;
-  if (ring_comm_open(&options, &comm, &error) != RING_OK) {
-    fprintf(stderr, "rank %d of %d: %s: %s\n", rank, size, ring_status_name(error.status),
-            error.message);
+  if (ring_comm_open(options, &comm, &error) != RING_OK) {
+    fprintf(stderr, "rank %d of %d: %s: %s\n", options->rank, options->size,
+            ring_status_name(error.status), error.message);
     exit(1);
   }
   return comm;
+}
+
+ring_comm *open_rank(int rank, int size) {
+  ring_options options = rank_options(rank, size);
+  return open_with(&options);
+}
+
+void close_rank(ring_comm *comm) {
+  ring_status status = ring_comm_close(comm);
+  if (status != RING_OK) fprintf(stderr, "close: %s\n", ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_OK);
+  ring_comm_free(comm);
 }
 
 typedef struct ranks_call {
@@ -126,15 +137,28 @@ static void ranks_open_run_close(int rank, int size, void *arg) {
   const ranks_call *call = arg;
   ring_comm *comm = open_rank(rank, size);
   call->function(comm, call->shared);
-  ring_status status = ring_comm_close(comm);
-  if (status != RING_OK) fprintf(stderr, "close: %s\n", ring_comm_error(comm)->message);
-  CHECK_INT(status, RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 void run_comms(int size, comm_function function, void *shared) {
   ranks_call call = {function, shared};
   run_ranks(size, ranks_open_run_close, &call);
+}
+
+static void *shared_copy(const void *value, size_t length) {
+  return memcpy(shared_alloc(length), value, length);
+}
+
+void run_ranks_with(int size, rank_function function, const void *value, size_t length) {
+  void *shared = shared_copy(value, length);
+  run_ranks(size, function, shared);
+  shared_free(shared, length);
+}
+
+void run_comms_with(int size, comm_function function, const void *value, size_t length) {
+  void *shared = shared_copy(value, length);
+  run_comms(size, function, shared);
+  shared_free(shared, length);
 }
 
 void ranks_expect(ring_comm *comm, ring_status status, ring_status expected, int fault,

@@ -24,9 +24,18 @@ void run_ranks(int size, rank_function function, void *shared);
 typedef void (*comm_function)(ring_comm *comm, void *shared);
 void run_comms(int size, comm_function function, void *shared);
 
-/* Counts the ranks in shared memory and waits for all. After an open, it makes certain that nobody is
- * still opening, whom a failure that is to come could reach. */
-void meet_ranks(int *met, int size);
+/* The same, where `shared` is memory that begins as a copy of a value:
+ * RUN_RANKS(3, function, (int[16]){0}). */
+void run_ranks_with(int size, rank_function function, const void *value, size_t length);
+void run_comms_with(int size, comm_function function, const void *value, size_t length);
+#define RUN_RANKS(size, function, ...)                                                             \
+  run_ranks_with(size, function, &(__VA_ARGS__), sizeof(__VA_ARGS__))
+#define RUN_COMMS(size, function, ...)                                                             \
+  run_comms_with(size, function, &(__VA_ARGS__), sizeof(__VA_ARGS__))
+
+/* Counts the ranks that have arrived, in shared memory, and waits for all. After an open, it makes certain
+ * that no rank is still opening, which a failure that is to come could reach. */
+void ranks_barrier(int *arrived, int size);
 
 /* Waits until ranks have counted up to `least` in shared memory. */
 void await_count(const int *count, int least);
@@ -53,7 +62,11 @@ ring_options rank_options(int rank, int size);
 void ranks_expect(ring_comm *comm, ring_status status, ring_status expected, int fault,
                   const char *text);
 
-/* Opens with rank_options and checks that it worked. */
+/* Opens with these options, or with rank_options, and checks that it worked. */
+ring_comm *open_with(const ring_options *options);
 ring_comm *open_rank(int rank, int size);
+
+/* Closes, checks that it worked, and frees. */
+void close_rank(ring_comm *comm);
 
 #endif

@@ -246,8 +246,7 @@ static void keep_buffers(int rank, int size, void *shared) {
   *x = rank;
   memset(one, rank, 1 << 20);
   CHECK_INT(ring_allreduce(comm, x, x, 1, RING_INT64, RING_SUM), RING_OK);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   CHECK_INT(*x, size * (size - 1) / 2);
   check_bytes(one, 1 << 20, (uint8_t)rank);
   CHECK(arena_is_mapped());

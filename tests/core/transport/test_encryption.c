@@ -101,10 +101,8 @@ static void use_links(int rank, int size, void *shared) {
   CHECK_INT(strcmp(ring_comm_link(half, 1 - rank % 2), of->link), 0);
   bool over_network = of->shared_memory == RING_OFF;
   CHECK_INT(leaked, over_network && of->encryption == RING_OFF);
-  CHECK_INT(ring_comm_close(half), RING_OK);
-  ring_comm_free(half);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(half);
+  close_rank(comm);
 }
 
 static void test_what_leaves(void) {
@@ -113,10 +111,7 @@ static void test_what_leaves(void) {
                                    {RING_ON, 3, RING_OFF, "tls x3"},
                                    {RING_ON, 0, RING_DEFAULT, "shm"}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-    expected *of = shared_alloc(sizeof *of);
-    *of = cases[i];
-    run_ranks(4, use_links, of);
-    shared_free(of, sizeof *of);
+    RUN_RANKS(4, use_links, cases[i]);
   }
 }
 
@@ -201,10 +196,7 @@ static void disagree_without_rank_1(int rank, int size, void *shared) {
 }
 
 static void test_disagreement_with_a_rank_missing(void) {
-  disagreement *of = shared_alloc(sizeof *of);
-  *of = (disagreement){.odd = 2, .encrypts = true};
-  run_ranks(TRIO, disagree_without_rank_1, of);
-  shared_free(of, sizeof *of);
+  RUN_RANKS(TRIO, disagree_without_rank_1, (disagreement){.odd = 2, .encrypts = true});
 }
 
 int main(void) {

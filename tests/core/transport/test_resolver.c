@@ -117,19 +117,17 @@ static void test_an_interrupt(void) {
 static void work(int rank, int size, void *host) {
   ring_options options = rank_options(rank, size);
   const char *addresses[] = {host, host, host, host};
-  ring_comm *comm;
   float sum = (float)rank;
   options.addresses = addresses;
   options.shared_memory = RING_OFF;
   options.algorithms = "allreduce:ring";
-  CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
+  ring_comm *comm = open_with(&options);
   CHECK_INT(ring_allreduce(comm, &sum, &sum, 1, RING_FLOAT32, RING_SUM), RING_OK);
   CHECK(sum == (float)(size * (size - 1)) / 2);
   int64_t from[4] = {rank, rank, rank, rank}, to[4];
   CHECK_INT(ring_alltoall(comm, from, to, 1, RING_INT64), RING_OK);
   for (int i = 0; i < size; i++) CHECK_INT(to[i], i);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void work_on(char *host) {

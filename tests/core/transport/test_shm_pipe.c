@@ -92,10 +92,10 @@ static void mesh_close_others(int rank, int size) {
 }
 
 /* Opens, and puts links through shared memory in the place of those that there are. */
-static ring_comm *mesh_open(int rank, int size, int *met) {
+static ring_comm *mesh_open(int rank, int size, int *arrived) {
   ring_comm *comm = open_rank(rank, size);
   mesh_close_others(rank, size);
-  meet_ranks(met, size);
+  ranks_barrier(arrived, size);
   ring_peers *peers = &comm->peers;
   while (peers->linked_count > 0) {
     ring_peer *peer = &peers->peer[peers->linked[--peers->linked_count]];
@@ -112,7 +112,7 @@ static ring_comm *mesh_open(int rank, int size, int *met) {
 
 /* As run_ranks, but the parent may not keep the sockets open: it would hide the end of a rank. */
 static void mesh_run(int size, rank_function function) {
-  int *met = shared_alloc(64), failures = 0;
+  int *arrived = shared_alloc(64), failures = 0;
   mesh_make(size);
   fflush(NULL);
   for (int rank = 0; rank < size; rank++) {
@@ -120,7 +120,7 @@ static void mesh_run(int size, rank_function function) {
     CHECK(child >= 0);
     if (child > 0) continue;
     alarm(120);
-    function(rank, size, met);
+    function(rank, size, arrived);
     exit(0);
   }
   mesh_close_others(-1, size);
@@ -131,15 +131,15 @@ static void mesh_run(int size, rank_function function) {
   CHECK_INT(failures, 0);
   for (int low = 0; low < size; low++)
     for (int high = low + 1; high < size; high++) pair_free(&meshed[low][high]);
-  shared_free(met, 64);
+  shared_free(arrived, 64);
 }
 
 static void check_all(const float *x, size_t count, float expected) {
   for (size_t i = 0; i < count; i++) CHECK(x[i] == expected);
 }
 
-static void call_everything(int rank, int size, void *met) {
-  ring_comm *comm = mesh_open(rank, size, met);
+static void call_everything(int rank, int size, void *arrived) {
+  ring_comm *comm = mesh_open(rank, size, arrived);
   float *x = calloc(LONG, sizeof *x), *y = calloc((size_t)LONG * RANKS, sizeof *y);
   int sum = size * (size + 1) / 2;
   for (int round = 0; round < 20; round++) {
@@ -155,8 +155,7 @@ static void call_everything(int rank, int size, void *met) {
     CHECK_INT(ring_barrier(comm), RING_OK);
     if (round % size == rank) usleep(2000); /* the others sleep */
   }
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
   free(x);
   free(y);
 }
@@ -166,11 +165,10 @@ static void test_everything(void) {
 }
 
 /* Ranks close at different times: who is late may find that the early ones have gone. */
-static void close_late(int rank, int size, void *met) {
-  ring_comm *comm = mesh_open(rank, size, met);
+static void close_late(int rank, int size, void *arrived) {
+  ring_comm *comm = mesh_open(rank, size, arrived);
   usleep((useconds_t)(rank * 7 % 5) * 1000);
-  CHECK_INT(ring_comm_close(comm), RING_OK);
-  ring_comm_free(comm);
+  close_rank(comm);
 }
 
 static void test_close(void) {
@@ -188,8 +186,8 @@ static void survive(ring_comm *comm, float *x, ring_status expected, int fault, 
   free(x);
 }
 
-static void die_in_the_middle(int rank, int size, void *met) {
-  ring_comm *comm = mesh_open(rank, size, met);
+static void die_in_the_middle(int rank, int size, void *arrived) {
+  ring_comm *comm = mesh_open(rank, size, arrived);
   float *x = calloc(LONG, sizeof *x);
   for (int i = 0; i < 3; i++)
     CHECK_INT(ring_allreduce(comm, x, x, LONG, RING_FLOAT32, RING_MAX), RING_OK);
@@ -201,8 +199,8 @@ static void test_a_rank_that_dies(void) {
   for (int size = 2; size <= RANKS; size++) mesh_run(size, die_in_the_middle);
 }
 
-static void abort_in_the_middle(int rank, int size, void *met) {
-  ring_comm *comm = mesh_open(rank, size, met);
+static void abort_in_the_middle(int rank, int size, void *arrived) {
+  ring_comm *comm = mesh_open(rank, size, arrived);
   float *x = calloc(LONG, sizeof *x);
   for (int i = 0; i < 3; i++)
     CHECK_INT(ring_allreduce(comm, x, x, LONG, RING_FLOAT32, RING_MAX), RING_OK);

@@ -211,7 +211,7 @@ static void check_half(const ring_topology *topology, uint64_t count, const ring
 static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
   static const uint64_t counts[] = {720,       7200,      720 * 50,  720 * 100,
                                     720 * 200, 720 * 300, 720 * 400, 720 * 5000};
-  int met[RING_INTER_HOST_RING + 1] = {0};
+  int arrived[RING_INTER_HOST_RING + 1] = {0};
   for (int i = 0; i < 2 * NESTED; i++) {
     ring_topology topology = layout_of(nested[i / 2], i % 2);
     for (int c = 0; c < 8; c++) {
@@ -224,12 +224,12 @@ static void test_efforts_of_hierarchies_are_those_of_the_schedules(void) {
       CHECK_INT(said.inside.rounds, 2);
       check_half(&topology, counts[c], &said.inside, false);
       check_half(&topology, counts[c], &said.inter_host, true);
-      met[shape.inter_host]++;
+      arrived[shape.inter_host]++;
     }
     ring_topology_fini(&topology);
   }
   for (int inter_host = 0; inter_host <= RING_INTER_HOST_RING; inter_host++)
-    CHECK(met[inter_host] > 8);
+    CHECK(arrived[inter_host] > 8);
 }
 
 /* Nothing gets cheaper because ranks share a host. */
