@@ -16,7 +16,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -55,12 +54,6 @@ typedef struct chosen {
   bool verbose;
 } chosen;
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 /* ---- In a rank ---------------------------------------------------------------------------- */
 
 static void end_program(const program *mine, ring_comm *comm, outcome *into) {
@@ -79,13 +72,13 @@ static void play(int rank, int size, void *shared) {
   options.call_timeout = CALL_SECONDS;
   CHECK_INT(ring_comm_open(&options, &comm, &into->error), RING_OK);
   ranks_barrier(&of->arrived, size);
-  double begun = now();
+  double begun = seconds();
   for (int i = 0; i < mine->count && ring_comm_usable(comm); i++) {
     into->calls[i] = call_run(&mine->calls[i], comm, &children[i]);
     into->ran[i] = true;
   }
   end_program(mine, comm, into);
-  into->seconds = now() - begun;
+  into->seconds = seconds() - begun;
   into->error = *ring_comm_error(comm);
   for (int i = 0; i < DISAGREEMENT_CALLS; i++) ring_comm_free(children[i]);
   ring_comm_free(comm);

@@ -15,7 +15,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -24,12 +23,6 @@
 #include "transport/socket.h"
 
 enum { SIZE = 3, CHILD_SECONDS = 60, DESCRIPTORS = 64 };
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- Descriptors -------------------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -29,12 +28,6 @@ typedef struct control_block {
 static control_block *shared;
 static char token[64];
 static float x[LONG], y[LONG];
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static void await(const int *flag) {
   while (*(const volatile int *)flag == 0) usleep(1000);

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/platform.h"
@@ -16,12 +15,6 @@
 #include "requests.h"
 
 enum { QUEUED = 20 };
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* ---- Failures ----------------------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/platform.h"
@@ -222,12 +221,6 @@ static void test_all_name_the_missing_rank(void) {
   RUN_RANKS(5, leave_the_ring, (int[16]){0});
 }
 
-static double now(void) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
-
 typedef ring_status (*calls)(ring_comm *comm, int rank);
 
 typedef struct disagreement {
@@ -239,9 +232,9 @@ typedef struct disagreement {
 static void disagree(int rank, int size, void *arg) {
   disagreement *about = arg;
   ring_comm *comm = open_linked(rank, size, 60, NULL);
-  double begun = now();
+  double begun = seconds();
   ring_status status = about->call(comm, rank);
-  CHECK(now() - begun < 20);
+  CHECK(seconds() - begun < 20);
   ranks_barrier(about->arrived, size);
   expect(comm, status, RING_MISMATCH, -1, "the ranks made different calls: rank ");
 }

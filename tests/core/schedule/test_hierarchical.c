@@ -9,7 +9,6 @@
 #include <math.h>
 #include <signal.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/dtype.h"
@@ -36,12 +35,6 @@ typedef struct place {
   uint64_t digests[SIZE_MOST];
   double died;
 } place;
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static ring_comm *open_at(int rank, int size, const place *place) {
   static char hosts[SIZE_MOST][32];
@@ -440,7 +433,7 @@ static void test_children(void) {
 
 static void check_heard(ring_comm *comm, const place *place, ring_status status,
                         ring_status expected, const char *text) {
-  double late = now() - place->died;
+  double late = seconds() - place->died;
   if (status != expected || ring_comm_error(comm)->rank != place->victim)
     fprintf(stderr, "rank %d of %s, victim %d: %s\n", ring_comm_rank(comm), place->nodes,
             place->victim, ring_comm_error(comm)->message);
@@ -466,7 +459,7 @@ static place *dying;
 
 static void die(int signal) {
   (void)signal;
-  dying->died = now();
+  dying->died = seconds();
   _exit(0); /* without a word, as a crash */
 }
 
@@ -494,7 +487,7 @@ static void abort_in_it(int rank, int size, void *shared) {
   float *x;
   ring_comm *comm = reduce_a_few(rank, size, place, &x);
   if (rank == place->victim) {
-    place->died = now();
+    place->died = seconds();
     ring_comm_abort(comm, "the loss is NaN");
     ring_comm_free(comm);
     free(x);

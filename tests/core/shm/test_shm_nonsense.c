@@ -12,6 +12,7 @@
 
 #include "api/comm_state.h"
 #include "base/platform.h"
+#include "buffers.h"
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
@@ -109,19 +110,7 @@ static uint64_t lie_of(int number, uint64_t total) {
 
 /* The input and the output of a rank lie in the arena, unless the lie is about a bounce buffer. */
 static float *get(ring_comm *comm, bool arena) {
-  void *memory = calloc(COUNT, sizeof(float));
-  if (!arena) return memory;
-  free(memory);
-  CHECK_INT(ring_alloc(comm, COUNT * sizeof(float), &memory), RING_OK);
-  memset(memory, 0, COUNT * sizeof(float));
-  return memory;
-}
-
-static void put(float *memory, bool arena) {
-  if (arena)
-    ring_free(memory);
-  else
-    free(memory);
+  return buffer_alloc(comm, arena, COUNT * sizeof(float));
 }
 
 static void prepare_lie(const ring_comm *comm, const lie_case *the_case, const float *x,
@@ -156,8 +145,8 @@ static void call_with_lie(int rank, int size, void *shared) {
     CHECK_CONTAINS(ring_comm_error(comm)->message, "that its buffers lie where the memory");
   }
   lie.buffer = NULL;
-  put(x, arena);
-  put(y, arena);
+  buffer_free(x, arena);
+  buffer_free(y, arena);
   if (status == RING_OK) close_rank(comm);
   if (rank == 0 && status != RING_OK) *(int *)((lie_case *)shared + 1) += 1;
 }
@@ -207,8 +196,8 @@ static void read_false_control_block(int rank, int size, void *shared) {
   CHECK_INT(status, RING_ABORTED);
   CHECK_INT(ring_comm_error(comm)->rank, -1);
   CHECK(strlen(ring_comm_error(comm)->message) < sizeof ring_comm_error(comm)->message);
-  put(x, true);
-  put(y, true);
+  buffer_free(x, true);
+  buffer_free(y, true);
   ring_comm_free(comm);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "api/comm_state.h"
+#include "buffers.h"
 #include "check.h"
 #include "ranks.h"
 
@@ -33,21 +34,6 @@ static uint32_t draw(uint64_t *state, uint32_t most) {
   *state ^= *state >> 7;
   *state ^= *state << 17;
   return (uint32_t)(*state >> 32) % most;
-}
-
-static int32_t *get_ints(ring_comm *comm, bool arena, size_t count) {
-  void *memory = NULL;
-  if (!arena) return calloc(count + 1, sizeof(int32_t));
-  CHECK_INT(ring_alloc(comm, (count + 1) * sizeof(int32_t), &memory), RING_OK);
-  memset(memory, 0, (count + 1) * sizeof(int32_t));
-  return memory;
-}
-
-static void put_ints(int32_t *ints, bool arena) {
-  if (arena)
-    ring_free(ints);
-  else
-    free(ints);
 }
 
 /* ---- One call ----------------------------------------------------------------------------- */
@@ -114,7 +100,8 @@ static void try_one(ring_comm *comm, const trial *t) {
   bool in_arena = t->input_arena >> rank & 1, out_arena = t->output_arena >> rank & 1;
   size_t input, output;
   shape_of(t, rank, size, &input, &output);
-  int32_t *in = get_ints(comm, in_arena, input), *out = get_ints(comm, out_arena, output);
+  int32_t *in = buffer_alloc(comm, in_arena, input * sizeof *in);
+  int32_t *out = buffer_alloc(comm, out_arena, output * sizeof *out);
   fill(t, rank, size, in);
   ring_status status = call(comm, t, in, out);
   if (status != RING_OK)
@@ -123,8 +110,8 @@ static void try_one(ring_comm *comm, const trial *t) {
             t->output_arena, ring_comm_error(comm)->message);
   CHECK_INT(status, RING_OK);
   check(t, rank, size, out);
-  put_ints(in, in_arena);
-  put_ints(out, out_arena);
+  buffer_free(in, in_arena);
+  buffer_free(out, out_arena);
 }
 
 /* ---- Which calls -------------------------------------------------------------------------- */

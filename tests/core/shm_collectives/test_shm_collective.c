@@ -12,6 +12,7 @@
 #include "api/comm_state.h"
 #include "base/dtype.h"
 #include "base/half.h"
+#include "buffers.h"
 #include "check.h"
 #include "ranks.h"
 #include "requests.h"
@@ -206,17 +207,7 @@ static size_t part_of(const trial *t, int rank, size_t *counts) {
 enum { GUARD = 64 };
 
 static uint8_t *get_buffer(ring_comm *comm, bool arena, size_t bytes) {
-  void *memory = arena ? NULL : malloc(bytes + 2 * GUARD);
-  if (arena) CHECK_INT(ring_alloc(comm, bytes + 2 * GUARD, &memory), RING_OK);
-  memset(memory, 0xa5, bytes + 2 * GUARD);
-  return memory;
-}
-
-static void put_buffer(uint8_t *buffer, bool arena) {
-  if (arena)
-    ring_free(buffer);
-  else
-    free(buffer);
+  return memset(buffer_alloc(comm, arena, bytes + 2 * GUARD), 0xa5, bytes + 2 * GUARD);
 }
 
 #define EITHER(name, ...)                                                                          \
@@ -379,8 +370,8 @@ static void try_one(ring_comm *comm, const trial *t) {
     CHECK_INT(out[-1 - i], 0xa5);
     CHECK_INT(out[s.output * width + (size_t)i], 0xa5);
   }
-  put_buffer(in_memory, place & 1);
-  put_buffer(out_memory, place & 2);
+  buffer_free(in_memory, place & 1);
+  buffer_free(out_memory, place & 2);
   free(kept);
 }
 
@@ -525,7 +516,7 @@ static void reduce_nans(ring_comm *comm, void *shared) {
       await_ranks(&all->arrived, size, ++round);
       CHECK(all->digests[rank] == all->digests[0]);
       await_ranks(&all->left, size, round);
-      put_buffer(memory, rank % 2 == 0);
+      buffer_free(memory, rank % 2 == 0);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -20,6 +21,12 @@ void *shared_alloc(size_t length) {
 
 void shared_free(void *memory, size_t length) {
   munmap(memory, length);
+}
+
+double seconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 pid_t fork_for(unsigned seconds) {

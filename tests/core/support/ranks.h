@@ -40,6 +40,9 @@ void ranks_barrier(int *arrived, int size);
 /* Waits until ranks have counted up to `least` in shared memory. */
 void await_count(const int *count, int least);
 
+/* The time by a clock that only goes forward. */
+double seconds(void);
+
 /* Forks; a child that lives for longer than so many seconds is killed. */
 pid_t fork_for(unsigned seconds);
 

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -182,12 +181,6 @@ static const struct {
 enum { STEPS = sizeof steps / sizeof steps[0] };
 
 /* ---- A rank ------------------------------------------------------------------------------- */
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void fail(run *r, const char *step, ring_status status, const ring_error *error) {
   if (r->end->step != NULL) return;

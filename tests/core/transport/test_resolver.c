@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -43,12 +42,6 @@ int __wrap_getaddrinfo(const char *host, const char *service, const struct addri
 }
 
 /* ---- Opening ------------------------------------------------------------------------------ */
-
-static double seconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* Rank 1 looks for rank 0 on this host; gives how long that took. */
 static double fail_to_open(const char *host, double timeout, ring_status expected,
