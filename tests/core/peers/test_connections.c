@@ -223,7 +223,7 @@ static void test_connections_that_never_come(void) {
 /* Meets the others as rank 2 does, brings rank 1 one connection of several, and says no more. */
 static void bring_too_few(const ring_options *options, int *done) {
   ring_keys keys;
-  ring_rendezvous rendezvous = begin_meeting(options, &keys);
+  ring_rendezvous rendezvous = begin_rendezvous(options, &keys);
   ring_wait wait;
   ring_peers peers;
   ring_error error;

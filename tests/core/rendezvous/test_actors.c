@@ -5,182 +5,31 @@
  * or stopped, or breaks the protocol. The other ranks are real. All have to end soon, with the name of
  * the actor in the error, and without a descriptor left.
  */
-#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/address.h"
+#include "actor.h"
 #include "base/bytes.h"
-#include "base/platform.h"
 #include "check.h"
-#include "meetings.h"
 #include "ranks.h"
-#include "rendezvous/address_table.h"
-#include "transport/socket.h"
-
-/* ---- Actors ------------------------------------------------------------------------------- */
-
-enum { ACT_RANKS = 4 };
-
-typedef struct scene {
-  int actor;
-  void (*act)(const struct scene *scene);
-  int signal; /* what ends or stops the actor; 0: it exits */
-  ring_status status;
-  const char *text;        /* in the message of every real rank */
-  double timeout, seconds; /* to open, and until all have failed */
-  int failed;              /* real ranks that have */
-} scene;
-
-typedef struct actor {
-  int root, listener;
-  ring_seal seal; /* with rank 0 */
-  ring_rendezvous rendezvous;
-  ring_keys keys;
-  uint64_t epoch;
-} actor;
-
-static ring_options scene_options(const scene *scene, int rank) {
-  static char token[] = "a token for actors";
-  ring_options options = rank_options(rank, ACT_RANKS);
-  options.token = token;
-  options.token_length = sizeof token;
-  options.timeout = scene->timeout;
-  return options;
-}
-
-static void receive_all(int fd, void *bytes, size_t length) {
-  struct pollfd entry = {.fd = fd, .events = POLLIN};
-  for (size_t have = 0; have < length;) {
-    CHECK_INT(poll(&entry, 1, 10000), 1);
-    ssize_t got = recv(fd, (uint8_t *)bytes + have, length - have, 0);
-    CHECK(got > 0);
-    have += (size_t)got;
-  }
-}
-
-static void send_note(int fd, ring_seal *seal, const ring_message *message) {
-  uint8_t wire[NOTE_ROOM];
-  size_t length = seal_note(seal, message, wire);
-  CHECK_INT(send(fd, wire, length, MSG_NOSIGNAL), length);
-}
-
-static void wait_for_the_end(int fd) {
-  struct pollfd entry = {.fd = fd, .events = POLLIN};
-  char rest[256];
-  while (poll(&entry, 1, 10000) == 1 && recv(fd, rest, sizeof rest, 0) > 0) {
-  }
-}
-
-/* Knocks on a port; a descriptor, or -1 when rank 0 is not there. */
-static int act_knock(actor *self, int port) {
-  ring_claim claim = {
-      .purpose = RING_PURPOSE_RENDEZVOUS, .rank = self->rendezvous.rank, .size = ACT_RANKS};
-  ring_resolved resolved;
-  ring_handshake handshake;
-  CHECK_INT(ring_socket_resolve("127.0.0.1", self->rendezvous.ports[port], &resolved), 0);
-  int fd = ring_socket_connect(&resolved, 0);
-  if (fd < 0) return -1;
-  CHECK(ring_handshake_connect(&handshake, fd, &self->keys, &claim, 0));
-  if (shake_hands(&handshake) && ring_seal_begin(&self->seal, &handshake)) return fd;
-  ring_socket_close(&fd);
-  return -1;
-}
-
-/* Joins rank 0 and receives the WELCOME. */
-static actor act_as_guest(const scene *scene) {
-  ring_options options = scene_options(scene, scene->actor);
-  actor self = {.root = -1};
-  self.rendezvous = begin_meeting(&options, &self.keys);
-  self.listener = ring_socket_listen("127.0.0.1", 0);
-  for (int i = 0; self.root < 0; i++) {
-    CHECK(i < 100 * RING_RENDEZVOUS_PORTS);
-    self.root = act_knock(&self, i % RING_RENDEZVOUS_PORTS);
-    if (i % RING_RENDEZVOUS_PORTS == 0) usleep(10000);
-  }
-  uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES], head[RING_MESSAGE_LENGTH_BYTES];
-  uint8_t welcome[RING_MESSAGE_HEAD_BYTES + 8 + 2 + 1 + 9 + RING_SEAL_BYTES];
-  uint8_t *to = bytes_put(join, (uint64_t)ring_socket_port(self.listener), 2);
-  bytes_put(to, (uint64_t)(scene->timeout * 1000), 4);
-  CHECK(ring_seal_close(&self.seal, NULL, 0, join, RING_JOIN_BYTES));
-  CHECK_INT(send(self.root, join, sizeof join, MSG_NOSIGNAL), sizeof join);
-  receive_all(self.root, head, sizeof head);
-  receive_all(self.root, welcome, sizeof welcome);
-  CHECK_INT(
-      ring_seal_open(&self.seal, head, sizeof head, welcome, sizeof welcome - RING_SEAL_BYTES),
-      RING_OK);
-  const uint8_t *from = welcome + RING_MESSAGE_HEAD_BYTES;
-  self.epoch = bytes_get(&from, 8);
-  return self;
-}
-
-/* Accepts the rank that comes next; ranks of other tests may look for theirs here, too. */
-static int act_accept(const actor *self, int rank, ring_claim *claim, ring_seal *seal) {
-  struct pollfd entry = {.fd = self->listener, .events = POLLIN};
-  ring_handshake handshake;
-  int fd = -1;
-  for (bool ours = false; !ours;) {
-    ring_socket_close(&fd);
-    CHECK_INT(poll(&entry, 1, 10000), 1);
-    fd = ring_socket_accept(self->listener);
-    CHECK(ring_handshake_accept(&handshake, fd, &self->keys, rank, ACT_RANKS, false));
-    ours = shake_hands(&handshake);
-  }
-  CHECK(ring_seal_begin(seal, &handshake));
-  *claim = handshake.claim;
-  return fd;
-}
-
-/* Lets the others join, and tells each where its parent is. */
-static actor act_as_rank_0(const scene *scene) {
-  ring_options options = scene_options(scene, 0);
-  actor self = {.listener = -1};
-  int fds[ACT_RANKS];
-  ring_seal seals[ACT_RANKS];
-  self.rendezvous = begin_meeting(&options, &self.keys);
-  for (int i = 0; i < RING_RENDEZVOUS_PORTS && self.listener < 0; i++)
-    self.listener = ring_socket_listen("127.0.0.1", self.rendezvous.ports[i]);
-  CHECK(self.listener >= 0);
-  uint64_t ports[ACT_RANKS] = {(uint64_t)ring_socket_port(self.listener)};
-  for (int i = 1; i < ACT_RANKS; i++) {
-    uint8_t join[RING_JOIN_BYTES + RING_SEAL_BYTES];
-    const uint8_t *from = join;
-    ring_claim claim;
-    ring_seal seal;
-    int fd = act_accept(&self, 0, &claim, &seal);
-    receive_all(fd, join, sizeof join);
-    CHECK_INT(ring_seal_open(&seal, NULL, 0, join, RING_JOIN_BYTES), RING_OK);
-    fds[claim.rank] = fd;
-    seals[claim.rank] = seal;
-    ports[claim.rank] = bytes_get(&from, 2);
-  }
-  for (int rank = 1; rank < ACT_RANKS; rank++) {
-    ring_message message = {.fault = -1};
-    uint8_t *to = bytes_put(message.body, 7, 8);
-    to = bytes_put(to, ports[ring_address_table_parent(rank)], 2);
-    message.length = (size_t)(ring_address_pack(to, "127.0.0.1") - message.body);
-    send_note(fds[rank], &seals[rank], &message);
-  }
-  return self;
-}
 
 static void die_before_the_table(const scene *scene) {
-  act_as_guest(scene);
+  act_as_client(scene);
   raise(SIGKILL);
 }
 
 static void die_linked_to_a_child(const scene *scene) {
   ring_claim claim;
   ring_seal seal;
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   act_accept(&self, scene->actor, &claim, &seal);
   raise(SIGKILL);
 }
 
 static void stop_before_the_table(const scene *scene) {
-  act_as_guest(scene);
+  act_as_client(scene);
   raise(SIGSTOP);
 }
 
@@ -206,62 +55,62 @@ static void vouch(const actor *self, table *made) {
   made->length += sizeof mac;
 }
 
-/* Gives its child a table, with the right HMAC or, if it is to be `false_by` something, a wrong one;
+/* Gives its child a table, with the right HMAC or, if it is to be `flipped` something, a wrong one;
  * without one only a length. */
-static void mislead(const scene *scene, table *made, uint32_t length, int false_by) {
+static void mislead(const scene *scene, table *made, uint32_t length, int flipped) {
   ring_claim claim;
   ring_seal seal;
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   int child = act_accept(&self, scene->actor, &claim, &seal);
   CHECK(claim.purpose == RING_PURPOSE_LINK && claim.rank == 3 && claim.epoch == self.epoch);
   uint8_t head[4];
   if (made != NULL) vouch(&self, made);
-  if (made != NULL) made->bytes[4] ^= (uint8_t)false_by;
+  if (made != NULL) made->bytes[4] ^= (uint8_t)flipped;
   bytes_put(head, made != NULL ? made->length : length, 4);
   CHECK_INT(send(child, head, sizeof head, MSG_NOSIGNAL), sizeof head);
   if (made != NULL) send(child, made->bytes, made->length, MSG_NOSIGNAL);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
-static void say_a_length_too_large(const scene *scene) {
+static void send_a_length_too_large(const scene *scene) {
   mislead(scene, NULL, UINT32_MAX, 0);
 }
 
-static void say_a_length_of_zero(const scene *scene) {
+static void send_a_length_of_zero(const scene *scene) {
   mislead(scene, NULL, 0, 0);
 }
 
-static void tell_of_too_many_hosts(const scene *scene) {
+static void send_too_many_hosts(const scene *scene) {
   table made = make_table(ACT_RANKS, ACT_RANKS + 1, 1);
   mislead(scene, &made, 0, 0);
 }
 
-static void tell_of_fewer_ranks(const scene *scene) {
+static void send_fewer_ranks(const scene *scene) {
   table made = make_table(ACT_RANKS - 1, 1, 0);
   mislead(scene, &made, 0, 0);
 }
 
 /* Somebody in between has changed a bit. */
-static void tell_another_table(const scene *scene) {
+static void send_another_table(const scene *scene) {
   table made = make_table(ACT_RANKS, 2, 1);
   mislead(scene, &made, 0, 1);
 }
 
 static void report_a_length(const scene *scene, uint32_t length) {
   uint8_t head[RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES + RING_SEAL_BYTES - 1] = {0};
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   bytes_put(head, length, RING_MESSAGE_LENGTH_BYTES);
   CHECK_INT(send(self.root, head, sizeof head, MSG_NOSIGNAL), sizeof head);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
-static void report(const scene *scene, ring_message message, int false_by) {
-  uint8_t wire[NOTE_ROOM];
-  actor self = act_as_guest(scene);
-  size_t length = seal_note(&self.seal, &message, wire);
-  wire[RING_MESSAGE_LENGTH_BYTES] ^= (uint8_t)false_by;
+static void report(const scene *scene, ring_message message, int flipped) {
+  uint8_t wire[MESSAGE_WIRE_BYTES];
+  actor self = act_as_client(scene);
+  size_t length = seal_message(&self.seal, &message, wire);
+  wire[RING_MESSAGE_LENGTH_BYTES] ^= (uint8_t)flipped;
   CHECK_INT(send(self.root, wire, length, MSG_NOSIGNAL), length);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
 static void report_without_end(const scene *scene) {
@@ -270,25 +119,25 @@ static void report_without_end(const scene *scene) {
 
 /* The first bytes of a report that says that all is well. */
 static void report_in_part(actor *self, size_t bytes) {
-  uint8_t wire[NOTE_ROOM];
-  CHECK(bytes < seal_note(&self->seal, &(ring_message){.fault = -1}, wire));
+  uint8_t wire[MESSAGE_WIRE_BYTES];
+  CHECK(bytes < seal_message(&self->seal, &(ring_message){.fault = -1}, wire));
   CHECK_INT(send(self->root, wire, bytes, MSG_NOSIGNAL), bytes);
 }
 
 static void report_a_part_of_the_length(const scene *scene) {
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   report_in_part(&self, RING_MESSAGE_LENGTH_BYTES - 1);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
 static void report_half(const scene *scene) {
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
 static void die_after_half_a_report(const scene *scene) {
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
   raise(SIGKILL);
 }
@@ -312,18 +161,18 @@ static void report_something_else(const scene *scene) {
 
 static void report_twice(const scene *scene) {
   ring_message message = {.fault = -1};
-  actor self = act_as_guest(scene);
-  send_note(self.root, &self.seal, &message);
-  send_note(self.root, &self.seal, &message);
-  wait_for_the_end(self.root);
+  actor self = act_as_client(scene);
+  act_send(self.root, &self.seal, &message);
+  act_send(self.root, &self.seal, &message);
+  act_await_end(self.root);
 }
 
 static void report_a_failure(const scene *scene) {
   ring_message message = {
       .status = RING_NO_MEMORY, .fault = -1, .length = 13, .body = "out of memory"};
-  actor self = act_as_guest(scene);
-  send_note(self.root, &self.seal, &message);
-  wait_for_the_end(self.root);
+  actor self = act_as_client(scene);
+  act_send(self.root, &self.seal, &message);
+  act_await_end(self.root);
 }
 
 /* ---- Scenes ------------------------------------------------------------------------------- */
@@ -352,9 +201,9 @@ static void watch_actor(scene *scene) {
 static void be_real(int rank, scene *scene) {
   ring_options options = scene_options(scene, rank);
   int before = count_descriptors();
-  uint64_t begun = ring_platform_now();
+  double begun = seconds();
   CHECK_INT(expect_failure(&options, scene->status, scene->text), scene->actor);
-  CHECK((double)(ring_platform_now() - begun) / 1e9 < scene->seconds);
+  CHECK(seconds() - begun < scene->seconds);
   CHECK_INT(count_descriptors(), before);
   __sync_fetch_and_add(&scene->failed, 1);
 }
@@ -420,10 +269,10 @@ static void test_rank_0_stops(void) {
 
 static void test_hostile_tables(void) {
   const char *text = "rank 2 told rank 3 where the others are in bytes that are no table";
-  lose(2, say_a_length_too_large, 0, text);
-  lose(2, say_a_length_of_zero, 0, text);
-  lose(2, tell_of_too_many_hosts, 0, text);
-  lose(2, tell_of_fewer_ranks, 0, text);
+  lose(2, send_a_length_too_large, 0, text);
+  lose(2, send_a_length_of_zero, 0, text);
+  lose(2, send_too_many_hosts, 0, text);
+  lose(2, send_fewer_ranks, 0, text);
 }
 
 static void test_hostile_reports(void) {
@@ -441,7 +290,8 @@ static void refuse(int actor, void (*act)(const scene *), const char *text) {
       .actor = actor, .act = act, .status = RING_AUTH, .text = text, .timeout = 30, .seconds = 10});
 }
 
-/* Who has sent a part of a report keeps rank 0 from nothing: all are told in time who is missing. */
+/* A rank that has sent a part of a report keeps rank 0 from nothing: all ranks learn in time which rank is
+ * missing. */
 static void test_half_a_report(void) {
   scene half = {.actor = 1,
                 .act = report_half,
@@ -463,10 +313,10 @@ typedef struct half {
 
 static void act_half(const scene *scene) {
   half *shared = (half *)(uintptr_t)scene; /* the first of its members */
-  actor self = act_as_guest(scene);
+  actor self = act_as_client(scene);
   report_in_part(&self, RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES);
   __sync_fetch_and_add(&shared->sent, 1);
-  wait_for_the_end(self.root);
+  act_await_end(self.root);
 }
 
 static int stop_after_half(void *arg) {
@@ -477,7 +327,7 @@ static int stop_after_half(void *arg) {
 static void fail_beside_half(int rank, int size, void *arg) {
   half *shared = arg;
   ring_options options = scene_options(&shared->scene, rank);
-  uint64_t begun = ring_platform_now();
+  double begun = seconds();
   (void)size;
   if (rank == shared->scene.actor) {
     watch_actor(&shared->scene);
@@ -488,7 +338,7 @@ static void fail_beside_half(int rank, int size, void *arg) {
     options.interrupt_arg = shared;
   }
   CHECK_INT(expect_failure(&options, RING_ABORTED, "rank 3 was interrupted during open()"), 3);
-  CHECK((double)(ring_platform_now() - begun) / 1e9 < 10);
+  CHECK(seconds() - begun < 10);
 }
 
 static void test_a_failure_beside_half_a_report(void) {
@@ -497,7 +347,7 @@ static void test_a_failure_beside_half_a_report(void) {
 }
 
 static void test_what_was_changed_on_the_way(void) {
-  refuse(2, tell_another_table, "in bytes that are not those of rank 0");
+  refuse(2, send_another_table, "in bytes that are not those of rank 0");
   refuse(3, report_something_else, "rank 3 (127.0.0.1) is not what it has sent");
 }
 

@@ -4,7 +4,6 @@
  * missing or dies.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/platform.h"
 #include "check.h"
 #include "meetings.h"
 #include "ranks.h"
-#include "shm/attach.h"
 
 /* ---- Orders of arrival -------------------------------------------------------------------- */
 
@@ -148,7 +145,7 @@ static void test_a_host_that_does_not_exist(void) {
 
 /* ---- Other modes of rendezvous ------------------------------------------------------------ */
 
-static void meet_at_root(int rank, int size, void *shared) {
+static void open_at_root(int rank, int size, void *shared) {
   (void)shared;
   ring_options options = rank_options(rank, size);
   options.address_count = 0;
@@ -158,10 +155,10 @@ static void meet_at_root(int rank, int size, void *shared) {
 }
 
 static void test_only_the_root_is_known(void) {
-  run_ranks(4, meet_at_root, NULL);
+  run_ranks(4, open_at_root, NULL);
 }
 
-static void meet_without_token(int rank, int size, void *shared) {
+static void open_without_token(int rank, int size, void *shared) {
   (void)shared;
   char job[32];
   ring_options options = rank_options(rank, size);
@@ -175,10 +172,10 @@ static void meet_without_token(int rank, int size, void *shared) {
 }
 
 static void test_without_a_token(void) {
-  run_ranks(3, meet_without_token, NULL);
+  run_ranks(3, open_without_token, NULL);
 }
 
-static void meet_from_environment(int rank, int size, void *shared) {
+static void open_from_environment(int rank, int size, void *shared) {
   (void)shared;
   char number[16], token[64];
   snprintf(number, sizeof number, "%d", rank);
@@ -193,81 +190,7 @@ static void meet_from_environment(int rank, int size, void *shared) {
 }
 
 static void test_from_the_environment(void) {
-  run_ranks(3, meet_from_environment, NULL);
-}
-
-/* ---- Exchange ----------------------------------------------------------------------------- */
-
-/* Memory through which all ranks pass their texts, as Spark's allGather does. */
-typedef struct exchange {
-  pthread_barrier_t all_wrote;
-  char texts[8][200];
-  int mode;
-  int victim, late; /* which ranks; -1: none */
-  bool told;        /* the victim dies when it has told what it shares */
-  uint64_t died;    /* when it died, in ns */
-} exchange;
-
-typedef struct exchange_end {
-  int rank, size;
-  exchange *shared;
-} exchange_end;
-
-enum { EXCHANGE_WORKS, EXCHANGE_FAILS, EXCHANGE_FORGETS, EXCHANGE_GARBLES };
-
-static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
-  const exchange_end *end = arg;
-  exchange *shared = end->shared;
-  snprintf(shared->texts[end->rank], sizeof shared->texts[0], "%s", mine);
-  pthread_barrier_wait(&shared->all_wrote);
-  if (shared->mode == EXCHANGE_FAILS) return 1;
-  for (int rank = 0; rank < end->size; rank++) {
-    if (shared->mode == EXCHANGE_FORGETS && rank == 1) continue;
-    put(sink, rank, shared->mode == EXCHANGE_GARBLES ? "nonsense" : shared->texts[rank]);
-  }
-  put(sink, end->size, "one too many is ignored");
-  return 0;
-}
-
-static void meet_by_exchange(int rank, int size, void *shared) {
-  exchange_end end = {rank, size, shared};
-  ring_options options = rank_options(rank, size);
-  options.token = NULL;
-  options.token_length = 0;
-  options.exchange = pass_texts;
-  options.exchange_arg = &end;
-  switch (end.shared->mode) {
-  case EXCHANGE_WORKS: {
-    ring_comm *comm;
-    CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
-    CHECK_INT(ring_comm_authenticated(comm), 1);
-    check_ring(comm);
-    close_rank(comm);
-    return;
-  }
-  case EXCHANGE_FAILS:
-    expect_failure(&options, RING_ABORTED, "the exchange with the other ranks failed");
-    return;
-  case EXCHANGE_FORGETS:
-    expect_failure(&options, RING_INVALID, "the exchange brought no text of rank 1");
-    return;
-  case EXCHANGE_GARBLES:
-    expect_failure(&options, RING_INVALID, "a text of rank 0 that sparkring did not write");
-    return;
-  }
-}
-
-static void test_exchange(void) {
-  exchange *shared = shared_alloc(sizeof *shared);
-  pthread_barrierattr_t attributes;
-  pthread_barrierattr_init(&attributes);
-  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  for (shared->mode = EXCHANGE_WORKS; shared->mode <= EXCHANGE_GARBLES; shared->mode++) {
-    pthread_barrier_init(&shared->all_wrote, &attributes, 4);
-    run_ranks(4, meet_by_exchange, shared);
-    pthread_barrier_destroy(&shared->all_wrote);
-  }
-  shared_free(shared, sizeof *shared);
+  run_ranks(3, open_from_environment, NULL);
 }
 
 /* ---- A port that is not told -------------------------------------------------------------- */
@@ -316,101 +239,7 @@ static void test_a_port_that_is_not_told(void) {
   shared_free(lacks, sizeof *lacks);
 }
 
-/* ---- Deaths while opening ----------------------------------------------------------------- */
-
-#define LOSS_SECONDS 1.3 /* one is what is promised; sanitizers and other tests take some, too */
-
-static void die(int signal_number) {
-  (void)signal_number;
-  _exit(0);
-}
-
-static void die_in_exchange(exchange *shared) {
-  shared->died = ring_platform_now();
-  _exit(0);
-}
-
-/* Of the process that is to die behind its words on what it shares, while the others wait for more. */
-static exchange *dies_when_told;
-
-ring_status __real_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait_service *service, const ring_wait *wait,
-                                   ring_error *error);
-ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait_service *service, const ring_wait *wait,
-                                   ring_error *error);
-ring_status __wrap_ring_shm_settle(ring_shm *shm, ring_peers *peers, const uint8_t *has,
-                                   const ring_wait_service *service, const ring_wait *wait,
-                                   ring_error *error) {
-  if (dies_when_told == NULL) return __real_ring_shm_settle(shm, peers, has, service, wait, error);
-  usleep(100000);
-  die_in_exchange(dies_when_told);
-  return RING_OK;
-}
-
-/* At once; where another rank is late, after the rendezvous with the ranks that are not. */
-static int pass_texts_and_die(void *arg, const char *mine, ring_exchange_put_fn put, void *sink) {
-  const exchange_end *end = arg;
-  bool late = end->rank == end->shared->late;
-  if (late) usleep(1600000);
-  int failure = pass_texts(arg, mine, put, sink);
-  if (end->shared->told && end->rank == end->shared->victim) {
-    dies_when_told = end->shared;
-    return failure;
-  }
-  if (end->rank == end->shared->victim && end->shared->late < 0) die_in_exchange(end->shared);
-  if (end->rank == end->shared->victim) {
-    signal(SIGALRM, die);
-    ualarm(300000, 0);
-  }
-  if (late) usleep(800000);
-  return failure;
-}
-
-static void lose_one_while_opening(int rank, int size, void *shared) {
-  exchange_end end = {rank, size, shared};
-  ring_options options = rank_options(rank, size);
-  char text[64];
-  options.exchange = pass_texts_and_die;
-  options.exchange_arg = &end;
-  if (end.shared->late >= 0) options.timeout = 2;
-  snprintf(text, sizeof text, "rank %d (127.0.0.1)", end.shared->victim);
-  CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), end.shared->victim);
-  double seconds = (double)(ring_platform_now() - end.shared->died) / 1e9;
-  if (end.shared->late < 0) CHECK(seconds < LOSS_SECONDS);
-}
-
-static void lose_each_while_opening(int size, int after, bool told) {
-  exchange *shared = shared_alloc(sizeof *shared);
-  shared->told = told;
-  pthread_barrierattr_t attributes;
-  pthread_barrierattr_init(&attributes);
-  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  for (shared->victim = 0; shared->victim < size; shared->victim++) {
-    shared->late = after > 0 ? (shared->victim + after) % size : -1;
-    pthread_barrier_init(&shared->all_wrote, &attributes, (unsigned)size);
-    run_ranks(size, lose_one_while_opening, shared);
-    pthread_barrier_destroy(&shared->all_wrote);
-  }
-  shared_free(shared, sizeof *shared);
-}
-
-/* Higher ranks connect to lower ones, so there is a way to wait report for each direction. */
-static void test_a_rank_that_dies_while_opening(void) {
-  lose_each_while_opening(4, 0, false);
-  lose_each_while_opening(8, 0, false); /* with some there is no link */
-}
-
-/* Nobody waits then for ranks that the exchange might still hold, though with some there is no link. */
-static void test_a_rank_that_dies_when_all_have_met(void) {
-  lose_each_while_opening(8, 0, true);
-}
-
-/* One comes to the exchange so late that the others have spent most of their time, and leaves it a second
- * after them, as happens with Spark's allGather: to all the same rank is at fault. */
-static void test_one_that_is_late_meanwhile(void) {
-  for (int after = 1; after < 4; after++) lose_each_while_opening(4, after, false);
-}
+/* ---- A rank that had come ----------------------------------------------------------------- */
 
 /* Once it has joined and waits for others; rank 0, once they have. */
 static void die_when_met(void *unused, const char *message) {
@@ -480,11 +309,7 @@ int main(void) {
   RUN(test_only_the_root_is_known);
   RUN(test_without_a_token);
   RUN(test_from_the_environment);
-  RUN(test_exchange);
   RUN(test_a_port_that_is_not_told);
-  RUN(test_a_rank_that_dies_while_opening);
-  RUN(test_a_rank_that_dies_when_all_have_met);
-  RUN(test_one_that_is_late_meanwhile);
   RUN(test_a_rank_that_had_come);
   RUN(test_no_descriptor_is_left);
   return 0;

@@ -230,7 +230,7 @@ static bool welcome_falsely(int listener, const ring_keys *keys, char name) {
   entry.fd = ring_socket_accept(listener);
   CHECK(ring_handshake_accept(&handshake, entry.fd, keys, 0, 2, false));
   if (!shake_hands(&handshake)) return true; /* it went away */
-  uint8_t wire[NOTE_ROOM], join[RING_JOIN_BYTES + RING_SEAL_BYTES];
+  uint8_t wire[MESSAGE_WIRE_BYTES], join[RING_JOIN_BYTES + RING_SEAL_BYTES];
   ring_message message = {.fault = -1};
   ring_seal seal;
   uint8_t *to = bytes_put(bytes_put(message.body, 1, 8), 99, 2);
@@ -239,7 +239,7 @@ static bool welcome_falsely(int listener, const ring_keys *keys, char name) {
   to = bytes_put(to, 0, 1);
   message.length = (size_t)(to - message.body);
   CHECK(ring_seal_begin(&seal, &handshake));
-  size_t length = seal_note(&seal, &message, wire);
+  size_t length = seal_message(&seal, &message, wire);
   if (poll(&entry, 1, 1000) == 1) CHECK_INT(recv(entry.fd, join, sizeof join, 0), sizeof join);
   send(entry.fd, wire, length, MSG_NOSIGNAL);
   if (poll(&entry, 1, 1000) == 1) ring_socket_close(&entry.fd); /* it has read and hung up */
@@ -253,7 +253,7 @@ static void meet_an_impostor(int rank, int size, void *shared) {
   options.token_length = 0;
   if (rank == 0) {
     ring_keys keys;
-    begin_meeting(&options, &keys);
+    begin_rendezvous(&options, &keys);
     int welcomes = 0;
     while (welcomes < 20 && welcome_falsely(held->listeners[0], &keys, (char)('a' + welcomes)))
       welcomes++;

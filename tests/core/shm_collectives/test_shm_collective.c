@@ -11,147 +11,12 @@
 
 #include "api/comm_state.h"
 #include "base/dtype.h"
-#include "base/half.h"
 #include "buffers.h"
 #include "check.h"
+#include "fold.h"
 #include "ranks.h"
 #include "requests.h"
-
-/* ---- Values ------------------------------------------------------------------------------- */
-
-typedef union number {
-  int64_t integer;
-  float single;
-  double real;
-} number;
-
-static uint32_t mix(int rank, size_t i) {
-  uint32_t x = (uint32_t)i * 0x9e3779b1u + (uint32_t)(rank + 1) * 0x85ebca6bu;
-  x = (x ^ x >> 15) * 0x2c1b3c6du;
-  return x ^ x >> 13;
-}
-
-/* Values of all magnitudes from 2^-6 to 2^5, with all bits, and no zeros. */
-static double real_value(int rank, size_t i) {
-  uint32_t x = mix(rank, i);
-  uint64_t bits = (uint64_t)(x & 16) << 59 | (uint64_t)(1017 + x % 12) << 52 | (uint64_t)x << 20;
-  double value;
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-static bool is_integer(ring_dtype dtype) {
-  return dtype <= RING_INT64;
-}
-
-static number load(ring_dtype dtype, const void *from) {
-  number value = {0};
-  uint16_t half;
-  memcpy(&half, from, 2 <= ring_dtype_size(dtype) ? 2 : 0);
-  switch (dtype) {
-  case RING_INT8:
-    value.integer = *(const int8_t *)from;
-    break;
-  case RING_UINT8:
-    value.integer = *(const uint8_t *)from;
-    break;
-  case RING_INT32:
-    value.integer = *(const int32_t *)from;
-    break;
-  case RING_INT64:
-    value.integer = *(const int64_t *)from;
-    break;
-  case RING_FLOAT16:
-    value.single = ring_float16_to_float32(half);
-    break;
-  case RING_BFLOAT16:
-    value.single = ring_bfloat16_to_float32(half);
-    break;
-  case RING_FLOAT32:
-    value.single = *(const float *)from;
-    break;
-  case RING_FLOAT64:
-    value.real = *(const double *)from;
-    break;
-  }
-  return value;
-}
-
-static void store(ring_dtype dtype, void *to, number value) {
-  uint16_t half = dtype == RING_FLOAT16 ? ring_float16_from_float32(value.single) : 0;
-  if (dtype == RING_BFLOAT16) half = ring_bfloat16_from_float32(value.single);
-  if (is_integer(dtype))
-    memcpy(to, &value.integer,
-           ring_dtype_size(dtype)); /* wraps, as this machine is little-endian */
-  else if (dtype == RING_FLOAT64)
-    memcpy(to, &value.real, sizeof value.real);
-  else if (dtype == RING_FLOAT32)
-    memcpy(to, &value.single, sizeof value.single);
-  else
-    memcpy(to, &half, sizeof half);
-}
-
-/* Element i of a rank's input. */
-static void put(ring_dtype dtype, void *to, int rank, size_t i) {
-  number value;
-  if (is_integer(dtype))
-    value.integer = (int64_t)((uint64_t)mix(rank, i) << 32 | mix(rank, i + 1));
-  else if (dtype == RING_FLOAT64)
-    value.real = real_value(rank, i);
-  else
-    value.single = (float)real_value(rank, i);
-  store(dtype, to, value);
-}
-
-#define COMBINE(type, a, b)                                                                        \
-  do {                                                                                             \
-    type x = (a), y = (b);                                                                         \
-    (a) = op == RING_SUM || op == RING_AVG ? x + y                                                 \
-          : op == RING_PROD                ? x * y                                                 \
-          : op == RING_MIN                 ? (y < x ? y : x)                                       \
-                                           : (y > x ? y : x);                                      \
-  } while (0)
-
-static number combine(ring_dtype dtype, ring_op op, number one, number other) {
-  if (dtype == RING_FLOAT64)
-    COMBINE(double, one.real, other.real);
-  else if (!is_integer(dtype))
-    COMBINE(float, one.single, other.single);
-  else if (op == RING_LAND)
-    one.integer = one.integer != 0 && other.integer != 0;
-  else if (op == RING_LOR)
-    one.integer = one.integer != 0 || other.integer != 0;
-  else if (op == RING_MIN || op == RING_MAX)
-    COMBINE(int64_t, one.integer, other.integer);
-  else
-    COMBINE(uint64_t, one.integer, other.integer);
-  return one;
-}
-
-static number divide(ring_dtype dtype, number value, int size) {
-  uint8_t wrapped[8];
-  if (dtype == RING_FLOAT64) {
-    value.real /= size;
-  } else if (!is_integer(dtype)) {
-    value.single /= (float)size;
-  } else {
-    store(dtype, wrapped, value);
-    value.integer = load(dtype, wrapped).integer / size;
-  }
-  return value;
-}
-
-/* Element i of the reduction of all inputs, in rank order. */
-static void fold(ring_dtype dtype, ring_op op, int size, void *to, size_t i) {
-  uint8_t bytes[8];
-  number value = {0};
-  for (int rank = 0; rank < size; rank++) {
-    put(dtype, bytes, rank, i);
-    number next = load(dtype, bytes);
-    value = rank == 0 ? next : combine(dtype, op, value, next);
-  }
-  store(dtype, to, op == RING_AVG ? divide(dtype, value, size) : value);
-}
+#include "values.h"
 
 /* ---- One call ----------------------------------------------------------------------------- */
 
@@ -264,24 +129,24 @@ static void expect(const trial *t, int size, const size_t *counts, size_t own, u
   switch (t->kind) {
   case ALLREDUCE:
   case REDUCE:
-    fold(t->dtype, t->op, size, to, i);
+    fold_ranks(t->dtype, t->op, size, to, i);
     return;
   case REDUCE_SCATTER:
-    fold(t->dtype, t->op, size, to, own + i);
+    fold_ranks(t->dtype, t->op, size, to, own + i);
     return;
   case BROADCAST:
-    put(t->dtype, to, t->root, i);
+    fold_put(t->dtype, to, t->root, i);
     return;
   case SCATTER:
   case SCATTERV:
-    put(t->dtype, to, t->root, own + i);
+    fold_put(t->dtype, to, t->root, own + i);
     return;
   case ALLTOALL:
-    put(t->dtype, to, (int)(i / t->count), own + i % t->count);
+    fold_put(t->dtype, to, (int)(i / t->count), own + i % t->count);
     return;
   default:
     while (i >= counts[from]) i -= counts[from++];
-    put(t->dtype, to, from, i);
+    fold_put(t->dtype, to, from, i);
   }
 }
 
@@ -295,12 +160,6 @@ static bool is_right(const trial *t, int rank, int size, const uint8_t *out, siz
     if (memcmp(out + i * width, expected, width) != 0) return false;
   }
   return true;
-}
-
-static uint64_t digest_of(const uint8_t *bytes, size_t count) {
-  uint64_t digest = 1469598103934665603u;
-  for (size_t i = 0; i < count; i++) digest = (digest ^ bytes[i]) * 1099511628211u;
-  return digest;
 }
 
 /* The number of elements of input and output on a rank, and the offset of the shorter in the longer
@@ -357,7 +216,7 @@ static void try_one(ring_comm *comm, const trial *t) {
     in = s.input >= s.output ? in : in + s.out_at * width;
   }
   uint8_t *kept = malloc(s.input * width + 1);
-  for (size_t i = 0; i < s.input; i++) put(t->dtype, kept + i * width, rank, i);
+  for (size_t i = 0; i < s.input; i++) fold_put(t->dtype, kept + i * width, rank, i);
   memcpy(in, kept, s.input * width);
   call(comm, t, s.input > 0 ? in : NULL, s.output > 0 ? out : NULL, counts);
   if (!is_right(t, rank, size, out, s.output)) {
@@ -502,17 +361,17 @@ static void reduce_nans(ring_comm *comm, void *shared) {
       double *x = (double *)(memory + GUARD) + rank % 3;
       for (size_t j = 0; j < length; j++) {
         uint64_t bits =
-            UINT64_C(0x7ff8000000000000) | (uint64_t)rank << 63 | (mix(rank, j) & 0xffff);
-        x[j] = real_value(rank, j);
-        if ((mix(rank, j) >> 20) % 3 == 0) memcpy(&x[j], &bits, sizeof bits);
+            UINT64_C(0x7ff8000000000000) | (uint64_t)rank << 63 | (fold_bits(rank, j) & 0xffff);
+        x[j] = fold_real(rank, j);
+        if ((fold_bits(rank, j) >> 20) % 3 == 0) memcpy(&x[j], &bits, sizeof bits);
       }
       CHECK_INT(ring_allreduce(comm, x, x, length, RING_FLOAT64, (ring_op)op), RING_OK);
       for (size_t j = 0; j < length; j++) {
         bool any = false;
-        for (int other = 0; other < size; other++) any |= (mix(other, j) >> 20) % 3 == 0;
+        for (int other = 0; other < size; other++) any |= (fold_bits(other, j) >> 20) % 3 == 0;
         CHECK_INT(isnan(x[j]) != 0, any);
       }
-      all->digests[rank] = digest_of((uint8_t *)x, length * sizeof *x);
+      all->digests[rank] = digest_of(x, length * sizeof *x);
       await_ranks(&all->arrived, size, ++round);
       CHECK(all->digests[rank] == all->digests[0]);
       await_ranks(&all->left, size, round);

@@ -67,7 +67,7 @@ void free_ports(held_ports *ports) {
   while (ports->held > 0) close(ports->listeners[--ports->held]);
 }
 
-ring_rendezvous begin_meeting(const ring_options *options, ring_keys *keys) {
+ring_rendezvous begin_rendezvous(const ring_options *options, ring_keys *keys) {
   static const char *hosts[RANKS_MAX];
   for (int rank = 0; rank < options->size; rank++) hosts[rank] = "127.0.0.1";
   ring_rendezvous rendezvous = {.rank = options->rank,
@@ -94,7 +94,7 @@ bool shake_hands(ring_handshake *handshake) {
   return true;
 }
 
-size_t seal_note(ring_seal *seal, const ring_message *message, uint8_t *wire) {
+size_t seal_message(ring_seal *seal, const ring_message *message, uint8_t *wire) {
   size_t length = RING_MESSAGE_HEAD_BYTES + message->length;
   uint8_t *sealed = bytes_put(wire, length + RING_SEAL_BYTES, RING_MESSAGE_LENGTH_BYTES);
   uint8_t *to = bytes_put(bytes_put(sealed, message->status, 1), (uint32_t)message->fault, 4);

@@ -31,18 +31,18 @@ held_ports hold_ports(int count);
 void free_ports(held_ports *ports);
 
 /* The key and the ports of a job on 127.0.0.1, as its ranks derive them. */
-ring_rendezvous begin_meeting(const ring_options *options, ring_keys *keys);
+ring_rendezvous begin_rendezvous(const ring_options *options, ring_keys *keys);
 
 /* Takes a handshake that was begun to its end, with a welcome for whoever claims to be a rank.
  * False when the other side does not. */
 bool shake_hands(ring_handshake *handshake);
 
-/* A message as it travels; its length. `message` has room for NOTE_ROOM bytes. */
+/* A message as it travels; its length. `message` has MESSAGE_WIRE_BYTES. */
 enum {
-  NOTE_ROOM = RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES + RING_MESSAGE_TEXT_BYTES +
-  RING_SEAL_BYTES
+  MESSAGE_WIRE_BYTES = RING_MESSAGE_LENGTH_BYTES + RING_MESSAGE_HEAD_BYTES +
+  RING_MESSAGE_TEXT_BYTES + RING_SEAL_BYTES
 };
-size_t seal_note(ring_seal *seal, const ring_message *message, uint8_t *wire);
+size_t seal_message(ring_seal *seal, const ring_message *message, uint8_t *wire);
 
 /* A table of places (see address_table.h) without its length and its HMAC: rank r on host r % hosts, port 1000 + r.
  * width is that of a host's index. */
