@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/counter.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "engine/reduce.h"
@@ -124,7 +125,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
   } else {
     call->sequence = ++comm->sequence;
   }
-  engine_counter_add(&comm->calls, 1);
+  ring_counter_add(&comm->calls, 1);
   return RING_OK;
 }
 
@@ -149,7 +150,7 @@ ring_status ring_collective_barrier_shared(ring_comm *comm, ring_wait *wait) {
 
 ring_status ring_collective_allgather_byte(ring_comm *comm, uint8_t *bytes, ring_wait *wait) {
   static const ring_call signature = {
-      .collective = RING_COLLECTIVE_TELL, .dtype = RING_UINT8, .count = 1};
+      .collective = RING_COLLECTIVE_OPEN_ALLGATHER, .dtype = RING_UINT8, .count = 1};
   collective_args args = {.work = {.outline = {.call = signature, .parts.count = 1},
                                    .signature = &signature,
                                    .input = bytes + comm->peers.rank,

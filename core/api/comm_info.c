@@ -4,6 +4,7 @@
  * part of the order of calls, and may run while a request runs.
  */
 #include "api/comm_state.h"
+#include "base/counter.h"
 #include "base/platform.h"
 
 const ring_error *ring_comm_error(const ring_comm *comm) {
@@ -48,10 +49,10 @@ int ring_comm_usable(const ring_comm *comm) {
 }
 
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
-  sum->bytes_sent += __atomic_load_n(&more->bytes_sent, __ATOMIC_RELAXED);
-  sum->bytes_received += __atomic_load_n(&more->bytes_received, __ATOMIC_RELAXED);
-  sum->messages_sent += __atomic_load_n(&more->messages_sent, __ATOMIC_RELAXED);
-  sum->messages_received += __atomic_load_n(&more->messages_received, __ATOMIC_RELAXED);
+  sum->bytes_sent += ring_counter_read(&more->bytes_sent);
+  sum->bytes_received += ring_counter_read(&more->bytes_received);
+  sum->messages_sent += ring_counter_read(&more->messages_sent);
+  sum->messages_received += ring_counter_read(&more->messages_received);
 }
 
 ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *counters) {
@@ -63,10 +64,10 @@ ring_status ring_comm_counters(const ring_comm *comm, int peer, ring_counters *c
   }
   for (int rank = 0; rank < comm->peers.size; rank++)
     comm_add_counters(counters, &comm->peers.peer[rank].counters);
-  counters->calls = __atomic_load_n(&comm->calls, __ATOMIC_RELAXED);
-  counters->bytes_shared = __atomic_load_n(&comm->shm.bytes_shared, __ATOMIC_RELAXED);
-  counters->wait_ns = __atomic_load_n(&comm->native.engine.wait_ns, __ATOMIC_RELAXED) +
-                      __atomic_load_n(&comm->shm.wait_ns, __ATOMIC_RELAXED);
+  counters->calls = ring_counter_read(&comm->calls);
+  counters->bytes_shared = ring_counter_read(&comm->shm.bytes_shared);
+  counters->wait_ns =
+      ring_counter_read(&comm->native.engine.wait_ns) + ring_counter_read(&comm->shm.wait_ns);
   return RING_OK;
 }
 

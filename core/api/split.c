@@ -15,6 +15,7 @@
 #include "api/comm_lifecycle.h"
 #include "api/request.h"
 #include "base/bytes.h"
+#include "base/counter.h"
 #include "base/error.h"
 #include "engine/detector/failure.h"
 #include "engine/detector/split_wait.h"
@@ -105,7 +106,7 @@ static ring_status split_exchange(split_run *run, bool failed) {
                           .input_count = SPLIT_BYTES,
                           .out_at = (uint64_t)rank * SPLIT_BYTES,
                           .in_place = true};
-  engine_counter_add(&parent->calls, 1);
+  ring_counter_add(&parent->calls, 1);
   return ring_fusion_run_here(parent, &args);
 }
 

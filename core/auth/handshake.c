@@ -9,10 +9,10 @@
 
 static const char handshake_magic[8] = {'s', 'p', 'a', 'r', 'k', 'r', 'n', 'g'};
 
-enum { TURN_CONNECTOR_HELLO, TURN_ACCEPTOR_HELLO, TURN_CLAIM, TURN_VERDICT, TURN_END };
+enum { TURN_CONNECTOR_HELLO, TURN_ACCEPTOR_HELLO, TURN_CLAIM, TURN_ANSWER, TURN_END };
 
 static const size_t handshake_lengths[] = {RING_HELLO_BYTES, RING_HELLO_BYTES, RING_CLAIM_BYTES,
-                                           RING_VERDICT_BYTES};
+                                           RING_ANSWER_BYTES};
 
 static uint8_t *handshake_message(ring_handshake *handshake, int turn) {
   uint8_t *message = handshake->transcript;
@@ -71,7 +71,7 @@ static bool handshake_prove(ring_handshake *handshake, int turn, int rank, ring_
 /* Completes the message that this side is about to send. */
 static bool handshake_compose(ring_handshake *handshake) {
   int turn = handshake->turn;
-  if (turn != TURN_CLAIM && turn != TURN_VERDICT) return true;
+  if (turn != TURN_CLAIM && turn != TURN_ANSWER) return true;
   uint8_t *to = handshake_message(handshake, turn);
   if (turn == TURN_CLAIM) {
     to = bytes_put(to, (uint32_t)handshake->claim.rank, 4);
@@ -80,7 +80,7 @@ static bool handshake_compose(ring_handshake *handshake) {
     to = bytes_put(to, (uint32_t)handshake->claim.connection, 1);
     to = bytes_put(to, (uint32_t)handshake->claim.connections, 1);
   } else {
-    to = bytes_put(to, handshake->verdict, 4);
+    to = bytes_put(to, handshake->answer, 4);
     to = bytes_put(to, (uint32_t)handshake->own_rank, 4);
   }
   ring_secret proof;
@@ -145,15 +145,15 @@ static ring_handshake_state handshake_read_claim(ring_handshake *handshake, cons
                                                         : RING_HANDSHAKE_STRANGER;
 }
 
-static ring_handshake_state handshake_read_verdict(ring_handshake *handshake, const uint8_t *from) {
-  if (!handshake_proof_is_right(handshake, TURN_VERDICT, handshake->peer_rank))
+static ring_handshake_state handshake_read_answer(ring_handshake *handshake, const uint8_t *from) {
+  if (!handshake_proof_is_right(handshake, TURN_ANSWER, handshake->peer_rank))
     return handshake_unproven(handshake);
-  handshake->verdict = (ring_verdict)bytes_get(&from, 4);
+  handshake->answer = (ring_answer)bytes_get(&from, 4);
   uint32_t rank = (uint32_t)bytes_get(&from, 4);
   if (rank != (uint32_t)handshake->peer_rank) return RING_HANDSHAKE_STRANGER;
   /* The proof covers both HELLOs, so both sides have compared the same two wishes. */
-  bool welcome = handshake->verdict == RING_VERDICT_WELCOME;
-  if (handshake->unlike ? welcome : handshake->verdict == RING_VERDICT_UNLIKE)
+  bool welcome = handshake->answer == RING_ANSWER_ACCEPTED;
+  if (handshake->unlike ? welcome : handshake->answer == RING_ANSWER_UNLIKE)
     return RING_HANDSHAKE_STRANGER;
   return welcome ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
 }
@@ -164,13 +164,12 @@ static ring_handshake_state handshake_finish_turn(ring_handshake *handshake) {
   bool wrote = handshake_writes(handshake);
   int turn = handshake->turn++;
   handshake->moved = 0;
-  if (wrote && turn != TURN_VERDICT)
+  if (wrote && turn != TURN_ANSWER)
     return handshake->unfit != 0 ? handshake->unfit : RING_HANDSHAKE_READING;
   if (wrote)
-    return handshake->verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE
-                                                      : RING_HANDSHAKE_REFUSED;
+    return handshake->answer == RING_ANSWER_ACCEPTED ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
   if (turn == TURN_CLAIM) return handshake_read_claim(handshake, message);
-  if (turn == TURN_VERDICT) return handshake_read_verdict(handshake, message);
+  if (turn == TURN_ANSWER) return handshake_read_answer(handshake, message);
   return handshake_read_hello(handshake, message);
 }
 
@@ -207,19 +206,19 @@ ring_handshake_state ring_handshake_advance(ring_handshake *handshake) {
   return handshake->state;
 }
 
-void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict) {
-  bool unlike = handshake->unlike && verdict == RING_VERDICT_WELCOME;
-  handshake->verdict = unlike ? RING_VERDICT_UNLIKE : verdict;
+void ring_handshake_answer(ring_handshake *handshake, ring_answer answer) {
+  bool unlike = handshake->unlike && answer == RING_ANSWER_ACCEPTED;
+  handshake->answer = unlike ? RING_ANSWER_UNLIKE : answer;
   handshake->state = RING_HANDSHAKE_WRITING;
 }
 
-const char *ring_verdict_text(ring_verdict verdict) {
-  switch (verdict) {
-  case RING_VERDICT_STALE:
+const char *ring_answer_text(ring_answer answer) {
+  switch (answer) {
+  case RING_ANSWER_STALE:
     return "this process belongs to an earlier attempt of the job";
-  case RING_VERDICT_TWICE:
+  case RING_ANSWER_TWICE:
     return "another process with this rank is connected already";
-  case RING_VERDICT_CONNECTIONS:
+  case RING_ANSWER_CONNECTIONS:
     return "the connections of a link came out of order, or are more than it can serve";
   default: /* not sent for a link, or reported elsewhere */
     return "its reason makes no sense";

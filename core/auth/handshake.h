@@ -3,18 +3,18 @@
  * The handshake that begins every connection: a mutual challenge and response with the key that the
  * two ranks share (keys.h; HMAC-SHA256). The connecting side proves itself first. So a stranger
  * that connects learns only the fields of HELLO; a stranger that is connected to learns a rank,
- * too. Each proof covers all bytes before it, so the answers of another connection cannot be
+ * too. Each proof covers all bytes before it, so the messages of another connection cannot be
  * replayed.
  *
  *   connector → HELLO    magic, wire version, purpose, encrypted, nonce             44 bytes
  *             ← HELLO    magic, wire version, purpose, encrypted, nonce             44
  *             → CLAIM    rank, size, epoch, connection, connections,
  *                        HMAC(key, "connector", all before)                         50
- *             ← VERDICT  verdict, rank, HMAC(key, "acceptor", all before)           40
+ *             ← ANSWER   answer, rank, HMAC(key, "acceptor", all before)           40
  *
  * Both sides must want encryption, or neither. An encrypted connection uses a key derived from the
  * key of the two ranks and from all bytes above (ring_handshake_derive). If the sides disagree,
- * they complete the handshake all the same, and the verdict reports it: anybody may have sent or
+ * they complete the handshake all the same, and the answer reports it: anybody may have sent or
  * changed a HELLO alone, so it is not believed.
  *
  * A handshake owns no memory, and borrows its descriptor and the keys. It never blocks:
@@ -46,27 +46,27 @@ typedef struct ring_claim {
   bool encrypted;              /* the wish of the connecting side */
 } ring_claim;
 
-typedef enum ring_verdict {
-  RING_VERDICT_WELCOME = 0,
-  RING_VERDICT_FORMED = 1,      /* the job has formed already */
-  RING_VERDICT_STALE = 2,       /* another epoch */
-  RING_VERDICT_TWICE = 3,       /* the rank has a link already, or needs none */
-  RING_VERDICT_CONNECTIONS = 4, /* connections out of order, or too many for the accepting system */
-  RING_VERDICT_UNLIKE = 5       /* only one of the two sides wants encryption */
-} ring_verdict;
+typedef enum ring_answer {
+  RING_ANSWER_ACCEPTED = 0,
+  RING_ANSWER_FORMED = 1,      /* the job has formed already */
+  RING_ANSWER_STALE = 2,       /* another epoch */
+  RING_ANSWER_TWICE = 3,       /* the rank has a link already, or needs none */
+  RING_ANSWER_CONNECTIONS = 4, /* connections out of order, or too many for the accepting system */
+  RING_ANSWER_UNLIKE = 5       /* only one of the two sides wants encryption */
+} ring_answer;
 
 typedef enum ring_handshake_state {
   RING_HANDSHAKE_READING,
   RING_HANDSHAKE_WRITING,
   RING_HANDSHAKE_CLAIMED,  /* accepting side: the proof is right; call ring_handshake_answer */
-  RING_HANDSHAKE_DONE,     /* both have proved themselves and the verdict is WELCOME */
-  RING_HANDSHAKE_REFUSED,  /* both have proved themselves and the verdict is not WELCOME */
+  RING_HANDSHAKE_DONE,     /* both have proved themselves and the answer is ACCEPTED */
+  RING_HANDSHAKE_REFUSED,  /* both have proved themselves and the answer is not ACCEPTED */
   RING_HANDSHAKE_STRANGER, /* the other side does not speak this protocol or lacks the key */
   RING_HANDSHAKE_VERSION,  /* the other side speaks another version of it */
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;
 
-enum { RING_HELLO_BYTES = 44, RING_CLAIM_BYTES = 50, RING_VERDICT_BYTES = 40 };
+enum { RING_HELLO_BYTES = 44, RING_CLAIM_BYTES = 50, RING_ANSWER_BYTES = 40 };
 
 typedef struct ring_handshake {
   int fd;
@@ -75,15 +75,15 @@ typedef struct ring_handshake {
   ring_handshake_state unfit; /* accepting side: final state after its HELLO is sent, or 0 */
   int turn;                   /* which of the four messages is under way */
   ring_claim claim;
-  ring_verdict verdict;
-  int own_rank;     /* of the accepting side, sent in the verdict */
+  ring_answer answer;
+  int own_rank;     /* of the accepting side, sent in the answer */
   int peer_rank;    /* connecting side: the expected rank; accepting side: the claimed rank */
   int peer_version; /* wire version of the other side */
   bool unlike;      /* the two HELLOs differ in their wish for encryption */
   int system_errno;
   size_t moved; /* bytes of the current message */
   const ring_keys *keys;
-  uint8_t transcript[2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES];
+  uint8_t transcript[2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_ANSWER_BYTES];
 } ring_handshake;
 
 /* Begins as the connecting side, which expects rank `peer_rank`. False without random numbers. */
@@ -96,14 +96,14 @@ bool ring_handshake_accept(ring_handshake *handshake, int fd, const ring_keys *k
 
 ring_handshake_state ring_handshake_advance(ring_handshake *handshake);
 
-/* After CLAIMED: sets the verdict; then advance until DONE or REFUSED. WELCOME becomes UNLIKE when
+/* After CLAIMED: sets the answer; then advance until DONE or REFUSED. ACCEPTED becomes UNLIKE when
  * the sides disagree about encryption. */
-void ring_handshake_answer(ring_handshake *handshake, ring_verdict verdict);
+void ring_handshake_answer(ring_handshake *handshake, ring_answer answer);
 
 /* After DONE: a key that only both ends of this connection have. */
 bool ring_handshake_derive(const ring_handshake *handshake, ring_secret *key);
 
 /* Why a link is refused: "this process belongs to an earlier attempt of the job". */
-const char *ring_verdict_text(ring_verdict verdict);
+const char *ring_answer_text(ring_answer answer);
 
 #endif

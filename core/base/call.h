@@ -17,7 +17,7 @@
 #define RING_CHUNK_BYTES (256 * 1024)
 
 /* X(name, value, "what the user called"). OPEN and CLOSE are the barriers inside
- * those calls, TELL the exchange that follows the former. */
+ * those calls, OPEN_ALLGATHER the exchange that follows OPEN. */
 #define RING_COLLECTIVE_MAP(X)                                                                     \
   X(OPEN, 1, "open")                                                                               \
   X(CLOSE, 2, "close")                                                                             \
@@ -37,7 +37,7 @@
   X(MESSAGE, 16, "message")                                                                        \
   X(ALLREDUCE_GROUP, 17, "allreduce_group")                                                        \
   X(SPLIT, 18, "split")                                                                            \
-  X(TELL, 19, "open")
+  X(OPEN_ALLGATHER, 19, "open")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
@@ -47,7 +47,7 @@ typedef enum ring_collective {
 
 /* Whether a call belongs to opening, which has one deadline for all of it. */
 static inline bool ring_collective_opens(uint8_t collective) {
-  return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_TELL;
+  return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_OPEN_ALLGATHER;
 }
 
 /* What a call has besides its dtype: an op, because it reduces; a root. */

@@ -38,7 +38,7 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 
 void ring_wait_renew(ring_wait *wait) {
   uint64_t now = ring_platform_now();
-  wait->told = 0;
+  wait->warned = 0;
   wait->away += wait_absent(wait, now); /* bytes taken after a suspension came during it */
   wait->begun = wait->now = now;
   wait->deadline = wait->begun + wait->patience;
@@ -90,14 +90,14 @@ bool ring_wait_lasts(ring_wait *wait) {
   const ring_alarm *alarm = wait->alarm;
   if (alarm == NULL || alarm->log == NULL || alarm->after == 0) return false;
   uint64_t lasted = ring_platform_now() - wait->begun;
-  uint64_t due = wait->told > 0 ? 2 * wait->told : alarm->after;
+  uint64_t due = wait->warned > 0 ? 2 * wait->warned : alarm->after;
   if (lasted < due) return false;
   while (2 * due <= lasted) due *= 2; /* no check for long */
-  wait->told = due;
+  wait->warned = due;
   return true;
 }
 
-void ring_wait_tell(const ring_wait *wait, const char *message) {
+void ring_wait_warn(const ring_wait *wait, const char *message) {
   wait->alarm->log(wait->alarm->log_arg, message);
 }
 

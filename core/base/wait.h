@@ -34,7 +34,7 @@ typedef struct ring_wait {
   const atomic_bool *stop; /* another thread ends the wait; NULL: none does */
   const ring_alarm *alarm; /* NULL: no warning */
   bool watch_parent;       /* the end of the parent process ends the wait */
-  uint64_t told;           /* how long the wait had lasted at the last warning */
+  uint64_t warned;         /* how long the wait had lasted at the last warning */
 } ring_wait;
 
 void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
@@ -61,9 +61,9 @@ ring_status ring_wait_check(ring_wait *wait);
 ring_status ring_wait_aborted(const ring_wait *wait, int rank, const char *call, ring_error *error);
 
 /* Whether a warning is due: after the time of the alarm, and each time the wait has lasted twice as long.
- * The caller sends it with ring_wait_tell. */
+ * The caller sends it with ring_wait_warn. */
 bool ring_wait_lasts(ring_wait *wait);
-void ring_wait_tell(const ring_wait *wait, const char *message);
+void ring_wait_warn(const ring_wait *wait, const char *message);
 
 /* Whether this process has waited, awake, for half of its deadline: about as long as peers for it. */
 bool ring_wait_is_old(const ring_wait *wait);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/counter.h"
 #include "base/error.h"
 #include "engine/detector/failure.h"
 #include "engine/detector/mismatch.h"
@@ -141,8 +142,8 @@ static void frame_mover_end(ring_run *run, size_t lane) {
 
 static void frame_mover_count(ring_peer *peer, bool sent, size_t bytes, size_t frames) {
   ring_counters *counters = &peer->counters;
-  engine_counter_add(sent ? &counters->bytes_sent : &counters->bytes_received, bytes);
-  engine_counter_add(sent ? &counters->messages_sent : &counters->messages_received, frames);
+  ring_counter_add(sent ? &counters->bytes_sent : &counters->bytes_received, bytes);
+  ring_counter_add(sent ? &counters->messages_sent : &counters->messages_received, frames);
 }
 
 /* A link failed. When the peer takes no more bytes, its report of the failure may still be unread

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "base/counter.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "engine/detector/failure.h"
@@ -173,7 +174,7 @@ ring_status ring_idle_wait(ring_run *run) {
     idle_watch(run);
     status = idle_sleep(run);
   }
-  engine_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
+  ring_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
   ring_timeline_record(timeline, RING_EVENT_WAIT, false, &run->task->call, -1, 0);
   return status;
 }

@@ -15,11 +15,6 @@
 #define RING_BURST_FRAMES 4 /* the most frames that one system call sends */
 #define RING_ENGINE_RUNS 16 /* the latest runs, whose calls are known */
 
-/* Adds to a counter that another thread may be reading. Only one thread at a time adds. */
-static inline void engine_counter_add(uint64_t *counter, uint64_t more) {
-  __atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
-}
-
 /* The progress of a lane. */
 typedef struct ring_progress {
   size_t step;        /* of the lane */

@@ -6,8 +6,8 @@
  * further connections wait in the listener's queue, and the timeout of the pending connections
  * becomes shorter; it is shortest for a connection that has sent nothing.
  *
- * The owner decides: `judge` returns the verdict on a proven claim, and `admit` receives the
- * descriptor of each connection whose verdict is WELCOME.
+ * The owner decides: `judge` returns the answer on a proven claim, and `admit` receives the
+ * descriptor of each connection whose answer is ACCEPTED.
  */
 #ifndef RING_PEERS_ACCEPTOR_H
 #define RING_PEERS_ACCEPTOR_H
@@ -28,7 +28,7 @@ typedef struct ring_acceptor {
   int rank, size;
   const ring_keys *keys;
   bool encrypted; /* admitted connections will be */
-  ring_verdict (*judge)(void *owner, const ring_claim *claim);
+  ring_answer (*judge)(void *owner, const ring_claim *claim);
   void (*admit)(void *owner, const ring_handshake *proven);
   void *owner;
   size_t slot;

@@ -200,11 +200,11 @@ static ring_status connector_advance(ring_peers *peers, int rank, ring_error *er
   case RING_HANDSHAKE_LOST:
     return connector_retry(peers, rank, error);
   case RING_HANDSHAKE_REFUSED:
-    if (connector->handshake.verdict == RING_VERDICT_UNLIKE)
+    if (connector->handshake.answer == RING_ANSWER_UNLIKE)
       return ring_peers_mismatch(peers, rank, error);
     ring_socket_close(&connector->handshake.fd);
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d (%s) refused a link: %s", rank,
-                          host, ring_verdict_text(connector->handshake.verdict));
+                          host, ring_answer_text(connector->handshake.answer));
   case RING_HANDSHAKE_STRANGER:
   case RING_HANDSHAKE_VERSION:
     return ring_error_set(error, RING_AUTH, rank, 0,

@@ -16,9 +16,9 @@ _Static_assert(RING_DESCRIPTION_BYTES <= RING_WAIT_REPORT_BYTES,
 
 /* What is known of a suspect's call. */
 enum {
-  RING_SUSPECT_UNHEARD, /* nothing */
-  RING_SUSPECT_HEARD,   /* the suspect has sent something in it, and may have finished it */
-  RING_SUSPECT_WAITS,   /* the suspect has reported that it waits in it */
+  RING_SUSPECT_UNSEEN, /* nothing */
+  RING_SUSPECT_SEEN,   /* the suspect has sent something in it, and may have finished it */
+  RING_SUSPECT_WAITS,  /* the suspect has reported that it waits in it */
   RING_SUSPECT_STATE = 15,
   RING_SUSPECT_NEEDED = 16, /* flag: in the report's own call, by all ranks from the sender on */
   RING_SUSPECT_OPENING = 32 /* flag: by ranks in open(), for which other ranks may wait */

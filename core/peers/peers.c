@@ -16,21 +16,20 @@ static bool peers_is_next(const ring_pending_link *pending_link, const ring_clai
   return claim->connection == pending_link->have && claim->connections == pending_link->connections;
 }
 
-static ring_verdict peers_judge(void *owner, const ring_claim *claim) {
+static ring_answer peers_judge(void *owner, const ring_claim *claim) {
   ring_peers *peers = owner;
-  if (claim->purpose == RING_PURPOSE_RENDEZVOUS) return RING_VERDICT_FORMED;
-  if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK)
-    return RING_VERDICT_STALE;
+  if (claim->purpose == RING_PURPOSE_RENDEZVOUS) return RING_ANSWER_FORMED;
+  if (claim->epoch != peers->epoch || claim->purpose != RING_PURPOSE_LINK) return RING_ANSWER_STALE;
   const ring_peer *peer = &peers->peer[claim->rank];
   bool expected = claim->rank > peers->rank && peer->link == NULL && !peer->ended;
-  if (!expected) return RING_VERDICT_TWICE;
+  if (!expected) return RING_ANSWER_TWICE;
   if (claim->encrypted != peers->encrypted) {
     peers->unlike = claim->rank;
-    return RING_VERDICT_UNLIKE;
+    return RING_ANSWER_UNLIKE;
   }
   bool served = claim->connections == 1 || ring_platform_watches();
-  return served && peers_is_next(peer->pending_link, claim) ? RING_VERDICT_WELCOME
-                                                            : RING_VERDICT_CONNECTIONS;
+  return served && peers_is_next(peer->pending_link, claim) ? RING_ANSWER_ACCEPTED
+                                                            : RING_ANSWER_CONNECTIONS;
 }
 
 static void peers_admit(void *owner, const ring_handshake *proven) {
@@ -38,7 +37,7 @@ static void peers_admit(void *owner, const ring_handshake *proven) {
   const ring_claim *claim = &proven->claim;
   int fd = proven->fd;
   const ring_peer *peer = &peers->peer[claim->rank];
-  /* Since the verdict, another connection with the same claim may have been admitted. */
+  /* Since the answer, another connection with the same claim may have been admitted. */
   if (peer->link != NULL || !peers_is_next(peer->pending_link, claim))
     ring_socket_close(&fd);
   else if (!ring_peers_add_connection(peers, claim->rank, proven))

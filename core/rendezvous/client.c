@@ -112,7 +112,7 @@ static bool client_advance(client_search *search, int port) {
   case RING_HANDSHAKE_WRITING:
     return false;
   case RING_HANDSHAKE_REFUSED:
-    if (attempt->handshake.verdict == RING_VERDICT_UNLIKE)
+    if (attempt->handshake.answer == RING_ANSWER_UNLIKE)
       search->unlike = true;
     else
       search->found_formed = true;
@@ -201,7 +201,7 @@ static void client_warn(const client_search *search) {
       search->found_foreign ? "; another job, or one with another token, answered" : "",
       search->version != 0 ? "; what answered has another version of sparkring" : "",
       client_formed_text(search));
-  ring_wait_tell(rendezvous->wait, text);
+  ring_wait_warn(rendezvous->wait, text);
 }
 
 /* Searches until the handshake with rank 0 is done: *fd is the connection, *seal its seal. */

@@ -58,15 +58,15 @@ static void root_start_grace(root_state *root) {
 
 /* ---- Joining ------------------------------------------------------------------------------ */
 
-static ring_verdict root_judge(void *owner, const ring_claim *claim) {
+static ring_answer root_judge(void *owner, const ring_claim *claim) {
   root_state *root = owner;
-  if (claim->purpose != RING_PURPOSE_RENDEZVOUS) return RING_VERDICT_STALE;
-  if (claim->rank == 0) return RING_VERDICT_TWICE;
-  if (claim->encrypted == root->rendezvous->encrypted) return RING_VERDICT_WELCOME;
+  if (claim->purpose != RING_PURPOSE_RENDEZVOUS) return RING_ANSWER_STALE;
+  if (claim->rank == 0) return RING_ANSWER_TWICE;
+  if (claim->encrypted == root->rendezvous->encrypted) return RING_ANSWER_ACCEPTED;
   root_remove(root, claim->rank);
   root->clients[claim->rank].unlike = true;
   root_start_grace(root);
-  return RING_VERDICT_UNLIKE;
+  return RING_ANSWER_UNLIKE;
 }
 
 static void root_admit(void *owner, const ring_handshake *proven) {

@@ -132,5 +132,5 @@ void ring_root_warn(const root_state *root) {
            "rank 0 has waited %.1f s in open(): %d of %d ranks have %s; missing: %s",
            ring_wait_seconds(root->rendezvous->wait), root->reached + 1, root->rendezvous->size,
            what, missing);
-  ring_wait_tell(root->rendezvous->wait, text);
+  ring_wait_warn(root->rendezvous->wait, text);
 }

@@ -159,5 +159,5 @@ void ring_rendezvous_warn(const ring_rendezvous *rendezvous) {
       text, sizeof text,
       "rank %d has waited %.1f s in open(): it has met rank 0 (%s), which waits for other ranks",
       rendezvous->rank, ring_wait_seconds(rendezvous->wait), rendezvous->root_host);
-  ring_wait_tell(rendezvous->wait, text);
+  ring_wait_warn(rendezvous->wait, text);
 }

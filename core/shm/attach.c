@@ -76,11 +76,11 @@ static bool attach_take_place(ring_shm *shm) {
 
 /* ---- The first rank of a host ------------------------------------------------------------- */
 
-static ring_verdict attach_judge(void *owner, const ring_claim *claim) {
+static ring_answer attach_judge(void *owner, const ring_claim *claim) {
   const ring_shm *shm = owner;
-  if (claim->epoch != shm->peers->epoch) return RING_VERDICT_STALE;
+  if (claim->epoch != shm->peers->epoch) return RING_ANSWER_STALE;
   bool expected = claim->purpose == RING_PURPOSE_SHM && ring_shm_index(shm, claim->rank) > 0;
-  return expected ? RING_VERDICT_WELCOME : RING_VERDICT_TWICE;
+  return expected ? RING_ANSWER_ACCEPTED : RING_ANSWER_TWICE;
 }
 
 static void attach_admit(void *owner, const ring_handshake *proven) {

@@ -256,7 +256,7 @@ static void shm_failure_warn(const ring_shm_call *call, int index, const ring_wa
   shm_failure_list_missing(call, index, ranks, sizeof ranks);
   snprintf(message, sizeof message, "rank %d has waited %.1f s in %s for: %s",
            call->shm->ranks[call->shm->index], ring_wait_seconds(wait), text, ranks);
-  ring_wait_tell(wait, message);
+  ring_wait_warn(wait, message);
 }
 
 /* ---- Ranks that have left the call -------------------------------------------------------- */

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "base/counter.h"
 #include "shm/shm_failure.h"
 
 #define SYNC_YIELDS 50
@@ -80,8 +81,7 @@ static ring_status sync_wait_long(const ring_shm_call *call, const _Atomic uint6
     }
   }
   ring_shm_set_awaited(shm, -1);
-  __atomic_store_n(&shm->wait_ns, shm->wait_ns + (ring_platform_now() - wait.begun),
-                   __ATOMIC_RELAXED);
+  ring_counter_add(&shm->wait_ns, ring_platform_now() - wait.begun);
   ring_timeline_record(shm->timeline, RING_EVENT_WAIT, false, call->call, shm->ranks[index], 0);
   return status;
 }

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "base/counter.h"
 #include "base/dtype.h"
 #include "shm_collectives/large.h"
 #include "shm_collectives/small.h"
@@ -122,7 +123,7 @@ ring_status ring_shm_collective_run(ring_shm *shm, const ring_task *task,
   if (status != RING_OK) return status;
   if (small) {
     status = ring_shm_small(&job);
-    if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
+    if (status == RING_OK) ring_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
     return status;
   }
   shm->exposed = true;
@@ -131,6 +132,6 @@ ring_status ring_shm_collective_run(ring_shm *shm, const ring_task *task,
   shm->entered = shm->sequence;
   status = ring_shm_large(&job);
   shm->exposed = status != RING_OK && status != RING_UNSUPPORTED;
-  if (status == RING_OK) engine_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
+  if (status == RING_OK) ring_counter_add(&shm->bytes_shared, shm_collective_bytes(&job));
   return status;
 }

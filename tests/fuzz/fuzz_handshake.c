@@ -32,7 +32,7 @@ static void put_own_hello(const case_of *of, ring_purpose purpose, uint8_t *to) 
 
 static void prove(const case_of *of, const char *who, const uint8_t *transcript, size_t length,
                   uint8_t *to) {
-  uint8_t said[16 + TRANSCRIPT + RING_CLAIM_BYTES + RING_VERDICT_BYTES] = {0};
+  uint8_t said[16 + TRANSCRIPT + RING_CLAIM_BYTES + RING_ANSWER_BYTES] = {0};
   ring_secret proof;
   strcpy((char *)said, who);
   memcpy(said + 16, transcript, length);
@@ -51,11 +51,11 @@ static void prove_claim(case_of *of) {
   prove(of, "connector", transcript, TRANSCRIPT + before, of->says + RING_HELLO_BYTES + before);
 }
 
-/* The peer accepts: HELLO, then VERDICT, whose proof is over this side's claim, too. */
-static void prove_verdict(case_of *of, const ring_claim *claim) {
-  uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES + RING_VERDICT_BYTES], *to = transcript;
-  size_t before = RING_VERDICT_BYTES - RING_SECRET_BYTES;
-  if (of->length < RING_HELLO_BYTES + RING_VERDICT_BYTES) return;
+/* The peer accepts: HELLO, then ANSWER, whose proof is over this side's claim, too. */
+static void prove_answer(case_of *of, const ring_claim *claim) {
+  uint8_t transcript[TRANSCRIPT + RING_CLAIM_BYTES + RING_ANSWER_BYTES], *to = transcript;
+  size_t before = RING_ANSWER_BYTES - RING_SECRET_BYTES;
+  if (of->length < RING_HELLO_BYTES + RING_ANSWER_BYTES) return;
   put_own_hello(of, claim->purpose, to);
   memcpy(to + RING_HELLO_BYTES, of->says, RING_HELLO_BYTES);
   to = bytes_put(transcript + TRANSCRIPT, (uint32_t)claim->rank, 4);
@@ -72,7 +72,7 @@ static void prove_verdict(case_of *of, const ring_claim *claim) {
 static void shake(const case_of *of, ring_handshake *handshake) {
   if (ring_handshake_advance(handshake) == RING_HANDSHAKE_CLAIMED) {
     FUZZ_PROMISE(of->knows && handshake->claim.rank >= 0 && handshake->claim.rank < of->size);
-    ring_handshake_answer(handshake, (ring_verdict)(of->rank % (RING_VERDICT_UNLIKE + 1)));
+    ring_handshake_answer(handshake, (ring_answer)(of->rank % (RING_ANSWER_UNLIKE + 1)));
     ring_handshake_advance(handshake);
   }
 }
@@ -93,14 +93,14 @@ static void check_end(const case_of *of, const ring_handshake *handshake) {
   const uint8_t *version = of->says + SAYS_VERSION;
   bool current = bytes_get(&version, 2) == RING_WIRE_VERSION;
   ring_secret key;
-  FUZZ_PROMISE(handshake->turn <= 4 && ring_verdict_text(handshake->verdict) != NULL);
+  FUZZ_PROMISE(handshake->turn <= 4 && ring_answer_text(handshake->answer) != NULL);
   switch (handshake->state) {
   case RING_HANDSHAKE_DONE:
     FUZZ_PROMISE(of->knows && like && current && ring_handshake_derive(handshake, &key));
     return;
   case RING_HANDSHAKE_REFUSED:
     FUZZ_PROMISE(of->knows && current && handshake->turn == 4);
-    FUZZ_PROMISE(of->accepts || !like || handshake->verdict != RING_VERDICT_UNLIKE);
+    FUZZ_PROMISE(of->accepts || !like || handshake->answer != RING_ANSWER_UNLIKE);
     return;
   case RING_HANDSHAKE_VERSION:
     FUZZ_PROMISE(!current && handshake->turn == 2);
@@ -126,7 +126,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   input says = input_cut(&from, sizeof of.says);
   memcpy(of.says, says.at, of.length = says.left);
   if (of.knows && of.accepts) prove_claim(&of);
-  if (of.knows && !of.accepts) prove_verdict(&of, &claim);
+  if (of.knows && !of.accepts) prove_answer(&of, &claim);
   int fd = world_connection((input){of.says, of.length}, (input){0});
   bool begun = of.accepts
                    ? ring_handshake_accept(&handshake, fd, &of.keys, of.rank, of.size, of.encrypts)

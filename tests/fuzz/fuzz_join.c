@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   input from = {bytes, length};
   int size = 2 + (int)input_byte(&from) % (SIZE_MOST - 1);
   int rank = 1 + (int)input_byte(&from) % (size - 1);
-  input welcome = input_piece(&from), verdict = input_piece(&from);
+  input welcome = input_piece(&from), result = input_piece(&from);
   input table = input_piece(&from), parent = from;
   const input none = {0};
   ring_wait wait;
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
                                                              .size = size,
                                                              .epoch = 0x1111111111111111,
                                                              .connections = 1});
-  int fd = world_connection(welcome, verdict);
+  int fd = world_connection(welcome, result);
   ring_status status = ring_rendezvous_join(&rendezvous, &peers, fd, &seal, &error);
   if (status == RING_OK) check_places(&peers);
   close(fd);

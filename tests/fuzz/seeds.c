@@ -208,14 +208,14 @@ static void add_table(seed *to, int size) {
 }
 
 static void save_joining(void) {
-  seed made = {.length = 0}, root = {.length = 0}, verdict = {.length = 0}, table = {.length = 0};
+  seed made = {.length = 0}, root = {.length = 0}, result = {.length = 0}, table = {.length = 0};
   add_welcome(&root);
-  add_note(&verdict, RING_OK, "", 0);
+  add_note(&result, RING_OK, "", 0);
   add_table(&table, 4);
   add_byte(&made, 2); /* size 4 */
   add_byte(&made, 1); /* rank 2 */
   add_piece(&made, &root);
-  add_piece(&made, &verdict);
+  add_piece(&made, &result);
   add_piece(&made, &table);
   add_number(&made, table.length + RING_SECRET_BYTES, 4);
   add(&made, table.bytes, table.length);
@@ -299,12 +299,12 @@ static void save_handshakes(void) {
   made.bytes[0] = 2;
   made.bytes[1] = 0x83;
   made.length = 2 + RING_HELLO_BYTES;
-  add_number(&made, RING_VERDICT_WELCOME, 4);
+  add_number(&made, RING_ANSWER_ACCEPTED, 4);
   add_number(&made, 3, 4);
   made.length += RING_SECRET_BYTES;
   save("fuzz_handshake", "acceptor", made.bytes, made.length);
   made.bytes[2 + 11] ^= 1; /* encrypted */
-  made.bytes[2 + RING_HELLO_BYTES] = RING_VERDICT_UNLIKE;
+  made.bytes[2 + RING_HELLO_BYTES] = RING_ANSWER_UNLIKE;
   save("fuzz_handshake", "refused", made.bytes, made.length);
 }
 

@@ -202,6 +202,6 @@ ring_handshake_state __wrap_ring_handshake_advance(ring_handshake *handshake) {
     handshake->claim = *claim;
     return handshake->state = RING_HANDSHAKE_CLAIMED;
   }
-  bool welcome = handshake->verdict == RING_VERDICT_WELCOME;
+  bool welcome = handshake->answer == RING_ANSWER_ACCEPTED;
   return handshake->state = welcome ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED;
 }

@@ -33,7 +33,7 @@ void ring_stall_warn(const ring_run *run) {
   ring_split_wait_describe(run->engine->split_wait, above, sizeof above);
   snprintf(text, sizeof text, "rank %d has waited %.1f s in %s for: %s%s", run->engine->peers->rank,
            ring_wait_seconds(run->task->wait), call, suspects, above);
-  ring_wait_tell(run->task->wait, text);
+  ring_wait_warn(run->task->wait, text);
 }
 
 /* Announces in shared memory the receiver of a message that this rank sends and the receiver does

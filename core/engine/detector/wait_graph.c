@@ -18,13 +18,13 @@ static void wait_graph_last_call(const ring_engine *engine, int rank, ring_suspe
   const ring_shm *shm = engine->shm;
   int index = shm->arena != NULL ? ring_shm_index(shm, rank) : -1;
   uint32_t latest = engine->peers->peer[rank].last_run;
-  suspect->state = RING_SUSPECT_HEARD;
+  suspect->state = RING_SUSPECT_SEEN;
   if (index >= 0 && ring_shm_announced(shm, index, &suspect->call) && suspect->call.collective != 0)
     return;
   suspect->call = engine->calls[latest % RING_ENGINE_RUNS];
   if (latest != 0 && engine->runs - latest < RING_ENGINE_RUNS) return;
   suspect->call = (ring_call){0};
-  suspect->state = RING_SUSPECT_UNHEARD;
+  suspect->state = RING_SUSPECT_UNSEEN;
 }
 
 bool ring_wait_graph_blocks(const ring_run *run, size_t lane) {
@@ -156,7 +156,7 @@ static bool wait_graph_may_open(const ring_run *run, int rank) {
   if (reported && !ring_collective_opens(peer->outbox->last.call.collective)) return false;
   ring_suspect last;
   wait_graph_last_call(run->engine, rank, &last);
-  return last.state == RING_SUSPECT_UNHEARD || ring_collective_opens(last.call.collective);
+  return last.state == RING_SUSPECT_UNSEEN || ring_collective_opens(last.call.collective);
 }
 
 /* Whether one of `openers` may keep an awaited rank in open(). */
@@ -246,7 +246,7 @@ static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect 
   if (pending_link != NULL && pending_link->have > 0)
     snprintf(text, size, "of whose link %d of the %d connections are open", pending_link->have,
              pending_link->connections);
-  else if ((suspect->state & RING_SUSPECT_STATE) != RING_SUSPECT_UNHEARD)
+  else if ((suspect->state & RING_SUSPECT_STATE) != RING_SUSPECT_UNSEEN)
     snprintf(text, size, "%s in %s", waits ? "waits" : "last heard", name);
   else if (peer->link == NULL && peer->connector != NULL)
     snprintf(text, size, "not connected: %s", wait_graph_unconnected);

@@ -44,11 +44,11 @@ static bool pending(ring_handshake_state state) {
   return state == RING_HANDSHAKE_READING || state == RING_HANDSHAKE_WRITING;
 }
 
-static void run_pair(pair *p, ring_verdict verdict) {
+static void run_pair(pair *p, ring_answer answer) {
   for (int i = 0; i < 10; i++) {
     ring_handshake_advance(&p->connector);
     if (ring_handshake_advance(&p->acceptor) == RING_HANDSHAKE_CLAIMED)
-      ring_handshake_answer(&p->acceptor, verdict);
+      ring_handshake_answer(&p->acceptor, answer);
     if (!pending(p->acceptor.state)) shutdown(p->acceptor.fd, SHUT_WR);
   }
 }
@@ -56,7 +56,7 @@ static void run_pair(pair *p, ring_verdict verdict) {
 static void test_both_prove_themselves(void) {
   pair p;
   make_pair(&p, "token", "token");
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_DONE);
   CHECK_INT(p.acceptor.state, RING_HANDSHAKE_DONE);
   CHECK_INT(p.acceptor.claim.rank, 2);
@@ -71,10 +71,10 @@ static void test_both_prove_themselves(void) {
 static void test_a_refusal_arrives(void) {
   pair p;
   make_pair(&p, "token", "token");
-  run_pair(&p, RING_VERDICT_STALE);
+  run_pair(&p, RING_ANSWER_STALE);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_REFUSED);
-  CHECK_INT(p.connector.verdict, RING_VERDICT_STALE);
-  CHECK_CONTAINS(ring_verdict_text(p.connector.verdict), "an earlier attempt of the job");
+  CHECK_INT(p.connector.answer, RING_ANSWER_STALE);
+  CHECK_CONTAINS(ring_answer_text(p.connector.answer), "an earlier attempt of the job");
   end_pair(&p);
 }
 
@@ -84,19 +84,19 @@ static void make_unlike(pair *p) {
   p->connector.transcript[11] = 1;
 }
 
-/* Both sides prove themselves, and the verdict is not WELCOME. */
+/* Both sides prove themselves, and the answer is not ACCEPTED. */
 static void test_who_wants_other_encryption_is_refused(void) {
-  static const ring_verdict verdicts[][2] = {{RING_VERDICT_WELCOME, RING_VERDICT_UNLIKE},
-                                             {RING_VERDICT_STALE, RING_VERDICT_STALE}};
+  static const ring_answer answers[][2] = {{RING_ANSWER_ACCEPTED, RING_ANSWER_UNLIKE},
+                                           {RING_ANSWER_STALE, RING_ANSWER_STALE}};
   for (int i = 0; i < 2; i++) {
     pair p;
     make_pair(&p, "token", "token");
     make_unlike(&p);
-    run_pair(&p, verdicts[i][0]);
+    run_pair(&p, answers[i][0]);
     CHECK_INT(p.acceptor.claim.encrypted, true);
     CHECK_INT(p.acceptor.state, RING_HANDSHAKE_REFUSED);
     CHECK_INT(p.connector.state, RING_HANDSHAKE_REFUSED);
-    CHECK_INT(p.connector.verdict, verdicts[i][1]);
+    CHECK_INT(p.connector.answer, answers[i][1]);
     CHECK_INT(p.connector.claim.rank, p.acceptor.peer_rank);
     end_pair(&p);
   }
@@ -107,14 +107,14 @@ static void test_a_stranger_that_wants_other_encryption_is_one(void) {
   pair p;
   make_pair(&p, "token", "Token");
   make_unlike(&p);
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
 /* Verdicts that contradict the two HELLOs they prove. */
-static void test_a_verdict_that_cannot_be_is_a_strangers(void) {
+static void test_a_answer_that_cannot_be_is_a_strangers(void) {
   for (int unlike = 0; unlike < 2; unlike++) {
     pair p;
     make_pair(&p, "token", "token");
@@ -125,7 +125,7 @@ static void test_a_verdict_that_cannot_be_is_a_strangers(void) {
     CHECK_INT(ring_handshake_advance(&p.acceptor), RING_HANDSHAKE_CLAIMED);
     CHECK_INT(p.acceptor.unlike, unlike);
     p.acceptor.unlike = false;
-    ring_handshake_answer(&p.acceptor, unlike ? RING_VERDICT_WELCOME : RING_VERDICT_UNLIKE);
+    ring_handshake_answer(&p.acceptor, unlike ? RING_ANSWER_ACCEPTED : RING_ANSWER_UNLIKE);
     ring_handshake_advance(&p.acceptor);
     CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
     end_pair(&p);
@@ -135,14 +135,14 @@ static void test_a_verdict_that_cannot_be_is_a_strangers(void) {
 static void test_another_token_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "Token");
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_LOST);
   end_pair(&p);
 }
 
-/* An accepting side that lacks the key but knows the protocol: its verdict proves nothing. */
-static void test_a_false_verdict_is_a_stranger(void) {
+/* An accepting side that lacks the key but knows the protocol: its answer proves nothing. */
+static void test_a_false_answer_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "token");
   p.acceptor_keys.vault->job.bytes[0] ^= 1;
@@ -151,7 +151,7 @@ static void test_a_false_verdict_is_a_stranger(void) {
   ring_handshake_advance(&p.connector);
   p.acceptor.turn = 3; /* skips the check of the claim, as an impostor would */
   p.acceptor.peer_rank = 2;
-  ring_handshake_answer(&p.acceptor, RING_VERDICT_WELCOME);
+  ring_handshake_answer(&p.acceptor, RING_ANSWER_ACCEPTED);
   ring_handshake_advance(&p.acceptor);
   CHECK_INT(ring_handshake_advance(&p.connector), RING_HANDSHAKE_STRANGER);
   end_pair(&p);
@@ -161,7 +161,7 @@ static void test_the_wrong_rank_is_a_stranger(void) {
   pair p;
   make_pair(&p, "token", "token");
   p.acceptor.own_rank = 1; /* the connecting side wanted rank 0 */
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_STRANGER);
   end_pair(&p);
 }
@@ -178,7 +178,7 @@ static void relay(int from, int to, size_t length, size_t flip, size_t *seen) {
 
 /* No byte of the conversation, in either direction, can be altered unnoticed. */
 static void test_every_byte_is_covered(void) {
-  const size_t total = 2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_VERDICT_BYTES;
+  const size_t total = 2 * RING_HELLO_BYTES + RING_CLAIM_BYTES + RING_ANSWER_BYTES;
   for (size_t flip = 0; flip < total; flip++) {
     pair p;
     make_pair(&p, "token", "token");
@@ -195,7 +195,7 @@ static void test_every_byte_is_covered(void) {
       ring_handshake_advance(&p.connector);
       relay(left[1], right[0], RING_CLAIM_BYTES, flip, &seen);
       if (ring_handshake_advance(&p.acceptor) == RING_HANDSHAKE_CLAIMED)
-        ring_handshake_answer(&p.acceptor, RING_VERDICT_WELCOME);
+        ring_handshake_answer(&p.acceptor, RING_ANSWER_ACCEPTED);
       ring_handshake_advance(&p.acceptor);
       relay(right[0], left[1], RING_CLAIM_BYTES, flip, &seen);
     }
@@ -229,7 +229,7 @@ static void check_connections(ring_purpose purpose, int connection, int connecti
   p.connector.claim.purpose = p.connector.transcript[10] = purpose;
   p.connector.claim.connection = connection;
   p.connector.claim.connections = connections;
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.acceptor.state, state);
   end_pair(&p);
 }
@@ -287,7 +287,7 @@ static void test_two_ranks_have_a_key_of_their_own(void) {
   ring_secret derived[2];
   exchange_keys(keys);
   make_exchanged_pair(&p, &keys[2], &keys[0]);
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.connector.state, RING_HANDSHAKE_DONE);
   CHECK_INT(p.acceptor.state, RING_HANDSHAKE_DONE);
   CHECK(ring_handshake_derive(&p.connector, &derived[0]));
@@ -308,7 +308,7 @@ static void test_nobody_else_has_it(void) {
   const ring_keys *others[] = {&reader, &keys[1], &keys[3]};
   for (int i = 0; i < 3; i++) {
     make_exchanged_pair(&p, others[i], &keys[0]);
-    run_pair(&p, RING_VERDICT_WELCOME);
+    run_pair(&p, RING_ANSWER_ACCEPTED);
     CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
     CHECK(p.connector.state == RING_HANDSHAKE_LOST);
     end_pair(&p);
@@ -321,7 +321,7 @@ static void test_wiped_keys_prove_nothing(void) {
   pair p;
   make_pair(&p, "token", "token");
   ring_keys_wipe(&p.acceptor_keys);
-  run_pair(&p, RING_VERDICT_WELCOME);
+  run_pair(&p, RING_ANSWER_ACCEPTED);
   CHECK_INT(p.acceptor.state, RING_HANDSHAKE_STRANGER);
   end_pair(&p);
 }
@@ -334,9 +334,9 @@ int main(void) {
   RUN(test_a_refusal_arrives);
   RUN(test_who_wants_other_encryption_is_refused);
   RUN(test_a_stranger_that_wants_other_encryption_is_one);
-  RUN(test_a_verdict_that_cannot_be_is_a_strangers);
+  RUN(test_a_answer_that_cannot_be_is_a_strangers);
   RUN(test_another_token_is_a_stranger);
-  RUN(test_a_false_verdict_is_a_stranger);
+  RUN(test_a_false_answer_is_a_stranger);
   RUN(test_the_wrong_rank_is_a_stranger);
   RUN(test_every_byte_is_covered);
   RUN(test_another_version_is_told);

@@ -130,7 +130,7 @@ static int begin_host(ring_peers *host) {
 
 /* Rank 1 comes with a connection. The connection, which has been judged. */
 static int bring_lane(ring_peers *host, int port, int connection, int connections,
-                      ring_verdict verdict) {
+                      ring_answer answer) {
   ring_claim claim = {RING_PURPOSE_LINK, 1, 2, host->epoch, connection, connections, false};
   ring_resolved resolved;
   ring_handshake handshake;
@@ -146,8 +146,8 @@ static int bring_lane(ring_peers *host, int port, int connection, int connection
     usleep(100);
   }
   CHECK_INT(handshake.state,
-            verdict == RING_VERDICT_WELCOME ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED);
-  CHECK_INT(handshake.verdict, verdict);
+            answer == RING_ANSWER_ACCEPTED ? RING_HANDSHAKE_DONE : RING_HANDSHAKE_REFUSED);
+  CHECK_INT(handshake.answer, answer);
   ring_poll_set_fini(&poll_set);
   return fd;
 }
@@ -155,17 +155,17 @@ static int bring_lane(ring_peers *host, int port, int connection, int connection
 static void test_connections_come_in_order(void) {
   ring_peers host;
   int descriptors = count_descriptors(), port = begin_host(&host), fd[9];
-  fd[0] = bring_lane(&host, port, 1, 3, RING_VERDICT_CONNECTIONS);
-  fd[1] = bring_lane(&host, port, 0, 3, RING_VERDICT_WELCOME);
-  fd[2] = bring_lane(&host, port, 0, 3, RING_VERDICT_CONNECTIONS);
-  fd[3] = bring_lane(&host, port, 2, 3, RING_VERDICT_CONNECTIONS);
-  fd[4] = bring_lane(&host, port, 1, 2, RING_VERDICT_CONNECTIONS);
-  fd[5] = bring_lane(&host, port, 0, 1, RING_VERDICT_CONNECTIONS);
-  fd[6] = bring_lane(&host, port, 1, 3, RING_VERDICT_WELCOME);
+  fd[0] = bring_lane(&host, port, 1, 3, RING_ANSWER_CONNECTIONS);
+  fd[1] = bring_lane(&host, port, 0, 3, RING_ANSWER_ACCEPTED);
+  fd[2] = bring_lane(&host, port, 0, 3, RING_ANSWER_CONNECTIONS);
+  fd[3] = bring_lane(&host, port, 2, 3, RING_ANSWER_CONNECTIONS);
+  fd[4] = bring_lane(&host, port, 1, 2, RING_ANSWER_CONNECTIONS);
+  fd[5] = bring_lane(&host, port, 0, 1, RING_ANSWER_CONNECTIONS);
+  fd[6] = bring_lane(&host, port, 1, 3, RING_ANSWER_ACCEPTED);
   CHECK(host.peer[1].link == NULL);
-  fd[7] = bring_lane(&host, port, 2, 3, RING_VERDICT_WELCOME);
+  fd[7] = bring_lane(&host, port, 2, 3, RING_ANSWER_ACCEPTED);
   CHECK(host.peer[1].link != NULL && strcmp(host.peer[1].link->ops->name, "tcp x3") == 0);
-  fd[8] = bring_lane(&host, port, 0, 1, RING_VERDICT_TWICE);
+  fd[8] = bring_lane(&host, port, 0, 1, RING_ANSWER_TWICE);
   for (int i = 0; i < 9; i++) ring_socket_close(&fd[i]);
   ring_peers_fini(&host);
   CHECK_INT(count_descriptors(), descriptors);
@@ -211,7 +211,7 @@ static void test_unlike_ends_of_a_link(void) {
 static void test_connections_that_never_come(void) {
   ring_peers host;
   int descriptors = count_descriptors(), port = begin_host(&host), fd[15];
-  for (int i = 0; i < 15; i++) fd[i] = bring_lane(&host, port, i, 16, RING_VERDICT_WELCOME);
+  for (int i = 0; i < 15; i++) fd[i] = bring_lane(&host, port, i, 16, RING_ANSWER_ACCEPTED);
   CHECK(host.peer[1].link == NULL);
   for (int i = 0; i < 15; i++) ring_socket_close(&fd[i]);
   ring_peers_fini(&host);

@@ -87,7 +87,7 @@ bool shake_hands(ring_handshake *handshake) {
     bool writes = handshake->state == RING_HANDSHAKE_WRITING;
     struct pollfd entry = {.fd = handshake->fd, .events = writes ? POLLOUT : POLLIN};
     if (handshake->state == RING_HANDSHAKE_CLAIMED)
-      ring_handshake_answer(handshake, RING_VERDICT_WELCOME);
+      ring_handshake_answer(handshake, RING_ANSWER_ACCEPTED);
     else if (handshake->state > RING_HANDSHAKE_CLAIMED || poll(&entry, 1, 1000) != 1)
       return false;
   }
