@@ -222,7 +222,7 @@ static ring_status environment_read_root(ring_environment *environment,
   if (environment_slurm_agrees(environment)) status = environment_slurm_root(environment, error);
   if (status != RING_OK || *root != '\0') return status;
   return ring_error_set(error, RING_INVALID, -1, 0,
-                        "%s started %d ranks, but does not tell where rank 0 is: set "
+                        "%s started %d ranks, but names no host of rank 0: set "
                         "SPARKRING_ROOT_ADDRESS or MASTER_ADDR to its host, or SPARKRING_ADDRESSES "
                         "to the hosts of all ranks",
                         environment->source, environment->size);

@@ -85,8 +85,8 @@ static ring_status nccl_fail(ring_comm *comm, const nccl_reply *reply) {
   ring_status status = ring_comm_enter_beside(comm);
   if (status != RING_OK) return status;
   status = ring_error_set(&comm->error, RING_UNSUPPORTED, 0, 0,
-                          "rank 0 (%s) has no unique id of NCCL: %.*s. Install NCCL there, or say "
-                          "where it is",
+                          "rank 0 (%s) has no unique id of NCCL: %.*s. Install NCCL there, or pass "
+                          "its path",
                           ring_peers_host(&comm->peers, 0), (int)sizeof reply->problem - 1,
                           reply->problem);
   ring_comm_leave(comm);

@@ -80,7 +80,7 @@ static ring_status split_listen(split_run *run) {
   run->port = ring_socket_port(run->listener);
   if (run->port > 0) return RING_OK;
   return ring_error_set(&parent->error, RING_SYSTEM, rendezvous.rank, -run->port,
-                        "rank %d cannot tell the port that it listens on", rendezvous.rank);
+                        "rank %d cannot find out on which port it listens", rendezvous.rank);
 }
 
 /* A rank that cannot listen takes part all the same, so that the other ranks learn of it. */

@@ -30,7 +30,7 @@ static ring_status token_check_file(int fd, ring_error *error) {
   if (!S_ISREG(of.st_mode)) return token_bad_file(error, 0, "which is not a regular file");
   if (of.st_uid != geteuid() && of.st_uid != 0)
     return token_bad_file(error, 0,
-                          "which belongs to another user: have it written by the one who runs this "
+                          "which belongs to another user: have it written by the user of this "
                           "process");
   if ((of.st_mode & (S_IWGRP | S_IRWXO)) != 0)
     return token_bad_file(error, 0,

@@ -79,11 +79,12 @@ ring_status ring_wait_aborted(const ring_wait *wait, int rank, const char *call,
   if (!wait->watch_parent || !ring_platform_orphaned(&parent))
     return ring_error_set(error, RING_ABORTED, rank, 0, "rank %d was interrupted during %s", rank,
                           call);
-  return ring_error_set(error, RING_ABORTED, rank, 0,
-                        "rank %d was orphaned during %s: the process that started it (pid %ld) has "
-                        "ended, usually because the Spark executor died or was killed; nobody is "
-                        "left to take the result of this task",
-                        rank, call, parent);
+  return ring_error_set(
+      error, RING_ABORTED, rank, 0,
+      "rank %d was orphaned during %s: the process that started it (pid %ld) has "
+      "ended, usually because the Spark executor died or was killed; no process is "
+      "left to receive the result of this task",
+      rank, call, parent);
 }
 
 bool ring_wait_lasts(ring_wait *wait) {

@@ -54,8 +54,8 @@ static ring_status connector_unreachable(ring_peers *peers, int rank, int code, 
     return ring_error_set(
         error, RING_SYSTEM, peers->rank, code,
         "rank %d cannot connect to rank %d (%s) port %u: the host of rank %d has no "
-        "free port to connect from, of %s: widen that range, or find who uses "
-        "them up",
+        "free port to connect from, of %s: widen that range, or find the processes "
+        "that use its ports",
         peers->rank, rank, host, port, peers->rank, ports);
   }
   if (code == ECONNREFUSED)

@@ -169,21 +169,19 @@ static ring_status address_table_allocate(ring_address_table *address_table) {
 }
 
 static ring_status address_table_lost(const ring_address_table *address_table, ring_error *error) {
-  return ring_error_set(error, RING_PEER_LOST, address_table->parent, 0,
-                        "rank %d (%s) was lost before it had told rank %d where the others are",
-                        address_table->parent,
-                        ring_peers_host(address_table->peers, address_table->parent),
-                        address_table->peers->rank);
+  return ring_error_set(
+      error, RING_PEER_LOST, address_table->parent, 0,
+      "rank %d (%s) was lost before it had sent rank %d the address table", address_table->parent,
+      ring_peers_host(address_table->peers, address_table->parent), address_table->peers->rank);
 }
 
 static ring_status address_table_misread(const ring_address_table *address_table,
                                          ring_status status, ring_error *error) {
   if (status == RING_NO_MEMORY) return ring_error_no_memory(error, address_table->peers->rank);
-  return ring_error_set(error, status, address_table->parent, 0,
-                        "rank %d told rank %d where the others are in bytes that are %s",
-                        address_table->parent, address_table->peers->rank,
-                        status == RING_AUTH ? "not those of rank 0: something between changes them"
-                                            : "no table");
+  return ring_error_set(
+      error, status, address_table->parent, 0, "rank %d sent rank %d an address table that is %s",
+      address_table->parent, address_table->peers->rank,
+      status == RING_AUTH ? "not that of rank 0: something between changes it" : "malformed");
 }
 
 /* Verifies and unpacks the complete table. */

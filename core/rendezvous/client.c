@@ -252,8 +252,8 @@ static ring_status client_no_port(const client_search *search, double seconds, r
   return ring_error_set(
       error, RING_SYSTEM, rank, EADDRNOTAVAIL,
       "rank %d could not look for rank 0 on %s: within %.1f s its own host had no "
-      "free port to connect from, of %s: widen that range, or find who uses them "
-      "up",
+      "free port to connect from, of %s: widen that range, or find the processes that use "
+      "its ports",
       rank, search->rendezvous->root_host, seconds, ports);
 }
 
@@ -263,11 +263,11 @@ static ring_status client_lost_root(const client_search *search, ring_error *err
   double absence = ring_wait_absence(rendezvous->wait);
   if (absence == 0)
     return ring_error_set(error, RING_PEER_LOST, 0, 0,
-                          "rank 0 (%s) was lost in open(): rank %d had met it, and it went away "
-                          "before all ranks had come",
+                          "rank 0 (%s) was lost in open(): rank %d had joined it, and it went away "
+                          "before all ranks had joined",
                           rendezvous->root_host, rendezvous->rank);
   return ring_error_set(error, RING_ABORTED, rendezvous->rank, 0,
-                        "rank %d was stopped for %.1f s during open(), and rank 0 (%s) has gone "
+                        "rank %d was stopped for %.1f s during open(), and rank 0 (%s) has ended "
                         "meanwhile: peers timed out waiting for this rank",
                         rendezvous->rank, absence, rendezvous->root_host);
 }
@@ -294,13 +294,13 @@ static ring_status client_explain(const client_search *search, ring_status statu
   if (search->no_port) return client_no_port(search, seconds, error);
   if (search->version != 0)
     return ring_error_set(error, RING_TIMEOUT, 0, 0,
-                          "rank %d found on %s only a sparkring of wire version %d, and speaks %d: "
+                          "rank %d found on %s only a sparkring of wire version %d, and has %d: "
                           "install the same version everywhere",
                           rendezvous->rank, rendezvous->root_host, search->version,
                           RING_WIRE_VERSION);
   if (search->root_port != 0 && search->lost == 0)
     return ring_error_set(error, RING_TIMEOUT, -1, 0,
-                          "rank %d met rank 0 on %s port %u, but not all of the %d ranks came "
+                          "rank %d joined rank 0 on %s port %u, but not all of the %d ranks did so "
                           "within %.1f s",
                           rendezvous->rank, rendezvous->root_host, (unsigned)search->root_port,
                           rendezvous->size, seconds);

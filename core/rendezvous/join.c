@@ -95,7 +95,7 @@ static ring_status join_receive_result(join_state *state, ring_error *error) {
   if (status == RING_OK && message.status != RING_OK) return join_refused(state, &message, error);
   if (status == RING_OK && state->address_table.informed) return RING_OK;
   return ring_error_set(error, RING_PEER_LOST, 0, 0,
-                        "rank 0 (%s) was lost while the ranks were told where the others are",
+                        "rank 0 (%s) was lost while the address table was sent",
                         state->rendezvous->root_host);
 }
 
@@ -159,12 +159,12 @@ static ring_status join_explain(const join_state *state, ring_status status, rin
                           "rank %d could not accept links of other ranks", rendezvous->rank);
   if (status == RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0,
-                          "rank %d met rank 0 (%s), which did not say within %.1f s whether all "
-                          "%d ranks have learned where the others are: it hangs or was cut off",
+                          "rank %d joined rank 0 (%s), which did not report within %.1f s whether "
+                          "all %d ranks have the address table: it hangs or was cut off",
                           rendezvous->rank, rendezvous->root_host,
                           ring_wait_seconds(rendezvous->wait), rendezvous->size);
   return ring_error_set(error, status, rendezvous->rank, 0,
-                        "rank %d could not learn where the other ranks are: %s", rendezvous->rank,
+                        "rank %d did not receive the address table: %s", rendezvous->rank,
                         ring_status_text(status));
 }
 

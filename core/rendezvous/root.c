@@ -165,8 +165,7 @@ static ring_status root_receive_report(root_state *root, int rank, ring_error *e
   if (status == RING_AUTH) return ring_rendezvous_tampered(rank, host, error);
   if (status != RING_OK && status != RING_PEER_LOST) return status;
   root_remove(root, rank);
-  return ring_root_lost_error(root, rank, "was lost while the ranks were told where the others are",
-                              error);
+  return ring_root_lost_error(root, rank, "was lost while the address table was sent", error);
 }
 
 /* ---- Waiting ------------------------------------------------------------------------------ */

@@ -25,7 +25,7 @@ ring_status ring_root_lost_error(const root_state *root, int rank, const char *h
   if (absence == 0) return ring_error_set(error, RING_PEER_LOST, rank, 0, "%s %s", name, how);
   return ring_error_set(
       error, RING_ABORTED, 0, 0,
-      "rank 0 was stopped for %.1f s during open(), and %s has gone meanwhile: peers "
+      "rank 0 was stopped for %.1f s during open(), and %s has ended meanwhile: peers "
       "timed out waiting for this rank",
       absence, name);
 }
@@ -90,7 +90,7 @@ ring_status ring_root_explain(const root_state *root, ring_status status, ring_e
   if (status == RING_PEER_LOST && ring_root_find_lost(root) > 0)
     return ring_root_lost_error(
         root, ring_root_find_lost(root),
-        "was lost in open(): it had come, and went away before all ranks had come", error);
+        "was lost in open(): it had joined, and went away before all ranks had joined", error);
   if (status != RING_TIMEOUT)
     return ring_error_set(error, status, 0, 0, "rank 0 could not wait for the other ranks: %s",
                           ring_status_text(status));
@@ -108,8 +108,8 @@ ring_status ring_root_explain(const root_state *root, ring_status status, ring_e
                           missing);
   if (root->goal == ROOT_INFORMED)
     return ring_error_set(error, RING_TIMEOUT, first, 0,
-                          "%d of %d ranks met and learned where the others are within %.1f s; "
-                          "missing: %s. Rank %d has stopped, or rank %d, from which it learns it, "
+                          "%d of %d ranks joined and received the address table within %.1f s; "
+                          "missing: %s. Rank %d has stopped, or rank %d, which sends it the table, "
                           "has, or a firewall is between them (open the port range and pass it on "
                           "all ranks)",
                           root->reached + 1, root->rendezvous->size,
@@ -117,7 +117,7 @@ ring_status ring_root_explain(const root_state *root, ring_status status, ring_e
                           ring_address_table_parent(first));
   return ring_error_set(
       error, RING_TIMEOUT, first, 0,
-      "%d of %d ranks met within %.1f s; missing: %s. Usual causes: fewer free slots than "
+      "%d of %d ranks joined within %.1f s; missing: %s. Usual causes: fewer free slots than "
       "partitions, an empty partition (it never starts an R closure), a firewall (open the port "
       "range and pass it on all ranks), or a token, job or address list that differs",
       root->reached + 1, root->rendezvous->size, ring_wait_seconds(root->rendezvous->wait),
@@ -126,7 +126,7 @@ ring_status ring_root_explain(const root_state *root, ring_status status, ring_e
 
 void ring_root_warn(const root_state *root) {
   char missing[400], text[sizeof(((ring_error *)0)->message)];
-  const char *what = root->goal == ROOT_JOINED ? "come" : "learned where the others are";
+  const char *what = root->goal == ROOT_JOINED ? "joined" : "the address table";
   root_list_missing(root, missing, sizeof missing);
   snprintf(text, sizeof text,
            "rank 0 has waited %.1f s in open(): %d of %d ranks have %s; missing: %s",

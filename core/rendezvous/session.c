@@ -157,7 +157,7 @@ void ring_rendezvous_warn(const ring_rendezvous *rendezvous) {
   if (rendezvous->rank == 0 || !ring_wait_lasts(rendezvous->wait)) return;
   snprintf(
       text, sizeof text,
-      "rank %d has waited %.1f s in open(): it has met rank 0 (%s), which waits for other ranks",
+      "rank %d has waited %.1f s in open(): it has joined rank 0 (%s), which waits for other ranks",
       rendezvous->rank, ring_wait_seconds(rendezvous->wait), rendezvous->root_host);
   ring_wait_warn(rendezvous->wait, text);
 }

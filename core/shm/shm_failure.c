@@ -174,7 +174,7 @@ static int shm_failure_awaited(const ring_shm_call *call, int index) {
   return shm_failure_blocks(call, awaits) ? awaits : -1;
 }
 
-/* Writes "; last heard in barrier() as call 16" or "; waits for rank 3 in ...", or "". */
+/* Writes "; last seen in barrier() as call 16" or "; waits for rank 3 in ...", or "". */
 static void shm_failure_describe_last(const ring_shm_call *call, int index, char *text,
                                       size_t size) {
   char name[RING_CALL_TEXT];
@@ -187,7 +187,7 @@ static void shm_failure_describe_last(const ring_shm_call *call, int index, char
   if (awaited >= 0)
     snprintf(text, size, "; waits for rank %d in %s", shm->ranks[awaited], name);
   else
-    snprintf(text, size, "; last heard in %s", name);
+    snprintf(text, size, "; last seen in %s", name);
 }
 
 /* Of ranks that wait for each other in a circle, the rank whose last check is the oldest: it is
@@ -215,7 +215,7 @@ static int shm_failure_find_cause(const ring_shm_call *call, int index) {
   return next < 0 ? index : shm_failure_find_stopped(call, index);
 }
 
-/* Writes "rank 1 (host; last heard in barrier() as call 16), ...": the ranks that have not come to
+/* Writes "rank 1 (host; last seen in barrier() as call 16), ...": the ranks that have not come to
  * the call, or, if all have, `index`. Returns the rank at fault: the rank that blocks `index`, if
  * `index` is listed, else the rank that blocks the first one listed. */
 static int shm_failure_list_missing(const ring_shm_call *call, int index, char *text, size_t size) {
@@ -298,8 +298,8 @@ ring_status ring_shm_misleads(const ring_shm_call *call, int index) {
   ring_call_describe(call->call, text, sizeof text);
   return ring_error_set(
       call->error, RING_PEER_LOST, rank, 0,
-      "rank %d (%s) says in %s that its buffers lie where the memory of this host "
-      "does not hold them: something has overwritten that memory, or they are not "
+      "rank %d (%s) reported in %s buffers that lie outside the shared memory of this "
+      "host: something has overwritten that memory, or they are not "
       "aligned",
       rank, shm_failure_host(call->shm, rank), text);
 }

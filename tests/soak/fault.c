@@ -150,7 +150,7 @@ static bool fault_stop_is_expected(const fault_case *of, const ring_error *error
 static bool fault_kill_is_expected(const fault_case *of, const ring_error *error, bool named) {
   const char *text = error->message;
   bool opening = of->phase == FAULT_OPENING;
-  bool unmet = strstr(text, "ranks met within") != NULL ||
+  bool unmet = strstr(text, "ranks joined within") != NULL ||
                (strstr(text, "did not find rank 0") != NULL && strstr(text, "went away") == NULL);
   if (opening && error->status == RING_TIMEOUT) return named && unmet && !of->world->exchanges;
   if (opening && error->status == RING_ABORTED)

@@ -59,7 +59,7 @@ static ring_status failure_adopt(ring_run *run, int rank, const ring_frame *fail
     return ring_error_missed(run->error, fault, text);
   bool exists = fault >= 0 && fault < run->engine->peers->size;
   if (text[0] == '\0')
-    return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and did not say why",
+    return ring_error_set(run->error, status, rank, 0, "rank %d (%s) failed and reported no cause",
                           rank, ring_peers_host(run->engine->peers, rank));
   return ring_error_set(run->error, status, exists ? fault : -1, 0, "%s", text);
 }

@@ -235,7 +235,7 @@ void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *s
 static const char wait_graph_unconnected[] =
     "it is late, or a firewall stands between (open a port range, and pass it on all ranks)";
 
-/* "last heard in barrier() as call 16"; while its link opens, the number of open connections. */
+/* "last seen in barrier() as call 16"; while its link opens, the number of open connections. */
 static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect *suspect,
                                         char *text, size_t size) {
   const ring_peer *peer = &run->engine->peers->peer[suspect->rank];
@@ -247,13 +247,13 @@ static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect 
     snprintf(text, size, "of whose link %d of the %d connections are open", pending_link->have,
              pending_link->connections);
   else if ((suspect->state & RING_SUSPECT_STATE) != RING_SUSPECT_UNSEEN)
-    snprintf(text, size, "%s in %s", waits ? "waits" : "last heard", name);
+    snprintf(text, size, "%s in %s", waits ? "waits" : "last seen", name);
   else if (peer->link == NULL && peer->connector != NULL)
     snprintf(text, size, "not connected: %s", wait_graph_unconnected);
   else if (peer->last_run != 0)
-    snprintf(text, size, "last heard %u calls ago", (unsigned)(run->engine->runs - peer->last_run));
+    snprintf(text, size, "last seen %u calls ago", (unsigned)(run->engine->runs - peer->last_run));
   else
-    snprintf(text, size, "nothing heard since the start");
+    snprintf(text, size, "not seen since the start");
 }
 
 int ring_wait_graph_first(const ring_run *run) {
@@ -290,10 +290,10 @@ int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
     return -1;
   }
   if (report.count == 0)
-    snprintf(text, size, "rank %d (%s; in the same call, as all others that it knows of)", first,
+    snprintf(text, size, "rank %d (%s; in the same call, as are all ranks known to it)", first,
              ring_peers_host(peers, first));
   else if (!direct && length < size && wait_graph_keeps_open(run, &report.suspects[0]))
-    snprintf(text + length, size - length, ", which keeps others in open()");
+    snprintf(text + length, size - length, ", which keeps other ranks in open()");
   else if (!direct && length < size)
     snprintf(text + length, size - length, ", for which rank %d waits, too", first);
   return report.count == 0 ? first : report.suspects[0].rank;

@@ -39,7 +39,7 @@ void ring_wait_graph_compose(const ring_run *run, ring_wait_report *report);
 void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *split_wait,
                                    const ring_wait_report *below, ring_wait_report *report);
 
-/* "rank 1 (host; last heard in barrier() as call 16), rank 3 (host; ...)": describes the suspects
+/* "rank 1 (host; last seen in barrier() as call 16), rank 3 (host; ...)": describes the suspects
  * of a run. Returns the rank at fault, or -1. */
 int ring_wait_graph_describe(const ring_run *run, char *text, size_t size);
 

@@ -109,12 +109,12 @@ static void test_mpich(void) {
 
 static void test_several_hosts_need_a_name(void) {
   SET("OMPI_COMM_WORLD_RANK", "1", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_SIZE", "2");
-  check_fails("Open MPI started 4 ranks, but does not tell where rank 0 is: set "
+  check_fails("Open MPI started 4 ranks, but names no host of rank 0: set "
               "SPARKRING_ROOT_ADDRESS or MASTER_ADDR to its host");
   SET("PMI_RANK", "1", "PMI_SIZE", "4");
-  check_fails("MPICH started 4 ranks, but does not tell where rank 0 is");
+  check_fails("MPICH started 4 ranks, but names no host of rank 0");
   SET("SPARKRING_RANK", "1", "SPARKRING_SIZE", "4");
-  check_fails("sparkring-run started 4 ranks, but does not tell where rank 0 is");
+  check_fails("sparkring-run started 4 ranks, but names no host of rank 0");
   SET("RANK", "1", "WORLD_SIZE", "4");
   check_fails("torchrun started 4 ranks");
   SET("SLURM_PROCID", "1", "SLURM_NTASKS", "4", "SLURM_STEP_ID", "0");

@@ -264,7 +264,7 @@ static int exchange_texts(void *arg, const char *mine, ring_exchange_put_fn put,
 /* Rank 0 waits, and so do the ranks that have reached it. After an exchange these are linked
  * when rank 0 waits for the late one alone: on a busy machine that takes a while. */
 static void hear_of_rank_0(void *arg, const char *message) {
-  bool arrived = strstr(message, "it has met rank 0") != NULL;
+  bool arrived = strstr(message, "it has joined rank 0") != NULL;
   bool waits = strstr(message, "rank 0 has waited") != NULL;
   (void)arg;
   if (opened->exchange) arrived = waits && strstr(message, "rank 1 (") == NULL;

@@ -62,7 +62,7 @@ static void wait_in_a_chain(int rank, int size, void *arg) {
   if (shared->algorithms == NULL)
     CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 2 in reduce(");
   CHECK_CONTAINS(ring_comm_error(comm)->message, "; waits for rank 3 in reduce(");
-  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3 (127.0.0.1; last heard in barrier()");
+  CHECK_CONTAINS(ring_comm_error(comm)->message, "rank 3 (127.0.0.1; last seen in barrier()");
   __sync_fetch_and_add(&shared->state.failed, 1);
   ring_comm_free(comm);
 }
@@ -188,7 +188,7 @@ static void wait_in_a_circle(int rank, int size, void *arg) {
   CHECK_INT(ring_barrier(comm), RING_OK);
   await_count(&shared->state.stopped, 1);
   ring_status status = ring_allreduce(comm, x, y, CIRCLE_COUNT, RING_INT32, RING_SUM);
-  snprintf(suspects, sizeof suspects, " as call 2 for rank %d (127.0.0.1; last heard in ",
+  snprintf(suspects, sizeof suspects, " as call 2 for rank %d (127.0.0.1; last seen in ",
            shared->stopped);
   ranks_expect(comm, status, RING_TIMEOUT, shared->stopped, suspects);
   CHECK(strstr(ring_comm_error(comm)->message, "), rank") == NULL);

@@ -124,7 +124,7 @@ static int exchange_and_be_late(void *arg, const char *mine, ring_exchange_put_f
 /* Counts warnings of rank 0, past the opening, that name the rank that keeps others in open(). */
 static void count_warnings(void *arg, const char *message) {
   blame *shared = arg;
-  if (strstr(message, "), which keeps others in open()") == NULL) return;
+  if (strstr(message, "), which keeps other ranks in open()") == NULL) return;
   __sync_fetch_and_add(&shared->warned, 1);
 }
 

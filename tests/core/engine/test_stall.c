@@ -151,11 +151,11 @@ static void open_late(int rank, int size, void *unused) {
   usleep(rank == 0 ? 600000 : rank == 2 ? 1800000 : 0);
   ring_comm *comm = open_with(&options);
   if (rank == 0)
-    check_logged(&log, "s in open(): 2 of 3 ranks have come; missing: rank 2 (127.0.0.1)");
+    check_logged(&log, "s in open(): 2 of 3 ranks have joined; missing: rank 2 (127.0.0.1)");
   if (rank == 1) {
     CHECK(log.count >= 2);
     CHECK_CONTAINS(log.text[0], "for rank 0, which it looks for on 127.0.0.1 (ports ");
-    check_logged(&log, "it has met rank 0 (127.0.0.1), which waits for other");
+    check_logged(&log, "it has joined rank 0 (127.0.0.1), which waits for other");
   }
   end(comm);
 }
@@ -212,7 +212,7 @@ static void leave_the_ring(int rank, int size, void *shared) {
   if (rank != 2) status = ring_allreduce(comm, x, x, 64, RING_FLOAT32, RING_SUM);
   ranks_barrier(shared, size);
   if (rank != 2)
-    expect(comm, status, RING_TIMEOUT, 2, "rank 2 (127.0.0.1; last heard in ");
+    expect(comm, status, RING_TIMEOUT, 2, "rank 2 (127.0.0.1; last seen in ");
   else
     ring_comm_free(comm);
 }

@@ -258,7 +258,7 @@ static void test_rank_0_dies(void) {
 }
 
 static void test_a_rank_stops(void) {
-  miss(1, stop_before_the_table, "3 of 4 ranks met and learned where the others are");
+  miss(1, stop_before_the_table, "3 of 4 ranks joined and received the address table");
   miss(2, stop_before_the_table,
        "missing: rank 2 (127.0.0.1). Rank 2 has stopped, or rank 0, from which it learns it");
 }
@@ -268,7 +268,7 @@ static void test_rank_0_stops(void) {
 }
 
 static void test_hostile_tables(void) {
-  const char *text = "rank 2 told rank 3 where the others are in bytes that are no table";
+  const char *text = "rank 2 sent rank 3 an address table that is malformed";
   lose(2, send_a_length_too_large, 0, text);
   lose(2, send_a_length_of_zero, 0, text);
   lose(2, send_too_many_hosts, 0, text);
@@ -276,7 +276,7 @@ static void test_hostile_tables(void) {
 }
 
 static void test_hostile_reports(void) {
-  const char *text = "rank 3 (127.0.0.1) was lost while the ranks were told";
+  const char *text = "rank 3 (127.0.0.1) was lost while the address table was sent";
   lose(3, report_without_end, 0, text);
   lose(3, report_too_little, 0, text);
   lose(3, report_an_unknown_status, 0, text);
@@ -347,7 +347,7 @@ static void test_a_failure_beside_half_a_report(void) {
 }
 
 static void test_what_was_changed_on_the_way(void) {
-  refuse(2, send_another_table, "in bytes that are not those of rank 0");
+  refuse(2, send_another_table, "an address table that is not that of rank 0");
   refuse(3, report_something_else, "rank 3 (127.0.0.1) is not what it has sent");
 }
 

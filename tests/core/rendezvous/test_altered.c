@@ -86,7 +86,7 @@ static bool change_one(change *shared, int rank, size_t at, int *altered) {
   for (int i = 0; i < 2; i++)
     *altered += shared->status[i] == RING_AUTH &&
                 (strstr(shared->message[i], "is not what it has sent") != NULL ||
-                 strstr(shared->message[i], "something between changes them") != NULL);
+                 strstr(shared->message[i], "something between changes it") != NULL);
   return shared->seen > at;
 }
 

@@ -91,7 +91,7 @@ static void miss_some(int rank, int size, void *shared) {
         " s; missing: rank 2 (127.0.0.1), rank 3 (127.0.0.1). Usual causes: fewer free slots than "
         "partitions");
   else
-    expect_failure(&options, RING_TIMEOUT, "rank 0 reports: 3 of 5 ranks met");
+    expect_failure(&options, RING_TIMEOUT, "rank 0 reports: 3 of 5 ranks joined");
 }
 
 static void test_missing_ranks_are_named(void) {
@@ -104,7 +104,7 @@ static void give_up_early(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   if (rank == 3) return;
   if (rank != 0) options.timeout = 1.5;
-  const char *text = rank == 0 ? "3 of 4 ranks met" : "rank 0 reports: 3 of 4 ranks met";
+  const char *text = rank == 0 ? "3 of 4 ranks joined" : "rank 0 reports: 3 of 4 ranks joined";
   CHECK_INT(expect_failure(&options, RING_TIMEOUT, text), 3);
 }
 
@@ -244,8 +244,8 @@ static void test_a_port_that_is_not_told(void) {
 /* Once it has joined and waits for others; rank 0, once they have. */
 static void die_when_met(void *unused, const char *message) {
   (void)unused;
-  if (strstr(message, "it has met rank 0") != NULL ||
-      strstr(message, "3 of 4 ranks have come") != NULL)
+  if (strstr(message, "it has joined rank 0") != NULL ||
+      strstr(message, "3 of 4 ranks have joined") != NULL)
     kill(getpid(), SIGKILL);
 }
 
@@ -264,7 +264,7 @@ static void die_once_met(ring_options *options) {
 /* Rank 3 never comes, and *victim dies when it has joined. */
 static void lose_one_that_had_come(int rank, int size, void *victim) {
   ring_options options = rank_options(rank, size);
-  const char *text = "rank 1 (127.0.0.1) was lost in open(): it had come, and went away before";
+  const char *text = "rank 1 (127.0.0.1) was lost in open(): it had joined, and went away before";
   if (*(int *)victim == 0) text = "rank 0 (127.0.0.1) was lost in open(): ";
   if (rank == 3) return;
   if (rank == *(int *)victim)

@@ -102,7 +102,7 @@ static void be_stopped(int rank, int size, void *shared) {
   ring_comm *comm = open_with(&options);
   ranks_barrier(&f->arrived, size);
   if (rank != f->victim) {
-    loop_until_it_fails(comm, f, RING_TIMEOUT, "; last heard in");
+    loop_until_it_fails(comm, f, RING_TIMEOUT, "; last seen in");
     return;
   }
   pid_t waker = fork();
@@ -138,7 +138,7 @@ static void miss_the_deadline(int rank, int size, void *shared) {
   if (rank == f->victim)
     expect_end(comm, status, RING_ABORTED, rank, "peers timed out waiting for this rank");
   else
-    expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1; last heard in");
+    expect_end(comm, status, RING_TIMEOUT, f->victim, "for rank 2 (127.0.0.1; last seen in");
   buffer_free(x, f->arena);
 }
 

@@ -334,8 +334,8 @@ static const char *blame_any(const workload *work, int rank) {
  * tell. */
 static bool stood_up(const workload *work, const workload_end *end) {
   if (work->exchanges) return end->status == RING_ABORTED;
-  return end->status == RING_TIMEOUT && (strstr(end->message, "ranks met within") != NULL ||
-                                         strstr(end->message, "ranks came within") != NULL ||
+  return end->status == RING_TIMEOUT && (strstr(end->message, "ranks joined within") != NULL ||
+                                         strstr(end->message, "ranks did so within") != NULL ||
                                          strstr(end->message, "did not find rank 0") != NULL);
 }
 
