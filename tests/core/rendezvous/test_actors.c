@@ -260,7 +260,7 @@ static void test_rank_0_dies(void) {
 static void test_a_rank_stops(void) {
   miss(1, stop_before_the_table, "3 of 4 ranks joined and received the address table");
   miss(2, stop_before_the_table,
-       "missing: rank 2 (127.0.0.1). Rank 2 has stopped, or rank 0, from which it learns it");
+       "missing: rank 2 (127.0.0.1). Rank 2 has stopped, or rank 0, which sends it the table");
 }
 
 static void test_rank_0_stops(void) {
