@@ -2,7 +2,7 @@
  *
  * Measures the collectives of one library:
  *   driver FOLDER LINK SECONDS COLLECTIVE,... BYTES,...
- * One sample: every rank rewrites its inputs (not timed), all meet in a barrier, and each times its
+ * One sample: every rank rewrites its inputs (not timed), all wait in a barrier, and each times its
  * own calls. A sample is as many calls in a row as have BATCH bytes, each with an input of its own,
  * and counts as their mean: neither the clock nor how the ranks leave the barrier is part of the
  * figure (the root of broadcasts may run ahead of the others, in all libraries alike). Long calls

@@ -26,12 +26,12 @@ typedef struct world {
   int rank, size;
 } world;
 
-/* `folder` is empty, shared by all ranks, and serves those that meet through files. */
+/* `folder` is empty and shared by all ranks, for libraries whose ranks find each other by files. */
 world library_open(const char *folder);
 void library_barrier(void);
 void library_close(void);
 
-/* "tcp" or "shm" where the library says which it uses, else `wanted`. */
+/* "tcp" or "shm" where the library reports which it uses, else `wanted`. */
 const char *library_link(const char *wanted);
 
 /* Memory that all ranks reach without copies, aligned to 64 bytes; NULL where the library has none

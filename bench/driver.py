@@ -5,8 +5,8 @@ driver.py LIBRARY FOLDER LINK SECONDS COLLECTIVE,... BYTES,...
 
 Each library has a class with the same few methods. A collective takes an input and an output, and
 returns the array that holds the result: torch.distributed reduces in place, and at the root of a
-broadcast it is the input everywhere. Long results of ours in shared memory are those that it
-returns when nobody says where to: it allocates them in the memory that the ranks share.
+broadcast it is the input everywhere. sparkring allocates a long result without a given
+output in the memory that the ranks share.
 """
 
 import os

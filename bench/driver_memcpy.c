@@ -3,7 +3,7 @@
  * The floor under an allreduce of two ranks in shared memory: each copies as many bytes as it has
  * from a buffer of its own to another one, past the caches, both at the same time. (Each of them
  * would have to read half of both inputs and write half of both outputs.) What is called allreduce
- * here is that copy. The ranks meet in a file that they have mapped.
+ * here is that copy. The ranks share a file that they have mapped.
  */
 #include "driver.h"
 
@@ -39,7 +39,7 @@ static void copy(const float *input, float *output, size_t count) {
   memcpy(output + done, input + done, (count - done) * sizeof(float));
 }
 
-/* The driver tells the others with it how many samples there will be. */
+/* The driver sends the number of samples to the other ranks with it. */
 static void broadcast(const float *input, float *output, size_t count) {
   float *shared = (float *)(arrivals + 16);
   if (all.rank == 0) memcpy(shared, input, count * sizeof(float));

@@ -24,7 +24,7 @@ class WrongLinkError(Exception):
 
 
 class RunError(Exception):
-    """A driver failed; the message says how."""
+    """A driver failed; the message has the reason."""
 
 
 def stop(processes):
@@ -51,7 +51,7 @@ def wait(processes, deadline):
 
 
 def tail(log):
-    """Return the end of what the drivers said, on one line."""
+    """Return the end of what the drivers printed, on one line."""
     return " | ".join(log.read_text(errors="replace").split("\n")[-6:]).strip(" |")[-500:]
 
 

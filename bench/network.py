@@ -65,7 +65,7 @@ class Network:
 
     @property
     def subnet(self):
-        """What Open MPI is told to stay in."""
+        """The network that Open MPI stays in."""
         return "10.77.0.0/24" if self.apart else "127.0.0.0/8"
 
     def namespace(self, rank):

@@ -100,7 +100,7 @@ def write_numbers(times, path):
 
 
 def main(source, picture=None, collective=None):
-    """Write the picture, beside the results unless told otherwise."""
+    """Write the picture, beside the results unless given another path."""
     picture = Path(picture) if picture else Path(source).with_suffix(".svg")
     times = results.read(source)
     if collective:

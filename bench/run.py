@@ -42,7 +42,7 @@ class Session:
                 for link in self._options.link:
                     for ranks in self._options.ranks:
                         self._visit(Path(scratch), number, link, ranks)
-                say(f"round {number + 1} of {self._options.rounds} done")
+                show(f"round {number + 1} of {self._options.rounds} done")
 
     def _visit(self, scratch, number, link, ranks):
         order = self._chosen[::-1] if number % 2 else self._chosen
@@ -63,17 +63,19 @@ class Session:
             self.results.add(medians)
             if strangers.share > NOISE:
                 share = f"other programs used {strangers.share:.0%} of the processors"
-                say(f"{library.name}, {link}, {network.ranks} ranks: noisy: {share}")
+                show(f"{library.name}, {link}, {network.ranks} ranks: noisy: {share}")
         except WrongLinkError:
-            say(f"{library.name}: not over {link} with {network.ranks} ranks: it uses another link")
+            show(
+                f"{library.name}: not over {link} with {network.ranks} ranks: it uses another link"
+            )
             self._given_up.add(place)
         except RunError as error:
-            say(f"{library.name}: failed over {link} with {network.ranks} ranks: {error}")
+            show(f"{library.name}: failed over {link} with {network.ranks} ranks: {error}")
             self._given_up.add(place)
             self.failures += 1
 
 
-def say(text):
+def show(text):
     """Tell how it goes; the table alone goes to standard output."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
@@ -91,7 +93,7 @@ def measure(wanted, options, output):
     """Run a session of what is installed; return whether all of it went well."""
     absent = {library: library.missing() for library in wanted}
     for line in filter(None, absent.values()):
-        say(line)
+        show(line)
     session = Session([library for library in wanted if not absent[library]], options)
     try:
         session.run()
@@ -115,11 +117,11 @@ def main():
         print(*(library.name for library in wanted))
         return 0
     if os.geteuid() != 0:
-        say("needs root: the ranks run in network namespaces of their own")
+        show("needs root: the ranks run in network namespaces of their own")
         return 1
     output = options.output or libraries.BENCH / "results" / f"{start:%Y-%m-%d-%H%M}.json"
     well = measure(wanted, options, output)
-    say(f"{(datetime.datetime.now() - start).seconds} s")
+    show(f"{(datetime.datetime.now() - start).seconds} s")
     return 0 if well else 1
 
 

@@ -69,8 +69,8 @@ static const char *symmetry_name(symmetry s) {
 /* Of the cases that were simulated in longer frames than was asked for; 0: none was. */
 static double longest_frame;
 
-static void tell(const options *o, int algorithm, const cluster *c, double bytes,
-                 const outcome *found) {
+static void print_found(const options *o, int algorithm, const cluster *c, double bytes,
+                        const outcome *found) {
   if (!o->json) return;
   printf("{\"algorithm\":\"%s\",\"ranks\":%d,\"per_host\":%d,\"bytes\":%.0f,\"us\":%.3f,"
          "\"frames\":%llu,\"frame_bytes\":%.0f,\"symmetry\":\"%s\"}\n",
@@ -100,7 +100,7 @@ static double cost(const options *o, int algorithm, int ranks, int per_host, dou
             algorithms[algorithm].name, bytes, ranks, c.per_host, found.error);
     exit(1);
   }
-  tell(o, algorithm, &c, bytes, &found);
+  print_found(o, algorithm, &c, bytes, &found);
   bool longer = found.frame_bytes > c.frame_bytes && c.frame_bytes < bytes;
   if (longer && found.frame_bytes > longest_frame) longest_frame = found.frame_bytes;
   return found.seconds;

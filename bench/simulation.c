@@ -25,7 +25,7 @@ typedef struct lane {
   uint64_t elements, watermark;
   bool busy;
   bool local;
-  int to_rank, to_lane;  /* of a send: who receives it */
+  int to_rank, to_lane;  /* of a send: its receiver */
   size_t came;           /* of what is received: the step of the next frame, */
   uint64_t came_already; /* what came of it, */
   double taken;          /* and when all before has been dealt with */

@@ -28,7 +28,7 @@ QUIET = BENCH.parent / "demo" / "log4j2.properties"
 RANKS, STEPS, NOISE = 2, 50, 0.1
 
 
-def say(text):
+def show(text):
     """Tell how it goes; the table alone goes to standard output."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
@@ -50,8 +50,8 @@ def gather(_rows):
     yield BarrierTaskContext.get().allGather("")
 
 
-def meet(_rows):
-    """Become a rank; tell the seconds that the import and the rest took."""
+def join_ring(_rows):
+    """Become a rank; return the seconds of the import and of the rest."""
     begin = time.perf_counter()
     import sparkring
 
@@ -98,7 +98,7 @@ def train_by_hand(_rows):
 
 
 class Jobs:
-    """Runs jobs; a method each, which tells what its tasks have told."""
+    """Runs jobs; a method each, which returns what its tasks return."""
 
     def __init__(self, spark):
         self._spark = spark
@@ -113,7 +113,7 @@ class Jobs:
 
     def init(self):
         """Run one that makes a communicator."""
-        return self._stage(meet)
+        return self._stage(join_ring)
 
     def run(self):
         """Do the same by sparkring.spark.run, without showing output: `bare` has none."""
@@ -185,7 +185,7 @@ def start_spark():
 
 
 def measure(names, rounds):
-    """Run all jobs; return the seconds of each, and those that ranks took to meet."""
+    """Run all jobs; return the seconds of each, and those that ranks took to join."""
     seconds, met = {name: [] for name in names}, []
     spark = start_spark()
     jobs = Jobs(spark)
@@ -194,13 +194,13 @@ def measure(names, rounds):
             with Strangers() as strangers:
                 for name in names[::-1] if number % 2 else names:
                     start = time.perf_counter()
-                    told = getattr(jobs, name)()
+                    returned = getattr(jobs, name)()
                     if number:
                         seconds[name].append(time.perf_counter() - start)
-                        met += [max(told, key=sum)] if name == "init" else []
-            say(f"round {number} of {rounds} done" if number else "warm")
+                        met += [max(returned, key=sum)] if name == "init" else []
+            show(f"round {number} of {rounds} done" if number else "warm")
             if number and strangers.share > NOISE:
-                say(f"noisy: other programs used {strangers.share:.0%} of the processors")
+                show(f"noisy: other programs used {strangers.share:.0%} of the processors")
     finally:
         spark.stop()
     return seconds, met
@@ -241,14 +241,14 @@ def write(times, met, output):
 
 
 def installed(name):
-    """Whether a job's needs are here; says what is missing."""
+    """Whether a job's needs are here; reports what is missing."""
     needs = {"torch_": ("torch",), "torch_distributor": ("torch", "pandas", "pyarrow")}
     for start, modules in needs.items():
         for module in modules if name.startswith(start) else ():
             try:
                 __import__(module)
             except ImportError:
-                say(f"{name}: not installed: pip install {module}")
+                show(f"{name}: not installed: pip install {module}")
                 return False
     return True
 

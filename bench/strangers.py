@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who else was computing meanwhile: a stranger on a processor makes a spinning library look slow.
+"""Other computing meanwhile: a stranger on a processor makes a spinning library look slow.
 
-The processors' busy time, and what the hypervisor took, less the time of our own children, who are
-counted once they have ended.
+The processors' busy time, and what the hypervisor took, less the time of our own children, which
+are counted once they have ended.
 """
 
 import os

@@ -73,7 +73,7 @@ class Forced:
         return [(words, {**environment, **more}) for words, environment in commands]
 
 
-def say(text):
+def show(text):
     """Tell how it goes; the report alone goes to standard output."""
     print(f"tune: {text}", file=sys.stderr, flush=True)
 
@@ -123,7 +123,7 @@ def measure(options):
                     key = case.collective, names[case.collective], ranks, case.bytes
                     rounds.setdefault(key, []).append(time)
                 busiest = max(busiest, strangers.share)
-            say(f"round {number + 1} of {options.rounds}: others used up to {busiest:.0%}")
+            show(f"round {number + 1} of {options.rounds}: others used up to {busiest:.0%}")
     return {key: min(times) for key, times in rounds.items()}
 
 
@@ -244,7 +244,7 @@ def split(numbers, effort_of):
 
 
 def predict(numbers, rows, times):
-    """Return {case: microseconds} as the table says."""
+    """Return {case: microseconds} from the table."""
     known = efforts(times)
     predicted = {}
     for case in times:
@@ -319,7 +319,7 @@ def read(files):
 
 
 def main():
-    """Measure or read, fit, write, tell."""
+    """Measure or read, fit, write, report."""
     parser = argparse.ArgumentParser(prog="scripts/bench --tune", description=__doc__)
     parser.add_argument("--fit", type=Path, nargs="+", metavar="FILE", help="earlier runs' times")
     parser.add_argument("--rounds", type=int, default=9)
@@ -330,7 +330,7 @@ def main():
     if options.fit:
         times = read(options.fit)
     elif os.geteuid() != 0:
-        say("needs root: the ranks run in a network namespace of their own")
+        show("needs root: the ranks run in a network namespace of their own")
         return 1
     else:
         times = measure(options)

@@ -111,7 +111,7 @@ typedef struct ring_options {
   const char *const *addresses; /* in rank order; a port in an address is ignored */
   int address_count;            /* 0: none; else size */
   const char *root_address;     /* rank 0's host, where addresses are not known */
-  const char *job;              /* tells apart jobs that share addresses and token */
+  const char *job;              /* distinguishes jobs that share addresses and token */
   const void *token;            /* the job's secret, 16 random bytes or more */
   size_t token_length;
   ring_choice encryption; /* of links over the network (TLS 1.3); needs a token or an exchange;

@@ -276,11 +276,11 @@ void ring_comm_abort(ring_comm *comm, const char *reason) {
   ring_error error;
   if (comm != NULL) ring_reserved_ports_fini(comm);
   if (ring_comm_enter_beside(comm) != RING_OK) return;
-  bool said = reason != NULL && reason[0] != '\0';
+  bool given = reason != NULL && reason[0] != '\0';
   ring_error_set(&error, RING_ABORTED, comm->peers.rank, 0,
                  "rank %d (%s) aborted the communicator%s%s", comm->peers.rank,
-                 ring_peers_host(&comm->peers, comm->peers.rank), said ? ": " : "",
-                 said ? reason : "");
+                 ring_peers_host(&comm->peers, comm->peers.rank), given ? ": " : "",
+                 given ? reason : "");
   if (ring_queue_abort(comm, &error)) {
     comm->error = comm->failure;
     ring_peers_close(&comm->peers);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One table says which variables of each source hold rank and size; the first source with either of
- * them set is the one. The rest follows from it: where rank 0 is, and what names the job.
+ * One table has the variables of each source that hold rank and size. The first source with either of
+ * them set counts, and determines the host of rank 0 and the name of the job.
  *
  * Slurm sets its variables also where only one process runs (a shell under salloc, a batch script),
  * with the task count of the whole allocation. So only a process of a numbered step counts, one
@@ -19,7 +19,7 @@
 #include "base/address.h"
 #include "base/error.h"
 
-/* X(id, name, rank, size, ranks on this host or NULL where nothing tells). */
+/* X(id, name, rank, size, ranks on this host or NULL where no variable has them). */
 #define ENVIRONMENT_SOURCE_MAP(X)                                                                  \
   X(LAUNCHER, "sparkring-run", "SPARKRING_RANK", "SPARKRING_SIZE", NULL)                           \
   X(OPEN_MPI, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",                          \
@@ -92,7 +92,7 @@ static bool environment_in_slurm_step(void) {
          getenv("SLURM_PROCID") != NULL && getenv("SLURM_NTASKS") != NULL;
 }
 
-/* True where srun itself started the ranks, whichever source told of them. */
+/* True where srun itself started the ranks, whichever the source. */
 static bool environment_slurm_agrees(const ring_environment *environment) {
   long long rank, size;
   return environment_in_slurm_step() && environment_number(getenv("SLURM_PROCID"), &rank) &&
@@ -190,7 +190,7 @@ static ring_status environment_read_addresses(ring_environment *environment, rin
   return RING_OK;
 }
 
-/* Open MPI and MPICH tell how many ranks are on this host: when it is all, no name is needed. */
+/* Open MPI and MPICH set the number of ranks on this host: when it is all, no name is needed. */
 static ring_status environment_on_one_host(const ring_environment *environment,
                                            const environment_source *source, bool *one_host,
                                            ring_error *error) {

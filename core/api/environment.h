@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the process was told by whoever started it: rank, size and where rank 0 is, from the first
- * of these that speaks: sparkring-run, Open MPI, MPICH, torchrun, Slurm. torchrun and MPI may run
- * inside a Slurm job, so Slurm comes last. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB,
- * _PORTS and _TIMEOUT count with every one of them. No source: a world of one. SPARKRING_ALGORITHM,
- * _SHARED_MEMORY, _CONNECTIONS, _ENCRYPTION and _WARN_AFTER, which say nothing of who the ranks are, count
- * also where that is not asked of the environment, so they are read apart.
+ * Environment variables, read in two steps. The first step finds the rank, the size and the host of
+ * rank 0. Its source is the first program that has set its variables: sparkring-run, Open MPI, MPICH,
+ * torchrun, Slurm. Slurm is last, because torchrun and MPI may run inside a Slurm job. Without a source
+ * the world has one rank. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB, _PORTS and _TIMEOUT
+ * count with every source.
+ *
+ * The second step reads SPARKRING_ALGORITHM, _SHARED_MEMORY, _CONNECTIONS, _ENCRYPTION and _WARN_AFTER,
+ * also where a caller passes the ranks itself.
  */
 #ifndef RING_API_ENVIRONMENT_H
 #define RING_API_ENVIRONMENT_H
@@ -25,7 +27,7 @@ typedef struct ring_environment {
   char root_address[256]; /* rank 0's host without a port; "" only where addresses are known */
   char *token;            /* see token.h */
   size_t token_length;
-  char job[128]; /* tells this job from others; "" where nothing does */
+  char job[128]; /* distinguishes this job from other jobs; "" where nothing does */
   int port_first, port_last;
   double timeout; /* seconds; this and the ports are 0 where unset */
 } ring_environment;

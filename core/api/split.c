@@ -179,9 +179,9 @@ static ring_status split_place(split_run *run, ring_comm *child) {
 }
 
 /* Whether the error of the child is nearer to the cause than the failure of the parent. The
- * other ranks of the parent may have timed out on the ranks in the split without knowing on
- * which one; this rank, one of them, knows whether it was suspended, or on which rank it has
- * waited as long itself. Or they lost this rank, which knows what it lacked. */
+ * other ranks of the parent may have timed out on some rank in the split. This rank is one of them, and
+ * knows whether it was suspended, or for which rank it has waited as long itself. Or the other ranks
+ * lost this rank, which knows what it lacked. */
 static bool split_error_is_nearer(const split_run *run, const ring_error *why,
                                   const ring_wait *wait, ring_error *failure) {
   int own = run->parent->peers.rank;
@@ -196,7 +196,7 @@ static bool split_error_is_nearer(const split_run *run, const ring_error *why,
 }
 
 /* Whether a rank is still in the parent, as far as this rank can see. A link that has ended may
- * still hold frames that nobody has read. */
+ * still hold frames that no rank has read. */
 static bool split_is_present(const ring_comm *parent, int rank) {
   const ring_link *link = parent->peers.peer[rank].link;
   int index = ring_shm_index(&parent->shm, rank);
@@ -257,9 +257,9 @@ static void split_translate(const split_run *run, const ring_error *why, char *t
 }
 
 /* Sets the error of split(): the failure of the parent, or why the child did not open, with its
- * ranks. A rank that was lost in the child is lost to the parent, too, and the failure is sent
- * there, because other ranks of the parent may wait for this rank. A lack of memory on this rank
- * is also sent there: the child may have no link. */
+ * ranks. A rank that was lost in the child is lost to the parent, too. The failure is sent in the
+ * parent, because other ranks of the parent may wait for this rank. A lack of memory on this rank is
+ * also sent there: the child may have no link. */
 static ring_status split_explain(const split_run *run, const ring_error *why,
                                  const ring_wait *wait) {
   ring_comm *parent = run->parent;

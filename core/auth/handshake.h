@@ -13,12 +13,12 @@
  *             ← ANSWER   answer, rank, HMAC(key, "acceptor", all before)           40
  *
  * Both sides must want encryption, or neither. An encrypted connection uses a key derived from the
- * key of the two ranks and from all bytes above (ring_handshake_derive). If the sides disagree,
- * they complete the handshake all the same, and the answer reports it: anybody may have sent or
- * changed a HELLO alone, so it is not believed.
+ * key of the two ranks and from all bytes above (ring_handshake_derive). If the HELLOs disagree, the
+ * handshake goes on and the ANSWER reports it, because a HELLO proves nothing: a stranger may have
+ * sent or changed it.
  *
  * A handshake owns no memory, and borrows its descriptor and the keys. It never blocks:
- * ring_handshake_advance moves the bytes that can be moved, and its state says what to wait for.
+ * ring_handshake_advance moves the bytes that can be moved, and its state shows what to wait for.
  */
 #ifndef RING_AUTH_HANDSHAKE_H
 #define RING_AUTH_HANDSHAKE_H
@@ -61,8 +61,8 @@ typedef enum ring_handshake_state {
   RING_HANDSHAKE_CLAIMED,  /* accepting side: the proof is right; call ring_handshake_answer */
   RING_HANDSHAKE_DONE,     /* both have proved themselves and the answer is ACCEPTED */
   RING_HANDSHAKE_REFUSED,  /* both have proved themselves and the answer is not ACCEPTED */
-  RING_HANDSHAKE_STRANGER, /* the other side does not speak this protocol or lacks the key */
-  RING_HANDSHAKE_VERSION,  /* the other side speaks another version of it */
+  RING_HANDSHAKE_STRANGER, /* the other side has another protocol or lacks the key */
+  RING_HANDSHAKE_VERSION,  /* the other side has another version of the protocol */
   RING_HANDSHAKE_LOST      /* the connection failed: see system_errno (0: closed) */
 } ring_handshake_state;
 

@@ -5,7 +5,7 @@
  *
  * All ranks have the job's key, derived from the token and from what they know of each other. With
  * an exchange, each rank also makes a key pair for this communicator alone (X25519, RFC 7748) and
- * publishes its public key, so that two ranks share a key which only they can compute. The channel
+ * publishes its public key. So two ranks share a key that no other rank can compute. The channel
  * of the exchange need not be secret; Spark's is not, unless it is configured to encrypt. An
  * attacker that can change the strings of the exchange can still pass for a rank.
  *

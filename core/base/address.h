@@ -24,7 +24,7 @@ ring_status ring_address_parse(const char *text, char *host, size_t host_size, i
 uint8_t *ring_address_pack(uint8_t *to, const char *host);
 bool ring_address_unpack(const uint8_t **from, const uint8_t *end, char host[RING_HOST_BYTES]);
 
-/* Untrusted text made fit for a message: in quotes, at most 64 characters ("..." tells of more),
+/* Untrusted text made fit for a message: in quotes, at most 64 characters ("..." marks a cut),
  * with '?' for every byte that is not printable ASCII. */
 typedef struct ring_quoted {
   char text[72];

@@ -99,7 +99,7 @@ void ring_call_describe(const ring_call *call, char *text, size_t size) {
     snprintf(op, sizeof op, ", %s", ring_op_name((ring_op)call->op));
   if (ring_collective_has_root(call->collective))
     snprintf(root, sizeof root, ", root %d", (int)call->root);
-  /* Counts are too many to show; four digits of their digest tell that they differ. */
+  /* Counts are too many to show; four digits of their digest show that they differ. */
   if (call_has_counts(call->collective) && call->digest != 0)
     snprintf(counts, sizeof counts, " in parts #%04x", (unsigned)(call->digest & 0xffff));
   snprintf(text, size, "%s(count %llu%s, %s%s%s) as call %u", name, count, counts, dtype, op, root,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calls: the collectives, and the signature by which ranks see that they call the same thing. It is
+ * Calls: the collectives, and the signature by which ranks see that they make the same call. It is
  * packed into the header of every frame (peers/frame.h) and into shared memory.
  */
 #ifndef RING_BASE_CALL_H
@@ -16,8 +16,8 @@
 /* The longest payload of a frame: steps are cut into chunks of this size. */
 #define RING_CHUNK_BYTES (256 * 1024)
 
-/* X(name, value, "what the user called"). OPEN and CLOSE are the barriers inside
- * those calls, OPEN_ALLGATHER the exchange that follows OPEN. */
+/* X(name, value, "the name of the user's call"). OPEN and CLOSE are the barriers inside the calls of
+ * that name; OPEN_ALLGATHER is the exchange that follows OPEN. */
 #define RING_COLLECTIVE_MAP(X)                                                                     \
   X(OPEN, 1, "open")                                                                               \
   X(CLOSE, 2, "close")                                                                             \

@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* As many as Linux gives a process unless it is told to give more (fs.nr_open). Beyond, children keep
- * their copies. The bits take memory where one has been set. */
+/* As many as Linux gives a process unless fs.nr_open is raised. Children keep their copies of
+ * descriptors beyond. The bits take memory where one has been set. */
 #define DESCRIPTOR_WORDS (1024 * 1024 / 64)
 
 static pthread_mutex_t fd_lock = PTHREAD_MUTEX_INITIALIZER; /* never held at a fork */

@@ -24,7 +24,7 @@ int ring_platform_processors(void);
  * up (cpu.max of cgroup v2). `root` is the mount point of the groups. */
 int ring_platform_quota(const char *root, const char *group, int most);
 
-/* Bytes of the last-level cache; a common size where the system does not tell. */
+/* Bytes of the last-level cache; a common size where the system does not report it. */
 size_t ring_platform_cache(void);
 
 /* A number of this process, which differs in a forked child. Makes no system call. */
@@ -89,7 +89,7 @@ bool ring_platform_memory_is(int fd, uint64_t bytes);
 int ring_platform_memory_again(int fd);
 
 /* Allocates the pages of a part that is about to be used. False when there are none: touching the part
- * would kill the process (SIGBUS). True where the system cannot tell. */
+ * would kill the process (SIGBUS). True where the system does not report it. */
 bool ring_platform_memory_reserve(int fd, size_t at, size_t bytes);
 
 /* Frees pages; their content is lost. */

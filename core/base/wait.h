@@ -15,7 +15,7 @@
 
 #include "sparkring.h"
 
-/* The warning about a long wait: after how long, and to whom. */
+/* The warning about a long wait: after how long, and through which hook. */
 typedef struct ring_alarm {
   uint64_t after;  /* nanoseconds; 0: never */
   ring_log_fn log; /* NULL: no warning */
@@ -44,7 +44,7 @@ void ring_wait_init(ring_wait *wait, double seconds, ring_interrupt_fn interrupt
 void ring_wait_prepare(ring_wait *wait, double seconds, ring_interrupt_fn interrupt, void *arg);
 void ring_wait_begin(ring_wait *wait);
 
-/* Restarts the deadline: a peer gave a sign of life. */
+/* Restarts the deadline: a peer has sent something. */
 void ring_wait_renew(ring_wait *wait);
 
 /* Milliseconds until the deadline. */

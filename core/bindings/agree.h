@@ -14,8 +14,8 @@ typedef struct ring_agreement {
   char *text; /* "rank 1 (host) failed: why", for the other ranks; NULL where none has failed */
 } ring_agreement;
 
-/* Tells all ranks whether the step has failed on any of them. `failure` is the error of this rank, NULL
- * for success. Collective: one sum after a success. Free `agreement` with ring_agreement_free. */
+/* Finds out, on all ranks, whether the step has failed on any rank. `failure` is the error of this rank,
+ * NULL for success. Collective: one sum after a success. Free `agreement` with ring_agreement_free. */
 ring_status ring_agree(ring_comm *comm, const ring_string *failure, ring_agreement *agreement);
 
 /* The same where all ranks know already that at least one of them has failed. */

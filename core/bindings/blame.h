@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rank at fault. A failure breaks the communicator, so all ranks fail soon after the first. Weights
- * tell the first apart: an error that only reports the loss of another rank weighs most, and an error that
+ * find the first: an error that only reports the loss of another rank weighs most, and an error that
  * has nothing to do with the ring weighs nothing. The least weight is at fault; of equal weights the
  * earliest, of equal times the lowest rank.
  */

@@ -22,7 +22,7 @@ static bool durable_file_put(int file, const uint8_t *rest, size_t left) {
   return true;
 }
 
-/* Whether the file is on the disk. A file system that cannot sync says so, and counts as success. */
+/* Whether the file is on the disk. A file system that cannot sync reports it, and counts as success. */
 static bool durable_file_sync(int file) {
   return fsync(file) == 0 || errno == EINVAL || errno == ENOTSUP || errno == ENOSYS;
 }

@@ -39,7 +39,7 @@ typedef struct ring_pending_link {
 typedef struct ring_peer {
   int host; /* index into hosts */
   uint16_t port;
-  bool ended;        /* the peer has closed the link, or frames can no longer be told apart */
+  bool ended;        /* the peer has closed the link, or the ends of frames are lost */
   bool write_closed; /* the link takes no more bytes; bytes received before can still be read */
   bool failure_sent; /* the failure of this rank has been sent to the peer */
   bool early;        /* the peer is ahead: its next bytes belong to a later step or call */
@@ -98,8 +98,8 @@ void ring_peers_clear_places(ring_peers *peers);
 const char *ring_peers_host(const ring_peers *peers, int rank);
 
 /* Adds a connection whose handshake is done to the link of a rank. The link opens with its last
- * connection. False without memory: the connections of the link are closed, and errno may say what
- * else was lacking. */
+ * connection. False without memory: the connections of the link are closed, and errno is set when
+ * something else was lacking. */
 bool ring_peers_add_connection(ring_peers *peers, int rank, const ring_handshake *proven);
 
 /* Sets the pipes in shared memory, RING_PIPE_BYTES for each direction, between this rank and a
@@ -111,7 +111,7 @@ ring_status ring_peers_set_pipe(ring_peers *peers, int rank, void *out, void *in
 void ring_peers_unlink(ring_peers *peers);
 
 /* Errors of a link that cannot open: only one of the two ranks wants encryption; this rank lacks
- * what the errno `code` says. */
+ * something (the errno `code`). */
 ring_status ring_peers_mismatch(const ring_peers *peers, int rank, ring_error *error);
 ring_status ring_peers_exhausted(const ring_peers *peers, int code, ring_error *error);
 

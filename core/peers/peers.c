@@ -10,7 +10,7 @@
 
 /* ---- Accepting ---------------------------------------------------------------------------- */
 
-/* Connections of a link come in order. The first one says how many there will be. */
+/* Connections of a link come in order. The first connection has their number. */
 static bool peers_is_next(const ring_pending_link *pending_link, const ring_claim *claim) {
   if (pending_link == NULL) return claim->connection == 0;
   return claim->connection == pending_link->have && claim->connections == pending_link->connections;

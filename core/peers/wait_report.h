@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Wait reports: waiting ranks send each other the ranks that they wait for, so that every rank can
- * tell which rank the whole job waits for. A wait report names the call in which its sender waits,
+ * Wait reports: waiting ranks send each other the ranks that they wait for, so that every rank finds
+ * the rank that the whole job waits for. A wait report names the call in which its sender waits,
  * and its suspects, each with the call that the suspect was last known to be in. It is a frame of
  * one size, sent between two other frames on every link. Bytes that the socket does not take at
  * once are sent before the next frame, and a report received in part is kept until the rest

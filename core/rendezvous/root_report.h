@@ -17,7 +17,7 @@ int ring_root_find_lost(const root_state *root);
 /* Whether a rank has reported that it cannot join. */
 bool ring_root_failed(const root_state *root);
 
-/* The error of a rank that has joined and was lost, as `how` says; or, if this process was
+/* The error of a rank that has joined and was lost; `how` describes the loss. Or, if this process was
  * suspended, the error that the rank timed out waiting for rank 0. */
 ring_status ring_root_lost_error(const root_state *root, int rank, const char *how,
                                  ring_error *error);

@@ -61,8 +61,8 @@ static void shm_failure_await_quiet(ring_shm *shm) {
   }
 }
 
-/* Marks an unfinished call as one of which this rank needs nothing more; a flag without digest says
- * failed. */
+/* Marks an unfinished call: this rank needs nothing more of it. A flag without digest means that the
+ * rank has failed. */
 static void shm_failure_leave(const ring_shm *shm) {
   _Atomic uint64_t *done = &ring_shm_rank_block(shm, shm->index)->done;
   if (!ring_shm_reached(atomic_load_explicit(done, memory_order_relaxed), shm->sequence))

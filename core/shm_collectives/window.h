@@ -3,8 +3,8 @@
  * The window of a large collective: the buffers of all ranks, as this rank reaches them (MPI uses
  * the word in the same sense). Each rank publishes in its slot a post: the offsets of its input,
  * its output and its bounce buffer in the arena. Buffers in the arena are read and written in place
- * (zero_copy.h, large_reduce.h); for other buffers the post says so, and their bytes go through
- * bounce buffers (bounce.h).
+ * (zero_copy.h, large_reduce.h); the post marks other buffers, and their bytes go through bounce
+ * buffers (bounce.h).
  *
  * An offset is checked before use: its buffer has to lie in the arena as a whole, and be aligned.
  */

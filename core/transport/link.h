@@ -30,9 +30,9 @@ typedef struct ring_link_ops {
   void (*finish)(ring_link *link); /* ends the sending side */
   void (*close)(ring_link *link);  /* and frees the link */
   /* Milliseconds for which the peer's host has not confirmed bytes sent; 0 when nothing is
-   * unconfirmed, or the system cannot tell. */
+   * unconfirmed, or the system does not report it. */
   uint32_t (*silence)(ring_link *link);
-  /* Whether all bytes sent have arrived at the peer's host; true when the system cannot tell. */
+  /* Whether all bytes sent have arrived at the peer's host; true when the system does not report it. */
   bool (*arrived)(ring_link *link);
   bool unchecked; /* damage on the way may go undetected: frames need a check of their own */
 } ring_link_ops;

@@ -48,7 +48,7 @@ static int multi_tcp_at(const multi_tcp_link *link, uint64_t position) {
 
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
-/* An idle link is left out of the poll: its watcher cannot tell a break from arriving bytes. */
+/* An idle link is left out of the poll: its watcher cannot distinguish a break from arriving bytes. */
 static short multi_tcp_arm(ring_link *base, short events) {
   multi_tcp_link *link = (multi_tcp_link *)base;
   int in = multi_tcp_at(link, link->received), out = multi_tcp_at(link, link->sent);

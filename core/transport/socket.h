@@ -90,10 +90,10 @@ bool ring_socket_is_inside(int fd, const ring_resolved *resolved, int index);
 void ring_socket_tune(int fd);
 
 /* Milliseconds since the last answer of the peer's host while bytes or a probe are unconfirmed; 0
- * when none are, or the system cannot tell. */
+ * when none are, or the system does not report it. */
 uint32_t ring_socket_silence(int fd);
 
-/* Whether the peer's host has confirmed all bytes sent; true when the system cannot tell. */
+/* Whether the peer's host has confirmed all bytes sent; true when the system does not report it. */
 bool ring_socket_has_arrived(int fd);
 
 void ring_socket_close(int *fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The encrypted transport: TLS 1.3 (RFC 8446) over another link, after the handshake of the core.
- * The key that the handshake derived is the pre-shared key, and there are no certificates: without
- * the key nobody can be an end of the link or stand between the ends. Fresh Diffie-Hellman shares
+ * The key that the handshake derived is the pre-shared key, and there are no certificates: a process
+ * without the key can neither be an end of the link nor stand between the ends. Fresh Diffie-Hellman shares
  * protect recorded traffic against a secret that leaks later. OpenSSL does all of it; this file
  * makes it a link.
  *
@@ -80,7 +80,7 @@ static int tls_find_key(SSL *ssl, const unsigned char *identity, size_t length,
   return *session != NULL;
 }
 
-/* Refuses every certificate: a server might ignore the key and show one, which anybody can make. */
+/* Refuses every certificate: a server might ignore the key and show one, which any process can make. */
 static int tls_refuse_certificate(X509_STORE_CTX *certificate, void *unused) {
   (void)certificate, (void)unused;
   return 0;

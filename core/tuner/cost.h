@@ -37,7 +37,7 @@
  * The time is a sum of products: `latency` for each round, `message` for each message of one rank
  * and `busy` for those of all, `path` for each byte of one rank and `shared` for those of all, and
  * `reduce` for each byte that the busiest rank reduces. `busy` and `shared` are what the ranks of
- * one host take from each other, who share its processors and its memory; between hosts they are 0.
+ * one host, which share processors and memory, take from each other; between hosts they are 0.
  * A row of the table corrects the sum for one algorithm: a percentage of the first three products and
  * one of the others. Everything is an integer, so that all ranks find the same least cost,
  * independently of compilers and floating point.

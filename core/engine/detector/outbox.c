@@ -34,7 +34,7 @@ bool ring_outbox_send(const ring_run *run, ring_search *search, const ring_wait_
 }
 
 void ring_outbox_withdraw(const ring_run *run, ring_search *search) {
-  const ring_wait_report nobody = {.call = run->task->call};
-  bool sent = search->report.count > 0 && ring_call_is_same(&search->report.call, &nobody.call);
-  if (sent) ring_outbox_send(run, search, &nobody, true);
+  const ring_wait_report empty = {.call = run->task->call};
+  bool sent = search->report.count > 0 && ring_call_is_same(&search->report.call, &empty.call);
+  if (sent) ring_outbox_send(run, search, &empty, true);
 }

@@ -17,12 +17,12 @@
  * sent earlier (outbox.c). */
 #define STALL_FIRST_NS UINT64_C(500000000)
 
-/* The same while the communicator opens. All ranks have just come and would report at once, so the
+/* The same while the communicator opens. All ranks have just joined and would report at once, so the
  * first report is later, unless a peer already reports that it waits. */
 #define STALL_FIRST_OPENING_NS UINT64_C(10000000000)
 #define STALL_FIRST_REPORTED_NS UINT64_C(2000000000)
 
-/* A host that has owed an answer for this long is gone. */
+/* A host that has not answered for this long has failed. */
 #define STALL_SILENCE_MS 50000
 
 void ring_stall_warn(const ring_run *run) {
