@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "openings.h"
 #include "ranks.h"
 
 enum { SIZE = 3, COUNT = 30000 };

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
+#include "openings.h"
 #include "ranks.h"
 #include "transport/socket.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "ranks.h"
 
 enum { SHARERS = 3, RESERVED = 20 };

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "held_ports.h"
+#include "openings.h"
 #include "ranks.h"
 
 static ring_comm *split(ring_comm *comm, int color, int key) {

@@ -7,11 +7,12 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "peers/connector.h"
 #include "ranks.h"
 #include "rendezvous/rendezvous.h"
 #include "transport/socket.h"
+#include "wire.h"
 
 enum { CONNECTIONS = 3, COUNT = 300000 };
 

@@ -13,6 +13,8 @@
 #include "actor.h"
 #include "base/bytes.h"
 #include "check.h"
+#include "leaks.h"
+#include "openings.h"
 #include "ranks.h"
 
 static void die_before_the_table(const scene *scene) {
@@ -50,7 +52,7 @@ static void vouch(const actor *self, table *made) {
   bytes_put(facts + 18, self->epoch, 8);
   CHECK(ring_keys_mac(&self->keys, facts, sizeof facts, &key));
   CHECK(ring_secret_mac(&key, made->bytes, made->length, &mac));
-  CHECK(made->length + sizeof mac <= TABLE_ROOM);
+  CHECK(made->length + sizeof mac <= TABLE_BYTES);
   memcpy(made->bytes + made->length, &mac, sizeof mac);
   made->length += sizeof mac;
 }

@@ -5,8 +5,8 @@
 #include "base/address.h"
 #include "base/bytes.h"
 #include "check.h"
-#include "meetings.h"
 #include "rendezvous/address_table.h"
+#include "wire.h"
 
 /* Reads from memory that ends with the table, so that a sanitizer sees a byte too many. Whatever is
  * accepted has a place for every rank. */

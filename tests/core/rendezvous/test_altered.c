@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
 #include "ranks.h"
 
 /* In memory of both ranks: which byte of what `rank` sends is changed, and what came of it. */

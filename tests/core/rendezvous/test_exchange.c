@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "openings.h"
 #include "ranks.h"
 #include "shm/attach.h"
 

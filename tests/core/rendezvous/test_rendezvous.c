@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "held_ports.h"
+#include "leaks.h"
+#include "openings.h"
 #include "ranks.h"
 
 /* ---- Orders of arrival -------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 
 #include "base/platform.h"
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "ranks.h"
 #include "shm/control_block.h"
 

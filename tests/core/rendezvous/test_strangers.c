@@ -10,10 +10,12 @@
 #include "auth/handshake.h"
 #include "base/bytes.h"
 #include "check.h"
-#include "meetings.h"
+#include "held_ports.h"
+#include "openings.h"
 #include "ranks.h"
 #include "rendezvous/message.h"
 #include "transport/socket.h"
+#include "wire.h"
 
 /* ---- On rank 0's ports and at its door ---------------------------------------------------- */
 

@@ -19,7 +19,6 @@
 
 #include "base/platform.h"
 #include "check.h"
-#include "meetings.h"
 #include "ranks.h"
 #include "transport/arena.h"
 #include "workload.h"

@@ -10,7 +10,7 @@
 #include "api/comm_state.h"
 #include "buffers.h"
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "shm/shm_failure.h"
 #include "shm/sync.h"
 #include "victims.h"

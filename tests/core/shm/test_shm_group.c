@@ -9,7 +9,8 @@
 
 #include "api/comm_state.h"
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
+#include "openings.h"
 #include "ranks.h"
 #include "shm/attach.h"
 #include "transport/socket.h"

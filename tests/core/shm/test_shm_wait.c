@@ -7,7 +7,7 @@
 
 #include "api/comm_state.h"
 #include "check.h"
-#include "meetings.h"
+#include "openings.h"
 #include "ranks.h"
 #include "shm/sync.h"
 

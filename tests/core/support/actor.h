@@ -6,7 +6,7 @@
 #ifndef RING_ACTOR_H
 #define RING_ACTOR_H
 
-#include "meetings.h"
+#include "wire.h"
 
 enum { ACT_RANKS = 4 };
 

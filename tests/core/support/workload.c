@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "ranks.h"
 
 #define WORKLOAD_SECONDS 60     /* after which a rank hangs */

@@ -11,7 +11,7 @@
 
 #include "base/platform.h"
 #include "check.h"
-#include "meetings.h"
+#include "leaks.h"
 #include "ranks.h"
 #include "transport/arena.h"
 
