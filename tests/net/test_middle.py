@@ -18,7 +18,7 @@ import work
 from handshake import wire
 from jobs import Job
 
-HELLO_BYTES, CLAIM_BYTES, VERDICT_BYTES = map(wire, ["HELLO_BYTES", "CLAIM_BYTES", "VERDICT_BYTES"])
+HELLO_BYTES, CLAIM_BYTES, ANSWER_BYTES = map(wire, ["HELLO_BYTES", "CLAIM_BYTES", "ANSWER_BYTES"])
 PATIENCE = 1.5
 MEMORY = 16 << 20  # what a rank may take, with all buffers and threads
 NOISE = {"ones": b"\xff", "random": None}
@@ -131,7 +131,7 @@ def test_bytes_changed_on_the_way(hosts, encryption, injected):
 @pytest.mark.parametrize("sent", [True, False], ids=["rank", "rank 0"])
 def test_authenticates_and_then_talks_nonsense(hosts, sent, after, noise, injected):
     """Whoever joins as rank 1, or is rank 0 for rank 1, proves it and goes on with noise."""
-    proof = HELLO_BYTES + (CLAIM_BYTES if sent else VERDICT_BYTES)
+    proof = HELLO_BYTES + (CLAIM_BYTES if sent else ANSWER_BYTES)
 
     def go_mad(source, target, from_here):
         if from_here is not sent:

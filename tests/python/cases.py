@@ -8,7 +8,7 @@ exactly and a result can be compared to the bit, whatever the order of the addit
 from __future__ import annotations
 
 import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,3 +104,25 @@ def reduced(op: str, values: list[np.ndarray]) -> np.ndarray:
         return truth.astype(dtype)
     reduce = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
     return reduce.reduce(stack, axis=0, dtype=dtype)
+
+
+def total(op: str, ranks: Sequence[Case], rank: int) -> Any:
+    """Work out what the reduction of a case of every rank gives: a number where one goes in."""
+    case, values = ranks[rank], reduced(op, [other.values for other in ranks])
+    return type(case.values)(values) if case.is_number else np.asarray(values)
+
+
+def check(result: Any, expected: Any, name: str = "") -> None:
+    """Compare a result with what it should be: type, shape, dtype and bits."""
+    assert type(result) is type(expected), name
+    if expected is None:
+        return
+    assert result.dtype == expected.dtype, name
+    assert result.shape == expected.shape, name
+    assert result.tobytes() == expected.tobytes(), f"{name}: {result} is not {expected}"
+
+
+def parted(rank: int, size: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Give the numbers of a rank, in `size` parts of this shape."""
+    whole = np.resize(numbers(rank, dtype), (size * shape[0], *shape[1:]))
+    return whole.astype(dtype)

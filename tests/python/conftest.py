@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The marker `forks`, and sanitizers (`scripts/test bindings`), whose reports name the test."""
+"""Shared fixtures; the marker `forks`; and sanitizers, whose reports name the test."""
 
 from __future__ import annotations
 
@@ -21,3 +21,29 @@ def _name_reports(request, monkeypatch):
     if path:
         name = re.sub(r"\W+", "_", request.node.name)[:80]
         monkeypatch.setenv("ASAN_OPTIONS", f"{options}:log_path={path[1]}.{name}")
+
+
+@pytest.fixture
+def comm():
+    """Open a communicator of one rank."""
+    import sparkring
+
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        yield comm
+
+
+@pytest.fixture
+def log_server(request):
+    """Listen for what ranks print; with TLS where a test says so."""
+    import log_ranks
+    from sparkring.spark._log_server import LogServer
+
+    shown = []
+    tls = getattr(request, "param", False)
+    server = LogServer(
+        "127.0.0.1", "127.0.0.1", 4, lambda *line: shown.append(line), log_ranks.report, tls
+    )
+    server.shown = shown
+    yield server
+    server.close()
+    assert not server.thread.is_alive()

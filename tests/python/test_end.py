@@ -78,8 +78,8 @@ WAYS = {
 }
 
 
-def hear_of_the_end(gate):
-    """Be rank 0, which waits for rank 1, or rank 2, for which both wait; tell what was heard."""
+def fail_with_rank_1(gate):
+    """Be rank 0, which waits for rank 1, or rank 2, for which both wait; return the error."""
     comm = open_comm()
     with pytest.raises(sparkring.RingError) as told:
         comm.barrier()  # the end of rank 1 may be heard here already
@@ -98,7 +98,7 @@ def end_in_each_way(ways, folder):
     said = []
     for number, way in enumerate(ways):
         if os.environ["SPARKRING_RANK"] != "1":
-            said.append(hear_of_the_end(folder / str(number)))
+            said.append(fail_with_rank_1(folder / str(number)))
             continue
         command = [sys.executable, "-c", HEAD + WAYS[way][0]]
         options = {"capture_output": True, "text": True, "timeout": DEADLINE, "check": False}

@@ -85,7 +85,7 @@ def ask_for_a_wrong_role():
         return str(caught.value), caught.value.rank
 
 
-def test_what_one_rank_cannot_do_all_are_told():
+def test_an_error_of_one_rank_reaches_all():
     said = run(3, ask_for_a_wrong_role)
     why = "role is 'boss': it must be one of chief, worker, ps, evaluator"
     assert said[1] == (why, None)

@@ -53,12 +53,6 @@ def be(monkeypatch):
     os.environ.update(before)
 
 
-@pytest.fixture
-def comm():
-    with sparkring.init(rank=0, addresses=["127.0.0.1"]) as comm:
-        yield comm
-
-
 # ---- Spark's
 
 

@@ -298,7 +298,7 @@ def test_foreign_objects():
     assert run(2, send_foreign_objects) == [[0, 1]] * 2
 
 
-def meet_without_token():
+def open_without_token():
     del os.environ["SPARKRING_TOKEN_FILE"]
     with open_comm() as comm:
         before = comm.counters()["calls"]
@@ -315,7 +315,7 @@ def meet_without_token():
 
 
 def test_no_objects_without_a_token():
-    assert run(2, meet_without_token) == [2, 2]
+    assert run(2, open_without_token) == [2, 2]
     with sparkring.init() as comm:
         assert not comm.authenticated
         assert comm.allgather_object("alone") == ["alone"]

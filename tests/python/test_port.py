@@ -124,5 +124,5 @@ def call_beside():
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_another_thread_is_told_that_a_call_runs():
+def test_another_thread_is_refused_while_a_call_runs():
     run(2, call_beside)

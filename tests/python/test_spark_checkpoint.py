@@ -184,7 +184,7 @@ def test_one_slash(comm):
     assert checkpoint.find("./hdfs:/job").path.name == "job"
 
 
-def test_a_later_attempt_that_finds_nothing_says_so(comm, tmp_path, monkeypatch):
+def test_a_later_attempt_that_finds_nothing_reports_it(comm, tmp_path, monkeypatch):
     assert Checkpoint(comm, tmp_path / "job").restore(default=1) == 1  # no warning
     monkeypatch.setattr(run_state, "_attempt", 1)
     with pytest.warns(RuntimeWarning, match=r"attempt 1 found no state in .*/job on its hosts"):

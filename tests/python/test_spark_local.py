@@ -68,7 +68,7 @@ def test_exception_of_the_rank_at_fault(said):
         ("exit", "ended without a result, with exit code 0"),
     ],
 )
-def test_rank_that_says_nothing(how, text):
+def test_a_rank_that_leaves_no_result(how, text):
     with pytest.raises(RankError, match=f"^rank 1 on {socket.gethostname()} {text}") as caught:
         run(fail, args=(how,), num_proc=-2, verbose=0)
     assert (caught.value.rank, caught.value.log) == (1, ["rank 1 was here"])
@@ -252,7 +252,7 @@ def return_early(comm):
     return comm.allreduce(1.0) if comm.rank else None
 
 
-def test_a_rank_that_returns_early_is_told_of_at_once():
+def test_a_rank_that_returns_early_is_reported_at_once():
     begin = time.monotonic()
     with pytest.raises(sparkring.MismatchError, match=r"called close\(\) .* has returned$"):
         run(return_early, num_proc=-3, verbose=0, call_timeout=300)

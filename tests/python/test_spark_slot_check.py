@@ -97,7 +97,7 @@ def test_resources():
         slot_check.check_settings(context(), {"cpus": 2})
 
 
-def test_a_spark_that_tells_nothing():
+def test_a_spark_that_reports_nothing():
     """Then Spark itself finds that there are too few slots."""
     mute = context()
     mute.context.defaultParallelism = 3

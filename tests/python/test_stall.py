@@ -48,7 +48,7 @@ def wait_for_a_late_rank(gate):
     return total, [(record.name, record.levelname) for record in keep.records], keep.texts()
 
 
-def test_a_call_that_waits_says_so_and_goes_on(tmp_path):
+def test_a_call_that_waits_logs_it_and_goes_on(tmp_path):
     (total, kinds, texts), other = run(2, wait_for_a_late_rank, tmp_path / "gate")
     assert total == 2
     assert set(kinds) == {("sparkring", "WARNING")}
@@ -155,7 +155,7 @@ def stay_silent():
     return keep.texts()
 
 
-def speak_as_the_environment_says(gate):
+def log_as_the_environment_says(gate):
     with open_comm() as comm:
         keep = Keep(lambda record: gate.touch())
         if comm.rank == 1:
@@ -167,7 +167,7 @@ def speak_as_the_environment_says(gate):
 def test_the_environment_has_the_default(monkeypatch, tmp_path):
     monkeypatch.setenv("SPARKRING_WARN_AFTER", "0.3")
     assert run(2, stay_silent) == [[], []]
-    assert run(2, speak_as_the_environment_says, tmp_path / "gate")[0] != []
+    assert run(2, log_as_the_environment_says, tmp_path / "gate")[0] != []
 
 
 def test_seconds():

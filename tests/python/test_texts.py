@@ -66,7 +66,7 @@ def makes(items, text, whole=False):
     return any(goes_on(at, 0) for at in ([0] if whole else range(len(items))))
 
 
-def is_said(text):
+def is_in_an_error(text):
     return any(makes(items, text) for items in FORMATS)
 
 
@@ -79,8 +79,8 @@ def quotes():
 
 
 @pytest.mark.parametrize("quote", quotes())
-def test_a_quote_is_said(quote):
-    assert is_said(quote)
+def test_an_error_has_the_quote(quote):
+    assert is_in_an_error(quote)
 
 
 @pytest.mark.parametrize(
@@ -94,5 +94,5 @@ def test_a_quote_is_said(quote):
         "no free port to connect from, of 32768 to 60999 and more",
     ],
 )
-def test_what_is_not_said_is_seen(quote):
-    assert not is_said(quote)
+def test_what_no_error_has_is_seen(quote):
+    assert not is_in_an_error(quote)

@@ -15,12 +15,6 @@ import sparkring
 SUPPORTED = "int8, uint8, int32, int64, float16, bfloat16, float32, float64, bool"
 
 
-@pytest.fixture
-def comm():
-    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
-        yield comm
-
-
 def refuses(text, call, *arguments, **keywords):
     """Check that a call raises InvalidError, which is a ValueError, with exactly this text."""
     with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}$") as caught:
