@@ -31,7 +31,7 @@ def report(*given):
 
 
 def run_rank(work, address, rank=0, echo=True):
-    """Run a rank that prints, in a process of its own; return its log, with what StdioRedirect kept."""
+    """Run a rank that prints, in a process of its own; return its log."""
     settings = {"work": work, "address": address, "rank": rank, "echo": echo}
     command = [sys.executable, "-c", RANK, json.dumps(settings)]
     done = subprocess.run(

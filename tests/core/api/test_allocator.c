@@ -372,7 +372,7 @@ static void run_one(int count, char **arguments) {
   finish_work(work);
 }
 
-static void *meet(void *arg) {
+static void *open_to_warm_up(void *arg) {
   ring_options options = rank_options(*(int *)arg, 2);
   options.shared_memory = RING_OFF;
   options.encryption = RING_ON;
@@ -387,8 +387,8 @@ static void warm_up(void) {
   int ranks[2] = {0, 1};
   pthread_t thread;
   CHECK_INT(CRYPTO_set_mem_functions(crypto_malloc, crypto_realloc, crypto_free), 1);
-  CHECK_INT(pthread_create(&thread, NULL, meet, &ranks[1]), 0);
-  meet(&ranks[0]);
+  CHECK_INT(pthread_create(&thread, NULL, open_to_warm_up, &ranks[1]), 0);
+  open_to_warm_up(&ranks[0]);
   CHECK_INT(pthread_join(thread, NULL), 0);
 }
 

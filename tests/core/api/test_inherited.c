@@ -279,7 +279,7 @@ static void die_in_open(death *of, int rank) {
   CHECK(!"it has died");
 }
 
-static void meet_the_next(death *of, int rank) {
+static void open_with_the_next(death *of, int rank) {
   ring_options options = death_options(of, rank);
   ring_comm *comm;
   ring_error error;
@@ -300,11 +300,11 @@ static void test_a_death_in_open_shows_at_once(void) {
     death *of = shared_alloc(sizeof *of);
     *of = (death){"tcp", false, 1, RING_OFF, .victim = victim};
     pid_t first = fork_rank(die_in_open, of, victim);
-    ranks[1 - victim] = fork_rank(meet_the_next, of, 1 - victim);
+    ranks[1 - victim] = fork_rank(open_with_the_next, of, 1 - victim);
     await_victim(of, first);
     usleep(50000);
-    ranks[victim] = fork_rank(meet_the_next, of, victim);
-    ranks[2] = fork_rank(meet_the_next, of, 2);
+    ranks[victim] = fork_rank(open_with_the_next, of, victim);
+    ranks[2] = fork_rank(open_with_the_next, of, 2);
     for (int rank = 0; rank < SIZE; rank++) await_child(ranks[rank]);
     kill(of->child, SIGKILL);
     shared_free(of, sizeof *of);

@@ -263,7 +263,7 @@ static int exchange_texts(void *arg, const char *mine, ring_exchange_put_fn put,
 
 /* Rank 0 waits, and so do the ranks that have reached it. After an exchange these are linked
  * when rank 0 waits for the late one alone: on a busy machine that takes a while. */
-static void hear_of_rank_0(void *arg, const char *message) {
+static void await_rank_0(void *arg, const char *message) {
   bool arrived = strstr(message, "it has joined rank 0") != NULL;
   bool waits = strstr(message, "rank 0 has waited") != NULL;
   (void)arg;
@@ -282,7 +282,7 @@ static void wait_in_open(int rank, int size, void *unused) {
     options.exchange_arg = &rank;
   }
   options.warn_after = 0.1;
-  options.log = hear_of_rank_0;
+  options.log = await_rank_0;
   if (opened->alone) shared->waits = 1;
   if (opened->too_late) await(&shared->killed);
   CHECK(ring_comm_open(&options, &comm, &error) != RING_OK);

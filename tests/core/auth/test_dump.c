@@ -288,7 +288,7 @@ static int search_meanwhile(void *arg) {
 }
 
 /* The last rank comes when rank 0 and the other pending connection have searched. */
-static void meet_and_search(int rank, int size, void *shared) {
+static void open_and_search(int rank, int size, void *shared) {
   ring_options options = rank_options(rank, size);
   volatile int *count = shared;
   int before = prepare_search();
@@ -308,15 +308,15 @@ static void meet_and_search(int rank, int size, void *shared) {
   CHECK_INT(check_memory("freed"), before);
 }
 
-static void test_a_meeting(void) {
+static void test_a_rendezvous(void) {
   int *count = shared_alloc(sizeof *count);
-  run_ranks(RANKS, meet_and_search, count);
+  run_ranks(RANKS, open_and_search, count);
   CHECK(*count >= RANKS - 1); /* the last one, too, when it is slow */
   shared_free(count, sizeof *count);
 }
 
 int main(void) {
-  RUN(test_a_meeting);
+  RUN(test_a_rendezvous);
   RUN(test_a_token);
   RUN(test_an_exchange);
   return 0;

@@ -210,7 +210,7 @@ static void test_every_byte_is_covered(void) {
   }
 }
 
-static void test_another_version_is_told(void) {
+static void test_another_version_is_reported(void) {
   pair p;
   make_pair(&p, "token", "token");
   uint8_t hello[RING_HELLO_BYTES] = "sparkrng\x07";
@@ -339,7 +339,7 @@ int main(void) {
   RUN(test_a_false_answer_is_a_stranger);
   RUN(test_the_wrong_rank_is_a_stranger);
   RUN(test_every_byte_is_covered);
-  RUN(test_another_version_is_told);
+  RUN(test_another_version_is_reported);
   RUN(test_connections_that_cannot_be);
   RUN(test_a_stranger_learns_nothing);
   return 0;

@@ -92,7 +92,7 @@ static void sum(ring_comm *comm, int calls) {
 
 /* A message from everybody to the besieged rank, which needs all its links: of two ranks the higher one
  * connects to. The number of those that were not open yet. */
-static int hear_all(ring_comm *comm, int besieged) {
+static int receive_all(ring_comm *comm, int besieged) {
   int rank = comm->peers.rank, missing = 0;
   for (int i = 0; i < SIZE; i++) {
     float x = 1, y = 0;
@@ -131,7 +131,7 @@ static void be_a_rank(siege *s, int rank) {
   sum(comm, 1);
   if (rank == s->besieged) s->processor = processor_time() - before;
   sum(comm, CALLS);
-  int late = hear_all(comm, s->besieged);
+  int late = receive_all(comm, s->besieged);
   if (rank == s->besieged) s->late = late;
   sum(comm, CALLS);
   ranks_barrier(&s->arrived, SIZE);

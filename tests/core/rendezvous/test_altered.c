@@ -89,7 +89,7 @@ static bool change_one(change *shared, int rank, size_t at, int *altered) {
   return shared->seen > at;
 }
 
-static void test_no_bit_of_the_meeting_changes(void) {
+static void test_no_bit_of_the_rendezvous_changes(void) {
   change *shared = shared_alloc(sizeof *shared);
   for (int rank = 0; rank < 2; rank++) {
     int altered = 0;
@@ -103,6 +103,6 @@ static void test_no_bit_of_the_meeting_changes(void) {
 }
 
 int main(void) {
-  RUN(test_no_bit_of_the_meeting_changes);
+  RUN(test_no_bit_of_the_rendezvous_changes);
   return 0;
 }

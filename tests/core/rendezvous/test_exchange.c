@@ -170,7 +170,7 @@ static void test_a_rank_that_dies_while_opening(void) {
 }
 
 /* Nobody waits then for ranks that the exchange might still hold, though with some there is no link. */
-static void test_a_rank_that_dies_when_all_have_met(void) {
+static void test_a_rank_that_dies_when_all_have_joined(void) {
   lose_each_while_opening(8, 0, true);
 }
 
@@ -183,7 +183,7 @@ static void test_one_that_is_late_meanwhile(void) {
 int main(void) {
   RUN(test_exchange);
   RUN(test_a_rank_that_dies_while_opening);
-  RUN(test_a_rank_that_dies_when_all_have_met);
+  RUN(test_a_rank_that_dies_when_all_have_joined);
   RUN(test_one_that_is_late_meanwhile);
   return 0;
 }

@@ -232,7 +232,7 @@ static void lack_a_port_to_exchange(int rank, int size, void *shared) {
   expect_failure(&options, RING_SYSTEM, "cannot find out on which port it listens");
 }
 
-static void test_a_port_that_is_not_told(void) {
+static void test_a_port_that_is_unknown(void) {
   int *lacks = shared_alloc(sizeof *lacks);
   run_ranks(3, lack_a_port, lacks);
   *lacks = 1;
@@ -244,7 +244,7 @@ static void test_a_port_that_is_not_told(void) {
 /* ---- A rank that had come ----------------------------------------------------------------- */
 
 /* Once it has joined and waits for others; rank 0, once they have. */
-static void die_when_met(void *unused, const char *message) {
+static void die_when_joined(void *unused, const char *message) {
   (void)unused;
   if (strstr(message, "it has joined rank 0") != NULL ||
       strstr(message, "3 of 4 ranks have joined") != NULL)
@@ -252,11 +252,11 @@ static void die_when_met(void *unused, const char *message) {
 }
 
 /* Runs it in a process that dies of it. */
-static void die_once_met(ring_options *options) {
+static void die_once_joined(ring_options *options) {
   int status;
   pid_t process = fork();
   CHECK(process >= 0);
-  options->log = die_when_met;
+  options->log = die_when_joined;
   options->warn_after = 0.4; /* the others come meanwhile */
   if (process == 0) expect_failure(options, RING_OK, "");
   CHECK_INT(waitpid(process, &status, 0), process);
@@ -270,7 +270,7 @@ static void lose_one_that_had_come(int rank, int size, void *victim) {
   if (*(int *)victim == 0) text = "rank 0 (127.0.0.1) was lost in open(): ";
   if (rank == 3) return;
   if (rank == *(int *)victim)
-    die_once_met(&options);
+    die_once_joined(&options);
   else
     CHECK_INT(expect_failure(&options, RING_PEER_LOST, text), *(int *)victim);
 }
@@ -311,7 +311,7 @@ int main(void) {
   RUN(test_only_the_root_is_known);
   RUN(test_without_a_token);
   RUN(test_from_the_environment);
-  RUN(test_a_port_that_is_not_told);
+  RUN(test_a_port_that_is_unknown);
   RUN(test_a_rank_that_had_come);
   RUN(test_no_descriptor_is_left);
   return 0;

@@ -112,7 +112,7 @@ static void test_strangers_at_rank_0(void) {
 }
 
 /* Connects to rank 0, which listens on one of two ports and may not be there yet. */
-static int dial_rank_0(const held_ports *held) {
+static int connect_to_rank_0(const held_ports *held) {
   for (unsigned i = 0;; i++) {
     ring_resolved resolved;
     CHECK(i < 100000);
@@ -136,7 +136,7 @@ static void be_dribbled_at(int rank, int size, void *shared) {
     __sync_fetch_and_add(done, 1);
     return;
   }
-  for (int i = 0; i < STRANGERS; i++) fds[i] = dial_rank_0(held);
+  for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to_rank_0(held);
   done[1] = 1;
   for (int round = 0; *(volatile int *)done < 2; round++) {
     CHECK(round < 3000);
@@ -248,7 +248,7 @@ static bool welcome_falsely(int listener, const ring_keys *keys, char name) {
   return true;
 }
 
-static void meet_an_impostor(int rank, int size, void *shared) {
+static void open_to_an_impostor(int rank, int size, void *shared) {
   const held_ports *held = shared;
   ring_options options = rank_options(rank, size);
   options.token = NULL; /* so that an impostor has the key, too */
@@ -272,7 +272,7 @@ static void meet_an_impostor(int rank, int size, void *shared) {
 static void test_a_false_rank_0(void) {
   held_ports *shared = shared_alloc(4096);
   *shared = hold_ports(3);
-  run_ranks(2, meet_an_impostor, shared);
+  run_ranks(2, open_to_an_impostor, shared);
   held_ports held = *shared;
   free_ports(&held);
   shared_free(shared, 4096);

@@ -142,7 +142,7 @@ static int pass_texts(void *arg, const char *mine, ring_exchange_put_fn put, voi
 
 /* The odd one is told of rank 0, the others of the odd one; of two odd ones, by an exchange, of the
  * first. */
-static void check_words(const disagreement *of, int rank, const ring_error *error) {
+static void check_message(const disagreement *of, int rank, const ring_error *error) {
   char text[128];
   bool wants = of->encrypts == (of->odd != 0);
   bool odd = rank > 0 && (rank == of->odd || of->odd == 0);
@@ -171,7 +171,7 @@ static void disagree(int rank, int size, void *shared) {
   options.exchange_arg = &end;
   CHECK_INT(ring_comm_open(&options, &comm, &error), RING_MISMATCH);
   CHECK(time(NULL) - began < PATIENCE / 2);
-  check_words(of, rank, &error);
+  check_message(of, rank, &error);
 }
 
 static void test_ranks_that_disagree(void) {
