@@ -63,17 +63,30 @@ typedef enum ring_dtype {
   RING_FLOAT16 = 4,  /* accumulated in float32 and rounded once */
   RING_BFLOAT16 = 5, /* the same */
   RING_FLOAT32 = 6,
-  RING_FLOAT64 = 7
+  RING_FLOAT64 = 7,
+  RING_BOOL = 8, /* 1 byte: 0 is false, else true; reductions return 0 or 1 */
+  RING_INT16 = 9,
+  RING_UINT16 = 10,
+  RING_UINT32 = 11,
+  RING_UINT64 = 12,
+  RING_COMPLEX64 = 13, /* real and imaginary part, as a struct of two floats or float _Complex */
+  RING_COMPLEX128 = 14 /* the same of doubles */
 } ring_dtype;
 
+/* Logical and bitwise ops take integers and bool. On bool, SUM, MAX and BOR are LOR; PROD, MIN and BAND
+ * are LAND; BXOR is LXOR; there is no AVG. Complex dtypes have SUM, PROD and AVG only. */
 typedef enum ring_op {
   RING_SUM = 0,  /* integers wrap (two's complement) */
   RING_PROD = 1, /* the same */
   RING_MIN = 2,  /* NaN where any rank holds NaN */
   RING_MAX = 3,  /* the same */
   RING_AVG = 4,  /* the sum divided by size; integers truncate towards zero */
-  RING_LAND = 5, /* logical and of integers: 0 or 1 */
-  RING_LOR = 6   /* logical or of integers: 0 or 1 */
+  RING_LAND = 5, /* logical and: 0 or 1 */
+  RING_LOR = 6,  /* logical or: 0 or 1 */
+  RING_LXOR = 7, /* logical exclusive or: 0 or 1 */
+  RING_BAND = 8, /* bitwise and */
+  RING_BOR = 9,  /* bitwise or */
+  RING_BXOR = 10 /* bitwise exclusive or */
 } ring_op;
 
 /* ---- Options ------------------------------------------------------------------------------ */

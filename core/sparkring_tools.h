@@ -43,7 +43,14 @@ RING_API const char *ring_version(void);
   X(FLOAT16, "float16", 2)                                                                         \
   X(BFLOAT16, "bfloat16", 2)                                                                       \
   X(FLOAT32, "float32", 4)                                                                         \
-  X(FLOAT64, "float64", 8)
+  X(FLOAT64, "float64", 8)                                                                         \
+  X(BOOL, "bool", 1)                                                                               \
+  X(INT16, "int16", 2)                                                                             \
+  X(UINT16, "uint16", 2)                                                                           \
+  X(UINT32, "uint32", 4)                                                                           \
+  X(UINT64, "uint64", 8)                                                                           \
+  X(COMPLEX64, "complex64", 8)                                                                     \
+  X(COMPLEX128, "complex128", 16)
 
 /* X(name, text). */
 #define RING_OP_MAP(X)                                                                             \
@@ -53,7 +60,11 @@ RING_API const char *ring_version(void);
   X(MAX, "max")                                                                                    \
   X(AVG, "avg")                                                                                    \
   X(LAND, "land")                                                                                  \
-  X(LOR, "lor")
+  X(LOR, "lor")                                                                                    \
+  X(LXOR, "lxor")                                                                                  \
+  X(BAND, "band")                                                                                  \
+  X(BOR, "bor")                                                                                    \
+  X(BXOR, "bxor")
 
 /* X(name, "alias"): further names that ring_op_parse() takes. */
 #define RING_OP_ALIAS_MAP(X)                                                                       \

@@ -36,9 +36,13 @@ static ring_status collective_check_op(ring_comm *comm, const ring_call *call) {
   if (!ring_op_valid(op))
     return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
                           "%s: %d is no op: pass a ring_op", name, (int)op);
+  if (ring_op_is_logical(op) || ring_op_is_bitwise(op))
+    return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
+                          "%s: op %s is for integers and bool, not for %s", name, ring_op_name(op),
+                          ring_dtype_name(dtype));
   return ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
-                        "%s: op %s is for integers, not for %s", name, ring_op_name(op),
-                        ring_dtype_name(dtype));
+                        "%s: op %s is not defined on %s: pass integers or floats", name,
+                        ring_op_name(op), ring_dtype_name(dtype));
 }
 
 ring_status ring_collective_check(ring_comm *comm, const collective_args *args) {
@@ -50,7 +54,7 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
                           ring_collective_name(call->collective), (int)call->dtype);
   uint64_t most =
       args->input_count > args->work.output_count ? args->input_count : args->work.output_count;
-  if (most > COLLECTIVE_MOST / sizeof(double) &&
+  if (most > COLLECTIVE_MOST / (2 * sizeof(double)) &&
       most > COLLECTIVE_MOST / ring_dtype_wide_size((ring_dtype)call->dtype))
     return ring_collective_invalid(comm, call->collective,
                                    "the buffers would be larger than memory");
@@ -66,12 +70,13 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-/* With one rank nothing is reduced, but a logical value still has to become 0 or 1. */
+/* With one rank nothing is reduced, but a logical value still has to become 0 or 1, as LOR of the
+ * value with itself does. */
 static void collective_normalize(const ring_comm *comm, const collective_args *args) {
   const ring_call *call = &args->work.outline.call;
-  bool logical = call->op == RING_LAND || call->op == RING_LOR;
+  bool logical = ring_op_is_logical((ring_op)call->op) || call->dtype == RING_BOOL;
   if (comm->peers.size > 1 || !logical || !ring_collective_reduces(call->collective)) return;
-  ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
+  ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = RING_LOR};
   ring_reduction_apply(&reduction, args->work.output, args->work.output, args->work.input,
                        args->work.output_count);
 }

@@ -39,6 +39,26 @@ ring_status ring_dtype_parse(const char *name, ring_dtype *dtype) {
   return RING_INVALID;
 }
 
+bool ring_dtype_is_integer(ring_dtype dtype) {
+  switch (dtype) {
+  case RING_INT8:
+  case RING_UINT8:
+  case RING_INT16:
+  case RING_UINT16:
+  case RING_INT32:
+  case RING_UINT32:
+  case RING_INT64:
+  case RING_UINT64:
+    return true;
+  default:
+    return false;
+  }
+}
+
+bool ring_dtype_is_complex(ring_dtype dtype) {
+  return dtype == RING_COMPLEX64 || dtype == RING_COMPLEX128;
+}
+
 bool ring_dtype_is_half(ring_dtype dtype) {
   return dtype == RING_FLOAT16 || dtype == RING_BFLOAT16;
 }
@@ -81,9 +101,18 @@ ring_status ring_op_parse(const char *name, ring_op *op) {
   return RING_INVALID;
 }
 
+bool ring_op_is_logical(ring_op op) {
+  return op == RING_LAND || op == RING_LOR || op == RING_LXOR;
+}
+
+bool ring_op_is_bitwise(ring_op op) {
+  return op == RING_BAND || op == RING_BOR || op == RING_BXOR;
+}
+
 bool ring_op_allowed(ring_op op, ring_dtype dtype) {
   if (!ring_op_valid(op) || ring_dtype_size(dtype) == 0) return false;
-  bool logical = op == RING_LAND || op == RING_LOR;
-  bool floating = ring_dtype_is_half(dtype) || dtype == RING_FLOAT32 || dtype == RING_FLOAT64;
-  return !(logical && floating);
+  if (ring_op_is_logical(op) || ring_op_is_bitwise(op))
+    return ring_dtype_is_integer(dtype) || dtype == RING_BOOL;
+  if (op == RING_AVG) return dtype != RING_BOOL;
+  return !ring_dtype_is_complex(dtype) || op == RING_SUM || op == RING_PROD;
 }

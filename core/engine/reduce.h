@@ -5,6 +5,7 @@
  *
  * Integers wrap (two's complement). MIN and MAX give NaN where either side is NaN, and take -0 for
  * less than +0 (IEEE 754-2019 minimum and maximum), so neither depends on the order of the ranks.
+ * Complex products are the textbook's, without special cases for infinities.
  * The halves are computed in float32. Partial results may stay in float32 ("wide") until the last
  * step rounds them once, to nearest, ties to even.
  */

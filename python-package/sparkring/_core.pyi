@@ -12,7 +12,7 @@ from typing_extensions import Buffer, Self, TypeAlias
 
 from sparkring._explanation import Explanation
 
-_Number: TypeAlias = bool | int | float | generic
+_Number: TypeAlias = bool | int | float | complex | generic
 _Array: TypeAlias = (
     Buffer | NDArray[Any]
 )  # NumPy's stubs make an array a Buffer only from Python 3.12 on

@@ -17,25 +17,12 @@ int collective_parse_op(module_state *state, const char *name, ring_op *op) {
   return -1;
 }
 
-/* Sums of bool would not be bool, so bool permits the logical operations only. */
-int collective_check_boolean(module_state *state, const view *in, ring_op op) {
-  if (!in->boolean || op == RING_LAND || op == RING_LOR) return 0;
-  error_invalid(state,
-                "op \"%s\" is not defined on bool: use \"land\" or \"lor\", or count with"
-                " x.astype(\"int32\")",
-                ring_op_name(op));
-  return -1;
-}
-
 /* Parses the op and views x. */
 static operands *open_reduction(comm_object *self, PyObject *x, const char *dtype,
                                 const char *op_name, ring_op *op) {
   module_state *state = comm_state(self);
   if (collective_parse_op(state, op_name, op) < 0) return NULL;
-  operands *opened = operands_open(self, x, -1, dtype, true);
-  if (opened == NULL || collective_check_boolean(state, &opened->in, *op) == 0) return opened;
-  operands_finish(opened, false);
-  return NULL;
+  return operands_open(self, x, -1, dtype, true);
 }
 
 static PyObject *allreduce_call(comm_object *self, const arguments_given *given) {

@@ -21,6 +21,5 @@ PyObject *collective_barrier_start(PyObject *self, PyObject *unused);
 
 /* Shared with allreduce_group. 0, or -1 with an exception. */
 int collective_parse_op(module_state *state, const char *name, ring_op *op);
-int collective_check_boolean(module_state *state, const view *in, ring_op op);
 
 #endif

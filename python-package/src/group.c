@@ -50,9 +50,9 @@ static PyObject *read_outputs(module_state *state, PyObject *out, Py_ssize_t cou
 }
 
 static int check_alike(module_state *state, const view *first, const view *in) {
-  if (in->dtype == first->dtype && in->boolean == first->boolean) return 0;
+  if (in->dtype == first->dtype) return 0;
   error_invalid(state, "%s holds %s and %s %s: the arrays of a group must have the same dtype",
-                first->name, view_dtype_name(first), in->name, view_dtype_name(in));
+                first->name, ring_dtype_name(first->dtype), in->name, ring_dtype_name(in->dtype));
   return -1;
 }
 
@@ -62,8 +62,7 @@ static int group_open_one(group *group, comm_object *self, PyObject *x, PyObject
   operands *opened = operands_open(self, x, (int)group->count, dtype, true);
   if (opened == NULL) return -1;
   const view *first = group->first ? &group->first->in : &opened->in;
-  if (check_alike(state, first, &opened->in) < 0 ||
-      collective_check_boolean(state, &opened->in, op) < 0) {
+  if (check_alike(state, first, &opened->in) < 0) {
     operands_finish(opened, false);
     return -1;
   }

@@ -26,7 +26,7 @@ static void operands_free(operands *operands) {
 /* Whether an object is a number of Python or NumPy, which NumPy converts to a 0-d array. */
 static bool is_scalar(module_state *state, PyObject *x) {
   if (Py_TYPE(x) == (PyTypeObject *)state->numpy_array) return false;
-  return PyLong_Check(x) || PyFloat_Check(x) ||
+  return PyLong_Check(x) || PyFloat_Check(x) || PyComplex_Check(x) ||
          PyObject_TypeCheck(x, (PyTypeObject *)state->numpy_scalar);
 }
 
@@ -87,7 +87,7 @@ static PyObject *make_output(operands *operands, comm_object *self, PyObject *sh
   if (shape == NULL) return NULL;
   module_state *state = comm_state(self);
   const view *in = &operands->in;
-  const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : view_dtype_name(in);
+  const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : ring_dtype_name(in->dtype);
   bool is_array = PyObject_TypeCheck(operands->input, (PyTypeObject *)state->numpy_array);
   PyObject *dtype = is_array ? PyObject_GetAttr(operands->input, state->names[ARGUMENTS_DTYPE])
                              : PyObject_CallMethod(state->numpy, "dtype", "s", name);
@@ -230,10 +230,10 @@ void operands_describe(const operands *first, comm_object *self) {
 
 /* ---- The end ------------------------------------------------------------------------------ */
 
-/* Another rank may send a bool as any uint8. Any value except 0 becomes True. */
+/* Another rank may send any byte as a bool. Any value except 0 becomes True. */
 static void settle(const view *out) {
   char *byte = out->buffer.buf;
-  for (size_t i = 0; out->boolean && i < out->count; i++) byte[i] = (char)(byte[i] != 0);
+  for (size_t i = 0; out->dtype == RING_BOOL && i < out->count; i++) byte[i] = (char)(byte[i] != 0);
 }
 
 PyObject *operands_finish(operands *operands, bool succeeded) {

@@ -2,8 +2,8 @@
  *
  * The buffer protocol names an element type by a format string of the struct module. This file
  * takes single numbers in native byte order. The error for any other type names the type and the
- * remedy. Two types are special. bool is uint8 in the core. bfloat16 has no format: its 16-bit
- * words are recognised by the argument dtype, or by an array of NumPy's extension type "bfloat16".
+ * remedy. bfloat16 has no format: its 16-bit words are uint16 unless the argument dtype says
+ * "bfloat16", or the object is an array of NumPy's extension type "bfloat16".
  */
 #include "view.h"
 
@@ -11,8 +11,8 @@
 
 #include "error.h"
 
-#define VIEW_DTYPE_NAME(name, text, bytes) text ", "
-#define DTYPE_NAMES RING_DTYPE_MAP(VIEW_DTYPE_NAME) "bool"
+#define VIEW_DTYPE_NAME(name, text, bytes) ", " text
+#define DTYPE_NAMES (&(RING_DTYPE_MAP(VIEW_DTYPE_NAME))[2])
 
 /* A new str: NumPy's name of the object's element type, or else the buffer's format. */
 static PyObject *element_name(PyObject *object, const char *format) {
@@ -31,13 +31,10 @@ static int refuse_elements(module_state *state, PyObject *object, const char *na
                            const char *format) {
   PyObject *elements = element_name(object, format);
   if (elements == NULL) return -1;
-  const char *hint = format && strcmp(format, "H") == 0
-                         ? "; pass dtype=\"bfloat16\" if the 16-bit words are that"
-                         : "";
   error_invalid(state,
                 "the dtype of %s, %U, is not supported: convert it, as with %s.astype(\"float64\"),"
-                " to one of " DTYPE_NAMES "%s",
-                name, elements, name, hint);
+                " to one of %s",
+                name, elements, name, DTYPE_NAMES);
   Py_DECREF(elements);
   return -1;
 }
@@ -107,37 +104,29 @@ static bool is_foreign(char order) {
 #endif
 }
 
-/* The dtype of one format letter; false for an unknown letter. */
+/* The dtype of one format letter, whose width is the buffer's; false for an unknown letter. */
 static bool letter_dtype(view *view, char letter) {
-  switch (letter) {
-  case '?':
-    view->boolean = true;
-    view->dtype = RING_UINT8;
-    return true;
-  case 'b':
-    view->dtype = RING_INT8;
-    return true;
-  case 'B':
-    view->dtype = RING_UINT8;
-    return true;
-  case 'i':
-  case 'l':
-  case 'q':
-  case 'n':
-    view->dtype = view->buffer.itemsize == 4 ? RING_INT32 : RING_INT64;
-    return true;
-  case 'e':
-    view->dtype = RING_FLOAT16;
-    return true;
-  case 'f':
-    view->dtype = RING_FLOAT32;
-    return true;
-  case 'd':
-    view->dtype = RING_FLOAT64;
-    return true;
-  default:
-    return false;
+  static const struct {
+    const char *letters;
+    ring_dtype dtype;
+  } known[] = {{"?", RING_BOOL},        {"bhilqn", RING_INT8},   {"bhilqn", RING_INT16},
+               {"bhilqn", RING_INT32},  {"bhilqn", RING_INT64},  {"BHILQN", RING_UINT8},
+               {"BHILQN", RING_UINT16}, {"BHILQN", RING_UINT32}, {"BHILQN", RING_UINT64},
+               {"e", RING_FLOAT16},     {"f", RING_FLOAT32},     {"d", RING_FLOAT64}};
+  for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+    view->dtype = known[i].dtype;
+    if (strchr(known[i].letters, letter) &&
+        ring_dtype_size(view->dtype) == (size_t)view->buffer.itemsize)
+      return true;
   }
+  return false;
+}
+
+/* The same for the letter of a complex number's parts. */
+static bool complex_dtype(view *view, char letter) {
+  view->dtype = letter == 'f' ? RING_COMPLEX64 : RING_COMPLEX128;
+  return (letter == 'f' || letter == 'd') &&
+         ring_dtype_size(view->dtype) == (size_t)view->buffer.itemsize;
 }
 
 /* Reads the format into view->dtype. 16-bit words are bfloat16 only with dtype "bfloat16". */
@@ -152,27 +141,26 @@ static int read_format(view *view, module_state *state, PyObject *object, const 
                   name, name, name);
     return -1;
   }
+  bool complex = format[0] == 'Z';
+  if (complex) format++;
   bool single = format[0] != '\0' && format[1] == '\0';
   if (single && *format == 'H' && dtype && strcmp(dtype, "bfloat16") == 0) {
     view->dtype = RING_BFLOAT16;
     return 0;
   }
-  if (single && letter_dtype(view, *format) &&
-      ring_dtype_size(view->dtype) == (size_t)view->buffer.itemsize)
-    return 0;
-  return refuse_elements(state, object, name, format);
+  if (single && (complex ? complex_dtype(view, *format) : letter_dtype(view, *format))) return 0;
+  return refuse_elements(state, object, name, format - complex);
 }
 
 static int check_named(const view *view, module_state *state, const char *name, const char *dtype) {
   ring_dtype named;
-  if (view->boolean && strcmp(dtype, "bool") == 0) return 0;
   if (ring_dtype_parse(dtype, &named) != RING_OK) {
-    error_invalid(state, "unknown dtype \"%s\": one of " DTYPE_NAMES, dtype);
+    error_invalid(state, "unknown dtype \"%s\": one of %s", dtype, DTYPE_NAMES);
     return -1;
   }
-  if (named == view->dtype && !view->boolean) return 0;
+  if (named == view->dtype) return 0;
   error_invalid(state, "%s holds %s, not %s: convert it with %s.astype(\"%s\")", name,
-                view_dtype_name(view), dtype, name, dtype);
+                ring_dtype_name(view->dtype), dtype, name, dtype);
   return -1;
 }
 
@@ -186,7 +174,9 @@ int view_open(view *view, module_state *state, PyObject *object, const char *nam
   if (read_format(view, state, object, name, held) < 0) goto failed;
   if (dtype && check_named(view, state, name, dtype) < 0) goto failed;
   view->count = (size_t)(view->buffer.len / view->buffer.itemsize);
-  bool aligned = (uintptr_t)view->buffer.buf % (uintptr_t)view->buffer.itemsize == 0;
+  bool complex = view->dtype == RING_COMPLEX64 || view->dtype == RING_COMPLEX128;
+  uintptr_t alignment = (uintptr_t)view->buffer.itemsize / (complex ? 2 : 1);
+  bool aligned = (uintptr_t)view->buffer.buf % alignment == 0;
   view->direct = aligned && PyBuffer_IsContiguous(&view->buffer, 'C');
   return 0;
 failed:
@@ -207,9 +197,9 @@ int view_check_output(const view *view, module_state *state, const struct view *
     error_invalid(
         state, "%s is not contiguous and aligned: pass an array in C order, as numpy.empty makes",
         name);
-  else if (view->dtype != input->dtype || view->boolean != input->boolean)
+  else if (view->dtype != input->dtype)
     error_invalid(state, "%s holds %s and %s %s: the dtypes must be the same", name,
-                  view_dtype_name(view), input->name, view_dtype_name(input));
+                  ring_dtype_name(view->dtype), input->name, ring_dtype_name(input->dtype));
   else if (view->count != count)
     error_invalid(state, "%s has %zu elements and the result %zu", name, view->count, count);
   else
@@ -237,8 +227,4 @@ int view_check_rows(const view *view, module_state *state) {
   error_invalid(state, "%s is a single number: pass an array, as numpy.atleast_1d(%s) makes",
                 view->name, view->name);
   return -1;
-}
-
-const char *view_dtype_name(const view *view) {
-  return view->boolean ? "bool" : ring_dtype_name(view->dtype);
 }

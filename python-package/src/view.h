@@ -15,8 +15,7 @@ typedef struct view {
   const char *name; /* the name of the argument */
   size_t count;
   ring_dtype dtype;
-  bool boolean; /* elements are bool, which are sent as uint8 */
-  bool direct;  /* contiguous in C order, and aligned: the core may use buffer.buf */
+  bool direct; /* contiguous in C order, and aligned: the core may use buffer.buf */
 } view;
 
 /* Opens a view of object. `name` is the name of the argument, and must outlive the view. `dtype` is
@@ -39,8 +38,5 @@ PyObject *view_shape(const view *view, Py_ssize_t rows, int from);
 /* 0 when the object has a first dimension. Its length is then buffer.shape[0]. Else -1 with an
  * exception. */
 int view_check_rows(const view *view, module_state *state);
-
-/* NumPy's name of the element type. Static storage. */
-const char *view_dtype_name(const view *view);
 
 #endif

@@ -55,7 +55,7 @@ append_empty <- function(labels) {
 #' `root`. Missing values are kept.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical or raw vector or array. It is never modified.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
 #' @param root The rank that gets the result.
 #' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
 #'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
@@ -83,7 +83,7 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #' Part r of root's vector goes to rank r. Missing values are kept.
 #'
 #' @inheritParams ring_reduce_scatter
-#' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified; on ranks other
 #'   than `root` all but its values count. Arrays are cut along the last dimension (a
 #'   matrix: into groups of columns), which is a multiple of the size; of a plain vector the length
 #'   is one.

@@ -10,7 +10,7 @@
 #' collective may lie between `ring_send()` on the sender and `ring_recv()` on the receiver.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical or raw vector or array. It is never modified. `ring_recv()`
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. `ring_recv()`
 #'   uses its type, length and shape only.
 #' @param peer The other rank.
 #' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns the values that the peer

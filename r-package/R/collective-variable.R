@@ -10,7 +10,7 @@
 #' `root`. The ranks exchange their lengths first. Missing values are kept.
 #'
 #' @inheritParams ring_allgather
-#' @param x A double, integer, logical or raw vector, of any length, or array, whose last dimension
+#' @param x A double, integer, logical, complex or raw vector, of any length, or array, whose last dimension
 #'   may differ from rank to rank: matrices have the same number of rows. It is never modified.
 #' @returns A vector of the type and class of `x`, or an array, concatenated along the last
 #'   dimension. Names and dimnames are those of `x`, which are the same on all ranks, without those
@@ -42,7 +42,7 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' [ring_alltoallv()].
 #'
 #' @inheritParams ring_scatter
-#' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. Arrays are cut
 #'   along the last dimension (a matrix: into groups of columns). On ranks other than `root` only
 #'   its type, its class and its other dimensions, with their names, count: for a plain vector,
 #'   `double()` will do.

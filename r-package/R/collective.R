@@ -6,14 +6,15 @@
 #' vectors of all ranks, element by element. The result is identical to the bit on every rank.
 #'
 #' @section Types:
-#' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` |
-#' |---------|----------------------------------|---------|------------------|
-#' | double  | double                           | double  | an error         |
-#' | integer | integer                          | double  | logical          |
-#' | logical | integer                          | double  | logical          |
-#' | raw     | raw                              | double  | raw, 0 or 1      |
+#' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` `"lxor"` | `"band"` `"bor"` `"bxor"` |
+#' |---------|----------------------------------|---------|---------------------------|---------------------------|
+#' | double  | double                           | double  | an error                  | an error                  |
+#' | complex | complex; no min and max          | complex | an error                  | an error                  |
+#' | integer | integer                          | double  | logical                   | integer                   |
+#' | logical | integer                          | double  | logical                   | integer                   |
+#' | raw     | raw                              | double  | raw, 0 or 1               | raw                       |
 #'
-#' Factors, lists, data frames, character and complex vectors are errors that say what to do
+#' Factors, lists, data frames and character vectors are errors that say what to do
 #' instead.
 #'
 #' As in base R, a sum or product of integers or logicals that does not fit into an integer is `NA`,
@@ -47,9 +48,10 @@
 #' types.
 #'
 #' @param comm A communicator, from [ring_init()].
-#' @param x A double, integer, logical or raw vector or array. It is never modified.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
 #' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"` or `"average"`), or for
-#'   integers, logicals and raws `"land"` (is it true on all ranks?) or `"lor"` (on any?).
+#'   integers, logicals and raws `"land"` (is it true on all ranks?), `"lor"` (on any?), `"lxor"` (on
+#'   an odd number of them?), `"band"`, `"bor"` or `"bxor"` (the same for every bit).
 #' @returns A vector or array of the shape and class of `x`.
 #' @section Errors:
 #' `ring_error_invalid` for an invalid argument, before anything is sent; `ring_error_mismatch` when
@@ -120,7 +122,7 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
-#' @param x A double, integer, logical or raw vector or array. It is never modified. Arrays are cut
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. Arrays are cut
 #'   along the last dimension (a matrix: into groups of columns), which is a multiple of the size;
 #'   of a plain vector the length is one.
 #' @returns This rank's part, with its names, dimensions and dimnames.
@@ -142,7 +144,7 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 #' ([ring_broadcast_object()] takes names and all other attributes from `root` alone.)
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical or raw vector or array. It is never modified; on ranks other
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified; on ranks other
 #'   than `root` all but its values count.
 #' @param root The rank whose values every rank gets.
 #' @returns A vector of the type, dimensions, names, dimnames and class of `x`, with the values of

@@ -22,7 +22,7 @@
 #'
 #' @inheritParams ring_rank
 #' @param length The number of elements.
-#' @param type `"double"`, `"integer"`, `"logical"` or `"raw"`.
+#' @param type `"double"`, `"integer"`, `"logical"`, `"complex"` or `"raw"`.
 #' @returns A vector.
 #' @section Errors:
 #' `ring_error_invalid` for invalid arguments; `ring_error_no_memory`.
@@ -35,7 +35,7 @@
 #' ring_close(comm)
 #' @export
 ring_alloc <- function(comm, length, type = "double") {
-  types <- c("double", "integer", "logical", "raw")
+  types <- c("double", "integer", "logical", "complex", "raw")
   if (!is_string(type) || !type %in% types) {
     ring_stop("INVALID", paste0(
       "`type` must be one of ", paste0('"', types, '"', collapse = ", "), ", not ", describe(type)

@@ -20,6 +20,10 @@ SEXP classed_numbers(SEXP x) {
   return classed_is_time(classed_of(x)) ? Rf_coerceVector(x, REALSXP) : x;
 }
 
+bool classed_is_logical(ring_op op) {
+  return op == RING_LAND || op == RING_LOR || op == RING_LXOR;
+}
+
 static bool classed_has_op(classed kind, ring_op op) {
   if (!classed_is_time(kind) || op == RING_MIN || op == RING_MAX || op == RING_AVG) return true;
   return kind == CLASSED_DURATION && op == RING_SUM;
@@ -73,7 +77,7 @@ static void classed_keep_average(SEXP to, SEXP x, classed kind) {
 
 void classed_keep_reduced(SEXP to, SEXP x, ring_op op) {
   classed kind = classed_of(x);
-  if (kind == CLASSED_TABLE && (op == RING_LAND || op == RING_LOR)) return; /* of truth values */
+  if (kind == CLASSED_TABLE && classed_is_logical(op)) return; /* of truth values */
   if (op == RING_AVG && classed_is_time(kind))
     classed_keep_average(to, x, kind);
   else

@@ -27,6 +27,9 @@ classed classed_of(SEXP x);
  * stores them as either type, and ranks must not differ. */
 SEXP classed_numbers(SEXP x);
 
+/* Whether the result of op is logical. */
+bool classed_is_logical(ring_op op);
+
 /* Raises an error when `op`, written `text`, is not defined for the class of x, as in base R. */
 void classed_check_op(SEXP x, const char *name, ring_op op, const char *text);
 

@@ -41,12 +41,22 @@ typedef struct reduction {
   view mine;  /* of it */
 } reduction;
 
+/* Whether an op is for integers, logicals and raws only: the logical and the bitwise ops. */
+static bool reduction_is_whole(ring_op op) {
+  return classed_is_logical(op) || op == RING_BAND || op == RING_BOR || op == RING_BXOR;
+}
+
 static ring_op reduction_op(SEXP x, const char *name, SEXP op_name) {
   const char *text;
   ring_op op = collective_op(op_name, &text);
   classed_check_op(x, name, op, text);
-  if ((op == RING_LAND || op == RING_LOR) && TYPEOF(x) == REALSXP)
-    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, not for double ones", text);
+  if (reduction_is_whole(op) && (TYPEOF(x) == REALSXP || TYPEOF(x) == CPLXSXP))
+    error_invalid("`op` \"%s\" is for logical, integer and raw vectors, not for %s ones", text,
+                  Rf_type2char((SEXPTYPE)TYPEOF(x)));
+  if ((op == RING_MIN || op == RING_MAX) && TYPEOF(x) == CPLXSXP)
+    error_invalid("`op` \"%s\" is not for complex vectors, which have no order: pass Mod(), Re() "
+                  "or Im() of them",
+                  text);
   return op;
 }
 
@@ -68,7 +78,8 @@ static reduction reduction_named(const comm_handle *handle, SEXP x, const char *
                                  SEXP op_name) {
   reduction reduction = {.x = x, .input = x, .mine = view_named(x, name)};
   reduction.op = reduction_op(x, name, op_name);
-  if (reduction.mine.dtype != RING_FLOAT64) reduction_convert(&reduction, handle, name);
+  bool floating = reduction.mine.dtype == RING_FLOAT64 || reduction.mine.dtype == RING_COMPLEX128;
+  if (!floating) reduction_convert(&reduction, handle, name);
   return reduction;
 }
 
@@ -81,7 +92,7 @@ static SEXP reduction_vector(const comm_handle *handle, const reduction *reducti
                              R_xlen_t length) {
   ring_op op = reduction->op;
   SEXPTYPE type = (SEXPTYPE)TYPEOF(reduction->input);
-  if (type == INTSXP || type == LGLSXP) type = op == RING_LAND || op == RING_LOR ? LGLSXP : INTSXP;
+  if (type == INTSXP || type == LGLSXP) type = classed_is_logical(op) ? LGLSXP : INTSXP;
   return shared_vector(handle, type, length);
 }
 

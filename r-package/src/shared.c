@@ -20,7 +20,7 @@
 #define SHARED_YOUNG ((size_t)32 << 20)
 #define SHARED_YOUNG_LENGTH ((size_t)4 << 20)
 
-static R_altrep_class_t shared_real, shared_integer, shared_logical, shared_raw;
+static R_altrep_class_t shared_real, shared_integer, shared_logical, shared_raw, shared_complex;
 static size_t shared_bytes;                    /* in vectors that are not collected yet */
 static size_t shared_young;                    /* allocated since, in not so long ones */
 static size_t shared_limit = SHARED_ALLOWANCE; /* of shared_bytes */
@@ -59,6 +59,10 @@ static Rbyte shared_raw_element(SEXP x, R_xlen_t i) {
   return ((const Rbyte *)shared_data(x))[i];
 }
 
+static Rcomplex shared_complex_element(SEXP x, R_xlen_t i) {
+  return ((const Rcomplex *)shared_data(x))[i];
+}
+
 static R_altrep_class_t shared_methods(R_altrep_class_t class) {
   R_set_altrep_Length_method(class, shared_length);
   R_set_altvec_Dataptr_method(class, shared_dataptr);
@@ -71,6 +75,8 @@ void shared_init(DllInfo *dll) {
   shared_integer = shared_methods(R_make_altinteger_class("shared_integer", "sparkring", dll));
   shared_logical = shared_methods(R_make_altlogical_class("shared_logical", "sparkring", dll));
   shared_raw = shared_methods(R_make_altraw_class("shared_raw", "sparkring", dll));
+  shared_complex = shared_methods(R_make_altcomplex_class("shared_complex", "sparkring", dll));
+  R_set_altcomplex_Elt_method(shared_complex, shared_complex_element);
   R_set_altreal_Elt_method(shared_real, shared_real_element);
   R_set_altinteger_Elt_method(shared_integer, shared_int_element);
   R_set_altlogical_Elt_method(shared_logical, shared_int_element);
@@ -85,12 +91,15 @@ static R_altrep_class_t shared_class(SEXPTYPE type) {
     return shared_integer;
   case LGLSXP:
     return shared_logical;
+  case CPLXSXP:
+    return shared_complex;
   default:
     return shared_raw;
   }
 }
 
 static size_t shared_width(SEXPTYPE type) {
+  if (type == CPLXSXP) return sizeof(Rcomplex);
   return type == REALSXP ? sizeof(double) : type == RAWSXP ? 1 : sizeof(int);
 }
 
@@ -175,5 +184,6 @@ SEXP shared_alloc(SEXP comm, SEXP type, SEXP length) {
 SEXP shared_is(SEXP x) {
   return Rf_ScalarLogical(R_altrep_inherits(x, shared_real) ||
                           R_altrep_inherits(x, shared_integer) ||
-                          R_altrep_inherits(x, shared_logical) || R_altrep_inherits(x, shared_raw));
+                          R_altrep_inherits(x, shared_logical) ||
+                          R_altrep_inherits(x, shared_raw) || R_altrep_inherits(x, shared_complex));
 }

@@ -19,8 +19,6 @@ static const char *view_advice(SEXP x) {
     return "is a list: unlist() it, or call once for each element";
   case STRSXP:
     return "is a character vector: charToRaw() makes one string a raw vector";
-  case CPLXSXP:
-    return "is complex: call once with Re() and once with Im()";
   default:
     return NULL;
   }
@@ -36,13 +34,14 @@ bool view_is_plain(SEXP x) {
 
 static bool view_has_type(SEXP x) {
   int type = TYPEOF(x);
-  return type == REALSXP || type == INTSXP || type == LGLSXP || type == RAWSXP;
+  return type == REALSXP || type == INTSXP || type == LGLSXP || type == RAWSXP || type == CPLXSXP;
 }
 
-/* A raw vector holds no dates. */
+/* Raw and complex vectors hold no dates. */
 static bool view_has_known_class(SEXP x) {
   classed kind = classed_of(x);
-  return kind == CLASSED_NOT || (kind != CLASSED_UNKNOWN && TYPEOF(x) != RAWSXP);
+  return kind == CLASSED_NOT ||
+         (kind != CLASSED_UNKNOWN && TYPEOF(x) != RAWSXP && TYPEOF(x) != CPLXSXP);
 }
 
 static bool view_is_possible(SEXP x) {
@@ -55,7 +54,7 @@ static void view_refuse(SEXP x, const char *name) {
   const char *advice = view_advice(x);
   if (advice != NULL) error_invalid("`%s` %s", name, advice);
   if (!view_has_type(x) || IS_S4_OBJECT(x))
-    error_invalid("`%s` must be a double, integer, logical or raw vector, not %s", name,
+    error_invalid("`%s` must be a double, integer, logical, complex or raw vector, not %s", name,
                   IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
   SEXP class = PROTECT(Rf_getAttrib(x, R_ClassSymbol));
   error_invalid("`%s` has class \"%.60s\", and what its numbers mean is not known here: call "
@@ -82,6 +81,10 @@ view view_named(SEXP x, const char *name) {
   case LGLSXP:
     view.dtype = RING_INT32;
     view.data = LOGICAL_RO(x);
+    break;
+  case CPLXSXP:
+    view.dtype = RING_COMPLEX128;
+    view.data = COMPLEX_RO(x);
     break;
   default:
     view.dtype = RING_UINT8;
@@ -130,6 +133,8 @@ void *view_output(SEXP x) {
     return INTEGER(x);
   case LGLSXP:
     return LOGICAL(x);
+  case CPLXSXP:
+    return COMPLEX(x);
   default:
     return RAW(x);
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A view: the memory of an R vector as the core needs it (pointer, count, dtype), without a copy.
- * double is float64; integer and logical are int32; raw is uint8. Other types are refused with
+ * double is float64; integer and logical are int32; raw is uint8; complex is complex128. Other types are refused with
  * advice. So are integer64, whose doubles are not numbers, and classes that give numbers an unknown
  * meaning (classed.h). The memory stays in place as long as the vector is protected.
  */

@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-INTEGERS = ["int8", "uint8", "int32", "int64"]
+INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
-DTYPES = [*INTEGERS, *FLOATS]
-OPS = ["sum", "prod", "min", "max", "avg", "land", "lor"]
+COMPLEX = ["complex64", "complex128"]
+DTYPES = ["bool", *INTEGERS, *FLOATS, *COMPLEX]
+LOGICAL = {"land": np.logical_and, "lor": np.logical_or, "lxor": np.logical_xor}
+BITWISE = {"band": np.bitwise_and, "bor": np.bitwise_or, "bxor": np.bitwise_xor}
+NUMERIC = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+OPS = [*NUMERIC, "avg", *LOGICAL, *BITWISE]
 SHAPE = (5, 6)
 
 
@@ -34,9 +38,11 @@ class Case(NamedTuple):
 
 
 def numbers(rank: int, dtype: str) -> np.ndarray:
-    """Give the numbers of a rank: -2 to 2, for unsigned integers 0 to 2."""
+    """Give the numbers of a rank: -2 to 2, without the sign or an imaginary part as dtypes need."""
     whole = (np.arange(30).reshape(SHAPE) * 7 + rank * 3) % 5 - 2
-    return (abs(whole) if dtype == "uint8" else whole).astype(dtype)
+    if dtype in COMPLEX:
+        return (whole + 1j * (rank + 1 - whole)).astype(dtype)
+    return (abs(whole) if np.dtype(dtype).kind == "u" else whole).astype(dtype)
 
 
 def strided(values: np.ndarray) -> np.ndarray:
@@ -81,7 +87,7 @@ def cases(rank: int) -> Iterator[Case]:
         yield Case(f"0-d {dtype}", values[1, 1:2].reshape(()), values[1, 1:2].reshape(()))
         yield Case(f"empty {dtype}", values[:0], values[:0])
         yield Case(f"3-d {dtype}", values.reshape(5, 1, 6), values.reshape(5, 1, 6))
-    for code, dtype in zip("bBiqfd", ["int8", "uint8", "int32", "int64", "float32", "float64"]):
+    for code, dtype in zip("bBhHiIqQfd", [*INTEGERS, "float32", "float64"]):
         values = numbers(rank, dtype).ravel()
         yield Case(f"array.array of {dtype}", array.array(code, values.tolist()), values)
     values = numbers(rank, "uint8").ravel()
@@ -89,7 +95,17 @@ def cases(rank: int) -> Iterator[Case]:
     yield Case("bytearray", bytearray(values.tobytes()), values)
     yield Case("int", 3 - rank, np.int64(3 - rank))
     yield Case("float", 1.5 - rank, np.float64(1.5 - rank))
+    yield Case("complex", 1j - rank, np.complex128(1j - rank))
     yield Case("numpy.float32", np.float32(rank), np.float32(rank))
+
+
+def is_defined(op: str, values: np.ndarray) -> bool:
+    """Whether an op works on the dtype of the values."""
+    if op in LOGICAL or op in BITWISE:
+        return values.dtype.kind in "biu"
+    if op == "avg":
+        return values.dtype.kind != "b"
+    return op in ("sum", "prod") or values.dtype.kind != "c"
 
 
 def reduced(op: str, values: list[np.ndarray]) -> np.ndarray:
@@ -97,13 +113,12 @@ def reduced(op: str, values: list[np.ndarray]) -> np.ndarray:
     stack = np.stack(values)
     dtype = stack.dtype
     if op == "avg":
-        mean = stack.sum(axis=0, dtype="float64") / len(values)
+        wide = "complex128" if dtype.kind == "c" else "float64"
+        mean = stack.sum(axis=0, dtype=wide) / len(values)
         return (np.trunc(mean) if dtype.kind in "iu" else mean).astype(dtype)
-    if op in ("land", "lor"):
-        truth = (stack != 0).all(axis=0) if op == "land" else (stack != 0).any(axis=0)
-        return truth.astype(dtype)
-    reduce = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}[op]
-    return reduce.reduce(stack, axis=0, dtype=dtype)
+    if op in LOGICAL:
+        return LOGICAL[op].reduce(stack, axis=0).astype(dtype)
+    return (NUMERIC | BITWISE)[op].reduce(stack, axis=0, dtype=dtype)
 
 
 def total(op: str, ranks: Sequence[Case], rank: int) -> Any:

@@ -67,7 +67,7 @@ def test_group_errors(comm):
             " numpy.asarray(xs[1])",
             [x, "a"],
         ),
-        ('op "sum" is not defined on bool: use "land" or "lor", or count with', [x > 0]),
+        ("allreduce_group: op avg is not defined on bool", [x > 0], "avg"),
         ('unknown op "median"', [x], "median"),
     ]:
         with pytest.raises(sparkring.InvalidError, match=f"^{re.escape(text)}"):

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 import sparkring
 
-SUPPORTED = "int8, uint8, int32, int64, float16, bfloat16, float32, float64, bool"
+SUPPORTED = (
+    "int8, uint8, int32, int64, float16, bfloat16, float32, float64, bool,"
+    " int16, uint16, uint32, uint64, complex64, complex128"
+)
 
 
 def refuses(text, call, *arguments, **keywords):
@@ -26,10 +29,7 @@ def refuses(text, call, *arguments, **keywords):
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [
-        ("complex128", "complex128"),
-        ("int16", "int16"),
-        ("uint32", "uint32"),
-        ("uint64", "uint64"),
+        ("clongdouble", str(np.dtype("clongdouble"))),
         ("longdouble", str(np.dtype("longdouble"))),
         ("O", "object"),
         ("U3", "<U3"),
@@ -47,16 +47,18 @@ def test_unsupported_dtype(comm, dtype, name):
     )
 
 
-def test_words_need_a_dtype(comm):
+def test_words_are_uint16_or_bfloat16(comm):
     words = np.zeros(3, "uint16")
-    with pytest.raises(sparkring.InvalidError, match='pass dtype="bfloat16" if the 16-bit words'):
-        comm.allreduce(words)
-    assert comm.allreduce(words, dtype="bfloat16").dtype == "uint16"
+    for dtype in (None, "uint16", "bfloat16"):
+        assert comm.allreduce(words, dtype=dtype).dtype == "uint16"
+    assert comm.allreduce(words, "band").tolist() == [0, 0, 0]
+    with pytest.raises(sparkring.InvalidError, match="op band is for integers and bool"):
+        comm.allreduce(words, "band", dtype="bfloat16")
 
 
 def test_unsupported_format(comm):
-    with pytest.raises(sparkring.InvalidError, match="format 'I'"):
-        comm.broadcast(array.array("I", [1]))
+    with pytest.raises(sparkring.InvalidError, match="format 'w'"):
+        comm.broadcast(array.array("w" if sys.version_info >= (3, 13) else "u", "a"))
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">i4", ">f2"])
@@ -132,8 +134,6 @@ def test_arguments_that_do_not_fit(comm):
 
 
 def test_number_too_large(comm):
-    with pytest.raises(sparkring.InvalidError, match=r"the dtype of x, (uint64|object), is not"):
-        comm.allreduce(2**63)
     with pytest.raises(sparkring.InvalidError, match="the dtype of x, object, is not"):
         comm.allreduce(2**64)
 
@@ -199,16 +199,18 @@ def test_strided_input_may_overlap_out(comm):
     assert memory.tolist() == [0, 2, 4, 6, 4, 5, 6, 7]
 
 
-def test_bool_takes_logical_ops_only(comm):
-    x = np.array([True, False])
-    for op in ("sum", "prod", "min", "max", "avg"):
-        refuses(
-            f'op "{op}" is not defined on bool: use "land" or "lor", or count with'
-            ' x.astype("int32")',
-            comm.allreduce,
-            x,
-            op,
-        )
+def test_complex_has_no_order(comm):
+    for op in ("min", "max"):
+        text = f"allreduce: op {op} is not defined on complex64: pass integers or floats"
+        refuses(text, comm.allreduce, np.zeros(3, "complex64"), op)
+    refuses(
+        "allreduce: op lor is for integers and bool, not for complex128", comm.allreduce, 1j, "lor"
+    )
+
+
+def test_bool_has_no_average(comm):
+    text = "allreduce: op avg is not defined on bool: pass integers or floats"
+    refuses(text, comm.allreduce, np.array([True, False]), "avg")
 
 
 def test_input_is_not_changed(comm):

@@ -17,11 +17,14 @@ class Collectives:
         ----------
         x : array or number
             Of the same dtype and shape on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
+        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor'}
             ``mean`` and ``average`` are ``avg``, which truncates integers towards zero.
             Integer sums and products wrap at the width of the dtype, as NumPy's do.
-            ``min`` and ``max`` propagate NaN. ``land`` and ``lor`` take integers and give
-            0 or 1. bool permits ``land`` and ``lor`` only.
+            ``min`` and ``max`` propagate NaN. ``land``, ``lor`` and ``lxor`` give 0
+            or 1. They and the bitwise ``band``, ``bor`` and ``bxor`` take integers and
+            bool. On bool ``sum`` and ``max`` are ``lor``, ``prod`` and ``min`` are
+            ``land``, and there is no ``avg``. ``x.astype("int64")`` counts.
+            Complex dtypes have ``sum``, ``prod`` and ``avg`` only.
         out : array, optional
             Receives the result. ``out=x`` works in place.
         dtype : str, optional
@@ -57,7 +60,7 @@ class Collectives:
         ----------
         xs : list of array or number
             All have one dtype. Their number and shapes are the same on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
+        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
             As for `allreduce`.
         out : list of array, optional
             Receive the results. ``out=xs`` works in place; any other overlap is an error.
@@ -87,7 +90,7 @@ class Collectives:
         ----------
         x : array or number
             Of the same dtype and shape on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
+        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
             As for `allreduce`.
         root : int
             The rank that gets the result.
@@ -124,7 +127,7 @@ class Collectives:
         x : array
             Of the same dtype and shape on every rank. Its first dimension
             is a multiple of ``size``.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor'}
+        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
             As for `allreduce`.
         out : array, optional
             Receives the result. In place when ``out`` is this rank's part of ``x``; any

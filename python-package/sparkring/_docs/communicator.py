@@ -17,11 +17,12 @@ class Communicator:
     -----
     *Arrays.* ``x`` is a NumPy array or anything else with the buffer protocol
     (`array.array`, `bytearray`, `memoryview`, `bytes`), or a Python or NumPy number.
-    A buffer is read without a copy. An ``int`` is int64 and a ``float`` float64.
-    Element types are int8, uint8, int32, int64, float16, bfloat16, float32, float64
-    and bool. bfloat16 is an array of the dtype that the package ml_dtypes adds to
-    NumPy, or any buffer of uint16 together with ``dtype="bfloat16"``. An input
-    that is not contiguous in C order, or not aligned, is copied in C order first.
+    A buffer is read without a copy. An ``int`` is int64, a ``float`` float64 and a
+    ``complex`` complex128. Element types are bool, int8, uint8, int16, uint16, int32,
+    uint32, int64, uint64, float16, bfloat16, float32, float64, complex64 and complex128.
+    bfloat16 is an array of the dtype that the package ml_dtypes adds to NumPy, or any
+    buffer of uint16 together with ``dtype="bfloat16"``. An input that is not contiguous
+    in C order, or not aligned, is copied in C order first.
     Foreign byte order is an error.
 
     *Results.* The result is a new NumPy array of the dtype of ``x``, or ``out``.

@@ -9,6 +9,7 @@ cases_of <- function(rank, count) {
   wide <- matrix((seq_len(3L * count) + 5L * rank) %% 7L, 3)
   list(
     double = whole / 4, integer = whole, logical = whole > 5L, raw = as.raw(whole),
+    complex = complex(real = whole, imaginary = rank - whole),
     matrix = wide, flags = wide > 3L, array = array(wide / 2, c(3, 1, count)),
     hollow = matrix(double(), 0, count), none = whole[0], nothing = wide[, 0]
   )

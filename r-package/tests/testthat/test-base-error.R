@@ -102,7 +102,10 @@ test_that("bad arguments of collectives are errors, and the communicator goes on
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
-  ops <- "\"sum\", \"prod\", \"min\", \"max\", \"avg\", \"land\", \"lor\", \"mean\", \"average\"$"
+  ops <- paste0(
+    "\"sum\", \"prod\", \"min\", \"max\", \"avg\", \"land\", \"lor\", \"lxor\", \"band\", \"bor\", ",
+    "\"bxor\", \"mean\", \"average\"$"
+  )
   invalid(ring_allreduce(comm, 1, "median"), paste("`op` is \"median\"; it must be one of", ops))
   invalid(ring_allreduce(comm, 1, NULL), "`op` must be one of \"sum\"")
   invalid(ring_allreduce(comm, 1, "lor"), "\"lor\" is for logical, integer and raw vectors")

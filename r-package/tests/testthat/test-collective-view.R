@@ -66,15 +66,14 @@ test_that("what cannot go in is refused with advice", {
     "is a factor: call as.integer\\(\\)" = factor("a"),
     "is a data frame: call as.matrix\\(\\)" = data.frame(a = 1),
     "is a character vector: charToRaw\\(\\)" = "a",
-    "is complex: call once with Re\\(\\)" = 1i,
     "is NULL: every rank must pass a vector" = NULL,
     "is an integer64 vector: call as.double\\(\\)" = structure(1, class = "integer64"),
     "is a POSIXlt object: call as.POSIXct\\(\\)" = as.POSIXlt("2024-05-01", tz = "UTC"),
     "has class \"kind\", and what .* call unclass\\(\\)" = structure(1, class = "kind"),
     "has class \"hexmode\"" = as.hexmode(3L),
     "has class \"Date\"" = structure(as.raw(1), class = "Date"),
-    "must be a double, integer, logical or raw vector, not closure" = mean,
-    "must be a double, integer, logical or raw vector, not an S4 object" =
+    "must be a double, integer, logical, complex or raw vector, not closure" = mean,
+    "must be a double, integer, logical, complex or raw vector, not an S4 object" =
       asS4(structure(1, class = "numeric"))
   )
   for (message in names(refused)) {

@@ -9,13 +9,18 @@ test_that("allreduce applies every op to every type", {
       )
     }
     truth <- function(x) {
-      list(land = ring_allreduce(comm, x, "land"), lor = ring_allreduce(comm, x, "lor"))
+      ops <- c(land = "land", lor = "lor", lxor = "lxor", band = "band", bor = "bor", bxor = "bxor")
+      lapply(ops, function(op) ring_allreduce(comm, x, op))
     }
     flags <- list(c(TRUE, rank == 1, FALSE), c(7L, rank, 0L), as.raw(c(9, rank, 0)))
     list(
       double = reduce(c(0.5, 2) + rank), integer = reduce(c(1L, -2L) * (rank + 1L)),
       logical = reduce(c(TRUE, rank == 1)), raw = reduce(as.raw(rank + 1)),
-      truth = lapply(flags, truth)
+      truth = lapply(flags, truth),
+      complex = lapply(
+        c(sum = "sum", prod = "prod", avg = "avg"),
+        function(op) ring_allreduce(comm, c(a = 1i + rank, b = 2 - 1i * rank), op)
+      )
     )
   })
   expect_identical(results[[1]], results[[2]])
@@ -33,10 +38,22 @@ test_that("allreduce applies every op to every type", {
   expect_identical(got$raw, list(
     sum = as.raw(6), prod = as.raw(6), min = as.raw(1), max = as.raw(3), avg = 2
   ))
+  expect_identical(got$complex, list(
+    sum = c(a = 3 + 3i, b = 6 - 3i), prod = c(a = -3 + 1i, b = 4 - 12i), avg = c(a = 1 + 1i, b = 2 - 1i)
+  ))
   expect_identical(got$truth, list(
-    list(land = c(TRUE, FALSE, FALSE), lor = c(TRUE, TRUE, FALSE)),
-    list(land = c(TRUE, FALSE, FALSE), lor = c(TRUE, TRUE, FALSE)),
-    list(land = as.raw(c(1, 0, 0)), lor = as.raw(c(1, 1, 0)))
+    list(
+      land = c(TRUE, FALSE, FALSE), lor = c(TRUE, TRUE, FALSE), lxor = c(TRUE, TRUE, FALSE),
+      band = c(1L, 0L, 0L), bor = c(1L, 1L, 0L), bxor = c(1L, 1L, 0L)
+    ),
+    list(
+      land = c(TRUE, FALSE, FALSE), lor = c(TRUE, TRUE, FALSE), lxor = c(TRUE, FALSE, FALSE),
+      band = c(7L, 0L, 0L), bor = c(7L, 3L, 0L), bxor = c(7L, 3L, 0L)
+    ),
+    list(
+      land = as.raw(c(1, 0, 0)), lor = as.raw(c(1, 1, 0)), lxor = as.raw(c(1, 0, 0)),
+      band = as.raw(c(9, 0, 0)), bor = as.raw(c(9, 3, 0)), bxor = as.raw(c(9, 3, 0))
+    )
   ))
 })
 
@@ -95,9 +112,10 @@ test_that("reduce gives root what allreduce gives, and the others NULL", {
   for (size in 1:4) {
     results <- run_ring(size, {
       mine <- cases_of(rank, 5L)
-      ops <- c("sum", "prod", "min", "max", "avg", "land", "lor")
+      ops <- c("sum", "prod", "min", "max", "avg", "land", "lor", "lxor", "band", "bor", "bxor")
       agree <- function(x, op, root) {
-        if (is.double(x) && op %in% c("land", "lor")) return(TRUE)
+        if (is.complex(x) && op %in% ops[-c(1, 2, 5)]) return(TRUE)
+        if (is.double(x) && op %in% ops[-(1:5)]) return(TRUE)
         all <- ring_allreduce(comm, x, op)
         identical(ring_reduce(comm, x, op, root), if (rank == root) all)
       }

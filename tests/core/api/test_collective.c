@@ -48,8 +48,8 @@ static void reference(void *result, ring_dtype dtype, ring_op op, int size, size
     const void *so_far = rank == 1 ? first : half ? wide : result;
     ring_reduction_apply(&reduction, half && !last ? wide : result, next, so_far, count);
   }
-  if (size == 1 && (op == RING_LAND || op == RING_LOR))
-    ring_reduction_apply(&(ring_reduction){.dtype = dtype, .op = op}, result, first, first, count);
+  if (size == 1 && (ring_op_is_logical(op) || dtype == RING_BOOL))
+    for (size_t i = 0; i < count; i++) put(result, dtype, i, 1);
   free(next);
   free(first);
   free(wide);
@@ -72,8 +72,8 @@ static void allreduce_one(ring_comm *comm, ring_dtype dtype, ring_op op, size_t 
 
 static void allreduce_everything(ring_comm *comm, void *shared) {
   (void)shared;
-  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
-    for (int op = RING_SUM; op <= RING_LOR; op++)
+  for (int dtype = 0; dtype < RING_DTYPE_COUNT; dtype++)
+    for (int op = 0; op < RING_OP_COUNT; op++)
       for (int i = 0; i < COUNTS; i++)
         if (is_tried((ring_dtype)dtype, (ring_op)op, i))
           allreduce_one(comm, (ring_dtype)dtype, (ring_op)op, counts[i]);
@@ -120,8 +120,8 @@ static void reduce_scatter_one(ring_comm *comm, ring_dtype dtype, ring_op op, si
 
 static void reductions_everything(ring_comm *comm, void *shared) {
   (void)shared;
-  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
-    for (int op = RING_SUM; op <= RING_LOR; op++)
+  for (int dtype = 0; dtype < RING_DTYPE_COUNT; dtype++)
+    for (int op = 0; op < RING_OP_COUNT; op++)
       for (int i = 0; i < COUNTS; i++)
         if (is_tried((ring_dtype)dtype, (ring_op)op, i)) {
           reduce_one(comm, (ring_dtype)dtype, (ring_op)op, counts[i]);
@@ -310,7 +310,8 @@ static void bad_arguments(ring_comm *comm, void *shared) {
   CHECK_INT(ring_allreduce(comm, x, x, 4, RING_FLOAT32, (ring_op)99), RING_INVALID);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "is no op");
   CHECK_INT(ring_allreduce(comm, x, x, 4, RING_FLOAT32, RING_LAND), RING_INVALID);
-  CHECK_CONTAINS(ring_comm_error(comm)->message, "op land is for integers, not for float32");
+  CHECK_CONTAINS(ring_comm_error(comm)->message,
+                 "op land is for integers and bool, not for float32");
   CHECK_INT(ring_allreduce(comm, NULL, x, 4, RING_FLOAT32, RING_SUM), RING_INVALID);
   CHECK_CONTAINS(ring_comm_error(comm)->message, "allreduce: input is NULL but count is not 0");
   CHECK_INT(ring_allgather(comm, x, NULL, 4, RING_FLOAT32), RING_INVALID);

@@ -6,6 +6,7 @@
  */
 #include <stddef.h>
 
+#include "base/dtype.h"
 #include "check.h"
 #include "ranks.h"
 #include "schedule/algorithm.h"
@@ -100,7 +101,7 @@ typedef struct reducing {
 /* Of what all ranks hold each looks at a part. */
 static void check_sum(const reducing *r, int rank, int size, ring_dtype dtype, size_t count,
                       const void *sum) {
-  uint8_t expected[8];
+  uint8_t expected[16];
   size_t width = ring_dtype_size(dtype), mine = r->parts ? count / (size_t)size : count;
   bool all = r->everywhere && !r->parts;
   for (size_t i = all ? (size_t)rank : 0; i < mine; i += all ? (size_t)size : 1) {
@@ -143,7 +144,7 @@ static void reduce_everything(int rank, int size, void *arg) {
   sums *shared = arg;
   ring_comm *comm = open_forced(rank, size, shared->algorithms);
   for (int r = 0; r < 3; r++)
-    for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
+    for (int dtype = 0; dtype < RING_DTYPE_COUNT; dtype++)
       for (int i = 0; i < COUNTS; i++) {
         /* The longest, which are several frames a share, for a half and a whole float. */
         bool once = dtype == RING_FLOAT16 || dtype == RING_FLOAT32;

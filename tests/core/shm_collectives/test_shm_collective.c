@@ -153,7 +153,7 @@ static void expect(const trial *t, int size, const size_t *counts, size_t own, u
 /* Of large outputs every 13th element, which visits all chunks and blocks. */
 static bool is_right(const trial *t, int rank, int size, const uint8_t *out, size_t length) {
   size_t counts[RANKS_MAX], width = ring_dtype_size(t->dtype), own = part_of(t, rank, counts);
-  uint8_t expected[8];
+  uint8_t expected[16];
   part_of(t, size - 1, counts);
   for (size_t i = 0; i < length; i += length - i > 100 && length > 20000 ? 13 : 1) {
     expect(t, size, counts, own, expected, i);
@@ -284,8 +284,8 @@ static void test_every_size(void) {
 static void try_all_reductions(ring_comm *comm, void *shared) {
   static const size_t bytes[] = {1, 55, 57, 2000, 40001, 600001};
   (void)shared;
-  for (int dtype = RING_INT8; dtype <= RING_FLOAT64; dtype++)
-    for (int op = RING_SUM; op <= RING_LOR; op++)
+  for (int dtype = 0; dtype < RING_DTYPE_COUNT; dtype++)
+    for (int op = 0; op < RING_OP_COUNT; op++)
       for (int i = 0; i < 6; i++) {
         if (!ring_op_allowed((ring_op)op, (ring_dtype)dtype)) continue;
         trial t = {.kind = (kind)((dtype + op + i) % 3),

@@ -4,22 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/dtype.h"
+
+static void put_integer(void *buffer, ring_dtype dtype, size_t i, int64_t value) {
+  size_t width = ring_dtype_size(dtype);
+  memcpy((uint8_t *)buffer + i * width, &value, width); /* the low bytes: little-endian */
+}
+
 void put(void *buffer, ring_dtype dtype, size_t i, double value) {
   float single = (float)value;
   uint32_t bits;
   memcpy(&bits, &single, sizeof bits);
   switch (dtype) {
-  case RING_INT8:
-    ((int8_t *)buffer)[i] = (int8_t)(int64_t)value;
-    break;
-  case RING_UINT8:
-    ((uint8_t *)buffer)[i] = (uint8_t)(int64_t)value;
-    break;
-  case RING_INT32:
-    ((int32_t *)buffer)[i] = (int32_t)value;
-    break;
-  case RING_INT64:
-    ((int64_t *)buffer)[i] = (int64_t)value;
+  case RING_BOOL:
+    ((uint8_t *)buffer)[i] = value != 0;
     break;
   case RING_FLOAT16: /* normal numbers only; the mantissa is cut */
     ((uint16_t *)buffer)[i] =
@@ -34,6 +32,16 @@ void put(void *buffer, ring_dtype dtype, size_t i, double value) {
   case RING_FLOAT64:
     ((double *)buffer)[i] = value;
     break;
+  case RING_COMPLEX64:
+    ((float *)buffer)[2 * i] = single;
+    ((float *)buffer)[2 * i + 1] = 0;
+    break;
+  case RING_COMPLEX128:
+    ((double *)buffer)[2 * i] = value;
+    ((double *)buffer)[2 * i + 1] = 0;
+    break;
+  default:
+    put_integer(buffer, dtype, i, (int64_t)value);
   }
 }
 
