@@ -66,10 +66,14 @@ static Py_ssize_t count_bytes(PyObject *shape, Py_ssize_t itemsize) {
 }
 
 /* A rank that is alone on its host shares with no rank, and NumPy's memory is faster to touch. */
+bool memory_is_shared(comm_object *self, Py_ssize_t bytes, bool empty) {
+  return bytes > (empty ? 0 : MEMORY_SMALL) && ring_comm_local_size(self->comm) > 1;
+}
+
 static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype, Py_ssize_t bytes,
-                            Py_ssize_t small) {
+                            bool empty) {
   module_state *state = comm_state(self);
-  if (bytes <= small || ring_comm_local_size(self->comm) == 1)
+  if (!memory_is_shared(self, bytes, empty))
     return PyObject_CallFunctionObjArgs(state->numpy_empty, shape, dtype, NULL);
   PyObject *memory = memory_make(self, bytes);
   if (memory == NULL) return NULL;
@@ -81,7 +85,7 @@ static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype,
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize) {
   PyObject *array = NULL;
-  if (dtype) array = make_array(self, shape, dtype, count_bytes(shape, itemsize), MEMORY_SMALL);
+  if (dtype) array = make_array(self, shape, dtype, count_bytes(shape, itemsize), false);
   Py_DECREF(shape);
   Py_XDECREF(dtype);
   return array;
@@ -114,7 +118,7 @@ PyObject *memory_empty(PyObject *object, PyObject *args, PyObject *kwargs) {
   PyObject *dtype = kind ? read_dtype(state, kind, &itemsize) : NULL;
   PyObject *lengths = NULL;
   if (dtype) lengths = PyLong_Check(shape) ? PyTuple_Pack(1, shape) : PySequence_Tuple(shape);
-  if (lengths) array = make_array(self, lengths, dtype, count_bytes(lengths, itemsize), 0);
+  if (lengths) array = make_array(self, lengths, dtype, count_bytes(lengths, itemsize), true);
   Py_XDECREF(lengths);
   Py_XDECREF(dtype);
   if (name == NULL) Py_XDECREF(kind);

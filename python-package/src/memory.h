@@ -7,6 +7,10 @@
 
 #include "comm.h"
 
+/* Whether a new result of so many bytes is in shared memory; an array of `empty` whatever its
+ * size. */
+bool memory_is_shared(comm_object *self, Py_ssize_t bytes, bool empty);
+
 /* A new NumPy array, not initialised, in shared memory when it is large enough to pay. Takes over
  * the references to shape and dtype (a NumPy dtype). dtype is NULL when making it has raised. NULL
  * with an exception. */

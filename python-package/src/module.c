@@ -5,6 +5,7 @@
  */
 #include <openssl/crypto.h>
 
+#include "adapter.h"
 #include "arguments.h"
 #include "blame.h"
 #include "checkpoint.h"
@@ -71,7 +72,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->numpy_array);
   Py_VISIT(state->numpy_scalar);
   for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_VISIT(state->names[name]);
-  return 0;
+  return adapter_traverse(state, visit, arg);
 }
 
 static int module_clear(PyObject *module) {
@@ -85,6 +86,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->numpy_array);
   Py_CLEAR(state->numpy_scalar);
   for (int name = 0; name < ARGUMENTS_NAMES; name++) Py_CLEAR(state->names[name]);
+  adapter_clear(state);
   return 0;
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A number becomes a 0-d array as input, and its result becomes a number again. Only this file uses
- * the shape of x: the core counts elements.
+ * A number becomes a 0-d array as input, and its result becomes a number again. An array of another
+ * library gets a result of the same library. Only this file uses the shape of x: the core counts
+ * elements.
  */
 #include "operands.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#include "dlpack_dtype.h"
 #include "error.h"
 #include "memory.h"
 
@@ -18,6 +20,8 @@ static void operands_free(operands *operands) {
   view_close(&operands->out);
   Py_CLEAR(operands->input);
   Py_CLEAR(operands->output);
+  Py_CLEAR(operands->x);
+  dlpack_output_free(operands->tensor);
   PyMem_Free(operands);
 }
 
@@ -32,6 +36,7 @@ static bool is_scalar(module_state *state, PyObject *x) {
 
 /* NumPy copies an input that the core cannot read in place: contiguous in C order, aligned. */
 static int pack_input(operands *operands, module_state *state) {
+  if (operands->in.adapter && operands->in.adapter->dlpack) return view_pack(&operands->in);
   view_close(&operands->in);
   PyObject *packed =
       PyObject_CallMethod(state->numpy, "require", "OOs", operands->input, Py_None, "CA");
@@ -50,6 +55,8 @@ static int open_input(operands *operands, module_state *state, PyObject *x) {
   if (operands->input == NULL) return -1;
   if (view_open(&operands->in, state, operands->input, operands->input_name, operands->dtype) < 0)
     return -1;
+  operands->adapter = operands->in.adapter;
+  if (operands->adapter) Py_INCREF(operands->x = x);
   if (operands->in.direct || !operands->read) return 0;
   return pack_input(operands, state);
 }
@@ -81,26 +88,53 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
 /* ---- Output ------------------------------------------------------------------------------- */
 
 /* A new array with elements like those of x. An array keeps its own dtype. Any other buffer gets
- * the dtype of the same name, where 16-bit words stay words. Takes over the reference to shape,
- * which is NULL when making it has raised. */
-static PyObject *make_output(operands *operands, comm_object *self, PyObject *shape) {
-  if (shape == NULL) return NULL;
+ * the dtype of the same name, where 16-bit words stay words. The shape is as for view_shape(). */
+static int make_array(operands *operands, comm_object *self, Py_ssize_t rows, int from) {
   module_state *state = comm_state(self);
   const view *in = &operands->in;
+  PyObject *shape = view_shape(in, rows, from);
+  if (shape == NULL) return -1;
   const char *name = in->dtype == RING_BFLOAT16 ? "uint16" : ring_dtype_name(in->dtype);
   bool is_array = PyObject_TypeCheck(operands->input, (PyTypeObject *)state->numpy_array);
   PyObject *dtype = is_array ? PyObject_GetAttr(operands->input, state->names[ARGUMENTS_DTYPE])
                              : PyObject_CallMethod(state->numpy, "dtype", "s", name);
-  return memory_make_result(self, shape, dtype, in->buffer.itemsize);
+  operands->output = memory_make_result(self, shape, dtype, in->buffer.itemsize);
+  return operands->output ? 0 : -1;
 }
 
-static PyObject *make_kind(operands *operands, comm_object *self, operands_kind kind) {
+/* The same as a tensor, which becomes an array of the library of x at the end. */
+static int make_tensor(operands *operands, comm_object *self, Py_ssize_t rows, int from) {
+  const view *in = &operands->in;
+  operands->tensor = dlpack_output_make(self, dlpack_dtype_of(in->dtype), rows,
+                                        in->buffer.shape + from, in->buffer.ndim - from, false);
+  if (operands->tensor == NULL) return -1;
+  view_open_output(&operands->out, dlpack_output_tensor(operands->tensor), operands->output_name,
+                   in);
+  return 0;
+}
+
+/* Makes the output and its view. 0, or -1 with an exception. */
+static int make_output(operands *operands, comm_object *self, Py_ssize_t rows, int from) {
+  const adapter *adapter = operands->adapter;
+  if (adapter && adapter->dlpack && (adapter->exchange || adapter->wrap))
+    return make_tensor(operands, self, rows, from);
+  if (make_array(operands, self, rows, from) < 0) return -1;
+  return view_open(&operands->out, comm_state(self), operands->output, operands->output_name,
+                   operands->dtype);
+}
+
+static int make_kind(operands *operands, comm_object *self, operands_kind kind) {
   const view *in = &operands->in;
   int size = ring_comm_size(self->comm);
-  if (kind == OPERANDS_ALL) return make_output(operands, self, view_shape(in, size, 0));
-  if (kind == OPERANDS_PART)
-    return make_output(operands, self, view_shape(in, in->buffer.shape[0] / size, 1));
-  return make_output(operands, self, view_shape(in, -1, 0));
+  if (kind == OPERANDS_ALL) return make_output(operands, self, size, 0);
+  if (kind == OPERANDS_PART) return make_output(operands, self, in->buffer.shape[0] / size, 1);
+  return make_output(operands, self, -1, 0);
+}
+
+static int view_given(operands *operands, comm_object *self, PyObject *out) {
+  Py_INCREF(operands->output = out);
+  operands->given = true;
+  return view_open(&operands->out, comm_state(self), out, operands->output_name, operands->dtype);
 }
 
 /* The core reads the input while it writes the output. So both must be the same memory or apart.
@@ -140,15 +174,10 @@ static int open_output(operands *operands, comm_object *self, PyObject *out, ope
   int size = ring_comm_size(self->comm);
   bool cut = kind == OPERANDS_PART || kind == OPERANDS_MIXED;
   if (cut && check_parts(operands, state, size) < 0) return -1;
-  if (out == Py_None)
-    operands->output = make_kind(operands, self, kind);
-  else
-    Py_INCREF(operands->output = out);
-  if (operands->output == NULL) return -1;
-  operands->scalar = operands->scalar && out == Py_None && kind == OPERANDS_SAME;
-  if (view_open(&operands->out, state, operands->output, operands->output_name, operands->dtype) <
-      0)
+  operands->same = kind == OPERANDS_SAME;
+  if ((out == Py_None ? make_kind(operands, self, kind) : view_given(operands, self, out)) < 0)
     return -1;
+  operands->scalar = operands->scalar && out == Py_None && operands->same;
   size_t count = operands->in.count;
   if (kind == OPERANDS_ALL) count *= (size_t)size;
   if (kind == OPERANDS_PART) count /= (size_t)size;
@@ -164,12 +193,7 @@ int operands_result(operands *operands, comm_object *self, PyObject *out, operan
 }
 
 int operands_make_rows(operands *operands, comm_object *self, Py_ssize_t rows) {
-  module_state *state = comm_state(self);
-  PyObject *output = make_output(operands, self, view_shape(&operands->in, rows, 1));
-  operands->output = output;
-  if (output &&
-      view_open(&operands->out, state, output, operands->output_name, operands->dtype) == 0)
-    return 0;
+  if (make_output(operands, self, rows, 1) == 0) return 0;
   operands_free(operands);
   return -1;
 }
@@ -236,11 +260,27 @@ static void settle(const view *out) {
   for (size_t i = 0; out->dtype == RING_BOOL && i < out->count; i++) byte[i] = (char)(byte[i] != 0);
 }
 
+/* A new reference to the result, in the form that the caller gets. */
+static PyObject *take_result(operands *operands) {
+  const adapter *adapter = operands->adapter;
+  if (operands->tensor) {
+    dlpack_output *tensor = operands->tensor;
+    operands->tensor = NULL;
+    return dlpack_output_wrap(tensor, adapter, operands->x, operands->same);
+  }
+  PyObject *output = operands->output ? operands->output : Py_None;
+  if (operands->output && !operands->given && adapter && adapter->wrap)
+    return PyObject_CallFunctionObjArgs(adapter->wrap, output, operands->x,
+                                        operands->same ? Py_True : Py_False, NULL);
+  Py_INCREF(output);
+  return output;
+}
+
 PyObject *operands_finish(operands *operands, bool succeeded) {
   PyObject *result = NULL;
   if (succeeded) {
     settle(&operands->out);
-    Py_INCREF(result = operands->output ? operands->output : Py_None);
+    result = take_result(operands);
   }
   bool scalar = operands->scalar && operands->output;
   operands_free(operands);
@@ -256,6 +296,7 @@ int operands_traverse(const operands *first, visitproc visit, void *arg) {
   for (const operands *o = first; o; o = o->next) {
     Py_VISIT(o->input);
     Py_VISIT(o->output);
+    Py_VISIT(o->x);
     Py_VISIT(o->in.buffer.obj);
     Py_VISIT(o->out.buffer.obj);
   }

@@ -9,17 +9,23 @@
 #define SPARKRING_OPERANDS_H
 
 #include "comm.h"
+#include "dlpack_output.h"
 #include "view.h"
 
 typedef struct operands {
   struct operands *next; /* of a group */
   char input_name[16], output_name[16];
   PyObject *input;
-  PyObject *output; /* NULL on ranks that get none */
+  PyObject *output;       /* NULL on ranks that get none, and until: */
+  dlpack_output *tensor;  /* becomes an array of the library of x */
+  PyObject *x;            /* an array of another library, or NULL, and */
+  const adapter *adapter; /* the adapter of its type */
   view in, out;
   const char *dtype; /* the caller's name of the dtype of x, or NULL */
   bool read;         /* the core reads the input on this rank, not only its shape and dtype */
   bool scalar;       /* a number went in and a number comes out */
+  bool given;        /* the output is the caller's */
+  bool same;         /* the output has the shape of x */
   bool rows;         /* ranks may differ in the first dimension of x */
 } operands;
 

@@ -27,6 +27,13 @@
 
 #define ARGUMENTS_MOST 5 /* most arguments of a method */
 
+#define ADAPTER_TYPES 16 /* types whose adapter is kept (adapter.h) */
+
+typedef struct adapter_entry {
+  PyTypeObject *type;
+  const struct adapter *adapter; /* NULL for none */
+} adapter_entry;
+
 typedef enum arguments_name {
 #define ARGUMENTS_ENUM(name, text) ARGUMENTS_##name,
   ARGUMENTS_MAP(ARGUMENTS_ENUM)
@@ -44,6 +51,8 @@ typedef struct module_state {
   PyObject *numpy_array;            /* numpy.ndarray */
   PyObject *numpy_scalar;           /* numpy.generic */
   PyObject *names[ARGUMENTS_NAMES]; /* interned */
+  struct adapter *adapters;         /* all of them */
+  adapter_entry adapter_of[ADAPTER_TYPES];
 } module_state;
 
 /* Imports NumPy, which communicators need. The log forwarder (sparkring/spark/_log_forwarder.py)

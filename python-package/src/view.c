@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * Arrays of other libraries come through their adapter: as an object with a buffer, or by DLPack.
+ *
  * The buffer protocol names an element type by a format string of the struct module. This file
  * takes single numbers in native byte order. The error for any other type names the type and the
  * remedy. bfloat16 has no format: its 16-bit words are uint16 unless the argument dtype says
@@ -9,6 +11,7 @@
 
 #include <string.h>
 
+#include "dlpack_dtype.h"
 #include "error.h"
 
 #define VIEW_DTYPE_NAME(name, text, bytes) ", " text
@@ -164,14 +167,60 @@ static int check_named(const view *view, module_state *state, const char *name, 
   return -1;
 }
 
+static int open_buffer(view *view, module_state *state, PyObject *object, const char *name,
+                       const char *dtype) {
+  if (refuse_mask(state, object, name) < 0) return -1;
+  if (acquire(view, state, object, name, &dtype) < 0) return -1;
+  return read_format(view, state, object, name, dtype);
+}
+
+static int refuse_tensor(const view *view, module_state *state, const char *name,
+                         dlpack_dtype dtype) {
+  char elements[64];
+  dlpack_dtype_print(dtype, elements, sizeof(elements));
+  PyObject *remedy = PyUnicode_FromFormat(view->adapter->to_dtype, name);
+  if (remedy)
+    error_invalid(
+        state,
+        "the dtype of %s, %s, is not supported: convert it, as with %U, to one of %s", name,
+        elements, remedy, DTYPE_NAMES);
+  Py_XDECREF(remedy);
+  return -1;
+}
+
+static int open_dlpack(view *view, module_state *state, PyObject *object, const char *name) {
+  dlpack_dtype dtype;
+  if (dlpack_input_open(&view->dlpack, &view->buffer, &dtype, state, object, view->adapter, name) <
+      0)
+    return -1;
+  if (dlpack_dtype_read(dtype, &view->dtype)) return 0;
+  return refuse_tensor(view, state, name, dtype);
+}
+
+static int open_adapted(view *view, module_state *state, PyObject *object, const char *name,
+                        const char *dtype) {
+  const adapter *adapter = view->adapter;
+  PyObject *lent = object;
+  if (adapter->lend)
+    lent = PyObject_CallFunctionObjArgs(adapter->lend, object, NULL);
+  else
+    Py_INCREF(object);
+  if (lent == NULL) return adapter_refuse(state, object, name);
+  int failed = adapter->dlpack ? open_dlpack(view, state, lent, name)
+                               : open_buffer(view, state, lent, name, dtype);
+  if (!failed && !adapter->writable) view->buffer.readonly = 1;
+  Py_DECREF(lent);
+  return failed;
+}
+
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
               const char *dtype) {
   memset(view, 0, sizeof(*view));
   view->name = name;
-  const char *held = dtype;
-  if (refuse_mask(state, object, name) < 0) return -1;
-  if (acquire(view, state, object, name, &held) < 0) return -1;
-  if (read_format(view, state, object, name, held) < 0) goto failed;
+  bool own = PyObject_TypeCheck(object, (PyTypeObject *)state->numpy_array);
+  if (!own && adapter_find(state, object, &view->adapter) < 0) return -1;
+  if ((view->adapter ? open_adapted : open_buffer)(view, state, object, name, dtype) < 0)
+    goto failed;
   if (dtype && check_named(view, state, name, dtype) < 0) goto failed;
   view->count = (size_t)(view->buffer.len / view->buffer.itemsize);
   bool complex = view->dtype == RING_COMPLEX64 || view->dtype == RING_COMPLEX128;
@@ -184,8 +233,30 @@ failed:
   return -1;
 }
 
+int view_pack(view *view) {
+  if (dlpack_input_pack(&view->dlpack, &view->buffer) < 0) return -1;
+  view->direct = true;
+  return 0;
+}
+
+void view_open_output(view *view, const dlpack_tensor *tensor, const char *name,
+                      const struct view *input) {
+  memset(view, 0, sizeof(*view));
+  view->name = name;
+  view->dtype = input->dtype;
+  view->direct = true;
+  view->count = 1;
+  for (int i = 0; i < tensor->ndim; i++) view->count *= (size_t)tensor->shape[i];
+  view->buffer.buf = tensor->data;
+  view->buffer.itemsize = input->buffer.itemsize;
+  view->buffer.len = (Py_ssize_t)view->count * input->buffer.itemsize;
+  view->buffer.ndim = tensor->ndim;
+  view->buffer.shape = (Py_ssize_t *)tensor->shape;
+}
+
 void view_close(view *view) {
   PyBuffer_Release(&view->buffer);
+  dlpack_input_close(&view->dlpack);
 }
 
 int view_check_output(const view *view, module_state *state, const struct view *input,

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A view: the memory of a Python object as pointer, count and dtype for the core, through the
- * buffer protocol and without a copy. The object's memory stays in place while the view is open.
+ * buffer protocol or DLPack and without a copy. The object's memory stays in place while the view
+ * is open.
  */
 #ifndef SPARKRING_VIEW_H
 #define SPARKRING_VIEW_H
 
 #include <stdbool.h>
 
+#include "dlpack_input.h"
 #include "state.h"
 
 typedef struct view {
@@ -15,7 +17,9 @@ typedef struct view {
   const char *name; /* the name of the argument */
   size_t count;
   ring_dtype dtype;
-  bool direct; /* contiguous in C order, and aligned: the core may use buffer.buf */
+  bool direct;            /* contiguous in C order, and aligned: the core may use buffer.buf */
+  const adapter *adapter; /* of the object's type, or NULL */
+  dlpack_input dlpack;    /* what buffer describes, where it is a tensor of DLPack */
 } view;
 
 /* Opens a view of object. `name` is the name of the argument, and must outlive the view. `dtype` is
@@ -24,8 +28,16 @@ typedef struct view {
 int view_open(view *view, module_state *state, PyObject *object, const char *name,
               const char *dtype);
 
+/* Copies the elements of a tensor of DLPack in C order, so that it is direct. 0, or -1 with an
+ * exception. */
+int view_pack(view *view);
+
 /* May be called on a zeroed or closed view. */
 void view_close(view *view);
+
+/* Opens a view of a result that is like `input` except for its shape. */
+void view_open_output(view *view, const dlpack_tensor *tensor, const char *name,
+                      const struct view *input);
 
 /* 0 when the core may write `count` elements like those of `input` into view; else -1 with an
  * exception. */
