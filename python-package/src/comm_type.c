@@ -10,10 +10,10 @@
 #include "arguments.h"
 #include "collective.h"
 #include "comm.h"
+#include "empty.h"
 #include "error.h"
 #include "explain.h"
 #include "group.h"
-#include "memory.h"
 #include "message.h"
 #include "nccl.h"
 #include "parts.h"
@@ -214,7 +214,7 @@ static PyMethodDef methods[] = {
     {"barrier_start", collective_barrier_start, METH_NOARGS, NULL},
     METHODS(message, send),
     METHODS(message, recv),
-    {"empty", WITH_KEYWORDS(memory_empty), KEYWORDS, NULL},
+    {"empty", WITH_KEYWORDS(empty_call), KEYWORDS, NULL},
     {"split", WITH_KEYWORDS(comm_split), KEYWORDS, NULL},
     {"close", WITH_KEYWORDS(comm_close), KEYWORDS, NULL},
     {"abort", WITH_KEYWORDS(comm_abort), KEYWORDS, NULL},

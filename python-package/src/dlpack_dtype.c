@@ -47,11 +47,13 @@ bool dlpack_dtype_read(dlpack_dtype dtype, ring_dtype *found) {
 }
 
 void dlpack_dtype_print(dlpack_dtype dtype, char *text, size_t size) {
-  for (size_t i = 0; i < KINDS; i++) {
-    if (kinds[i].code != dtype.code) continue;
-    snprintf(text, size, dtype.code == DLPACK_BOOL && dtype.bits == 8 ? "%s" : "%s%u",
-             kinds[i].name, dtype.bits);
-    return;
-  }
-  snprintf(text, size, "DLPack's code %u of %u bits", dtype.code, dtype.bits);
+  const char *name = NULL;
+  for (size_t i = 0; i < KINDS; i++)
+    if (kinds[i].code == dtype.code) name = kinds[i].name;
+  if (name == NULL)
+    snprintf(text, size, "DLPack's code %u of %u bits", dtype.code, dtype.bits);
+  else if (dtype.lanes != 1)
+    snprintf(text, size, "%s%u of %u lanes", name, dtype.bits, dtype.lanes);
+  else
+    snprintf(text, size, "%s%u", name, dtype.bits);
 }

@@ -14,9 +14,17 @@
 
 _Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "a shape of DLPack is one of Python");
 
-void dlpack_input_close(dlpack_input *input) {
+/* A deleter may run Python, which takes no exception of an earlier call. */
+static void call_deleter(dlpack_input *input) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
   if (input->managed && input->managed->deleter) input->managed->deleter(input->managed);
   if (input->old && input->old->deleter) input->old->deleter(input->old);
+  PyErr_Restore(type, value, traceback);
+}
+
+void dlpack_input_close(dlpack_input *input) {
+  if (input->managed || input->old) call_deleter(input);
   PyMem_Free(input->strides);
   PyMem_Free(input->copy);
   memset(input, 0, sizeof(*input));

@@ -70,8 +70,9 @@ bool memory_is_shared(comm_object *self, Py_ssize_t bytes, bool empty) {
   return bytes > (empty ? 0 : MEMORY_SMALL) && ring_comm_local_size(self->comm) > 1;
 }
 
-static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype, Py_ssize_t bytes,
-                            bool empty) {
+PyObject *memory_make_array(comm_object *self, PyObject *shape, PyObject *dtype,
+                            Py_ssize_t itemsize, bool empty) {
+  Py_ssize_t bytes = count_bytes(shape, itemsize);
   module_state *state = comm_state(self);
   if (!memory_is_shared(self, bytes, empty))
     return PyObject_CallFunctionObjArgs(state->numpy_empty, shape, dtype, NULL);
@@ -85,43 +86,9 @@ static PyObject *make_array(comm_object *self, PyObject *shape, PyObject *dtype,
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize) {
   PyObject *array = NULL;
-  if (dtype) array = make_array(self, shape, dtype, count_bytes(shape, itemsize), false);
+  if (dtype) array = memory_make_array(self, shape, dtype, itemsize, false);
   Py_DECREF(shape);
   Py_XDECREF(dtype);
-  return array;
-}
-
-/* ---- The method --------------------------------------------------------------------------- */
-
-/* A new dtype of NumPy, whose elements are plain numbers. */
-static PyObject *read_dtype(module_state *state, PyObject *given, Py_ssize_t *itemsize) {
-  PyObject *dtype = PyObject_CallMethod(state->numpy, "dtype", "O", given);
-  PyObject *size = dtype ? PyObject_GetAttrString(dtype, "itemsize") : NULL;
-  PyObject *objects = size ? PyObject_GetAttrString(dtype, "hasobject") : NULL;
-  int refused = objects ? PyObject_IsTrue(objects) : -1;
-  if (refused == 0) *itemsize = PyLong_AsSsize_t(size);
-  if (refused > 0) error_invalid(state, "dtype is of Python objects, which cannot be shared");
-  if (refused != 0) Py_CLEAR(dtype);
-  Py_XDECREF(size);
-  Py_XDECREF(objects);
-  return dtype;
-}
-
-PyObject *memory_empty(PyObject *object, PyObject *args, PyObject *kwargs) {
-  static char *names[] = {"shape", "dtype", NULL};
-  comm_object *self = (comm_object *)object;
-  module_state *state = comm_state(self);
-  PyObject *shape, *name = NULL, *array = NULL;
-  Py_ssize_t itemsize = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:empty", names, &shape, &name)) return NULL;
-  PyObject *kind = name ? name : PyUnicode_FromString("float64");
-  PyObject *dtype = kind ? read_dtype(state, kind, &itemsize) : NULL;
-  PyObject *lengths = NULL;
-  if (dtype) lengths = PyLong_Check(shape) ? PyTuple_Pack(1, shape) : PySequence_Tuple(shape);
-  if (lengths) array = make_array(self, lengths, dtype, count_bytes(lengths, itemsize), true);
-  Py_XDECREF(lengths);
-  Py_XDECREF(dtype);
-  if (name == NULL) Py_XDECREF(kind);
   return array;
 }
 

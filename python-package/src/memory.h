@@ -17,8 +17,9 @@ bool memory_is_shared(comm_object *self, Py_ssize_t bytes, bool empty);
 PyObject *memory_make_result(comm_object *self, PyObject *shape, PyObject *dtype,
                              Py_ssize_t itemsize);
 
-/* The method of the same name: in shared memory for any size. */
-PyObject *memory_empty(PyObject *self, PyObject *args, PyObject *kwargs);
+/* The same for a tuple of lengths, without taking over a reference. */
+PyObject *memory_make_array(comm_object *self, PyObject *shape, PyObject *dtype,
+                            Py_ssize_t itemsize, bool empty);
 
 /* The Python type, for PyType_FromModuleAndSpec. */
 extern PyType_Spec memory_type_spec;

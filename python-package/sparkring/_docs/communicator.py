@@ -34,6 +34,17 @@ class Communicator:
     saves copies: see `empty`. A result lives as long as any other array, also after the
     end of the communicator.
 
+    *Tensors.* ``x`` may also be a tensor of PyTorch, an array of JAX or an eager tensor of
+    TensorFlow in the memory of the CPU, a `pandas.Series`, an array of pyarrow without nulls, or
+    any object with ``__dlpack__`` or ``__array_interface__``. The result is of the same library,
+    as is the result of a request and of each array of a group. It is a NumPy array where the
+    library has no ``from_dlpack``, and where a Series or an array of pyarrow would need a second
+    dimension. The memory is read without a copy, except for a tensor that is not contiguous and
+    for booleans of pyarrow. ``out`` may be a tensor of PyTorch, contiguous in C order. The
+    other libraries do not let their arrays be written. A parameter that requires a gradient is
+    used without it, and autograd does not see that ``out`` changes. bfloat16 needs no
+    ``dtype``. Tensors in the memory of a GPU are an error: pass ``x.cpu()``.
+
     *Objects.* The methods named ``_object`` take anything that can be pickled: see
     `allgather_object`. The methods for arrays, such as `gather`, are far faster.
 
@@ -188,11 +199,11 @@ class Communicator:
         shape : int or sequence of int
             As for `numpy.empty`.
         dtype : dtype
-            Anything that `numpy.dtype` takes, except Python objects.
+            Anything that `numpy.dtype` takes, except Python objects; or a ``torch.dtype``.
 
         Returns
         -------
-        numpy.ndarray
+        numpy.ndarray or torch.Tensor
             Not initialised. In ordinary memory where the ranks share no memory.
 
         Raises

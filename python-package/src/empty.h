@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The method empty of the communicator: a new array in shared memory, whatever its size.
+ */
+#ifndef SPARKRING_EMPTY_H
+#define SPARKRING_EMPTY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+PyObject *empty_call(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#endif
