@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Agreement of all ranks on success (core/bindings/agree.h). Ranks must make the same calls, so the
-# ranks exchange an error before any of them raises it. Then every rank raises an error, no rank
-# blocks, and the communicator stays usable. Python's `agree` does the same.
+# Agreement of all ranks on success (core/bindings/agree.h). Ranks must make the same calls. So a
+# rank reports its error to all ranks before it raises it. Then every rank raises an error, no rank
+# blocks, and the communicator stays usable. Python's _agree.py does the same.
 
 attempt <- function(expr) tryCatch(list(value = expr), error = function(error) list(error = error))
 
@@ -14,8 +14,8 @@ agree <- function(comm, expr) {
   attempted$value
 }
 
-# Sums one vector over all ranks, with a flag for an error before it. Cheaper than agree() for a
-# value that is needed many times.
+# Sums a vector over all ranks. Its first element is a flag for an error, so that one call does the
+# work of agree() and of the sum.
 agree_total <- function(comm, attempted, empty) {
   value <- if (is.null(attempted$error)) attempted$value else empty
   total <- ring_allreduce(comm, c(as.double(!is.null(attempted$error)), unname(value)))
@@ -29,9 +29,9 @@ agree_text <- function(attempted) {
   if (!is.null(attempted$error)) conditionMessage(attempted$error)
 }
 
-# Raises the error of this rank, or else that of the first rank that has failed.
+# Raises the error of this rank, or else the error of the first rank that has failed.
 agree_stop <- function(attempted, failed) {
-  force(failed) # a collective
+  force(failed) # the argument is a collective call
   if (!is.null(attempted$error)) stop(attempted$error)
   if (!is.null(failed)) ring_stop("INVALID", failed[[2L]], rank = failed[[1L]], call = NULL)
 }

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Conditions are made here alone. C calls ring_stop() with the names of RING_STATUS_MAP
+# Only this file makes conditions. C calls ring_stop() with the names of RING_STATUS_MAP
 # (src/error.c), and ring_stall() for a wait report (src/interrupt.c).
 
 #' Errors of sparkring, as classes of conditions
 #'
-#' Every error has the class `ring_error`, and before it a class for its cause:
+#' Every error of this package has two classes besides `error`: `ring_error`, and before it a class
+#' for its cause. So `tryCatch(ring_error = )` catches all errors, and `tryCatch(ring_error_timeout
+#' = )` catches one cause.
 #'
 #' | class                    | meaning                                                        |
 #' |--------------------------|----------------------------------------------------------------|
@@ -14,23 +16,24 @@
 #' | `ring_error_peer_lost`   | another rank died or cannot be reached                         |
 #' | `ring_error_mismatch`    | the ranks made different calls                                 |
 #' | `ring_error_auth`        | a peer cannot prove that it belongs to the job                 |
-#' | `ring_error_aborted`     | a rank aborted, was interrupted, ended unclosed or came too late |
-#' | `ring_error_busy`        | another call on this communicator is running                   |
+#' | `ring_error_aborted`     | a rank aborted, was interrupted, ended unclosed or was too late |
+#' | `ring_error_busy`        | another call on this communicator has not ended                |
 #' | `ring_error_unsupported` | not supported here                                             |
 #' | `ring_error_no_memory`   | out of memory                                                  |
 #' | `ring_error_system`      | a system call failed                                           |
 #' | `ring_error_remote`      | a rank of [ring_apply()] or [ring_run()] failed or was lost    |
 #'
-#' Besides `message` and `call`, the condition has `status` (such as `"TIMEOUT"`), `rank` (the rank
-#' at fault) and `errno` (the operating system's error code). `rank` and `errno` are `NA` where they
-#' are unknown.
+#' The condition is a list with `message` and `call`, as usual, and three more elements. `status` is
+#' a string, such as `"TIMEOUT"`. `rank` is the rank at fault, an integer. `errno` is the error code
+#' of the operating system, an integer. `rank` and `errno` are `NA` if they are unknown.
 #'
 #' An error in a collective call breaks the communicator, unless it is `ring_error_invalid` or
-#' `ring_error_busy`. An interrupt breaks it, too. Every later call then fails with the same error,
-#' and [ring_init()] may open another communicator. The help page of a function says where an error
-#' leaves the communicator usable.
+#' `ring_error_busy`. An interrupt breaks the communicator, too. On a broken communicator every
+#' later call fails with the same error; [ring_init()] can open a new communicator. Some functions
+#' raise further errors that leave the communicator usable: see *Errors* on their help pages.
 #'
-#' @seealso `vignette("failures")`, for the text of each error, its usual causes and what to do.
+#' @seealso `vignette("failures")`, for the text of each error, its usual causes and the remedies;
+#'   [ring_close()], to close or abort a communicator.
 #' @name ring_error
 #' @examples
 #' comm <- ring_init()

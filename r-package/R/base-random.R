@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Bytes for keys, tokens and names that nobody can guess. The generator of R stays as it is.
+# Random bytes for keys, tokens and names that cannot be guessed. The state of R's generator does
+# not change.
 random_bytes <- function(length) {
   random <- file("/dev/urandom", "rb", raw = TRUE)
   on.exit(close(random))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Vectors are cut into parts, and parts concatenated, along the last dimension, where the elements
-# of a part are contiguous. A shape is a list of attributes. C asks for the shape of a result, and
-# sets the attributes, where `x` has any.
+# Vectors are cut into parts, and parts are concatenated, along the last dimension, so that the
+# elements of a part are contiguous. A shape is a list of attributes. Where `x` has attributes, C
+# calls these functions for the shape of a result, and sets the attributes.
 
 extent <- function(x) if (is.null(dim(x))) length(x) else dim(x)[[length(dim(x))]]
 
@@ -11,8 +11,8 @@ last_labels <- function(x) {
   if (!is.null(dimnames(x))) dimnames(x)[[length(dim(x))]]
 }
 
-# The shape of `x` with `extent` as its last dimension, and these labels. R has no dimensions of
-# 2^31 and more.
+# The shape of `x` with `extent` as its last dimension, and `labels` on it. NULL where `extent` is
+# 2^31 or more, which is no dimension in R.
 resized_shape <- function(x, extent, labels = NULL) {
   if (is.null(dim(x))) return(list(names = labels))
   if (extent > .Machine$integer.max) return(NULL)
@@ -50,21 +50,25 @@ append_empty <- function(labels) {
 
 #' Gather and allgather the vectors of all ranks
 #'
-#' Every rank passes a vector of the same type, length, shape and names. `ring_allgather()` gives
-#' the vectors of all ranks, in rank order, to every rank; `ring_gather()` gives them to rank
-#' `root`. Missing values are kept.
+#' Every rank passes a vector of the same type, length, shape and names. With `ring_allgather()`
+#' every rank gets the vectors of all ranks, in rank order. With `ring_gather()` only rank `root`
+#' gets them. Missing values are kept.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
-#' @param root The rank that gets the result.
-#' @returns The last dimension is the rank. From numbers that is a plain vector with an element for
-#'   each rank, from vectors a matrix with a column for each rank, and from arrays an array with one
-#'   dimension more. Names and dimnames name the other dimensions. Dates, times and durations keep
-#'   their class; a table becomes an array of its counts. (Vectors of 2^31 and more
-#'   elements, for which R has no dimensions, become one long plain vector.) `ring_gather()` returns
-#'   `NULL` on the ranks other than `root`.
+#' @param root The rank that gets the result, a whole number from 0.
+#' @returns A vector or array of the type of `x`, whose last dimension is the rank:
+#'   * from single numbers, a vector with an element for each rank;
+#'   * from vectors, a matrix with a column for each rank;
+#'   * from arrays, an array with one more dimension.
+#'
+#'   The other dimensions have the names and dimnames of `x`. Dates, times and durations keep their
+#'   class. A table becomes an array of its counts. R has no dimensions of 2^31 or more: vectors of
+#'   that length become one vector without dimensions. `ring_gather()` returns `NULL` on the ranks
+#'   other than `root`.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_allgatherv()] for vectors that differ in length.
+#' @seealso [ring_allgatherv()], for vectors of different lengths; [ring_allgather_object()], for
+#'   any R values; [ring_scatter()], the inverse of `ring_gather()`.
 #' @examples
 #' comm <- ring_init()
 #' ring_allgather(comm, 2.5)
@@ -80,18 +84,20 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 
 #' Scatter the vector of one rank in equal parts
 #'
-#' Part r of root's vector goes to rank r. Missing values are kept.
+#' Root's vector is cut into equal parts, one for each rank, and rank r gets part r. Every rank
+#' passes a vector of the same type, length, shape and names. Missing values are kept.
 #'
 #' @inheritParams ring_reduce_scatter
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified; on ranks other
-#'   than `root` all but its values count. Arrays are cut along the last dimension (a
-#'   matrix: into groups of columns), which is a multiple of the size; of a plain vector the length
-#'   is one.
-#' @param root The rank whose vector is cut.
-#' @returns The part of this rank, with the dimensions, names and dimnames that it has in `x`, which
-#'   are the same on all ranks, and the class of `x`.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On ranks other
+#'   than `root` the values are ignored; type, length, shape, names and class must match. An array
+#'   is cut along the last dimension, a matrix into groups of columns. The last dimension of an
+#'   array, or the length of a vector, must be a multiple of the number of ranks.
+#' @param root The rank whose vector is cut, a whole number from 0.
+#' @returns The part of this rank, with the type and class of `x`, and the dimensions, names and
+#'   dimnames that the part has in `x`.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_scatterv()] for parts of any length; [ring_gather()], which does the opposite.
+#' @seealso [ring_scatterv()], for parts of different lengths; [ring_scatter_object()], for any R
+#'   values; [ring_gather()], the inverse.
 #' @examples
 #' comm <- ring_init()
 #' ring_scatter(comm, c(a = 1, b = 2))
@@ -100,15 +106,17 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #' @export
 ring_scatter <- function(comm, x, root = 0) .Call(C_parts_scatter, comm, x, root, FALSE)
 
-#' Alltoall: give every rank a part of the vector of each
+#' Alltoall: exchange equal parts between all ranks
 #'
-#' Every rank passes a vector of the same type, length, shape and names, which is cut into equal
-#' parts: part r of rank s becomes part s of rank r. Missing values are kept.
+#' Every rank passes a vector of the same type, length, shape and names. Each vector is cut into
+#' equal parts, one for each rank. Part r of rank s becomes part s of rank r. Missing values are
+#' kept.
 #'
 #' @inheritParams ring_reduce_scatter
-#' @returns A vector of the type, dimensions, names, dimnames and class of `x`.
+#' @returns A vector or array with the type, dimensions, names, dimnames and class of `x`.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_alltoallv()] for parts of any length.
+#' @seealso [ring_alltoallv()], for parts of different lengths; [ring_alltoall_object()], for any R
+#'   values.
 #' @examples
 #' comm <- ring_init()
 #' ring_alltoall(comm, c(a = 1, b = 2))

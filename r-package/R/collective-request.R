@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' Wait for an asynchronous collective, or test it
+#' Wait for a request, or test it
 #'
-#' A collective that was started, such as with [ring_allreduce_start()], runs while R does other
-#' things. `ring_wait()` blocks until it is done and returns its result; calling it again returns
-#' the same result. `ring_test()` returns at once whether it is done.
+#' A function such as [ring_allreduce_start()] starts a collective in the background, and returns a
+#' request. `ring_wait()` blocks until the collective is complete, and returns its result. A second
+#' `ring_wait()` returns the same result. `ring_test()` returns at once, and reports whether the
+#' collective is complete.
 #'
-#' A request keeps what it needs from being collected. A request that is dropped still runs. When it
-#' is done, its vectors are collected once another call is started on the same communicator, or the
-#' communicator itself is collected. Requests belong to the process that made them.
+#' @details
+#' A request refers to its communicator and its vectors, so R does not free them. A request that R
+#' frees before it is complete still runs. Its vectors are freed later: when another request is
+#' started on the same communicator, or when R frees the communicator. A request belongs to the
+#' process that has started it.
 #'
-#' @param request A request, from [ring_allreduce_start()] and its kin.
-#' @returns `ring_wait()` returns what the blocking call returns, such as [ring_allreduce()].
+#' @param request A request, from [ring_allreduce_start()] or another function with `_start` in its
+#'   name.
+#' @returns `ring_wait()` returns the result of the blocking function, such as [ring_allreduce()].
 #'   `ring_test()` returns `TRUE` or `FALSE`.
 #' @section Errors:
-#' The errors of the blocking call. `ring_wait()` raises them, and so does `ring_test()` once the
-#' request has failed. The communicator is broken then, and all requests that were started later
-#' fail with the same error. `ring_wait()` can be interrupted; that breaks the communicator. See
+#' The errors of the blocking function. `ring_wait()` raises them, and so does `ring_test()` when
+#' the request has failed. The communicator is broken then, and all requests that were started later
+#' fail with the same error. An interrupt ends `ring_wait()`, and breaks the communicator. See
 #' [ring_error].
+#' @seealso [ring_start], for the functions that start requests.
 #' @examples
 #' comm <- ring_init()
 #' request <- ring_allreduce_start(comm, c(height = 1.5, width = 2))
@@ -47,5 +52,5 @@ print.ring_request <- function(x, ...) {
   invisible(x)
 }
 
-# The number of requests of this process that are not freed yet.
+# The number of requests of this process that are not yet freed.
 request_live <- function() .Call(C_request_live)

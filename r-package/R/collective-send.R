@@ -2,24 +2,27 @@
 
 #' Send and receive a vector between two ranks
 #'
-#' `ring_send()` sends a vector to one other rank, which receives it by `ring_recv()` with a vector
-#' of the same type and length. Only the two ranks call. Messages between them arrive in order, and
-#' `ring_send()` may return before the peer has received. Missing values are kept.
+#' `ring_send()` sends a vector to one other rank, and `ring_recv()` receives it there. Only these
+#' two ranks make the calls. Both pass a vector of the same type and length. `ring_send()` may
+#' return before the peer has received the vector. Missing values are kept.
 #'
-#' Both ranks must have the same order of messages and of collectives such as [ring_allreduce()]: no
-#' collective may lie between `ring_send()` on the sender and `ring_recv()` on the receiver.
+#' @details
+#' Messages between two ranks arrive in the order in which they were sent. Messages and collectives,
+#' such as [ring_allreduce()], must be in the same order on both ranks: if the sender makes a
+#' collective call after `ring_send()`, the receiver makes it after `ring_recv()`.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical, complex or raw vector or array. It is never modified. `ring_recv()`
-#'   uses its type, length and shape only.
-#' @param peer The other rank.
-#' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns the values that the peer
-#'   sent, as a vector of the type, dimensions, names, dimnames and class of its own `x`. The
-#'   sender's dimensions, names and class are not compared with them.
+#'   ignores its values.
+#' @param peer The other rank, a whole number from 0.
+#' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns the values of the sender,
+#'   in a vector with the type, dimensions, names, dimnames and class of the receiver's `x`.
+#'   Dimensions, names and class of the sender's `x` are ignored.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_send_object()], for any R value; [ring_send_start()].
 #' @examples
 #' comm <- ring_init()
-#' # Round the ring: this works for two ranks and more.
+#' # To the next rank of the ring; with one rank there is no peer.
 #' if (ring_size(comm) > 1) {
 #'   ring_send(comm, c(1, 2), peer = (ring_rank(comm) + 1) %% ring_size(comm))
 #'   ring_recv(comm, double(2), peer = (ring_rank(comm) - 1) %% ring_size(comm))

@@ -5,34 +5,38 @@
 
 #' Asynchronous (nonblocking) collectives
 #'
-#' Each function takes the arguments of the function without `_start`, checks them in the same way,
-#' and returns a request while the collective runs. [ring_wait()] returns the result.
+#' Each function starts the collective of its name without `_start`, and returns a request at once.
+#' The collective runs in the background. [ring_wait()] returns its result. Arguments and their
+#' checks are those of the blocking function.
 #'
-#' All ranks start the same calls in the same order. The requests of a communicator run one at a
+#' @details
+#' All ranks start the same requests in the same order. The requests of a communicator run one at a
 #' time, in the order of their starts. Blocking calls, such as [ring_allreduce()] and
-#' [ring_close()], are part of that order: they run when all requests that were started before are
-#' done. Requests may be waited for in any order.
+#' [ring_close()], are part of that order: such a call runs when all earlier requests are complete.
+#' [ring_wait()] may be called on requests in any order.
 #'
-#' The vectors that were passed may be changed or dropped: R copies what a request still needs.
+#' The vectors that were passed to a request may be modified or removed afterwards: R makes a copy
+#' for the request.
 #'
 #' `ring_allgatherv_start()`, `ring_gatherv_start()` and `ring_alltoallv_start()` block until all
-#' ranks have called them, because the ranks first exchange their lengths. The rest of the call runs
+#' ranks have called them, because the ranks exchange their lengths first. The rest of the call runs
 #' in the background.
 #'
 #' @inheritParams ring_allreduce
-#' @param x,xs,counts As for the function without `_start`.
-#' @param root,peer A rank, as for the function without `_start`.
-#' @returns A request, of class `ring_request`.
+#' @param x,xs,counts As for the blocking function, such as [ring_allreduce()],
+#'   [ring_allreduce_group()] and [ring_scatterv()].
+#' @param root,peer A rank, a whole number from 0, as for the blocking function.
+#' @returns A request, an object of class `ring_request`.
 #' @section Errors:
-#' `ring_error_invalid` for an invalid argument. [ring_wait()] raises later errors. On a broken
-#' communicator, the error that broke it. See [ring_error].
-#' @seealso [ring_wait()]; [ring_allreduce()] and the other blocking functions, for arguments and
-#'   results.
+#' `ring_error_invalid` for an invalid argument. On a broken communicator, the error that broke it.
+#' [ring_wait()] raises all later errors. See [ring_error].
+#' @seealso [ring_wait()] and [ring_test()], for requests; [ring_allreduce()] and the other blocking
+#'   functions, for arguments and results.
 #' @examples
 #' comm <- ring_init()
 #' layers <- list(runif(1000), runif(10))
 #' requests <- lapply(layers, function(layer) ring_allreduce_start(comm, layer, op = "avg"))
-#' # ... something else, then:
+#' # R can do other work here.
 #' layers <- lapply(requests, ring_wait)
 #' ring_close(comm)
 #' @name ring_start

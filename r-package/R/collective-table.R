@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One table of the vectors of all ranks. Each rank makes its own table and sends its labels. Rank 0
-# merges the labels, because strings sort by the locale. Then each rank puts its counts at the
-# places of its labels among all labels, and the ranks add up their tables.
+# merges the labels; one rank must do that, because the order of strings depends on the locale. Then
+# each rank extends its table to all labels, and the ranks sum their tables.
 
 #' Table: count the values of vectors and factors of all ranks
 #'
-#' Does what [table()] does for the vectors of all ranks, put together: every rank gets the counts
-#' of the values, or of their combinations, over all ranks. A rank may lack levels that other ranks
-#' have, or have no values at all. (Results of [table()] itself can be added with [ring_allreduce()]
-#' only if they have the same levels on all ranks.)
+#' `ring_table()` returns the result of [table()] for the concatenated vectors of all ranks: the
+#' counts of the values, or of their combinations. All ranks call it. A rank may lack levels that
+#' other ranks have, or have no values at all.
 #'
-#' The levels of a factor come in the order of rank 0, then those that only rank 1 has, and so on.
-#' Other values are sorted as by [table()], on rank 0. Pass times, of class `POSIXct`, through
-#' [format()] first, because their labels would depend on the other times of a rank.
+#' @details
+#' The levels of a factor are in the order of rank 0, then the levels that only rank 1 has, and so
+#' on. Other values are sorted as by [table()], on rank 0. Times of class `POSIXct` are an error,
+#' because the label of a time depends on the other times of its rank: pass `format(x)`.
 #'
 #' @inheritParams ring_allreduce
-#' @param ... What [table()] takes: this rank's vectors or factors, or a data frame of them, and
-#'   `useNA`, `exclude`, `dnn` and `deparse.level`. The same on all ranks, but for the values.
-#' @returns A contingency table, of class `table`, identical on every rank. A count that does not
-#'   fit into an integer is `NA`, with a warning.
+#' @param ... Arguments of [table()]: the vectors or factors of this rank, or a data frame of them;
+#'   and `useNA`, `exclude`, `dnn` and `deparse.level`. Only the values may differ between ranks.
+#' @returns A contingency table: an integer array of class `table`, identical on every rank. A count
+#'   that does not fit into an integer is `NA`, with a warning.
 #' @section Errors:
-#' `ring_error_invalid` on every rank where [table()] fails on any, and where ranks pass different
-#' variables, such as a factor and a number; the communicator goes on. All others as for
-#' [ring_allreduce()].
-#' @seealso [ring_allreduce()]
+#' `ring_error_invalid` on every rank, if [table()] fails on any rank, or if the ranks pass
+#' different variables, such as a factor and numbers. The communicator stays usable. Other errors as
+#' for [ring_allreduce()].
+#' @seealso [ring_allreduce()], which sums tables that have the same levels on all ranks.
 #' @examples
 #' comm <- ring_init()
 #' species <- iris$Species[iris$Sepal.Length > 6]
@@ -34,10 +34,10 @@
 #' @export
 ring_table <- function(comm, ...) {
   own <- agree(comm, list(counts = table(...), kinds = table_kinds(table_variables(...))))
-  told <- allgather_strings(comm, table_pack(own, table_variables(...)))
-  merged <- agree(comm, if (ring_rank(comm) == 0) unlist(table_merge(lapply(told, table_unpack))))
+  packed <- allgather_strings(comm, table_pack(own, table_variables(...)))
+  merged <- agree(comm, if (ring_rank(comm) == 0) unlist(table_merge(lapply(packed, table_unpack))))
   labels <- lapply(table_unpack(broadcast_strings(comm, as.character(merged))), table_labels)
-  ring_allreduce(comm, table_spread(own$counts, labels))
+  ring_allreduce(comm, table_extend(own$counts, labels))
 }
 
 # The arguments of table() that are counted.
@@ -51,7 +51,7 @@ table_variables <- function(..., exclude, useNA, dnn, deparse.level) { # nolint:
 # The kind of each variable. Labels of times depend on all times of a rank, so they are an error.
 table_kinds <- function(variables) {
   vapply(variables, FUN.VALUE = "", USE.NAMES = FALSE, function(x) {
-    if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: call format() on it first")
+    if (inherits(x, "POSIXct")) stop("a variable is of class POSIXct: pass it through format()")
     if (is.factor(x)) return("a factor")
     if (inherits(x, "difftime")) return(paste("difftime in", units(x)))
     if (is.object(x)) return(class(x)[[1L]])
@@ -83,35 +83,35 @@ table_keys <- function(x, labels, kind) {
 
 # Unpacks the strings of one rank, for each variable.
 table_unpack <- function(words) {
-  heard <- list()
+  variables <- list()
   while (length(words) > 0L) {
     count <- as.integer(words[[4L]])
-    heard <- c(heard, list(list(
+    variables <- c(variables, list(list(
       title = words[[1L]], kind = words[[2L]], has_na = words[[3L]] == "TRUE",
       known = words[4L + seq_len(count)], keys = words[4L + count + seq_len(count)]
     )))
     words <- words[-seq_len(4L + 2L * count)]
   }
-  heard
+  variables
 }
 
-table_labels <- function(heard) c(heard$known, if (heard$has_na) NA)
+table_labels <- function(variable) c(variable$known, if (variable$has_na) NA)
 
 # ---- On rank 0 ----------------------------------------------------------------------------------
 
 # Merges the labels of all ranks for each variable, into strings such as those of one rank.
-table_merge <- function(told) {
-  table_check_titles(told)
-  lapply(seq_along(told[[1L]]), function(i) {
-    heard <- lapply(told, `[[`, i)
-    kind <- table_agree(vapply(heard, `[[`, "", "kind"), i)
-    known <- unlist(lapply(heard, `[[`, "known"))
-    keys <- unlist(lapply(heard, `[[`, "keys"))[!duplicated(known)]
+table_merge <- function(ranks) {
+  table_check_titles(ranks)
+  lapply(seq_along(ranks[[1L]]), function(i) {
+    parts <- lapply(ranks, `[[`, i)
+    kind <- table_agree(vapply(parts, `[[`, "", "kind"), i)
+    known <- unlist(lapply(parts, `[[`, "known"))
+    keys <- unlist(lapply(parts, `[[`, "keys"))[!duplicated(known)]
     known <- unique(known)
     if (kind == "strings") known <- sort(known)
     if (!kind %in% c("a factor", "strings")) known <- known[order(as.double(keys))]
-    has_na <- any(vapply(heard, `[[`, NA, "has_na"))
-    c(heard[[1L]]$title, kind, has_na, length(known), known, known)
+    has_na <- any(vapply(parts, `[[`, NA, "has_na"))
+    c(parts[[1L]]$title, kind, has_na, length(known), known, known)
   })
 }
 
@@ -125,8 +125,8 @@ table_agree <- function(kinds, variable) {
              kinds[clear[[1L]]])
 }
 
-table_check_titles <- function(told) {
-  titles <- lapply(told, function(heard) vapply(heard, `[[`, "", "title"))
+table_check_titles <- function(ranks) {
+  titles <- lapply(ranks, function(variables) vapply(variables, `[[`, "", "title"))
   odd <- which(!vapply(titles, identical, NA, titles[[1L]]))
   if (length(odd) == 0L) return()
   words <- vapply(titles[c(odd[[1L]], 1L)], FUN.VALUE = "", function(title) {
@@ -143,7 +143,7 @@ table_stop <- function(rank, what, other, instead) {
 # ---- Counts -------------------------------------------------------------------------------------
 
 # The table with these labels, and 0 where this rank lacks a label.
-table_spread <- function(own, labels) {
+table_extend <- function(own, labels) {
   names(labels) <- names(dimnames(own))
   if (prod(lengths(labels)) > .Machine$integer.max) {
     ring_stop("INVALID", "the table of all ranks would have 2^31 elements or more", call = NULL)

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Variable-length collectives (v-variants). Counts are in the last dimension (of a plain vector: in
-# elements), in arguments and in the messages by which ranks exchange their counts.
+# Variable-length collectives (v-variants). A count is the size of a part in the last dimension, or
+# the number of elements of a vector without dimensions. That holds for arguments, and for the
+# messages by which ranks exchange their counts.
 
-#' Gather and allgather vectors of any length
+#' Gather and allgather vectors of different lengths
 #'
-#' Every rank passes a vector of the same type and class. `ring_allgatherv()` concatenates the
-#' vectors in rank order and gives the result to every rank; `ring_gatherv()` gives it to rank
-#' `root`. The ranks exchange their lengths first. Missing values are kept.
+#' Every rank passes a vector of the same type and class, of any length. The vectors are
+#' concatenated in rank order. With `ring_allgatherv()` every rank gets the result, with
+#' `ring_gatherv()` only rank `root`. The ranks exchange their lengths first. Missing values are
+#' kept.
 #'
 #' @inheritParams ring_allgather
-#' @param x A double, integer, logical, complex or raw vector, of any length, or array, whose last dimension
-#'   may differ from rank to rank: matrices have the same number of rows. It is never modified.
-#' @returns A vector of the type and class of `x`, or an array, concatenated along the last
-#'   dimension. Names and dimnames are those of `x`, which are the same on all ranks, without those
-#'   of the last dimension (and so without the names of a plain vector). A table would lose its
-#'   levels and is an error. (Arrays whose last dimension would be 2^31 or more become one long
-#'   plain vector.) `ring_gatherv()` returns `NULL` on the ranks other than `root`.
+#' @param x A double, integer, logical, complex or raw vector of any length, or an array. It is never
+#'   modified. Only the last dimension of an array may differ between ranks: matrices must have the
+#'   same number of rows.
+#' @returns A vector or array with the type and class of `x`, concatenated along the last dimension:
+#'   matrices as by [cbind()]. The other dimensions have the dimnames of `x`, which must be the same
+#'   on all ranks. The last dimension has no dimnames, and a vector has no names. A table would lose
+#'   its levels, so it is an error. An array whose last dimension would be 2^31 or more becomes a
+#'   vector without dimensions. `ring_gatherv()` returns `NULL` on the ranks other than `root`.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_allgather()] for vectors of the same length.
+#' @seealso [ring_allgather()], for vectors of the same length; [ring_scatterv()], the inverse of
+#'   `ring_gatherv()`; [ring_allgather_object()], for any R values.
 #' @examples
 #' comm <- ring_init()
 #' ring_allgatherv(comm, seq_len(ring_rank(comm) + 2))
@@ -35,24 +39,23 @@ ring_gatherv <- function(comm, x, root = 0) {
   .Call(C_parts_gatherv, comm, x, .Call(C_parts_extents, comm, x, root), root, FALSE)
 }
 
-#' Scatter the vector of one rank in parts of any length
+#' Scatter the vector of one rank in parts of different lengths
 #'
-#' Part r of root's vector goes to rank r. Missing values are kept. Every rank knows all counts, so
-#' the ranks need not exchange them first, as in [ring_allgatherv()], [ring_gatherv()] and
-#' [ring_alltoallv()].
+#' Root's vector is cut into parts of the lengths `counts`, and rank r gets part r. Every rank
+#' passes the same `counts`, so the ranks need not exchange them. Missing values are kept.
 #'
 #' @inheritParams ring_scatter
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. Arrays are cut
-#'   along the last dimension (a matrix: into groups of columns). On ranks other than `root` only
-#'   its type, its class and its other dimensions, with their names, count: for a plain vector,
-#'   `double()` will do.
-#' @param counts How many elements each rank gets, or for arrays how much of the last dimension (of
-#'   a matrix: how many columns). The same numbers on every rank, one for each; they add up to the
-#'   length, or the last dimension, of root's `x`.
-#' @returns The part of this rank, of the class of `x`. Dimensions and dimnames are those of `x`,
-#'   but for the last dimension, which has no names (and neither has a plain vector).
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An array is cut
+#'   along the last dimension, a matrix into groups of columns. On ranks other than `root` the
+#'   values and the last dimension are ignored, so `double()` is enough for a double vector; type,
+#'   class, and the other dimensions with their dimnames must match.
+#' @param counts A vector of whole numbers, one for each rank, the same on every rank: the number of
+#'   elements of each part. For an array it is the size of the part in the last dimension, for a
+#'   matrix the number of columns. The sum is the length, or the last dimension, of root's `x`.
+#' @returns The part of this rank, with the type and class of `x`. Dimensions and dimnames are those
+#'   of `x`, except in the last dimension, which has no dimnames. A vector has no names.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_scatter()] for equal parts.
+#' @seealso [ring_scatter()], for equal parts; [ring_gatherv()], the inverse.
 #' @examples
 #' comm <- ring_init()
 #' ring_scatterv(comm, c(2.5, 3, 4), counts = 3)
@@ -63,20 +66,20 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
   .Call(C_parts_scatterv, comm, x, check_counts(counts), root, FALSE)
 }
 
-#' Alltoall with parts of any length
+#' Alltoall: exchange parts of different lengths between all ranks
 #'
-#' Every rank cuts its vector into parts, one for each rank, and gets the parts that are for it. The
-#' ranks exchange the lengths first. Missing values are kept.
+#' Every rank cuts its vector into parts of the lengths `counts`, one for each rank. Part r is sent
+#' to rank r. The ranks exchange the lengths first. Missing values are kept.
 #'
 #' @inheritParams ring_allgatherv
-#' @param counts How many elements of `x` go to each rank, or for arrays how much of the last
-#'   dimension (of a matrix: how many columns). One number for each rank; they add up to the length,
-#'   or the last dimension, of `x`.
-#' @returns The received parts, in rank order: a vector of the type and class of `x`, or an array,
-#'   concatenated along the last dimension. Names and dimnames are those of `x`, which are the same
-#'   on all ranks, without those of the last dimension (and so without the names of a plain vector).
+#' @param counts A vector of whole numbers, one for each rank: the number of elements of `x` for
+#'   that rank. For an array it is the size of the part in the last dimension, for a matrix the
+#'   number of columns. The sum is the length, or the last dimension, of `x`.
+#' @returns The received parts, concatenated in rank order along the last dimension: a vector or
+#'   array with the type and class of `x`. The other dimensions have the dimnames of `x`, which must
+#'   be the same on all ranks. The last dimension has no dimnames, and a vector has no names.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_alltoall()] for equal parts.
+#' @seealso [ring_alltoall()], for equal parts; [ring_alltoall_object()], for any R values.
 #' @examples
 #' comm <- ring_init()
 #' keys <- c(3L, 8L, 5L)

@@ -2,8 +2,8 @@
 
 #' Allreduce: sum (or min, max, ...) vectors over all ranks
 #'
-#' Every rank passes a vector of the same type, length and shape. Every rank gets `op` over the
-#' vectors of all ranks, element by element. The result is identical to the bit on every rank.
+#' Every rank passes a vector of the same type, length and shape. `op` combines the vectors of all
+#' ranks, element by element. Every rank gets the result, identical to the bit.
 #'
 #' @section Types:
 #' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` `"lxor"` | `"band"` `"bor"` `"bxor"` |
@@ -14,52 +14,58 @@
 #' | logical | integer                          | double  | logical                   | integer                   |
 #' | raw     | raw                              | double  | raw, 0 or 1               | raw                       |
 #'
-#' Factors, lists, data frames and character vectors are errors that say what to do
-#' instead.
+#' The table has the type of the result. Factors, lists, data frames and character vectors
+#' are errors. The message has the function that converts them.
 #'
 #' As in base R, a sum or product of integers or logicals that does not fit into an integer is `NA`,
-#' with a warning, on every rank that gets it. A result that fits is right, even if partial results
-#' do not fit. Use `as.double(x)` for larger numbers. Raws are bytes, from 0 to 255, and wrap
-#' around. (Where ranks run Python, a sum of integers matches its `int64`, which does not overflow
-#' there.)
+#' with a warning, on every rank that gets it. A result that fits is correct, even if partial
+#' results do not fit. Use `as.double(x)` for larger numbers. Raws are bytes, from 0 to 255, and
+#' wrap around. In a ring of ranks in R and Python, a sum of R's integers matches a sum of `int64`
+#' in Python.
 #'
 #' @section Names, dimensions and classes:
-#' The result has the dimensions, names, dimnames and class of `x`, which are the same on all ranks.
-#' Ranks whose names or levels differ get an error that shows both, so that no number is added to a
-#' number of another name. `unname(x)` or `as.vector(x)`, on every rank, drops them. Other
-#' attributes are dropped. (In variable-length collectives, such as [ring_allgatherv()], the last
-#' dimension and its names may differ.)
+#' The dimensions, names, dimnames and class of `x` must be the same on all ranks. The result has
+#' them, too. If they differ, the ranks get an error that shows both, so that no number is added to
+#' a number with another name. `unname(x)` or `as.vector(x)`, on every rank, removes names. Other
+#' attributes are dropped. In variable-length collectives, such as [ring_allgatherv()], the last
+#' dimension and its names may differ.
 #'
 #' Objects of these classes, and of classes that inherit from them, keep their class:
 #'
-#' * `Date` and `POSIXct`, with `"min"`, `"max"` and `"avg"`, and in collectives that do not
-#'   compute. The time zone is that of this rank's `x`.
-#' * `difftime`, with `"sum"`, too. Its units are the same on all ranks.
-#' * `table`, in reductions. [ring_table()] makes one of all ranks whose levels differ.
+#' * `Date` and `POSIXct`: with `"min"`, `"max"` and `"avg"`, and in collectives without an
+#'   operation. The time zone of the result is that of this rank's `x`.
+#' * `difftime`: with `"sum"`, too. The units must be the same on all ranks.
+#' * `table`: in reductions. For tables whose levels differ between ranks, use [ring_table()].
 #'
-#' Dates, times and durations that are stored as integers become doubles. Other operations on them,
-#' and other classes, are errors. `unclass(x)` passes the numbers alone.
+#' Dates, times and durations that are stored as integers become doubles. Other operations on these
+#' classes are errors, and so are other classes. `unclass(x)` passes the numbers without the class.
 #'
 #' @section Missing values:
-#' In doubles `NA` and `NaN` propagate through every `op`: the result is `NA` or `NaN` wherever any
-#' rank has one. Integers and logicals cannot propagate `NA`, because only R reads that number as
-#' missing. An `NA` in them is an error, on the rank that has it and before anything is sent. Use
-#' `as.double(x)`, on every rank. `op = "avg"` computes in doubles, so `NA` propagates for all
-#' types.
+#' In doubles, `NA` and `NaN` propagate through every `op`: an element of the result is `NA` or
+#' `NaN` if any rank has `NA` or `NaN` there. In integers and logicals, `NA` cannot propagate,
+#' because only R treats that number as missing. An `NA` in them is an error of the rank that has
+#' it, before anything is sent: pass `as.double(x)` on every rank. `op = "avg"` computes in doubles,
+#' so `NA` propagates for all types.
 #'
 #' @param comm A communicator, from [ring_init()].
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
-#' @param op `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"` or `"average"`), or for
-#'   integers, logicals and raws `"land"` (is it true on all ranks?), `"lor"` (on any?), `"lxor"` (on
-#'   an odd number of them?), `"band"`, `"bor"` or `"bxor"` (the same for every bit).
-#' @returns A vector or array of the shape and class of `x`.
+#' @param x A double, integer, logical, complex or raw vector or array, of any length. It is never modified.
+#' @param op The operation, a string: `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"`
+#'   or `"average"`). For integers, logicals and raws also `"land"` (logical and: true on all ranks),
+#'   `"lor"` (logical or: true on at least one rank), `"lxor"` (true on an odd number of ranks),
+#'   `"band"`, `"bor"` and `"bxor"` (the same for every bit).
+#' @returns A vector or array with the shape and class of `x`. The section *Types* has its type.
 #' @section Errors:
-#' `ring_error_invalid` for an invalid argument, before anything is sent; `ring_error_mismatch` when
-#' ranks make different calls, or pass different types, lengths, shapes, names, classes or ops;
-#' `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted` when a rank does not
-#' answer. See [ring_error]. An interrupt ends the call and breaks the communicator.
-#' @seealso [ring_table()], to count; [ring_reduce()] and [ring_reduce_scatter()], where not every
-#'   rank gets everything; [ring_broadcast()], [ring_allgather()]
+#' * `ring_error_invalid`: an argument is invalid. Nothing was sent, and the communicator stays
+#'   usable.
+#' * `ring_error_mismatch`: the ranks made different calls, or passed different types, lengths,
+#'   shapes, names, classes or operations.
+#' * `ring_error_peer_lost`, `ring_error_timeout` and `ring_error_aborted`: another rank died, did
+#'   not make the call in time, or aborted.
+#'
+#' The last four break the communicator, and so does an interrupt. See [ring_error].
+#' @seealso [ring_reduce()], for a result on one rank only; [ring_reduce_scatter()], for a part of
+#'   the result on each rank; [ring_allreduce_group()], for many vectors; [ring_table()], to count
+#'   values; [ring_allreduce_start()], for the background; [ring_broadcast()], [ring_allgather()]
 #' @examples
 #' comm <- ring_init()
 #' ring_allreduce(comm, c(height = 1.5, width = 2))
@@ -71,17 +77,20 @@ ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, co
 
 #' Allreduce many vectors in one call
 #'
-#' Every rank passes a list of vectors, of the same number, lengths, shapes and names. The result is
-#' that of one [ring_allreduce()] of each vector. Short vectors are sent together, so many of them
-#' take far less time than as many calls.
+#' Every rank passes a list of vectors. The number of vectors, their lengths, shapes and names are
+#' the same on all ranks. The result is that of [ring_allreduce()] on each vector. Short vectors are
+#' sent together, so one call for many vectors is much faster than a call for each.
 #'
 #' @inheritParams ring_allreduce
-#' @param xs A list of vectors or arrays, all of the same type: double, integer or logical, or raw.
+#' @param xs A list of vectors or arrays, all of the same type: double; integer or logical; or raw.
+#'   They are never modified.
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
-#' @returns A list of the length and names of `xs`; each element has the shape of its vector.
+#' @returns A list with the length and names of `xs`. Each element has the shape and class of its
+#'   vector. The section *Types* has its type.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allreduce()], [ring_allreduce_group_start()]
 #' @examples
 #' comm <- ring_init()
 #' ring_allreduce_group(comm, list(weights = matrix(runif(6), 2), bias = runif(2)), op = "avg")
@@ -100,9 +109,11 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
-#' @param root The rank that gets the result.
-#' @returns On `root` a vector or array of the shape of `x`, `NULL` on the other ranks.
+#' @param root The rank that gets the result, a whole number from 0.
+#' @returns On `root` a vector or array with the shape and class of `x`, on the other ranks `NULL`.
+#'   The section *Types* has its type.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allreduce()], for a result on every rank.
 #' @examples
 #' comm <- ring_init()
 #' ring_reduce(comm, c(height = 1.5, width = 2))
@@ -115,18 +126,20 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 
 #' Reduce-scatter: reduce vectors over all ranks and give each a part
 #'
-#' Every rank passes a vector of the same type, length and shape. What [ring_allreduce()] would give
+#' Every rank passes a vector of the same type, length and shape. The result of [ring_allreduce()]
 #' is cut into equal parts, one for each rank, and rank r gets part r.
 #'
 #' @inheritParams ring_allreduce
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. Arrays are cut
-#'   along the last dimension (a matrix: into groups of columns), which is a multiple of the size;
-#'   of a plain vector the length is one.
-#' @returns This rank's part, with its names, dimensions and dimnames.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An array is cut
+#'   along the last dimension, a matrix into groups of columns. The last dimension of an array, or
+#'   the length of a vector, must be a multiple of the number of ranks.
+#' @returns The part of this rank, with the names, dimensions, dimnames and class that the part has
+#'   in `x`. The section *Types* has its type.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allreduce()], for the whole result on every rank; [ring_scatter()].
 #' @examples
 #' comm <- ring_init()
 #' ring_reduce_scatter(comm, c(a = 1, b = 2))
@@ -139,17 +152,18 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 
 #' Broadcast the vector of one rank to all
 #'
-#' Every rank passes a vector of the same type, length, shape, names and class, and gets the values
-#' of root's vector. Missing values are kept. Nothing is copied on `root` if `x` has no attributes.
-#' ([ring_broadcast_object()] takes names and all other attributes from `root` alone.)
+#' Every rank passes a vector of the same type, length, shape, names and class. Every rank gets the
+#' values of root's vector. Missing values are kept. On `root` nothing is copied if `x` has no
+#' attributes.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified; on ranks other
-#'   than `root` all but its values count.
-#' @param root The rank whose values every rank gets.
-#' @returns A vector of the type, dimensions, names, dimnames and class of `x`, with the values of
-#'   root's vector.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On ranks other
+#'   than `root` the values are ignored; type, length, shape, names and class must match.
+#' @param root The rank whose values every rank gets, a whole number from 0.
+#' @returns A vector or array with the type, dimensions, names, dimnames and class of `x`, and the
+#'   values of root's vector.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_broadcast_object()], for any R value, whose type and attributes only `root` has.
 #' @examples
 #' comm <- ring_init()
 #' weights <- if (ring_rank(comm) == 0) runif(3) else double(3)
@@ -160,11 +174,12 @@ ring_broadcast <- function(comm, x, root = 0) .Call(C_collective_broadcast, comm
 
 #' Barrier: wait for all ranks
 #'
-#' Returns when every rank has called it.
+#' `ring_barrier()` returns when every rank has called it.
 #'
 #' @inheritParams ring_allreduce
 #' @returns `NULL`, invisibly.
 #' @inheritSection ring_allreduce Errors
+#' @seealso [ring_barrier_start()]
 #' @examples
 #' comm <- ring_init()
 #' ring_barrier(comm)

@@ -2,31 +2,37 @@
 
 #' Allocate a vector in memory that ranks of a host share
 #'
-#' `ring_alloc()` makes a vector of zeros that the other ranks of this host can read, so collectives
-#' need not copy it first. Not collective: every rank may allocate vectors of its own. The vector
-#' behaves like any other. It lives as long as R refers to it, also when the communicator is closed.
+#' `ring_alloc()` allocates a vector of zeros that the other ranks of this host can read, so that
+#' collectives need not copy it first. Not collective: every rank may allocate vectors of its own.
 #'
-#' The results of collectives are in such memory already, and can be passed to the next collective
-#' on the same communicator without a copy (except the result of [ring_broadcast()] on its root).
-#' `ring_alloc()` is for vectors that a rank fills by itself, with `x[] <- values` or piece by
-#' piece. It pays where the vector is passed more than once, or is made piece by piece, from 64 KiB
-#' on. A shorter vector, or a vector of a rank that is alone on its host, is an ordinary vector. So
-#' is a new vector that R makes of it: `x + 1`, or `x` when it is changed while another name refers
-#' to it.
+#' @details
+#' The vector behaves like any other vector of R. It lives as long as R refers to it, also after the
+#' communicator was closed.
+#'
+#' The results of collectives are in shared memory already. They can be passed to the next
+#' collective on the same communicator without a copy (except the result of [ring_broadcast()] on
+#' its root). `ring_alloc()` is for vectors that a rank fills itself, with `x[] <- values` or part
+#' by part. It saves time from 64 KiB on, if the vector is passed more than once or is filled part
+#' by part.
+#'
+#' The result is an ordinary vector if it is shorter than 64 KiB, or if the rank is alone on its
+#' host. A new vector that R makes from it is an ordinary vector, too: `x + 1`, or a copy that R
+#' makes because another name refers to `x`.
 #'
 #' @section Forked processes:
-#' A forked child, such as those of [parallel::mclapply()], shares this memory with its parent. When
-#' the child writes into such a vector, or into a result, the parent and the other ranks see it. R
-#' writes into a vector only if nothing else refers to it, so this is rare; `x + 0` is a copy of the
-#' child's own.
+#' A forked child, such as those of [parallel::mclapply()], shares this memory with its parent. If
+#' the child writes into such a vector, or into the result of a collective, the values change in the
+#' parent and on the other ranks of the host, too. R writes into a vector only if no other name
+#' refers to it, so this is rare. `x + 0` makes a copy that belongs to the child.
 #'
 #' @inheritParams ring_rank
-#' @param length The number of elements.
-#' @param type `"double"`, `"integer"`, `"logical"`, `"complex"` or `"raw"`.
-#' @returns A vector.
+#' @param length The number of elements, a whole number, 0 or more.
+#' @param type The type of the elements: `"double"`, `"integer"`, `"logical"`, `"complex"` or `"raw"`.
+#' @returns A vector of type `type` with `length` zeros (or `FALSE`), without attributes.
 #' @section Errors:
 #' `ring_error_invalid` for invalid arguments; `ring_error_no_memory`.
-#' @seealso `shared_memory` of [ring_init()], to turn shared memory off.
+#' @seealso [ring_init()], whose argument `shared_memory` turns shared memory off;
+#'   `vignette("performance")`.
 #' @examples
 #' comm <- ring_init()
 #' gradient <- ring_alloc(comm, 1e5)

@@ -2,20 +2,21 @@
 
 #' Explain which algorithm a collective uses
 #'
-#' Several algorithms can carry out a collective. The fastest one depends on the length of the data,
-#' the number of ranks, and the links between them. The selector chooses by a table of costs; this
-#' function returns its choice and the reason. Nothing is sent: every rank may ask for itself.
+#' Several algorithms can carry out a collective. The fastest algorithm depends on the length of the
+#' data, the number of ranks, and the links between them. The selector chooses an algorithm by a
+#' table of costs. `ring_comm_explain()` returns the choice and the reason. It sends nothing. Not
+#' collective: any rank may call it.
 #'
 #' @section Rules:
 #' The argument `algorithms` of [ring_init()], or the variable `SPARKRING_ALGORITHM`, overrides the
-#' table, as in `"allreduce:ring:64KiB-,broadcast:tree:-1MiB"`. Each rule names a collective, one of
-#' its algorithms and, unless it is for every size, a range of `bytes`: `FROM-`, `-TO` or `FROM-TO`,
-#' both ends included, where a number may end in `KiB`, `MiB` or `GiB`. The first rule that matches
-#' a call counts. The algorithms are:
+#' table, as in `"allreduce:ring:64KiB-,broadcast:tree:-1MiB"`. A rule has a collective, one of its
+#' algorithms and, optionally, a range of `bytes`: `FROM-`, `-TO` or `FROM-TO`. Both ends of the
+#' range are included. A number may end in `KiB`, `MiB` or `GiB`. A rule without a range holds for
+#' every size. The first rule that matches a call is used. The algorithms are:
 #'
-#' * `allreduce`: `direct`, `doubling`, `halving` (not for float16 and bfloat16, where the rule is
-#'   passed over), `ring`, `hierarchical` (only for several hosts with several ranks on some of
-#'   them; passed over elsewhere)
+#' * `allreduce`: `direct`, `doubling`, `halving`, `ring`, `hierarchical`. A rule for `halving` is
+#'   ignored for float16 and bfloat16. A rule for `hierarchical` is ignored unless there are several
+#'   hosts, at least one with several ranks.
 #' * `reduce`, `broadcast`: `tree`, `chain`
 #' * `reduce_scatter`: `direct`, `ring`
 #' * `allgather`, `allgatherv`: `bruck`, `ring`
@@ -25,26 +26,34 @@
 #' Every rank must have the same rules.
 #'
 #' @inheritParams ring_rank
-#' @param collective The name of the collective, such as `"allreduce"`.
-#' @param bytes The bytes of the larger of a rank's two buffers: of `"allgather"` the result, of
-#'   `"scatter"` root's vector. Where every rank has a part, they are rounded up to whole elements;
-#'   variable-length collectives are taken to have equal parts.
-#' @param dtype The element type: `"float64"` for doubles, `"int32"` for integers and logicals,
-#'   `"uint8"` for raw vectors.
-#' @param root The root, where there is one.
-#' @returns A list of class `ring_explanation`, which prints as text: `collective`, `dtype`,
-#'   `algorithm`; `reason`, which is `"rule"`, `"least cost"`, `"only one"` or
-#'   `"shared memory"` (nothing goes over links; the algorithm is `"slots"` for short calls, else
-#'   `"arena"`); `tier`, the
-#'   slowest link between two ranks (`"shm"`, `"loopback"` or `"network"`); `backend`, which carries
-#'   the call out (`"native"`); `bytes`; `count`, the
-#'   elements of the call; `steps` of this rank and its `links`; `messages_sent`,
-#'   `messages_received`, `bytes_sent` and `bytes_received`, which [ring_counters()] would count for
-#'   the call; `seconds`, as the table predicts; `runner_up`, the next best algorithm, and
-#'   `runner_up_seconds`, both `NA` where there is none; and `text`.
+#' @param collective The name of the collective, a string such as `"allreduce"`.
+#' @param bytes The size of the call in bytes, a whole number, 0 or more: the larger of the rank's
+#'   input and result. For `"allgather"` it is the size of the result, for `"scatter"` the size of
+#'   root's vector. For collectives with a part for each rank, the size is rounded up to whole
+#'   elements. Variable-length collectives are assumed to have equal parts.
+#' @param dtype The element type, a string: `"float64"` for doubles, `"int32"` for integers and
+#'   logicals, `"uint8"` for raw vectors.
+#' @param root The rank of the root, a whole number. Used by collectives that have a root.
+#' @returns A list of class `ring_explanation`, which prints as text. Numbers are doubles. Its
+#'   elements are:
+#'   * `collective`, `dtype` and `bytes`, of the call; `count`, the number of elements.
+#'   * `algorithm`, a string.
+#'   * `reason`, a string: `"rule"`, `"least cost"`, `"only one"` or `"shared memory"`. With
+#'     `"shared memory"` nothing is sent over links, and the algorithm is `"slots"` for short calls
+#'     or `"arena"`.
+#'   * `tier`, the slowest kind of link between two ranks: `"shm"`, `"loopback"` or `"network"`.
+#'   * `backend`, the part of sparkring that carries out the call: `"native"`.
+#'   * `steps` and `links`, the number of steps of this rank and of the links that it uses.
+#'   * `messages_sent`, `messages_received`, `bytes_sent` and `bytes_received`, by which the call
+#'     would raise the counters of [ring_counters()].
+#'   * `seconds`, the predicted duration.
+#'   * `runner_up` and `runner_up_seconds`, the next best algorithm and its predicted duration; `NA`
+#'     if there is no other algorithm.
+#'   * `text`, the explanation as one string.
 #' @section Errors:
 #' `ring_error_invalid` for an unknown collective, dtype or root. See [ring_error].
-#' @seealso [ring_counters()] for the bytes that calls have sent; `vignette("performance")`.
+#' @seealso [ring_counters()], for the bytes that calls have sent; [ring_init()], for `algorithms`;
+#'   `vignette("performance")`.
 #' @examples
 #' comm <- ring_init(algorithms = "allreduce:ring:64KiB-")
 #' ring_comm_explain(comm, "allreduce", 2^20)

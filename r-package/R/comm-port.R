@@ -2,25 +2,27 @@
 
 #' Reserve a TCP port for a server that is started later
 #'
-#' `ring_port_reserve()` finds a free port on this host, within the `ports` that [ring_init()] was
-#' given, and holds it: the port is bound on every address, but does not listen.
-#' `ring_port_release()` releases it; a server that has bound the port keeps it. The functions for
-#' frameworks, such as [ring_tf_config()], reserve ports by themselves.
+#' `ring_port_reserve()` reserves a free port on this host, within the `ports` of [ring_init()]. The
+#' port is bound on every address, and does not listen. `ring_port_release()` releases a port; a
+#' server that has bound the port keeps it. Both send nothing, and are not collective: every rank
+#' may reserve as many ports as it needs.
 #'
-#' A server of this user that sets `SO_REUSEADDR` (on Linux) or `SO_REUSEPORT` before it binds can
-#' bind the port while it is held. For a server that sets neither option, release the port first.
+#' @details
+#' A server of this user can bind a reserved port if it sets `SO_REUSEADDR` (on Linux) or
+#' `SO_REUSEPORT` before it binds. For a server that sets neither option, release the port first.
+#' The functions for frameworks, such as [ring_tf_config()], reserve their ports themselves.
 #'
-#' A port is held until it is released, or until the communicator is aborted or the garbage
-#' collector finds it. [ring_close()] keeps it. Nothing is sent: every rank may reserve as many
-#' ports as it needs.
+#' A port stays reserved until it is released, the communicator is aborted, or the garbage collector
+#' frees the communicator. [ring_close()] does not release it.
 #'
 #' @inheritParams ring_rank
-#' @param port A port that is held. `NULL`: all of them.
-#' @returns `ring_port_reserve()` returns the port, an integer; `ring_port_release()` returns
+#' @param port A reserved port, a whole number. `NULL`: all reserved ports.
+#' @returns `ring_port_reserve()` returns the port, one integer. `ring_port_release()` returns
 #'   `NULL`, invisibly.
 #' @section Errors:
 #' `ring_error_system` when no port is free; the communicator stays usable. `ring_error_invalid` for
-#' a port that is not held, and when the communicator is closed. See [ring_error].
+#' a port that is not reserved, and on a closed communicator. See [ring_error].
+#' @seealso [ring_tf_config()] and [ring_ray_config()], which reserve ports for frameworks.
 #' @examples
 #' comm <- ring_init()
 #' port <- ring_port_reserve(comm)

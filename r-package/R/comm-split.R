@@ -2,22 +2,22 @@
 
 #' Split a communicator
 #'
-#' Ranks that pass the same color get a communicator of their own. Every rank of `comm` makes the
-#' call.
+#' `ring_comm_split()` makes a new communicator for each group of ranks with the same `color`. It is
+#' the function `MPI_Comm_split()` of MPI. Every rank of `comm` makes the call.
 #'
-#' The new communicator has ranks from 0, in order of `key` and, where keys are equal, of their rank
-#' in `comm`. Both communicators can be used at the same time and are closed independently. Only the
-#' death of a rank breaks both.
+#' @details
+#' The ranks of a new communicator count from 0, in the order of `key`. Ranks with equal keys keep
+#' their order in `comm`. Both communicators can be used at the same time, and are closed
+#' independently. Only the death of a rank breaks both.
 #'
 #' @inheritParams ring_rank
-#' @param color A whole number, 0 or more: ranks with the same color are together. `NULL` or `NA`:
-#'   this rank gets no communicator.
-#' @param key A whole number that orders the ranks.
-#' @returns A communicator, of class `ring_comm`, or `NULL`.
+#' @param color A whole number, 0 or more. Ranks with the same color get the same new communicator.
+#'   `NULL` or `NA`: this rank gets no communicator.
+#' @param key A whole number that orders the ranks of the new communicator.
+#' @returns A communicator, an object of class `ring_comm`; `NULL` on a rank without a color.
 #' @section Errors:
-#' As for [ring_allreduce()]; `comm` stays usable where only the new communicator could not be
-#' opened.
-#' @seealso [ring_local_rank()], for the ranks of one host.
+#' As for [ring_allreduce()]. If only the new communicator could not be opened, `comm` stays usable.
+#' @seealso [ring_local_rank()], for the ranks of one host; [ring_init()].
 #' @examples
 #' comm <- ring_init()
 #' half <- ring_comm_split(comm, color = ring_rank(comm) %% 2)

@@ -2,14 +2,16 @@
 
 #' Rank, size and hosts of a communicator
 #'
-#' `ring_rank()` returns this process's place in the ring, from 0, and `ring_size()` the number of
-#' ranks. `ring_local_rank()` and `ring_local_size()` return the same among the ranks on this host.
-#' All work on a closed or broken communicator, too.
+#' `ring_rank()` returns the rank of this process, from 0. `ring_size()` returns the number of
+#' ranks. `ring_local_rank()` and `ring_local_size()` count only the ranks on this host.
+#' `ring_hosts()` returns the hosts of all ranks. The functions send nothing, and work on a closed
+#' or broken communicator, too.
 #'
 #' @param comm A communicator, from [ring_init()].
-#' @returns An integer. `ring_hosts()` returns a character vector with the host of every rank, in
-#'   rank order, as the address list names it.
-#' @seealso [ring_counters()] for the bytes that it has sent and received.
+#' @returns `ring_hosts()` returns a character vector with the host of every rank, in rank order, as
+#'   in the address list. The other functions return one integer.
+#' @seealso [ring_counters()], for the bytes that a communicator has sent and received;
+#'   [ring_init()].
 #' @examples
 #' comm <- ring_init()
 #' ring_rank(comm)
@@ -35,18 +37,23 @@ ring_local_size <- function(comm) .Call(C_comm_local_size, comm)
 #' @export
 ring_hosts <- function(comm) .Call(C_comm_hosts, comm)
 
-#' Counters: bytes and messages that a communicator has moved
+#' Counters: bytes and messages that a communicator has sent and received
 #'
-#' Bytes sent and received are those of links: headers and payload, without the handshakes that open
-#' links. Bytes shared are the payload that this rank has passed to ranks of its host through shared
-#' memory. Each byte counts once, however many ranks read it.
+#' `ring_counters()` returns what this rank has sent and received since the communicator was opened.
+#' It sends nothing, and is not collective.
 #'
 #' @inheritParams ring_rank
-#' @param peer A rank, for the link to it alone, where `calls`, `bytes_shared` and `wait_ns` are 0.
-#'   `NULL`: all links together.
-#' @returns A list of numbers: `calls`, `bytes_sent`, `bytes_received`, `bytes_shared`,
-#'   `messages_sent`, `messages_received`, and `wait_ns`, the nanoseconds in which the rank could
-#'   only wait for other ranks.
+#' @param peer A rank, a whole number: count the link to this rank only. `calls`, `bytes_shared` and
+#'   `wait_ns` are 0 then. `NULL`: count all links.
+#' @returns A list of doubles:
+#'   * `calls`, the number of calls.
+#'   * `bytes_sent` and `bytes_received`, over links: headers and payload, without the handshakes
+#'     that open links.
+#'   * `bytes_shared`, the payload that this rank has passed to ranks of its host through shared
+#'     memory. Each byte counts once, whatever the number of ranks that read it.
+#'   * `messages_sent` and `messages_received`, over links.
+#'   * `wait_ns`, the nanoseconds in which the rank waited for other ranks and did nothing else.
+#' @seealso [ring_comm_explain()], for a prediction of these numbers; `vignette("performance")`.
 #' @examples
 #' comm <- ring_init()
 #' ring_barrier(comm)
@@ -60,22 +67,23 @@ ring_counters <- function(comm, peer = NULL) {
 
 #' Close or abort a communicator
 #'
-#' `ring_close()` waits until every rank has called it, and then, for 5 seconds at most, until the
-#' last bytes of this rank have arrived. `ring_abort()` ends the communicator at once, from this
-#' rank alone: the current or next call of the other ranks fails with `ring_error_aborted`. A second
-#' call of either does nothing.
+#' `ring_close()` closes the communicator. Every rank calls it. It waits until all ranks have called
+#' it, and then at most 5 seconds until the last bytes of this rank have arrived. `ring_abort()`
+#' ends the communicator at once, and is not collective: the current or next call of the other ranks
+#' fails with `ring_error_aborted`. On a closed or aborted communicator both functions do nothing.
 #'
 #' @inheritParams ring_rank
-#' @param reason A string that becomes part of the error on the other ranks.
+#' @param reason A string for the error message on the other ranks. `NULL`: none.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
 #' `ring_close()` waits for other ranks, so it can fail with `ring_error_peer_lost`,
 #' `ring_error_timeout`, `ring_error_mismatch` or `ring_error_aborted`. See [ring_error].
 #'
 #' `ring_abort()` fails with `ring_error_busy` in a handler of a condition that a call on `comm`
-#' signals, such as `ring_stall`. Leave the call instead, as `tryCatch(ring_stall = )` does: that
-#' ends it. In a handler during [ring_wait()] `ring_abort()` works, and the wait ends when the
-#' handler returns.
+#' signals, such as `ring_stall`. Leave the call instead, as `tryCatch(ring_stall = )` does; that
+#' breaks the communicator, too. In a handler during [ring_wait()] `ring_abort()` works, and
+#' [ring_wait()] fails when the handler returns.
+#' @seealso [ring_init()], [ring_error]
 #' @examples
 #' comm <- ring_init()
 #' ring_close(comm)

@@ -1,32 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The GPUs of its host that a rank uses, by CUDA_VISIBLE_DEVICES. Python's sparkring.frameworks has
-# the same, in gpu and device; there a Spark task can read which GPUs Spark has assigned. CUDA reads
-# the variable once in a process, when it is initialised; then it opens nvidia-uvm.
+# The GPUs of a rank, by CUDA_VISIBLE_DEVICES. CUDA reads the variable once in a process, when CUDA
+# is initialised, and then opens nvidia-uvm. Python's frameworks/_gpu.py and _device.py do the same;
+# in Python a task can also read which GPUs Spark has assigned to it.
 
 #' Choose the GPUs of this rank
 #'
-#' `ring_gpus()` sets `CUDA_VISIBLE_DEVICES`, so that this rank sees no other GPUs. All ranks call
-#' it before anything uses a GPU; loading torch or tensorflow does not use one yet. The rank's first
-#' GPU is then the first that its framework sees (`cuda:0`), whatever its local rank is.
+#' `ring_gpus()` sets the environment variable `CUDA_VISIBLE_DEVICES`, so that this rank sees only
+#' its own GPUs. All ranks call it, before anything uses a GPU. Loading torch or tensorflow does not
+#' use a GPU yet. In every rank the framework then counts the rank's GPUs from 0: the first is
+#' `cuda:0`.
 #'
-#' `count` divides the GPUs that the ranks of a host see: the first rank gets the first `count`
-#' GPUs, and so on. Ranks that see different GPUs, because their launcher has assigned them, keep
-#' their own. In closures of sparklyr, where executors have `spark.executor.resource.gpu.amount`,
-#' pass the `count` that is `spark.task.resource.gpu.amount`: sparklyr does not pass the GPUs of a
-#' task to its closure. Where you know them, pass them as `addresses`; if `CUDA_VISIBLE_DEVICES` is
-#' set, addresses are indexes into it, as Spark counts.
+#' @details
+#' With `count`, the ranks of a host that see the same GPUs divide them: the first rank gets the
+#' first `count` GPUs, and so on. Ranks that see different GPUs, because a launcher has assigned
+#' them, keep their own GPUs.
+#'
+#' sparklyr does not pass the GPUs of a task to its closure. So where executors have
+#' `spark.executor.resource.gpu.amount`, pass the value of `spark.task.resource.gpu.amount` as
+#' `count`. If you know the GPUs of the task, pass them as `addresses`. If `CUDA_VISIBLE_DEVICES` is
+#' set, an address is an index into it, from 0, as in Spark.
 #'
 #' @inheritParams ring_tf_config
-#' @param count The number of GPUs, 0 for none. `NULL`: all that are in `addresses` or, without
-#'   addresses, all that this rank sees; then nothing is set.
-#' @param addresses The GPUs that Spark has given this task: whole numbers from 0, or UUIDs.
-#' @returns The names in `CUDA_VISIBLE_DEVICES`, or that it would have if it were set: a character
-#'   vector.
+#' @param count The number of GPUs of this rank, a whole number; 0 for none. `NULL`: all of
+#'   `addresses`. Without `addresses`, `NULL` is all GPUs that this rank sees, and no variable is
+#'   set.
+#' @param addresses The GPUs that Spark has assigned to this task: whole numbers from 0, or UUIDs as
+#'   strings. `NULL`: unknown.
+#' @returns The names of the GPUs of this rank, as in `CUDA_VISIBLE_DEVICES`: a character vector.
 #' @section Errors:
-#' As for [ring_allreduce()]; `ring_error_invalid`, on all ranks, when a rank finds too few GPUs,
-#' for an address that is not in `CUDA_VISIBLE_DEVICES`, and when CUDA was initialised in a process
-#' with other GPUs.
+#' As for [ring_allreduce()]. In addition, `ring_error_invalid` on all ranks: when a rank sees too
+#' few GPUs, when an address is not in `CUDA_VISIBLE_DEVICES`, and when a process has initialised
+#' CUDA with other GPUs.
+#' @seealso [ring_tf_config()], [ring_nccl_id()]
 #' @examples
 #' comm <- ring_init()
 #' ring_gpus(comm)
@@ -53,7 +59,7 @@ gpus_take <- function(comm, given, lists, count, before) {
   } else {
     if (!is.na(count) && count > length(given)) {
       ring_stop("INVALID", sprintf(
-        "`count` is %d, but `addresses` has %d: give as many", count, length(given)
+        "`count` is %d, but `addresses` has %d: pass at least as many", count, length(given)
       ))
     }
     names <- if (is.na(count)) given else given[seq_len(count)]
@@ -136,7 +142,7 @@ gpus_use <- function(names, before) {
   variables <- list(CUDA_VISIBLE_DEVICES = value)
   by_number <- length(names) > 0L && all(grepl("^[0-9]+$", names))
   if (is.na(before) && by_number && is.na(Sys.getenv("CUDA_DEVICE_ORDER", NA))) {
-    variables$CUDA_DEVICE_ORDER <- "PCI_BUS_ID" # that of nvidia-smi, which Spark's discovery asks
+    variables$CUDA_DEVICE_ORDER <- "PCI_BUS_ID" # as nvidia-smi, by which Spark discovers GPUs
   }
   frameworks_set(variables)
   frameworks_kept$gpus <- list(value = value, before = before)

@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Ray. Its head binds a port that is held. Its token is sent as numbers, as by Python's ray_config.
+# Ray: a cluster of the ranks, with its head on rank 0. The head can bind a reserved port. Ray's
+# token is sent as numbers, as in Python. Python's frameworks/_ray.py does the same.
 
 #' Start a Ray cluster on the ranks
 #'
-#' `ring_ray_config()` sets the variables that Python's `ray.init()` reads, and returns the command
-#' that starts this rank's Ray node. All ranks call it; it starts nothing. Start the head on rank 0,
-#' whose port is held until Ray has bound it, and then the nodes of the other ranks, which join it.
-#' The commands stay in the foreground. To end such a process ends its node, and no other.
+#' `ring_ray_config()` sets the environment variables that Python's `ray.init()` reads, and returns
+#' the command that starts the Ray node of this rank. All ranks call it. It starts nothing itself.
 #'
-#' Ray 2.52 or later accepts only processes that have its token, which is made here. Earlier
-#' versions ask for no token, so anyone who can connect to their ports can run code there. No
-#' version encrypts its traffic, the token included, unless Ray is set up for TLS. Ray's other ports
-#' are not within the `ports` of [ring_init()].
+#' @details
+#' Run the command on rank 0 first: it starts the head. Then run the commands of the other ranks,
+#' whose nodes join the head. The port of the head stays reserved until Ray has bound it. Each
+#' command runs in the foreground; when it ends, its node ends, and no other node.
+#'
+#' The variables are `RAY_ADDRESS`, `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN`.
+#'
+#' If several ranks share a host, add options such as `--num-cpus` and `--object-store-memory` to
+#' the commands, because by default each node takes all of both.
+#'
+#' @section Security:
+#' Ray 2.52 or later accepts only processes with its token, which `ring_ray_config()` makes. Earlier
+#' versions check no token: every program that can connect to their ports can run code there. Ray
+#' encrypts nothing, not even the token, unless it is configured for TLS. Ray's other ports are not
+#' within the `ports` of [ring_init()].
 #'
 #' @inheritParams ring_tf_config
-#' @returns A list: `address`, the address of the head, which is in `RAY_ADDRESS`, too; and `start`,
-#'   the command of this rank, a character vector. Add options where several ranks share a host,
-#'   such as `--num-cpus` and `--object-store-memory`, because each node would take all of both. The
-#'   variables `RAY_AUTH_MODE` and `RAY_AUTH_TOKEN` are set as well.
+#' @returns A list of two elements: `address`, the address of the head, a string; and `start`, the
+#'   command of this rank with its arguments, a character vector.
 #' @section Errors:
 #' As for [ring_tf_config()].
+#' @seealso [ring_tf_config()], for other frameworks; [ring_port_reserve()].
 #' @examples
 #' comm <- ring_init()
 #' config <- ring_ray_config(comm)
@@ -46,7 +55,8 @@ ring_ray_config <- function(comm, ...) {
 
 ray_token <- 32L # bytes
 
-# The address of a node is given only where other hosts can reach it; for a name Ray finds one.
+# The command of this rank. It has the node's address only if that is a number that other hosts can
+# reach. For a host name Ray finds an address itself.
 ray_start <- function(comm, head, port) {
   rank <- ring_rank(comm)
   host <- ring_hosts(comm)[[rank + 1L]]

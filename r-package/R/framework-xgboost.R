@@ -46,7 +46,7 @@ xgboost_missing <- function(error) {
   ring_stop("UNSUPPORTED", call = NULL, paste0(
     "XGBoost's tracker runs in Python on rank 0, and ",
     if (is.null(python)) "reticulate finds no Python there" else paste(python, "cannot import it"),
-    " (", sub("\\s+$", "", conditionMessage(error)), "): install xgboost in a Python, and pass its ",
-    "path to reticulate, as in Sys.setenv(RETICULATE_PYTHON = \"/usr/bin/python3\")"
+    " (", sub("\\s+$", "", conditionMessage(error)), "): install xgboost in a Python, and pass ",
+    "its path to reticulate, as in Sys.setenv(RETICULATE_PYTHON = \"/usr/bin/python3\")"
   ))
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The levels of factors and strings, of all ranks. Levels that a rank has made from its own rows, as
-# factor(x) does in a formula, are a part of the levels of all rows. So the levels of a rank are
-# taken as a chain, each level before the next, and the chains are merged: into the order that
-# factor() would choose if it agrees with all chains, else into an order that agrees. Chains that
-# contradict each other are an error. Rank 0 merges for all ranks, because text sorts by the locale.
+# Merges the levels of factors and strings of all ranks. Levels that a rank has made from its own
+# rows, as factor(x) does in a formula, are a part of the levels of all rows. So the levels of a
+# rank are a chain, in which each level is before the next. The merged levels have the order that
+# factor() would choose, if that order agrees with all chains, or else an order that agrees. Chains
+# that contradict each other are an error. Only rank 0 merges, because the order of strings depends
+# on the locale.
 
 levels_kind <- function(x) {
   if (is.ordered(x)) "ordered" else if (is.factor(x)) "factor" else "strings"
@@ -18,10 +19,10 @@ levels_agree <- function(comm, frame) {
     if (is.character(x)) c("strings", unique(x[!is.na(x)]))
   })
   declared <- vapply(frame, nlevels, 1L)
-  told <- allgather_strings(comm, as.character(unlist(mine)))
+  strings <- allgather_strings(comm, as.character(unlist(mine)))
   counts <- unname(c(lengths(mine), declared))
-  counts <- matrix(ring_allgather(comm, counts), ncol = length(told))
-  merged <- agree(comm, if (ring_rank(comm) == 0) levels_merge(told, counts, names(frame)))
+  counts <- matrix(ring_allgather(comm, counts), ncol = length(strings))
+  merged <- agree(comm, if (ring_rank(comm) == 0) levels_merge(strings, counts, names(frame)))
   sizes <- ring_broadcast(comm, if (is.null(merged)) integer(length(mine)) else lengths(merged))
   texts <- broadcast_strings(comm, as.character(unlist(merged)))
   texts <- split(texts, factor(rep(seq_along(sizes), sizes), seq_along(sizes)))
@@ -31,15 +32,15 @@ levels_agree <- function(comm, frame) {
   })
 }
 
-# Merges the levels of each variable. `told` has the strings of each rank. A column of `counts` has,
-# for each variable, the number of strings of the rank and the number of levels that its factor
+# Merges the levels of each variable. `strings` has the strings of each rank. A column of `counts`
+# has, for each variable, the number of strings of the rank and the number of levels that its factor
 # declares. Returns for each variable the kind, then the levels.
-levels_merge <- function(told, counts, names) {
+levels_merge <- function(strings, counts, names) {
   variables <- nrow(counts) / 2
   lapply(seq_len(variables), function(variable) {
-    parts <- lapply(seq_along(told), function(rank) {
+    parts <- lapply(seq_along(strings), function(rank) {
       before <- sum(counts[seq_len(variable - 1L), rank])
-      words <- told[[rank]][before + seq_len(counts[variable, rank])]
+      words <- strings[[rank]][before + seq_len(counts[variable, rank])]
       chain <- seq_len(counts[variables + variable, rank])
       list(kind = words[1L], chain = words[1L + chain], used = words[-c(1L, 1L + chain)])
     })
@@ -53,7 +54,8 @@ levels_of_variable <- function(name, parts) {
   kinds <- vapply(parts, `[[`, "", "kind")
   in_use <- unique(kinds[lengths(lapply(parts, `[[`, "used")) > 0L])
   if (length(in_use) > 1L && "ordered" %in% in_use) {
-    stop("`", name, "` is an ordered factor on one rank and not on another", call. = FALSE)
+    stop("`", name, "` is an ordered factor on one rank and not on another: make it an ordered ",
+         "factor on all ranks, or on none", call. = FALSE)
   }
   kind <- c(in_use, kinds)[[1L]]
   used <- unique(unlist(lapply(parts, `[[`, "used")))
@@ -100,9 +102,9 @@ levels_sort <- function(name, words, chains, ordered) {
 levels_stop <- function(name, words, free, waits_for) {
   odd <- if (is.null(free)) which(waits_for > 0L) else free
   why <- if (is.null(free)) "come in one order on one rank and in another on another rank, such as "
-         else "are ordered, and no rank says which comes first of "
+         else "are ordered, and no rank has the order of "
   stop("the levels of `", name, "` ", why, toString(utils::head(words[odd], 3L)), ": make the ",
-       "column before, by factor() with the same `levels` on all ranks", call. = FALSE)
+       "column before the call, by factor() with the same `levels` on all ranks", call. = FALSE)
 }
 
 # Sets the levels of all columns that have levels on any rank.
@@ -110,8 +112,8 @@ levels_set <- function(frame, agreed) {
   for (name in names(agreed)) {
     column <- frame[[name]]
     if (nrow(frame) > 0L && !is.factor(column) && !is.character(column)) {
-      stop("`", name, "` is ", describe(column), " here, and a factor or strings on another rank",
-           call. = FALSE)
+      stop("`", name, "` is ", describe(column), " here, and a factor or strings on another rank: ",
+           "make it a factor on all ranks", call. = FALSE)
     }
     levels <- agreed[[name]]
     frame[[name]] <- factor(as.character(column), levels$levels, ordered = levels$ordered)

@@ -81,14 +81,14 @@ vcov.ring_glm <- function(object, complete = TRUE, ...) {
 
 #' @export
 fitted.ring_glm <- function(object, ...) {
-  stop("a ring_glm holds no rows: predict(fit, rows, type = \"response\") gives the fitted values ",
-       "of those of a rank", call. = FALSE)
+  stop("a ring_glm holds no rows: call predict(fit, rows, type = \"response\") with the rows of a ",
+       "rank", call. = FALSE)
 }
 
 #' @export
 residuals.ring_glm <- function(object, ...) {
   stop("a ring_glm holds no rows: subtract predict(fit, rows, type = \"response\") from the ",
-       "response of those of a rank", call. = FALSE)
+       "response of the rows of a rank", call. = FALSE)
 }
 
 #' @export
@@ -108,20 +108,24 @@ logLik.ring_glm <- function(object, ...) {
 
 #' Predict from a distributed generalised linear model
 #'
-#' Needs neither ranks nor the rows of the fit, so it works inside `spark_apply()`, on any rows.
-#' Variables that are not in `newdata` have the values of the fit.
+#' `predict()` needs no communicator and no rows of the fit, so it works anywhere, such as inside
+#' `sparklyr::spark_apply()`. Constants of the formula that are not in `newdata` have their values
+#' of the fit.
 #'
-#' As the `context` of `sparklyr::spark_apply()`, a model is sent with the code of the tasks, once
-#' to each executor, however many tasks it runs. The R process of each task reads it once. The same
-#' is true of a `ring_mlp`.
+#' @details
+#' Pass a model to `sparklyr::spark_apply()` as its `context`. Spark sends it once to each executor,
+#' and the R process of each task reads it once. The same holds for the result of [ring_mlp()].
 #'
-#' @param object What [ring_glm()] returns.
-#' @param newdata A data frame.
-#' @param type `"link"`: on the scale of the linear predictors; `"response"`: of the response.
-#' @param se.fit Standard errors, too?
-#' @param ... Not used.
-#' @returns A vector with an element for each row, `NA` where a predictor is; with `se.fit` a list
-#'   of `fit`, `se.fit` and `residual.scale`, as of [stats::predict.glm()].
+#' @param object A model, from [ring_glm()].
+#' @param newdata A data frame with the variables of the formula.
+#' @param type The scale of the predictions, a string: `"link"`, that of the linear predictors, or
+#'   `"response"`, that of the response.
+#' @param se.fit Whether to return standard errors, too: `TRUE` or `FALSE`.
+#' @param ... Ignored.
+#' @returns A double vector with an element for each row of `newdata`, `NA` where a predictor is
+#'   `NA`. With `se.fit`, a list of `fit` and `se.fit`, two such vectors, and `residual.scale`, one
+#'   number, as [stats::predict.glm()] returns.
+#' @seealso [ring_glm()]
 #' @examples
 #' comm <- ring_init()
 #' fit <- ring_glm(comm, dist ~ speed, data = cars)
@@ -134,7 +138,7 @@ logLik.ring_glm <- function(object, ...) {
 #'   sparklyr::copy_to(sc, cars), context = fit, packages = FALSE,
 #'   columns = list(distance = "double"),
 #'   f = function(df, model) {
-#'     loadNamespace("sparkring") # has the method
+#'     loadNamespace("sparkring") # registers the method of predict()
 #'     data.frame(distance = predict(model, df))
 #'   }
 #' )

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The rows of a model that are spread over the ranks: the same columns on every rank, as
-# stats::model.frame() and stats::model.matrix() would make them from all rows together. For that
-# the ranks agree on the levels of factors and strings. A term that depends on rows of other ranks,
-# such as poly(x, 2) or x - mean(x), is refused. A rank may have no rows.
+# The rows of a model on this rank, with the same columns on every rank. The columns are those that
+# stats::model.frame() and stats::model.matrix() would make from all rows. For that the ranks agree
+# on the levels of factors and strings. A term that depends on rows of other ranks, such as poly(x,
+# 2) or x - mean(x), is refused. A rank may have no rows.
 
 # Evaluates `call`, of stats::model.frame(), in `env`. When a term fails, the error names the term.
 rows_frame <- function(call, env) {
   tryCatch(eval(call, env), error = function(error) {
-    blamed <- attempt(rows_blame(eval(call$formula, env), eval(call$data, env)))$value
-    if (is.null(blamed)) stop(error)
-    stop(blamed, " cannot be worked out from the rows of this rank: ", conditionMessage(error),
-         ": if it needs rows of other ranks, as relevel() does, make the column before, such as ",
-         "by factor() with the same `levels` on all ranks", call. = FALSE)
+    term <- attempt(rows_failed_term(eval(call$formula, env), eval(call$data, env)))$value
+    if (is.null(term)) stop(error)
+    stop(term, " cannot be computed from the rows of this rank: ", conditionMessage(error),
+         ": if it needs rows of other ranks, as relevel() does, make the column before the call, ",
+         "such as by factor() with the same `levels` on all ranks", call. = FALSE)
   })
 }
 
-rows_blame <- function(formula, data) {
+# The first term of the formula that cannot be evaluated although its variables exist, as a string.
+rows_failed_term <- function(formula, data) {
   terms <- stats::terms(formula, data = data)
   for (expr in as.list(attr(terms, "variables"))[-1L]) {
     known <- is.null(attempt(lapply(all.vars(expr), function(name) {
@@ -57,8 +58,8 @@ rows_check <- function(frame, terms, data, further) {
   source <- source_of(terms, data, further)
   moving <- c(moving, source_moving(source))
   if (length(moving) == 0L) return(source)
-  stop(moving[[1L]], " depends on all rows, and each rank has only its own: work out what ",
-       "it needs on all ranks first, and use the numbers", call. = FALSE)
+  stop(moving[[1L]], " depends on all rows, and each rank has only its own: compute the numbers ",
+       "that it needs on all ranks first, such as by ring_allreduce()", call. = FALSE)
 }
 
 # Makes the matrix and checks that its columns are the same on all ranks.
@@ -75,7 +76,7 @@ rows_check_labels <- function(labels) {
   theirs <- labels[[other[[1L]]]]
   odd <- c(setdiff(theirs, labels[[1L]]), setdiff(labels[[1L]], theirs))
   stop("ranks 0 and ", other[[1L]] - 1L, " have different columns, such as ",
-       paste(utils::head(odd, 3L), collapse = ", "), ": are the types of the data the same?",
+       paste(utils::head(odd, 3L), collapse = ", "), ": pass data of the same types on all ranks",
        call. = FALSE)
 }
 

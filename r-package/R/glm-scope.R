@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A small copy of an environment, for functions and formulas that leave this process. Each
-# environment that they can see, up to a package or the global one, is copied with only the
-# variables that they name, and functions among them are copied likewise. So every name is found as
-# before, and nothing else is sent: neither the rows, nor promises that refer to them.
+# Makes a small copy of an environment, for functions and formulas that are sent to other processes.
+# The environment and its parents, up to a package or the global environment, are copied with only
+# the variables that the functions and formulas name. Functions among these variables are copied
+# likewise. So every name has the same value as before, and nothing else is sent: neither rows, nor
+# promises that refer to rows.
 
 # Copies the variables `names` and the functions `heads`, as seen from `env`.
 scope_make <- function(names, heads, env) {

@@ -3,10 +3,10 @@
 # The sources of the columns of a model on this rank: the rows, in `data` or beside it, and
 # constants and functions of the user, such as k in I(x^k).
 #
-# A rank computes each term from its own rows. That is right for log(x), and another model for x -
-# mean(x). The two are told apart by computing the term for a part of the rows, which must give the
-# same values as for all rows. To predict elsewhere, a model takes along the constants and
-# functions, but neither rows nor the environments that hold them.
+# A rank computes each term from its own rows. That is correct for log(x), and wrong for x -
+# mean(x). To distinguish them, the term is computed for a part of the rows: the values must be the
+# same as for all rows. For predictions in other processes, a model has the constants and functions
+# of its terms, but neither rows nor the environments that hold rows.
 
 # `further` are expressions that are computed like terms, `offset` and others.
 source_of <- function(terms, data, further = list()) {
@@ -41,7 +41,7 @@ source_moving <- function(source) {
   seed <- scope$.Random.seed
   count <- min(source$count, source_sample)
   rows <- lapply(source$rows, pick, round(seq(1, source$count, length.out = count)))
-  columns <- Filter(Negate(is.data.frame), rows) # of a rank's own table one may take rows by number
+  columns <- Filter(Negate(is.data.frame), rows) # a rank may index the rows of its own data frame
   judge <- function(expr, rows) {
     moves <- source_moves(expr, rows[intersect(all.vars(expr), names(rows))], count, source$env)
     random <- !identical(scope$.Random.seed, seed)
@@ -53,8 +53,9 @@ source_moving <- function(source) {
   if (length(found) > 0L) deparse(found[[1L]])[[1L]]
 }
 
-# The parts show a dependence on means, ranges, ranks, quantiles, codes and positions: halves in the
-# order of each column and of the rows, and single rows. An error of a part is ignored.
+# Whether the values of an expression depend on the rows that it is computed for. The parts are
+# halves in the order of each column and of the rows, and single rows. They detect a dependence on
+# means, ranges, ranks, quantiles, codes and positions. An error of a part is ignored.
 source_moves <- function(expr, rows, count, env) {
   at <- function(i) suppressWarnings(attempt(eval(expr, lapply(rows, pick, i), env)))$value
   whole <- at(seq_len(count))
@@ -89,11 +90,11 @@ is_same <- function(a, b) {
   identical(a[!known], b[!known]) && all(abs(a - b)[known] <= 1e-9 * max(0, abs(b[known])))
 }
 
-# ---- What a model takes along --------------------------------------------------------------------
+# ---- Constants and functions ---------------------------------------------------------------------
 
-# An environment with the constants and functions that the expressions need, terms and `offset`
-# among them. A variable beside the data is a constant where on any rank its length is not the
-# number of rows. A constant in a term must be the same on all ranks.
+# Makes an environment with the constants and functions of the terms and of `offset`. A variable
+# that is not in the data is a constant if on any rank its length is not the number of rows. A
+# constant in a term must be the same on all ranks.
 source_scope <- function(comm, source) {
   exprs <- c(source$terms, source$further["offset"])
   names <- setdiff(unique(unlist(lapply(exprs, all.vars))), source$data)
@@ -101,8 +102,8 @@ source_scope <- function(comm, source) {
   beside <- Filter(constant, source_outside(names, source$env))
   sure <- unlist(allgather_strings(comm, setdiff(names(beside), names(source$rows))))
   in_terms <- beside[intersect(names(beside), unlist(lapply(source$terms, all.vars)))]
-  told <- allgather_strings(comm, c(rbind(names(in_terms), vapply(in_terms, source_text, ""))))
-  agree(comm, source_check_constants(told, sure))
+  constants <- allgather_strings(comm, c(rbind(names(in_terms), vapply(in_terms, source_text, ""))))
+  agree(comm, source_check_constants(constants, sure))
   heads <- lapply(exprs, function(expr) setdiff(all.names(expr), all.vars(expr)))
   scope_make(intersect(names(beside), sure), unique(unlist(heads)), source$env)
 }
@@ -113,11 +114,11 @@ source_text <- function(x) {
   paste(deparse(x, control = c("keepNA", "niceNames")), collapse = " ")
 }
 
-source_check_constants <- function(told, sure) {
+source_check_constants <- function(constants, sure) {
   first <- list()
-  for (rank in seq_along(told)) {
-    names <- told[[rank]][c(TRUE, FALSE)]
-    texts <- told[[rank]][c(FALSE, TRUE)]
+  for (rank in seq_along(constants)) {
+    names <- constants[[rank]][c(TRUE, FALSE)]
+    texts <- constants[[rank]][c(FALSE, TRUE)]
     for (name in intersect(names, sure)) {
       text <- texts[names == name]
       if (is.null(first[[name]])) first[[name]] <- list(rank = rank - 1L, text = text)

@@ -1,46 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Iteratively reweighted least squares, step by step as stats::glm.fit() takes them, on rows that
-# are spread over the ranks. Each rank reduces its rows to the triangle of a QR decomposition, and
-# rank 0 decomposes the triangles of all (TSQR: Demmel, Grigori, Hoemmen and Langou, 2012), so
-# nothing is squared and digits are kept as glm() keeps them. All take what rank 0 has solved.
+# Iteratively reweighted least squares with the steps of stats::glm.fit(), on rows that are spread
+# over the ranks. Each rank reduces its rows to the triangle of a QR decomposition, and rank 0
+# decomposes the triangles of all ranks (TSQR: Demmel, Grigori, Hoemmen and Langou, 2012). Nothing
+# is squared, so the result has as many digits as that of glm(). Rank 0 broadcasts the solution.
 
 #' Distributed GLM: fit a generalised linear model to data on many ranks
 #'
-#' [stats::glm()] for rows that are spread over the ranks. Every rank gets the coefficients,
-#' standard errors and deviance of all rows together. The ranks send a matrix with as many rows and
-#' columns as there are coefficients, never the data.
+#' `ring_glm()` fits the model of [stats::glm()] to the rows of all ranks. All ranks call it, each
+#' with its own rows. Every rank gets the same coefficients, standard errors and deviance, as
+#' `glm()` would return for all rows. The ranks send no data. In each iteration they send a matrix
+#' with as many rows and columns as there are coefficients.
 #'
 #' @inheritParams ring_allreduce
-#' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()],
-#'   with the rows of this rank, of which there may be none.
-#' @param control As for [stats::glm()], from [stats::glm.control()].
-#' @returns A `ring_glm`, the same on all ranks and small, as it holds no rows. It has methods for
-#'   `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`, `logLik()`, `AIC()`,
-#'   `nobs()`, `family()`, `deviance()` and `formula()`; `fitted()` and `residuals()` need rows, and
-#'   say so. The environment of its formula has the constants and functions that the terms need, as
-#'   `k` in `I(x^k)`, and nothing else.
+#' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()].
+#'   `data`, `weights`, `subset` and `offset` are those of the rows of this rank, which may be none.
+#'   All other arguments must be the same on all ranks.
+#' @param control As for [stats::glm()]: a list of arguments of [stats::glm.control()], the same on
+#'   all ranks.
+#' @returns An object of class `ring_glm`, the same on all ranks. It holds no rows, so it is small.
+#'   It has methods for `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`,
+#'   `logLik()`, `AIC()`, `nobs()`, `family()`, `deviance()` and `formula()`. `fitted()` and
+#'   `residuals()` are errors, because they need rows. The environment of the formula has only the
+#'   constants and functions that the terms need, such as `k` in `I(x^k)`.
 #' @section Levels:
-#' Levels of factors and strings are those of all ranks. Where levels are made from the rows, as by
-#' `factor(x)` in the formula, they get the order that `factor()` gives the levels of all rows: by
-#' number where all are numbers, else as text. An order of your own is kept, also where each rank
-#' has a part of the levels. Orders that contradict each other are an error, and so is an ordered
-#' factor whose order no rank has: give `factor()` its `levels` and `labels`, the same on all ranks.
+#' The levels of a factor or of strings are the levels of all ranks. If ranks make levels from their
+#' rows, as by `factor(x)` in the formula, the levels get the order that `factor()` gives the levels
+#' of all rows: numeric if all levels are numbers, else alphabetical. An order that you have chosen
+#' is kept, also if each rank has only some of the levels. Two cases are errors: orders that
+#' contradict each other, and an ordered factor whose order follows from no rank. The remedy is
+#' `factor()` with the same `levels` on all ranks.
 #' @section Terms:
-#' Each rank computes a term from its own rows. A term that depends on all rows, such as `poly(x,
-#' 2)`, `x - mean(x)` or `cut(x, 3)`, would be another model and is an error, in weights, offsets
-#' and subsets, too. Such a term is found by computing it for parts of a sample of the rows. Compute
-#' the values that it needs first, as with [ring_allreduce()]. A constant in a term must be the same
-#' on all ranks, as must the family and `control`.
+#' Each rank computes a term from its own rows. A term that depends on all rows, such as
+#' `poly(x, 2)`, `x - mean(x)` or `cut(x, 3)`, would differ between ranks, so it is an error. That
+#' holds for weights, offsets and subsets, too. `ring_glm()` detects such a term by computing it for
+#' parts of a sample of the rows. The remedy is to compute the values that the term needs on all
+#' ranks first, such as a mean by [ring_allreduce()]. A constant in a term must be the same on all
+#' ranks.
 #' @section Errors:
-#' An error on one rank, such as a missing column, is an error on all, which names the rank. The
-#' communicator stays usable. Other errors as for [ring_allreduce()].
+#' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
+#' rank. The communicator stays usable. Other errors as for [ring_allreduce()].
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
 #'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
-#' @seealso [predict.ring_glm()]; [ring_optim()] for models of your own.
+#' @seealso [predict.ring_glm()]; [ring_optim()], for other models; [ring_mlp()];
+#'   `vignette("models")`.
 #' @examples
 #' comm <- ring_init()
-#' rows <- seq_len(nrow(mtcars)) %% ring_size(comm) == ring_rank(comm) # of this rank
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(mtcars)) %% ring_size(comm) == ring_rank(comm)
 #' fit <- ring_glm(comm, am ~ wt, family = binomial(), data = mtcars[rows, ])
 #' summary(fit)
 #' predict(fit, data.frame(wt = 3), type = "response")
@@ -76,8 +83,8 @@ glm_family <- function(family, env) {
   stop("`family` must be a family such as binomial(), not ", describe(family), call. = FALSE)
 }
 
-# A family can refer to the environment where it was made, and so to the rows, as binomial(link =
-# logit) does. Copies its functions without them.
+# Copies the functions of a family without the rows. A family such as binomial(link = logit) refers
+# to the environment where it was made, which may have the rows.
 glm_small_family <- function(family) {
   functions <- vapply(family, is.function, NA)
   family[functions] <- lapply(family[functions], scope_function)
@@ -91,21 +98,22 @@ glm_check_settings <- function(comm, rows, family, control, start) {
     control = unlist(control), start = start, contrasts = rows$contrasts,
     offset = if (is.null(rows$offset)) "none" else "one"
   )
-  told <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {
+  texts <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {
     text <- if (is.character(setting)) setting else deparse(setting, control = "niceNames")
     paste(text, collapse = " ")
   }))
-  for (rank in seq_along(told)) {
-    odd <- which(told[[rank]] != told[[1L]])
+  for (rank in seq_along(texts)) {
+    odd <- which(texts[[rank]] != texts[[1L]])
     if (length(odd) == 0L) next
     ring_stop("INVALID", rank = rank - 1L, call = NULL, paste0(
       "rank ", rank - 1L, " has another ", names(settings)[[odd[[1L]]]], " than rank 0: ",
-      told[[rank]][[odd[[1L]]]], ", and not ", told[[1L]][[odd[[1L]]]]
+      texts[[rank]][[odd[[1L]]]], ", and not ", texts[[1L]][[odd[[1L]]]], ": pass the same on all ",
+      "ranks"
     ))
   }
 }
 
-# This rank's rows as the family needs them: y as numbers, weights and starting means.
+# The rows of this rank in the form that the family needs: y as numbers, weights and starting means.
 glm_rows <- function(comm, rows, family) {
   count <- nrow(rows$x)
   absent <- function(x, default) if (is.null(x)) rep(default, count) else as.double(x)
@@ -121,7 +129,7 @@ glm_rows <- function(comm, rows, family) {
   )
 }
 
-# Families bring an expression for this, which reads and sets these variables.
+# Evaluates the family's own expression, which reads and sets these variables.
 glm_initialise <- function(y, weights, family) {
   none <- double()
   if (length(weights) == 0L) return(list(y = none, n = none, weights = none, mustart = none))
@@ -171,7 +179,7 @@ glm_empty <- function(comm, rows, family) {
   )
 }
 
-# One fit of the columns `x`; the state of the rows is that of this rank.
+# Fits the columns `x` by iteration. The state has eta and mu of the rows of this rank.
 glm_iterate <- function(comm, rows, x, start, family, control) {
   state <- agree(comm, glm_begin(rows, x, start, family))
   previous <- glm_deviance(comm, rows, state, family)
@@ -223,7 +231,7 @@ glm_state <- function(rows, x, coefficients, family) {
   list(eta = eta, mu = mu, valid = holds(family$valideta, eta) && holds(family$validmu, mu))
 }
 
-# Over all ranks; not finite where the coefficients lead anywhere out of what the family allows.
+# The deviance of all ranks; not finite if the coefficients lead to invalid values on any rank.
 glm_deviance <- function(comm, rows, state, family) {
   agree_total(comm, empty = 0, attempt({
     if (!state$valid) Inf
@@ -232,7 +240,7 @@ glm_deviance <- function(comm, rows, state, family) {
   }))
 }
 
-# Steps back towards the coefficients before, until the deviance is finite.
+# Halves the step from the coefficients `before`, until the deviance is finite.
 glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
   if (is.null(before)) {
     ring_stop("INVALID", "no valid set of coefficients has been found: give `start`", call = NULL)
@@ -250,7 +258,7 @@ glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
 
 # ---- One step -----------------------------------------------------------------------------------
 
-# Weighted least squares on all ranks. Coefficients that cannot be told from others are 0.
+# Weighted least squares on all ranks. Aliased coefficients are 0.
 glm_solve <- function(comm, rows, x, state, family, tolerance) {
   triangle <- agree(comm, glm_triangle(rows, x, state, family))
   triangles <- ring_gather(comm, triangle, root = 0)
@@ -291,7 +299,8 @@ glm_weights <- function(rows, state, family) {
   ifelse(counts & slope != 0, rows$weights * slope^2 / variance, 0)
 }
 
-# On rank 0: rank, coefficients, which of them there are, and the unscaled covariance, as numbers.
+# Runs on rank 0. Returns, as one vector of numbers: the rank of the matrix, the coefficients, 1 for
+# each coefficient that is not aliased, and the unscaled covariance.
 glm_solve_stack <- function(triangles, width, tolerance) {
   stack <- matrix(aperm(triangles, c(1L, 3L, 2L)), ncol = width + 1L)
   x <- stack[, seq_len(width), drop = FALSE]
@@ -307,9 +316,10 @@ glm_solve_stack <- function(triangles, width, tolerance) {
   c(fit$rank, coefficients, present, covariance)
 }
 
-# ---- What a summary wants -----------------------------------------------------------------------
+# ---- Summary ------------------------------------------------------------------------------------
 
-# Over all ranks: rows that count, weights, Pearson's statistic, and y for the null model's mean.
+# Sums over all ranks: rows with a weight, weights, Pearson's statistic, weighted y for the mean of
+# the null model, and fitted means at a boundary.
 glm_sums <- function(comm, rows, fit, family) {
   sums <- agree(comm, {
     c(
@@ -321,13 +331,14 @@ glm_sums <- function(comm, rows, fit, family) {
   ring_allreduce(comm, sums)
 }
 
-# How many means are where the likelihood has no maximum, as glm() sees it.
+# The number of fitted means that are numerically 0 or 1, where glm() warns.
 glm_extreme <- function(mu, family) {
   least <- 10 * .Machine$double.eps
   switch(family, binomial = sum(mu > 1 - least | mu < least), poisson = sum(mu < least), 0)
 }
 
-# With the weights of the last step, as summary.glm() has them.
+# Pearson's statistic of the rows of this rank, with the weights of the last step, as in
+# summary.glm().
 glm_pearson <- function(rows, fit, family) {
   if (rows$count == 0L) return(0)
   weights <- glm_weights(rows, fit$solved_at, family)
@@ -335,7 +346,8 @@ glm_pearson <- function(rows, fit, family) {
   sum((weights * residuals^2)[weights > 0])
 }
 
-# Of the model with nothing but an intercept, or with nothing at all; with an offset it needs a fit.
+# The deviance of the model with only an intercept, or of the empty model. With an offset and an
+# intercept it needs a fit.
 glm_null_deviance <- function(comm, rows, sums, family, control) {
   if (rows$intercept && rows$has_offset) {
     ones <- matrix(1, rows$count, 1L, dimnames = list(NULL, "(Intercept)"))
@@ -349,8 +361,8 @@ glm_null_deviance <- function(comm, rows, sums, family, control) {
   glm_deviance(comm, rows, list(mu = means, valid = TRUE), family)
 }
 
-# Families work theirs out from all rows. Of those in stats some need sums over all ranks first; of
-# others it is taken to be a sum over the rows.
+# AIC without the penalty. Families compute it from all rows. Some families of stats need sums over
+# all ranks first. The AIC of any other family is assumed to be a sum over the rows.
 glm_aic <- function(comm, rows, fit, sums, family) {
   count <- sums[["ok"]]
   deviance <- fit$deviance

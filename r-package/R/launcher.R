@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A program of R or of another language as the ranks of a job on this machine, without Spark and
-# without Python. Python's `sparkring-run` does the same, with the same texts. A supervisor process
-# does the work (src/supervisor.h); this file has its arguments and shows the output of the ranks.
+# Launches a program of any language as the ranks of a job on this machine, without Spark and
+# without Python. A supervisor process starts and ends the ranks (src/supervisor.h). This file
+# parses the arguments, and shows the output of the ranks. Python's _launch/launcher.py does the
+# same, with the same texts.
 
 launch_usage <- paste(
   "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]",
@@ -11,37 +12,43 @@ launch_usage <- paste(
 
 #' Launch a program on the ranks of a ring, on this machine
 #'
-#' `ring_launch()` starts a script or a command in `n` processes of this machine. In each process
-#' [ring_init()] without arguments finds the other ranks. It does the same as `sparkring-run` of the
-#' Python package, for programs of any language.
+#' `ring_launch()` starts a script of R, or a command, in `n` processes of this machine: the ranks.
+#' In each process [ring_init()] without arguments opens the communicator of the ranks.
+#' `ring_launch()` returns when all ranks have ended.
 #'
+#' @details
 #' Each line of output is shown with the rank before it, as in `[2] epoch 1`. When a rank fails, the
-#' other ranks are ended: they get `SIGTERM`, and 10 seconds later `SIGKILL`. All processes that the
-#' ranks have started are ended with the job.
+#' launcher ends the other ranks by `SIGTERM` and, 10 seconds later, by `SIGKILL`. At the end of the
+#' job it kills all processes that the ranks have started.
 #'
-#' In a shell, the script `sparkring-run` in the directory `exec` of the package does the same:
+#' In a shell, the script `sparkring-run` in the directory `exec` of the package does the same, and
+#' so does `sparkring-run` of the Python package:
 #'
 #' ```sh
 #' run=$(Rscript -e 'cat(system.file("exec/sparkring-run", package = "sparkring"))')
 #' Rscript "$run" -n 4 Rscript train.R
 #' ```
 #'
-#' The script passes signals on to all ranks, and rank 0 has its standard input.
+#' The script forwards signals to all ranks. Rank 0 has the standard input of the script.
 #'
-#' @param command A script of R, whose name ends in `.R`, which is run by this version of R with its
-#'   library paths; or a command with its first arguments, such as `c("python", "train.py")`.
-#' @param n The number of ranks.
-#' @param args Further arguments of the script or command.
-#' @param timeout Seconds until the rendezvous of all ranks must be complete. `NULL`: 300.
-#' @param ports The first and the last port to listen on, such as `c(5000, 5099)`. `NULL`: any.
-#' @param encryption Whether the ranks encrypt what they send through sockets.
-#' @returns The exit code of the job, invisibly: 0, or that of the first rank that failed, which is
-#'   128 + number for a signal, and 127 for a command that does not exist.
+#' @param command A character vector: the path of a script of R, which ends in `.R`; or a command
+#'   with its first arguments, such as `c("python", "train.py")`. A script runs in this version of R
+#'   with its library paths.
+#' @param n The number of ranks, a whole number.
+#' @param args Further arguments of the script or command, a character vector.
+#' @param timeout The time limit of the rendezvous of the ranks, in seconds. `NULL`: 300.
+#' @param ports The ports to listen on: the first and the last port of a range, such as
+#'   `c(5000, 5099)`. `NULL`: any port.
+#' @param encryption Whether the ranks encrypt the bytes that they send through sockets, `TRUE` or
+#'   `FALSE`.
+#' @returns The exit code of the job, one integer, invisibly. It is 0 after a success, else the exit
+#'   code of the first rank that failed: 128 + number for a signal, and 127 for a command that does
+#'   not exist.
 #' @section Interrupts:
-#' Ctrl-C interrupts the ranks. The call waits until they have ended, at most 10 seconds.
+#' Ctrl-C interrupts the ranks. The call waits until the ranks have ended, at most 10 seconds.
 #' @section Errors:
-#' `ring_error_invalid` for an invalid argument; `ring_error_system` when no process can be started.
-#' A rank that fails is not an error: see the exit code.
+#' `ring_error_invalid` for an invalid argument. `ring_error_system` when no process can be started.
+#' The failure of a rank is no error of R: check the exit code.
 #' @seealso [ring_run()], for a function instead of a script; [ring_init()].
 #' @examples
 #' \donttest{
@@ -59,7 +66,7 @@ ring_launch <- function(command, n, args = character(), timeout = NULL, ports = 
                         encryption = FALSE) {
   command <- c(launch_command(command), as.character(args))
   if (missing(n)) {
-    check_stop("`n` is missing: give the number of ranks, as in n = 4", call = sys.call())
+    check_stop("`n` is missing: pass the number of ranks, as in n = 4", call = sys.call())
   }
   size <- check_whole(n, "n", least = 1)
   if (!is.null(timeout)) timeout <- check_seconds(timeout, "timeout")
@@ -71,7 +78,7 @@ ring_launch <- function(command, n, args = character(), timeout = NULL, ports = 
   invisible(job$code)
 }
 
-# The command that is run: a script of R is run by this version of R.
+# The command of the ranks. A script of R runs in this version of R.
 launch_command <- function(command) {
   if (!is.character(command) || length(command) == 0L || anyNA(command)) {
     check_stop("`command` must be a script, or a command with its arguments, not ",
@@ -79,12 +86,13 @@ launch_command <- function(command) {
   }
   if (length(command) > 1L || !grepl("[.][Rr]$", command)) return(command)
   if (!file.exists(command)) {
-    check_stop("`command` is a script that does not exist: ", command, call = sys.call(-1))
+    check_stop("`command` is the script ", command, ", which does not exist in ", getwd(),
+               ": pass the path of a script", call = sys.call(-1))
   }
   c(file.path(R.home("bin"), "Rscript"), path.expand(command))
 }
 
-# The environment of all ranks, as the launcher sets it. R finds the packages of this R.
+# The size of the job and the environment of all ranks, with the library paths of this R.
 launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE) {
   list(size = size, environment = c(
     SPARKRING_SIZE = size,
@@ -110,19 +118,21 @@ launch_start <- function(command, settings, input, direct) {
 
 # Shows the output of the ranks until the job has ended.
 launch_show <- function(job) {
-  shows <- list(launch_printer(stdout()), launch_printer(stderr()))
+  printers <- list(launch_printer(stdout()), launch_printer(stderr()))
   repeat {
     if (is.null(job$code)) job$code <- .Call(C_launcher_code, job$process, job$lifeline)
     open <- which(!is.na(job$pipes))
     if (length(open) == 0L && !is.null(job$code)) break
-    pieces <- .Call(C_stdio_read, job$pipes[open], local_look)
+    pieces <- .Call(C_stdio_read, job$pipes[open], local_poll)
     for (i in seq_along(open)) {
-      if (is.null(pieces[[i]])) launch_hang_up(job, open[[i]]) else shows[[open[[i]]]](pieces[[i]])
+      pipe <- open[[i]]
+      if (is.null(pieces[[i]])) launch_close_pipe(job, pipe) else printers[[pipe]](pieces[[i]])
     }
   }
 }
 
-# Prints complete lines only, because the reader of a connection may take a piece for a line.
+# Makes a function that prints bytes when a line is complete, because the reader of a connection may
+# treat each write as a line.
 launch_printer <- function(connection) {
   begun <- raw()
   function(bytes) {
@@ -135,7 +145,7 @@ launch_printer <- function(connection) {
   }
 }
 
-launch_hang_up <- function(job, which) {
+launch_close_pipe <- function(job, which) {
   .Call(C_stdio_close, job$pipes[which])
   job$pipes[[which]] <- NA_integer_
 }
@@ -144,7 +154,7 @@ launch_hang_up <- function(job, which) {
 # supervisor kills them.
 launch_end <- function(job) {
   on.exit({
-    .Call(C_launcher_hang_up, job$lifeline)
+    .Call(C_launcher_close_lifeline, job$lifeline)
     while (is.null(job$code)) {
       Sys.sleep(0.01)
       job$code <- .Call(C_launcher_code, job$process, job$lifeline)

@@ -5,35 +5,43 @@
 
 #' Train a neural network (multilayer perceptron) on data on many ranks
 #'
-#' A multilayer perceptron like that of Spark's `MultilayerPerceptronClassifier`: layers of sigmoid
-#' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. Each step
-#' sums a gradient over the ranks, so the result is that of all rows together, up to rounding.
+#' `ring_mlp()` trains a classifier like Spark's `MultilayerPerceptronClassifier`: layers of sigmoid
+#' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. All ranks
+#' call it, each with its own rows. Each step sums a gradient over the ranks, so the result is that
+#' of all rows together, up to rounding.
 #'
 #' @inheritParams ring_allreduce
-#' @param formula The classes, a factor or strings, and the predictors, as for [ring_glm()].
-#' @param data The rows of this rank, of which there may be none.
-#' @param hidden How many units each hidden layer has; `integer()` for none, which is multinomial
-#'   regression.
-#' @param decay A penalty: `decay` times half the sum of the squared weights, without biases, is
-#'   added to the mean cross-entropy.
-#' @param max_iter,tol When to stop: after `max_iter` iterations of L-BFGS, or when an iteration
-#'   reduces the loss by less than the fraction `tol`.
-#' @param scale Whether to give the predictors mean 0 and standard deviation 1 over all ranks first.
-#' @returns A `ring_mlp`, the same on all ranks, with `weights` (a matrix for each layer, the last
-#'   row of which is the biases), `layers`, `levels`, `loss`, `evaluations` of the loss and
-#'   `converged`. Its `predict()` method gives the class of each row of `newdata`, or with
-#'   `type = "prob"` a matrix of probabilities, and needs no ranks.
+#' @param formula A formula: the classes, a factor or strings, on the left side, and the predictors
+#'   on the right side, as for [ring_glm()].
+#' @param data A data frame with the rows of this rank, which may be none.
+#' @param hidden The number of units of each hidden layer, whole numbers from 1. `integer()`: no
+#'   hidden layer, which is multinomial regression.
+#' @param decay The weight of a penalty, one number, 0 or more. `decay` times half the sum of the
+#'   squared weights, without biases, is added to the mean cross-entropy.
+#' @param max_iter The largest number of iterations of L-BFGS, a whole number.
+#' @param tol One number: the training stops when an iteration reduces the loss by less than this
+#'   fraction.
+#' @param scale Whether to scale the predictors to mean 0 and standard deviation 1 over all ranks
+#'   first: `TRUE` or `FALSE`.
+#' @returns An object of class `ring_mlp`, the same on all ranks: a list with `weights` (a matrix
+#'   for each layer, with the biases in the last row), `layers` (the number of units of each layer),
+#'   `levels` (the classes), `loss`, `evaluations` (how often the loss was computed) and
+#'   `converged`. `predict(fit, newdata)` returns the class of each row, a factor; with `type =
+#'   "prob"` it returns a matrix of probabilities, with a column for each class. `predict()` needs
+#'   no communicator.
 #' @details Initial weights are uniform in \eqn{\pm\sqrt{6 / (inputs + outputs)}} (Glorot and
-#'   Bengio, 2010), drawn on rank 0, where [set.seed()] makes them repeatable.
+#'   Bengio, 2010). Rank 0 draws them, so [set.seed()] on rank 0 makes them reproducible.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
 #' @inheritSection ring_glm Errors
 #' @references X. Glorot and Y. Bengio (2010). Understanding the difficulty of training deep
 #'   feedforward neural networks. *Proceedings of AISTATS*.
+#' @seealso [ring_glm()], [ring_optim()]
 #' @examples
 #' comm <- ring_init()
 #' set.seed(1)
-#' rows <- seq_len(nrow(iris)) %% ring_size(comm) == ring_rank(comm) # of this rank
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(iris)) %% ring_size(comm) == ring_rank(comm)
 #' fit <- ring_mlp(comm, Species ~ ., data = iris[rows, ], hidden = 8)
 #' mean(predict(fit, iris) == iris$Species)
 #' ring_close(comm)
@@ -49,10 +57,11 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   frame <- agree(comm, rows_frame(frame, parent.frame()))
   rows <- rows_of_model(comm, frame, if (!missing(data)) data)
   if (length(rows$response_levels) < 2L) {
-    check_stop("the response must be a factor or strings with two classes at least")
+    check_stop("the response has ", length(rows$response_levels), " classes: it must be a factor ",
+               "or strings with at least two classes")
   }
   x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
-  if (ncol(x) == 0L) check_stop("the model has no predictors")
+  if (ncol(x) == 0L) check_stop("the model has no predictors: add them to the right of `formula`")
   moments <- mlp_moments(comm, x, check_flag(scale, "scale"))
   classes <- seq_along(rows$response_levels)
   layers <- c(ncol(x), as.integer(hidden), length(classes))
@@ -120,11 +129,12 @@ mlp_softmax <- function(sums) {
   powers / rowSums(powers)
 }
 
-# This rank's part of the loss and of its gradient. Both use values that were computed once.
+# This rank's part of the loss and of its gradient. Both share one computation for the same
+# parameters.
 mlp_loss <- function(x, truth, layers, decay, count, size) {
   last <- NULL
   at <- function(par) {
-    if (!identical(last$par, par)) last <<- c(list(par = par), mlp_work_out(x, truth, par, layers))
+    if (!identical(last$par, par)) last <<- c(list(par = par), mlp_compute(x, truth, par, layers))
     last
   }
   places <- mlp_unpack(seq_len(sum(mlp_lengths(layers))), layers)
@@ -139,8 +149,8 @@ mlp_loss <- function(x, truth, layers, decay, count, size) {
   )
 }
 
-# Cross-entropy of these rows, and by backpropagation its gradient.
-mlp_work_out <- function(x, truth, par, layers) {
+# The cross-entropy of these rows and, by backpropagation, its gradient.
+mlp_compute <- function(x, truth, par, layers) {
   weights <- mlp_unpack(par, layers)
   outputs <- mlp_forward(x, weights)
   found <- outputs[[length(outputs)]]

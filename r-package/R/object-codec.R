@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The codec of objects. An encoded object is the bytes of serialize(), in the byte order of this
-# machine, and the trailer of core/bindings/envelope.h, which Python's objects have, too.
-# unserialize() does not look at the trailer.
+# The codec of objects. An encoded object has two parts: the bytes of serialize(), in the byte order
+# of this machine, and the trailer of core/bindings/envelope.h, which Python's objects have, too.
+# unserialize() ignores the trailer.
 
 codec_of_value <- function(x) {
   bytes <- serialize(x, NULL, xdr = FALSE, version = 3L)

@@ -1,48 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Collectives for any R value. Each makes two collective calls of the core: one for the lengths of
-# the encoded objects, one for the objects. An error of a value is found before the first call and
-# raised after the second, so the ranks stay in step and the communicator stays usable.
+# Collectives for any R value. Each makes two calls of the core: one for the lengths of the encoded
+# objects, one for the objects. A rank detects an error of its value before the first call and
+# raises it after the second call. So all ranks make the same calls, and the communicator stays
+# usable.
 
 #' Broadcast, gather or send any R object
 #'
-#' These do with any R value what their namesakes do with vectors: data frames, lists, models,
-#' functions, `NULL`.
+#' These functions send any R value: data frames, lists, models, functions, `NULL`. Vectors and
+#' arrays of numbers are sent faster by the functions without `_object`, such as [ring_broadcast()].
 #'
-#' * `ring_broadcast_object()` gives every rank the value of `root`.
-#' * `ring_allgather_object()` gives every rank the values of all, and `ring_gather_object()` gives
-#'   them to `root`.
-#' * `ring_scatter_object()` gives every rank a value of its own, which `root` has.
-#' * `ring_alltoall_object()` gives every rank a value of each.
-#' * `ring_allreduce_object()` gives every rank the values of all and works out
-#'   `op(op(x0, x1), x2)` and so on, in rank order, on every rank. For numbers
-#'   [ring_allreduce()] is far faster.
-#' * `ring_send_object()` sends a value to one other rank, which calls `ring_recv_object()`.
+#' @details
+#' * `ring_broadcast_object()`: every rank gets the value of `root`.
+#' * `ring_allgather_object()`: every rank gets the values of all ranks. `ring_gather_object()`:
+#'   only `root` gets them.
+#' * `ring_scatter_object()`: rank r gets the value `r + 1` of the list `xs` of `root`.
+#' * `ring_alltoall_object()`: rank r gets the value `r + 1` of the list `xs` of every rank.
+#' * `ring_allreduce_object()`: every rank gets the values of all ranks, and computes
+#'   `op(op(x0, x1), x2)` and so on, in rank order.
+#' * `ring_send_object()` sends a value to one other rank, and `ring_recv_object()` receives it
+#'   there.
 #'
-#' Values travel as [serialize()] makes them, so the usual exceptions apply: connections and
-#' external pointers do not survive the journey, and a function takes its environment along, but
-#' for the global one. Ranks in R and in Python cannot read each other's objects, and say so;
-#' neither can machines of different byte order.
+#' Values are sent as the bytes of [serialize()], with its limits. Connections and external pointers
+#' cannot be used on the other rank. A function is sent with its environment, unless that is the
+#' global environment. Ranks in R and ranks in Python cannot read each other's objects, and neither
+#' can machines of different byte order: the receiver gets an error.
 #'
 #' @section Security:
-#' Reading a value can run code that its sender chose. So ranks without a token, where nobody knows
-#' who they are, cannot send objects; those with one should trust each other.
+#' Reading a value can run code of the sender. So all ranks need a token: see [ring_init()]. Without
+#' a token these functions raise an error. Ranks with the same token must trust each other.
 #'
 #' @inheritParams ring_rank
-#' @param x Any R value. `ring_broadcast_object()` looks at it on `root` only.
-#' @param root The rank that sends, or gets the result.
-#' @param xs A list with one value for each rank, in rank order. `ring_scatter_object()` looks at it
-#'   on `root` only.
-#' @param op A function of two values, the same on every rank.
-#' @param peer The other rank.
-#' @returns A value, or for `ring_allgather_object()`, `ring_gather_object()` and
-#'   `ring_alltoall_object()` a list with one of each rank, in rank order. `ring_gather_object()`
-#'   returns `NULL` on the ranks other than `root`, and `ring_send_object()`, invisibly, always.
+#' @param x Any R value. `ring_broadcast_object()` ignores it on ranks other than `root`.
+#' @param root The rank that sends the value or gets the result, a whole number from 0.
+#' @param xs A list with one value for each rank, in rank order. `ring_scatter_object()` ignores it
+#'   on ranks other than `root`.
+#' @param op A function of two values that returns one value, the same function on every rank.
+#' @param peer The other rank, a whole number from 0.
+#' @returns `ring_allgather_object()`, `ring_gather_object()` and `ring_alltoall_object()` return a
+#'   list with one value of each rank, in rank order. `ring_gather_object()` returns `NULL` on the
+#'   ranks other than `root`. `ring_send_object()` returns `NULL`, invisibly. The other functions
+#'   return one value.
 #' @section Errors:
-#' `ring_error_invalid` for arguments that make no sense and without a token, before anything is
-#' sent. Also where the value of another rank is missing, as that rank could not serialise it, or
-#' cannot be read: `rank` tells whose. The rank that could not serialise gets the error of
-#' [serialize()]. The communicator goes on. All others as for [ring_allreduce()].
+#' `ring_error_invalid` for an invalid argument, or without a token. Nothing was sent then. If a
+#' rank cannot serialise its value, that rank gets the error of [serialize()], and its receivers get
+#' `ring_error_invalid`. So does a rank that cannot read a value. In the condition `rank` is the
+#' rank of the value. The communicator stays usable. Other errors as for [ring_allreduce()].
+#' @seealso [ring_broadcast()], [ring_allgather()], [ring_scatter()], [ring_alltoall()],
+#'   [ring_allreduce()] and [ring_send()], for vectors and arrays.
 #' @examples
 #' comm <- ring_init()
 #' ring_broadcast_object(comm, list(rate = 0.1, layers = c("a", "b")))

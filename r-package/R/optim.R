@@ -1,32 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Rank 0 runs stats::optim(). The other ranks wait for the parameters at which rank 0 needs a value.
-# So there is one optimiser, and ranks whose processors or BLAS round differently stay in step.
+# Rank 0 runs stats::optim(). The other ranks receive the parameters for which rank 0 needs a value.
+# One optimiser decides, so that ranks whose processors or BLAS round differently make the same
+# calls.
 
 optim_orders <- c(done = 0, value = 1, gradient = 2, failed = 3)
 
 #' Distributed optim(): optimise a function whose parts are on many ranks
 #'
-#' [stats::optim()] for an objective that is a sum over all ranks, such as a log-likelihood of data
-#' in many partitions: every rank passes a function that works on its own rows, and gets the optimum
-#' of the sum.
+#' `ring_optim()` runs [stats::optim()] on an objective that is a sum over all ranks, such as a
+#' log-likelihood of rows that are spread over the ranks. Every rank passes a function of its own
+#' rows. Every rank gets the optimum of the sum.
 #'
 #' @inheritParams ring_allreduce
-#' @param par Initial values, those of rank 0. On the other ranks only the length counts.
-#' @param fn A function of the parameters that returns this rank's part of the objective: one
-#'   number. Their sum is minimised, or maximised where `control$fnscale` is negative. A rank
-#'   without data returns 0.
-#' @param gr A function of the parameters that returns this rank's part of the gradient. `NULL`:
-#'   finite differences, which take two values of `fn` for each parameter.
-#' @param ... More arguments of `fn` and `gr`.
-#' @param method,lower,upper,control,hessian As for [stats::optim()]; those of rank 0 count.
-#'   `"SANN"`, whose `gr` is no gradient, is not among the methods.
-#' @returns The list that [stats::optim()] returns, the same on every rank.
+#' @param par The initial values, a numeric vector. Rank 0's values are used; the vectors of the
+#'   other ranks must have the same length.
+#' @param fn A function of the parameters that returns one number: this rank's part of the
+#'   objective. A rank without rows returns 0. The sum over the ranks is minimised, or maximised if
+#'   `control$fnscale` is negative.
+#' @param gr A function of the parameters that returns this rank's part of the gradient, a numeric
+#'   vector of the length of `par`. `NULL`, on all ranks: finite differences, which call `fn` twice
+#'   for each parameter.
+#' @param ... Further arguments of `fn` and `gr`.
+#' @param method,lower,upper,control,hessian As for [stats::optim()]. Rank 0's values are used. The
+#'   method `"SANN"` is not available.
+#' @returns A list as from [stats::optim()], with `par`, `value`, `counts`, `convergence`, `message`
+#'   and, if requested, `hessian`. It is the same on every rank.
 #' @section Errors:
-#' An error of `fn` or `gr` on any rank is an error on all, which names the rank. So is an error of
-#' [stats::optim()], a `par` of another length, and a `gr` that only some ranks have. The
-#' communicator stays usable. Other errors as for [ring_allreduce()].
-#' @seealso [ring_glm()] and [ring_mlp()], which need no objective of your own.
+#' An error of `fn` or `gr` on any rank is an error on all ranks, with the number of the rank. So is
+#' an error of [stats::optim()] on rank 0. `ring_error_invalid` if the length of `par` differs
+#' between ranks, or if only some ranks have a `gr`. The communicator stays usable. Other errors as
+#' for [ring_allreduce()].
+#' @seealso [ring_glm()] and [ring_mlp()], which have an objective already.
 #' @examples
 #' comm <- ring_init()
 #' x <- rexp(100, rate = 2) # the rows of this rank
@@ -61,19 +66,20 @@ ring_optim <- function(comm, par, fn, gr = NULL, ...,
   })
 }
 
-# Whether the ranks have as many parameters, and all of them a gradient or none.
+# Checks that all ranks have the same number of parameters, and that all or none have a gradient.
 optim_check_alike <- function(comm, own) {
-  told <- matrix(ring_allgather(comm, as.double(own)), nrow = 2L)
-  odd <- which(told[1L, ] != told[1L, 1L] | told[2L, ] != told[2L, 1L])
+  ranks <- matrix(ring_allgather(comm, as.double(own)), nrow = 2L)
+  odd <- which(ranks[1L, ] != ranks[1L, 1L] | ranks[2L, ] != ranks[2L, 1L])
   if (length(odd) == 0L) return()
-  what <- sprintf("%g parameters and %s `gr`", told[1L, ], ifelse(told[2L, ] > 0, "a", "no"))
+  what <- sprintf("%g parameters and %s `gr`", ranks[1L, ], ifelse(ranks[2L, ] > 0, "a", "no"))
   ring_stop("INVALID", paste0(
     "the ranks differ: rank ", odd[[1L]] - 1L, " passed ", what[[odd[[1L]]]], ", rank 0 ",
-    what[[1L]]
+    what[[1L]], ": pass the same on all ranks"
   ), rank = odd[[1L]] - 1L, call = NULL)
 }
 
-# This rank's part of a value: its numbers, or an error.
+# Makes a function that computes this rank's part of a sum. It returns numbers or an error, as
+# attempt() does.
 optim_part <- function(f, length, name) {
   force(f)
   function(par) {
@@ -92,7 +98,7 @@ optim_total <- function(comm, part, par, length) {
   agree_total(comm, part(par), double(length))
 }
 
-# Runs the optimiser on rank 0. An error in a sum has reached all ranks already; any other error is
+# Runs the optimiser on rank 0. An error in a sum is known to all ranks already. Any other error is
 # sent to them.
 optim_lead <- function(comm, par, parts, optimise) {
   ranks_failed <- FALSE
@@ -120,19 +126,19 @@ optim_lead <- function(comm, par, parts, optimise) {
 
 optim_follow <- function(comm, par, parts) {
   repeat {
-    told <- ring_broadcast(comm, double(1L + length(par)))
-    order <- names(optim_orders)[[told[[1L]] + 1L]]
+    message <- ring_broadcast(comm, double(1L + length(par)))
+    order <- names(optim_orders)[[message[[1L]] + 1L]]
     if (order == "done") return(optim_share(comm, list(par = par), length(par)))
     if (order == "failed") {
-      message <- paste0("rank 0 could not optimise: ", broadcast_strings(comm, character()))
-      ring_stop("INVALID", message, rank = 0L, call = NULL)
+      text <- paste0("rank 0 could not optimise: ", broadcast_strings(comm, character()))
+      ring_stop("INVALID", text, rank = 0L, call = NULL)
     }
-    at <- stats::setNames(told[-1L], names(par))
+    at <- stats::setNames(message[-1L], names(par))
     optim_total(comm, parts[[order]], at, if (order == "value") 1L else length(par))
   }
 }
 
-# What rank 0 has found, to all.
+# Broadcasts the result of rank 0.
 optim_share <- function(comm, found, length) {
   has_hessian <- ring_broadcast(comm, !is.null(found$hessian))
   numbers <- c(found$par, found$value, found$counts, found$convergence, found$hessian)

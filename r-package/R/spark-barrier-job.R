@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# An attempt of ring_apply() or ring_run() as a barrier job of Spark: packs the rows, starts the log
-# server, submits the job, and reads the results of the ranks, or the error when Spark has lost a
-# rank. Python's barrier_job does the same.
+# An attempt of ring_apply() or ring_run() as a barrier stage of Spark: packs the rows, starts the
+# log server, submits the job, and reads the results of the ranks, or the error if Spark has lost a
+# rank. Python's spark/_barrier_job.py does the same.
 
 barrier_job_sql <- function(sc, sql) {
   sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The rows of a Spark table on their way to the ranks. sparklyr converts each row by itself, which
-# takes milliseconds, sometimes returns dates and timestamps as another type, and never starts R for
-# a partition without rows. So Spark packs the rows: a cell becomes text, a thousand rows become one
-# string, and every partition gets a string without rows, too.
+# Packs the rows of a Spark table for the ranks. sparklyr itself converts each row alone, which
+# takes milliseconds. It sometimes returns dates and timestamps as another type, and it never starts
+# R for a partition without rows. So Spark packs the rows here: a cell becomes a string, a thousand
+# rows become one string, and every partition also gets a string without rows.
 #
-# A cell is N for a null, or V and a text. The bytes 31 and 30 end cells and rows. In a string they
-# and the escape byte 27 are written as 27 and a letter. Rows have a key, chosen so that Spark's
-# hash of the key puts them into the partition of their rank.
+# A cell is N for a null, or V and a string. The byte 31 separates cells, and the byte 30 separates
+# rows. Within a cell these bytes and the escape byte 27 are written as the byte 27 and a letter.
+# Each row has a key. Spark's hash of the key is the partition of the row's rank.
 
 cells_rows <- 1000 # rows in a string
 
@@ -72,7 +72,8 @@ cell_sql <- function(name, kind) {
   sprintf("coalesce(concat('V', %s), 'N')", text)
 }
 
-# The partitions that the hashes of the first numbers choose, as one string, which takes no job.
+# The SQL for the partitions of the first numbers by Spark's hash, as one string. Spark runs no job
+# for it.
 cells_hashes_sql <- function(size) {
   sprintf(paste(
     "SELECT array_join(transform(sequence(0, %2$d), x ->",

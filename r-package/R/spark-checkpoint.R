@@ -1,46 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A state that survives an attempt: rank 0 writes states, and after a restart all ranks get the last
-# one. core/bindings/checkpoint.h has the names and the format of the files, and writes them. A
-# state is an encoded object (object-codec.R).
+# Checkpoints: rank 0 writes states, and after a restart all ranks restore the newest state.
+# core/bindings/checkpoint.h has the names and the format of the files, and writes them. A state is
+# an encoded object (object-codec.R). Python's spark/_checkpoint.py does the same.
 #
-# A new attempt may have its rank 0 on another host. So every rank reads the directory as its host
-# sees it, and the rank with the newest state broadcasts it. Python's sparkring.spark.Checkpoint
-# does the same.
+# A new attempt may have its rank 0 on another host. So every rank reads the directory of its own
+# host, and the rank with the newest state broadcasts it.
 
-#' Checkpoints: save a state that outlives a failure, and restore it
+#' Checkpoints: save a state that survives a failure, and restore it
 #'
 #' With `max_restarts`, [ring_apply()] and [ring_run()] launch all ranks again after a rank has
-#' failed, and the values in their memory are lost. A checkpoint keeps a state:
-#' * `ring_save()` writes a state on rank 0, and returns at once on the other ranks. The state
-#'   before is kept until the new one is complete. The call does not wait for other ranks.
-#' * `ring_restore()` gives every rank the newest complete state, from the same bytes. All ranks
-#'   call it.
+#' failed. The values in the memory of the ranks are lost then. A checkpoint keeps a state in a
+#' directory.
 #'
-#' A state is on the disk when `ring_save()` returns. Its file gets its name when it is complete.
-#' The last two states are kept; [readRDS()] reads them, too.
+#' @details
+#' * `ring_checkpoint()` opens a checkpoint. It sends nothing.
+#' * `ring_save()` writes a state on rank 0, and does nothing on the other ranks. It is not
+#'   collective. When it returns, the state is on the disk.
+#' * `ring_restore()` returns the newest complete state on every rank. All ranks call it.
+#'
+#' A file gets its name when it is complete, so an incomplete state is never restored. The last two
+#' states are kept. [readRDS()] reads the files, too.
 #'
 #' @section Security:
-#' [unserialize()] reads a state, so anyone who can write to the directory can make the ranks run
-#' code. Ranks without a token cannot restore, as with [ring_broadcast_object()].
+#' [unserialize()] reads a state, so every user with write access to the directory can make the
+#' ranks run code. `ring_restore()` needs a token, like [ring_broadcast_object()].
 #'
 #' @inheritParams ring_rank
-#' @param path A directory, which need not exist: of this host, or shared by the hosts, such as one
-#'   of NFS, or a mounted object store. It is for this job alone. A directory of one host is found
-#'   again while a rank runs there. On Spark the path is absolute, because each executor has a
-#'   working directory of its own.
-#' @param checkpoint The object that `ring_checkpoint()` returns.
-#' @param state Any R value. Only rank 0 uses it.
-#' @param default The value to return when there is no state.
-#' @returns `ring_checkpoint()`: an object of class `ring_checkpoint`. `ring_save()`: `NULL`,
-#'   invisibly. `ring_restore()`: the state.
+#' @param path The path of a directory, a string. The directory is made if it does not exist. It is
+#'   for this job only. It is a directory that the hosts share, such as by NFS or a mounted object
+#'   store, or a directory of each host. A state on one host is found after a restart only if a rank
+#'   runs on that host. On Spark the path must be absolute, because each executor has a working
+#'   directory of its own.
+#' @param checkpoint A checkpoint, from `ring_checkpoint()`.
+#' @param state Any R value. Ranks other than rank 0 ignore it.
+#' @param default The value to return if there is no state.
+#' @returns `ring_checkpoint()` returns an object of class `ring_checkpoint`. `ring_save()` returns
+#'   `NULL`, invisibly. `ring_restore()` returns the state, or `default`.
 #' @section Errors:
 #' `ring_error_invalid` for a path that a later attempt could not find. `ring_error_system` on rank
-#' 0 where a state cannot be written; the communicator stays usable. Where a state cannot be read,
-#' all ranks get an error.
-#' @seealso [ring_attempt()]
+#' 0 if a state cannot be written; the communicator stays usable. If a state cannot be read, all
+#' ranks get an error.
+#' @seealso [ring_attempt()], for the number of the attempt; [ring_apply()]; `vignette("failures")`.
 #' @examples
-#' # Two processes of this machine; rank 1 is killed in the first attempt.
+#' # In two processes of this machine. Rank 1 is killed in the first attempt.
 #' train <- function(comm, path) {
 #'   checkpoint <- ring_checkpoint(comm, path)
 #'   state <- ring_restore(checkpoint, default = list(epoch = 0, weight = 0))
@@ -94,7 +97,7 @@ ring_restore <- function(checkpoint, default = NULL) {
     owner <- which.max(newest) - 1L
     below <- max(newest)
     if (below < 0) {
-      checkpoint_doubt(checkpoint)
+      checkpoint_warn_missing(checkpoint)
       return(default)
     }
     mine <- agree(comm, {
@@ -116,15 +119,16 @@ checkpoint_folder <- function(path) {
                describe(path))
   }
   if (grepl("^[A-Za-z][A-Za-z0-9+.-]+:/", path)) {
-    check_stop("the path ", path, " is a URL: pass a directory, such as one where it is mounted")
+    check_stop("`path` is the URL ", path, ": pass the path of a directory, such as the directory ",
+               "where the URL is mounted")
   }
   path <- path.expand(path)
   if (startsWith(path, "/")) return(path)
   if (run_state$executor) {
     check_stop(
-      "the path ", path, " is relative, and each executor has a working directory of its own, ",
-      "which a new attempt would not find: pass an absolute path, best of a directory that the ",
-      "hosts share"
+      "the path ", path, " is relative, and each executor has a working directory of its own, so ",
+      "a new attempt would not find it: pass an absolute path, best of a directory that the hosts ",
+      "share"
     )
   }
   file.path(getwd(), path)
@@ -139,7 +143,7 @@ checkpoint_path <- function(checkpoint, number) {
   file.path(checkpoint$folder, .Call(C_checkpoint_name, number))
 }
 
-# The numbers of the states that this rank sees.
+# The numbers of the states in the directory of this rank's host.
 checkpoint_numbers <- function(checkpoint) {
   numbers <- .Call(C_checkpoint_numbers, list.files(checkpoint$folder))
   numbers[!is.na(numbers)]
@@ -155,8 +159,8 @@ checkpoint_read <- function(path) {
   if (!is.null(length)) bytes[seq_len(length)]
 }
 
-# Warns when a restart finds no state: the state may be on a host without ranks.
-checkpoint_doubt <- function(checkpoint) {
+# Warns if a restart finds no state, because the state may be on a host without ranks.
+checkpoint_warn_missing <- function(checkpoint) {
   attempt <- ring_attempt(checkpoint$comm)
   if (attempt == 0L || ring_rank(checkpoint$comm) != 0L) return()
   warning(

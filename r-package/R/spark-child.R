@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A child process and its output. parallel forks the child, because it knows what a forked R must
-# not do. A pipe takes the child's output (src/stdio_redirect.h). The child has a process group of
-# its own, and Linux kills it when this process ends.
+# A forked child process and its output. The package parallel forks the child, because it prepares R
+# for that. The output of the child goes to a pipe (src/stdio_redirect.h). The child has a process
+# group of its own, and Linux kills the child when this process ends.
 
 # Starts a child that evaluates code() and sends its value. A child that is not captured prints
 # where this process does.
@@ -40,18 +40,18 @@ child_parent <- function() .Call(C_child_parent)
 child_output <- function(child, seconds) {
   if (is.na(child$output)) return(NULL)
   bytes <- .Call(C_stdio_read, child$output, seconds)[[1L]]
-  if (is.null(bytes)) child_hang_up(child)
+  if (is.null(bytes)) child_close_output(child)
   bytes
 }
 
-child_hang_up <- function(child) {
+child_close_output <- function(child) {
   if (!is.na(child$output)) .Call(C_stdio_close, child$output)
   child$output <- NA_integer_
 }
 
-# Whether the child has ended; then child$value is the value that it sent, or NULL. parallel sees
-# the end of a killed child when no process can write to its pipe any more, so not before the
-# children of the child have ended. Therefore they are killed, too.
+# Whether the child has ended. Then child$value is the value that the child sent, or NULL. parallel
+# detects the end of a killed child only when no process holds its pipe, so not before the children
+# of the child have ended. Therefore they are killed, too.
 child_ended <- function(child) {
   if (child$ended) return(TRUE)
   if (child$captured && is.na(child$output)) Sys.sleep(0.01) # the child may be about to end
@@ -85,10 +85,10 @@ child_end_within <- function(child, seconds) {
   until <- .Call(C_clock_seconds) + seconds
   while (!child_ended(child) && .Call(C_clock_seconds) < until) Sys.sleep(0.01)
   child_kill(child)
-  child_hang_up(child)
+  child_close_output(child)
 }
 
-# Says how a child ended that has sent no value.
+# Describes how a child ended that has sent no value.
 child_how <- function(child) {
   code <- child$code
   if (is.na(code)) return("was killed, has crashed or has called quit()")

@@ -6,127 +6,139 @@
 
 #' Run a function on the ranks of a ring, as the tasks of a Spark barrier stage
 #'
-#' `ring_apply()` gives each rank a part of a Spark table; `ring_run()` has no table. The function
-#' gets an open communicator, which is closed afterwards. It must not call [ring_init()].
+#' `ring_apply()` calls a function on each rank with a part of the rows of a Spark table.
+#' `ring_run()` calls a function on each rank without a table. Both pass an open communicator to the
+#' function, and close it afterwards. Both return the values of all ranks.
 #'
-#' The slots for all ranks are checked before anything starts. `.f` is called once on each rank. A
-#' rank whose part has no rows gets a table of no rows. The ranks get a token of their own, by the
-#' context of `sparklyr::spark_apply()`, so no other process can join. Tables are sent to the ranks
-#' packed, thousands of rows at once, and not as `spark_apply()` passes them.
+#' @details
+#' The function `.f` is called once on each rank. It must not call [ring_init()]. A rank without
+#' rows gets a data frame with no rows. `ring_apply()` and `ring_run()` check that there are enough
+#' task slots before they start anything. They give the ranks a token of their own, through the
+#' `context` of `sparklyr::spark_apply()`, so that no other process can join.
 #'
-#' `.f` runs in a process that is forked from the process that sparklyr has started. The parent
-#' supervises it: it copies the output of `.f` to the executor's log, and ends `.f` when another
-#' rank has failed.
+#' On an executor, `.f` runs in a forked child of the R process that sparklyr has started. The
+#' parent supervises the child: it copies the output of `.f` to the executor's log, and it ends the
+#' child when another rank has failed.
 #'
-#' For trying and debugging, `ring_run(NULL, f, num_proc = -2)` runs two processes of this machine,
-#' without Spark and sparklyr. Their output is shown, line by line with the rank before each line,
-#' and with [ring_progress()] a progress bar. They end with this process, and when it is
-#' interrupted.
+#' For trials and debugging, `ring_run(NULL, f, num_proc = -2)` runs `f` in two processes of this
+#' machine, without Spark and sparklyr. The output of the ranks is shown, with the rank before each
+#' line. With [ring_progress()] there is a progress bar. The processes end when this process ends or
+#' is interrupted.
 #'
-#' @param .x A Spark table, of a connection of sparklyr, without groups. Its columns are numbers,
-#'   logicals, strings, dates, timestamps, binary, or arrays of numbers. Binary and arrays become
-#'   lists of vectors. Integers of 64 bits and decimals become doubles.
-#' @param .sc A connection, from `sparklyr::spark_connect()`; with a negative `num_proc` it is not
-#'   used, and may be `NULL`.
-#' @param .f A function. `ring_apply()` calls `.f(df, comm, ...)` with the rows of the rank as a
-#'   data frame (a tibble, where that is installed), and `ring_run()` calls `.f(comm, ...)`. Or a
-#'   formula, as in `sparklyr::spark_apply()`: `~ nrow(.x)` is a function of the rows `.x` and the
-#'   communicator `.y`, and for `ring_run()` of the communicator `.x`; `..3` and so on are further
-#'   arguments. `.f` is sent by [serialize()], with the environment that it was made in, unless that
-#'   is the global environment. So pass the values that it needs in `...`, and name packages by
-#'   `package::name`.
-#' @param ... Further arguments of `.f`, by name or place. An argument of `.f` must not have the
-#'   name of an argument of `ring_apply()` or `ring_run()`, such as `timeout`: to pass it is an
-#'   error.
-#' @param columns The columns of the result, when `.f` returns data frames: names, or types with
-#'   names, as in `c(total = "double")`: double, integer, character, logical, date, timestamp,
-#'   factor or list. `NULL`: the columns that `.f` returns.
-#' @param num_proc The number of ranks. `NULL` for `ring_apply()`: the number of partitions of the
-#'   table; the rows of a partition stay together, in their order. `NULL` for `ring_run()`: the
-#'   number of free slots. A number for `ring_apply()`: the rows are dealt out evenly, in their
-#'   order, so rank 0 has the first. Spark counts them for that, and so computes the table twice,
-#'   unless it is cached (`sparklyr::tbl_cache()`). A negative number, for `ring_run()` alone: so
-#'   many processes of this machine, without Spark.
-#' @param packages The packages to send to the executors, with the meaning and the default of
-#'   `sparklyr::spark_apply()`: the names of packages, a bundle, or `TRUE` for all that are
-#'   installed here. `NULL`: `sparklyr.apply.packages` of the connection's configuration, else
-#'   `TRUE`; and none with a local master. `FALSE`: the executors have sparkring, and the packages
-#'   that `.f` needs.
-#' @param seed One whole number: each rank draws from a stream of random numbers of its own
-#'   (L'Ecuyer-CMRG; rank `r` has the stream that is `r` times [parallel::nextRNGStream()] behind
-#'   that of [set.seed()]), the same from run to run and in each attempt. The generator of this
-#'   process stays as it is. `NULL`: R seeds each rank from its clock and process number, so the
+#' @param .x A Spark table of a sparklyr connection, without groups. Its columns are numbers,
+#'   logicals, strings, dates, timestamps, binary, or arrays of numbers. A binary or array column
+#'   becomes a list of vectors. Integers of 64 bits and decimals become doubles.
+#' @param .sc A connection, from `sparklyr::spark_connect()`. With a negative `num_proc` it is
+#'   ignored, and may be `NULL`.
+#' @param .f A function or a formula. `ring_apply()` calls `.f(df, comm, ...)`, where `df` is a data
+#'   frame of the rows of the rank (a tibble, if tibble is installed). `ring_run()` calls
+#'   `.f(comm, ...)`. In a formula, as in `sparklyr::spark_apply()`, `.x` is the first argument,
+#'   `.y` the second, and `..3` the third: `~ nrow(.x)`. `.f` is sent by [serialize()], with its
+#'   environment, unless that is the global environment. So pass the values that `.f` needs in
+#'   `...`, and call functions of packages as `package::name()`.
+#' @param ... Further arguments of `.f`, by name or position. An argument of `.f` must not have the
+#'   name of an argument of `ring_apply()` or `ring_run()`, such as `timeout`.
+#' @param columns The columns of the result, if `.f` returns data frames: a character vector of
+#'   names, or of types with names, as in `c(total = "double")`. The types are double, integer,
+#'   character, logical, date, timestamp, factor and list. `NULL`: the columns that `.f` returns.
+#' @param num_proc The number of ranks, a whole number.
+#'   * `NULL` for `ring_apply()`: the number of partitions of the table. The rows of a partition
+#'     stay together, in their order.
+#'   * `NULL` for `ring_run()`: the number of free slots.
+#'   * A positive number for `ring_apply()`: the rows are distributed evenly, in their order, so
+#'     rank 0 gets the first rows. Spark counts the rows first, and so computes the table twice,
+#'     unless it is cached (`sparklyr::tbl_cache()`).
+#'   * A negative number, for `ring_run()` only: this number of processes of this machine, without
+#'     Spark.
+#' @param packages The packages to send to the executors, as for `sparklyr::spark_apply()`: a
+#'   character vector of names, the path of a bundle, or `TRUE` for all packages that are installed
+#'   here. `FALSE`: none, as the executors have sparkring and the packages that `.f` needs. `NULL`:
+#'   the value of `sparklyr.apply.packages` in the configuration of the connection, else `TRUE`;
+#'   with a local master `FALSE`.
+#' @param seed A seed for the random numbers of the ranks, one whole number. Rank `r` gets the
+#'   stream that is `r` calls of [parallel::nextRNGStream()] after that of [set.seed()]
+#'   (L'Ecuyer-CMRG). The numbers are the same in each run and each attempt. The generator of this
+#'   process is not changed. `NULL`: R seeds each rank from its clock and process number, so the
 #'   numbers differ between ranks and between runs.
-#' @param results A directory that the executors and this machine share, through which values above
-#'   16 MiB are sent; their files are removed. `NULL`: ranks send them to this machine, see the
-#'   section on large values.
-#' @param timeout Seconds until the rendezvous of all ranks must be complete, from the start of
-#'   each.
-#' @param max_restarts How often all ranks are launched again after a rank has failed.
+#' @param results The path of a directory that the executors and this machine share, for values
+#'   above 16 MiB. The files are removed after the call. `NULL`: ranks send such values to this
+#'   machine. See *Large values*.
+#' @param timeout The time limit of the rendezvous of the ranks, in seconds, from the start of each
+#'   attempt. Also the limit of the wait for free slots.
+#' @param max_restarts How often to launch all ranks again after a rank has failed, a whole number.
 #'   [ring_attempt()] returns the number of the attempt, and [ring_checkpoint()] keeps a state.
-#' @param progress Whether to show the reports of [ring_progress()]; by default only without Spark.
-#'   On Spark a process that is forked from this one shows them, on the standard error, where R runs
-#'   in a terminal. Executors must be able to connect to this host (`spark.driver.host`), or nothing
-#'   is shown.
-#' @param options A list with further arguments of [ring_init()], such as `list(call_timeout = 3600,
-#'   encryption = TRUE)`. `ports` must have enough ports for two rings: the processes that supervise
-#'   the ranks have their own.
+#' @param progress Whether to show the reports of [ring_progress()], `TRUE` or `FALSE`. By default
+#'   they are shown only without Spark. On Spark a process that is forked from this process shows
+#'   them, on the standard error, if R runs in a terminal. Executors must be able to connect to this
+#'   host (`spark.driver.host`); else nothing is shown.
+#' @param options A list of further arguments of [ring_init()], such as
+#'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
+#'   rings, because the supervisors of the ranks have a ring of their own.
 #'
-#' @returns Where `.f` returns a data frame on every rank: one data frame (a tibble, where that is
-#'   installed) with their rows in rank order, and the column `rank` first. Else a list with the
-#'   values of `.f` in rank order, of any type that [serialize()] takes. All values are collected,
-#'   so return a value that is the same on every rank from one rank only.
+#' @returns If `.f` returns a data frame on every rank: one data frame (a tibble, if tibble is
+#'   installed) with the rows of all ranks in rank order, and the rank in the first column, `rank`.
+#'   Else a list with the values of `.f` in rank order, of any type that [serialize()] supports. The
+#'   values of all ranks are collected: if they are equal, return the value from one rank only.
 #'
 #' @section GPUs:
-#' Request GPUs in the configuration of the connection: `config <- sparklyr::spark_config()`,
-#' `config$spark.executor.resource.gpu.amount`, `config$spark.task.resource.gpu.amount` and, so that
-#' executors find their GPUs, `config$spark.executor.resource.gpu.discoveryScript`. Slots are
-#' counted with these settings. They cannot be given for a single call, because sparklyr passes no
-#' resource profile to a stage. In `.f`, `ring_gpus(comm, count)` gives each rank its own.
+#' Request GPUs in the configuration of the connection, from `config <- sparklyr::spark_config()`:
+#' `config$spark.executor.resource.gpu.amount`, `config$spark.task.resource.gpu.amount` and
+#' `config$spark.executor.resource.gpu.discoveryScript`, by which executors find their GPUs. The
+#' slots are counted with these settings. They cannot be set for a single call, because sparklyr
+#' passes no resource profile to a stage. In `.f`, call `ring_gpus(comm, count)`: it gives each rank
+#' its own GPUs.
 #'
 #' @section Groups:
 #' A table with `dplyr::group_by()` is an error. Ranks must make the same calls on the communicator,
-#' so `.f` cannot be called once for each group that a rank happens to have. Remove the grouping
-#' with `dplyr::ungroup()`, and group the rows within `.f`. All rows of a group are on one rank
-#' after `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, without `num_proc`.
+#' so `.f` cannot be called once for each group of a rank. Remove the grouping with
+#' `dplyr::ungroup()`, and group the rows within `.f`. To have all rows of a group on one rank, call
+#' `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, and leave out `num_proc`.
 #'
 #' @section Large values:
-#' A value of up to 16 MiB is returned through Spark, like the result of `spark_apply()`; with more
-#' than 8 ranks, of up to 128 MiB divided by their number. A larger value is sent by its rank when
-#' all ranks have ended, on a connection from the rank to this machine (TLS, with a key of this
-#' call). Files in the temporary directories of the rank and of this R (see [tempdir()]) hold it, on
-#' disks that have enough space. Executors must be able to connect to `spark.driver.host`. Where
-#' they cannot, name a directory that the hosts share as `results`. Without a connection and a
-#' directory the value is a `ring_error_unsupported`, with its size and what to do.
+#' Spark returns a value of up to 16 MiB, as it returns the result of `spark_apply()`. With more
+#' than 8 ranks the limit is 128 MiB divided by the number of ranks. A larger value is sent by its
+#' rank, after all ranks have ended, on an encrypted connection to this machine. Executors must be
+#' able to connect to `spark.driver.host`. If they cannot, pass a shared directory as `results`.
+#' Without either, the call fails with `ring_error_unsupported`; the message has the size and the
+#' remedy.
+#'
+#' Files hold a large value on the way, in the temporary directories of the rank and of this R (see
+#' [tempdir()]). Both disks need space for the value.
 #'
 #' @section Interrupts:
-#' Ctrl-C, and a limit of [setTimeLimit()], end the call, and the ranks within seconds, whatever
-#' they compute. For that rank 0 has a connection, authenticated and encrypted, to a process that is
-#' forked from this one and ends with the call. After an interrupt that process stays for ranks
-#' whose R still starts, at most two minutes.
+#' Ctrl-C, or a time limit of [setTimeLimit()], ends the call and, within seconds, the ranks,
+#' whatever they compute. Rank 0 detects the end of the call by an authenticated and encrypted
+#' connection to a process that is forked from this process. That process ends with the call. After
+#' an interrupt it stays at most two minutes, for ranks whose R has not started yet.
 #'
-#' Executors must be able to connect to `spark.driver.host`. Where they cannot, only the interrupt
-#' works less well: sparklyr cancels the job but leaves R running. The next call waits until R has
-#' ended, reports that after 20 seconds, and times out after `timeout`.
+#' Executors must be able to connect to `spark.driver.host`. If they cannot, an interrupt does not
+#' end the ranks: sparklyr cancels the job, and R runs on. The next call then waits until R has
+#' ended. It reports that after 20 seconds, and times out after `timeout`.
 #'
 #' @section Errors:
-#' An error of `.f` on the rank at fault, in the last attempt, is raised as `ring_error_remote`. It
-#' has the `rank`, its `host`, the `attempt`, the calls as `traceback`, the last 20 lines that the
-#' rank has printed as `log`, and the condition itself as `parent`. It has the classes and fields of
-#' that condition as well, so `tryCatch()` finds it by its own class.
+#' If a rank fails, in the last attempt, the call raises `ring_error_remote` for the rank at fault.
+#' The condition has these elements: `rank`, an integer; `host`, a string; `attempt`, an integer;
+#' `traceback`, a string with the calls; `log`, the last 20 lines that the rank has printed; and
+#' `parent`, the condition of the rank. It also has the classes and elements of `parent`, so
+#' `tryCatch()` catches it by the class of `parent`.
 #'
-#' The other ranks fail in their next call on the communicator. Ranks that make no call are ended
-#' after 5 seconds, whatever they compute. A rank whose process was killed, has crashed or has
-#' called `quit()` is a `ring_error_remote`, too, with the signal or exit code. So is a rank that
-#' Spark has lost, with its host and with Spark's error as its `parent`, but without its output.
+#' The other ranks fail in their next call on the communicator. A rank that makes no call is ended
+#' after 5 seconds, whatever it computes. A rank is at fault, too, if its process was killed, has
+#' crashed or has called `quit()`: the message has the signal or the exit code. If Spark has lost
+#' the rank, `parent` is Spark's error, and `log` is empty.
 #'
-#' Before anything starts: `ring_error_invalid` for an invalid argument and for too few slots, with
-#' the arithmetic; `ring_error_timeout` when other tasks hold the slots until `timeout`;
-#' `ring_error_unsupported` where Spark cannot run barrier stages, as with dynamic allocation. See
-#' [ring_error].
+#' Before the ranks start, the call fails with:
+#' * `ring_error_invalid`: an argument is invalid, or there are too few slots. The message has the
+#'   arithmetic of the slots.
+#' * `ring_error_timeout`: other tasks hold the slots until `timeout`.
+#' * `ring_error_unsupported`: Spark cannot run barrier stages, as with dynamic allocation.
 #'
-#' @seealso [ring_glm()], [ring_optim()], [ring_mlp()], to be called in `.f`; [ring_init()], for
-#'   closures of `spark_apply(barrier = TRUE)` that open the communicator themselves.
+#' See [ring_error].
+#'
+#' @seealso [ring_glm()], [ring_optim()] and [ring_mlp()], for models in `.f`; [ring_progress()],
+#'   [ring_checkpoint()] and [ring_gpus()], for `.f`; [ring_init()], for closures of
+#'   `spark_apply(barrier = TRUE)` that open the communicator themselves; [ring_launch()], for
+#'   scripts.
 #' @examples
 #' \dontrun{
 #' # Needs Spark.
@@ -184,8 +196,8 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
 
 # ---- Arguments -----------------------------------------------------------------------------------
 
-# The job that is sent to the ranks, without the token, the attempt and the table. `given` is the
-# number of arguments of `f` that are ours.
+# Makes the job that is sent to the ranks, without the token, the attempt and the table. `given` is
+# the number of arguments of `f` before the user's: 2 with rows, 1 without.
 driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_restarts, options) {
   call <- sys.call(-1)
   f <- driver_function(f, args, given, call)
@@ -205,14 +217,14 @@ driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_res
   )
 }
 
-# Returns `f` as a function, or an error when ranks could not call it.
+# Returns `f` as a function. Raises an error if ranks could not call it.
 driver_function <- function(f, args, given, call) {
   ours <- c("df", "comm")[c(given == 2L, TRUE)]
   text <- paste0(".f(", toString(c(ours, if (length(args) > 0L) "...")), ")")
   if (inherits(f, "formula")) f <- driver_lambda(f, call)
   if (!is.function(f)) {
-    check_stop("`.f` must be a function, called as ", text, ", or a formula, not ", describe(f),
-               call = call)
+    check_stop("`.f` must be a function that is called as ", text, ", or a formula, not ",
+               describe(f), call = call)
   }
   if (is.primitive(f)) return(f)
   driver_check_names(f, call)
@@ -236,7 +248,7 @@ driver_lambda <- function(formula, call) {
   as.function(c(formals(function(...) NULL), places, formula[[2L]]), environment(formula))
 }
 
-# Refuses an argument name that `f` and the caller share: R would match it to the caller's.
+# Refuses an argument name that `f` and the caller share: R would pass the argument to the caller.
 driver_check_names <- function(f, call) {
   both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
   both <- setdiff(both, c("", "...", ".sc", ".f"))
@@ -267,7 +279,7 @@ driver_check_options <- function(options, call) {
   if (is.null(names(options)) || length(odd) > 0L) {
     check_stop("`options` must have names, of arguments of ring_init(): ", toString(known),
                if (length(odd) > 0L) paste0("; not ", odd[[1L]]),
-               call = call[1L]) # without its arguments, as the odd one may be a token
+               call = call[1L]) # without its arguments, because the wrong one may be a token
   }
 }
 

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether Spark's configuration asks for encrypted traffic. A worker gets no settings, but the
-# command line of an ancestor has them. Spark starts executors (standalone, YARN, Kubernetes) with
-# -Dspark.network...=..., and a driver whose own threads run the tasks with --conf. So the command
-# lines of the ancestors are read in /proc, up to the first that runs a class of Spark. Python's
-# _spark_encryption.py does the same.
+# Whether Spark's configuration requires encrypted traffic. Spark passes no settings to an R worker,
+# but the command line of an ancestor process has them. Executors (standalone, YARN, Kubernetes)
+# have -Dspark.network...=..., and a local driver has --conf. So the command lines of the ancestors
+# are read in /proc, up to the first that runs a class of Spark. Python's _spark_encryption.py does
+# the same.
 
 # spark.io.encryption.enabled concerns files on disk, and the other spark.ssl.* web pages.
-spark_asks <- paste0(
+spark_encryption_settings <- paste0(
   "^(-D)?(spark\\.network\\.crypto\\.enabled|spark\\.ssl\\.rpc\\.enabled|",
   "spark\\.authenticate\\.enableSaslEncryption)=[Tt][Rr][Uu][Ee]$"
 )
-spark_generations <- 16L
+spark_ancestors_most <- 16L
 
-# Whether a rank encrypts because Spark does, where its caller does not choose.
+# Whether a rank encrypts by default. The caller has not passed `encryption`.
 spark_encrypts_by_default <- function() {
   is.na(Sys.getenv("SPARKRING_ENCRYPTION", NA)) && spark_encrypts()
 }
 
 # Whether Spark started this process and encrypts its traffic; FALSE where there is no /proc.
 spark_encrypts <- function(process = Sys.getpid(), proc = "/proc") {
-  for (generation in seq_len(spark_generations)) {
+  for (generation in seq_len(spark_ancestors_most)) {
     arguments <- spark_command(process, proc)
     if (any(grepl("^org\\.apache\\.spark\\.", arguments, useBytes = TRUE))) {
-      return(any(grepl(spark_asks, arguments, useBytes = TRUE)))
+      return(any(grepl(spark_encryption_settings, arguments, useBytes = TRUE)))
     }
     process <- spark_parent(process, proc)
     if (process <= 0L) break
@@ -50,11 +50,11 @@ spark_read <- function(process, name, proc) {
   tryCatch(readBin(path, "raw", 2^22), error = function(error) raw(), warning = function(w) raw())
 }
 
-# Says why ranks need a token although their caller has not asked for encryption.
+# Refuses ranks without a token, if links are encrypted by default.
 spark_check_token <- function(token, rank, size, addresses) {
   if (!is.null(token) || is.null(rank) || max(size, length(addresses)) < 2) return()
   check_stop(
-    "Spark encrypts its traffic here, so links are encrypted, which needs a token: give all ranks ",
-    "the same token of at least 16 random bytes, or pass encryption = FALSE"
+    "Spark encrypts its traffic here, so links are encrypted, which needs a token: pass the same ",
+    "`token` of at least 16 random bytes on all ranks, or pass encryption = FALSE"
   )
 }

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# How the ranks of an attempt wait for each other before they end. Their supervisors form a ring of
-# their own and reduce the state of all ranks in rounds.
+# The exit barrier: the ranks of an attempt wait for each other before their Spark tasks end. Their
+# supervisors form a ring of their own, and reduce the state of all ranks in rounds.
 #
-# A rank that fails breaks the ring of the ranks, so ranks in a collective call fail at once. Ranks
-# that compute have `exit_barrier_grace` seconds. Then all supervisors end their ranks, in the same
-# round. They end them at once when the call on the driver has ended (spark-log-forwarder.R).
-# Python's exit_barrier does the same over connections to rank 0.
+# A rank that fails breaks the communicator, so ranks in a collective call fail at once. Ranks that
+# compute have `exit_barrier_grace` seconds. Then all supervisors end their ranks, in the same
+# round. They end their ranks at once when the call on the driver has ended (spark-log-forwarder.R).
+# Python's spark/_exit_barrier.py does the same over connections to rank 0.
 
-exit_barrier_grace <- 5 # seconds from a failure until ranks at work are ended
+exit_barrier_grace <- 5 # seconds from a failure until the other ranks are ended
 exit_barrier_pauses <- c(0.005, 0.2) # seconds of the first and of the longest round
 exit_barrier_job <- "sparkring supervisors"
 
@@ -47,16 +47,16 @@ exit_barrier_join <- function(state, job, barrier) {
   )
 }
 
-# Notes that the ring of the supervisors is broken. Then the result of this rank alone counts, if it
-# ends within the grace period.
+# Records that the ring of the supervisors is broken. From then on the supervisor knows the state of
+# its own rank only, and ends the rank after the grace period.
 exit_barrier_broken <- function(state, error) {
   state$broken <- error
   if (is.null(state$failed)) state$failed <- .Call(C_clock_seconds)
 }
 
-# The state of this rank, as a vector whose minimum over all ranks says: all have ended, a rank has
-# ended, a rank has failed, ranks are to be ended; the least step and total of the progress; and a
-# rank has a value to send (spark-results.R).
+# The state of this rank, as a vector for a minimum over all ranks. The minima have these meanings:
+# all ranks have ended, a rank has ended, a rank has failed, ranks must be ended; the smallest step
+# and total of the progress; and a rank has a value to send (spark-results.R).
 exit_barrier_own <- function(state, now) {
   ended <- !is.null(state$rank_result)
   failed <- !is.null(state$rank_result$failure)
@@ -90,12 +90,12 @@ exit_barrier_round <- function(state, ring) {
   ring
 }
 
-# Sends a report to the driver when the least step of all ranks has changed.
+# Sends a report to the driver when the smallest step of all ranks has changed.
 exit_barrier_report <- function(state, steps) {
-  if (is.null(state$tell) || identical(steps, state$steps)) return()
+  if (is.null(state$send) || identical(steps, state$steps)) return()
   state$steps <- steps
   total <- if (is.finite(steps[[2L]])) steps[[2L]] else NA_real_
   if (is.finite(steps[[1L]])) {
-    state$tell(list(step = steps[[1L]], total = total, metrics = state$report$metrics))
+    state$send(list(step = steps[[1L]], total = total, metrics = state$report$metrics))
   }
 }

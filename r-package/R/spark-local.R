@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # An attempt as processes of this machine, without Spark: ring_run() with a negative num_proc. Each
-# process is a new R that does the work of a worker of Spark (spark-supervisor.R), so code that
-# works here works there. The job and the results of the ranks pass through a directory that only
-# this user can read. Large data are not compressed there: gzip takes 2 s for 20 MiB. The processes
-# end when this process ends or is interrupted.
+# process is a new R that runs the same functions as a worker of Spark (spark-supervisor.R). The job
+# and the results of the ranks go through a directory that only this user can read. The files are
+# not compressed, because gzip takes 2 s for 20 MiB. The processes end when this process ends or is
+# interrupted. Python's spark/_local.py does the same.
 
-local_look <- 0.1 # seconds until R is asked whether it wants to be interrupted
+local_poll <- 0.1 # seconds between two checks for an interrupt
 
 local_attempts <- function(job, columns, max_restarts) {
   display <- progress_bar(job$progress)
@@ -33,7 +33,7 @@ local_launch <- function(job, display) {
   children <- list()
   on.exit(for (child in children) {
     child_kill(child)
-    child_hang_up(child)
+    child_close_output(child)
   }, add = TRUE, after = FALSE)
   for (rank in ranks) children <- c(children, local_start(rank, folder))
   readers <- lapply(ranks, function(rank) {
@@ -43,7 +43,7 @@ local_launch <- function(job, display) {
     )
   })
   local_watch(children, readers)
-  rank_results <- lapply(ranks, local_outcome, folder, children)
+  rank_results <- lapply(ranks, local_rank_result, folder, children)
   results_fetch(rank_results, list(size = job$size, folder = folder))
 }
 
@@ -60,9 +60,9 @@ local_watch <- function(children, readers) {
     ended <- quiet && all(vapply(children, child_ended, NA)) # before the last of their output
     open <- which(!vapply(children, function(child) is.na(child$output), NA))
     outputs <- vapply(children[open], function(child) child$output, 0L)
-    pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else local_look)
+    pieces <- .Call(C_stdio_read, outputs, if (ended) 0 else local_poll)
     for (i in seq_along(open)) {
-      if (is.null(pieces[[i]])) child_hang_up(children[[open[[i]]]])
+      if (is.null(pieces[[i]])) child_close_output(children[[open[[i]]]])
       readers[[open[[i]]]]$feed(pieces[[i]])
     }
     quiet <- sum(lengths(pieces)) == 0L
@@ -71,7 +71,8 @@ local_watch <- function(children, readers) {
   for (reader in readers) reader$finish()
 }
 
-local_outcome <- function(rank, folder, children) {
+# The result of a rank that has ended: from its file, or a failure.
+local_rank_result <- function(rank, folder, children) {
   file <- file.path(folder, paste0("rank-result-", rank, ".rds"))
   if (file.exists(file)) return(readRDS(file))
   value <- children[[rank + 1L]]$value

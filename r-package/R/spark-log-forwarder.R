@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The ranks' end of the connection to the driver (spark-log-server.R). The supervisor of rank 0
-# forks a process that forwards reports of progress. The forwarder and the log server are a ring of
-# two, always encrypted, with a token of its own.
+# The log forwarder: a process that the supervisor of rank 0 forks. It sends reports of progress to
+# the log server on the driver (spark-log-server.R). The forwarder and the log server are a ring of
+# two ranks, always encrypted, with a token of its own.
 #
-# The end of the server tells the forwarder that nobody wants the results of the ranks any more. No
-# rank waits for the forwarder: where the driver cannot be reached, or does not read, the job runs
-# without it.
+# When the server ends, the forwarder reports that the call on the driver has ended. No rank waits
+# for the forwarder: if the driver cannot be reached, or does not read, the job runs without it.
 
 log_forwarder_connect <- 60 # seconds to connect to the driver
-log_forwarder_beat <- 1 # seconds between two messages to the server, which show whether it lives
+log_forwarder_heartbeat <- 1 # seconds between two messages, by which the forwarder detects the end
 log_forwarder_reset <- c(104L, 54L) # ECONNRESET of Linux and macOS
 log_forwarder_drain <- 1 # seconds for the forwarder to send the last report
 
@@ -37,31 +36,33 @@ log_forwarder_lost <- function(forwarder) {
 }
 
 # Whether a call failed because the other process has ended, and not because the network failed.
-log_forwarder_hung_up <- function(error) is.na(error$errno) || error$errno %in% log_forwarder_reset
+log_forwarder_peer_ended <- function(error) {
+  is.na(error$errno) || error$errno %in% log_forwarder_reset
+}
 
-# Forwards the latest report, and drops older ones that come too fast. Sends an empty report when
-# there is none, to see whether the server lives. Returns "lost" when the server has ended.
+# Forwards the latest report every second, and drops older reports. Without a report it sends an
+# empty message, to detect the end of the server. Returns "lost" when the server has ended.
 log_forwarder_run <- function(pipe, endpoint) {
   .Call(C_stdio_close, pipe[[2L]])
   latest <- NULL
   reader <- lines_reader(function(lines) latest <<- utils::tail(lines, 1L))
   ring <- log_forwarder_ring(1, endpoint, log_forwarder_connect)
   repeat {
-    bytes <- .Call(C_stdio_read, pipe[[1L]], log_forwarder_beat)[[1L]]
+    bytes <- .Call(C_stdio_read, pipe[[1L]], log_forwarder_heartbeat)[[1L]]
     if (is.null(bytes)) break
     reader$feed(bytes)
     text <- if (is.null(latest)) raw() else charToRaw(latest)
     report <- c(text, raw(progress_longest - length(text)))
     failed <- tryCatch(ring_send(ring, report, 0), ring_error = identity)
-    if (inherits(failed, "ring_error")) return(if (log_forwarder_hung_up(failed)) "lost")
+    if (inherits(failed, "ring_error")) return(if (log_forwarder_peer_ended(failed)) "lost")
     latest <- NULL
   }
   ring_close(ring)
 }
 
-# Passes a report to the forwarder and never blocks: a report that does not fit into the pipe is
-# dropped. This process can read from the pipe as well, so the end of the forwarder raises no
-# SIGPIPE.
+# Passes a report to the forwarder. Never blocks: a report that does not fit into the pipe is
+# dropped. This process also holds the reading end of the pipe, so the end of the forwarder raises
+# no SIGPIPE.
 log_forwarder_send <- function(forwarder, report) {
   forwarder$used <- TRUE
   .Call(C_stdio_write, forwarder$pipe[[2L]], charToRaw(paste0(progress_write(report), "\n")), FALSE)

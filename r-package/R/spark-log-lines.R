@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The output of a process as lines. The last lines are kept for the error of a rank that fails.
-# Reports of progress come as lines of their own and are taken out. Bytes become text at the end of
-# a line, because a rank may print any bytes.
+# Splits the output of a process into lines. The last lines are kept for the error of a rank that
+# fails. Lines that are reports of progress are removed. Bytes become a string when a line is
+# complete, because a rank may print any bytes.
 
 lines_kept <- 20L
 lines_longest <- 4096L # bytes; a longer line is cut

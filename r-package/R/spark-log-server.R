@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The driver's end of the connection to the ranks. sparklyr keeps R waiting for the job, so a
-# process that is forked from the driver's R runs the log server. It shows progress.
+# The log server: receives reports of progress on the driver, and shows them. It is a process that
+# is forked from the driver's R, because sparklyr blocks R until the job ends.
 #
-# The end of the server also tells rank 0 that the call has ended: sparklyr cancels the job, but the
-# R of its tasks goes on. After an interrupt the server stays for ranks whose R still starts,
-# because R takes seconds to start on an executor. It ends when rank 0 has connected.
+# Rank 0 also detects the end of the call by the end of the server. That is needed after an
+# interrupt: sparklyr cancels the job, but does not end the R processes of the tasks. R takes
+# seconds to start on an executor. So after an interrupt the server stays until rank 0 has
+# connected.
 
-log_server_stay <- 120 # seconds for ranks to connect after the call has ended
+log_server_stay <- 120 # seconds for rank 0 to connect after the call has ended
 log_server_drain <- 0.2 # seconds for the server to show the last report
 
-# Starts the server, which shows progress if `shows`. Rank 0 finds it by the `endpoint` in the
-# result, at `host`. NULL where no process can be started.
+# Starts the server, which shows progress if `shows` is TRUE. Rank 0 connects to the `endpoint` in
+# the result, at `host`. NULL where no process can be started.
 log_server_start <- function(host, shows = TRUE, captured = FALSE) {
   log_server_sweep()
   endpoint <- list(host = host, token = random_bytes(32))
@@ -40,7 +41,7 @@ log_server_run <- function(endpoint, shows) {
   })
 }
 
-# Stops the server. `over`: the call has its results. Otherwise ranks may be at work, or still
+# Stops the server. `over` is TRUE if the call has its results. Otherwise ranks may still run or
 # start.
 log_server_stop <- function(server, over = TRUE) {
   if (is.null(server)) return()

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Progress as the caller of ring_apply() and ring_run() sees it: a bar of cli, or without cli or a
-# terminal a line from time to time. Python's progress_bar does the same.
+# The progress bar of ring_apply() and ring_run(): a bar of cli, or, without cli or a terminal, a
+# line every few seconds. Python's spark/_progress_bar.py does the same.
 
-progress_seldom <- 5 # seconds between two lines that stand for a bar
+progress_print_interval <- 5 # seconds between two lines without a bar
 
-# Passes a report to `say`, at most every five seconds, and the last step always.
-progress_printer <- function(say) {
-  told <- -Inf
+# Makes a function that passes a report as text to `print`, at most every five seconds. The report
+# of the last step is always passed.
+progress_printer <- function(print) {
+  printed <- -Inf
   function(report) {
     now <- .Call(C_clock_seconds)
     last <- identical(report$step, report$total)
-    if (now - told < progress_seldom && !last) return(invisible())
-    told <<- now
-    say(paste0("sparkring: ", progress_text(report)))
+    if (now - printed < progress_print_interval && !last) return(invisible())
+    printed <<- now
+    print(paste0("sparkring: ", progress_text(report)))
   }
 }
 
@@ -22,7 +23,7 @@ progress_printer <- function(say) {
 progress_bar <- function(wanted = TRUE) {
   reports <- list() # of the ranks, by name
   bar <- NULL
-  tell <- progress_printer(function(text) message(text))
+  print_line <- progress_printer(function(text) message(text))
   with_cli <- requireNamespace("cli", quietly = TRUE) && cli::is_dynamic_tty()
   scope <- environment()
   report <- function(rank, report) {
@@ -31,7 +32,7 @@ progress_bar <- function(wanted = TRUE) {
     steps <- vapply(reports, `[[`, 0, "step")
     lowest <- reports[[as.character(min(as.integer(names(reports))))]]
     shown <- list(step = min(steps), total = report$total, metrics = lowest$metrics)
-    if (!with_cli) return(tell(shown))
+    if (!with_cli) return(print_line(shown))
     if (is.null(bar)) bar <<- progress_bar_cli(shown, scope)
     cli::cli_progress_update(
       id = bar, set = shown$step, total = shown$total, .envir = scope, force = TRUE,

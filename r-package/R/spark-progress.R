@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Progress of a rank. ring_progress() prints a report as a line of its own in the output of the
-# rank. The supervisor of the rank takes the line out (spark-log-lines.R), and the caller shows a
-# bar (spark-progress-bar.R). Python's comm.progress() does the same.
+# Progress of a rank. ring_progress() prints a report as a line in the output of the rank. The
+# supervisor of the rank removes the line from the output (spark-log-lines.R), and the caller shows
+# a progress bar (spark-progress-bar.R). Python's comm.progress() does the same.
 
-progress_often <- 0.1 # seconds between two reports; earlier reports are dropped
-progress_longest <- 4000L # bytes of a report: a pipe takes so many in one piece
+progress_interval <- 0.1 # seconds between two reports; earlier reports are dropped
+progress_longest <- 4000L # bytes of a report; a pipe takes this number of bytes in one piece
 
 #' Report progress of a rank, for a progress bar
 #'
-#' With `progress`, the caller of [ring_apply()] or [ring_run()] sees a bar. It shows the least step
-#' of the ranks that report, with the metrics of the lowest such rank, or on Spark of rank 0. The
-#' executors' logs have a line every five seconds. Outside of these functions nothing happens.
+#' `ring_progress()` reports a step of this rank. [ring_apply()] and [ring_run()] show the reports
+#' as a progress bar, if their argument `progress` is `TRUE`. Elsewhere `ring_progress()` only
+#' checks its arguments. Not collective: any rank may call it at any time, and one rank is enough.
 #'
-#' Not collective: any rank may call it at any time, and one rank alone suffices. Of reports less
-#' than 0.1 seconds apart only the first and the last step count.
+#' @details
+#' The bar shows the smallest step of all ranks that report. Its metrics are those of the lowest of
+#' these ranks; on Spark they are those of rank 0. On Spark the executors' logs have a line every
+#' five seconds. A report less than 0.1 seconds after another is dropped, unless `step` equals
+#' `total`.
 #'
 #' @inheritParams ring_rank
-#' @param step The number of the step that is done.
-#' @param total The number of steps. `NULL`: unknown.
-#' @param ... Further numbers to show, by name, such as `loss = 0.25`.
+#' @param step The number of the step that is complete, one finite number.
+#' @param total The number of steps, one finite number. `NULL`: unknown.
+#' @param ... Metrics to show: numbers with names, such as `loss = 0.25`.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
 #' `ring_error_invalid` for a value that is not a number, and for metrics without a name or of more
 #' than 4000 bytes in all.
-#' @seealso [ring_run()]
+#' @seealso [ring_apply()] and [ring_run()], for `progress`.
 #' @examples
 #' comm <- ring_init()
 #' for (step in 1:10) ring_progress(comm, step, 10, loss = 1 / step)
 #' ring_close(comm)
 #'
 #' \donttest{
-#' # Two processes of this machine.
+#' # In two processes of this machine:
 #' ring_run(NULL, function(comm) {
 #'   for (step in 1:10) ring_progress(comm, step, 10)
 #' }, num_proc = -2)
@@ -43,7 +46,7 @@ ring_progress <- function(comm, step, total = NULL, ...) {
   report <- progress_check(step, total, metrics)
   if (!run_state$supervised) return(invisible())
   now <- .Call(C_clock_seconds)
-  if (now - run_state$reported < progress_often && !identical(report$step, report$total)) {
+  if (now - run_state$reported < progress_interval && !identical(report$step, report$total)) {
     return(invisible())
   }
   run_state$reported <- now
@@ -72,8 +75,8 @@ progress_check <- function(step, total, metrics) {
   }
   report$metrics <- vapply(metrics, as.double, 0)
   if (nchar(progress_write(report), "bytes") > progress_longest) {
-    check_stop("this report of ", length(metrics), " metrics takes more than ", progress_longest,
-               " bytes", call = call)
+    check_stop("the report of ", length(metrics), " metrics takes more than ", progress_longest,
+               " bytes: pass fewer metrics or shorter names", call = call)
   }
   report
 }
@@ -85,7 +88,7 @@ progress_write <- function(report) {
   paste(c(sprintf("%.17g", c(report$step, report$total)), metrics), collapse = " ")
 }
 
-# Parses a line; NULL when it is no report, whatever it contains.
+# Parses a line, which may contain anything; NULL if the line is no report.
 progress_read <- function(line) {
   tryCatch(suppressWarnings(progress_parse(line)), error = function(error) NULL)
 }

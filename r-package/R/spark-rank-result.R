@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The result of a rank: a value or a failure. It travels as rows of a Spark table, in pieces of
+# The result of a rank: a value or a failure. Spark returns it as rows of a table, in pieces of
 # text.
 #
-# A failure breaks the communicator, so all ranks fail soon after the first. The weights of
-# core/bindings/blame.h tell the first apart, whose failure the driver raises.
+# A failure breaks the communicator, so all ranks fail soon after the first failure. The weights of
+# core/bindings/blame.h identify the first failure, which the driver raises. Python's
+# spark/_rank_result.py does the same.
 
 rank_result_piece <- 3 * 2^18 # bytes; a multiple of 3, so that no text but the last has padding
 rank_result_largest <- 2^18 # bytes of a condition
 rank_result_line <- 200L # characters of a line of the log in a message
 
-# `value` is the bytes of the value. It is NULL where the bytes are a file of `size` bytes
-# (spark-results.R), and a list of the value itself after the driver has read the file. `log`
-# becomes the last lines that the rank has printed.
+# Makes a result. `value` has the bytes of the value. If the bytes are in a file of `size` bytes
+# (spark-results.R), `value` is NULL until the driver has read the file, and then a list of the
+# value itself. The supervisor sets `log` to the last lines that the rank has printed.
 rank_result_make <- function(rank, value = NULL, failure = NULL, size = NULL) {
   list(
     rank = rank, host = Sys.info()[["nodename"]], value = value, failure = failure, size = size,
@@ -24,7 +25,7 @@ rank_result_of_value <- function(rank, value) {
   rank_result_make(rank, value = serialize(value, NULL, xdr = FALSE, version = 3L))
 }
 
-# `frames` is what traceback_frames() has returned where the error was raised.
+# `frames` is the value of traceback_frames() in the handler of the error.
 rank_result_of_error <- function(rank, error, frames = NULL) {
   bytes <- tryCatch(serialize(error, NULL, version = 3L), error = function(error) NULL)
   rank_result_make(rank, failure = list(
@@ -37,8 +38,8 @@ rank_result_of_error <- function(rank, error, frames = NULL) {
   ))
 }
 
-# The result of a rank that could not report one. Its weight is less than that of errors by which
-# other ranks report the loss.
+# The result of a rank that has returned none. Its weight is less than the weights of the errors by
+# which other ranks report the lost rank.
 rank_result_lost <- function(rank, why, what = "was lost",
                          weight = .Call(C_blame_weight, "ENDED")) {
   rank_result_make(rank, failure = list(
@@ -62,7 +63,7 @@ rank_result_advise <- function(how, local = FALSE) {
   if (is.null(advice)) how else paste0(how, " (", advice, ")")
 }
 
-# The weight of the errors of the ring that an error is, or came from.
+# The weight of an error, by the statuses of all sparkring errors in its chain of parents.
 rank_result_weight <- function(error) {
   statuses <- character()
   while (inherits(error, "condition")) {
@@ -159,9 +160,9 @@ rank_result_judge <- function(rank_results, size, attempt) {
 # The condition has the classes and fields of `parent`, too, so that a handler for them finds it.
 rank_result_condition <- function(what, rank = NA_integer_, host = "", attempt = 0L, traceback = "",
                               log = character(), parent = NULL) {
-  who <- if (is.na(rank)) "a rank" else paste("rank", rank)
-  if (nzchar(host)) who <- paste(who, "on", host)
-  message <- paste(who, what)
+  subject <- if (is.na(rank)) "a rank" else paste("rank", rank)
+  if (nzchar(host)) subject <- paste(subject, "on", host)
+  message <- paste(subject, what)
   if (attempt > 0L) message <- paste0(message, " (attempt ", attempt, ")")
   if (nzchar(traceback)) message <- paste0(message, "\n\nIts calls:\n", traceback)
   if (length(log) > 0L) {
@@ -201,8 +202,8 @@ rank_result_table <- function(tables, columns = NULL) {
     if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
     if (length(odd) > 0L) {
       check_stop("rank ", i - 1L, " returned other columns than ",
-                 if (is.null(columns)) "rank 0" else "`columns` says", ", such as ",
-                 odd[[1L]], call = NULL)
+                 if (is.null(columns)) "rank 0" else "`columns` has", ", such as ", odd[[1L]],
+                 ": return the same columns on all ranks", call = NULL)
     }
     tables[[i]] <- as.data.frame(tables[[i]])[names]
   }
@@ -225,8 +226,9 @@ table_check_types <- function(rows, columns) {
   for (name in names(columns)) {
     type <- columns[[name]]
     if (!table_types[[type]](rows[[name]])) {
-      check_stop("`.f` returned a ", class(rows[[name]])[[1L]], " as ", name,
-                 ", and `columns` says ", type, call = NULL)
+      check_stop("`.f` returned a ", class(rows[[name]])[[1L]], " as column ", name,
+                 ", and its type in `columns` is ", type, ": convert the column in `.f`, or ",
+                 "change `columns`", call = NULL)
     }
   }
 }

@@ -5,11 +5,11 @@
 # memory and none is too long for a vector. Spark carries a value of up to `results_largest` bytes,
 # and up to `results_total` of all ranks.
 #
-# A larger value is sent to the driver when all ranks have ended. Their supervisors and a process
-# that is forked from the driver form a ring, encrypted, with a token of its own. Values are sent on
-# it in pieces, rank after rank. The driver is rank 0 of the ring, so supervisors connect to it, and
-# it never connects to them. Or the value is written to a directory that the user names; then Spark
-# carries its SHA-256. Python's spark/_results.py does the same.
+# A larger value is sent to the driver when all ranks have ended. The supervisors and a process that
+# is forked from the driver form an encrypted ring, with a token of its own. Values are sent in
+# pieces, rank after rank. The driver is rank 0 of the ring, so supervisors connect to the driver,
+# and the driver never connects to them. Or a rank writes its value to a directory of the user, and
+# Spark returns the SHA-256 of the file. Python's spark/_results.py does the same.
 
 results_largest <- 2^24 # bytes of a value that Spark carries
 results_total <- 2^27 # bytes of the values of all ranks together
@@ -83,9 +83,11 @@ results_shared <- function(route, rank) {
 results_refuse <- function(rank_result, route, why) {
   if (nzchar(why)) why <- paste0(" (", why, ")")
   where <- if (!is.null(route$directory)) {
-    paste0("goes through ", route$directory, ", where the rank cannot write it", why)
+    paste0("goes through ", route$directory, ", where the rank cannot write it", why,
+           ": pass `results` with a directory that every executor can write to")
   } else if (is.null(route$endpoint)) {
-    paste0("goes to the driver, which has no process to take it", why, ": ", results_advice)
+    paste0("goes to the driver, which could not start a process to receive it", why, ": ",
+           results_advice)
   } else {
     paste0("goes to the driver at ", route$endpoint$host, ", where it did not arrive", why, ": ",
            results_advice)
@@ -257,8 +259,8 @@ results_fetch <- function(rank_results, results) {
     if (!is.null(results$route$directory)) results_collect(rank_result, file, results$route)
     if (!identical(file.size(file), rank_result$size)) {
       ring_stop("SYSTEM", call = NULL, paste0(
-        "the value of rank ", rank_result$rank, " has ", file.size(file), " of ", rank_result$size,
-        " bytes"
+        "the driver has ", file.size(file), " of the ", rank_result$size, " bytes of the value of ",
+        "rank ", rank_result$rank, ": is the disk of ", tempdir(), " full?"
       ))
     }
     rank_result$value <- list(results_read(file))
@@ -275,7 +277,8 @@ results_collect <- function(rank_result, file, route) {
   if (copied && identical(.Call(C_digest_file, file), rank_result$digest)) return()
   ring_stop("SYSTEM", call = NULL, paste0(
     "the value of rank ", rank_result$rank, if (copied) " was changed in " else " is not in ",
-    route$directory, if (!copied) ": is it a directory that the executors and this machine share?"
+    route$directory, ": pass `results` with a directory that ",
+    if (copied) "only this user can write to" else "the executors and this machine share"
   ))
 }
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Whether a barrier stage has enough slots: as many, at the same time, as it has tasks. Spark itself
-# checks again and again for ten minutes before it fails such a stage. slots_wait() checks first,
-# with the method that Spark uses, and its error has the arithmetic. Python's slot_check has the
+# Checks that a barrier stage has enough slots: as many, at the same time, as it has tasks. Spark
+# itself retries for ten minutes before it fails such a stage. slots_wait() checks first, with the
+# method that Spark uses, and its error has the arithmetic. Python's spark/_slot_check.py has the
 # same texts.
 
 slots_missing <- 60 # seconds for executors that are known to be missing
 slots_registration <- 30 # seconds after the start of an application in which executors register
-slots_again <- 0.25 # seconds between two checks
+slots_interval <- 0.25 # seconds between two checks
 slots_report <- 20 # seconds until a message says that other tasks hold the slots
 
 # Reads slots, executors and settings from Spark. `slots` is NULL where Spark does not report it.
@@ -60,7 +60,7 @@ slots_running <- function(context) {
 
 slots_local <- function(master) grepl("^local(\\[[^]]*\\])?$", master)
 
-# The number of executors that were asked for; NA where it is unknown.
+# The number of executors that were requested; NA where it is unknown.
 slots_expected <- function(cluster) {
   pseudo <- regmatches(cluster$master, regexec("^local-cluster\\[ *([0-9]+)", cluster$master))[[1L]]
   if (length(pseudo) > 0L) return(as.integer(pseudo[[2L]]))
@@ -79,26 +79,27 @@ slots_wait <- function(sc, size, timeout, attempt = 0L) {
     enough <- !is.null(size) && cluster$slots >= size
     waited <- .Call(C_clock_seconds) - begin
     if (enough || waited >= min(timeout, slots_patience(cluster, attempt))) break
-    Sys.sleep(slots_again)
+    Sys.sleep(slots_interval)
   }
   wanted <- slots_choose(cluster, size)
   slots_wait_free(cluster, wanted, timeout, function() slots_read(sc))
   wanted
 }
 
-# Waits until so many slots are free. Spark would wait without a limit and without a message.
-slots_wait_free <- function(cluster, size, timeout, look, tell = slots_report) {
+# Waits until `size` slots are free, and reports a long wait. Spark would wait without a limit and
+# without a message. read() returns the cluster.
+slots_wait_free <- function(cluster, size, timeout, read, report_after = slots_report) {
   begin <- .Call(C_clock_seconds)
-  told <- FALSE
+  reported <- FALSE
   while (isTRUE(cluster$slots - cluster$running < size)) {
     waited <- .Call(C_clock_seconds) - begin
     if (waited > timeout) ring_stop("TIMEOUT", slots_held(cluster, size, waited), call = NULL)
-    if (waited > tell && !told) {
-      told <- TRUE
+    if (waited > report_after && !reported) {
+      reported <- TRUE
       message("sparkring: ", slots_held(cluster, size, waited), "; still waiting")
     }
-    Sys.sleep(slots_again)
-    cluster <- look()
+    Sys.sleep(slots_interval)
+    cluster <- read()
   }
 }
 
@@ -159,7 +160,7 @@ slots_check_local <- function(cluster) {
   ))
 }
 
-# Says how many slots there are, why, and what to do.
+# Writes the error: how many slots there are, why, and what to do.
 slots_explain <- function(cluster, size) {
   text <- paste0(
     size, if (size == 1L) " rank needs" else " ranks need", " as many free task slots at the same ",

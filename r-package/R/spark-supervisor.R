@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The supervisor of a rank: the R process that Spark has started. It forks a child that does the
-# work, reads what the child prints, into the log and for the error, and returns a result to Spark
-# in any case, also when the child is killed or crashes. The supervisors of all ranks agree when to
-# end (spark-exit-barrier.R).
+# The supervisor of a rank: the R process that Spark has started. It forks a child, which is the
+# rank. It copies the output of the child to the log, and keeps the last lines for an error. It
+# always returns a result to Spark, also when the child is killed or crashes. The supervisors of all
+# ranks end together (spark-exit-barrier.R).
 
-supervisor_most <- 2^20 # bytes read after the child has ended: its own children may go on printing
+supervisor_most <- 2^20 # bytes to read after the child has ended; its children may still print
 
 # Returns the result of a rank. `job` comes from the driver, and `barrier` from sparklyr.
 supervisor_run <- function(df, job, barrier) {
@@ -25,47 +25,47 @@ supervisor_run <- function(df, job, barrier) {
   })
   on.exit(if (!is.null(child)) {
     child_kill(child)
-    child_hang_up(child)
+    child_close_output(child)
   }, add = TRUE, after = FALSE)
   if (rank == 0L && !is.null(job$log_server)) {
     state$forwarder <- log_forwarder_start(job$log_server)
     on.exit(log_forwarder_stop(state$forwarder), add = TRUE)
-    state$tell <- function(report) log_forwarder_send(state$forwarder, report)
+    state$send <- function(report) log_forwarder_send(state$forwarder, report)
   }
   exit_barrier_run(state, child, printed, exit_barrier_join(state, job, barrier))
-  if (is.null(state$rank_result)) state$rank_result <- supervisor_left(state)
+  if (is.null(state$rank_result)) state$rank_result <- supervisor_unfinished(state)
   if (state$sends) state$rank_result <- results_send(state, job, length(barrier$address))
   state$rank_result$log <- printed$last()
   supervisor_log(state$rank_result$failure, isTRUE(job$local))
   state$rank_result
 }
 
-# Reads what the rank prints, and writes it to the log of this process. A report of progress goes to
-# the process that has started this one on the same machine; on Spark it becomes a line from time to
-# time.
+# Makes a reader of the output of the rank, which writes the lines to the output of this process.
+# Without Spark it writes a report of progress for the process that has started this one. On Spark
+# it prints reports as lines for the log, every few seconds.
 supervisor_reader <- function(state, local) {
   print <- function(lines) {
     .Call(C_stdio_write, 2L, charToRaw(paste0(lines, "\n", collapse = "")), TRUE)
   }
-  tell <- if (local) {
+  write_report <- if (local) {
     function(report) print(paste0(lines_mark, progress_write(report)))
   } else {
     progress_printer(print)
   }
   lines_reader(print, function(report) {
     state$report <- report
-    tell(report)
+    write_report(report)
   })
 }
 
-# Writes the failure to the log. Without Spark the error on the driver has it.
+# Writes the failure to the log. Without Spark the caller shows the error on the same machine.
 supervisor_log <- function(failure, local) {
   if (is.null(failure) || local) return()
   cat("sparkring: this rank ", failure$what, ": ", failure$message, "\n", failure$traceback, "\n",
       sep = "", file = stderr())
 }
 
-# Reads what the child prints until the round is over or the child has ended.
+# Reads the output of the child until the round is over or the child has ended.
 supervisor_watch <- function(state, child, printed, pause) {
   until <- .Call(C_clock_seconds) + pause
   repeat {
@@ -85,13 +85,13 @@ supervisor_watch <- function(state, child, printed, pause) {
   }
 }
 
-# Reads what is left in the pipe of a child that has ended.
+# Reads the rest of the output of a child that has ended.
 supervisor_rest <- function(child) {
   rest <- raw()
   while (length(rest) < supervisor_most && length(bytes <- child_output(child, 0)) > 0L) {
     rest <- c(rest, bytes)
   }
-  child_hang_up(child)
+  child_close_output(child)
   rest
 }
 
@@ -106,17 +106,17 @@ supervisor_result <- function(rank, child, local) {
   rank_result_lost(rank, why)
 }
 
-# The result of a rank that was still at work when all ranks were ended.
-supervisor_left <- function(state) {
+# The result of a rank that had not finished when all ranks were ended.
+supervisor_unfinished <- function(state) {
   if (!is.null(state$broken)) return(rank_result_of_error(state$rank, state$broken))
   if (state$gone) {
     return(rank_result_lost(
       state$rank, "the call on the driver has ended",
-      what = "was ended at its work"
+      what = "was ended before it had finished"
     ))
   }
   rank_result_lost(
-    state$rank, "another rank had failed", what = "was ended at its work",
+    state$rank, "another rank had failed", what = "was ended before it had finished",
     weight = .Call(C_blame_weight, "ABORTED")
   )
 }

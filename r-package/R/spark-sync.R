@@ -4,8 +4,8 @@
 # a socket, and reads one reply for each. After an interrupt the reply to the interrupted request is
 # still to come, often "cancelled as part of cancellation of all jobs". sparklyr then sends requests
 # of its own ("echo"), and takes the first reply to one of them for the last. Replies that are left
-# over would be taken for those of later requests. So each call of ours first checks that a reply
-# belongs to its request, and reads what is left over.
+# over would then be returned for later requests. So ring_apply() and ring_run() first check that a
+# reply belongs to its request, and read the replies that are left over.
 
 sync_tries <- 5L # a cancelled job may end, and reply, between two tries
 

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 
-#' sparkring: the tasks of a Spark barrier stage form a ring
+#' sparkring: collective operations for the tasks of a Spark barrier stage
 #'
-#' Open a communicator with [ring_init()], make the same calls in the same order on every rank
-#' ([ring_allreduce()], [ring_broadcast()], [ring_allgather()], [ring_barrier()]), and close it with
-#' [ring_close()]. [ring_broadcast_object()] and its kin send any R value. Ranks count from 0, like
-#' Spark's partitions. An error is a condition whose class names its cause: see [ring_error].
+#' The tasks of a Spark barrier stage, or processes under another launcher, form a ring: a group of
+#' processes that sum, broadcast and gather vectors. A process of the group is a *rank*. Ranks count
+#' from 0, like Spark's partitions.
 #'
-#' [ring_allreduce_start()] and its kin run while R does other things, [ring_comm_split()] makes
-#' communicators of some of the ranks, and ranks of one host share memory ([ring_alloc()]).
+#' * [ring_apply()] and [ring_run()] run a function on the ranks of a ring, from the driver. Without
+#'   Spark they run it in several processes of this machine.
+#' * Elsewhere, open a communicator with [ring_init()], and close it with [ring_close()].
+#' * Collectives, such as [ring_allreduce()], [ring_broadcast()], [ring_allgather()] and
+#'   [ring_barrier()], take vectors and arrays. All ranks make the same calls in the same order.
+#' * [ring_broadcast_object()] and the other functions with `_object` in the name take any R value.
+#' * [ring_allreduce_start()] and the other functions with `_start` in the name run a collective in
+#'   the background.
+#' * [ring_glm()], [ring_optim()] and [ring_mlp()] fit models to the rows of all ranks.
+#' * [ring_comm_split()] makes communicators for some of the ranks. [ring_alloc()] allocates memory
+#'   that the ranks of a host share.
 #'
-#' A process opens one communicator at a time, and R calls it from its main thread only.
+#' A process opens one communicator at a time, and calls it from the main thread of R only. An error
+#' is a condition with a class for its cause: see [ring_error].
 #'
-#' `vignette("sparkring")` is a first tour. `vignette("rendezvous")` explains how the tasks find
-#' each other, `vignette("performance")` how fast they are and why, and `vignette("failures")` has
-#' the errors and what to do.
+#' `vignette("sparkring")` is an introduction. `vignette("rendezvous")` explains how the ranks
+#' connect to each other, `vignette("performance")` has measurements, and `vignette("failures")` has
+#' the errors and their remedies.
 #'
 #' @keywords internal
 #' @useDynLib sparkring, .registration = TRUE, .fixes = "C_"

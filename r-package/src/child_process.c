@@ -27,7 +27,7 @@ SEXP child_kill(SEXP process) {
   pid_t number = (pid_t)Rf_asInteger(process);
   if (number <= 1) return R_NilValue;
   kill(-number, SIGKILL);
-  kill(number, SIGKILL); /* which may not have made its group yet */
+  kill(number, SIGKILL); /* the child may not have made its group yet */
   return R_NilValue;
 }
 

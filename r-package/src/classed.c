@@ -67,7 +67,7 @@ static void classed_set_class(SEXP to, const char *first, const char *second) {
   UNPROTECT(1);
 }
 
-/* That of mean(x): what inherits from these may want to be stored as integers. */
+/* Sets the class of mean(x). A class that inherits from these may require integers. */
 static void classed_keep_average(SEXP to, SEXP x, classed kind) {
   classed_copy_details(to, x, kind);
   if (kind == CLASSED_DATE) classed_set_class(to, "Date", NULL);
@@ -77,7 +77,7 @@ static void classed_keep_average(SEXP to, SEXP x, classed kind) {
 
 void classed_keep_reduced(SEXP to, SEXP x, ring_op op) {
   classed kind = classed_of(x);
-  if (kind == CLASSED_TABLE && classed_is_logical(op)) return; /* of truth values */
+  if (kind == CLASSED_TABLE && classed_is_logical(op)) return; /* the result is logical */
   if (op == RING_AVG && classed_is_time(kind))
     classed_keep_average(to, x, kind);
   else
@@ -91,6 +91,6 @@ void classed_keep_together(SEXP to, SEXP x) {
 void classed_refuse_table(SEXP x) {
   if (classed_of(x) == CLASSED_TABLE)
     error_invalid("`x` is a table, and parts of any length lose the names of the last dimension: "
-                  "ring_table() makes one table of all ranks, ring_allgather_object() gathers "
-                  "theirs, and unclass() gives the numbers alone");
+                  "call ring_table() for one table of all ranks, ring_allgather_object() for "
+                  "the tables of all ranks, or unclass() for the numbers alone");
 }

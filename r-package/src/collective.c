@@ -31,10 +31,10 @@ static ring_op collective_op(SEXP op, const char **name) {
   return parsed;
 }
 
-/* ---- What is reduced ---------------------------------------------------------------------- */
+/* ---- Reductions --------------------------------------------------------------------------- */
 
 typedef struct reduction {
-  SEXP x; /* the user's vector, as it travels (view_vector) */
+  SEXP x; /* the user's vector in the form that is sent (view_vector) */
   ring_op op;
   bool wide;  /* (wide.h) */
   SEXP input; /* what the core reads; while the caller protects it, x is safe, too */
@@ -60,7 +60,7 @@ static ring_op reduction_op(SEXP x, const char *name, SEXP op_name) {
   return op;
 }
 
-/* The input of what is not a double vector. Averages are of doubles. */
+/* Sets the input for a vector that is not double. Averages are computed in doubles. */
 static void reduction_convert(reduction *reduction, const comm_handle *handle, const char *name) {
   SEXP x = PROTECT(classed_numbers(reduction->x));
   SEXP input = reduction->op == RING_AVG ? Rf_coerceVector(x, REALSXP) : x;
@@ -87,7 +87,7 @@ static reduction reduction_of(const comm_handle *handle, SEXP x, SEXP op_name) {
   return reduction_named(handle, x, "x", op_name);
 }
 
-/* A new vector for a result that is not wide. A truth value is logical. */
+/* A new vector for a result that is not wide. The results of land and lor are logical. */
 static SEXP reduction_vector(const comm_handle *handle, const reduction *reduction,
                              R_xlen_t length) {
   ring_op op = reduction->op;
@@ -96,7 +96,7 @@ static SEXP reduction_vector(const comm_handle *handle, const reduction *reducti
   return shared_vector(handle, type, length);
 }
 
-/* Where the core puts the result. */
+/* The memory where the core writes the result. */
 static void *reduction_memory(const reduction *reduction, SEXP output) {
   if (output == R_NilValue) return NULL;
   return reduction->wide ? wide_memory(output, reduction->op) : view_output(output);
@@ -202,7 +202,7 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
   return request_finish(request, handle, status, group.outputs);
 }
 
-/* ---- The others --------------------------------------------------------------------------- */
+/* ---- Other collectives -------------------------------------------------------------------- */
 
 SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
@@ -241,8 +241,8 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   return request_finish(request, handle, status, output);
 }
 
-/* Root has the result: a vector that R does not modify while two names refer to it. The core only
- * reads it then. */
+/* On root the result is x itself, if possible: R does not modify a vector while two names refer to it. The
+ * core only reads it then. */
 SEXP collective_broadcast(SEXP comm, SEXP given, SEXP root_given, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");

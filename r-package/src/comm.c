@@ -26,8 +26,8 @@ comm_handle *comm_of(SEXP comm) {
     error_invalid("`comm` must be a communicator, as ring_init() returns it");
   comm_handle *handle = R_ExternalPtrAddr(comm);
   if (handle == NULL)
-    error_invalid("this communicator was saved and loaded, or sent to another process, and is no "
-                  "longer one: call ring_init() in every process");
+    error_invalid("`comm` was saved and loaded, or sent to another process, and is no longer a "
+                  "communicator: call ring_init() in every process");
   return handle;
 }
 
@@ -101,8 +101,8 @@ static bool comm_is_open(const comm_handle *handle) {
   return handle != NULL && handle->process == getpid() && ring_comm_usable(handle->comm);
 }
 
-/* A communicator that is not referenced any more does not stand in the way, but only the collector
- * knows which one is. */
+/* Refuses a second communicator. An open communicator without references does not count: the collector
+ * frees it. */
 static void comm_refuse_second(void) {
   if (comm_is_open(current)) R_gc();
   if (comm_is_open(current))
@@ -195,7 +195,8 @@ SEXP comm_close(SEXP comm, SEXP seconds) {
   return R_NilValue;
 }
 
-/* Raised in a handler of a condition that the call signals: the error leaves both. */
+/* RING_BUSY is raised in a handler of a condition that a call signals. The error leaves the handler and
+ * the call. */
 SEXP comm_abort(SEXP comm, SEXP reason) {
   static const ring_error in_call = {
       .status = RING_BUSY,
@@ -212,7 +213,7 @@ SEXP comm_abort(SEXP comm, SEXP reason) {
   return R_NilValue;
 }
 
-/* ---- What it knows ------------------------------------------------------------------------ */
+/* ---- Properties --------------------------------------------------------------------------- */
 
 SEXP comm_rank(SEXP comm) {
   return Rf_ScalarInteger(ring_comm_rank(comm_of(comm)->comm));

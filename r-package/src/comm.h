@@ -5,9 +5,9 @@
  * aborted then, and the calls of the other ranks fail. The pointer protects a pairlist of the
  * requests that it has taken over (request.h).
  *
- * A process opens one usable communicator at a time: two could only be told apart by the order in
- * which every rank opens them, which is easy to get wrong. Communicators of a split are told apart by
- * the call of the split.
+ * A process opens one usable communicator at a time. Only the order in which every rank opens them would
+ * distinguish two, and a program easily has another order on some rank. The call of the split
+ * distinguishes the communicators of a split.
  */
 #ifndef SPARKRING_COMM_H
 #define SPARKRING_COMM_H
@@ -20,9 +20,9 @@
 
 typedef struct comm_handle {
   ring_comm *comm; /* NULL where opening it failed */
-  bool closed;     /* by ring_close or ring_abort, as against broken by a failure */
-  bool shares;     /* memory with other ranks, where that can be had */
-  pid_t process;   /* that opened it, as against one that this one was forked from */
+  bool closed;     /* by ring_close or ring_abort, and not broken by a failure */
+  bool shares;     /* memory with other ranks, where the host has shared memory */
+  pid_t process;   /* the process that opened it, and not a forked child */
 } comm_handle;
 
 /* The handle of a communicator. Raises an error when `comm` is no communicator, or was loaded from

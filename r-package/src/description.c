@@ -8,13 +8,13 @@
 #include "classed.h"
 #include "view.h"
 
-/* Of labels, how many bytes are shown: of those of one dimension, and of each. */
+/* Bytes of labels that are printed: of all labels of a dimension, and of each label. */
 #define DESCRIPTION_LABELS ((size_t)60)
 #define DESCRIPTION_LABEL 24
 
 /* ---- Digest and text ------------------------------------------------------------------------ */
 
-/* 0 is for what has no description. */
+/* Adds bytes to the digest, which stays 0 only for a vector without a description. */
 static void description_digest(description *to, const void *bytes, size_t length) {
   if (to->digest == 0) to->digest = RING_DIGEST_EMPTY;
   to->digest = ring_digest_add(to->digest, bytes, length);
@@ -33,8 +33,8 @@ static void description_digest_text(description *to, const char *text) {
   description_digest(to, text, strlen(text));
 }
 
-__attribute__((format(printf, 2, 3))) static void description_say(description *to,
-                                                                  const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void description_print(description *to,
+                                                                    const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   size_t at = to->length < sizeof(to->text) ? to->length : sizeof(to->text) - 1;
@@ -64,7 +64,7 @@ static void description_digest_labels(description *to, SEXP labels) {
   }
 }
 
-/* Bytes of a label that are shown: whole characters of UTF-8. */
+/* The number of bytes of a label that are printed: whole characters of UTF-8. */
 static int description_fitting(const char *label) {
   int length = (int)strnlen(label, DESCRIPTION_LABEL + 1);
   if (length <= DESCRIPTION_LABEL) return length;
@@ -73,36 +73,36 @@ static int description_fitting(const char *label) {
   return length;
 }
 
-static void description_say_label(description *to, const char *label) {
+static void description_print_label(description *to, const char *label) {
   if (label == NULL) {
-    description_say(to, "NA");
+    description_print(to, "NA");
     return;
   }
   int length = description_fitting(label);
-  description_say(to, "\"%.*s%s\"", length, label, label[length] == '\0' ? "" : "...");
+  description_print(to, "\"%.*s%s\"", length, label, label[length] == '\0' ? "" : "...");
 }
 
-/* c("a", "b", ... 12 in all #0a1b): where some are not shown, their digest is. */
-static void description_say_labels(description *to, SEXP labels) {
+/* c("a", "b", ... 12 in all #0a1b): the digest of all labels follows when some are not printed. */
+static void description_print_labels(description *to, SEXP labels) {
   const void *memory = vmaxget();
   R_xlen_t count = Rf_xlength(labels), i = 0;
   size_t begun = to->length;
   bool whole = true;
-  description_say(to, "c(");
+  description_print(to, "c(");
   for (; i < count && to->length - begun < DESCRIPTION_LABELS; i++) {
     const char *label = description_label(labels, i);
-    if (i > 0) description_say(to, ", ");
-    description_say_label(to, label);
+    if (i > 0) description_print(to, ", ");
+    description_print_label(to, label);
     whole = whole && (label == NULL || label[description_fitting(label)] == '\0');
     vmaxset(memory);
   }
-  if (i < count) description_say(to, ", ... %.0f in all", (double)count);
+  if (i < count) description_print(to, ", ... %.0f in all", (double)count);
   if (i < count || !whole) {
     description alone = {.digest = 0};
     description_digest_labels(&alone, labels);
-    description_say(to, " #%04x", (unsigned)(alone.digest & 0xffff));
+    description_print(to, " #%04x", (unsigned)(alone.digest & 0xffff));
   }
-  description_say(to, ")");
+  description_print(to, ")");
 }
 
 /* ---- Shape ---------------------------------------------------------------------------------- */
@@ -111,13 +111,13 @@ static const char *description_separator(const description *to) {
   return to->length > 0 ? ", " : "";
 }
 
-/* The first `count` of the dimensions; the last one may be told as any. */
+/* Adds the first `count` dimensions. A dimension after them is printed as *. */
 static void description_add_dim(description *to, SEXP dim, int count) {
   for (int i = count - 1; i >= 0; i--) description_digest_number(to, INTEGER_RO(dim)[i]);
-  description_say(to, "%sdim c(", description_separator(to));
+  description_print(to, "%sdim c(", description_separator(to));
   for (int i = 0; i < count; i++)
-    description_say(to, "%s%d", i > 0 ? ", " : "", INTEGER_RO(dim)[i]);
-  description_say(to, count < Rf_length(dim) ? ", *)" : ")");
+    description_print(to, "%s%d", i > 0 ? ", " : "", INTEGER_RO(dim)[i]);
+  description_print(to, count < Rf_length(dim) ? ", *)" : ")");
 }
 
 static bool description_has_labels(SEXP dimnames, int count) {
@@ -126,25 +126,25 @@ static bool description_has_labels(SEXP dimnames, int count) {
   return false;
 }
 
-/* Those of the first `count` dimensions, with the names that these have themselves. */
+/* Adds the dimnames of the first `count` dimensions, with the names of the dimnames. */
 static void description_add_dimnames(description *to, SEXP dimnames, int count) {
   SEXP titles = PROTECT(Rf_getAttrib(dimnames, R_NamesSymbol));
   description_digest_text(to, "dimnames");
-  description_say(to, "%sdimnames list(", description_separator(to));
+  description_print(to, "%sdimnames list(", description_separator(to));
   for (int i = 0; i < count; i++) {
     const char *title = titles == R_NilValue ? NULL : description_label(titles, i);
     if (title == NULL) title = "";
     description_digest_text(to, title);
-    description_say(to, "%s%.*s%s", i > 0 ? ", " : "", description_fitting(title), title,
-                    title[0] == '\0' ? "" : " = ");
+    description_print(to, "%s%.*s%s", i > 0 ? ", " : "", description_fitting(title), title,
+                      title[0] == '\0' ? "" : " = ");
     SEXP labels = VECTOR_ELT(dimnames, i);
     description_digest_labels(to, labels);
     if (Rf_xlength(labels) == 0)
-      description_say(to, "NULL");
+      description_print(to, "NULL");
     else
-      description_say_labels(to, labels);
+      description_print_labels(to, labels);
   }
-  description_say(to, ")");
+  description_print(to, ")");
   UNPROTECT(1);
 }
 
@@ -164,26 +164,26 @@ void description_add_names(description *to, SEXP x) {
   if (Rf_xlength(names) > 0) {
     description_digest_text(to, "names");
     description_digest_labels(to, names);
-    description_say(to, "%snames ", description_separator(to));
-    description_say_labels(to, names);
+    description_print(to, "%snames ", description_separator(to));
+    description_print_labels(to, names);
   }
   UNPROTECT(1);
 }
 
 /* ---- Class ---------------------------------------------------------------------------------- */
 
-/* Where a time is shown, tzone, is each rank's own affair; what a number means is not. */
+/* The time zone may differ between ranks, because it does not change the number. The units may not. */
 static void description_add_class(description *to, SEXP x) {
   classed kind = classed_of(x);
   if (kind == CLASSED_NOT) return;
   SEXP class = PROTECT(Rf_getAttrib(x, R_ClassSymbol));
   description_digest_text(to, "class");
   description_digest_labels(to, class);
-  description_say(to, "class %.40s", description_label(class, 0));
+  description_print(to, "class %.40s", description_label(class, 0));
   SEXP units = PROTECT(Rf_getAttrib(x, Rf_install("units")));
   if (kind == CLASSED_DURATION && TYPEOF(units) == STRSXP && Rf_xlength(units) == 1) {
     description_digest_labels(to, units);
-    description_say(to, " in %.20s", description_label(units, 0));
+    description_print(to, " in %.20s", description_label(units, 0));
   }
   UNPROTECT(2);
 }
@@ -205,21 +205,21 @@ description description_of(SEXP x) {
 
 void description_add_integers(description *to) {
   description_digest_text(to, "integers");
-  description_say(to, "%sintegers as doubles", description_separator(to));
+  description_print(to, "%sintegers as doubles", description_separator(to));
 }
 
-/* A vector that is all of its group has its own digest, as in Python. */
+/* The only vector of a group gives the group its own digest, as in Python. */
 void description_add_member(description *group, SEXP x, R_xlen_t i, R_xlen_t count) {
   description member = description_of(x);
   if (member.digest == 0) return;
   if (count == 1) group->digest = member.digest;
   if (count > 1) description_digest_number(group, i);
   if (count > 1) description_digest_number(group, (int64_t)member.digest);
-  description_say(group, "%sxs[[%.0f]]: %.*s", description_separator(group), (double)i + 1,
-                  (int)sizeof(member.text), member.text);
+  description_print(group, "%sxs[[%.0f]]: %.*s", description_separator(group), (double)i + 1,
+                    (int)sizeof(member.text), member.text);
 }
 
-/* What does not fit is told by a digest at the end. */
+/* A text that does not fit ends with the digest. */
 void describe(const comm_handle *handle, const description *description) {
   if (description->digest == 0) return;
   char text[sizeof(description->text)];

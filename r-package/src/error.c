@@ -17,7 +17,7 @@ _Noreturn void error_raise(ring_status status, const ring_error *error) {
   SEXP number = PROTECT(Rf_ScalarInteger(code));
   SEXP call = PROTECT(Rf_lang5(Rf_install("ring_stop"), name, message, at_fault, number));
   Rf_eval(call, namespace);
-  Rf_error("ring_stop() returned"); /* it never does; this tells the compiler */
+  Rf_error("ring_stop() returned"); /* ring_stop() does not return; the compiler cannot know that */
 }
 
 _Noreturn void error_invalid(const char *format, ...) {

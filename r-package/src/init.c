@@ -100,7 +100,7 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(launcher_start, 6),
                                           ENTRY(launcher_code, 2),
                                           ENTRY(launcher_wait, 2),
-                                          ENTRY(launcher_hang_up, 1),
+                                          ENTRY(launcher_close_lifeline, 1),
                                           ENTRY(launcher_signal, 2),
                                           {NULL, NULL, 0}};
 

@@ -51,7 +51,7 @@ void interrupt_continue(void) {
 
 /* ---- The log ------------------------------------------------------------------------------ */
 
-static SEXP interrupt_say(void *message) {
+static SEXP interrupt_report(void *message) {
   SEXP package = PROTECT(Rf_mkString("sparkring"));
   SEXP namespace = PROTECT(R_FindNamespace(package));
   SEXP text = PROTECT(Rf_ScalarString(Rf_mkCharCE(message, CE_UTF8)));
@@ -66,7 +66,7 @@ void interrupt_log(void *unused, const char *message) {
   if (interrupt_quiet || interrupt_pending)
     REprintf("sparkring: %s\n", message);
   else
-    interrupt_protect(interrupt_say, (void *)(uintptr_t)message);
+    interrupt_protect(interrupt_report, (void *)(uintptr_t)message);
 }
 
 void interrupt_set_quiet(bool quiet) {

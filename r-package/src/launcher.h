@@ -16,13 +16,14 @@ SEXP launcher_start(SEXP command, SEXP environment, SEXP size, SEXP token, SEXP 
 /* The exit code of the job, or NULL while it runs. */
 SEXP launcher_code(SEXP process, SEXP lifeline);
 
-/* Waits for the job, passes signals on to it, and leaves no process behind. Returns the exit code. */
+/* Waits for the job, and forwards signals to it. Kills all processes that the job leaves. Returns the exit
+ * code. */
 SEXP launcher_wait(SEXP process, SEXP lifeline);
 
-/* Stops waiting for the job: the supervisor kills the ranks. */
-SEXP launcher_hang_up(SEXP lifeline);
+/* Closes the lifeline, so that the supervisor kills the ranks. */
+SEXP launcher_close_lifeline(SEXP lifeline);
 
-/* Sends a signal to the supervisor, which passes it on. */
+/* Sends a signal to the supervisor, which forwards it to the ranks. */
 SEXP launcher_signal(SEXP process, SEXP number);
 
 #endif

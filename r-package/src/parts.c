@@ -47,7 +47,7 @@ void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x) {
   UNPROTECT(2);
 }
 
-/* Those of what has as much of the last dimension as this, and the class. */
+/* Sets the shape of x with another last dimension, and the class. */
 static void parts_shape_extent(SEXP output, SEXP x, double extent) {
   if (view_is_plain(x)) return;
   SEXP wanted = PROTECT(Rf_ScalarReal(extent));
@@ -56,7 +56,7 @@ static void parts_shape_extent(SEXP output, SEXP x, double extent) {
   UNPROTECT(1);
 }
 
-/* Those of what all ranks bring: without names, R's answer is known. */
+/* Sets the shape of the gathered vectors. For a plain x it is known without a call of R. */
 static void parts_shape_gathered(const comm_handle *handle, SEXP output, SEXP x) {
   int size = ring_comm_size(handle->comm);
   R_xlen_t length = Rf_xlength(x);
@@ -182,7 +182,7 @@ static parts parts_of(const comm_handle *handle, SEXP x, SEXP counts) {
   return parts;
 }
 
-/* The parts into which the user wants x to be cut. */
+/* The parts into which x is cut, by the user's counts. */
 static parts parts_cut(const comm_handle *handle, SEXP x, SEXP counts) {
   parts parts = parts_of(handle, x, counts);
   if (parts_sum(counts) != (double)view_extent(x))
@@ -203,7 +203,7 @@ static SEXP parts_doubles(const comm_handle *handle, const int64_t *counts) {
   return doubles;
 }
 
-/* Refuses a bad root here, although the core would: the ranks would have exchanged counts by then. */
+/* Checks the root before the ranks exchange counts. The core checks it too late. */
 static void parts_check_root(const comm_handle *handle, int root) {
   int size = ring_comm_size(handle->comm);
   if (root >= size)

@@ -30,14 +30,15 @@ static SEXP request_kept(SEXP request, int which) {
 
 static request_handle *request_of(SEXP request) {
   if (TYPEOF(request) != EXTPTRSXP || R_ExternalPtrTag(request) != request_tag())
-    error_invalid("`request` must be a request, as ring_allreduce_start() and its kin return it");
+    error_invalid("`request` must be a request, from a function such as ring_allreduce_start()");
   request_handle *handle = R_ExternalPtrAddr(request);
   if (handle == NULL)
-    error_invalid("this request was saved and loaded, or sent to another process, and is no longer "
-                  "one: only the process that started it can wait for it");
+    error_invalid("`request` was saved and loaded, or sent to another process, and is no longer a "
+                  "request: call ring_wait() in the process that started it");
   if (handle->process != getpid())
-    error_invalid("this request was started by the process that this one was forked from: only "
-                  "that one can wait for it");
+    error_invalid(
+        "`request` was started by the parent of this forked process: call ring_wait() in the "
+        "parent");
   return handle;
 }
 
@@ -118,18 +119,18 @@ ring_request **request_slot(SEXP request, const char *function) {
 }
 
 /* Converts the core's result to the user's. True where integers did not fit. */
-static bool request_settle(SEXP output) {
+static bool request_convert(SEXP output) {
   bool overflow = false;
   switch (TYPEOF(output)) {
   case LGLSXP:
-    view_settle(output);
+    view_normalise(output);
     break;
   case INTSXP:
     overflow = wide_finish(output);
     break;
   case VECSXP:
     for (R_xlen_t i = 0; i < Rf_xlength(output); i++)
-      overflow |= request_settle(VECTOR_ELT(output, i));
+      overflow |= request_convert(VECTOR_ELT(output, i));
     break;
   default:
     break;
@@ -146,12 +147,12 @@ SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP 
   comm_finish(handle, status);
   if (request != R_NilValue) return request;
   PROTECT(output);
-  request_warn(request_settle(output));
+  request_warn(request_convert(output));
   UNPROTECT(1);
   return output;
 }
 
-/* ---- What R calls ------------------------------------------------------------------------- */
+/* ---- Entry points ------------------------------------------------------------------------- */
 
 /* Releases the input of a request that is done, with this status. */
 static void request_end(SEXP request, ring_status status) {
@@ -167,7 +168,7 @@ SEXP request_wait(SEXP request) {
   if (status == RING_BUSY) error_raise(status, NULL); /* in a handler, during a wait for requests */
   request_end(request, status);
   SEXP output = request_kept(request, REQUEST_OUTPUT);
-  request_warn(request_settle(output));
+  request_warn(request_convert(output));
   return output;
 }
 

@@ -14,9 +14,9 @@
 /* The least number of bytes in use before R collects. */
 #define SHARED_ALLOWANCE ((size_t)256 << 20)
 
-/* R collects what is young, which takes half a millisecond, whenever so much has been allocated in
- * vectors of few pages: memory that is used again soon is mapped already. Of long vectors too many
- * are referred to at that moment, and so stay until R collects everything. */
+/* R collects young vectors, in half a millisecond, when this number of bytes has been allocated in
+ * vectors of at most SHARED_YOUNG_LENGTH bytes: memory that is soon used again is mapped already. Longer
+ * vectors are usually still referenced then, and stay until R collects everything. */
 #define SHARED_YOUNG ((size_t)32 << 20)
 #define SHARED_YOUNG_LENGTH ((size_t)4 << 20)
 
@@ -122,8 +122,9 @@ static void shared_collect_young(void) {
   UNPROTECT(2);
 }
 
-/* Everything, which takes as long as R has much else, only where the young was not much of it. */
-static void shared_make_room(void) {
+/* Collects young vectors, and then everything if that has not freed enough. A full collection takes time
+ * in proportion to all that R has allocated. */
+static void shared_collect(void) {
   bool full = shared_bytes > shared_limit;
   if (!full && shared_young <= SHARED_YOUNG) return;
   shared_young = 0;
@@ -136,7 +137,7 @@ static void shared_make_room(void) {
 
 static SEXP shared_new(const comm_handle *handle, SEXPTYPE type, R_xlen_t length) {
   size_t bytes = (size_t)length * shared_width(type);
-  shared_make_room();
+  shared_collect();
   SEXP count = PROTECT(Rf_ScalarReal((double)length));
   SEXP size = PROTECT(Rf_ScalarReal((double)bytes));
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, size, R_NilValue));
@@ -145,7 +146,8 @@ static SEXP shared_new(const comm_handle *handle, SEXPTYPE type, R_xlen_t length
   ring_status status = ring_alloc(handle->comm, bytes, &memory);
   if (status != RING_OK) {
     ring_error error = {.status = status, .rank = -1};
-    snprintf(error.message, sizeof(error.message), "there is no memory for %zu bytes", bytes);
+    snprintf(error.message, sizeof(error.message), "there is no memory for a vector of %zu bytes",
+             bytes);
     error_raise(status, &error);
   }
   R_SetExternalPtrAddr(pointer, memory);
@@ -170,7 +172,7 @@ void shared_release(SEXP x) {
   if (R_altrep_inherits(x, shared_real)) shared_finalise(R_altrep_data1(x));
 }
 
-/* ---- What R calls ------------------------------------------------------------------------- */
+/* ---- Entry points ------------------------------------------------------------------------- */
 
 SEXP shared_alloc(SEXP comm, SEXP type, SEXP length) {
   const comm_handle *handle = comm_of(comm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The standard output and error of a child process, redirected to a pipe. R, C and the child's own
- * children print to the pipe. A read blocks no longer than its caller says.
+ * children print to the pipe. The caller bounds the time for which a read blocks.
  */
 #ifndef SPARKRING_STDIO_REDIRECT_H
 #define SPARKRING_STDIO_REDIRECT_H

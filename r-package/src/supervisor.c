@@ -22,9 +22,9 @@
 #endif
 
 #define GRACE 10.0 /* seconds between asking the ranks to end and killing them */
-#define LINGER 1.0 /* seconds for descendants of the ranks, and for a reader that has stopped */
+#define LINGER 1.0 /* seconds for descendants of the ranks, and for a reader that does not read */
 #define TICK 250   /* milliseconds of the longest wait */
-#define BACKLOG (1 << 20)  /* bytes that wait for a reader before ranks block, too */
+#define BACKLOG (1 << 20)  /* bytes of unread output from which on ranks block, too */
 #define DESCRIPTORS 65536L /* at most so many are closed */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -47,7 +47,7 @@ static struct {
   char token_path[64];
 } state;
 
-static double now(void) {
+static double supervisor_now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
@@ -65,32 +65,32 @@ void supervisor_signals(sigset_t *set) {
 }
 
 /* As shells do: 128 + number for a signal. */
-static int exit_code(int status) {
+static int supervisor_exit_code(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void kill_ranks(int number) {
+static void supervisor_kill_ranks(int number) {
   for (int rank = 0; rank < state.job->size; rank++)
     if (state.ranks[rank] > 0 && kill(-state.ranks[rank], number) != 0)
       kill(state.ranks[rank], number);
 }
 
 /* Reports the exit code of the job. An R package must not call _exit(), so a signal ends the process. */
-static _Noreturn void end(int code) {
-  if (write(state.job->lifeline, &code, sizeof code) < 0) code = 1; /* nobody waits for it */
+static _Noreturn void supervisor_exit(int code) {
+  if (write(state.job->lifeline, &code, sizeof code) < 0) code = 1; /* the launcher has ended */
   for (;;) raise(SIGKILL);
 }
 
-static _Noreturn void give_up(int code) {
-  if (state.ranks) kill_ranks(SIGKILL);
+static _Noreturn void supervisor_abort(int code) {
+  if (state.ranks) supervisor_kill_ranks(SIGKILL);
   process_tree_kill();
-  end(code);
+  supervisor_exit(code);
 }
 
 /* ---- Output */
 
-/* Prints a line of our own. */
-static void report(const char *format, ...) {
+/* Prints a line of the launcher. */
+static void supervisor_report(const char *format, ...) {
   char text[1024] = "sparkring-run: ";
   va_list arguments;
   va_start(arguments, format);
@@ -100,43 +100,45 @@ static void report(const char *format, ...) {
   line_output_put(&state.outputs[1], text);
 }
 
-/* Sends a signal to the process groups of all ranks; after one to end, time runs. */
-static void pass_on(int number) {
+/* Sends a signal to the process groups of all ranks. A signal to end sets the deadline. */
+static void supervisor_forward(int number) {
   bool ends = false;
   for (int i = 0; i < ENDING; i++) ends = ends || passed_on[i] == number;
   if (ends && !state.ending) {
     state.ending = true;
-    state.deadline = now() + GRACE;
+    state.deadline = supervisor_now() + GRACE;
   }
-  kill_ranks(number);
+  supervisor_kill_ranks(number);
 }
 
 /* Ends the job after its output was lost: the reader has closed the pipe, or the disk is full. */
-static void lose(int error) {
+static void supervisor_lose_output(int error) {
   if (state.failure == 0) state.failure = error == EPIPE ? 128 + SIGPIPE : 1;
-  if (!state.ending) pass_on(SIGTERM);
+  if (!state.ending) supervisor_forward(SIGTERM);
   if (error != EPIPE)
-    report("cannot write the output of the ranks: %s; ending the ranks", strerror(error));
+    supervisor_report("cannot write the output of the ranks: %s; ending the ranks",
+                      strerror(error));
 }
 
 /* ---- Starting ranks */
 
-static void on_signal(int number) {
+static void supervisor_on_signal(int number) {
   int error = errno;
   char byte = (char)number;
   if (write(state.signals[1], &byte, 1) < 0) errno = error; /* full: there is enough to read */
   errno = error;
 }
 
-static bool make_pipe(int ends[2]) {
+static bool supervisor_make_pipe(int ends[2]) {
   if (pipe(ends) != 0) return false;
   for (int i = 0; i < 2; i++) fcntl(ends[i], F_SETFD, FD_CLOEXEC);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return true;
 }
 
-/* In the forked child: becomes the rank, or tells errno. */
-static _Noreturn void be_rank(int rank, pid_t supervisor, int told, const int writers[2]) {
+/* Runs in the forked child: becomes the rank, or writes errno to `failure`. */
+static _Noreturn void supervisor_exec_rank(int rank, pid_t supervisor, int failure,
+                                           const int writers[2]) {
   char number[16];
   setpgid(0, 0);
 #ifdef __linux__
@@ -153,54 +155,55 @@ static _Noreturn void be_rank(int rank, pid_t supervisor, int told, const int wr
   setenv("SPARKRING_TOKEN_FILE", state.token_path, 1);
   long most = sysconf(_SC_OPEN_MAX);
   for (int other = 3; other < (most > 0 && most < DESCRIPTORS ? most : DESCRIPTORS); other++)
-    if (other != told) close(other);
+    if (other != failure) close(other);
   signal(SIGCHLD, SIG_DFL);
   signal(SIGPIPE, SIG_DFL);
   sigprocmask(SIG_SETMASK, &state.job->mask, NULL);
   execvp(state.job->command[0], state.job->command);
   int error = errno;
-  for (ssize_t put = write(told, &error, sizeof error);; put = 0)
+  for (ssize_t put = write(failure, &error, sizeof error);; put = 0)
     raise(put < 0 ? SIGABRT : SIGKILL);
 }
 
 /* Starts a rank; 0 or an errno. */
-static int start(int rank) {
-  int out[2], err[2], told[2], error = 0;
+static int supervisor_start(int rank) {
+  int out[2], err[2], failure[2], error = 0;
   pid_t supervisor = getpid();
-  if (!make_pipe(out) || !make_pipe(err) || !make_pipe(told)) return errno;
+  if (!supervisor_make_pipe(out) || !supervisor_make_pipe(err) || !supervisor_make_pipe(failure))
+    return errno;
   pid_t process = fork();
   if (process < 0) return errno;
-  if (process == 0) be_rank(rank, supervisor, told[1], (int[]){out[1], err[1]});
-  setpgid(process, process); /* whoever is first */
+  if (process == 0) supervisor_exec_rank(rank, supervisor, failure[1], (int[]){out[1], err[1]});
+  setpgid(process, process); /* as the child does, because either may be first */
   state.ranks[rank] = process;
   state.alive++;
-  close(out[1]), close(err[1]), close(told[1]);
+  close(out[1]), close(err[1]), close(failure[1]);
   state.streams[state.streams_count++] =
       (line_stream){.descriptor = out[0], .rank = rank, .to = &state.outputs[0]};
   state.streams[state.streams_count++] =
       (line_stream){.descriptor = err[0], .rank = rank, .to = &state.outputs[1]};
-  fcntl(told[0], F_SETFL, 0);
-  if (read(told[0], &error, sizeof error) != sizeof error) error = 0;
-  close(told[0]);
+  fcntl(failure[0], F_SETFL, 0);
+  if (read(failure[0], &error, sizeof error) != sizeof error) error = 0;
+  close(failure[0]);
   return error;
 }
 
-/* Starts all; when the command cannot be run, none stays. */
-static void start_all(void) {
+/* Starts all ranks. Kills the started ranks when the command cannot be run. */
+static void supervisor_start_all(void) {
   for (int rank = 0; rank < state.job->size; rank++) {
-    int error = start(rank);
+    int error = supervisor_start(rank);
     if (error == 0) continue;
     state.failure = error == ENOENT ? 127 : 126;
     state.ending = true;
-    report("cannot run '%.500s': %s", state.job->command[0], strerror(error));
-    kill_ranks(SIGKILL);
+    supervisor_report("cannot run '%.500s': %s", state.job->command[0], strerror(error));
+    supervisor_kill_ranks(SIGKILL);
     return;
   }
 }
 
 /* ---- Ends */
 
-static const char *describe(int status, char *text, size_t room) {
+static const char *supervisor_describe(int status, char *text, size_t capacity) {
   static const struct {
     int number;
     const char *name;
@@ -210,28 +213,28 @@ static const char *describe(int status, char *text, size_t room) {
                {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
                {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
   if (!WIFSIGNALED(status)) {
-    snprintf(text, room, "failed with exit code %d", WEXITSTATUS(status));
+    snprintf(text, capacity, "failed with exit code %d", WEXITSTATUS(status));
     return text;
   }
-  snprintf(text, room, "was killed by signal %d", WTERMSIG(status));
+  snprintf(text, capacity, "was killed by signal %d", WTERMSIG(status));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (names[i].number == WTERMSIG(status))
-      snprintf(text, room, "was killed by %s", names[i].name);
+      snprintf(text, capacity, "was killed by %s", names[i].name);
   return text;
 }
 
 /* The first rank that fails ends the job. */
-static void note_end(int rank, int status) {
+static void supervisor_record_end(int rank, int status) {
   char text[64];
   if (state.failure != 0 || status == 0) return;
-  state.failure = exit_code(status);
+  state.failure = supervisor_exit_code(status);
   bool others = state.alive > 0 && !state.ending;
-  if (!state.ending) pass_on(SIGTERM);
-  report("rank %d %s%s", rank, describe(status, text, sizeof text),
-         others ? "; ending the others" : "");
+  if (!state.ending) supervisor_forward(SIGTERM);
+  supervisor_report("rank %d %s%s", rank, supervisor_describe(status, text, sizeof text),
+                    others ? "; ending the others" : "");
 }
 
-static void reap(void) {
+static void supervisor_reap(void) {
   int status;
   pid_t process;
   while ((process = waitpid(-1, &status, WNOHANG)) > 0) {
@@ -240,9 +243,9 @@ static void reap(void) {
       state.ranks[rank] = 0;
       state.alive--;
 #ifndef __linux__
-      kill(-process, SIGKILL); /* nobody adopts its orphans */
+      kill(-process, SIGKILL); /* no process adopts its orphans */
 #endif
-      note_end(rank, status);
+      supervisor_record_end(rank, status);
     }
   }
   state.children = process == 0;
@@ -250,76 +253,76 @@ static void reap(void) {
 
 /* ---- The loop */
 
-static void obey(void) {
+static void supervisor_read_signals(void) {
   char numbers[256];
   ssize_t got = read(state.signals[0], numbers, sizeof numbers);
   for (ssize_t i = 0; i < got; i++) {
     if (numbers[i] == SIGCHLD) continue;
-    pass_on(numbers[i]);
+    supervisor_forward(numbers[i]);
     state.asked = state.asked || state.ending;
   }
 }
 
-static struct pollfd entry(int descriptor, short events, bool wanted) {
+static struct pollfd supervisor_entry(int descriptor, short events, bool wanted) {
   return (struct pollfd){.fd = wanted ? descriptor : -1, .events = events};
 }
 
-static void write_out(int output) {
+static void supervisor_write(int output) {
   int error = line_output_write(&state.outputs[output]);
-  if (error != 0) lose(error);
+  if (error != 0) supervisor_lose_output(error);
 }
 
 /* Waits for output, a reader, a signal, or `milliseconds`, and handles it. */
-static void turn(int milliseconds) {
+static void supervisor_poll(int milliseconds) {
   struct pollfd *entries = state.entries;
   bool takes = true;
   for (int i = 0; i < 2; i++) {
     line_output *to = &state.outputs[i];
-    entries[i] = entry(to->descriptor, POLLOUT, to->unwritten.length > 0);
+    entries[i] = supervisor_entry(to->descriptor, POLLOUT, to->unwritten.length > 0);
     takes = takes && to->unwritten.length < BACKLOG;
   }
-  entries[2] = entry(state.signals[0], POLLIN, true);
-  entries[3] = entry(state.job->lifeline, POLLIN, true);
+  entries[2] = supervisor_entry(state.signals[0], POLLIN, true);
+  entries[3] = supervisor_entry(state.job->lifeline, POLLIN, true);
   for (int i = 0; i < state.streams_count; i++)
-    entries[4 + i] = entry(state.streams[i].descriptor, POLLIN, takes);
+    entries[4 + i] = supervisor_entry(state.streams[i].descriptor, POLLIN, takes);
   if (poll(entries, 4 + (nfds_t)state.streams_count, milliseconds) > 0) {
     for (int i = 0; i < 2; i++)
-      if (entries[i].revents) write_out(i);
-    if (entries[2].revents) obey();
-    if (entries[3].revents) give_up(1); /* nobody waits for the job any more */
+      if (entries[i].revents) supervisor_write(i);
+    if (entries[2].revents) supervisor_read_signals();
+    if (entries[3].revents) supervisor_abort(1); /* the launcher has ended */
     for (int i = 0; i < state.streams_count; i++)
       if (entries[4 + i].revents) line_output_read(&state.streams[i]);
   }
-  if (line_output_out_of_memory()) give_up(1);
-  reap();
-  if (now() < state.deadline) return;
+  if (line_output_out_of_memory()) supervisor_abort(1);
+  supervisor_reap();
+  if (supervisor_now() < state.deadline) return;
   state.deadline = INFINITY;
-  kill_ranks(SIGKILL);
+  supervisor_kill_ranks(SIGKILL);
 }
 
-/* Ends what the ranks have left behind. */
-static void sweep(void) {
-  double until = now() + (state.ending ? 0 : LINGER);
-  for (reap(); state.children; turn(20))
-    if (now() >= until) process_tree_kill_children();
+/* Kills the processes that the ranks have started, after LINGER seconds. */
+static void supervisor_kill_descendants(void) {
+  double until = supervisor_now() + (state.ending ? 0 : LINGER);
+  for (supervisor_reap(); state.children; supervisor_poll(20))
+    if (supervisor_now() >= until) process_tree_kill_children();
 }
 
-/* All writers are dead: what they have left is written, unless the reader of a job that was asked to
- * end has stopped reading. */
-static void drain(void) {
-  double until = now() + LINGER;
+/* Writes the rest of the output, when all ranks have ended. After a request to end, a reader that does not
+ * read has LINGER seconds. */
+static void supervisor_flush(void) {
+  double until = supervisor_now() + LINGER;
   for (int i = 0; i < state.streams_count; i++)
     while (state.streams[i].descriptor >= 0 && line_output_read(&state.streams[i])) continue;
   for (int i = 0; i < state.streams_count; i++)
     if (state.streams[i].begun.length > 0) line_output_end_line(&state.streams[i], "", 0);
   while (state.outputs[0].unwritten.length + state.outputs[1].unwritten.length > 0) {
-    if (state.asked && now() > until) return;
-    turn(TICK);
+    if (state.asked && supervisor_now() > until) return;
+    supervisor_poll(TICK);
   }
 }
 
-/* A file with the token that only this user can open, and that goes with this process. */
-static bool keep_token(void) {
+/* Makes a file with the token. Only this user can open it, and it ends with this process. */
+static bool supervisor_keep_token(void) {
   const char *token = state.job->token;
 #ifdef __linux__
   state.token = memfd_create("sparkring token", MFD_CLOEXEC);
@@ -332,20 +335,20 @@ static bool keep_token(void) {
          write(state.token, token, strlen(token)) == (ssize_t)strlen(token);
 }
 
-static bool prepare(const supervisor_job *job) {
+static bool supervisor_prepare(const supervisor_job *job) {
   state.deadline = INFINITY;
   for (int i = 0; i < 2; i++) state.outputs[i] = (line_output){.descriptor = job->outputs[i]};
   state.streams = calloc(2 * (size_t)job->size, sizeof *state.streams);
   state.entries = calloc(4 + 2 * (size_t)job->size, sizeof *state.entries);
   state.ranks = calloc((size_t)job->size, sizeof *state.ranks);
   if (!state.streams || !state.entries || !state.ranks) return false;
-  if (!keep_token() || !make_pipe(state.signals)) return false;
+  if (!supervisor_keep_token() || !supervisor_make_pipe(state.signals)) return false;
   fcntl(state.signals[1], F_SETFL, O_NONBLOCK);
   return true;
 }
 
-static void watch_signals(void) {
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+static void supervisor_watch_signals(void) {
+  struct sigaction action = {.sa_handler = supervisor_on_signal, .sa_flags = SA_RESTART};
   sigset_t passed;
   supervisor_signals(&passed);
   sigfillset(&action.sa_mask);
@@ -359,20 +362,20 @@ _Noreturn void supervise(const supervisor_job *job) {
   state.job = job;
   setsid();
   process_tree_adopt(true);
-  if (!prepare(job)) {
+  if (!supervisor_prepare(job)) {
     dprintf(job->outputs[1], "sparkring-run: cannot run the job: %s\n", strerror(errno));
-    end(1);
+    supervisor_exit(1);
   }
-  watch_signals();
-  start_all();
+  supervisor_watch_signals();
+  supervisor_start_all();
   sigset_t mask = job->mask;
   sigdelset(&mask, SIGCHLD);
   sigprocmask(SIG_SETMASK, &mask, NULL);
-  while (state.alive > 0) turn(TICK);
-  sweep();
+  while (state.alive > 0) supervisor_poll(TICK);
+  supervisor_kill_descendants();
 #ifndef __linux__
   unlink(state.token_path);
 #endif
-  drain();
-  end(state.failure);
+  supervisor_flush();
+  supervisor_exit(state.failure);
 }

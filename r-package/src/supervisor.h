@@ -17,7 +17,7 @@ typedef struct supervisor_job {
   const char *token; /* for a file that SPARKRING_TOKEN_FILE names while the job runs */
   bool input;        /* whether rank 0 has the standard input */
   int outputs[2];    /* descriptors for what ranks print on 1 and 2 */
-  int lifeline;      /* a socket; its end means that nobody waits for the job any more */
+  int lifeline;      /* a socket; its end means that the launcher has ended */
   sigset_t mask;     /* of signals, for the ranks */
 } supervisor_job;
 

@@ -57,9 +57,10 @@ static void view_refuse(SEXP x, const char *name) {
     error_invalid("`%s` must be a double, integer, logical, complex or raw vector, not %s", name,
                   IS_S4_OBJECT(x) ? "an S4 object" : Rf_type2char(TYPEOF(x)));
   SEXP class = PROTECT(Rf_getAttrib(x, R_ClassSymbol));
-  error_invalid("`%s` has class \"%.60s\", and what its numbers mean is not known here: call "
-                "unclass() on it, on every rank, and give the class to the result",
-                name, Rf_translateCharUTF8(STRING_ELT(class, 0)));
+  error_invalid(
+      "`%s` has class \"%.60s\", and collectives do not support this class: call unclass() "
+      "on it, on every rank, and set the class of the result",
+      name, Rf_translateCharUTF8(STRING_ELT(class, 0)));
 }
 
 view view_of(SEXP x) {
@@ -140,7 +141,7 @@ void *view_output(SEXP x) {
   }
 }
 
-void view_settle(SEXP x) {
+void view_normalise(SEXP x) {
   int *element = LOGICAL(x);
   R_xlen_t count = Rf_xlength(x);
   for (R_xlen_t i = 0; i < count; i++)

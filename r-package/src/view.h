@@ -40,9 +40,9 @@ void view_refuse_na(SEXP x, const char *name);
 /* The memory of a new vector, for the core to write to. */
 void *view_output(SEXP x);
 
-/* To another rank a logical is an int32, which may hold any number: what is not 0 becomes TRUE in
- * this logical vector. */
-void view_settle(SEXP x);
+/* Sets every element of a logical vector to TRUE, FALSE or NA. Other ranks send logicals as int32, which
+ * may have any value: a value other than 0 becomes TRUE. */
+void view_normalise(SEXP x);
 
 /* Whether a vector has no attributes, and so a result made from it needs none. */
 bool view_is_plain(SEXP x);

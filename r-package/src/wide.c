@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof(int64_t) == sizeof(double), "a double vector holds as many of them");
 
-/* The name of the attribute, which tells of which kind the numbers are. */
+/* The name of the attribute with the wide numbers. It differs for sums and products. */
 static SEXP wide_name(ring_op op) {
   return Rf_install(op == RING_SUM ? "sparkring sums" : "sparkring products");
 }

@@ -104,7 +104,7 @@ of_script <- function(f) {
   f
 }
 
-# The outcomes of ranks that run the shipped closure with rows that Spark could have packed.
+# The results of ranks that run the shipped closure with rows that Spark could have packed.
 play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL) {
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,

@@ -70,18 +70,18 @@ test_that("closures that sparklyr calls in another way than they think are told 
   three <- function(df, group, barrier) ring_init(barrier)
   invalid(
     spark_worker_execute_closure(two, NULL, list(user_context = list(token = "x"))),
-    "function\\(df, context, barrier\\), and here it is given$"
+    "function\\(df, context, barrier\\), as `context` is given$"
   )
   invalid(spark_worker_execute_closure(two, "g", list()), "for each group of g, .*`group_by`")
   invalid(spark_worker_execute_closure(three, "g", list()), "for each group of g, .*`group_by`")
   one <- function(df) ring_init()
   invalid(
     spark_worker_execute_closure(one, NULL, list()),
-    "nothing names the other ranks: take `barrier`, function\\(df, barrier\\), and pass it on"
+    "no `barrier`: give the closure the argument, function\\(df, barrier\\), and call ring_init"
   )
   invalid(
     spark_worker_execute_closure(one, NULL, list(user_context = list(token = "x"))),
-    "take `barrier`, function\\(df, context, barrier\\)"
+    "give the closure the argument, function\\(df, context, barrier\\)"
   )
   invalid(spark_worker_execute_closure(one, "g", list()), "for each group of g, .*`group_by`")
   said <- function(df) ring_init(rank = 0, size = 1, addresses = "127.0.0.1")

@@ -103,7 +103,7 @@ test_that("ring_table fails on every rank, and the communicator goes on", {
     expect_match(
       result$number, "rank 1 passed 2 variables \\(\"a\", \"b\"\\), rank 0 1 variables \\(\"a\"\\)"
     )
-    expect_match(result$times, "a variable is of class POSIXct: call format\\(\\) on it")
+    expect_match(result$times, "a variable is of class POSIXct: pass it through format\\(\\)")
     expect_match(result$nothing, "nothing to tabulate")
     expect_match(result$list, "failed|unique|sort")
     expect_match(result$units, "difftime in secs as variable 1, rank 0 difftime in mins")

@@ -69,7 +69,7 @@ test_that("what cannot go in is refused with advice", {
     "is NULL: every rank must pass a vector" = NULL,
     "is an integer64 vector: call as.double\\(\\)" = structure(1, class = "integer64"),
     "is a POSIXlt object: call as.POSIXct\\(\\)" = as.POSIXlt("2024-05-01", tz = "UTC"),
-    "has class \"kind\", and what .* call unclass\\(\\)" = structure(1, class = "kind"),
+    "has class \"kind\", and collectives .* call unclass\\(\\)" = structure(1, class = "kind"),
     "has class \"hexmode\"" = as.hexmode(3L),
     "has class \"Date\"" = structure(as.raw(1), class = "Date"),
     "must be a double, integer, logical, complex or raw vector, not closure" = mean,

@@ -86,7 +86,7 @@ test_that("ring_alloc gives zeros that collectives take as they are", {
     )
   })
   for (result in results) {
-    expect_match(result$no_memory, "no memory for 36028797018963968 bytes")
+    expect_match(result$no_memory, "no memory for a vector of 36028797018963968 bytes")
     expect_true(all(result$shared))
     expect_true(all(result$zero))
     expect_identical(unname(result$types), c("integer", "logical", "raw"))

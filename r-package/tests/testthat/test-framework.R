@@ -206,7 +206,7 @@ test_that("without XGBoost all ranks are told at once, and the communicator goes
     error
   }, python = python)
   text <- paste0("XGBoost's tracker runs in Python on rank 0, and .*python.* cannot import it ",
-                 "\\(.*No module named.*\\): install xgboost in a Python .*RETICULATE_PYTHON")
+                 "\\(.*No module named.*\\): install xgboost in a Python, .*RETICULATE_PYTHON")
   expect_s3_class(errors[[1]], "ring_error_unsupported")
   expect_match(conditionMessage(errors[[1]]), paste0("^", text))
   expect_match(conditionMessage(errors[[2]]), paste0("^rank 0 \\(127.0.0.1\\) failed: ", text))

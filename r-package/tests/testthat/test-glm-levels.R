@@ -27,7 +27,7 @@ test_that("levels that contradict each other are an error", {
   expect_error(order_of(part(c("b", "a")), part(c("a", "b"))),
                "levels of `f` come in one order on one rank and in another .* a, b: make the col")
   expect_error(order_of(part(c("low", "high"), kind = "ordered"), part("mid", kind = "ordered")),
-               "levels of `f` are ordered, and no rank says which comes first of low, mid")
+               "levels of `f` are ordered, and no rank has the order of low, mid")
   expect_error(order_of(part("a", kind = "ordered"), part("b")), "is an ordered factor on one rank")
 })
 

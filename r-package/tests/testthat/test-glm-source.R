@@ -59,8 +59,8 @@ test_that("a term that needs rows of other ranks is named, on all ranks", {
     list(said(mpg ~ relevel(factor(cyl), "8")), said(mpg ~ I(wt - mean(wt))), mlp)
   })
   for (said in results) {
-    expect_match(said[[1]], "relevel\\(factor\\(cyl\\), \"8\"\\) cannot be worked out from")
-    expect_match(said[[1]], "make the column before, such as by factor\\(\\) with the same")
+    expect_match(said[[1]], "relevel\\(factor\\(cyl\\), \"8\"\\) cannot be computed from")
+    expect_match(said[[1]], "make the column before the call, such as by factor")
     expect_match(said[[2]], "I\\(wt - mean\\(wt\\)\\) depends on all rows, and each rank has")
     expect_match(said[[3]], "rank\\(wt\\) depends on all rows")
   }

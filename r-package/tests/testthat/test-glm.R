@@ -229,7 +229,7 @@ test_that("what needs rows says so, and aliased coefficients have a place in vco
   expect_equal(vcov(fit), vcov(truth))
   expect_equal(vcov(fit, complete = FALSE), vcov(truth, complete = FALSE))
   expect_equal(confint(fit), confint.default(truth))
-  expect_error(fitted(fit), "holds no rows: predict\\(fit, rows, type = \"response\"\\)")
+  expect_error(fitted(fit), "holds no rows: call predict\\(fit, rows, type = \"response\"\\)")
   expect_error(residuals(fit), "holds no rows: subtract predict")
 })
 

@@ -124,7 +124,7 @@ test_that("the command line says what is wrong with it", {
   version <- run_launcher("--version")
   expect_identical(version$out, paste("sparkring", packageVersion("sparkring")))
   expect_error(ring_launch("absent.R", 2), class = "ring_error_invalid", "does not exist")
-  expect_error(ring_launch("true"), class = "ring_error_invalid", "`n` is missing: give the number")
+  expect_error(ring_launch("true"), class = "ring_error_invalid", "`n` is missing: pass the number")
   zero <- expect_error(ring_launch("true", 0), class = "ring_error_invalid", "`n` is 0")
   expect_identical(deparse(zero$call), "ring_launch(\"true\", 0)")
 })

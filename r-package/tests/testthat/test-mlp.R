@@ -48,7 +48,7 @@ test_that("without hidden layers it is multinomial regression", {
 
 test_that("arguments that make no sense are named", {
   comm <- local_world()
-  expect_error(ring_mlp(comm, mpg ~ wt, data = mtcars), "a factor or strings with two classes",
+  expect_error(ring_mlp(comm, mpg ~ wt, data = mtcars), "a factor or strings with at least two",
                class = "ring_error_invalid")
   expect_error(ring_mlp(comm, Species ~ ., data = iris, hidden = 1.5), "`hidden` must be whole num",
                class = "ring_error_invalid")

@@ -76,7 +76,9 @@ test_that("what is different on one rank is named, and the communicator goes on"
   })
   said <- lapply(1:4, function(item) lapply(results, `[[`, item))
   differ <- function(one, other) {
-    list(paste0("the ranks differ: rank ", one, " `gr`, rank 0 ", other, " `gr`"))
+    list(paste0(
+      "the ranks differ: rank ", one, " `gr`, rank 0 ", other, " `gr`: pass the same on all ranks"
+    ))
   }
   expect_identical(
     unique(said[[1]]), differ("1 passed 1 parameters and no", "2 parameters and no")

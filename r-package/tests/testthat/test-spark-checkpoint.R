@@ -43,7 +43,7 @@ test_that("what cannot be written, or found again, is an error", {
     expect_error(expression, message, class = "ring_error_invalid")
   }
   invalid(ring_checkpoint(comm, ""), "`path` must be the directory of the checkpoint")
-  invalid(ring_checkpoint(comm, "s3://bucket/job"), "is a URL: pass a directory")
+  invalid(ring_checkpoint(comm, "s3://bucket/job"), "is the URL s3://bucket/job: pass the path")
   invalid(ring_save("folder", 1), "`checkpoint` must be what ring_checkpoint\\(\\) returns")
   invalid(ring_restore(NULL), "`checkpoint` must be what ring_checkpoint\\(\\) returns")
   folder <- tempfile("checkpoint")

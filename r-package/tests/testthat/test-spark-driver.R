@@ -29,7 +29,7 @@ test_that("a function that does not take what it gets is told so", {
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
-  invalid(ring_apply(NULL, "f"), "`.f` must be a function, called as .f\\(df, comm\\), .*not \"f\"")
+  invalid(ring_apply(NULL, "f"), "function that is called as .f\\(df, comm\\), .*not \"f\"")
   invalid(ring_apply(NULL, function(df) 1), "f\\(df, comm\\), which does not fit.*unused argument")
   invalid(ring_run(NULL, function() 1), "f\\(comm\\), which does not fit")
   invalid(ring_run(NULL, function(comm) 1, rate = 2), "f\\(comm, ...\\), which .* unused argument")

@@ -45,7 +45,7 @@ test_that("values are in rank order, and tables become one", {
   )))
   expect_identical(names(rank_result_values(tables, "s")), c("rank", "s"))
   expect_identical(names(rank_result_values(tables, c(n = "integer"))), c("rank", "n"))
-  expect_error(rank_result_values(tables, c(n = "double")), "returned a integer as n.* says double")
+  expect_error(rank_result_values(tables, c(n = "double")), "a integer as column n.*is double")
   expect_error(rank_result_values(tables, "x"), "rank 0 returned other columns .*such as x")
   other <- read(rank_result_of_value(0L, first), rank_result_of_value(1L, first["n"]))
   expect_error(rank_result_values(other), "rank 1 returned other columns than rank 0, such as s")
@@ -53,7 +53,7 @@ test_that("values are in rank order, and tables become one", {
   expect_error(rank_result_values(five, "n"), "`.f` returned 5 on rank 0")
 })
 
-test_that("the rank at fault is told from those that only know that another has gone", {
+test_that("the rank at fault is told from the ranks that only report it", {
   lost <- failed(0L, ring_condition("ABORTED"), 1)
   wrong <- failed(1L, ring_condition("INVALID"), 2)
   mine <- failed(2L, simpleError("my own"), 3)

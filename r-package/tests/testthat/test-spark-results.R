@@ -94,7 +94,7 @@ test_that("large values come through a directory that the user names, and leave 
                class = "ring_error_system")
   unlink(results_shared(results$route, 1))
   expect_error(results_fetch(ring$rank_results, results),
-               "value of rank 1 is not in .*shared.*: is it",
+               "value of rank 1 is not in .*shared.*: pass `results`",
                class = "ring_error_system")
   results_close(results)
   expect_identical(list.files(shared), character())

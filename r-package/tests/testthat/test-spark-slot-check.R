@@ -26,7 +26,7 @@ test_that("too few slots are explained with the arithmetic", {
   expect_identical(missing, "1 executor x (8 cores / 2 per task), and 2 executors are missing")
 })
 
-test_that("slots that other tasks hold are waited for, and told", {
+test_that("slots that other tasks hold are waited for, with a message", {
   at_look <- function(running) c(cluster("local[4]", 4L, 4L, 1L), running = running)
   looks <- 0
   look <- function() {
@@ -38,7 +38,7 @@ test_that("slots that other tasks hold are waited for, and told", {
   expect_silent(slots_wait_free(at_look(2L), 3L, 30, look))
   expect_identical(looks, 2)
   expect_message(
-    slots_wait_free(at_look(3L), 3L, 30, look, tell = -1),
+    slots_wait_free(at_look(3L), 3L, 30, look, report_after = -1),
     "local\\[4\\] has 4 slots \\(4 cores / 1 per task\\), of which .* hold 3. .*; still waiting"
   )
   expect_error(

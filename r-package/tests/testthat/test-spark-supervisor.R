@@ -44,7 +44,7 @@ test_that("a rank that goes on computing is ended when another has failed", {
   expect_gt(proc.time()[["elapsed"]] - began, exit_barrier_grace)
   expect_lt(proc.time()[["elapsed"]] - began, 60)
   for (rank_result in rank_results[-2]) {
-    expect_identical(rank_result$failure$what, "was ended at its work")
+    expect_identical(rank_result$failure$what, "was ended before it had finished")
     expect_false(is_running(rank_result$log))
   }
 })
@@ -108,7 +108,7 @@ test_that("ranks end with the call on the driver, whatever they compute", {
   pids <- readLines(file)
   expect_length(pids, 3)
   expect_false(any(vapply(pids, is_running, NA)))
-  for (each in rank_results) expect_identical(each$failure$what, "was ended at its work")
+  for (each in rank_results) expect_identical(each$failure$what, "was ended before it had finished")
   error <- rank_result_judge(rank_results, 3L, 0L)
   expect_match(conditionMessage(error), "the call on the driver has ended")
 })

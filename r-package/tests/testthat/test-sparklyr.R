@@ -207,7 +207,7 @@ expect_refusals <- function(sc) {
     data.frame(text = format(comm), stringsAsFactors = FALSE)
   })
   expect_length(alone, 1)
-  expect_match(alone, "take `barrier`, function(df, barrier)", fixed = TRUE)
+  expect_match(alone, "give the closure the argument, function(df, barrier)", fixed = TRUE)
   grouped <- told(function(df, barrier) {
     comm <- tryCatch(sparkring::ring_init(barrier), ring_error_invalid = conditionMessage)
     data.frame(text = format(comm), stringsAsFactors = FALSE)
