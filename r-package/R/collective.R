@@ -6,13 +6,13 @@
 #' ranks, element by element. Every rank gets the result, identical to the bit.
 #'
 #' @section Types:
-#' | `x`     | `"sum"` `"prod"` `"min"` `"max"` | `"avg"` | `"land"` `"lor"` `"lxor"` | `"band"` `"bor"` `"bxor"` |
-#' |---------|----------------------------------|---------|---------------------------|---------------------------|
-#' | double  | double                           | double  | an error                  | an error                  |
-#' | complex | complex; no min and max          | complex | an error                  | an error                  |
-#' | integer | integer                          | double  | logical                   | integer                   |
-#' | logical | integer                          | double  | logical                   | integer                   |
-#' | raw     | raw                              | double  | raw, 0 or 1               | raw                       |
+#' | `x`     | `sum` `prod` | `min` `max` | `avg`   | `land` `lor` `lxor` | `band` `bor` `bxor` |
+#' |---------|--------------|-------------|---------|---------------------|---------------------|
+#' | double  | double       | double      | double  | an error            | an error            |
+#' | complex | complex      | an error    | complex | an error            | an error            |
+#' | integer | integer      | integer     | double  | logical             | integer             |
+#' | logical | integer      | integer     | double  | logical             | integer             |
+#' | raw     | raw          | raw         | double  | raw, 0 or 1         | raw                 |
 #'
 #' The table has the type of the result. Factors, lists, data frames and character vectors
 #' are errors. The message has the function that converts them.

@@ -113,8 +113,11 @@ def reduced(op: str, values: list[np.ndarray]) -> np.ndarray:
     stack = np.stack(values)
     dtype = stack.dtype
     if op == "avg":
-        wide = "complex128" if dtype.kind == "c" else "float64"
-        mean = stack.sum(axis=0, dtype=wide) / len(values)
+        if dtype.kind == "c":
+            mean = np.empty(stack.shape[1:], dtype)
+            mean.real, mean.imag = stack.real.mean(axis=0), stack.imag.mean(axis=0)
+            return mean
+        mean = stack.sum(axis=0, dtype="float64") / len(values)
         return (np.trunc(mean) if dtype.kind in "iu" else mean).astype(dtype)
     if op in LOGICAL:
         return LOGICAL[op].reduce(stack, axis=0).astype(dtype)

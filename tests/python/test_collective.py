@@ -97,10 +97,10 @@ def cut_every_case():
                 ranks = [parted(rank, comm.size, shape, dtype) for rank in range(comm.size)]
                 parts = [np.split(x, comm.size) for x in ranks]
                 x, name = ranks[comm.rank], f"{dtype} {shape}"
-                total = reduced("max", ranks)
+                total = reduced("sum", ranks)
                 mine = np.split(total, comm.size)[comm.rank]
-                check(comm.reduce_scatter(x, "max"), mine, name)
-                check(comm.reduce_scatter(np.asfortranarray(x), "max"), mine, name)
+                check(comm.reduce_scatter(x, "sum"), mine, name)
+                check(comm.reduce_scatter(np.asfortranarray(x), "sum"), mine, name)
                 for root in range(comm.size):
                     given = x if comm.rank == root else np.zeros_like(x)
                     check(comm.scatter(given, root), parts[root][comm.rank], name)

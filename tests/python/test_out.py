@@ -49,8 +49,8 @@ def write_parts_into_out():
         ranks, me = range(comm.size), comm.rank
         for dtype in DTYPES:
             every = [parted(rank, comm.size, (4,), dtype) for rank in ranks]
-            total, out = reduced("max", every), np.empty(4, dtype)
-            assert comm.reduce_scatter(every[me], "max", out=out) is out
+            total, out = reduced("sum", every), np.empty(4, dtype)
+            assert comm.reduce_scatter(every[me], "sum", out=out) is out
             assert out.tobytes() == np.split(total, comm.size)[me].tobytes()
             assert comm.scatter(every[me], 1, out=out) is out
             assert out.tobytes() == np.split(every[1], comm.size)[me].tobytes()
@@ -61,7 +61,7 @@ def write_parts_into_out():
             assert comm.gather(every[me], 1, out=out) is out
             assert out is None or out.tobytes() == np.stack(every).tobytes()
             out = np.empty_like(total)
-            assert comm.reduce(every[me], "max", 1, out=out) is (out if me == 1 else None)
+            assert comm.reduce(every[me], "sum", 1, out=out) is (out if me == 1 else None)
             assert me != 1 or out.tobytes() == total.tobytes()
     return True
 
@@ -73,14 +73,14 @@ def write_parts_in_place():
         for dtype in DTYPES:
             every = [parted(rank, comm.size, (4,), dtype) for rank in ranks]
             x = every[me].copy()
-            comm.reduce_scatter(x, "max", out=x[own])
-            assert x[own].tobytes() == reduced("max", every)[own].tobytes()
+            comm.reduce_scatter(x, "sum", out=x[own])
+            assert x[own].tobytes() == reduced("sum", every)[own].tobytes()
             x = every[me].copy()
             comm.scatter(x, 1, out=x[own])
             assert x[own].tobytes() == every[1][own].tobytes()
             x = every[me].copy()
-            assert comm.reduce(x, "max", 1, out=x) is (x if me == 1 else None)
-            assert x.tobytes() == (reduced("max", every) if me == 1 else every[me]).tobytes()
+            assert comm.reduce(x, "sum", 1, out=x) is (x if me == 1 else None)
+            assert x.tobytes() == (reduced("sum", every) if me == 1 else every[me]).tobytes()
             gathered = np.zeros((comm.size, *x.shape), dtype)
             gathered[me] = every[me]
             comm.gather(gathered[me], 1, out=gathered)

@@ -31,9 +31,9 @@ def start_every_collective():
             counts = [(rank + 1) % 3 for rank in range(size)]
             uneven = np.resize(x, (sum(counts), 2))
             calls = [
-                ("allreduce", x, "max"),
+                ("allreduce", x, "prod"),
                 ("reduce", x, "sum", root),
-                ("reduce_scatter", rows, "min"),
+                ("reduce_scatter", rows, "sum"),
                 ("broadcast", x, root),
                 ("allgather", x),
                 ("allgatherv", x[comm.rank :]),
