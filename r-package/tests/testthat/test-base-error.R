@@ -102,10 +102,8 @@ test_that("bad arguments of collectives are errors, and the communicator goes on
   invalid <- function(expression, message) {
     expect_error(expression, message, class = "ring_error_invalid")
   }
-  ops <- paste0(
-    "\"sum\", \"prod\", \"min\", \"max\", \"avg\", \"land\", \"lor\", \"lxor\", \"band\", \"bor\", ",
-    "\"bxor\", \"mean\", \"average\"$"
-  )
+  ops <- c("sum", "prod", "min", "max", "avg", "land", "lor", "lxor", "band", "bor", "bxor")
+  ops <- paste0("\"", c(ops, "mean", "average"), "\"", collapse = ", ")
   invalid(ring_allreduce(comm, 1, "median"), paste("`op` is \"median\"; it must be one of", ops))
   invalid(ring_allreduce(comm, 1, NULL), "`op` must be one of \"sum\"")
   invalid(ring_allreduce(comm, 1, "lor"), "\"lor\" is for logical, integer and raw vectors")

@@ -39,7 +39,8 @@ test_that("allreduce applies every op to every type", {
     sum = as.raw(6), prod = as.raw(6), min = as.raw(1), max = as.raw(3), avg = 2
   ))
   expect_identical(got$complex, list(
-    sum = c(a = 3 + 3i, b = 6 - 3i), prod = c(a = -3 + 1i, b = 4 - 12i), avg = c(a = 1 + 1i, b = 2 - 1i)
+    sum = c(a = 3 + 3i, b = 6 - 3i), prod = c(a = -3 + 1i, b = 4 - 12i),
+    avg = c(a = 1 + 1i, b = 2 - 1i)
   ))
   expect_identical(got$truth, list(
     list(
