@@ -10,7 +10,7 @@
 #include "dlpack_abi.h"
 #include "sparkring.h"
 
-/* False for an element type that the core has not. bool is uint8 in the core. */
+/* False for an element type that the core has not. */
 bool dlpack_dtype_read(dlpack_dtype dtype, ring_dtype *found);
 
 dlpack_dtype dlpack_dtype_of(ring_dtype dtype);

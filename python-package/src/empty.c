@@ -69,7 +69,7 @@ static PyObject *make_tensor(comm_object *self, PyObject *lengths, PyObject *exa
   Py_ssize_t *shape = read_lengths(state, lengths);
   dlpack_output *made = NULL;
   if (shape)
-    made = dlpack_output_make(self, dlpack_dtype_of(like.dtype, like.boolean), -1, shape,
+    made = dlpack_output_make(self, dlpack_dtype_of(like.dtype), -1, shape,
                               (int)PyTuple_Size(lengths), true);
   PyObject *tensor = made ? dlpack_output_wrap(made, like.adapter, example, false) : NULL;
   PyMem_Free(shape);

@@ -132,7 +132,7 @@ static bool complex_dtype(view *view, char letter) {
          ring_dtype_size(view->dtype) == (size_t)view->buffer.itemsize;
 }
 
-/* Reads the format into view->dtype. 16-bit words are bfloat16 only with dtype "bfloat16". */
+/* Reads the format into view->dtype. Words of 16 bits are uint16, or bfloat16 with that dtype. */
 static int read_format(view *view, module_state *state, PyObject *object, const char *name,
                        const char *dtype) {
   const char *format = view->buffer.format ? view->buffer.format : "B";
@@ -180,10 +180,9 @@ static int refuse_tensor(const view *view, module_state *state, const char *name
   dlpack_dtype_print(dtype, elements, sizeof(elements));
   PyObject *remedy = PyUnicode_FromFormat(view->adapter->to_dtype, name);
   if (remedy)
-    error_invalid(
-        state,
-        "the dtype of %s, %s, is not supported: convert it, as with %U, to one of %s", name,
-        elements, remedy, DTYPE_NAMES);
+    error_invalid(state,
+                  "the dtype of %s, %s, is not supported: convert it, as with %U, to one of %s",
+                  name, elements, remedy, DTYPE_NAMES);
   Py_XDECREF(remedy);
   return -1;
 }
