@@ -15,6 +15,12 @@ cases_of <- function(rank, count) {
   )
 }
 
+# Whether `op` is for vectors of the type of `x`.
+has_op <- function(x, op) {
+  if (is.complex(x)) return(op %in% c("sum", "prod", "avg"))
+  !is.double(x) || op %in% c("sum", "prod", "min", "max", "avg")
+}
+
 # The steps `which` along the last dimension.
 steps <- function(x, which) {
   if (is.null(dim(x))) return(x[which])
