@@ -3,7 +3,7 @@ import builtins
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from types import GenericAlias, TracebackType
-from typing import Any, Final, Generic, NoReturn, TypeVar, final, overload
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar, final, overload
 
 from numpy import dtype as _dtype
 from numpy import generic
@@ -17,7 +17,24 @@ _Array: TypeAlias = (
     Buffer | NDArray[Any]
 )  # NumPy's stubs make an array a Buffer only from Python 3.12 on
 _Shape: TypeAlias = int | Sequence[int]
-_Output = TypeVar("_Output", bound=_Array)
+
+class _DLPack(Protocol):
+    def __dlpack__(self) -> Any: ...
+
+class _Column(Protocol):  # of pandas or pyarrow
+    def __array__(self) -> NDArray[Any]: ...
+
+class _ArrayInterface(Protocol):
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+class _TorchDtype(Protocol):
+    @property
+    def is_floating_point(self) -> bool: ...
+
+_Other: TypeAlias = _DLPack | _Column | _ArrayInterface  # arrays of other libraries
+_Output = TypeVar("_Output", bound=_Array | _Other)
+_Library = TypeVar("_Library", bound=_Other)
 _Scalar = TypeVar("_Scalar", bound=generic)
 _Result = TypeVar("_Result", covariant=True)
 
@@ -139,7 +156,12 @@ class Communicator:
     # order of the overloads is: out, array, number, any other buffer.
     @overload
     def allreduce(
-        self, x: _Number | _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
     ) -> _Output: ...
     @overload
     def allreduce(
@@ -154,9 +176,13 @@ class Communicator:
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def allreduce(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
+    @overload
     def allreduce_group(
         self,
-        xs: Iterable[_Number | _Array],
+        xs: Iterable[_Number | _Array | _Other],
         op: str = "sum",
         *,
         out: Iterable[_Output],
@@ -174,7 +200,7 @@ class Communicator:
     @overload
     def allreduce_group(
         self,
-        xs: Iterable[_Number | _Array],
+        xs: Iterable[_Number | _Array | _Other],
         op: str = "sum",
         *,
         out: None = None,
@@ -183,7 +209,7 @@ class Communicator:
     @overload
     def reduce(
         self,
-        x: _Number | _Array,
+        x: _Number | _Array | _Other,
         op: str = "sum",
         root: int = 0,
         *,
@@ -221,8 +247,18 @@ class Communicator:
         dtype: str | None = None,
     ) -> NDArray[Any] | None: ...
     @overload
+    def reduce(
+        self,
+        x: _Library,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> _Library | None: ...
+    @overload
     def reduce_scatter(
-        self, x: _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self, x: _Array | _Other, op: str = "sum", *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
     @overload
     def reduce_scatter(
@@ -233,8 +269,12 @@ class Communicator:
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def reduce_scatter(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
+    @overload
     def broadcast(
-        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
     @overload
     def broadcast(
@@ -249,8 +289,12 @@ class Communicator:
         self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def broadcast(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
+    @overload
     def allgather(
-        self, x: _Number | _Array, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
     @overload
     def allgather(
@@ -261,12 +305,16 @@ class Communicator:
         self, x: _Number | _Array, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def allgather(self, x: _Library, *, out: None = None, dtype: str | None = None) -> _Library: ...
+    @overload
     def allgatherv(self, x: NDArray[_Scalar], *, dtype: str | None = None) -> NDArray[_Scalar]: ...
     @overload
     def allgatherv(self, x: _Array, *, dtype: str | None = None) -> NDArray[Any]: ...
     @overload
+    def allgatherv(self, x: _Library, *, dtype: str | None = None) -> _Library: ...
+    @overload
     def gather(
-        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> _Output | None: ...
     @overload
     def gather(
@@ -277,6 +325,10 @@ class Communicator:
         self, x: _Number | _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any] | None: ...
     @overload
+    def gather(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> _Library | None: ...
+    @overload
     def gatherv(
         self, x: NDArray[_Scalar], root: int = 0, *, dtype: str | None = None
     ) -> NDArray[_Scalar] | None: ...
@@ -285,8 +337,12 @@ class Communicator:
         self, x: _Array, root: int = 0, *, dtype: str | None = None
     ) -> NDArray[Any] | None: ...
     @overload
+    def gatherv(
+        self, x: _Library, root: int = 0, *, dtype: str | None = None
+    ) -> _Library | None: ...
+    @overload
     def scatter(
-        self, x: _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
     @overload
     def scatter(
@@ -296,6 +352,10 @@ class Communicator:
     def scatter(
         self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    @overload
+    def scatter(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
     @overload
     def scatterv(
         self,
@@ -315,7 +375,18 @@ class Communicator:
         dtype: str | None = None,
     ) -> NDArray[Any]: ...
     @overload
-    def alltoall(self, x: _Array, *, out: _Output, dtype: str | None = None) -> _Output: ...
+    def scatterv(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> _Library: ...
+    @overload
+    def alltoall(
+        self, x: _Array | _Other, *, out: _Output, dtype: str | None = None
+    ) -> _Output: ...
     @overload
     def alltoall(
         self, x: NDArray[_Scalar], *, out: None = None, dtype: str | None = None
@@ -325,6 +396,8 @@ class Communicator:
         self, x: _Array, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
     @overload
+    def alltoall(self, x: _Library, *, out: None = None, dtype: str | None = None) -> _Library: ...
+    @overload
     def alltoallv(
         self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
     ) -> NDArray[_Scalar]: ...
@@ -332,11 +405,17 @@ class Communicator:
     def alltoallv(
         self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    @overload
+    def alltoallv(
+        self, x: _Library, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> _Library: ...
     def barrier(self) -> None: ...
-    def send(self, x: _Number | _Array, peer: int, *, dtype: str | None = None) -> None: ...
+    def send(
+        self, x: _Number | _Array | _Other, peer: int, *, dtype: str | None = None
+    ) -> None: ...
     @overload
     def recv(
-        self, x: _Number | _Array, peer: int, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, peer: int, *, out: _Output, dtype: str | None = None
     ) -> _Output: ...
     @overload
     def recv(
@@ -348,10 +427,19 @@ class Communicator:
     def recv(
         self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
     ) -> NDArray[Any]: ...
+    @overload
+    def recv(
+        self, x: _Library, peer: int, *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
     # The starts have the arguments of the methods above, and return a request of their results.
     @overload
     def allreduce_start(
-        self, x: _Number | _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
     ) -> Request[_Output]: ...
     @overload
     def allreduce_start(
@@ -366,9 +454,13 @@ class Communicator:
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def allreduce_start(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def allreduce_group_start(
         self,
-        xs: Iterable[_Number | _Array],
+        xs: Iterable[_Number | _Array | _Other],
         op: str = "sum",
         *,
         out: Iterable[_Output],
@@ -386,7 +478,7 @@ class Communicator:
     @overload
     def allreduce_group_start(
         self,
-        xs: Iterable[_Number | _Array],
+        xs: Iterable[_Number | _Array | _Other],
         op: str = "sum",
         *,
         out: None = None,
@@ -395,7 +487,7 @@ class Communicator:
     @overload
     def reduce_start(
         self,
-        x: _Number | _Array,
+        x: _Number | _Array | _Other,
         op: str = "sum",
         root: int = 0,
         *,
@@ -433,8 +525,18 @@ class Communicator:
         dtype: str | None = None,
     ) -> Request[NDArray[Any] | None]: ...
     @overload
+    def reduce_start(
+        self,
+        x: _Library,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[_Library | None]: ...
+    @overload
     def reduce_scatter_start(
-        self, x: _Array, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self, x: _Array | _Other, op: str = "sum", *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def reduce_scatter_start(
@@ -445,8 +547,12 @@ class Communicator:
         self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def reduce_scatter_start(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def broadcast_start(
-        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def broadcast_start(
@@ -461,8 +567,12 @@ class Communicator:
         self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def broadcast_start(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def allgather_start(
-        self, x: _Number | _Array, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def allgather_start(
@@ -473,14 +583,20 @@ class Communicator:
         self, x: _Number | _Array, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def allgather_start(
+        self, x: _Library, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def allgatherv_start(
         self, x: NDArray[_Scalar], *, dtype: str | None = None
     ) -> Request[NDArray[_Scalar]]: ...
     @overload
     def allgatherv_start(self, x: _Array, *, dtype: str | None = None) -> Request[NDArray[Any]]: ...
     @overload
+    def allgatherv_start(self, x: _Library, *, dtype: str | None = None) -> Request[_Library]: ...
+    @overload
     def gather_start(
-        self, x: _Number | _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output | None]: ...
     @overload
     def gather_start(
@@ -491,6 +607,10 @@ class Communicator:
         self, x: _Number | _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any] | None]: ...
     @overload
+    def gather_start(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library | None]: ...
+    @overload
     def gatherv_start(
         self, x: NDArray[_Scalar], root: int = 0, *, dtype: str | None = None
     ) -> Request[NDArray[_Scalar] | None]: ...
@@ -499,8 +619,12 @@ class Communicator:
         self, x: _Array, root: int = 0, *, dtype: str | None = None
     ) -> Request[NDArray[Any] | None]: ...
     @overload
+    def gatherv_start(
+        self, x: _Library, root: int = 0, *, dtype: str | None = None
+    ) -> Request[_Library | None]: ...
+    @overload
     def scatter_start(
-        self, x: _Array, root: int = 0, *, out: _Output, dtype: str | None = None
+        self, x: _Array | _Other, root: int = 0, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def scatter_start(
@@ -510,6 +634,10 @@ class Communicator:
     def scatter_start(
         self, x: _Array, root: int = 0, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
+    @overload
+    def scatter_start(
+        self, x: _Library, root: int = 0, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
     @overload
     def scatterv_start(
         self,
@@ -529,8 +657,17 @@ class Communicator:
         dtype: str | None = None,
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def scatterv_start(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        root: int = 0,
+        *,
+        dtype: str | None = None,
+    ) -> Request[_Library]: ...
+    @overload
     def alltoall_start(
-        self, x: _Array, *, out: _Output, dtype: str | None = None
+        self, x: _Array | _Other, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def alltoall_start(
@@ -541,6 +678,10 @@ class Communicator:
         self, x: _Array, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def alltoall_start(
+        self, x: _Library, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def alltoallv_start(
         self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
     ) -> Request[NDArray[_Scalar]]: ...
@@ -548,13 +689,17 @@ class Communicator:
     def alltoallv_start(
         self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
+    @overload
+    def alltoallv_start(
+        self, x: _Library, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+    ) -> Request[_Library]: ...
     def barrier_start(self) -> Request[None]: ...
     def send_start(
-        self, x: _Number | _Array, peer: int, *, dtype: str | None = None
+        self, x: _Number | _Array | _Other, peer: int, *, dtype: str | None = None
     ) -> Request[None]: ...
     @overload
     def recv_start(
-        self, x: _Number | _Array, peer: int, *, out: _Output, dtype: str | None = None
+        self, x: _Number | _Array | _Other, peer: int, *, out: _Output, dtype: str | None = None
     ) -> Request[_Output]: ...
     @overload
     def recv_start(
@@ -569,9 +714,15 @@ class Communicator:
         self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
     ) -> Request[NDArray[Any]]: ...
     @overload
+    def recv_start(
+        self, x: _Library, peer: int, *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
     def empty(self, shape: _Shape, dtype: type[_Scalar] | _dtype[_Scalar]) -> NDArray[_Scalar]: ...
     @overload
     def empty(self, shape: _Shape, dtype: DTypeLike = "float64") -> NDArray[Any]: ...
+    @overload
+    def empty(self, shape: _Shape, dtype: _TorchDtype) -> Any: ...
     @overload
     def split(self, color: int, key: int = 0) -> Communicator: ...
     @overload
