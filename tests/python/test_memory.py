@@ -28,6 +28,22 @@ X = np.arange(6.0).reshape(3, 2)
 BYTES = bytearray(48)
 
 
+class Library:
+    """An array of a library that is not NumPy, with NumPy's memory."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **_):
+        return self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+
+TENSOR, STRIDED = Library(X), Library(X.T)
+
+
 def split_close(comm):
     with comm.split(0) as child:
         return child.size
@@ -54,6 +70,11 @@ CALLS = {
     "allreduce of a number": lambda comm: comm.allreduce(3.0),
     "allreduce of bytes": lambda comm: comm.allreduce(BYTES, dtype="uint8"),
     "allreduce, out": lambda comm: comm.allreduce(X, out=np.empty_like(X)),
+    "allreduce of a tensor": lambda comm: comm.allreduce(TENSOR),
+    "allreduce of a view of a tensor": lambda comm: comm.allreduce(STRIDED),
+    "allreduce, out of a library": lambda comm: comm.allreduce(X, out=Library(np.empty_like(X))),
+    "allgatherv of a tensor": lambda comm: comm.allgatherv(TENSOR),
+    "empty": lambda comm: comm.empty((3, 2)),
     "allreduce, a start": call_started,
     "allreduce, dropped": drop_started,
     "allreduce, invalid": raise_invalid,
