@@ -88,10 +88,10 @@ ring_gather <- function(comm, x, root = 0) .Call(C_parts_gather, comm, x, root, 
 #' passes a vector of the same type, length, shape and names. Missing values are kept.
 #'
 #' @inheritParams ring_reduce_scatter
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On ranks other
-#'   than `root` the values are ignored; type, length, shape, names and class must match. An array
-#'   is cut along the last dimension, a matrix into groups of columns. The last dimension of an
-#'   array, or the length of a vector, must be a multiple of the number of ranks.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On
+#'   ranks other than `root` the values are ignored; type, length, shape, names and class must
+#'   match. An array is cut along the last dimension, a matrix into groups of columns. The last
+#'   dimension of an array, or the length of a vector, must be a multiple of the number of ranks.
 #' @param root The rank whose vector is cut, a whole number from 0.
 #' @returns The part of this rank, with the type and class of `x`, and the dimensions, names and
 #'   dimnames that the part has in `x`.

@@ -12,8 +12,8 @@
 #' collective call after `ring_send()`, the receiver makes it after `ring_recv()`.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. `ring_recv()`
-#'   ignores its values.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
+#'   `ring_recv()` ignores its values.
 #' @param peer The other rank, a whole number from 0.
 #' @returns `ring_send()` returns `NULL`, invisibly. `ring_recv()` returns the values of the sender,
 #'   in a vector with the type, dimensions, names, dimnames and class of the receiver's `x`.

@@ -12,9 +12,9 @@
 #' kept.
 #'
 #' @inheritParams ring_allgather
-#' @param x A double, integer, logical, complex or raw vector of any length, or an array. It is never
-#'   modified. Only the last dimension of an array may differ between ranks: matrices must have the
-#'   same number of rows.
+#' @param x A double, integer, logical, complex or raw vector of any length, or an array. It is
+#'   never modified. Only the last dimension of an array may differ between ranks: matrices must
+#'   have the same number of rows.
 #' @returns A vector or array with the type and class of `x`, concatenated along the last dimension:
 #'   matrices as by [cbind()]. The other dimensions have the dimnames of `x`, which must be the same
 #'   on all ranks. The last dimension has no dimnames, and a vector has no names. A table would lose
@@ -45,10 +45,10 @@ ring_gatherv <- function(comm, x, root = 0) {
 #' passes the same `counts`, so the ranks need not exchange them. Missing values are kept.
 #'
 #' @inheritParams ring_scatter
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An array is cut
-#'   along the last dimension, a matrix into groups of columns. On ranks other than `root` the
-#'   values and the last dimension are ignored, so `double()` is enough for a double vector; type,
-#'   class, and the other dimensions with their dimnames must match.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An
+#'   array is cut along the last dimension, a matrix into groups of columns. On ranks other than
+#'   `root` the values and the last dimension are ignored, so `double()` is enough for a double
+#'   vector; type, class, and the other dimensions with their dimnames must match.
 #' @param counts A vector of whole numbers, one for each rank, the same on every rank: the number of
 #'   elements of each part. For an array it is the size of the part in the last dimension, for a
 #'   matrix the number of columns. The sum is the length, or the last dimension, of root's `x`.

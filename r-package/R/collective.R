@@ -48,11 +48,12 @@
 #' so `NA` propagates for all types.
 #'
 #' @param comm A communicator, from [ring_init()].
-#' @param x A double, integer, logical, complex or raw vector or array, of any length. It is never modified.
+#' @param x A double, integer, logical, complex or raw vector or array, of any length. It is never
+#'   modified.
 #' @param op The operation, a string: `"sum"`, `"prod"`, `"min"`, `"max"` or `"avg"` (also `"mean"`
-#'   or `"average"`). For integers, logicals and raws also `"land"` (logical and: true on all ranks),
-#'   `"lor"` (logical or: true on at least one rank), `"lxor"` (true on an odd number of ranks),
-#'   `"band"`, `"bor"` and `"bxor"` (the same for every bit).
+#'   or `"average"`). For integers, logicals and raws also `"land"` (logical and: true on all
+#'   ranks), `"lor"` (logical or: true on at least one rank), `"lxor"` (true on an odd number of
+#'   ranks), `"band"`, `"bor"` and `"bxor"` (the same for every bit).
 #' @returns A vector or array with the shape and class of `x`. The section *Types* has its type.
 #' @section Errors:
 #' * `ring_error_invalid`: an argument is invalid. Nothing was sent, and the communicator stays
@@ -133,9 +134,9 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An array is cut
-#'   along the last dimension, a matrix into groups of columns. The last dimension of an array, or
-#'   the length of a vector, must be a multiple of the number of ranks.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An
+#'   array is cut along the last dimension, a matrix into groups of columns. The last dimension of
+#'   an array, or the length of a vector, must be a multiple of the number of ranks.
 #' @returns The part of this rank, with the names, dimensions, dimnames and class that the part has
 #'   in `x`. The section *Types* has its type.
 #' @inheritSection ring_allreduce Errors
@@ -157,8 +158,9 @@ ring_reduce_scatter <- function(comm, x, op = "sum") {
 #' attributes.
 #'
 #' @inheritParams ring_allreduce
-#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On ranks other
-#'   than `root` the values are ignored; type, length, shape, names and class must match.
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. On
+#'   ranks other than `root` the values are ignored; type, length, shape, names and class must
+#'   match.
 #' @param root The rank whose values every rank gets, a whole number from 0.
 #' @returns A vector or array with the type, dimensions, names, dimnames and class of `x`, and the
 #'   values of root's vector.

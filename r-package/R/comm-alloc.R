@@ -27,7 +27,8 @@
 #'
 #' @inheritParams ring_rank
 #' @param length The number of elements, a whole number, 0 or more.
-#' @param type The type of the elements: `"double"`, `"integer"`, `"logical"`, `"complex"` or `"raw"`.
+#' @param type The type of the elements: `"double"`, `"integer"`, `"logical"`, `"complex"` or
+#'   `"raw"`.
 #' @returns A vector of type `type` with `length` zeros (or `FALSE`), without attributes.
 #' @section Errors:
 #' `ring_error_invalid` for invalid arguments; `ring_error_no_memory`.
