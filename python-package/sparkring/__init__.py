@@ -54,6 +54,7 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring._docs import attach
 from sparkring._explanation import Explanation
+import sparkring.frameworks._torch_group  # it gives Communicator torch_group
 from sparkring.frameworks import (
     gpus,
     jax_config,

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the collectives of a group call its communicator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from sparkring._core import RingError
+from sparkring.torch._failure import fail
+from sparkring.torch._work import Requests, Work
+
+if TYPE_CHECKING:
+    from sparkring._core import Communicator
+    from sparkring.torch._completions import Completions
+
+After = Callable[[], None]
+
+
+class Calls(dist.ProcessGroup):
+    """A group with a communicator. Subclasses add collectives.
+
+    A communicator serves one call at a time. Callbacks of futures call from other threads, so a lock
+    is held during a call.
+    """
+
+    _comm: Communicator
+    _completions: Completions
+    _calling: threading.Lock
+
+    def _call(
+        self,
+        options: Any,
+        name: str,
+        *arguments: Any,
+        result: Any,
+        after: After | None = None,
+        **keywords: Any,
+    ) -> Work:
+        """Make a call that PyTorch waits for at once, or start a request.
+
+        Without options the caller is Python, and has not said that it waits.
+        """
+        request = None
+        try:
+            with self._calling:
+                if options is None or options.asyncOp:
+                    request = getattr(self._comm, name + "_start")(*arguments, **keywords)
+                else:
+                    getattr(self._comm, name)(*arguments, **keywords)
+        except RingError as error:
+            fail(self._completions.where, error)
+        return Work(self._completions, result, request, after)
+
+    def _now(self, result: Any, function: Callable[[], Any]) -> Work:
+        """Call what has no request, and return a work that is done."""
+        try:
+            with self._calling:
+                function()
+        except RingError as error:
+            fail(self._completions.where, error)
+        return Work(self._completions, result)
+
+    def _all(self, works: Iterable[Work], result: Any) -> Work:
+        """Join works into one."""
+        pending = [work for work in works if not work.is_completed()]
+        return Work(self._completions, result, Requests(pending) if pending else None)

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process group: a subclass of PyTorch's that calls a communicator.
+
+PyTorch's Python and C++ call the methods by name. Methods for GPUs and streams have no meaning here
+and keep the answers of the base.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sparkring._core import Communicator, RingError
+from sparkring.torch import _tensor_view as view
+from sparkring.torch._completions import Completions
+from sparkring.torch._device import Device
+from sparkring.torch._failure import fail
+from sparkring.torch._messages import Messages
+from sparkring.torch._moves import Moves
+from sparkring.torch._reductions import Reductions
+from sparkring.torch._rendezvous import open_group
+from sparkring.torch._work import ReceiveWork, Work
+
+_PARTING = 60.0  # seconds that the end of a group waits for the other ranks
+
+_adopted: Communicator | None = None  # the communicator of the next default group
+
+
+class ProcessGroup(Reductions, Moves):
+    """A group of ranks of ``torch.distributed`` over a `Communicator`.
+
+    ``torch.distributed.init_process_group("sparkring")`` and ``new_group`` make it. A group closes
+    the communicator that it has opened. A communicator of the caller (`Communicator.torch_group`)
+    stays open.
+    """
+
+    def __init__(
+        self, store: Any, comm: Communicator, timeout: timedelta, owns: bool
+    ) -> None:
+        super().__init__(comm.rank, comm.size)
+        self._store, self._comm, self._timeout, self._owns = store, comm, timeout, owns
+        self._calling, self._making = threading.Lock(), threading.Lock()
+        host = comm.hosts[comm.rank]
+        self._completions = Completions(f"rank {comm.rank} of {comm.size} on {host}")
+        self._messages: Messages | None = None
+        self._device = Device(self)
+        self._group_name = self._description = ""
+        self._ended = False
+
+    @classmethod
+    def create(cls, store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
+        """Open a group; PyTorch calls this on every rank of the group."""
+        global _adopted
+        comm, _adopted = _adopted, None
+        if comm is not None:
+            return cls(store, comm, timeout, False)
+        try:
+            comm = open_group(store, rank, size, timeout.total_seconds())
+        except RingError as error:
+            fail(f"rank {rank} of {size}", error)
+        return cls(store, comm, timeout, True)
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def _ways(self) -> Messages:
+        with self._making:
+            if self._messages is None:
+                seconds = self._timeout.total_seconds()
+                self._messages = Messages(self._store, self._comm, seconds)
+            return self._messages
+
+    def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int = 0) -> Work:  # noqa: N803
+        """Send a tensor to a rank."""
+        (tensor,) = tensors
+        payload = view.octets(view.plain(tensor))
+        return Work(self._completions, tensors, self._ways().send(payload, dstRank, tag))
+
+    def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int = 0) -> Work:  # noqa: N803
+        """Receive a tensor from a rank."""
+        return self._recv(tensors, srcRank, tag)
+
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> Work:
+        """Receive a tensor from any rank; ``_source_rank`` of the work tells which."""
+        return self._recv(tensors, None, tag)
+
+    def _recv(self, tensors: list[torch.Tensor], peer: int | None, tag: int) -> Work:
+        (tensor,) = tensors
+        target = view.plain(tensor)
+        receive = self._ways().recv(view.octets(target), peer, tag)
+        after = None if target is tensor else lambda: tensor.detach().copy_(target)
+        return ReceiveWork(self._completions, tensors, receive, after)
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks; the error names a rank that is missing."""
+        work = self.barrier()
+        work.wait(self._timeout if timeout is None else timeout)
+
+    # -- end ----------------------------------------------------------------------------------
+
+    @property
+    def usable(self) -> bool:
+        """bool: whether the group can still make calls."""
+        return not self._ended and self._comm.usable
+
+    def shutdown(self) -> None:
+        """End the group with the other ranks: close what it has opened and end its threads."""
+        if self._ended:
+            return
+        self._ended = True
+        orderly = self._comm.usable
+        if self._owns and orderly:
+            try:
+                with self._calling:
+                    self._comm.close(min(_PARTING, self._timeout.total_seconds()))
+            except RingError:
+                orderly = False
+        self._end_threads(orderly)
+
+    def abort(self) -> None:
+        """End the group at once, from this rank alone."""
+        self._ended = True
+        self._comm.abort("its process group was aborted")
+        self._end_threads(False)
+
+    def _end_threads(self, orderly: bool) -> None:
+        if self._messages is not None:
+            self._messages.close(orderly)
+        self._completions.close(_PARTING)
+
+    # -- what PyTorch asks of a group -----------------------------------------------------------
+
+    def allocate(self, size: int, dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor in memory that the ranks of a host share."""
+        room = self._comm.empty(size * dtype.itemsize, "uint8")
+        return torch.from_numpy(room).view(dtype)
+
+    def getBackendName(self) -> str:  # noqa: N802
+        """Return the name of the backend."""
+        return "sparkring"
+
+    name = _get_backend_name = getBackendName
+
+    def _get_backend(self, device: Any) -> Device:
+        return self._device
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def rank(self) -> int:
+        """Return the rank in the group."""
+        return self._comm.rank
+
+    def size(self) -> int:
+        """Return the size of the group."""
+        return self._comm.size
+
+    getRank, getSize = rank, size  # noqa: N815
+
+    def _start_coalescing(self, device: Any) -> None:
+        """Nothing is gained by waiting: requests run in the order of their starts."""
+
+    def _end_coalescing(self, device: Any) -> Work:
+        return Work(self._completions, [])
+
+    @property
+    def group_name(self) -> str:
+        """str: the name in PyTorch's table of groups."""
+        return self._group_name
+
+    @property
+    def group_desc(self) -> str:
+        """str: the description that the caller of ``new_group`` gave."""
+        return self._description
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """Return the name in PyTorch's table of groups."""
+        return self._group_name
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """Set the name in PyTorch's table of groups."""
+        self._group_name = name
+        self._completions.where = f"group {name}, {self._completions.where}"
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """Return the description."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:  # noqa: N802
+        """Set the description."""
+        self._description = description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+
+    def get_group_store(self) -> Any:
+        """Return the store of the group."""
+        return self._store
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Set the timeout of communicators that the group opens from now on."""
+        self._timeout = timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        """The core numbers calls itself."""
+
+
+@contextlib.contextmanager
+def adopting(comm: Communicator) -> Any:
+    """Let the default group that is made meanwhile use a communicator."""
+    global _adopted
+    _adopted = comm
+    try:
+        yield
+    finally:
+        _adopted = None
+
+
+def default_group(comm: Communicator, store: Any, timeout: timedelta) -> Any:
+    """Make the default group of PyTorch over a communicator."""
+    with adopting(comm):
+        dist.init_process_group(
+            "sparkring", store=store, rank=comm.rank, world_size=comm.size, timeout=timeout
+        )
+    return dist.group.WORLD

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors as NumPy arrays that share their memory.
+
+Collectives that move data see bytes, so they serve every type of element. Reductions see elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+# Types that the core reduces and NumPy has.
+NATIVE = frozenset(
+    (
+        torch.int8,
+        torch.uint8,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.float32,
+        torch.float64,
+    )
+)
+
+
+def check(tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose memory the core cannot reach."""
+    if not tensor.is_cpu or tensor.layout is not torch.strided:
+        raise ValueError(
+            f"sparkring moves dense tensors of the CPU, and this tensor is {tensor.layout} on"
+            f" {tensor.device}: move it to the CPU, or use a backend for its device"
+        )
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether the elements lie in memory one after the other, as they are."""
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy of it whose elements lie one after the other."""
+    check(tensor)
+    return tensor if is_plain(tensor) else tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def elements(tensor: torch.Tensor) -> tuple[Any, str | None]:
+    """Return the array of a plain tensor, and the name of its type where NumPy lacks the type."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.uint16).numpy(), "bfloat16"
+    return tensor.numpy(), None
+
+
+def octets(tensor: torch.Tensor) -> Any:
+    """Return the bytes of a plain tensor, one after the other."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    return tensor.reshape(-1).view(torch.uint8).numpy()
+
+
+def octet_rows(tensor: torch.Tensor, rows: int) -> Any:
+    """Return the bytes of a plain tensor as rows of the same length."""
+    return octets(tensor).reshape(rows, tensor.numel() * tensor.element_size() // rows)
+
+
+def join(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Concatenate tensors of the same type, without their shapes."""
+    return torch.cat([plain(tensor).detach().reshape(-1) for tensor in tensors])
+
+
+def deal(flat: torch.Tensor, tensors: list[torch.Tensor]) -> None:
+    """Copy a flat tensor into tensors, in their order; the counterpart of `join`."""
+    sizes = [tensor.numel() for tensor in tensors]
+    for tensor, part in zip(tensors, flat.split(sizes)):
+        tensor.detach().copy_(part.view(tensor.shape))
