@@ -95,11 +95,6 @@ class ProcessGroup(Reductions, Moves):
         after = None if target is tensor else lambda: tensor.detach().copy_(target)
         return ReceiveWork(self._completions, tensors, receive, after)
 
-    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks; the error names a rank that is missing."""
-        work = self.barrier()
-        work.wait(self._timeout if timeout is None else timeout)
-
     # -- end ----------------------------------------------------------------------------------
 
     @property

@@ -18,7 +18,7 @@ from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import Communicator
 
 OPENING = 300.0  # seconds at most until all ranks are connected, as for init()
-_NEVER = -1.0
+_NEVER = 9e8  # seconds; the core takes less than 1e9
 _SHORTEST, _LONGEST = 0.5e-3, 20e-3  # seconds between two looks into a store
 
 
@@ -46,18 +46,22 @@ def open_pair(
     def exchange(mine: str) -> list[str]:
         theirs = f"{name}/key/{1 - me}"
         store.set(f"{name}/key/{me}", mine)
-        await_key(store, theirs, check)
+        await_key(store, theirs, check, seconds if sends else _NEVER)
         keys = [mine, store.get(theirs).decode()]
         return keys if sends else keys[::-1]
 
     return _open(me, hosts, name, seconds if sends else _NEVER, exchange)
 
 
-def await_key(store: Any, key: str, check: Callable[[], None]) -> None:
+def await_key(
+    store: Any, key: str, check: Callable[[], None], seconds: float = _NEVER
+) -> None:
     """Wait for a key without holding the store, which serves one call at a time."""
-    pause = _SHORTEST
+    pause, end = _SHORTEST, time.monotonic() + seconds
     while not store.check([key]):
         check()
+        if time.monotonic() > end:
+            raise TimeoutError(f"the receiver has posted no receive in {seconds:g} s")
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST)
 
@@ -79,9 +83,9 @@ def _open(
         options.check_token(token),
         job,
         options.check_ports(None),
-        min(seconds, OPENING) if seconds > 0 else OPENING,
+        min(seconds, OPENING),
         seconds,
-        options.check_warn_after(None if seconds > 0 else 0),
+        options.check_warn_after(0 if seconds == _NEVER else None),
         None,
         exchange,
         True,
