@@ -165,7 +165,7 @@ class Moves(Calls):
 def _target(output: torch.Tensor) -> torch.Tensor:
     """Return a plain tensor to receive into: the output, or one of its size."""
     view.check(output)
-    return output if view.is_plain(output) else torch.empty(output.shape, dtype=output.dtype)
+    return output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
 
 
 def _write(tensor: torch.Tensor, plain: torch.Tensor) -> None:

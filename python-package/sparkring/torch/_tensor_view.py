@@ -33,15 +33,10 @@ def check(tensor: torch.Tensor) -> None:
         )
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
-    """Return whether the elements lie in memory one after the other, as they are."""
-    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-
-
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor, or a copy of it whose elements lie one after the other."""
     check(tensor)
-    return tensor if is_plain(tensor) else tensor.resolve_conj().resolve_neg().contiguous()
+    return tensor.contiguous()
 
 
 def elements(tensor: torch.Tensor) -> tuple[Any, str | None]:
