@@ -32,15 +32,16 @@ import sparkring.torch  # noqa: E402, F401 (it registers the backend)
 
 torch.set_num_threads(1)
 
+from torch.testing._internal.common_distributed import DistTestCases  # noqa: E402
+
+for feature in ("subgroup", "ddp", "plugin"):  # the next import reads what a backend can
+    DistTestCases.backend_feature[feature].add("sparkring")
+
 from torch.testing._internal.common_utils import run_tests  # noqa: E402
 from torch.testing._internal.distributed.distributed_test import (  # noqa: E402
     DistributedTest,
-    DistTestCases,
     TestDistBackend,
 )
-
-for feature in ("subgroup", "ddp", "plugin"):
-    DistTestCases.backend_feature[feature].add("sparkring")
 
 
 class TestSparkring(TestDistBackend, DistributedTest._DistTestBase):

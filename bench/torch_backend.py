@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch over the backend "sparkring" beside Gloo, in the same processes.
+
+Each process has a group of either backend, and rounds alternate between them. Prints medians as
+Markdown. The communication of a step of DistributedDataParallel is the difference to a step without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import time
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as processes
+from torch.nn.parallel import DistributedDataParallel
+
+import sparkring.torch  # noqa: F401 (it registers the backend)
+
+SIZES = {"8 B": (8, 300), "64 KiB": (65536, 150), "1 MiB": (1 << 20, 40), "25 MB": (25_000_000, 4)}
+WIDTHS = {"1 M": (890, 20), "25 M": (4870, 3)}  # parameters: width of the layers, steps a round
+BATCH = 16
+
+
+def network(width: int) -> torch.nn.Module:
+    torch.manual_seed(1)
+    return torch.nn.Sequential(
+        torch.nn.Linear(256, width),
+        torch.nn.ReLU(),
+        torch.nn.Linear(width, width),
+        torch.nn.ReLU(),
+        torch.nn.Linear(width, 10),
+    )
+
+
+def alternate(groups: dict, rounds: int, measure) -> dict[str, float]:
+    """Return the median of every backend."""
+    results = {name: [] for name in groups}
+    for index in range(rounds):
+        for name in list(groups)[:: 1 if index % 2 else -1]:
+            dist.barrier(group=groups[name])
+            results[name].append(measure(name))
+    return {name: statistics.median(values) for name, values in results.items()}
+
+
+def allreduce(groups: dict, size: int, calls: int, rounds: int) -> dict[str, float]:
+    """Return microseconds."""
+    tensor = torch.ones(max(size // 4, 1))
+
+    def measure(name: str) -> float:
+        group = groups[name]
+        for _ in range(2):
+            dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+        start = time.perf_counter()
+        for _ in range(calls):
+            dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
+        return (time.perf_counter() - start) / calls * 1e6
+
+    return alternate(groups, rounds, measure)
+
+
+def train(groups: dict, width: int, steps: int, rounds: int) -> dict[str, float]:
+    """Return steps a second."""
+    x, y = torch.randn(BATCH, 256), torch.randint(0, 10, (BATCH,))
+    models = {
+        name: DistributedDataParallel(network(width), process_group=group)
+        for name, group in groups.items()
+    }
+
+    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    def measure(name: str) -> float:
+        optimizer = torch.optim.SGD(models[name].parameters(), 1e-3)
+        step(models[name], optimizer)
+        start = time.perf_counter()
+        for _ in range(steps):
+            step(models[name], optimizer)
+        return steps / (time.perf_counter() - start)
+
+    return alternate(groups, rounds, measure)
+
+
+def rank_main(rank: int, size: int, port: int, rounds: int) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size)
+    )
+    dist.init_process_group("gloo")
+    groups = {"gloo": dist.group.WORLD, "sparkring": dist.new_group(backend="sparkring")}
+    rows = [
+        (f"allreduce, {label}, µs", allreduce(groups, *SIZES[label], rounds)) for label in SIZES
+    ]
+    rows += [
+        (f"DDP, {label} parameters, steps/s", train(groups, *WIDTHS[label], rounds))
+        for label in WIDTHS
+    ]
+    if rank == 0:
+        print(f"| {size} ranks | Gloo | sparkring | sparkring / Gloo |\n|---|---|---|---|")
+        for name, values in rows:
+            gloo, ours = values["gloo"], values["sparkring"]
+            print(f"| {name} | {gloo:.1f} | {ours:.1f} | {ours / gloo:.2f} |", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes.spawn(rank_main, (options.ranks, port, options.rounds), nprocs=options.ranks)
+
+
+if __name__ == "__main__":
+    main()
