@@ -205,9 +205,7 @@ def functional(torch, dist, rank, size):
     assert gathered.tolist() == [float(each) for each in range(size) for _ in range(2)]
     scattered = collectives.reduce_scatter_tensor(torch.ones(2 * size), "sum", 0, world)
     assert (scattered == size).all()
-    first, second = collectives.all_reduce_coalesced(
-        [torch.ones(2), torch.ones(3)], "avg", world
-    )
+    first, second = collectives.all_reduce_coalesced([torch.ones(2), torch.ones(3)], "avg", world)
     assert (first == 1).all() and (second == 1).all()
 
 
@@ -342,7 +340,9 @@ def late_message():
 
     with process_group.group(timeout=2) as (rank, _):
         if rank == 1:
-            with pytest.raises(dist.DistBackendError, match=r"no message of rank 0 with tag 3 in 2 s"):
+            with pytest.raises(
+                dist.DistBackendError, match=r"no message of rank 0 with tag 3 in 2 s"
+            ):
                 dist.recv(torch.ones(2), 0, tag=3)
         else:
             time.sleep(2.5)

@@ -12,6 +12,7 @@ none imports PyTorch again. The suite itself says why it skips a test.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +26,10 @@ os.environ.update(
     TEMP_DIR=temporary.name,
 )
 os.environ.setdefault("WORLD_SIZE", "2")
+os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+with socket.socket() as free:  # rank 0 of each test binds it
+    free.bind(("127.0.0.1", 0))
+    os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
 
 import torch  # noqa: E402 (it reads the environment)
 

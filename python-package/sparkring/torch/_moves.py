@@ -47,7 +47,9 @@ class Moves(Calls):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+    def all_gather_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> Work:
         """Gather several tensors."""
         pairs = zip(outputs, inputs)
         return self._all([self.all_gather_single(o, i, opts) for o, i in pairs], outputs)
@@ -75,7 +77,9 @@ class Moves(Calls):
             after=lambda: view.deal(rows.view(-1), outputs),
         )
 
-    def allgather_coalesced(self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None) -> Work:
+    def allgather_coalesced(
+        self, output_lists: list[Tensors], inputs: Tensors, opts: Any = None
+    ) -> Work:
         """Gather several tensors; `output_lists` has a list for every rank."""
         works = [
             self.allgather([[outputs[index] for outputs in output_lists]], [tensor], opts)

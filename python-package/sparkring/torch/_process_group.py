@@ -39,9 +39,7 @@ class ProcessGroup(Reductions, Moves):
     stays open.
     """
 
-    def __init__(
-        self, store: Any, comm: Communicator, timeout: timedelta, owns: bool
-    ) -> None:
+    def __init__(self, store: Any, comm: Communicator, timeout: timedelta, owns: bool) -> None:
         super().__init__(comm.rank, comm.size)
         self._store, self._comm, self._timeout, self._owns = store, comm, timeout, owns
         self._calling, self._making = threading.Lock(), threading.Lock()

@@ -87,9 +87,7 @@ def _widened(
     return lambda a, b: fold(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
 
 
-def arrays(
-    dtype: torch.dtype, *tensors: torch.Tensor
-) -> tuple[list[Any], str | None]:
+def arrays(dtype: torch.dtype, *tensors: torch.Tensor) -> tuple[list[Any], str | None]:
     """Return plain tensors as arrays whose elements the core reduces, and the name of their type."""
     if dtype.is_complex:
         tensors = tuple(torch.view_as_real(tensor.detach()) for tensor in tensors)

@@ -54,7 +54,13 @@ class Reductions(Calls):
                     _write(tensor, target)
 
         return self._call(
-            opts, "allreduce_group", arrays, how.name, out=arrays, dtype=dtype, result=tensors,
+            opts,
+            "allreduce_group",
+            arrays,
+            how.name,
+            out=arrays,
+            dtype=dtype,
+            result=tensors,
             after=after,
         )
 
@@ -70,7 +76,9 @@ class Reductions(Calls):
             "reduce", how, how.scaled(source), target, opts, tensors, after, opts.rootRank
         )
 
-    def reduce_scatter_single(self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None) -> Work:
+    def reduce_scatter_single(
+        self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None
+    ) -> Work:
         """Reduce a tensor over all ranks; each rank gets its part."""
         how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, inp.dtype)
         size = self._comm.size
@@ -86,7 +94,9 @@ class Reductions(Calls):
 
     _reduce_scatter_base = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> Work:
         """Reduce and scatter several tensors."""
         pairs = zip(outputs, inputs)
         return self._all([self.reduce_scatter_single(o, i, opts) for o, i in pairs], outputs)
@@ -121,7 +131,15 @@ class Reductions(Calls):
         if how.name is not None:
             (given, made), dtype = reduction.arrays(source.dtype, source, target)
             return self._call(
-                opts, name, given, how.name, *root, out=made, dtype=dtype, result=result, after=after
+                opts,
+                name,
+                given,
+                how.name,
+                *root,
+                out=made,
+                dtype=dtype,
+                result=result,
+                after=after,
             )
         size, rank = self._comm.size, self._comm.rank
         rows = torch.empty((size, source.numel()), dtype=source.dtype)
@@ -135,7 +153,11 @@ class Reductions(Calls):
                 after()
 
         return self._call(
-            opts, "allgather", view.octets(source), out=view.octet_rows(rows, size), result=result,
+            opts,
+            "allgather",
+            view.octets(source),
+            out=view.octet_rows(rows, size),
+            result=result,
             after=fold,
         )
 

@@ -34,7 +34,12 @@ def open_group(store: Any, rank: int, size: int, seconds: float) -> Communicator
 
 
 def open_pair(
-    store: Any, name: str, hosts: Sequence[str], sends: bool, seconds: float, check: Callable[[], None]
+    store: Any,
+    name: str,
+    hosts: Sequence[str],
+    sends: bool,
+    seconds: float,
+    check: Callable[[], None],
 ) -> Communicator:
     """Open the communicator of a sender, rank 0, and a receiver, rank 1.
 
@@ -53,9 +58,7 @@ def open_pair(
     return _open(me, hosts, name, seconds if sends else _NEVER, exchange)
 
 
-def await_key(
-    store: Any, key: str, check: Callable[[], None], seconds: float = _NEVER
-) -> None:
+def await_key(store: Any, key: str, check: Callable[[], None], seconds: float = _NEVER) -> None:
     """Wait for a key without holding the store, which serves one call at a time."""
     pause, end = _SHORTEST, time.monotonic() + seconds
     while not store.check([key]):
