@@ -2,7 +2,7 @@
 """PyTorch over the backend "sparkring" beside Gloo, in the same processes.
 
 Each process has a group of either backend, and rounds alternate between them. Prints medians as
-Markdown. The communication of a step of DistributedDataParallel is the difference to a step without it.
+Markdown.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ import socket
 import statistics
 import time
 
+import sparkring.torch  # noqa: F401 (it registers the backend)
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch.nn.parallel import DistributedDataParallel
-
-import sparkring.torch  # noqa: F401 (it registers the backend)
 
 SIZES = {"8 B": (8, 300), "64 KiB": (65536, 150), "1 MiB": (1 << 20, 40), "25 MB": (25_000_000, 4)}
 WIDTHS = {"1 M": (890, 20), "25 M": (4870, 3)}  # parameters: width of the layers, steps a round
@@ -26,6 +25,7 @@ BATCH = 16
 
 
 def network(width: int) -> torch.nn.Module:
+    """Return the same network on every rank."""
     torch.manual_seed(1)
     return torch.nn.Sequential(
         torch.nn.Linear(256, width),
@@ -87,6 +87,7 @@ def train(groups: dict, width: int, steps: int, rounds: int) -> dict[str, float]
 
 
 def rank_main(rank: int, size: int, port: int, rounds: int) -> None:
+    """Measure as a rank; rank 0 prints."""
     torch.set_num_threads(1)
     os.environ.update(
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size)
@@ -110,6 +111,7 @@ def rank_main(rank: int, size: int, port: int, rounds: int) -> None:
 
 
 def main() -> None:
+    """Start the ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)

@@ -34,7 +34,8 @@ from typing import TYPE_CHECKING, Any
 
 import sparkring._objects.collectives  # it gives Communicator the methods for objects
 import sparkring._request  # it makes Request awaitable
-import sparkring._run_state  # noqa: F401 (it gives Communicator attempt and progress)
+import sparkring._run_state  # it gives Communicator attempt and progress
+import sparkring.frameworks._torch_group  # noqa: F401 (it gives Communicator torch_group)
 from sparkring._communicator import init
 from sparkring._core import (
     AbortedError,
@@ -54,7 +55,6 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring._docs import attach
 from sparkring._explanation import Explanation
-import sparkring.frameworks._torch_group  # it gives Communicator torch_group
 from sparkring.frameworks import (
     gpus,
     jax_config,

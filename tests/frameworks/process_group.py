@@ -17,9 +17,8 @@ def group(timeout: float = 60, destroy: bool = True):
     """Make the default group as a program under torchrun does; yield rank and size."""
     with open_comm() as comm:
         comm.torch_env()
-    import torch.distributed as dist
-
     import sparkring.torch  # noqa: F401 (it registers the backend)
+    import torch.distributed as dist
 
     dist.init_process_group("sparkring", timeout=timedelta(seconds=timeout))
     yield dist.get_rank(), dist.get_world_size()

@@ -31,9 +31,8 @@ with socket.socket() as free:  # rank 0 of each test binds it
     free.bind(("127.0.0.1", 0))
     os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
 
-import torch  # noqa: E402 (it reads the environment)
-
 import sparkring.torch  # noqa: E402, F401 (it registers the backend)
+import torch  # noqa: E402 (it reads the environment)
 
 torch.set_num_threads(1)
 

@@ -55,13 +55,13 @@ def torch_group(comm: Communicator, /, timeout: float = 600.0) -> Any:
     >>> model = torch.nn.parallel.DistributedDataParallel(model)
     """
     global _made
-    import torch.distributed as dist
+    import torch.distributed as dist  # type: ignore[import-not-found,unused-ignore]
 
     from sparkring.torch._process_group import default_group
 
-    if dist.is_initialized() and _made is not None and _made[0] is comm:
-        if dist.group.WORLD is _made[1]:
-            return _made[1]
+    made = (comm, dist.group.WORLD) if dist.is_initialized() else None
+    if made is not None and made == _made:
+        return made[1]
 
     def check() -> None:
         if dist.is_initialized():

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
 """How the collectives of a group call its communicator."""
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ After = Callable[[], None]
 class Calls(dist.ProcessGroup):
     """A group with a communicator. Subclasses add collectives.
 
-    A communicator serves one call at a time. Callbacks of futures call from other threads, so a lock
-    is held during a call.
+    A communicator serves one call at a time. Callbacks of futures call from other threads, so a
+    lock is held during a call.
     """
 
     _comm: Communicator

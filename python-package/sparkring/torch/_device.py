@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
 """What PyTorch asks of "the backend of a device" of a group."""
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 """send and recv of a process group: with tags, from a rank or from any, in any order.
 
 The messages of a communicator have a place in the order of its collectives, and those of PyTorch
-have none. So two ranks that send open a communicator of their own for each direction, when the first
-message is sent or awaited. A message is a header (tag, bytes) and the bytes.
+have none. So two ranks that send open a communicator of their own for each direction, when the
+first message is sent or awaited. A message is a header (tag, bytes) and the bytes.
 
 A sender starts two requests. At the receiver one thread for each sender reads, while a receive is
 posted that this sender may serve. A message goes to the first posted receive that matches its tag;
@@ -29,7 +29,7 @@ _END = -1  # the tag of no message
 _CLOSING = 10.0  # seconds for the ends of a pair to part
 
 
-class Stopped(RuntimeError):
+class StoppedError(RuntimeError):
     """The process group ends while a pair is being opened."""
 
 
@@ -140,7 +140,7 @@ class Receiver:
                 pass
             if self.comm.usable:
                 self._drain(self.comm)
-        except Stopped:
+        except StoppedError:
             pass
         except Exception as error:
             self._matching.lose(self._peer, error)
@@ -220,7 +220,7 @@ class Messages:
 
     def _check(self) -> None:
         if self._stopped.is_set():
-            raise Stopped
+            raise StoppedError
 
     def _open_to(self, peer: int) -> None:
         with self._lock:
@@ -250,7 +250,7 @@ class Messages:
                 key = f"knock/{self._rank}/{number}"
                 await_key(self._store, key, self._check)
                 self._open_to(int(self._store.get(key)))
-        except Stopped:
+        except StoppedError:
             pass
         except Exception as error:  # the store is gone
             self._matching.lose(None, error)

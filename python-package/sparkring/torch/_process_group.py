@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
 """The process group: a subclass of PyTorch's that calls a communicator.
 
 PyTorch's Python and C++ call the methods by name. Methods for GPUs and streams have no meaning here
@@ -199,7 +200,7 @@ class ProcessGroup(Reductions, Moves):
         self._timeout = timeout
 
     def _set_sequence_number_for_group(self) -> None:
-        """The core numbers calls itself."""
+        """Do nothing: the core numbers the calls."""
 
 
 @contextlib.contextmanager

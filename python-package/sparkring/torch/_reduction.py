@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
 """Operations of PyTorch on tensors, as operations of the core on arrays.
 
 The core reduces the types in `NATIVE`, bfloat16, complex numbers as pairs and booleans as bytes.
@@ -20,9 +21,9 @@ from sparkring.torch import _tensor_view as view
 Op = dist.ReduceOp.RedOpType
 
 _NAMES = {Op.SUM: "sum", Op.AVG: "avg", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max"}
-_BOOLEAN = {Op.SUM: "lor", Op.MAX: "lor", Op.BOR: "lor"} | {
-    op: "land" for op in (Op.MIN, Op.PRODUCT, Op.BAND)
-}
+_BOOLEAN = {Op.SUM: "lor", Op.MAX: "lor", Op.BOR: "lor"} | dict.fromkeys(
+    (Op.MIN, Op.PRODUCT, Op.BAND), "land"
+)
 _FOLDS: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     Op.SUM: torch.add,
     Op.PRODUCT: torch.mul,
@@ -88,7 +89,7 @@ def _widened(
 
 
 def arrays(dtype: torch.dtype, *tensors: torch.Tensor) -> tuple[list[Any], str | None]:
-    """Return plain tensors as arrays whose elements the core reduces, and the name of their type."""
+    """Return plain tensors as arrays that the core reduces, and the name of their type."""
     if dtype.is_complex:
         tensors = tuple(torch.view_as_real(tensor.detach()) for tensor in tensors)
     elif dtype is torch.bool:
