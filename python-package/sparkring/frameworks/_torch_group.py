@@ -11,18 +11,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sparkring._agree import agree
-from sparkring._core import InvalidError
 from sparkring._method import method
 from sparkring.frameworks._exchange import of_root
 
 if TYPE_CHECKING:
     from sparkring._core import Communicator
 
-_made: tuple[Communicator, Any] | None = None
-
 
 @method
-def torch_group(comm: Communicator, /, timeout: float = 600.0) -> Any:
+def torch_group(self: Communicator, timeout: float = 600.0) -> Any:
     """Return the default process group of PyTorch, which calls this communicator.
 
     Collective. The first call imports PyTorch and makes the group, with the backend "sparkring" of
@@ -42,10 +39,10 @@ def torch_group(comm: Communicator, /, timeout: float = 600.0) -> Any:
     Raises
     ------
     ImportError
-        Without PyTorch.
+        Without PyTorch on this rank.
     InvalidError
-        When PyTorch has a default process group of another origin, or another rank fails. ``rank``
-        is the failed rank, and the message has the reason.
+        When PyTorch has another default process group, or another rank fails. ``rank`` is the
+        failed rank, and the message has the reason.
     MismatchError, PeerLostError, TimeoutError, AbortedError
         As for `Communicator.allreduce`.
 
@@ -54,26 +51,17 @@ def torch_group(comm: Communicator, /, timeout: float = 600.0) -> Any:
     >>> group = comm.torch_group()
     >>> model = torch.nn.parallel.DistributedDataParallel(model)
     """
-    global _made
-    import torch.distributed as dist  # type: ignore[import-not-found,unused-ignore]
 
-    from sparkring.torch._process_group import default_group
+    def start() -> Any:
+        """Import PyTorch; return the group of an earlier call."""
+        from sparkring.torch._process_group import default_group_of
 
-    made = (comm, dist.group.WORLD) if dist.is_initialized() else None
-    if made is not None and made == _made:
-        return made[1]
+        return default_group_of(self)
 
-    def check() -> None:
-        if dist.is_initialized():
-            raise InvalidError(
-                "torch.distributed has a default process group: destroy it first, or pass"
-                ' backend="sparkring" to torch.distributed.new_group()'
-            )
+    group = agree(self, start)
+    if group is None:
+        from sparkring.torch._process_group import make_default_group
 
-    agree(comm, check)
-    port = of_root(comm, comm.port_reserve)
-    store = dist.TCPStore(
-        comm.hosts[0], port, comm.size, comm.rank == 0, timedelta(seconds=timeout)
-    )
-    _made = comm, default_group(comm, store, timedelta(seconds=timeout))
-    return _made[1]
+        port = of_root(self, self.port_reserve)
+        group = make_default_group(self, port, timedelta(seconds=timeout))
+    return group

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """The backend "sparkring" of ``torch.distributed``, for tensors of the CPU.
 
 The import registers the backend; ``import sparkring`` alone imports no PyTorch. The backend is

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """What PyTorch asks of "the backend of a device" of a group."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Device:
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """Return whether the group allocates tensors, which FSDP then sends without a copy."""
-        return torch.device(device).type == "cpu"
+        return bool(torch.device(device).type == "cpu")
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
         """Return a tensor in memory that the ranks of a host share."""

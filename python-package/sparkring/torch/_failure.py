@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """Errors of the core as errors of PyTorch.
 
 PyTorch's users expect a ``DistBackendError``. Its ``__cause__`` is the error of the core, with

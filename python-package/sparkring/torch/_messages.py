@@ -259,7 +259,9 @@ class Messages:
         """End all threads and pairs; only an orderly end waits for messages on their way."""
         self._stopped.set()
         self._matching.stop()
-        for way in (*self._senders.values(), *self._receivers.values()):
-            way.close(orderly)
+        for sender in self._senders.values():
+            sender.close(orderly)
+        for receiver in self._receivers.values():
+            receiver.close(orderly)
         if self._doorkeeper is not None:
             self._doorkeeper.join(_CLOSING)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """The collectives that move bytes: broadcast, allgather, gather, scatter, all-to-all, barrier."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """The process group: a subclass of PyTorch's that calls a communicator.
 
 PyTorch's Python and C++ call the methods by name. Methods for GPUs and streams have no meaning here
@@ -8,7 +8,6 @@ and keep the answers of the base.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sparkring._core import Communicator, RingError
+from sparkring._core import Communicator, InvalidError, RingError
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._completions import Completions
 from sparkring.torch._device import Device
@@ -203,21 +202,28 @@ class ProcessGroup(Reductions, Moves):
         """Do nothing: the core numbers the calls."""
 
 
-@contextlib.contextmanager
-def adopting(comm: Communicator) -> Any:
-    """Let the default group that is made meanwhile use a communicator."""
+def default_group_of(comm: Communicator) -> ProcessGroup | None:
+    """Return PyTorch's default group if it calls a communicator, or None if there is no group."""
+    if not dist.is_initialized():
+        return None
+    group = dist.group.WORLD
+    if isinstance(group, ProcessGroup) and group._comm is comm:
+        return group
+    raise InvalidError(
+        "torch.distributed has a default process group: destroy it first, or pass"
+        ' backend="sparkring" to torch.distributed.new_group()'
+    )
+
+
+def make_default_group(comm: Communicator, port: int, timeout: timedelta) -> Any:
+    """Make the default group of PyTorch over a communicator; rank 0 binds the port."""
     global _adopted
+    store = dist.TCPStore(comm.hosts[0], port, comm.size, comm.rank == 0, timeout)
     _adopted = comm
     try:
-        yield
-    finally:
-        _adopted = None
-
-
-def default_group(comm: Communicator, store: Any, timeout: timedelta) -> Any:
-    """Make the default group of PyTorch over a communicator."""
-    with adopting(comm):
         dist.init_process_group(
             "sparkring", store=store, rank=comm.rank, world_size=comm.size, timeout=timeout
         )
+    finally:
+        _adopted = None
     return dist.group.WORLD

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """Operations of PyTorch on tensors, as operations of the core on arrays.
 
 The core reduces the types in `NATIVE`, bfloat16, complex numbers as pairs and booleans as bytes.
@@ -19,12 +19,13 @@ import torch.distributed as dist
 from sparkring.torch import _tensor_view as view
 
 Op = dist.ReduceOp.RedOpType
+Fold = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 _NAMES = {Op.SUM: "sum", Op.AVG: "avg", Op.PRODUCT: "prod", Op.MIN: "min", Op.MAX: "max"}
 _BOOLEAN = {Op.SUM: "lor", Op.MAX: "lor", Op.BOR: "lor"} | dict.fromkeys(
     (Op.MIN, Op.PRODUCT, Op.BAND), "land"
 )
-_FOLDS: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+_FOLDS: dict[Any, Fold] = {
     Op.SUM: torch.add,
     Op.PRODUCT: torch.mul,
     Op.BAND: torch.bitwise_and,
@@ -38,7 +39,7 @@ class Reduction(NamedTuple):
     """An operation on elements of one type."""
 
     name: str | None  # of the core; None: gather and fold
-    fold: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None
+    fold: Fold | None
     factor: Any  # of every input before the sum, or None
 
     @classmethod
@@ -77,13 +78,14 @@ def _plain(kind: Any, dtype: torch.dtype) -> Reduction:
     raise RuntimeError(f"sparkring has no reduction {kind} for {dtype}: convert the tensor first")
 
 
-def _choose(kind: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    return torch.minimum if kind == Op.MIN else torch.maximum
+def _choose(kind: Any) -> Fold:
+    chosen: Fold = torch.minimum if kind == Op.MIN else torch.maximum
+    return chosen
 
 
 def _widened(
-    fold: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    fold: Fold,
+) -> Fold:
     """Fold in int64; PyTorch has few operations on unsigned numbers. The result wraps."""
     return lambda a, b: fold(a.to(torch.int64), b.to(torch.int64)).to(a.dtype)
 

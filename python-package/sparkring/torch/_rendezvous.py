@@ -105,8 +105,9 @@ def own_host(store: Any) -> str:
         return given
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
-    server = (getattr(store, "host", None), getattr(store, "port", None))
-    return _address_towards(*server) if server[0] and server[1] else _address_of_name()
+    if hasattr(store, "host"):  # a TCPStore
+        return _address_towards(store.host, store.port)
+    return _address_of_name()
 
 
 def _address_towards(host: str, port: int) -> str:

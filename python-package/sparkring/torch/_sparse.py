@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """The sum of sparse tensors: every rank gathers the entries of all ranks and adds them."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """Tensors as NumPy arrays that share their memory.
 
 Collectives that move data see bytes, so they serve every type of element. Reductions see elements.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# mypy: ignore-missing-imports, allow-subclassing-any, allow-untyped-calls
+# mypy: allow-subclassing-any, allow-untyped-calls
 """What a collective returns: PyTorch's handle of a request.
 
 A request of the core is done when its buffers are. The work is done when `after` has also run:
