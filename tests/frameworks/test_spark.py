@@ -54,15 +54,20 @@ def spark(tmp_path_factory):
     assert made.remains() == []
 
 
-def torch(comm):
-    comm.torch_env()
-    return comm.hosts, *test_torch.fit()
+def torch(comm, backend):
+    if backend is None:
+        comm.torch_group()
+    else:
+        comm.torch_env()
+        import sparkring.torch  # noqa: F401 (it registers the backend)
+    return comm.hosts, *test_torch.fit(backend)
 
 
-def test_torch_trains_across_hosts(spark):
+@pytest.mark.parametrize("backend", ["gloo", "sparkring", None])
+def test_torch_trains_across_hosts(spark, backend):
     from sparkring.spark import run
 
-    (hosts, first, weights), (_, second, same) = run(torch, num_proc=2)
+    (hosts, first, weights), (_, second, same) = run(torch, (backend,), num_proc=2)
     assert sorted(hosts) == ["10.77.0.1", "10.77.0.2"]
     assert first == second >= digits.ACCURACY
     assert np.array_equal(weights, same)
