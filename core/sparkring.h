@@ -277,7 +277,8 @@ RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring
 }
 #endif
 
-#include "sparkring_async.h" /* IWYU pragma: export */
-#include "sparkring_tools.h" /* IWYU pragma: export */
+#include "sparkring_async.h"   /* IWYU pragma: export */
+#include "sparkring_reducer.h" /* IWYU pragma: export */
+#include "sparkring_tools.h"   /* IWYU pragma: export */
 
 #endif

@@ -138,14 +138,19 @@ int ring_platform_condition_init(pthread_cond_t *condition) {
   return code;
 }
 
-void ring_platform_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
-                                  int milliseconds) {
+void ring_platform_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                     uint64_t nanoseconds) {
   struct timespec until;
   clock_gettime(PLATFORM_CONDITION_CLOCK, &until);
-  until.tv_nsec += (long)milliseconds * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
+  nanoseconds += (uint64_t)until.tv_nsec;
+  until.tv_sec += (time_t)(nanoseconds / 1000000000);
+  until.tv_nsec = (long)(nanoseconds % 1000000000);
   pthread_cond_timedwait(condition, mutex, &until);
+}
+
+void ring_platform_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                  int milliseconds) {
+  ring_platform_condition_wait_ns(condition, mutex, (uint64_t)milliseconds * 1000000);
 }
 
 int ring_platform_thread(pthread_t *thread, void *(*function)(void *), void *arg) {

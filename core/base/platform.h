@@ -38,6 +38,8 @@ bool ring_platform_orphaned(long *parent);
 int ring_platform_condition_init(pthread_cond_t *condition);
 void ring_platform_condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                                   int milliseconds);
+void ring_platform_condition_wait_ns(pthread_cond_t *condition, pthread_mutex_t *mutex,
+                                     uint64_t nanoseconds);
 
 /* Starts a thread that no signal is delivered to. 0 or an errno. */
 int ring_platform_thread(pthread_t *thread, void *(*function)(void *), void *arg);

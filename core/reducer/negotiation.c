@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reducer/negotiation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+ring_status ring_negotiation_init(ring_negotiation *negotiation, ring_comm *comm,
+                                  pthread_mutex_t *mutex, size_t capacity) {
+  size_t size = (size_t)ring_comm_size(comm);
+  *negotiation = (ring_negotiation){.comm = comm,
+                                    .mutex = mutex,
+                                    .rank = ring_comm_rank(comm),
+                                    .size = (int)size,
+                                    .counts = calloc(size, sizeof(size_t)),
+                                    .gathered = calloc(size, sizeof(int64_t)),
+                                    .members = calloc(size, sizeof(ring_member)),
+                                    .last_joined = -1};
+  bool made = ring_cache_init(&negotiation->cache, capacity);
+  made = made && negotiation->counts != NULL && negotiation->gathered != NULL;
+  return made && negotiation->members != NULL ? RING_OK : RING_NO_MEMORY;
+}
+
+void ring_negotiation_destroy(ring_negotiation *negotiation) {
+  ring_cache_destroy(&negotiation->cache);
+  free(negotiation->words);
+  free(negotiation->sent);
+  free(negotiation->outgoing.bytes);
+  free(negotiation->incoming.bytes);
+  free(negotiation->counts);
+  free(negotiation->gathered);
+  free(negotiation->members);
+  free(negotiation->ready);
+}
+
+ring_status ring_negotiation_no_memory(ring_negotiation *negotiation) {
+  ring_comm_abort(negotiation->comm, "out of memory in a reducer");
+  return RING_NO_MEMORY;
+}
+
+bool ring_bytes_reserve(ring_bytes *buffer, size_t need) {
+  if (need <= buffer->capacity) return true;
+  size_t grown = need + need / 2 + 256;
+  uint8_t *bytes = realloc(buffer->bytes, grown);
+  if (bytes == NULL) return false;
+  buffer->bytes = bytes;
+  buffer->capacity = grown;
+  return true;
+}
+
+/* ---- Offers ------------------------------------------------------------------------------- */
+
+static bool negotiation_reserve_words(ring_negotiation *negotiation, size_t count) {
+  negotiation->word_count = count;
+  if (count <= negotiation->word_capacity) return true;
+  uint64_t *words = realloc(negotiation->words, 2 * count * sizeof *words);
+  if (words != NULL) negotiation->words = words;
+  uint64_t *sent = realloc(negotiation->sent, 2 * count * sizeof *sent);
+  if (sent != NULL) negotiation->sent = sent;
+  if (words == NULL || sent == NULL) return false;
+  negotiation->word_capacity = 2 * count;
+  return true;
+}
+
+/* Packs the entries to be announced, and empties their list. An announcement of another rank may have
+ * opened an entry under the same description since it was listed. */
+static bool negotiation_pack(ring_negotiation *negotiation) {
+  ring_cache *cache = &negotiation->cache;
+  ring_bytes *out = &negotiation->outgoing;
+  out->length = 0;
+  for (size_t i = 0; i < cache->announcement_count; i++) {
+    ring_entry *entry = cache->announcements[i];
+    const ring_submission *mine = entry->mine;
+    entry->announces = false;
+    if (mine == NULL || (entry->slot >= 0 && cache_bit(cache->offers, (size_t)entry->slot)))
+      continue;
+    if (!ring_bytes_reserve(out, out->length + 8 + entry->name_length + mine->length)) return false;
+    uint8_t *to = bytes_put(out->bytes + out->length, entry->name_length, 4);
+    to = bytes_put(to, mine->length, 4);
+    memcpy(to, entry->name, entry->name_length);
+    memcpy(to + entry->name_length, mine->description, mine->length);
+    out->length += 8 + entry->name_length + mine->length;
+  }
+  cache->announcement_count = 0;
+  return true;
+}
+
+/* A rank that has joined offers every slot. */
+static bool negotiation_prepare(ring_negotiation *negotiation, uint64_t flags) {
+  const ring_cache *cache = &negotiation->cache;
+  size_t words = cache_words(cache);
+  if (!negotiation_reserve_words(negotiation, 1 + words) || !negotiation_pack(negotiation))
+    return false;
+  if (negotiation->outgoing.length > 0) flags |= NEGOTIATION_NEW;
+  if (negotiation->mine != negotiation->members[negotiation->rank]) flags |= NEGOTIATION_STATE;
+  negotiation->sent[0] = ~flags;
+  if (negotiation->members[negotiation->rank] == MEMBER_JOINED)
+    memset(negotiation->sent + 1, 0xff, words * sizeof(uint64_t));
+  else if (words > 0)
+    memcpy(negotiation->sent + 1, cache->offers, words * sizeof(uint64_t));
+  return true;
+}
+
+/* The AND of the words of all ranks. */
+static ring_status negotiation_and(ring_negotiation *negotiation) {
+  size_t count = negotiation->word_count, size = (size_t)negotiation->size;
+  if (!ring_bytes_reserve(&negotiation->incoming, size * count * sizeof(uint64_t)))
+    return ring_negotiation_no_memory(negotiation);
+  uint64_t *all = (uint64_t *)(void *)negotiation->incoming.bytes;
+  ring_status status = ring_allgather(negotiation->comm, negotiation->sent, all, count, RING_INT64);
+  if (status != RING_OK) return status;
+  memcpy(negotiation->words, all, count * sizeof *all);
+  for (size_t rank = 1; rank < size; rank++)
+    for (size_t i = 0; i < count; i++) negotiation->words[i] &= all[rank * count + i];
+  return RING_OK;
+}
+
+/* ---- States of the ranks ------------------------------------------------------------------ */
+
+static ring_status negotiation_gather_number(ring_negotiation *negotiation, int64_t number) {
+  return ring_allgather(negotiation->comm, &number, negotiation->gathered, 1, RING_INT64);
+}
+
+/* Called with the mutex. The last rank of a join is the highest of those that joined in its last cycle. */
+static void negotiation_apply_states(ring_negotiation *negotiation) {
+  negotiation->joined = negotiation->closing = 0;
+  for (int rank = 0; rank < negotiation->size; rank++) {
+    ring_member now = (ring_member)negotiation->gathered[rank];
+    if (now == MEMBER_JOINED && negotiation->members[rank] != now) negotiation->last_joined = rank;
+    negotiation->members[rank] = now;
+    negotiation->joined += now == MEMBER_JOINED;
+    negotiation->closing += now == MEMBER_CLOSING;
+  }
+  if (negotiation->joined < negotiation->size) return;
+  for (int rank = 0; rank < negotiation->size; rank++) negotiation->members[rank] = MEMBER_ACTIVE;
+  negotiation->joined = 0;
+  negotiation->mine = MEMBER_ACTIVE;
+  negotiation->joins++;
+}
+
+static ring_status negotiation_exchange_states(ring_negotiation *negotiation) {
+  pthread_mutex_lock(negotiation->mutex);
+  int64_t mine = (int64_t)negotiation->mine;
+  pthread_mutex_unlock(negotiation->mutex);
+  ring_status status = negotiation_gather_number(negotiation, mine);
+  if (status != RING_OK) return status;
+  pthread_mutex_lock(negotiation->mutex);
+  negotiation_apply_states(negotiation);
+  pthread_mutex_unlock(negotiation->mutex);
+  return RING_OK;
+}
+
+/* ---- Results of the AND ------------------------------------------------------------------- */
+
+void ring_negotiation_refuse(ring_negotiation *negotiation, ring_entry *entry,
+                             const ring_error *error) {
+  ring_submission *mine = entry->mine;
+  if (mine == NULL) return;
+  ring_cache_withdraw(&negotiation->cache, entry);
+  ring_submission_complete(mine, error);
+  negotiation->settled++;
+}
+
+static bool negotiation_add_ready(ring_negotiation *negotiation, ring_entry *entry) {
+  if (negotiation->ready_count == negotiation->ready_capacity) {
+    size_t grown = negotiation->ready_capacity == 0 ? 64 : 2 * negotiation->ready_capacity;
+    ring_ready *ready = realloc(negotiation->ready, grown * sizeof *ready);
+    if (ready == NULL) return false;
+    negotiation->ready = ready;
+    negotiation->ready_capacity = grown;
+  }
+  ring_ready *ready = &negotiation->ready[negotiation->ready_count++];
+  *ready = (ring_ready){.entry = entry, .submission = entry->mine};
+  ring_cache_close(&negotiation->cache, entry);
+  return ring_tensor_decode(entry->description, entry->length, &ready->tensor);
+}
+
+/* The end of a FAILED entry, whose error every rank had. */
+static bool negotiation_take(ring_negotiation *negotiation, ring_entry *entry) {
+  if (entry->state == ENTRY_FAILED) return ring_cache_evict(&negotiation->cache, entry);
+  return negotiation_add_ready(negotiation, entry);
+}
+
+static bool negotiation_collect(ring_negotiation *negotiation) {
+  ring_cache *cache = &negotiation->cache;
+  size_t words = negotiation->word_count - 1;
+  bool enough = true;
+  negotiation->ready_count = 0;
+  for (size_t i = 0; i < words; i++)
+    for (uint64_t bits = negotiation->words[1 + i]; enough && bits != 0; bits &= bits - 1) {
+      size_t slot = 64 * i + (size_t)__builtin_ctzll(bits);
+      if (slot < cache->slot_count && cache->slots[slot] != NULL)
+        enough = negotiation_take(negotiation, cache->slots[slot]);
+    }
+  return enough;
+}
+
+/* ---- New names ---------------------------------------------------------------------------- */
+
+static void negotiation_conflict(ring_negotiation *negotiation, ring_entry *entry,
+                                 const uint8_t *description, size_t length, int rank) {
+  char one[TENSOR_TEXT], other[TENSOR_TEXT];
+  ring_tensor tensor;
+  ring_error error;
+  ring_tensor_decode(entry->description, entry->length, &tensor);
+  ring_tensor_text(&tensor, one, sizeof one);
+  if (!ring_tensor_decode(description, length, &tensor)) return;
+  ring_tensor_text(&tensor, other, sizeof other);
+  ring_error_set(
+      &error, RING_MISMATCH, rank, 0,
+      "tensor \"%.200s\" differs: rank %d (%s) submitted %s; rank %d (%s) submitted %s: pass the "
+      "same on all ranks",
+      entry->name, entry->announcer, ring_comm_host(negotiation->comm, entry->announcer), one, rank,
+      ring_comm_host(negotiation->comm, rank), other);
+  ring_cache_fail(&negotiation->cache, entry, error.message);
+  ring_negotiation_refuse(negotiation, entry, &error);
+}
+
+/* An announcement opens a name, replaces the description of a CLOSED one, and contradicts an OPEN one. */
+static bool negotiation_apply(ring_negotiation *negotiation, ring_entry *entry,
+                              const uint8_t *description, size_t length, int rank) {
+  if (entry->state == ENTRY_FAILED) return true;
+  bool agrees = entry->state != ENTRY_LOCAL && entry->length == length &&
+                memcmp(entry->description, description, length) == 0;
+  if (agrees) return true;
+  if (entry->state == ENTRY_OPEN) {
+    negotiation_conflict(negotiation, entry, description, length, rank);
+    return true;
+  }
+  return ring_cache_open(&negotiation->cache, entry, description, length, rank) &&
+         ring_cache_reconcile(&negotiation->cache, entry);
+}
+
+/* Called with the mutex. False without memory. */
+static bool negotiation_apply_all(ring_negotiation *negotiation) {
+  const uint8_t *at = negotiation->incoming.bytes;
+  bool enough = true;
+  for (int rank = 0; rank < negotiation->size; rank++) {
+    const uint8_t *end = at + negotiation->counts[rank];
+    while (enough && end - at >= 8) {
+      size_t name = bytes_get(&at, 4), length = bytes_get(&at, 4);
+      if (name + length > (size_t)(end - at)) return false;
+      ring_entry *entry = ring_cache_get(&negotiation->cache, (const char *)at, name);
+      enough = entry != NULL && negotiation_apply(negotiation, entry, at + name, length, rank);
+      at += name + length;
+    }
+  }
+  return enough;
+}
+
+static ring_status negotiation_exchange_names(ring_negotiation *negotiation) {
+  size_t total = 0;
+  ring_status status =
+      negotiation_gather_number(negotiation, (int64_t)negotiation->outgoing.length);
+  if (status != RING_OK) return status;
+  for (int rank = 0; rank < negotiation->size; rank++) {
+    negotiation->counts[rank] = (size_t)negotiation->gathered[rank];
+    total += negotiation->counts[rank];
+  }
+  if (!ring_bytes_reserve(&negotiation->incoming, total))
+    return ring_negotiation_no_memory(negotiation);
+  status = ring_allgatherv(negotiation->comm, negotiation->outgoing.bytes,
+                           negotiation->incoming.bytes, negotiation->counts, RING_UINT8);
+  if (status != RING_OK) return status;
+  pthread_mutex_lock(negotiation->mutex);
+  negotiation->negotiations++;
+  bool enough = negotiation_apply_all(negotiation);
+  pthread_mutex_unlock(negotiation->mutex);
+  return enough ? RING_OK : ring_negotiation_no_memory(negotiation);
+}
+
+/* ---- A cycle ------------------------------------------------------------------------------ */
+
+ring_status ring_negotiation_run(ring_negotiation *negotiation, uint64_t *flags) {
+  pthread_mutex_lock(negotiation->mutex);
+  negotiation->settled = 0;
+  negotiation->ready_count = 0;
+  bool enough = ring_cache_trim(&negotiation->cache) && negotiation_prepare(negotiation, *flags);
+  pthread_mutex_unlock(negotiation->mutex);
+  if (!enough) return ring_negotiation_no_memory(negotiation);
+  ring_status status = negotiation_and(negotiation);
+  if (status != RING_OK) return status;
+  *flags = ~negotiation->words[0];
+  pthread_mutex_lock(negotiation->mutex);
+  negotiation->cycles++;
+  enough = negotiation_collect(negotiation);
+  pthread_mutex_unlock(negotiation->mutex);
+  if (!enough) return ring_negotiation_no_memory(negotiation);
+  if ((*flags & NEGOTIATION_STATE) != 0) status = negotiation_exchange_states(negotiation);
+  if (status == RING_OK && (*flags & NEGOTIATION_NEW) != 0)
+    status = negotiation_exchange_names(negotiation);
+  return status;
+}

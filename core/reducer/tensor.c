@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "reducer/tensor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/error.h"
+
+enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8 };
+
+const char *ring_operation_name(ring_operation_kind kind) {
+  switch (kind) {
+#define TENSOR_KIND_NAME(name, value, text)                                                        \
+  case RING_OPERATION_##name:                                                                      \
+    return text;
+    RING_OPERATION_MAP(TENSOR_KIND_NAME)
+#undef TENSOR_KIND_NAME
+  }
+  return "unknown operation";
+}
+
+bool ring_operation_reduces(ring_operation_kind kind) {
+  return kind == RING_OPERATION_ALLREDUCE || kind == RING_OPERATION_ALLREDUCE_GROUP ||
+         kind == RING_OPERATION_REDUCE_SCATTER;
+}
+
+/* Whether the library finds out the first extent of each rank. */
+static bool tensor_is_ragged(ring_operation_kind kind) {
+  return kind == RING_OPERATION_ALLGATHER || kind == RING_OPERATION_ALLTOALL;
+}
+
+/* ---- Checking ----------------------------------------------------------------------------- */
+
+static ring_status tensor_check_reduction(const ring_operation *operation, int rank,
+                                          ring_error *error) {
+  bool floats = operation->dtype == RING_FLOAT16 || operation->dtype == RING_BFLOAT16 ||
+                operation->dtype == RING_FLOAT32 || operation->dtype == RING_FLOAT64;
+  if (!ring_op_allowed(operation->op, operation->dtype))
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": op %s does not work on %s",
+                          operation->name, ring_op_name(operation->op),
+                          ring_dtype_name(operation->dtype));
+  if (!floats && (operation->prescale != 1 || operation->postscale != 1))
+    return ring_error_set(error, RING_INVALID, rank, 0,
+                          "\"%s\": factors need floating-point elements, not %s", operation->name,
+                          ring_dtype_name(operation->dtype));
+  return RING_OK;
+}
+
+static ring_status tensor_check_splits(const ring_operation *operation, int rank, int size,
+                                       ring_error *error) {
+  int64_t sum = 0;
+  if (operation->splits == NULL)
+    return operation->shape[0] % size == 0
+               ? RING_OK
+               : ring_error_set(
+                     error, RING_INVALID, rank, 0,
+                     "\"%s\": %lld rows cannot be split into %d equal parts: pass splits",
+                     operation->name, (long long)operation->shape[0], size);
+  for (int r = 0; r < size; r++) {
+    if (operation->splits[r] < 0 || operation->splits[r] > operation->shape[0] - sum)
+      sum = INT64_MIN;
+    if (sum < 0) break;
+    sum += operation->splits[r];
+  }
+  if (sum == operation->shape[0]) return RING_OK;
+  return ring_error_set(error, RING_INVALID, rank, 0,
+                        "\"%s\": splits must be 0 or more and add up to the %lld rows",
+                        operation->name, (long long)operation->shape[0]);
+}
+
+static ring_status tensor_check_shape(const ring_operation *operation, int rank,
+                                      ring_error *error) {
+  bool rows = tensor_is_ragged(operation->kind) || operation->kind == RING_OPERATION_REDUCE_SCATTER;
+  int64_t elements = 1;
+  if (operation->dimensions < 0 || operation->dimensions > TENSOR_DIMENSIONS)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d dimensions: pass 0 to %d",
+                          operation->name, operation->dimensions, TENSOR_DIMENSIONS);
+  if (rows && operation->dimensions == 0)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %s needs a first dimension",
+                          operation->name, ring_operation_name(operation->kind));
+  for (int i = 0; i < operation->dimensions; i++)
+    if (operation->shape[i] < 0 ||
+        __builtin_mul_overflow(elements, operation->shape[i], &elements) ||
+        elements > INT64_MAX / 16)
+      return ring_error_set(error, RING_INVALID, rank, 0,
+                            "\"%s\": dimension %d is negative, or the shape is too large",
+                            operation->name, i);
+  return RING_OK;
+}
+
+ring_status ring_tensor_check(const ring_operation *operation, int rank, int size,
+                              ring_error *error) {
+  ring_operation_kind kind = operation->kind;
+  if (operation->name == NULL || operation->name[0] == '\0')
+    return ring_error_set(error, RING_INVALID, rank, 0, "submit: the name is empty");
+  if ((int)kind < 0 || kind > RING_OPERATION_BARRIER)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d is no kind of operation",
+                          operation->name, (int)kind);
+  if (kind == RING_OPERATION_BARRIER) return RING_OK;
+  if (ring_dtype_size(operation->dtype) == 0)
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": %d is no dtype", operation->name,
+                          (int)operation->dtype);
+  if (kind == RING_OPERATION_BROADCAST && (operation->root < 0 || operation->root >= size))
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": root %d is not in 0 to %d",
+                          operation->name, operation->root, size - 1);
+  ring_status status = RING_OK;
+  if (ring_operation_reduces(kind)) status = tensor_check_reduction(operation, rank, error);
+  if (status == RING_OK && kind != RING_OPERATION_ALLREDUCE_GROUP)
+    status = tensor_check_shape(operation, rank, error);
+  if (status == RING_OK && kind == RING_OPERATION_ALLTOALL)
+    status = tensor_check_splits(operation, rank, size, error);
+  return status;
+}
+
+/* ---- Encoding ----------------------------------------------------------------------------- */
+
+static size_t tensor_extent_count(const ring_operation *operation) {
+  if (operation->kind == RING_OPERATION_BARRIER) return 0;
+  if (operation->kind == RING_OPERATION_ALLREDUCE_GROUP) return operation->buffer_count;
+  return (size_t)operation->dimensions;
+}
+
+size_t ring_tensor_length(const ring_operation *operation) {
+  return TENSOR_HEAD + 8 * tensor_extent_count(operation);
+}
+
+static uint8_t *tensor_put_factor(uint8_t *to, double factor) {
+  uint64_t bits;
+  memcpy(&bits, &factor, sizeof bits);
+  return bytes_put(to, bits, 8);
+}
+
+void ring_tensor_encode(const ring_operation *operation, uint8_t *to) {
+  ring_operation_kind kind = operation->kind;
+  bool reduces = ring_operation_reduces(kind);
+  size_t count = tensor_extent_count(operation);
+  to = bytes_put(to, (uint64_t)kind, 1);
+  to = bytes_put(to, kind == RING_OPERATION_BARRIER ? 0 : (uint64_t)operation->dtype, 1);
+  to = bytes_put(to, reduces ? (uint64_t)operation->op : 0, 1);
+  to = bytes_put(to, kind == RING_OPERATION_BROADCAST ? (uint64_t)operation->root : 0, 4);
+  to = tensor_put_factor(to, reduces ? operation->prescale : 1);
+  to = tensor_put_factor(to, reduces ? operation->postscale : 1);
+  to = bytes_put(to, count, 4);
+  for (size_t i = 0; i < count; i++) {
+    int64_t extent = kind == RING_OPERATION_ALLREDUCE_GROUP ? (int64_t)operation->buffers[i].count
+                                                            : operation->shape[i];
+    to = bytes_put(to, (uint64_t)(i == 0 && tensor_is_ragged(kind) ? -1 : extent), 8);
+  }
+}
+
+static double tensor_get_factor(const uint8_t **from) {
+  uint64_t bits = bytes_get(from, 8);
+  double factor;
+  memcpy(&factor, &bits, sizeof factor);
+  return factor;
+}
+
+bool ring_tensor_decode(const uint8_t *bytes, size_t length, ring_tensor *tensor) {
+  if (length < TENSOR_HEAD) return false;
+  tensor->kind = (ring_operation_kind)bytes_get(&bytes, 1);
+  tensor->dtype = (ring_dtype)bytes_get(&bytes, 1);
+  tensor->op = (ring_op)bytes_get(&bytes, 1);
+  tensor->root = (int32_t)(uint32_t)bytes_get(&bytes, 4);
+  tensor->prescale = tensor_get_factor(&bytes);
+  tensor->postscale = tensor_get_factor(&bytes);
+  tensor->extent_count = (uint32_t)bytes_get(&bytes, 4);
+  tensor->extents = bytes;
+  return length - TENSOR_HEAD == 8 * (size_t)tensor->extent_count;
+}
+
+int64_t ring_tensor_extent(const ring_tensor *tensor, uint32_t index) {
+  const uint8_t *from = tensor->extents + 8 * (size_t)index;
+  return (int64_t)bytes_get(&from, 8);
+}
+
+uint64_t ring_tensor_elements(const ring_tensor *tensor, uint32_t first) {
+  bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
+  uint64_t elements = group ? 0 : 1;
+  for (uint32_t i = first; i < tensor->extent_count; i++) {
+    uint64_t extent = (uint64_t)ring_tensor_extent(tensor, i);
+    elements = group ? elements + extent : elements * extent;
+  }
+  return elements;
+}
+
+/* ---- Text --------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 3, 4))) static void tensor_append(char *text, size_t size,
+                                                                const char *format, ...) {
+  size_t length = strlen(text);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text + length, size - length, format, arguments);
+  va_end(arguments);
+}
+
+static void tensor_append_extents(const ring_tensor *tensor, char *text, size_t size) {
+  for (uint32_t i = 0; i < tensor->extent_count && i < TENSOR_TEXT_EXTENTS; i++) {
+    int64_t extent = ring_tensor_extent(tensor, i);
+    const char *comma = i == 0 ? "" : ", ";
+    if (extent < 0)
+      tensor_append(text, size, "%s*", comma);
+    else
+      tensor_append(text, size, "%s%lld", comma, (long long)extent);
+  }
+  if (tensor->extent_count > TENSOR_TEXT_EXTENTS)
+    tensor_append(text, size, ", ... (%u)", (unsigned)tensor->extent_count);
+}
+
+void ring_tensor_text(const ring_tensor *tensor, char *text, size_t size) {
+  bool group = tensor->kind == RING_OPERATION_ALLREDUCE_GROUP;
+  snprintf(text, size, "%s", ring_operation_name(tensor->kind));
+  if (tensor->kind == RING_OPERATION_BARRIER) return;
+  tensor_append(text, size, " of %s %s", ring_dtype_name(tensor->dtype), group ? "counts [" : "[");
+  tensor_append_extents(tensor, text, size);
+  tensor_append(text, size, "]");
+  if (tensor->kind == RING_OPERATION_BROADCAST)
+    tensor_append(text, size, ", root %d", tensor->root);
+  if (!ring_operation_reduces(tensor->kind)) return;
+  tensor_append(text, size, ", %s", ring_op_name(tensor->op));
+  if (tensor->prescale != 1) tensor_append(text, size, ", prescale %.17g", tensor->prescale);
+  if (tensor->postscale != 1) tensor_append(text, size, ", postscale %.17g", tensor->postscale);
+}

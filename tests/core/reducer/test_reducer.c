@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The reducer: every kind of operation, in another order on each rank, from several threads; cached names,
+ * a cache that is too small, and ranks that join.
+ */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "reducers.h"
+
+enum { NAMES = 60, ROUNDS = 8, WIDTH = 37 };
+
+/* ---- Random orders ------------------------------------------------------------------------ */
+
+static void shuffle(int *order, int count, unsigned *seed) {
+  for (int i = 0; i < count; i++) {
+    int j = rand_r(seed) % (i + 1);
+    order[i] = order[j];
+    order[j] = i;
+  }
+}
+
+typedef struct worker {
+  ring_reducer *reducer;
+  int rank, size, number; /* of this thread */
+} worker;
+
+static void sum_round(const worker *of, unsigned *seed) {
+  static const int64_t width = WIDTH;
+  float (*data)[WIDTH] = calloc(NAMES, sizeof *data);
+  ring_submission *submissions[NAMES];
+  int order[NAMES];
+  shuffle(order, NAMES, seed);
+  for (int i = 0; i < NAMES; i++) {
+    char name[32];
+    int which = order[i];
+    snprintf(name, sizeof name, "thread %d tensor %d", of->number, which);
+    for (int j = 0; j < WIDTH; j++) data[which][j] = (float)(which + j + of->rank);
+    ring_operation operation = sum_of(name, data[which], &width);
+    submissions[which] = submit(of->reducer, &operation);
+  }
+  for (int i = NAMES - 1; i >= 0; i--) finish_well(submissions[order[i]]);
+  for (int i = 0; i < NAMES; i++)
+    for (int j = 0; j < WIDTH; j++)
+      CHECK(data[i][j] == (float)(of->size * (i + j) + of->size * (of->size - 1) / 2));
+  free(data);
+}
+
+static void *sum_rounds(void *arg) {
+  const worker *of = arg;
+  unsigned seed = (unsigned)(of->rank * 7 + of->number + 1);
+  for (int i = 0; i < ROUNDS; i++) sum_round(of, &seed);
+  return NULL;
+}
+
+static void sum_with(ring_comm *comm, const ring_reducer_options *options, int threads) {
+  worker workers[3];
+  pthread_t ids[3];
+  ring_reducer *reducer = reducer_of(comm, options);
+  for (int i = 0; i < threads; i++) {
+    workers[i] = (worker){reducer, ring_comm_rank(comm), ring_comm_size(comm), i};
+    CHECK_INT(pthread_create(&ids[i], NULL, sum_rounds, &workers[i]), 0);
+  }
+  for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+  end_reducer(reducer);
+}
+
+static void try_orders(ring_comm *comm, void *shared) {
+  (void)shared;
+  sum_with(comm, NULL, 1);
+}
+
+static void test_any_order(void) {
+  for (int size = 1; size <= 4; size++) run_comms(size, try_orders, NULL);
+}
+
+static void try_threads(ring_comm *comm, void *shared) {
+  (void)shared;
+  sum_with(comm, NULL, 3);
+}
+
+static void test_any_thread(void) {
+  run_comms(3, try_threads, NULL);
+}
+
+static void try_tiny_cache(ring_comm *comm, void *shared) {
+  (void)shared;
+  ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
+  options.cache_capacity = 5;
+  options.threshold = 1;
+  options.cycle_time = RING_NEVER;
+  sum_with(comm, &options, 2);
+}
+
+static void test_evicted_names_are_agreed_on_again(void) {
+  run_comms(3, try_tiny_cache, NULL);
+}
+
+/* Nobody waits: the reducer's thread runs the cycles. */
+static void try_background(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const int64_t one = 1;
+  float value = 1;
+  int done = 0;
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  ring_operation operation = sum_of("x", &value, &one);
+  ring_submission *submission = submit(reducer, &operation);
+  for (int i = 0; i < 20000 && !done; i++) {
+    CHECK_INT(ring_submission_test(submission, &done), RING_OK);
+    usleep(500);
+  }
+  CHECK(done);
+  CHECK(value == (float)ring_comm_size(comm));
+  finish_well(submission);
+  end_reducer(reducer);
+}
+
+static void test_runs_while_nobody_waits(void) {
+  run_comms(3, try_background, NULL);
+}
+
+/* ---- A steady cycle ----------------------------------------------------------------------- */
+
+static void try_steady(ring_comm *comm, void *shared) {
+  (void)shared;
+  ring_reducer_counters before, after;
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  expect_works(reducer, "x", ring_comm_size(comm));
+  ring_reducer_counters_read(reducer, &before);
+  for (int i = 0; i < 50; i++) expect_works(reducer, "x", ring_comm_size(comm));
+  ring_reducer_counters_read(reducer, &after);
+  CHECK_INT(before.negotiations, 1);
+  CHECK_INT(after.negotiations, 1);
+  CHECK_INT(after.cached, 1);
+  CHECK_INT(after.operations - before.operations, 50);
+  end_reducer(reducer);
+}
+
+static void test_known_names_are_not_described_again(void) {
+  run_comms(2, try_steady, NULL);
+}
+
+/* 40 alike tensors are one run, of other dtypes and ops more. */
+static void try_fusion(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const int64_t one = 1;
+  float values[40];
+  ring_submission *submissions[40];
+  ring_reducer_counters counters;
+  ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
+  options.cycle_time = 0.005;
+  ring_reducer *reducer = reducer_of(comm, &options);
+  for (int i = 0; i < 40; i++) {
+    char name[8];
+    snprintf(name, sizeof name, "%d", i);
+    values[i] = 1;
+    ring_operation operation = sum_of(name, &values[i], &one);
+    operation.op = i % 2 ? RING_SUM : RING_PROD;
+    submissions[i] = submit(reducer, &operation);
+  }
+  for (int i = 0; i < 40; i++) finish_well(submissions[i]);
+  for (int i = 0; i < 40; i++) CHECK(values[i] == (i % 2 ? (float)ring_comm_size(comm) : 1));
+  ring_reducer_counters_read(reducer, &counters);
+  CHECK_INT(counters.operations, 40);
+  CHECK(counters.runs < 20);
+  end_reducer(reducer);
+}
+
+static void test_alike_tensors_travel_together(void) {
+  run_comms(2, try_fusion, NULL);
+}
+
+/* ---- Kinds -------------------------------------------------------------------------------- */
+
+static void try_group_and_factors(ring_reducer *reducer, int rank, int size) {
+  double a[3] = {rank, 1, 2}, b[2] = {5, 6}, out[3];
+  ring_buffer buffers[2] = {{a, out, 3}, {b, b, 2}};
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLREDUCE_GROUP;
+  operation.name = "group";
+  operation.dtype = RING_FLOAT64;
+  operation.prescale = 0.5;
+  operation.postscale = 4;
+  operation.buffers = buffers;
+  operation.buffer_count = 2;
+  finish_well(submit(reducer, &operation));
+  CHECK(out[0] == 2.0 * (size * (size - 1) / 2) && out[1] == 2.0 * size);
+  CHECK(b[1] == 12.0 * size);
+}
+
+/* Rank r brings r + 1 rows of two. */
+static void try_allgather(ring_reducer *reducer, int rank, int size) {
+  int32_t rows[16];
+  int64_t shape[2] = {rank + 1, 2}, all;
+  for (int i = 0; i < 16; i++) rows[i] = 100 * rank + i;
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLGATHER;
+  operation.name = "gathered";
+  operation.dtype = RING_INT32;
+  operation.input = rows;
+  operation.shape = shape;
+  operation.dimensions = 2;
+  ring_submission *submission = submit(reducer, &operation);
+  CHECK_INT(ring_submission_wait(submission), RING_OK);
+  int32_t *output = ring_submission_take_output(submission, &all), *at = output;
+  CHECK_INT(all, size * (size + 1) / 2);
+  for (int r = 0; r < size; r++) {
+    CHECK_INT(ring_submission_rows(submission)[r], r + 1);
+    for (int i = 0; i < 2 * (r + 1); i++) CHECK_INT(*at++, 100 * r + i);
+  }
+  ring_free(output);
+  ring_submission_free(submission);
+}
+
+/* Rank r sends s + 1 rows to rank s. */
+static void try_alltoall(ring_reducer *reducer, int rank, int size) {
+  int64_t splits[4], all, shape = size * (size + 1) / 2;
+  float rows[16];
+  for (int s = 0, i = 0; s < size; s++) {
+    splits[s] = s + 1;
+    for (int j = 0; j <= s; j++) rows[i++] = (float)(10 * rank + s);
+  }
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_ALLTOALL;
+  operation.name = "exchanged";
+  operation.input = rows;
+  operation.shape = &shape;
+  operation.dimensions = 1;
+  operation.splits = splits;
+  ring_submission *submission = submit(reducer, &operation);
+  CHECK_INT(ring_submission_wait(submission), RING_OK);
+  float *output = ring_submission_take_output(submission, &all);
+  CHECK_INT(all, size * (rank + 1));
+  for (int i = 0; i < all; i++) CHECK(output[i] == (float)(10 * (i / (rank + 1)) + rank));
+  ring_free(output);
+  ring_submission_free(submission);
+}
+
+/* 2 * size + 1 rows: the first rank gets three. */
+static void try_reduce_scatter(ring_reducer *reducer, int rank, int size) {
+  int64_t shape[2] = {2 * size + 1, 2}, rows;
+  float data[32];
+  for (int i = 0; i < 32; i++) data[i] = (float)i;
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_REDUCE_SCATTER;
+  operation.name = "scattered";
+  operation.input = data;
+  operation.shape = shape;
+  operation.dimensions = 2;
+  operation.prescale = 2;
+  ring_submission *submission = submit(reducer, &operation);
+  CHECK_INT(ring_submission_wait(submission), RING_OK);
+  float *output = ring_submission_take_output(submission, &rows);
+  CHECK_INT(rows, rank == 0 ? 3 : 2);
+  for (int i = 0; i < 2 * rows; i++)
+    CHECK(output[i] == (float)(2 * size * (i + (rank == 0 ? 0 : 2 * (2 * rank + 1)))));
+  ring_free(output);
+  ring_submission_free(submission);
+}
+
+static void try_broadcast_and_barrier(ring_reducer *reducer, int rank, int size) {
+  int64_t values[2] = {rank, 7}, shape = 2;
+  ring_operation operation = RING_OPERATION_INIT;
+  operation.kind = RING_OPERATION_BROADCAST;
+  operation.name = "broadcast";
+  operation.dtype = RING_INT64;
+  operation.input = operation.output = values;
+  operation.shape = &shape;
+  operation.dimensions = 1;
+  operation.root = size - 1;
+  finish_well(submit(reducer, &operation));
+  CHECK_INT(values[0], size - 1);
+  operation.kind = RING_OPERATION_BARRIER;
+  operation.name = "barrier";
+  finish_well(submit(reducer, &operation));
+}
+
+static void try_kinds(ring_comm *comm, void *shared) {
+  (void)shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  for (int i = 0; i < 2; i++) {
+    try_group_and_factors(reducer, rank, size);
+    try_allgather(reducer, rank, size);
+    try_alltoall(reducer, rank, size);
+    try_reduce_scatter(reducer, rank, size);
+    try_broadcast_and_barrier(reducer, rank, size);
+  }
+  end_reducer(reducer);
+}
+
+static void test_every_kind(void) {
+  for (int size = 1; size <= 4; size++) run_comms(size, try_kinds, NULL);
+}
+
+/* ---- Joining ------------------------------------------------------------------------------ */
+
+/* Rank r has data for 2 * r steps, so the last rank joins last. */
+static void try_join(ring_comm *comm, void *shared) {
+  (void)shared;
+  static const int64_t one = 1;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), last = -1;
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  for (int step = 0; step < 2 * rank; step++) {
+    float x = 1, y = 1;
+    ring_operation sum = sum_of("x", &x, &one), late = sum_of("late", &y, &one);
+    ring_submission *first = submit(reducer, &sum), *second = submit(reducer, &late);
+    finish_well(second);
+    finish_well(first);
+    CHECK(x == (float)(size - step / 2 - 1) && y == x);
+  }
+  CHECK_INT(ring_reducer_join(reducer, &last), RING_OK);
+  CHECK_INT(last, size - 1);
+  expect_works(reducer, "x", size);
+  end_reducer(reducer);
+}
+
+static void test_joined_ranks_give_zeros(void) {
+  run_comms(4, try_join, NULL);
+}
+
+/* Rank 0 has joined when the others use the other kinds. */
+static void try_join_kinds(ring_comm *comm, void *shared) {
+  (void)shared;
+  int rank = ring_comm_rank(comm), size = ring_comm_size(comm), last;
+  int64_t rows, shape = 1;
+  float value = 1;
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  if (rank > 0) {
+    ring_operation operation = sum_of("rows", &value, &shape);
+    operation.kind = RING_OPERATION_ALLGATHER;
+    ring_submission *submission = submit(reducer, &operation);
+    CHECK_INT(ring_submission_wait(submission), RING_OK);
+    ring_free(ring_submission_take_output(submission, &rows));
+    CHECK_INT(rows, size - 1);
+    CHECK_INT(ring_submission_rows(submission)[0], 0);
+    ring_submission_free(submission);
+    operation.kind = RING_OPERATION_BROADCAST;
+    operation.name = "from rank 0";
+    finish_with(submit(reducer, &operation), RING_MISMATCH, "rank 0 (127.0.0.1), has joined");
+    operation.root = 1;
+    operation.name = "from rank 1";
+    finish_well(submit(reducer, &operation));
+  }
+  CHECK_INT(ring_reducer_join(reducer, &last), RING_OK);
+  CHECK(last > 0);
+  end_reducer(reducer);
+}
+
+static void test_joined_ranks_in_other_kinds(void) {
+  run_comms(3, try_join_kinds, NULL);
+}
+
+int main(void) {
+  RUN(test_any_order);
+  RUN(test_any_thread);
+  RUN(test_evicted_names_are_agreed_on_again);
+  RUN(test_runs_while_nobody_waits);
+  RUN(test_known_names_are_not_described_again);
+  RUN(test_alike_tensors_travel_together);
+  RUN(test_every_kind);
+  RUN(test_joined_ranks_give_zeros);
+  RUN(test_joined_ranks_in_other_kinds);
+  return 0;
+}
