@@ -61,26 +61,20 @@ RING_API ring_status ring_reducer_close(ring_reducer *reducer);
  * RING_ABORTED. Submissions can still be read and freed. Not from a hook; NULL is allowed. */
 RING_API void ring_reducer_free(ring_reducer *reducer);
 
-/* The failure that ended the reducer, or of the last refused submission of this thread. Status RING_OK
- * when there was none. Valid until the next call of this thread on a reducer. */
+/* Why the last call of this thread on a reducer that has failed did so; status RING_OK when none has. Valid
+ * until the next failure. */
 RING_API const ring_error *ring_reducer_error(const ring_reducer *reducer);
 
 /* ---- Submitting ---------------------------------------------------------------------------- */
 
-/* X(name, value, "name"). */
-#define RING_OPERATION_MAP(X)                                                                      \
-  X(ALLREDUCE, 0, "allreduce")                                                                     \
-  X(ALLREDUCE_GROUP, 1, "allreduce_group")                                                         \
-  X(REDUCE_SCATTER, 2, "reduce_scatter")                                                           \
-  X(BROADCAST, 3, "broadcast")                                                                     \
-  X(ALLGATHER, 4, "allgather")                                                                     \
-  X(ALLTOALL, 5, "alltoall")                                                                       \
-  X(BARRIER, 6, "barrier")
-
 typedef enum ring_operation_kind {
-#define RING_OPERATION_ENUM(name, value, text) RING_OPERATION_##name = value,
-  RING_OPERATION_MAP(RING_OPERATION_ENUM)
-#undef RING_OPERATION_ENUM
+  RING_OPERATION_ALLREDUCE = 0,
+  RING_OPERATION_ALLREDUCE_GROUP = 1,
+  RING_OPERATION_REDUCE_SCATTER = 2,
+  RING_OPERATION_BROADCAST = 3,
+  RING_OPERATION_ALLGATHER = 4,
+  RING_OPERATION_ALLTOALL = 5,
+  RING_OPERATION_BARRIER = 6
 } ring_operation_kind;
 
 /* A collective on a named tensor. Begin with RING_OPERATION_INIT. All ranks pass the same name, kind,

@@ -103,20 +103,6 @@ static bool negotiation_prepare(ring_negotiation *negotiation, uint64_t flags) {
   return true;
 }
 
-/* The AND of the words of all ranks. */
-static ring_status negotiation_and(ring_negotiation *negotiation) {
-  size_t count = negotiation->word_count, size = (size_t)negotiation->size;
-  if (!ring_bytes_reserve(&negotiation->incoming, size * count * sizeof(uint64_t)))
-    return ring_negotiation_no_memory(negotiation);
-  uint64_t *all = (uint64_t *)(void *)negotiation->incoming.bytes;
-  ring_status status = ring_allgather(negotiation->comm, negotiation->sent, all, count, RING_INT64);
-  if (status != RING_OK) return status;
-  memcpy(negotiation->words, all, count * sizeof *all);
-  for (size_t rank = 1; rank < size; rank++)
-    for (size_t i = 0; i < count; i++) negotiation->words[i] &= all[rank * count + i];
-  return RING_OK;
-}
-
 /* ---- States of the ranks ------------------------------------------------------------------ */
 
 static ring_status negotiation_gather_number(ring_negotiation *negotiation, int64_t number) {
@@ -280,7 +266,8 @@ ring_status ring_negotiation_run(ring_negotiation *negotiation, uint64_t *flags)
   bool enough = ring_cache_trim(&negotiation->cache) && negotiation_prepare(negotiation, *flags);
   pthread_mutex_unlock(negotiation->mutex);
   if (!enough) return ring_negotiation_no_memory(negotiation);
-  ring_status status = negotiation_and(negotiation);
+  ring_status status = ring_allreduce(negotiation->comm, negotiation->sent, negotiation->words,
+                                      negotiation->word_count, RING_UINT64, RING_BAND);
   if (status != RING_OK) return status;
   *flags = ~negotiation->words[0];
   pthread_mutex_lock(negotiation->mutex);

@@ -123,7 +123,7 @@ ring_status ring_stall_run(ring_stall *stall, ring_negotiation *negotiation) {
   stall_fill(stall, &negotiation->cache, all + own / sizeof *all, words);
   pthread_mutex_unlock(negotiation->mutex);
   ring_status status =
-      ring_allgather(negotiation->comm, all + own / sizeof *all, all, 2 * words, RING_INT64);
+      ring_allgather(negotiation->comm, all + own / sizeof *all, all, 2 * words, RING_UINT64);
   if (status != RING_OK) return status;
   pthread_mutex_lock(negotiation->mutex);
   bool enough = stall_apply(stall, negotiation, all, words);

@@ -12,14 +12,9 @@
 enum { TENSOR_HEAD = 27, TENSOR_TEXT_EXTENTS = 8 };
 
 const char *ring_operation_name(ring_operation_kind kind) {
-  switch (kind) {
-#define TENSOR_KIND_NAME(name, value, text)                                                        \
-  case RING_OPERATION_##name:                                                                      \
-    return text;
-    RING_OPERATION_MAP(TENSOR_KIND_NAME)
-#undef TENSOR_KIND_NAME
-  }
-  return "unknown operation";
+  static const char *const names[] = {"allreduce", "allreduce_group", "reduce_scatter", "broadcast",
+                                      "allgather", "alltoall",        "barrier"};
+  return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "unknown operation";
 }
 
 bool ring_operation_reduces(ring_operation_kind kind) {
