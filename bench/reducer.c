@@ -89,6 +89,7 @@ static double measure_named(float *data, unsigned *seed) {
 }
 
 static double measure_plain_short(float *data) {
+  check(ring_barrier(comm), ring_comm_error(comm));
   double begun = now();
   for (int i = 0; i < 20; i++)
     check(ring_allreduce(comm, data, data, 1, RING_FLOAT32, RING_SUM), ring_comm_error(comm));
@@ -96,6 +97,7 @@ static double measure_plain_short(float *data) {
 }
 
 static double measure_named_short(float *data) {
+  check(ring_barrier(comm), ring_comm_error(comm));
   double begun = now();
   for (int i = 0; i < 20; i++) finish(submit("short", data, 1));
   return (now() - begun) / 20;

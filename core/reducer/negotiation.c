@@ -64,12 +64,23 @@ static bool negotiation_reserve_words(ring_negotiation *negotiation, size_t coun
   return true;
 }
 
+/* Shorter names first, so that numbered names stay in the order of their numbers. */
+static int negotiation_compare(const void *one, const void *other) {
+  const ring_entry *a = *(ring_entry *const *)one, *b = *(ring_entry *const *)other;
+  if (a->name_length != b->name_length) return a->name_length < b->name_length ? -1 : 1;
+  return memcmp(a->name, b->name, a->name_length);
+}
+
 /* Packs the entries to be announced, and empties their list. An announcement of another rank may have
- * opened an entry under the same description since it was listed. */
+ * opened an entry under the same description since it was listed. Sorted by name, because the place in a
+ * fused buffer decides how sums are rounded: it shall not depend on the order of submissions. */
 static bool negotiation_pack(ring_negotiation *negotiation) {
   ring_cache *cache = &negotiation->cache;
   ring_bytes *out = &negotiation->outgoing;
   out->length = 0;
+  if (cache->announcement_count > 1)
+    qsort(cache->announcements, cache->announcement_count, sizeof(ring_entry *),
+          negotiation_compare);
   for (size_t i = 0; i < cache->announcement_count; i++) {
     ring_entry *entry = cache->announcements[i];
     const ring_submission *mine = entry->mine;
