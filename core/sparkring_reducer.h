@@ -57,6 +57,10 @@ RING_API ring_status ring_reducer_open(ring_comm *comm, const ring_reducer_optio
  * other ranks that wait for this rank fail with RING_MISMATCH. */
 RING_API ring_status ring_reducer_close(ring_reducer *reducer);
 
+/* Ends the reducer from this rank alone: outstanding submissions of all ranks complete with RING_ABORTED and
+ * `reason`. Buffers are free when the submissions are done. */
+RING_API void ring_reducer_abort(ring_reducer *reducer, const char *reason);
+
 /* Frees the reducer. An open one is aborted first: outstanding submissions of all ranks complete with
  * RING_ABORTED. Submissions can still be read and freed. Not from a hook; NULL is allowed. */
 RING_API void ring_reducer_free(ring_reducer *reducer);

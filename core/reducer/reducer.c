@@ -362,6 +362,14 @@ ring_status ring_reducer_close(ring_reducer *reducer) {
   return status;
 }
 
+void ring_reducer_abort(ring_reducer *reducer, const char *reason) {
+  if (reducer_check(reducer) != RING_OK) return;
+  pthread_mutex_lock(&reducer->mutex);
+  if (!reducer->closed)
+    ring_driver_abort(reducer, reason != NULL ? reason : "the reducer was aborted");
+  pthread_mutex_unlock(&reducer->mutex);
+}
+
 /* Frees the reducer with the last reference. Called with the mutex, which is released. */
 static void reducer_drop(ring_reducer *reducer) {
   bool last = --reducer->references == 0;
@@ -377,10 +385,7 @@ void ring_reducer_free(ring_reducer *reducer) {
     reducer->comm = NULL;
     return;
   }
-  pthread_mutex_lock(&reducer->mutex);
-  if (!reducer->closed)
-    ring_driver_abort(reducer, "a rank has freed its reducer without closing it");
-  pthread_mutex_unlock(&reducer->mutex);
+  ring_reducer_abort(reducer, "a rank has freed its reducer without closing it");
   ring_driver_stop(reducer);
   ring_autotune_end(&reducer->autotune);
   ring_comm_free(reducer->comm);

@@ -9,6 +9,7 @@ Where to go on
 help(sparkring.spark.run)      run a function or a script on Spark: the usual way in
 help(sparkring.init)           join the other ranks, from inside a task or a process
 help(sparkring.Communicator)   allreduce, broadcast, send and the other calls of a rank
+help(sparkring.Reducer)        named arrays in any order, from any thread
 help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
@@ -33,6 +34,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import sparkring._objects.collectives  # it gives Communicator the methods for objects
+import sparkring._reducer  # it gives Communicator the method reducer
 import sparkring._request  # it makes Request awaitable
 import sparkring._run_state  # it gives Communicator attempt and progress
 import sparkring.frameworks._torch_group  # noqa: F401 (it gives Communicator torch_group)
@@ -48,6 +50,7 @@ from sparkring._core import (
     PeerLostError,
     Request,
     RingError,
+    Submission,
     SystemCallError,
     TimeoutError,  # noqa: A004 (it is Python's TimeoutError as well)
     UnsupportedError,
@@ -55,6 +58,7 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring._docs import attach
 from sparkring._explanation import Explanation
+from sparkring._reducer import Reducer
 from sparkring.frameworks import (
     gpus,
     jax_config,
@@ -79,8 +83,10 @@ __all__ = [
     "MismatchError",
     "NoMemoryError",
     "PeerLostError",
+    "Reducer",
     "Request",
     "RingError",
+    "Submission",
     "SystemCallError",
     "TimeoutError",
     "UnsupportedError",

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from typing_extensions import Buffer, Self, TypeAlias
 
 from sparkring._explanation import Explanation
+from sparkring._reducer import Reducer
 
 _Number: TypeAlias = bool | int | float | complex | generic
 _Array: TypeAlias = (
@@ -60,6 +61,16 @@ def open(
     watch_parent: bool,
     /,
 ) -> Communicator: ...
+def reducer_open(
+    comm: Communicator,
+    threshold: int,
+    cycle_time: float,
+    cache_capacity: int,
+    stall_timeout: float,
+    autotune: bool,
+    autotune_log: str | None,
+    /,
+) -> ReducerHandle: ...
 def end() -> None: ...
 def document(type: type, name: str, text: str, /) -> None: ...
 def blame_weight(statuses: list[str], /) -> float: ...
@@ -129,6 +140,34 @@ class Request(Coroutine[Any, Any, _Result], Generic[_Result]):
         traceback: TracebackType | None,
         /,
     ) -> None: ...
+
+@final
+class ReducerHandle:
+    def submit(
+        self,
+        kind: int,
+        name: str,
+        x: Any,
+        out: Any,
+        op: str,
+        root: int,
+        dtype: str | None,
+        prescale: float,
+        postscale: float,
+        splits: list[int] | None,
+        /,
+    ) -> Submission: ...
+    def join(self) -> int: ...
+    def close(self) -> None: ...
+    def abort(self, reason: str | None, /) -> None: ...
+    def counters(self) -> dict[str, Any]: ...
+
+@final
+class Submission:
+    @property
+    def rows(self) -> list[int] | None: ...
+    def wait(self) -> Any: ...
+    def test(self) -> bool: ...
 
 @final
 class Communicator:
@@ -738,6 +777,17 @@ class Communicator:
     def allreduce_object(self, x: Any, op: Callable[[Any, Any], Any] = ...) -> Any: ...
     def send_object(self, x: Any, peer: int) -> None: ...
     def recv_object(self, peer: int) -> Any: ...
+    # Method of sparkring._reducer.
+    def reducer(
+        self,
+        *,
+        threshold: int | None = None,
+        cycle_time: float | None = None,
+        cache_capacity: int | None = None,
+        stall_timeout: float | None = None,
+        autotune: bool = False,
+        autotune_log: str | None = None,
+    ) -> Reducer: ...
     # Methods for frameworks, which are also functions of sparkring.frameworks.
     def gpus(comm, /, count: int | None = None) -> list[str]: ...  # noqa: N805
     def tf_config(comm, /, role: str = "worker") -> dict[str, Any]: ...  # noqa: N805

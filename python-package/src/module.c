@@ -16,6 +16,7 @@
 #include "error.h"
 #include "gil.h"
 #include "memory.h"
+#include "reducer.h"
 #include "request.h"
 #include "tls.h"
 
@@ -44,10 +45,12 @@ static int add_names(PyObject *module, module_state *state) {
   state->comm_type = add_type(module, &comm_type_spec);
   state->request_type = add_type(module, &request_type_spec);
   state->memory_type = add_type(module, &memory_type_spec);
+  state->reducer_type = add_type(module, &reducer_type_spec);
+  state->submission_type = add_type(module, &submission_type_spec);
   PyTypeObject *tls_type = add_type(module, &tls_type_spec);
   Py_XDECREF((PyObject *)tls_type);
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
-      tls_type == NULL)
+      tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL)
     return -1;
   if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
     return -1;
@@ -66,6 +69,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->comm_type);
   Py_VISIT(state->request_type);
   Py_VISIT(state->memory_type);
+  Py_VISIT(state->reducer_type);
+  Py_VISIT(state->submission_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_empty);
@@ -80,6 +85,8 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->comm_type);
   Py_CLEAR(state->request_type);
   Py_CLEAR(state->memory_type);
+  Py_CLEAR(state->reducer_type);
+  Py_CLEAR(state->submission_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_empty);
@@ -100,6 +107,7 @@ static PyMethodDef functions[] = {
      " warn_after, algorithms, exchange, shared_memory, connections, encryption, watch_parent, "
      "/)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
+    {"reducer_open", reducer_open, METH_VARARGS, NULL}, /* sparkring._reducer calls this */
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named tensors, which ranks submit in any order and from any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sparkring import _core
+from sparkring._core import Communicator, Submission
+from sparkring._method import method
+
+_ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER = range(7)
+
+
+class Reducer:
+    """Runs a collective on a named array when all ranks have submitted the name.
+
+    `Communicator.reducer` opens one. Each method returns a `Submission`; its ``wait()`` returns the
+    result. Arrays must not be used until then. All ranks pass the same name, shape, dtype, op, root
+    and factors, else `MismatchError` is raised for that name on all ranks; later submissions work.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def _submit(
+        self,
+        kind: int,
+        name: str,
+        x: Any,
+        *,
+        out: Any = None,
+        op: str = "sum",
+        root: int = 0,
+        dtype: str | None = None,
+        factors: tuple[float, float] = (1.0, 1.0),
+        splits: Iterable[int] | None = None,
+    ) -> Submission:
+        parts = None if splits is None else [int(part) for part in splits]
+        return self._handle.submit(kind, name, x, out, op, root, dtype, *factors, parts)
+
+    def allreduce(
+        self,
+        name: str,
+        x: Any,
+        op: str = "sum",
+        out: Any = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Submission:
+        """Combine the arrays of all ranks, element by element.
+
+        Parameters
+        ----------
+        name : str
+            Not in flight on this rank already.
+        x : array, buffer or number
+        op : str
+            As for `Communicator.allreduce`.
+        out : array
+            Gets the result; may be ``x``.
+        dtype : str
+            As for `Communicator.allreduce`.
+        prescale, postscale : float
+            Multiply floating-point elements before and after.
+        """
+        factors = (prescale, postscale)
+        return self._submit(_ALLREDUCE, name, x, out=out, op=op, dtype=dtype, factors=factors)
+
+    def allreduce_group(
+        self,
+        name: str,
+        xs: Iterable[Any],
+        op: str = "sum",
+        out: Iterable[Any] | None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Submission:
+        """Combine several arrays of one dtype as one operation: all of them or none."""
+        outputs = None if out is None else list(out)
+        factors = (prescale, postscale)
+        return self._submit(
+            _GROUP, name, list(xs), out=outputs, op=op, dtype=dtype, factors=factors
+        )
+
+    def reduce_scatter(
+        self,
+        name: str,
+        x: Any,
+        op: str = "sum",
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Submission:
+        """Combine the arrays of all ranks and give each rank rows of the result.
+
+        The first ranks get one row more where the rows cannot be shared equally.
+        """
+        factors = (prescale, postscale)
+        return self._submit(_REDUCE_SCATTER, name, x, op=op, dtype=dtype, factors=factors)
+
+    def broadcast(
+        self, name: str, x: Any, root: int = 0, out: Any = None, dtype: str | None = None
+    ) -> Submission:
+        """Send the array of the root to all ranks."""
+        return self._submit(_BROADCAST, name, x, out=out, root=root, dtype=dtype)
+
+    def allgather(self, name: str, x: Any, dtype: str | None = None) -> Submission:
+        """Concatenate the arrays of all ranks along the first dimension, which may differ."""
+        return self._submit(_ALLGATHER, name, x, dtype=dtype)
+
+    def alltoall(
+        self, name: str, x: Any, splits: Iterable[int] | None = None, dtype: str | None = None
+    ) -> Submission:
+        """Send ``splits[r]`` rows to each rank ``r``, equal parts by default.
+
+        ``rows`` of the submission tells how many rows each rank has sent.
+        """
+        return self._submit(_ALLTOALL, name, x, splits=splits, dtype=dtype)
+
+    def barrier(self, name: str) -> Submission:
+        """Complete when all ranks have submitted the name."""
+        return self._submit(_BARRIER, name, None)
+
+    def join(self) -> int:
+        """Give zeros to the operations of the other ranks until all ranks have joined.
+
+        Returns
+        -------
+        int
+            The rank that joined last.
+        """
+        return self._handle.join()
+
+    def counters(self) -> dict[str, Any]:
+        """Tell the number of cycles, negotiations, operations and runs, and the settings in use."""
+        return self._handle.counters()
+
+    def close(self) -> None:
+        """Wait for the submissions of this rank, then until all ranks have closed. Collective."""
+        self._handle.close()
+
+    def abort(self, reason: str | None = None) -> None:
+        """End the reducer from this rank alone: submissions of all ranks raise `AbortedError`."""
+        self._handle.abort(reason)
+
+    def __enter__(self) -> Reducer:
+        return self
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort(f"{kind.__name__}: {value}")
+
+
+@method
+def reducer(
+    self: Communicator,
+    *,
+    threshold: int | None = None,
+    cycle_time: float | None = None,
+    cache_capacity: int | None = None,
+    stall_timeout: float | None = None,
+    autotune: bool = False,
+    autotune_log: str | None = None,
+) -> Reducer:
+    """Open a reducer of all ranks, for named arrays in any order. Collective.
+
+    Parameters
+    ----------
+    threshold : int
+        Most bytes that travel as one operation, 128 MiB by default; 1 for no fusion.
+    cycle_time : float
+        Seconds, up to 0.005, in which submissions gather while no thread waits, 0.001 by default.
+    cache_capacity : int
+        Names that stay agreed on, 1024 by default.
+    stall_timeout : float
+        Seconds after which a name that some ranks miss fails with `TimeoutError`; never by default.
+    autotune : bool
+        Search for threshold and cycle time while the reducer works.
+    autotune_log : str
+        File to which rank 0 appends what autotune tries.
+
+    Returns
+    -------
+    Reducer
+        A context manager that closes it.
+
+    Raises
+    ------
+    InvalidError
+        For settings out of range.
+    MismatchError
+        When ranks pass another threshold, cache_capacity or autotune.
+    PeerLostError, TimeoutError, AbortedError
+        When a rank dies, hangs or aborts.
+    """
+    cycle = 0.0 if cycle_time is None else -1.0 if cycle_time == 0 else cycle_time
+    handle = _core.reducer_open(
+        self,
+        threshold or 0,
+        cycle,
+        cache_capacity or 0,
+        stall_timeout or 0.0,
+        autotune,
+        autotune_log,
+    )
+    return Reducer(handle)

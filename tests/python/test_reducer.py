@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named arrays in any order."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import numpy as np
+import pytest
+import sparkring
+from ranks import open_comm, run
+
+
+def reduce_in_any_order():
+    with open_comm() as comm, comm.reducer() as reducer:
+        order = random.Random(comm.rank).sample(range(40), 40)
+        for _ in range(3):
+            arrays = [np.full((2, 3), i + comm.rank, np.float32) for i in range(40)]
+            started = {i: reducer.allreduce(f"w{i}", arrays[i], out=arrays[i]) for i in order}
+            for i, submission in started.items():
+                assert submission.wait() is arrays[i]
+                assert submission.test()
+                assert (arrays[i] == 3 * i + 3).all()
+        counters = reducer.counters()
+        assert counters["operations"] == 120
+        assert counters["cached"] == 40
+        return float(reducer.allreduce("mean", comm.rank, op="avg", dtype="int64").wait())
+
+
+def test_any_order():
+    assert run(3, reduce_in_any_order) == [1.0] * 3
+
+
+def use_every_kind():
+    with open_comm() as comm, comm.reducer(cycle_time=0) as reducer:
+        rank = comm.rank
+        rows = reducer.allgather("rows", np.full((rank + 1, 2), rank))
+        swap = reducer.alltoall("swap", np.arange(3.0) + 10 * rank, splits=[1, 2])
+        part = reducer.reduce_scatter("part", np.arange(3.0), prescale=2.0)
+        root = reducer.broadcast("root", np.array([rank]), root=1)
+        group = reducer.allreduce_group("group", [np.ones(2), np.ones((1, 3))], postscale=0.5)
+        reducer.barrier("barrier").wait()
+        shapes = [array.shape for array in group.wait()]
+        return (
+            rows.wait().tolist(),
+            rows.rows,
+            swap.wait().tolist(),
+            swap.rows,
+            part.wait().tolist(),
+            root.wait().tolist(),
+            shapes,
+        )
+
+
+def test_every_kind():
+    first, second = run(2, use_every_kind)
+    gathered = [[0, 0], [1, 1], [1, 1]]
+    assert first == (gathered, [1, 2], [0, 10], [1, 1], [0, 4], [1], [(2,), (1, 3)])
+    assert second == (gathered, [1, 2], [1, 2, 11, 12], [2, 2], [8], [1], [(2,), (1, 3)])
+
+
+def disagree():
+    with open_comm() as comm, comm.reducer() as reducer:
+        shape = (2, 2) if comm.rank == 1 else (4,)
+        with pytest.raises(sparkring.MismatchError, match=r"rank 1 .* float64 \[2, 2\], sum"):
+            reducer.allreduce("x", np.ones(shape)).wait()
+        with pytest.raises(sparkring.InvalidError, match="the name is empty"):
+            reducer.allreduce("", np.ones(1))
+        return reducer.allreduce("x", np.ones(4)).wait().tolist()
+
+
+def test_arrays_that_differ():
+    assert run(2, disagree) == [[2.0] * 4] * 2
+
+
+def submit_twice():
+    with open_comm() as comm, comm.reducer() as reducer:
+        if comm.rank == 1:
+            first = reducer.allreduce("x", 1)
+            with pytest.raises(sparkring.InvalidError, match="in flight on this rank"):
+                reducer.allreduce("x", 1)
+            return first.wait()
+        return reducer.allreduce("x", 1).wait()
+
+
+def test_name_in_flight():
+    assert run(2, submit_twice) == [2, 2]
+
+
+def join_early():
+    with open_comm() as comm, comm.reducer() as reducer:
+        sums = [reducer.allreduce("x", 1).wait() for _ in range(3 * comm.rank)]
+        return sums, reducer.join()
+
+
+def test_join():
+    assert run(2, join_early) == [([], 1), ([1, 1, 1], 1)]
+
+
+def submit_from_threads():
+    with open_comm() as comm, comm.reducer() as reducer:
+        sums = {}
+
+        def work(name):
+            sums[name] = [reducer.allreduce(name, i).wait() for i in range(20)]
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in "abc"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return sums
+
+
+def test_threads():
+    expected = [2 * i for i in range(20)]
+    assert run(2, submit_from_threads) == [dict.fromkeys("abc", expected)] * 2
+
+
+def fail_inside():
+    with open_comm() as comm:
+        try:
+            with comm.reducer() as reducer:
+                if comm.rank == 1:
+                    raise ValueError("no data")
+                reducer.allreduce("x", 1).wait()
+        except ValueError:
+            return "raised"
+        except sparkring.AbortedError as error:
+            return str(error)
+
+
+def test_exception_aborts_the_reducer():
+    text, raised = run(2, fail_inside)
+    assert raised == "raised"
+    assert "ValueError: no data" in text
+
+
+def drop_submissions():
+    """Neither a dropped submission nor a dropped reducer leaves the other ranks in doubt."""
+    with open_comm() as comm:
+        reducer = comm.reducer()
+        for i in range(20):
+            reducer.allreduce(f"{i}", np.ones(1000))
+        reducer.barrier("end").wait()
+        reducer.close()
+        return comm.allreduce(1)
+
+
+def test_dropped_submissions():
+    assert run(2, drop_submissions) == [2, 2]
