@@ -21,6 +21,7 @@
 #include "nccl.h"
 #include "parts.h"
 #include "port.h"
+#include "reducer.h"
 #include "request.h"
 #include "shared.h"
 #include "stdio_redirect.h"
@@ -72,6 +73,12 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(nccl_id, 2),
                                           ENTRY(port_reserve, 1),
                                           ENTRY(port_release, 2),
+                                          ENTRY(reducer_open, 5),
+                                          ENTRY(reducer_submit, 7),
+                                          ENTRY(reducer_join, 1),
+                                          ENTRY(reducer_close, 1),
+                                          ENTRY(submission_wait, 1),
+                                          ENTRY(submission_test, 1),
                                           ENTRY(request_wait, 1),
                                           ENTRY(request_test, 1),
                                           ENTRY(request_describe, 1),
