@@ -24,17 +24,14 @@ typedef struct ring_submission ring_submission;
 /* ---- Life ---------------------------------------------------------------------------------- */
 
 /* Begin with RING_REDUCER_OPTIONS_INIT; 0 or NULL in a field is its default. All ranks pass the same
- * threshold, cache_capacity and autotune; else RING_MISMATCH. */
+ * threshold and cache_capacity; else RING_MISMATCH. */
 typedef struct ring_reducer_options {
   size_t struct_size;
   size_t threshold;  /* most bytes that travel as one operation; 0: 128 MiB; 1: nothing is fused */
   double cycle_time; /* seconds, up to 0.005, in which submissions gather while no thread waits;
                               0: 0.001; RING_NEVER: none */
-  size_t cache_capacity;    /* names that stay agreed on, besides those in flight; 0: 1024 */
-  double stall_timeout;     /* after which a name that some ranks miss fails; 0: never */
-  ring_choice autotune;     /* search for threshold and cycle time while the reducer works;
-                              RING_DEFAULT: off */
-  const char *autotune_log; /* file to which rank 0 appends what autotune tries; NULL: none */
+  size_t cache_capacity; /* names that stay agreed on, besides those in flight; 0: 1024 */
+  double stall_timeout;  /* after which a name that some ranks miss fails; 0: never */
 } ring_reducer_options;
 
 #ifdef __cplusplus

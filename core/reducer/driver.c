@@ -177,15 +177,11 @@ static ring_status driver_run_ready(ring_reducer *reducer) {
 static ring_status driver_cycle(ring_reducer *reducer, bool *progress) {
   ring_negotiation *negotiation = &reducer->negotiation;
   uint64_t flags = ring_stall_is_due(&reducer->stall, negotiation) ? NEGOTIATION_STALL : 0;
-  if (ring_autotune_is_due(&reducer->autotune)) flags |= NEGOTIATION_TUNE;
   ring_status status = ring_negotiation_run(negotiation, &flags);
   *progress = negotiation->ready_count > 0 || (flags & ~(uint64_t)NEGOTIATION_STALL) != 0;
   if (status == RING_OK && negotiation->ready_count > 0) status = driver_run_ready(reducer);
   if (status == RING_OK && (flags & NEGOTIATION_STALL) != 0)
     status = ring_stall_run(&reducer->stall, negotiation);
-  if (status == RING_OK && (flags & NEGOTIATION_TUNE) != 0)
-    status = ring_autotune_run(&reducer->autotune, reducer->comm, &reducer->threshold,
-                               &reducer->cycle_time);
   return status;
 }
 

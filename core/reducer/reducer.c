@@ -103,27 +103,27 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
 static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_reducer *reducer,
                                  const ring_reducer_options *options) {
   int size = ring_comm_size(child);
-  int64_t mine[4] = {(int64_t)options->threshold, (int64_t)options->cache_capacity,
-                     options->autotune == RING_ON, reducer != NULL};
+  int64_t mine[3] = {(int64_t)options->threshold, (int64_t)options->cache_capacity,
+                     reducer != NULL};
   int64_t *all = calloc((size_t)size, sizeof mine);
   if (all == NULL) {
     ring_comm_abort(child, "out of memory for a reducer");
     return ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
                           "rank %d is out of memory for a reducer", comm->peers.rank);
   }
-  ring_status status = ring_allgather(child, mine, all, 4, RING_INT64);
+  ring_status status = ring_allgather(child, mine, all, 3, RING_INT64);
   if (status != RING_OK) comm->error = *ring_comm_error(child);
   for (int rank = 0; status == RING_OK && rank < size; rank++) {
-    const int64_t *its = all + 4 * (ptrdiff_t)rank;
-    if (its[3] == 0)
+    const int64_t *its = all + 3 * (ptrdiff_t)rank;
+    if (its[2] == 0)
       status = ring_error_set(&comm->error, RING_SYSTEM, rank, 0,
                               "rank %d (%s) has no memory or no thread for a reducer", rank,
                               ring_comm_host(child, rank));
-    else if (memcmp(its, all, 3 * sizeof *its) != 0)
+    else if (memcmp(its, all, 2 * sizeof *its) != 0)
       status =
           ring_error_set(&comm->error, RING_MISMATCH, rank, 0,
                          "the options of the reducer differ between rank 0 and rank %d (%s): pass "
-                         "the same threshold, cache_capacity and autotune on all ranks",
+                         "the same threshold and cache_capacity on all ranks",
                          rank, ring_comm_host(child, rank));
   }
   free(all);
@@ -143,7 +143,6 @@ ring_status ring_reducer_open(ring_comm *comm, const ring_reducer_options *optio
   ring_reducer *made = reducer_make(child, options);
   status = reducer_agree(comm, child, made, options);
   if (status == RING_OK) {
-    ring_autotune_begin(&made->autotune, options, ring_comm_rank(child));
     *reducer = made;
     return RING_OK;
   }
@@ -387,7 +386,6 @@ void ring_reducer_free(ring_reducer *reducer) {
   }
   ring_reducer_abort(reducer, "a rank has freed its reducer without closing it");
   ring_driver_stop(reducer);
-  ring_autotune_end(&reducer->autotune);
   ring_comm_free(reducer->comm);
   pthread_mutex_lock(&reducer->mutex);
   reducer->comm = NULL;

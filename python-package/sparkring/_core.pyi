@@ -67,8 +67,6 @@ def reducer_open(
     cycle_time: float,
     cache_capacity: int,
     stall_timeout: float,
-    autotune: bool,
-    autotune_log: str | None,
     /,
 ) -> ReducerHandle: ...
 def end() -> None: ...
@@ -785,8 +783,6 @@ class Communicator:
         cycle_time: float | None = None,
         cache_capacity: int | None = None,
         stall_timeout: float | None = None,
-        autotune: bool = False,
-        autotune_log: str | None = None,
     ) -> Reducer: ...
     # Methods for frameworks, which are also functions of sparkring.frameworks.
     def gpus(comm, /, count: int | None = None) -> list[str]: ...  # noqa: N805

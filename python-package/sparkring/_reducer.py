@@ -165,8 +165,6 @@ def reducer(
     cycle_time: float | None = None,
     cache_capacity: int | None = None,
     stall_timeout: float | None = None,
-    autotune: bool = False,
-    autotune_log: str | None = None,
 ) -> Reducer:
     """Open a reducer of all ranks, for named arrays in any order. Collective.
 
@@ -180,10 +178,6 @@ def reducer(
         Names that stay agreed on, 1024 by default.
     stall_timeout : float
         Seconds after which a name that some ranks miss fails with `TimeoutError`; never by default.
-    autotune : bool
-        Search for threshold and cycle time while the reducer works.
-    autotune_log : str
-        File to which rank 0 appends what autotune tries.
 
     Returns
     -------
@@ -195,18 +189,12 @@ def reducer(
     InvalidError
         For settings out of range.
     MismatchError
-        When ranks pass another threshold, cache_capacity or autotune.
+        When ranks pass another threshold or cache_capacity.
     PeerLostError, TimeoutError, AbortedError
         When a rank dies, hangs or aborts.
     """
     cycle = 0.0 if cycle_time is None else -1.0 if cycle_time == 0 else cycle_time
     handle = _core.reducer_open(
-        self,
-        threshold or 0,
-        cycle,
-        cache_capacity or 0,
-        stall_timeout or 0.0,
-        autotune,
-        autotune_log,
+        self, threshold or 0, cycle, cache_capacity or 0, stall_timeout or 0.0
     )
     return Reducer(handle)

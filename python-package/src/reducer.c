@@ -289,14 +289,11 @@ PyObject *reducer_open(PyObject *module, PyObject *args) {
   ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
   comm_object *comm;
   Py_ssize_t threshold, capacity;
-  int autotune;
-  if (!PyArg_ParseTuple(args, "O!ndndpz:reducer_open", state->comm_type, &comm, &threshold,
-                        &options.cycle_time, &capacity, &options.stall_timeout, &autotune,
-                        &options.autotune_log))
+  if (!PyArg_ParseTuple(args, "O!ndnd:reducer_open", state->comm_type, &comm, &threshold,
+                        &options.cycle_time, &capacity, &options.stall_timeout))
     return NULL;
   options.threshold = (size_t)threshold;
   options.cache_capacity = (size_t)capacity;
-  options.autotune = autotune ? RING_ON : RING_OFF;
   reducer_object *self = (reducer_object *)PyType_GenericAlloc(state->reducer_type, 0);
   if (self == NULL) return NULL;
   Py_INCREF((PyObject *)comm);
@@ -406,6 +403,7 @@ static PyGetSetDef submission_attributes[] = {
 static PyType_Slot submission_slots[] = {
     {Py_tp_new, reducer_new},
     {Py_tp_dealloc, submission_dealloc},
+    {Py_tp_doc, "An operation that was submitted to a `Reducer`.\n\n`wait` returns the result."},
     {Py_tp_methods, submission_methods},
     {Py_tp_getset, submission_attributes},
     {0, NULL},
