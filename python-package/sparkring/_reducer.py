@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from sparkring import _core
-from sparkring._core import Communicator, Submission
+from sparkring._core import Communicator, ReducerHandle, Submission
 from sparkring._method import method
 
 _ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER = range(7)
@@ -21,7 +21,7 @@ class Reducer:
     and factors, else `MismatchError` is raised for that name on all ranks; later submissions work.
     """
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: ReducerHandle) -> None:
         self._handle = handle
 
     def _submit(
