@@ -302,7 +302,6 @@ static bool reducer_is_closed(const ring_reducer *reducer, const void *unused) {
 /* Called with the mutex. */
 static ring_status reducer_join(ring_reducer *reducer, int *last) {
   uint64_t joins = reducer->negotiation.joins;
-  ring_status status = RING_OK;
   if (reducer->joins || reducer->negotiation.mine != MEMBER_ACTIVE)
     return reducer_invalid("join: this rank has joined or closed already");
   reducer->joins = true;
@@ -315,12 +314,10 @@ static ring_status reducer_join(ring_reducer *reducer, int *last) {
     ring_driver_wait(reducer, reducer_has_joined, &joins);
   }
   reducer->joins = false;
-  if (reducer->negotiation.joins == joins) {
-    reducer_error = reducer->failure;
-    status = reducer_error.status;
-  }
   *last = reducer->negotiation.last_joined;
-  return status;
+  if (reducer->negotiation.joins > joins) return RING_OK;
+  reducer_error = reducer->failure;
+  return reducer_error.status;
 }
 
 ring_status ring_reducer_join(ring_reducer *reducer, int *last) {

@@ -24,7 +24,8 @@
 #'   along the last dimension; `"allgather"` and `"alltoall"` allow it to differ between ranks.
 #' @param op The operation of `"allreduce"` and `"reduce_scatter"`, as for [ring_allreduce()].
 #' @param root The rank that sends in `"broadcast"`.
-#' @param splits For `"alltoall"`: how much of the last dimension each rank gets; `NULL`: equal parts.
+#' @param splits For `"alltoall"`: how much of the last dimension each rank gets; `NULL`: equal
+#'   parts.
 #' @param submission A submission, from `ring_submit()`.
 #' @returns `ring_reducer()` returns a reducer, `ring_submit()` a submission,
 #'   `ring_submission_wait()` the result, `ring_submission_test()` whether it is there, and
@@ -66,8 +67,8 @@ reducer_kinds <- c(
 #' @rdname ring_reducer
 #' @export
 ring_submit <- function(reducer, name, x = NULL,
-                        kind = c("allreduce", "reduce_scatter", "broadcast", "allgather", "alltoall",
-                                 "barrier"),
+                        kind = c("allreduce", "reduce_scatter", "broadcast", "allgather",
+                                 "alltoall", "barrier"),
                         op = "sum", root = 0, splits = NULL) {
   kind <- match.arg(kind)
   if (!is_string(name)) check_stop("`name` must be one string, not ", describe(name))

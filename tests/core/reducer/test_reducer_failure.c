@@ -325,13 +325,9 @@ static void run_free(int rank, int size, void *shared) {
   meet_ranks(shared, size);
   if (rank > 0) {
     ring_submission *submission = submit(reducer, &operation);
-    if (rank == 1) {
-      finish_with(submission, RING_ABORTED, "freed its reducer without closing it");
-      ring_reducer_free(reducer);
-    } else {
-      ring_reducer_free(reducer);
-      finish_with(submission, RING_ABORTED, "freed its reducer without closing it");
-    }
+    if (rank == 2) ring_reducer_free(reducer);
+    finish_with(submission, RING_ABORTED, "freed its reducer without closing it");
+    if (rank == 1) ring_reducer_free(reducer);
   } else {
     usleep(200000);
     ring_reducer_free(reducer);
