@@ -177,9 +177,12 @@ RING_API ring_status ring_comm_explain(ring_comm *comm, const char *collective, 
 /* ---- Timeline ------------------------------------------------------------------------------ */
 
 typedef enum ring_event_kind {
-  RING_EVENT_CALL = 1, /* a collective or a message */
-  RING_EVENT_WAIT = 2, /* a wait in a call, with nothing to move */
-  RING_EVENT_FRAME = 3 /* a piece of a call that goes over a link */
+  RING_EVENT_CALL = 1,      /* a collective or a message */
+  RING_EVENT_WAIT = 2,      /* a wait in a call, with nothing to move */
+  RING_EVENT_FRAME = 3,     /* a piece of a call that goes over a link */
+  RING_EVENT_QUEUE = 4,     /* a started call that waits for its turn */
+  RING_EVENT_NEGOTIATE = 5, /* a reducer that agrees on a name with the other ranks */
+  RING_EVENT_CYCLE = 6      /* a cycle of a reducer; begins only */
 } ring_event_kind;
 
 /* The begin or the end of something. Clocks of processes of one host agree. */

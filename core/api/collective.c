@@ -81,10 +81,11 @@ static void collective_normalize(const ring_comm *comm, const collective_args *a
                        args->work.output_count);
 }
 
-static void collective_record(const ring_comm *comm, const collective_args *args, bool begins) {
+void ring_collective_record(const ring_comm *comm, const collective_args *args,
+                            ring_event_kind kind, bool begins) {
   const ring_call *call = &args->work.outline.call;
   uint64_t bytes = call->count * ring_dtype_size((ring_dtype)call->dtype);
-  ring_timeline_record(comm->timeline, RING_EVENT_CALL, begins, call, -1, bytes);
+  ring_timeline_record(comm->timeline, kind, begins, call, -1, bytes);
 }
 
 ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
@@ -96,9 +97,9 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
   outline->nodes = comm->topology.nodes;
   args->work.wait = wait;
   if (!ring_backend_serves(backend, outline)) backend = &comm->native.base;
-  collective_record(comm, args, true);
+  ring_collective_record(comm, args, RING_EVENT_CALL, true);
   ring_status status = backend->table->run(backend, &args->work, &error);
-  collective_record(comm, args, false);
+  ring_collective_record(comm, args, RING_EVENT_CALL, false);
   if (status == RING_OK)
     collective_normalize(comm, args);
   else

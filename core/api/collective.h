@@ -32,6 +32,10 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args);
 /* Runs an admitted call other than a group. A failure breaks the communicator, which keeps it. */
 ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait);
 
+/* Records in the timeline that the call, or its time in the queue, begins or ends. */
+void ring_collective_record(const ring_comm *comm, const collective_args *args,
+                            ring_event_kind kind, bool begins);
+
 /* Runs the barrier of open or close. The barrier of open also compares the selectors of all ranks. */
 ring_status ring_collective_barrier(ring_comm *comm, ring_collective collective, ring_wait *wait);
 

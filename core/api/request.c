@@ -70,6 +70,7 @@ static ring_status queue_add(ring_queue *queue, ring_request *request) {
   else
     queue->last->next = request;
   queue->last = request;
+  ring_collective_record(comm, &request->args, RING_EVENT_QUEUE, true);
   queue->references++;
   atomic_fetch_add_explicit(&comm->outstanding, 1, memory_order_relaxed);
   return RING_OK;

@@ -143,6 +143,7 @@ static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
   ring_wait wait;
   queue->first = request->next;
   queue->running = request;
+  ring_collective_record(comm, &request->args, RING_EVENT_QUEUE, false);
   queue->driver = pthread_self();
   pthread_mutex_unlock(&queue->mutex);
   comm_prepare_wait(comm, comm->call_timeout, &wait);

@@ -8,11 +8,11 @@
 #include "check.h"
 #include "ranks.h"
 
-enum { COUNT = 100000, EVENTS = 4096 };
+enum { COUNT = 100000, EVENTS = 4096, KINDS = RING_EVENT_CYCLE + 1 };
 
 typedef struct seen {
-  int begun[4], ended[4]; /* events by kind */
-  int peers;              /* frames with the other rank */
+  int begun[KINDS], ended[KINDS]; /* events by kind */
+  int peers;                      /* frames with the other rank */
 } seen;
 
 /* Reads all new events, which are in order. */
@@ -39,7 +39,7 @@ static void check_call(const seen *found) {
   const char *shared = getenv("SPARKRING_SHARED_MEMORY");
   bool links = shared != NULL && strcmp(shared, "0") == 0;
   CHECK_INT(found->begun[RING_EVENT_CALL], 1);
-  for (int kind = RING_EVENT_CALL; kind <= RING_EVENT_FRAME; kind++)
+  for (int kind = RING_EVENT_CALL; kind < KINDS; kind++)
     CHECK_INT(found->begun[kind], found->ended[kind]);
   CHECK((found->begun[RING_EVENT_FRAME] > 0) == links);
   CHECK_INT(found->peers, 2 * found->begun[RING_EVENT_FRAME]); /* begins and ends */
@@ -66,6 +66,7 @@ static void record(int rank, int size, void *shared) {
   ring_request_free(request);
   found = read_events(comm, &next, 3);
   check_call(&found);
+  CHECK_INT(found.begun[RING_EVENT_QUEUE], 1);
 
   CHECK_INT(ring_comm_timeline(comm, 0), RING_OK);
   CHECK_INT(ring_allreduce(comm, x, x, COUNT, RING_FLOAT32, RING_SUM), RING_OK);
