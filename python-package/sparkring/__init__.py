@@ -16,6 +16,7 @@ help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost
 help(sparkring.RingError)      the base of the errors: TimeoutError, PeerLostError and others
 dir(sparkring)                 all public names
 python -m sparkring            what is installed, and a test with two ranks
+python -m sparkring timeline   one trace, or a picture, of the timelines of the ranks
 sparkring-run --help           start the ranks of a job on this machine
 
 Examples
@@ -37,6 +38,7 @@ import sparkring._objects.collectives  # it gives Communicator the methods for o
 import sparkring._reducer  # it gives Communicator the method reducer
 import sparkring._request  # it makes Request awaitable
 import sparkring._run_state  # it gives Communicator attempt and progress
+import sparkring._timeline  # it gives Communicator start_timeline and stop_timeline
 import sparkring.frameworks._torch_group  # noqa: F401 (it gives Communicator torch_group)
 from sparkring._communicator import init
 from sparkring._core import (

@@ -55,6 +55,7 @@ def init(
     shared_memory: bool = True,
     connections: int | None = None,
     encryption: bool | None = None,
+    timeline: str | os.PathLike[str] | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
 
@@ -150,6 +151,10 @@ def init(
         default ``SPARKRING_ENCRYPTION``, 1 or 0. If that is not set, yes in the tasks of a Spark
         that encrypts its own traffic (``spark.network.crypto.enabled``, ``spark.ssl.rpc.enabled``
         or ``spark.authenticate.enableSaslEncryption``), else no.
+    timeline : str or path, optional
+        A directory for the timelines of the ranks, the same on every rank, as for
+        `Communicator.start_timeline`. By default ``SPARKRING_TIMELINE``, if it is set. ``""`` for
+        none.
 
     Returns
     -------
@@ -213,7 +218,20 @@ def init(
     )
     if as_spark and rank is not None and exchange is None:
         spark_encryption.check_token(checked[4], checked[1] or len(checked[2] or ()))
-    return _open(checked, attempt)
+    if timeline is None:
+        timeline = os.environ.get("SPARKRING_TIMELINE", "")
+    communicator = _open(checked, attempt)
+    if os.fspath(timeline):
+        _record(communicator, timeline)
+    return communicator
+
+
+def _record(communicator: Communicator, timeline: str | os.PathLike[str]) -> None:
+    try:
+        communicator.start_timeline(timeline)
+    except BaseException:
+        communicator.abort("its timeline cannot be written")
+        raise
 
 
 def _open(checked: tuple[Any, ...], attempt: int | None) -> Communicator:

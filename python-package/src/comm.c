@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "gil.h"
+#include "trace.h"
 
 /* abort polls, about once a millisecond, until the call of another thread has ended. */
 #define END_TRIES 10000
@@ -190,11 +191,10 @@ PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   if (self->closed) Py_RETURN_NONE;
   comm_enter(self);
   ring_status status = ring_comm_close_within(self->comm, seconds);
-  if (!comm_leave(self, status)) {
-    self->closed = status != RING_BUSY;
-    return NULL;
-  }
-  self->closed = true;
+  bool succeeded = comm_leave(self, status);
+  self->closed = succeeded || status != RING_BUSY;
+  if (self->closed) trace_end(self);
+  if (!succeeded) return NULL;
   Py_RETURN_NONE;
 }
 
@@ -224,7 +224,9 @@ static PyObject *end_at_once(comm_object *self, const char *reason) {
     if (!end_calls(self)) return NULL;
     comm_enter(self);
     ring_comm_abort(self->comm, reason);
-    if (!comm_leave(self, RING_OK)) return NULL;
+    bool succeeded = comm_leave(self, RING_OK);
+    trace_end(self);
+    if (!succeeded) return NULL;
   }
   self->closed = true;
   Py_RETURN_NONE;

@@ -18,6 +18,7 @@
 #include "nccl.h"
 #include "parts.h"
 #include "port.h"
+#include "trace.h"
 
 #include <structmember.h>
 
@@ -163,6 +164,7 @@ static void comm_dealloc(PyObject *object) {
   PyTypeObject *type = Py_TYPE(object);
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->comm && !self->closed && ring_comm_usable(self->comm)) warn_unclosed(self);
+  trace_end(self);
   ring_comm_free(self->comm);
   freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
   free_object(object);
@@ -221,6 +223,10 @@ static PyMethodDef methods[] = {
     {"_agree", agree_call, METH_O, NULL}, /* sparkring._agree calls both */
     {"_allgather_strings", agree_strings, METH_O, NULL},
     {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks._nccl makes a method of it */
+    {"_measure_clock", trace_measure_clock, METH_NOARGS,
+     NULL}, /* sparkring._timeline calls these */
+    {"_start_trace", trace_start, METH_VARARGS, NULL},
+    {"_stop_trace", trace_stop, METH_NOARGS, NULL},
     {"port_reserve", port_reserve, METH_NOARGS, NULL},
     {"port_release", WITH_KEYWORDS(port_release), KEYWORDS, NULL},
     {"counters", WITH_KEYWORDS(comm_counters), KEYWORDS, NULL},

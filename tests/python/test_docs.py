@@ -35,7 +35,7 @@ FUNCTIONS = [
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 59
+    assert len(METHODS) == 62
     assert sparkring.__doc__
     for name in dir(sparkring):
         member = getattr(sparkring, name)
@@ -113,6 +113,8 @@ def test_parameters_are_documented(function):
         "progress",
         "send",
         "send_object",
+        "start_timeline",
+        "stop_timeline",
     ):
         assert "\nReturns\n-------\n" in text
     assert "\nRaises\n------\n" in text

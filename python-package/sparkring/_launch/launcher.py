@@ -104,8 +104,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="sparkring-run",
         description="Start the ranks of a sparkring job on this machine.",
-        usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]"
-        " command ...\n       sparkring-run --version",
+        usage="sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption]"
+        " [--timeline DIR] [--] command ...\n       sparkring-run --version",
         epilog="Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails,"
         " the other ranks are ended, and the exit code is that of the failed rank (128 + number for"
         " a signal). Rank 0 has the standard input. Signals are passed on to all ranks.",
@@ -123,6 +123,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--ports", metavar="FIRST-LAST", help="ports to listen on")
     parser.add_argument(
         "--encryption", action="store_true", help="encrypt what the ranks send through sockets"
+    )
+    parser.add_argument(
+        "--timeline", metavar="DIR", help="directory for the timelines of the ranks"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the command of every rank")
     options = parser.parse_args(arguments)
@@ -155,6 +158,8 @@ def environments(options: argparse.Namespace) -> Iterator[Iterator[dict[str, str
         shared["SPARKRING_PORTS"] = options.ports
     if options.encryption:
         shared["SPARKRING_ENCRYPTION"] = "1"
+    if options.timeline:
+        shared["SPARKRING_TIMELINE"] = os.path.abspath(options.timeline)
     with token_file() as path:
         shared["SPARKRING_TOKEN_FILE"] = path
         yield ({**shared, "SPARKRING_RANK": str(rank)} for rank in range(options.size))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from sparkring import _communicator as communicator
 from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import InvalidError
+from sparkring._trace import merge
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _rank_result as rank_result
 from sparkring.spark import _slot_check as slot_check
@@ -163,7 +164,10 @@ def run(
     encryption : bool, optional
         As for `sparkring.init`.
     **options : object
-        Further arguments of `sparkring.init`, such as ``call_timeout`` or ``ports``.
+        Further arguments of `sparkring.init`, such as ``call_timeout`` or ``ports``. With
+        ``timeline`` each rank writes its timeline into this directory on its host. Where this
+        process sees the files of all ranks, as in a directory that the hosts share, ``run`` merges
+        the files into ``timeline.json`` there, also after a failure.
 
     Returns
     -------
@@ -203,6 +207,8 @@ def run(
     check(num_proc, timeout, max_restarts, options)
     work = closure_codec.dumps_work(f, args, kwargs)
     options = {**options, "timeout": timeout, "encryption": encryption}
+    if options.get("timeline"):
+        options["timeline"] = os.path.abspath(options["timeline"])
     display = Display(verbose)
     try:
         if num_proc is not None and num_proc < 0:
@@ -223,7 +229,24 @@ def run(
         directory = directory_of(results, found.here)
         return on_spark(work, options, num_proc, found, resources, directory, max_restarts, display)
     finally:
+        merge_timeline(options.get("timeline"), display)
         display.close()
+
+
+def merge_timeline(directory: str | None, display: Display) -> None:
+    """Merge the timelines of the ranks where this process sees the directory of all of them."""
+    if not directory:
+        return
+    try:
+        path = merge.merge_if_complete(directory)
+    except OSError as error:
+        display.notify(f"the timelines in {directory} are not merged: {error}")
+        return
+    display.detail(
+        f"the timeline is in {path}"
+        if path
+        else f"the ranks have their timelines in {directory} on their hosts"
+    )
 
 
 def check(

@@ -24,3 +24,4 @@ class Options(TypedDict, total=False):
     algorithms: str | None
     shared_memory: bool
     connections: int | None
+    timeline: str | PathLike[str] | None
