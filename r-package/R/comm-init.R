@@ -71,6 +71,8 @@
 #'   not encrypted. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0. If it is not set, `NULL` is
 #'   `TRUE` in a worker of a Spark that encrypts its own traffic (`spark.network.crypto.enabled`,
 #'   `spark.ssl.rpc.enabled` or `spark.authenticate.enableSaslEncryption`), else `FALSE`.
+#' @param timeline A directory for the timelines of the ranks, the same on every rank, as for
+#'   [ring_timeline_start()]. `NULL`: the variable `SPARKRING_TIMELINE`, if it is set. `""`: none.
 #'
 #' @returns A communicator, an object of class `ring_comm`. It belongs to this process. A
 #'   communicator that was not closed by [ring_close()] is aborted when the garbage collector finds
@@ -128,7 +130,8 @@
 ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses = NULL,
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
                       timeout = NULL, call_timeout = 600, warn_after = NULL, algorithms = NULL,
-                      shared_memory = TRUE, connections = NULL, encryption = NULL) {
+                      shared_memory = TRUE, connections = NULL, encryption = NULL,
+                      timeline = NULL) {
   if (...length() > 0L) {
     ring_stop(
       "INVALID", "`...` must be empty: name all arguments except `barrier`, by their full names",
@@ -152,7 +155,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     spark_check_token(token, rank, size, addresses)
     encryption <- TRUE
   }
-  .Call(
+  timeline <- timeline_directory(timeline)
+  comm <- .Call(
     C_comm_open,
     check_whole(rank, "rank", least = 0, absent = -1L),
     check_whole(size, "size", least = 1, absent = 0L),
@@ -170,6 +174,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     if (!is.null(encryption)) check_flag(encryption, "encryption"),
     !is.null(barrier)
   )
+  timeline_begin(comm, timeline)
+  comm
 }
 
 is_barrier <- function(x) is.list(x) && all(c("address", "partition") %in% names(x))

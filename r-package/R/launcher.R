@@ -6,8 +6,8 @@
 # same, with the same texts.
 
 launch_usage <- paste(
-  "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption] [--]",
-  "command ...\n       sparkring-run --version"
+  "usage: sparkring-run -n SIZE [--timeout SECONDS] [--ports FIRST-LAST] [--encryption]",
+  "[--timeline DIR] [--] command ...\n       sparkring-run --version"
 )
 
 #' Launch a program on the ranks of a ring, on this machine
@@ -41,6 +41,8 @@ launch_usage <- paste(
 #'   `c(5000, 5099)`. `NULL`: any port.
 #' @param encryption Whether the ranks encrypt the bytes that they send through sockets, `TRUE` or
 #'   `FALSE`.
+#' @param timeline A directory for the timelines of the ranks, see [ring_timeline_start()]. `NULL`:
+#'   none.
 #' @returns The exit code of the job, one integer, invisibly. It is 0 after a success, else the exit
 #'   code of the first rank that failed: 128 + number for a signal, and 127 for a command that does
 #'   not exist.
@@ -63,7 +65,7 @@ launch_usage <- paste(
 #' }
 #' @export
 ring_launch <- function(command, n, args = character(), timeout = NULL, ports = NULL,
-                        encryption = FALSE) {
+                        encryption = FALSE, timeline = NULL) {
   command <- c(launch_command(command), as.character(args))
   if (missing(n)) {
     check_stop("`n` is missing: pass the number of ranks, as in n = 4", call = sys.call())
@@ -71,7 +73,8 @@ ring_launch <- function(command, n, args = character(), timeout = NULL, ports = 
   size <- check_whole(n, "n", least = 1)
   if (!is.null(timeout)) timeout <- check_seconds(timeout, "timeout")
   if (!is.null(ports)) ports <- paste(check_ports(ports), collapse = "-")
-  settings <- launch_settings(size, timeout, ports, check_flag(encryption, "encryption"))
+  encryption <- check_flag(encryption, "encryption")
+  settings <- launch_settings(size, timeout, ports, encryption, check_string(timeline, "timeline"))
   job <- launch_start(command, settings, input = !interactive(), direct = FALSE)
   on.exit(launch_end(job))
   launch_show(job)
@@ -93,12 +96,14 @@ launch_command <- function(command) {
 }
 
 # The size of the job and the environment of all ranks, with the library paths of this R.
-launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE) {
+launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE,
+                            timeline = NULL) {
   list(size = size, environment = c(
     SPARKRING_SIZE = size,
     SPARKRING_ADDRESSES = paste(rep("127.0.0.1", size), collapse = ","),
     SPARKRING_TIMEOUT = timeout, SPARKRING_PORTS = ports,
     SPARKRING_ENCRYPTION = if (encryption) 1L,
+    SPARKRING_TIMELINE = if (!is.null(timeline)) timeline_absolute(timeline),
     R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep)
   ))
 }
@@ -176,7 +181,7 @@ launch_main <- function(arguments) {
     2L
   })
   if (is.numeric(options)) return(options)
-  settings <- do.call(launch_settings, options[c("size", "timeout", "ports", "encryption")])
+  settings <- do.call(launch_settings, options[names(options) != "command"])
   job <- launch_start(options$command, settings, input = TRUE, direct = TRUE)
   .Call(C_launcher_wait, job$process, job$lifeline)
 }
@@ -188,7 +193,7 @@ launch_fail <- function(...) {
 
 # Parses the options. Returns a list, or an exit code for options such as --help.
 launch_options <- function(arguments) {
-  options <- list(size = NULL, timeout = NULL, ports = NULL, encryption = FALSE)
+  options <- list(size = NULL, timeout = NULL, ports = NULL, encryption = FALSE, timeline = NULL)
   while (length(arguments) > 0L && startsWith(arguments[[1L]], "-")) {
     given <- launch_value(arguments)
     switch(
@@ -200,6 +205,7 @@ launch_options <- function(arguments) {
       "--timeout" = options$timeout <- given$value,
       "--ports" = options$ports <- given$value,
       "--encryption" = options$encryption <- TRUE,
+      "--timeline" = options$timeline <- given$value,
       launch_fail("unrecognized arguments: ", arguments[[1L]])
     )
     arguments <- arguments[-seq_len(given$length)]
@@ -212,7 +218,9 @@ launch_value <- function(arguments) {
   first <- arguments[[1L]]
   if (grepl("^-n.", first)) return(list(name = "-n", value = substring(first, 3L), length = 1L))
   name <- sub("=.*", "", first)
-  if (!name %in% c("-n", "--size", "--timeout", "--ports")) return(list(name = first, length = 1L))
+  if (!name %in% c("-n", "--size", "--timeout", "--ports", "--timeline")) {
+    return(list(name = first, length = 1L))
+  }
   if (grepl("=", first, fixed = TRUE)) {
     return(list(name = name, value = sub("^[^=]*=", "", first), length = 1L))
   }
@@ -247,6 +255,7 @@ launch_help <- function() {
     "  --timeout SECONDS    time limit of the rendezvous of all ranks",
     "  --ports FIRST-LAST   ports to listen on",
     "  --encryption         encrypt what the ranks send through sockets",
+    "  --timeline DIR       directory for the timelines of the ranks",
     "  --version            print the version of sparkring", "",
     "Each line of output begins with the rank, as in '[2] epoch 1'. When a rank fails, the other",
     "ranks are ended, and the exit code is that of the failed rank (128 + number for a signal).",

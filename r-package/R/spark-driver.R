@@ -74,6 +74,9 @@
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
 #'   rings, because the supervisors of the ranks have a ring of their own.
+#' @param timeline A directory, in which each rank writes its timeline on its host, see
+#'   [ring_timeline_start()]. Where this process sees the files of all ranks, as in a directory that
+#'   the hosts share, it merges them into `timeline.json` there, also after a failure. `NULL`: none.
 #'
 #' @returns If `.f` returns a data frame on every rank: one data frame (a tibble, if tibble is
 #'   installed) with the rows of all ranks in rank order, and the rank in the first column, `rank`.
@@ -159,7 +162,9 @@
 #' @export
 ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                        results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
-                       options = list()) {
+                       timeline = NULL, options = list()) {
+  options <- driver_timeline(timeline, options)
+  on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   driver_check_table(.x)
@@ -178,7 +183,9 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
 #' @export
 ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                      results = NULL, timeout = 300, max_restarts = 0,
-                     progress = isTRUE(num_proc < 0), options = list()) {
+                     progress = isTRUE(num_proc < 0), timeline = NULL, options = list()) {
+  options <- driver_timeline(timeline, options)
+  on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
@@ -215,6 +222,14 @@ driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_res
     work = serialize(list(f = f, args = args), NULL, version = 3L),
     size = size, local = local, seed = seed, options = c(options, timeout = timeout)
   )
+}
+
+# The options with the directory of timelines. A path is relative to the directory of this process.
+driver_timeline <- function(timeline, options) {
+  timeline <- check_string(timeline, "timeline")
+  if (is.null(timeline) || !is.list(options)) return(options)
+  options$timeline <- timeline_absolute(timeline)
+  options
 }
 
 # Returns `f` as a function. Raises an error if ranks could not call it.

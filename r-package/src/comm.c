@@ -10,6 +10,7 @@
 #include "error.h"
 #include "interrupt.h"
 #include "request.h"
+#include "trace.h"
 
 static int live_handles;     /* made and not yet finalised: what test-gc.R counts */
 static comm_handle *current; /* the last one that was opened, while it lives */
@@ -59,6 +60,7 @@ static void comm_finalise(SEXP pointer) {
   R_ClearExternalPtr(pointer);
   if (current == handle) current = NULL;
   if (r_ends) ring_comm_abort(handle->comm, "its R process ended without closing it");
+  (void)trace_end(handle);
   ring_comm_free(handle->comm);
   request_sweep(pointer);
   free(handle);
@@ -191,7 +193,9 @@ SEXP comm_close(SEXP comm, SEXP seconds) {
   if (handle->closed) return R_NilValue;
   ring_status status = ring_comm_close_within(handle->comm, Rf_asReal(seconds));
   handle->closed = status != RING_BUSY;
+  int code = handle->closed ? trace_end(handle) : 0;
   comm_finish(handle, status);
+  trace_warn(code); /* may jump */
   return R_NilValue;
 }
 
@@ -210,6 +214,7 @@ SEXP comm_abort(SEXP comm, SEXP reason) {
   handle->closed = !ring_comm_usable(handle->comm);
   interrupt_continue();
   if (!handle->closed) error_raise(RING_BUSY, &in_call);
+  trace_warn(trace_end(handle));
   return R_NilValue;
 }
 

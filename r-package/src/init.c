@@ -25,6 +25,7 @@
 #include "request.h"
 #include "shared.h"
 #include "stdio_redirect.h"
+#include "trace.h"
 
 /* The cast goes through void (*)(void), which compilers allow for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
@@ -85,6 +86,9 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(request_live, 0),
                                           ENTRY(shared_alloc, 3),
                                           ENTRY(shared_is, 1),
+                                          ENTRY(trace_measure_clock, 1),
+                                          ENTRY(trace_start, 4),
+                                          ENTRY(trace_stop, 1),
                                           ENTRY(stdio_open, 0),
                                           ENTRY(stdio_enter, 2),
                                           ENTRY(stdio_leave, 0),
