@@ -94,7 +94,8 @@ timeline_join <- function(files, file) {
   lines <- lapply(files, readLines, encoding = "UTF-8", warn = FALSE)
   events <- unlist(lapply(lines, grep, pattern = "^,?[{].*[}] *$", value = TRUE))
   events <- sub("^,", "", events)
-  writeLines(c("[", paste0(c("", rep(",", length(events) - 1L)), events), "]"), file, useBytes = TRUE)
+  commas <- c("", rep(",", length(events) - 1L))
+  writeLines(c("[", paste0(commas, events), "]"), file, useBytes = TRUE)
 }
 
 # Joins the timelines of a run where this process sees the files of all its ranks.
