@@ -66,13 +66,22 @@ static bool timeline_copy(const ring_timeline *timeline, uint64_t number, ring_e
   return atomic_load_explicit(&slot->number, memory_order_relaxed) == number;
 }
 
+/* Whether the slot of the event after number `from` belongs to a later event. */
+static bool timeline_is_overwritten(const ring_timeline *timeline, uint64_t from) {
+  return atomic_load_explicit(&timeline->next, memory_order_acquire) - from > timeline->capacity;
+}
+
 size_t ring_timeline_read(const ring_timeline *timeline, uint64_t *from, ring_event *events,
                           size_t most) {
   uint64_t next = atomic_load_explicit(&timeline->next, memory_order_acquire);
   size_t count = 0;
   if (next > timeline->capacity && *from < next - timeline->capacity)
     *from = next - timeline->capacity;
-  for (; *from < next && count < most; (*from)++)
-    if (timeline_copy(timeline, *from + 1, &events[count])) count++;
+  for (; *from < next && count < most; (*from)++) {
+    if (timeline_copy(timeline, *from + 1, &events[count]))
+      count++;
+    else if (!timeline_is_overwritten(timeline, *from))
+      break; /* a writer has its number, and is not finished */
+  }
   return count;
 }

@@ -41,7 +41,8 @@ static inline void ring_timeline_record(ring_timeline *timeline, ring_event_kind
 }
 
 /* Copies events from number *from on, `most` at most, and moves *from behind the last one. Events that were
- * overwritten are left out. Returns how many were copied. */
+ * overwritten are left out. An event that is still being written ends the copy, and is in the next one.
+ * Returns how many were copied. */
 size_t ring_timeline_read(const ring_timeline *timeline, uint64_t *from, ring_event *events,
                           size_t most);
 
