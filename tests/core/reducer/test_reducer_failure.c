@@ -112,7 +112,7 @@ static void try_late(ring_comm *comm, void *shared) {
   }
   if (rank < 2)
     for (int i = 0; i < 2; i++) expect_works(reducer, "z", size);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   expect_works(reducer, "x", size);
   end_reducer(reducer);
 }
@@ -233,7 +233,7 @@ static void run_stalled(int rank, int size, void *shared) {
                         : "s for rank 1 (127.0.0.1)");
   expect_works(reducer, "fine", size); /* a rank that waits for nothing enters no cycle */
   CHECK_CONTAINS(log, rank == 1 ? "tensor \"other\" has waited" : "tensor \"lost\" has waited");
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   expect_works(reducer, "lost", size);
   end_reducer(reducer);
   CHECK_INT(ring_comm_close(comm), RING_OK);
@@ -322,7 +322,7 @@ static void run_free(int rank, int size, void *shared) {
   ring_comm *comm = open_rank(rank, size);
   ring_reducer *reducer = reducer_of(comm, NULL);
   ring_operation operation = sum_of("x", &value, &one);
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank > 0) {
     ring_submission *submission = submit(reducer, &operation);
     if (rank == 2) ring_reducer_free(reducer);
@@ -393,7 +393,7 @@ static void run_interrupted(int rank, int size, void *shared) {
     now = 1;
     finish_with(submit(reducer, &operation), RING_ABORTED, "rank 0 was interrupted");
   }
-  meet_ranks(shared, size);
+  ranks_barrier(shared, size);
   if (rank == 1) finish_with(submit(reducer, &operation), RING_ABORTED, "rank 0 was interrupted");
   ring_reducer_free(reducer);
   ring_comm_free(comm);
