@@ -13,15 +13,16 @@
 #' the other ranks until all ranks have joined.
 #'
 #' @inheritParams ring_rank
-#' @param threshold Most bytes that travel as one operation; 1: each vector travels alone.
+#' @param threshold The most bytes of one operation; 1: an operation for each vector.
 #' @param cycle_time Seconds, up to 0.005, in which submissions gather while R does not wait.
 #' @param cache_capacity Number of names that stay agreed on.
 #' @param stall_timeout Seconds after which a name fails that some ranks miss; `NULL`: never.
 #' @param reducer A reducer, from `ring_reducer()`.
 #' @param name A string that is not in flight on this rank.
 #' @param x A numeric, integer or logical vector or array; `NULL` for a barrier.
-#' @param kind The collective. `"reduce_scatter"`, `"allgather"` and `"alltoall"` cut and concatenate
-#'   along the last dimension; `"allgather"` and `"alltoall"` allow it to differ between ranks.
+#' @param kind The collective. `"reduce_scatter"`, `"allgather"` and `"alltoall"` cut and
+#'   concatenate along the last dimension; `"allgather"` and `"alltoall"` allow it to differ between
+#'   ranks.
 #' @param op The operation of `"allreduce"` and `"reduce_scatter"`, as for [ring_allreduce()].
 #' @param root The rank that sends in `"broadcast"`.
 #' @param splits For `"alltoall"`: how much of the last dimension each rank gets; `NULL`: equal

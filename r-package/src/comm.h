@@ -20,11 +20,11 @@
 #include "core/sparkring.h"
 
 typedef struct comm_handle {
-  ring_comm *comm; /* NULL where opening it failed */
+  ring_comm *comm;   /* NULL where opening it failed */
   ring_trace *trace; /* NULL: none */
-  bool closed;     /* by ring_close or ring_abort, and not broken by a failure */
-  bool shares;     /* memory with other ranks, where the host has shared memory */
-  pid_t process;   /* the process that opened it, and not a forked child */
+  bool closed;       /* by ring_close or ring_abort, and not broken by a failure */
+  bool shares;       /* memory with other ranks, where the host has shared memory */
+  pid_t process;     /* the process that opened it, and not a forked child */
 } comm_handle;
 
 /* The handle of a communicator. Raises an error when `comm` is no communicator, or was loaded from
