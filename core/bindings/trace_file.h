@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trace file: an array of JSON that grows. Each write ends the array, and overwrites the end that the write
- * before has written, so a reader finds valid JSON at any time, also after a crash. A write has final lines and
- * provisional ones, which the next write replaces: events that have begun and not ended.
+ * before has written, so a reader finds valid JSON after each write. SIGKILL within a write can cut one line; all
+ * other lines are whole. A write has final lines and provisional ones, which the next write replaces: events that
+ * have begun and not ended.
  */
 #ifndef RING_BINDINGS_TRACE_FILE_H
 #define RING_BINDINGS_TRACE_FILE_H

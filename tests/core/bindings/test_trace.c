@@ -43,6 +43,20 @@ static int count_of(const char *text, const char *part) {
   return count;
 }
 
+/* Whether all lines but one are whole: SIGKILL can end a write between two pages. */
+static bool has_one_cut_line(const char *text) {
+  char *copy = strdup(text), *rest = copy;
+  int cut = 0;
+  for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
+    line += strspn(line, "[, ");
+    if (*line != '\0' && *line != ']' && !json_is_valid(line)) cut++;
+  }
+  free(copy);
+  return cut == 1;
+}
+
+static bool is_killed; /* the ranks of check_files() */
+
 /* Runs `check` for the file of each rank, and removes the directory. */
 static void check_files(int expected, void (*check)(int rank, const char *text)) {
   DIR *entries = opendir(directory);
@@ -52,7 +66,7 @@ static void check_files(int expected, void (*check)(int rank, const char *text))
     if (sscanf(entry->d_name, "rank-%5d-", &rank) != 1) continue;
     snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
     char *text = read_file(path);
-    CHECK(json_is_valid(text));
+    CHECK(json_is_valid(text) || (is_killed && has_one_cut_line(text)));
     check(rank, text);
     free(text);
     unlink(path);
@@ -186,11 +200,13 @@ static void check_some(int rank, const char *text) {
 }
 
 static void test_killed_rank(void) {
+  is_killed = true;
   for (int round = 0; round < 5; round++) {
     make_directory();
     RUN_WITH_VICTIM(2, trace_until_killed, (failing){.victim = 1});
     check_files(2, check_some);
   }
+  is_killed = false;
 }
 
 /* A rank that hangs in a call shows the call. */
