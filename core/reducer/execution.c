@@ -105,7 +105,8 @@ static bool execution_list(ring_execution *execution, ring_ready *const *items, 
     if (items[i]->submission == NULL)
       missing +=
           ring_tensor_elements(&items[i]->tensor, 0) * ring_dtype_size(items[i]->tensor.dtype);
-  if (missing > 0 && (zeros = execution_zeros(execution, missing)) == NULL) return false;
+  if (missing > 0) zeros = execution_zeros(execution, missing);
+  if (missing > 0 && zeros == NULL) return false;
   for (size_t i = 0; enough && i < count; i++)
     enough = items[i]->submission != NULL
                  ? execution_add_ready(execution, items[i])
@@ -213,9 +214,9 @@ static ring_status execution_broadcast(ring_execution *execution, const ring_rea
     bool copies = ready->submission->output != NULL;
     input = negotiation->rank == tensor->root ? ready->submission->input : NULL;
     output = copies ? ready->submission->output : (void *)ready->submission->input;
-  } else if ((output = execution_zeros(execution, count * ring_dtype_size(tensor->dtype))) ==
-             NULL) {
-    return execution_no_memory(execution);
+  } else {
+    output = execution_zeros(execution, count * ring_dtype_size(tensor->dtype));
+    if (output == NULL) return execution_no_memory(execution);
   }
   return ring_broadcast(negotiation->comm, input, output, count, tensor->dtype, tensor->root);
 }

@@ -222,6 +222,7 @@ static ring_status reducer_check_state(const ring_reducer *reducer, const ring_e
  * submits it later. Called with the mutex. False without memory. */
 static bool reducer_place(ring_reducer *reducer, ring_entry *entry, ring_submission *submission) {
   ring_cache *cache = &reducer->negotiation.cache;
+  if (entry == NULL) return false;
   if (entry->state == ENTRY_FAILED && !entry->consumed) {
     ring_error error;
     ring_error_set(&error, RING_MISMATCH, -1, 0, "%s",

@@ -104,6 +104,7 @@ static void cache_offer(ring_cache *cache, const ring_entry *entry, bool offers)
 
 static bool cache_grow_slots(ring_cache *cache) {
   size_t grown = cache->slot_capacity == 0 ? 256 : 2 * cache->slot_capacity;
+  if (grown < 256) return false; /* it does not fit into a size */
   ring_entry **slots = realloc(cache->slots, grown * sizeof *slots);
   if (slots == NULL) return false;
   cache->slots = slots;

@@ -114,16 +114,15 @@ static bool stall_apply(const ring_stall *stall, ring_negotiation *negotiation, 
 
 ring_status ring_stall_run(ring_stall *stall, ring_negotiation *negotiation) {
   size_t words = cache_words(&negotiation->cache), bytes = 2 * words * sizeof(uint64_t);
-  size_t own = (size_t)negotiation->rank * bytes;
+  size_t own = (size_t)negotiation->rank * 2 * words;
   if (words == 0) return RING_OK;
   if (!ring_bytes_reserve(&stall->gathered, (size_t)negotiation->size * bytes))
     return ring_negotiation_no_memory(negotiation);
   uint64_t *all = (uint64_t *)(void *)stall->gathered.bytes;
   pthread_mutex_lock(negotiation->mutex);
-  stall_fill(stall, &negotiation->cache, all + own / sizeof *all, words);
+  stall_fill(stall, &negotiation->cache, all + own, words);
   pthread_mutex_unlock(negotiation->mutex);
-  ring_status status =
-      ring_allgather(negotiation->comm, all + own / sizeof *all, all, 2 * words, RING_UINT64);
+  ring_status status = ring_allgather(negotiation->comm, all + own, all, 2 * words, RING_UINT64);
   if (status != RING_OK) return status;
   pthread_mutex_lock(negotiation->mutex);
   bool enough = stall_apply(stall, negotiation, all, words);
