@@ -62,7 +62,7 @@ int ring_driver_start(ring_reducer *reducer);
 /* Ends the thread. */
 void ring_driver_stop(ring_reducer *reducer);
 
-/* What a thread waits for. */
+/* The condition that a thread waits for. */
 typedef bool (*ring_driver_until_fn)(const ring_reducer *reducer, const void *arg);
 
 /* Waits, and drives meanwhile, until `until` is true or the reducer has failed. Called with the mutex. */

@@ -147,7 +147,7 @@ static ring_status execution_allreduce(ring_execution *execution, ring_ready *co
 
 /* ---- Reduce-scatter ----------------------------------------------------------------------- */
 
-/* Where the rows of rank r begin. */
+/* The place of the first row of rank r. */
 static int64_t execution_row_at(int64_t rows, int size, int r) {
   int64_t extra = rows % size;
   return r * (rows / size) + (r < extra ? r : extra);

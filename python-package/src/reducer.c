@@ -154,7 +154,7 @@ static void submission_dealloc(PyObject *object) {
 
 /* ---- Submitting --------------------------------------------------------------------------- */
 
-/* What one call of submit() has to give to the core. */
+/* The arguments of one call of submit() for the core. */
 typedef struct submit_work {
   ring_operation operation;
   int64_t shape[64], *splits;

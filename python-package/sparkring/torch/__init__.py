@@ -8,7 +8,7 @@ of PyTorch.
 
 Examples
 --------
-Where the environment names the ranks, as under torchrun or after `Communicator.torch_env`:
+If the environment names the ranks, as under torchrun or after `Communicator.torch_env`:
 
 >>> import sparkring.torch, torch
 >>> torch.distributed.init_process_group("sparkring")

@@ -60,7 +60,7 @@ class Work(dist.Work):
     Parameters
     ----------
     owner
-        Where the work belongs: it completes futures, and its text opens the messages of errors.
+        The owner of the work: it completes futures, and its text opens the messages of errors.
     result : list of tensors
         What `result` and the future give.
     request : Waitable, optional
