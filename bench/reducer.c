@@ -75,10 +75,13 @@ static double measure_named(float *data, unsigned *seed) {
   ring_submission *submissions[TENSORS];
   int order[TENSORS];
   for (int i = 0; i < TENSORS; i++) {
-    int j = rand_r(seed) % (i + 1);
     snprintf(names[i], sizeof names[i], "layer.%d.weight", i);
-    order[i] = order[j];
-    order[j] = i;
+    order[i] = i;
+  }
+  for (int i = TENSORS - 1; i > 0; i--) { /* the shuffle of Fisher and Yates */
+    int j = rand_r(seed) % (i + 1), other = order[j];
+    order[j] = order[i];
+    order[i] = other;
   }
   check(ring_barrier(comm), ring_comm_error(comm));
   double begun = now();

@@ -94,8 +94,7 @@ static bool stall_apply(const ring_stall *stall, ring_negotiation *negotiation, 
   uint64_t now = ring_platform_now();
   char missing[700];
   bool enough = true;
-  size_t slots = cache->slot_count;
-  for (size_t slot = 0; enough && slot < slots && slot < cache->slot_count; slot++) {
+  for (size_t slot = 0; enough && slot < cache->slot_count; slot++) {
     ring_entry *entry = cache->slots[slot];
     bool expired = false;
     if (entry == NULL || entry->state == ENTRY_FAILED) continue;

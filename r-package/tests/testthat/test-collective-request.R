@@ -171,9 +171,11 @@ test_that("a communicator that is dropped with its requests ends them", {
 test_that("a failure is told by every request that is outstanding, and by those to come", {
   results <- run_ranks(2, {
     comm <- open()
+    started <- ring_comm_split(comm, 0L)
     if (rank == 0) {
       first <- ring_recv_start(comm, double(10), 1)
       second <- ring_allreduce_start(comm, 1)
+      ring_barrier(started)
       errors <- lapply(list(first, second, second), function(request) {
         tryCatch(ring_wait(request), ring_error = identity)
       })
@@ -181,6 +183,7 @@ test_that("a failure is told by every request that is outstanding, and by those 
       errors[[5]] <- tryCatch(ring_allreduce_start(comm, 1), ring_error = identity)
       list(errors = errors, shown = format(first), call = conditionCall(errors[[4]]))
     } else {
+      ring_barrier(started)
       ring_abort(comm, "enough of this")
     }
   })

@@ -75,7 +75,7 @@ test_that("an address without a place, too few, and what is none", {
     })
   })
   expect_match(said[[1]], "has the GPU 2, but CUDA_VISIBLE_DEVICES is \"4,5\": of the 2 GPUs there")
-  expect_match(said[[2]], "`count` is 2, but `addresses` has 1: give as many")
+  expect_match(said[[2]], "`count` is 2, but `addresses` has 1: pass at least as many")
   expect_match(said[[3]], "`addresses` must be whole numbers from 0, or UUIDs, not -1")
   expect_match(said[[4]], "`count` is -1: it must be 0 or more")
 })

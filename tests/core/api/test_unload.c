@@ -21,8 +21,8 @@ static void run_unload(int rank, int size, void *shared) {
   *(void **)&start = dlsym(library, "ring_barrier_start");
   *(void **)&drop = dlsym(library, "ring_comm_free");
   CHECK(open != NULL && barrier != NULL && start != NULL && drop != NULL);
-  ring_comm *comm;
-  ring_request *request;
+  static ring_comm *comm; /* static: what rank 0 leaves open is still reachable, and no leak */
+  static ring_request *request;
   ring_error error;
   CHECK_INT(open(&options, &comm, &error), RING_OK);
   CHECK_INT(barrier(comm), RING_OK);

@@ -196,7 +196,7 @@ static __int128 reduce_integers(const ring_reduction *reduction, __int128 a, __i
   case RING_AVG:
     return wrapped(a + b, bits, sign) / (reduction->divisor > 0 ? reduction->divisor : 1);
   case RING_PROD:
-    return wrapped(a * b, bits, sign);
+    return wrapped((__int128)((unsigned __int128)a * (unsigned __int128)b), bits, sign);
   case RING_MIN:
     return a < b ? a : b;
   case RING_MAX:

@@ -148,7 +148,7 @@ static void call_with_lie(int rank, int size, void *shared) {
   lie.buffer = NULL;
   buffer_free(x, arena);
   buffer_free(y, arena);
-  if (status == RING_OK) close_rank(comm);
+  status == RING_OK ? close_rank(comm) : ring_comm_free(comm);
   if (rank == 0 && status != RING_OK) *(int *)((lie_case *)shared + 1) += 1;
 }
 
