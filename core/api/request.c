@@ -48,6 +48,7 @@ ring_status ring_request_begin(ring_comm *comm, ring_request **out, collective_a
   request->queue = comm->queue;
   request->next = NULL;
   request->status = RING_OK;
+  request->awaited = false;
   atomic_store_explicit(&request->done, false, memory_order_relaxed);
   request->args.store = &request->store;
   *out = request; /* NOLINT(clang-analyzer-core.NullDereference): out is not NULL with a request */

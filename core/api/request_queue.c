@@ -13,6 +13,11 @@
 #define QUEUE_SLICE_MS 100
 #define QUEUE_SLICE_NS (QUEUE_SLICE_MS * UINT64_C(1000000))
 
+/* Pauses of the helper. The longest is what a request waits at most that no thread waits for. */
+#define QUEUE_PAUSE_NS UINT64_C(50000)
+#define QUEUE_LONGEST_PAUSE_NS UINT64_C(1000000)
+#define QUEUE_IDLE_NS UINT64_C(20000000) /* the helper of an empty queue ends */
+
 /* ---- Life --------------------------------------------------------------------------------- */
 
 /* The log hook of requests that the helper runs: keeps the text for a thread that waits. A newer
@@ -41,6 +46,7 @@ ring_status ring_queue_create(ring_comm *comm) {
   code = ring_platform_pipe(queue->bell);
   if (code != 0) goto failed;
   code = ring_platform_condition_init(&queue->changed);
+  if (code == 0) code = ring_platform_condition_init(&queue->closing);
   if (code == 0) code = pthread_mutex_init(&queue->mutex, NULL);
   if (code != 0) {
     close(queue->bell[0]);
@@ -77,6 +83,7 @@ void ring_queue_free(ring_queue *queue) {
   if (queue_is_mine(queue)) {
     pthread_mutex_destroy(&queue->mutex);
     pthread_cond_destroy(&queue->changed);
+    pthread_cond_destroy(&queue->closing);
   }
   free(queue);
 }
@@ -93,6 +100,8 @@ void ring_queue_detach(ring_comm *comm) {
   bool mine = queue_is_mine(queue);
   if (mine) {
     pthread_mutex_lock(&queue->mutex);
+    queue->detached = true;
+    pthread_cond_signal(&queue->closing);
     while (!queue_is_empty(queue) || queue->helper == QUEUE_HELPER_RUNS)
       pthread_cond_wait(&queue->changed, &queue->mutex);
     queue_join(queue);
@@ -161,17 +170,22 @@ static void queue_run_next(ring_queue *queue, ring_interrupt_fn interrupt,
     queue->deferred = false;
     queue_break(queue);
   }
-  pthread_cond_broadcast(&queue->changed);
+  if (request->awaited || queue->first == NULL) pthread_cond_broadcast(&queue->changed);
 }
 
+/* Runs what lies in the queue after each pause. A pause that others left nothing to run for is doubled. */
 static void *queue_helper_main(void *arg) {
   ring_queue *queue = arg;
+  uint64_t pause = QUEUE_PAUSE_NS, idle = 0;
   pthread_mutex_lock(&queue->mutex);
-  while (queue->first != NULL) {
-    if (queue->running != NULL || queue->stop)
-      pthread_cond_wait(&queue->changed, &queue->mutex);
-    else
+  while (queue->first != NULL || (!queue->detached && idle < QUEUE_IDLE_NS)) {
+    ring_platform_condition_wait_ns(&queue->closing, &queue->mutex, pause);
+    idle = queue->first == NULL ? idle + pause : 0;
+    pause = 2 * pause < QUEUE_LONGEST_PAUSE_NS ? 2 * pause : QUEUE_LONGEST_PAUSE_NS;
+    while (queue->first != NULL && queue->running == NULL && !queue->stop) {
       queue_run_next(queue, NULL, &queue->keeper);
+      pause = QUEUE_PAUSE_NS;
+    }
   }
   queue->helper = QUEUE_HELPER_ENDED;
   pthread_cond_broadcast(&queue->changed);
@@ -250,14 +264,16 @@ static void queue_poll_interrupt(ring_queue *queue, const ring_request *request)
   queue_abort(queue, &error);
 }
 
-void ring_queue_wait(ring_queue *queue, const ring_request *request) {
-  uint64_t asked = ring_platform_now();
+void ring_queue_wait(ring_queue *queue, ring_request *request) {
+  uint64_t asked = 0; /* when the hook was called last; 0: the wait has not begun */
   while (!queue_is_done(queue, request)) {
     if (queue->running == NULL && !queue->stop) {
       queue_run_next(queue, queue->interrupt, &queue->alarm);
-      asked = ring_platform_now();
+      asked = 0;
       continue;
     }
+    if (asked == 0) asked = ring_platform_now();
+    if (request != NULL) request->awaited = true;
     ring_platform_condition_wait(&queue->changed, &queue->mutex, QUEUE_SLICE_MS);
     ring_queue_deliver_log(queue);
     bool due = ring_platform_now() - asked >= QUEUE_SLICE_NS && !queue_is_done(queue, request);
@@ -265,6 +281,8 @@ void ring_queue_wait(ring_queue *queue, const ring_request *request) {
     queue_poll_interrupt(queue, request);
     asked = ring_platform_now();
   }
+  if (queue->first != NULL)
+    pthread_cond_broadcast(&queue->changed); /* another waiter runs the rest */
 }
 
 /* Waits until nothing is outstanding. False in a hook of a request that this thread runs itself. */

@@ -5,9 +5,11 @@
  *
  * Invariants. The mutex guards the queue, except the field `done` of a request, which is set last.
  * At most one thread runs a request, without the mutex. No other thread then touches the backend or
- * the peers: a blocking call waits until nothing is outstanding. A helper thread runs requests; it
- * starts with the first request and ends when the queue is empty. A thread that waits runs
- * requests, too, where the helper has not taken them. Once `stop` is set no request begins, and the
+ * the peers: a blocking call waits until nothing is outstanding. A helper thread runs requests. A
+ * start does not wake the helper, which looks at the queue after a pause: a thread that waits soon
+ * after its start runs the request itself, at the cost of a blocking call. The pause grows while
+ * others take all requests, and is shortest after the helper has run one. The helper starts with a
+ * request and ends when the queue has been empty for a while. Once `stop` is set no request begins, and the
  * running one ends soon; the thread that set it breaks the communicator.
  *
  * The communicator and every request that was not freed hold a reference to the queue, so requests
@@ -25,7 +27,8 @@ typedef enum queue_helper { QUEUE_NO_HELPER, QUEUE_HELPER_RUNS, QUEUE_HELPER_END
 
 typedef struct ring_queue {
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* a request was completed, the helper ended */
+  pthread_cond_t changed; /* a request with a waiter or all are done, the helper ended */
+  pthread_cond_t closing; /* the helper is to end without a pause */
   unsigned process;
   ring_comm *comm;       /* NULL when it was freed */
   ring_request *running; /* on thread `driver` */
@@ -34,6 +37,7 @@ typedef struct ring_queue {
   ring_request *spare;
   size_t references; /* one of the communicator, one of each request that was not freed */
   queue_helper helper;
+  bool detached; /* the communicator is closed: the helper ends once the queue is empty */
   pthread_t thread;
   atomic_bool stop;
   bool ending;        /* by a thread that is about to break the communicator */
@@ -55,6 +59,7 @@ struct ring_request {
   collective_args args;
   ring_store store;
   ring_status status;
+  bool awaited; /* a thread waits for the condition `changed` until it is done */
   atomic_bool done;
 };
 
@@ -92,7 +97,7 @@ ring_status ring_queue_start_helper(ring_queue *queue);
 /* Waits until a request is done; with NULL, until all are. Runs requests that the helper has not taken,
  * and calls the hooks of the user. Called with the mutex, which is released meanwhile. The communicator
  * exists as long as a request is outstanding. */
-void ring_queue_wait(ring_queue *queue, const ring_request *request);
+void ring_queue_wait(ring_queue *queue, ring_request *request);
 
 /* Passes the kept text to the log hook, on the calling thread. Called with the mutex, which is released
  * meanwhile. */

@@ -15,12 +15,15 @@
 static const size_t counts[] = {0, 1, 2, 3, 4, 5, 1000, 70000, 300001};
 enum { COUNTS = sizeof counts / sizeof counts[0], COUNT_MAX = 300001 };
 
-/* Of the lengths, those of which there is more than a frame take long: they are for sums, and the
- * longest one only for sums of two dtypes. */
+/* test_reduce tries every op on every dtype. Here sums are of every dtype, other ops of one integer and one
+ * half; lengths of more than a frame, which take long, are for sums of one dtype of each width. */
 static bool is_tried(ring_dtype dtype, ring_op op, int length) {
-  bool once = dtype == RING_FLOAT16 || dtype == RING_FLOAT32;
-  return ring_op_allowed(op, dtype) &&
-         (counts[length] <= 1000 || (op == RING_SUM && (counts[length] < COUNT_MAX || once)));
+  bool longest = dtype == RING_FLOAT16 || dtype == RING_FLOAT32;
+  bool wide = longest || dtype == RING_UINT8 || dtype == RING_FLOAT64 || dtype == RING_COMPLEX128;
+  if (!ring_op_allowed(op, dtype)) return false;
+  if (op != RING_SUM && dtype != RING_INT32 && dtype != RING_FLOAT16) return false;
+  return counts[length] <= 1000 ||
+         (op == RING_SUM && (counts[length] < COUNT_MAX ? wide : longest));
 }
 
 /* Small numbers but no zeros, so that sums are exact in every dtype. */
