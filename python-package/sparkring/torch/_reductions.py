@@ -43,11 +43,11 @@ class Reductions(Calls):
         how = Reduction.of(
             opts.reduceOp if opts is not None else dist.ReduceOp.SUM, tensors[0].dtype
         )
-        if how.name is None or how.factor is not None or len({t.dtype for t in tensors}) > 1:
+        if how.factor is not None or len({t.dtype for t in tensors}) > 1:
             single = _single(opts)
             return self._all([self.allreduce([tensor], single) for tensor in tensors], tensors)
         targets = [view.plain(tensor) for tensor in tensors]
-        arrays, dtype = reduction.arrays(tensors[0].dtype, *targets)
+        arrays, dtype = reduction.arrays(*targets)
 
         def after() -> None:
             for tensor, target in zip(tensors, targets):
@@ -128,38 +128,18 @@ class Reductions(Calls):
         after: After | None,
         *root: int,
     ) -> Work:
-        """Reduce plain tensors in the core, or by a fold of what all ranks gather."""
-        if how.name is not None:
-            (given, made), dtype = reduction.arrays(source.dtype, source, target)
-            return self._call(
-                opts,
-                name,
-                given,
-                how.name,
-                *root,
-                out=made,
-                dtype=dtype,
-                result=result,
-                after=after,
-            )
-        size, rank = self._comm.size, self._comm.rank
-        rows = torch.empty((size, source.numel()), dtype=source.dtype)
-
-        def fold() -> None:
-            folded = how.fold_rows(rows)
-            if name == "reduce_scatter":
-                folded = folded.view(size, -1)[rank]
-            target.detach().copy_(folded.view(target.shape))
-            if after is not None:
-                after()
-
+        """Reduce plain tensors."""
+        (given, made), dtype = reduction.arrays(source, target)
         return self._call(
             opts,
-            "allgather",
-            view.octets(source),
-            out=view.octet_rows(rows, size),
+            name,
+            given,
+            how.name,
+            *root,
+            out=made,
+            dtype=dtype,
             result=result,
-            after=fold,
+            after=after,
         )
 
 

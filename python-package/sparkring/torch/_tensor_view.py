@@ -14,13 +14,20 @@ import torch
 # Types that the core reduces and NumPy has.
 NATIVE = frozenset(
     (
+        torch.bool,
         torch.int8,
-        torch.uint8,
+        torch.int16,
         torch.int32,
         torch.int64,
+        torch.uint8,
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
         torch.float16,
         torch.float32,
         torch.float64,
+        torch.complex64,
+        torch.complex128,
     )
 )
 
@@ -37,6 +44,8 @@ def check(tensor: torch.Tensor) -> None:
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor, or a copy of it whose elements lie one after the other."""
     check(tensor)
+    if tensor.is_complex():
+        tensor = tensor.resolve_conj()
     return tensor.contiguous()
 
 
