@@ -2,8 +2,8 @@
  *
  * Every op on every dtype against a reference that computes one element at a time, on values that
  * include every special one, and the halves' conversions for all 65536 patterns. The reference
- * shares no code with the kernels: integers are computed in 128 bits, the halves are decoded and
- * rounded with ldexp and nearbyint in double, which holds every intermediate value exactly.
+ * shares no code with the kernels: integers are folded by fold.h, the halves are decoded and rounded
+ * with ldexp and nearbyint in double, which holds every intermediate value exactly.
  */
 #include <float.h>
 #include <math.h>
@@ -12,6 +12,7 @@
 #include "base/half.h"
 #include "check.h"
 #include "engine/reduce.h"
+#include "fold.h"
 
 enum { COUNT_MAX = 1003, SLACK = 8 };
 
@@ -156,67 +157,6 @@ static void test_float16_agrees_with_the_compiler(void) {
 
 /* ---- One element, the plain way ----------------------------------------------------------- */
 
-/* The `bits` low bits of a value, as the signed or unsigned number they stand for. */
-static __int128 wrapped(__int128 value, int bits, int is_signed) {
-  __int128 modulus = (__int128)1 << bits;
-  value = ((value % modulus) + modulus) % modulus;
-  return is_signed && value >= modulus / 2 ? value - modulus : value;
-}
-
-static int is_signed(ring_dtype dtype) {
-  return ring_dtype_name(dtype)[0] == 'i';
-}
-
-static __int128 load_integer(ring_dtype dtype, const void *from) {
-  uint64_t bits = 0;
-  memcpy(&bits, from, ring_dtype_size(dtype)); /* this machine is little-endian */
-  return wrapped(bits, (int)ring_dtype_size(dtype) * 8, is_signed(dtype));
-}
-
-static __int128 reduce_bools(const ring_reduction *reduction, __int128 a, __int128 b) {
-  switch (reduction->op) {
-  case RING_SUM:
-  case RING_MAX:
-  case RING_LOR:
-  case RING_BOR:
-    return a != 0 || b != 0;
-  case RING_LXOR:
-  case RING_BXOR:
-    return (a != 0) != (b != 0);
-  default:
-    return a != 0 && b != 0;
-  }
-}
-
-static __int128 reduce_integers(const ring_reduction *reduction, __int128 a, __int128 b) {
-  int bits = (int)ring_dtype_size(reduction->dtype) * 8, sign = is_signed(reduction->dtype);
-  switch (reduction->op) {
-  case RING_SUM:
-    return wrapped(a + b, bits, sign);
-  case RING_AVG:
-    return wrapped(a + b, bits, sign) / (reduction->divisor > 0 ? reduction->divisor : 1);
-  case RING_PROD:
-    return wrapped((__int128)((unsigned __int128)a * (unsigned __int128)b), bits, sign);
-  case RING_MIN:
-    return a < b ? a : b;
-  case RING_MAX:
-    return a > b ? a : b;
-  case RING_LAND:
-    return a != 0 && b != 0;
-  case RING_LOR:
-    return a != 0 || b != 0;
-  case RING_LXOR:
-    return (a != 0) != (b != 0);
-  case RING_BAND:
-    return a & b;
-  case RING_BOR:
-    return a | b;
-  case RING_BXOR:
-    return wrapped(a ^ b, bits, sign);
-  }
-  abort();
-}
-
 static double least(double a, double b) {
   if (isnan(a) || isnan(b)) return NAN;
   if (a == b) return signbit(a) ? a : b;
@@ -349,12 +289,11 @@ static void check_element(const ring_reduction *reduction, const void *destinati
     const double *a = local, *b = received, *result = destination;
     check_float(result[i], reduce_doubles(reduction, a[i], b[i]));
   } else {
-    size_t at = i * ring_dtype_size(dtype);
-    __int128 a = load_integer(dtype, (const char *)local + at);
-    __int128 b = load_integer(dtype, (const char *)received + at);
-    __int128 result = load_integer(dtype, (const char *)destination + at);
-    CHECK(result ==
-          (dtype == RING_BOOL ? reduce_bools(reduction, a, b) : reduce_integers(reduction, a, b)));
+    uint8_t expected[8];
+    size_t width = ring_dtype_size(dtype), at = i * width;
+    fold_pair(dtype, reduction->op, reduction->divisor, (const char *)local + at,
+              (const char *)received + at, expected);
+    CHECK(memcmp((const char *)destination + at, expected, width) == 0);
   }
 }
 

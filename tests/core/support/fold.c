@@ -179,6 +179,11 @@ static number divide(ring_dtype dtype, number value, int size) {
   return value;
 }
 
+void fold_pair(ring_dtype dtype, ring_op op, int divisor, const void *a, const void *b, void *to) {
+  number value = combine(dtype, op, load(dtype, a), load(dtype, b));
+  store(dtype, to, divisor > 0 ? divide(dtype, value, divisor) : value);
+}
+
 void fold_ranks(ring_dtype dtype, ring_op op, int size, void *to, size_t i) {
   uint8_t bytes[16];
   number value = {.reals = {0, 0}};

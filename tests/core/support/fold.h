@@ -16,6 +16,9 @@ double fold_real(int rank, size_t i);
 /* Element i of a rank's input. */
 void fold_put(ring_dtype dtype, void *to, int rank, size_t i);
 
+/* One step on integers or bool: *to becomes a op b, divided by `divisor` unless that is 0. */
+void fold_pair(ring_dtype dtype, ring_op op, int divisor, const void *a, const void *b, void *to);
+
 /* Element i of the reduction of all inputs, in rank order. */
 void fold_ranks(ring_dtype dtype, ring_op op, int size, void *to, size_t i);
 
