@@ -227,10 +227,19 @@ RING_API ring_status ring_allreduce_group(ring_comm *comm, const ring_buffer *bu
 RING_API ring_status ring_reduce(ring_comm *comm, const void *input, void *output, size_t count,
                                  ring_dtype dtype, ring_op op, int root);
 
-/* Rank r gets part r of the result of ring_allreduce: input holds size * count elements, output count.
- * In place: output is input + rank * count elements. */
+/* Rank r gets part r of the result of ring_allreduce: input holds size * count elements, or the sum of
+ * counts, and output holds this rank's part. In place: output is this rank's part of input. */
 RING_API ring_status ring_reduce_scatter(ring_comm *comm, const void *input, void *output,
                                          size_t count, ring_dtype dtype, ring_op op);
+RING_API ring_status ring_reduce_scatterv(ring_comm *comm, const void *input, void *output,
+                                          const size_t *counts, ring_dtype dtype, ring_op op);
+
+/* Rank r gets op over the inputs of ranks 0 to r; with exscan, of ranks 0 to r-1, and rank 0 gets the op's
+ * identity: 0 for SUM, 1 for PROD, the largest value for MIN. No AVG. In place: output is input. */
+RING_API ring_status ring_scan(ring_comm *comm, const void *input, void *output, size_t count,
+                               ring_dtype dtype, ring_op op);
+RING_API ring_status ring_exscan(ring_comm *comm, const void *input, void *output, size_t count,
+                                 ring_dtype dtype, ring_op op);
 
 /* Every rank gets root's input, which is read on root only. In place: output is input. */
 RING_API ring_status ring_broadcast(ring_comm *comm, const void *input, void *output, size_t count,

@@ -55,6 +55,14 @@ RING_API ring_status ring_reduce_start(ring_comm *comm, const void *input, void 
 RING_API ring_status ring_reduce_scatter_start(ring_comm *comm, const void *input, void *output,
                                                size_t count, ring_dtype dtype, ring_op op,
                                                ring_request **request);
+RING_API ring_status ring_reduce_scatterv_start(ring_comm *comm, const void *input, void *output,
+                                                const size_t *counts, ring_dtype dtype, ring_op op,
+                                                ring_request **request);
+RING_API ring_status ring_scan_start(ring_comm *comm, const void *input, void *output, size_t count,
+                                     ring_dtype dtype, ring_op op, ring_request **request);
+RING_API ring_status ring_exscan_start(ring_comm *comm, const void *input, void *output,
+                                       size_t count, ring_dtype dtype, ring_op op,
+                                       ring_request **request);
 RING_API ring_status ring_broadcast_start(ring_comm *comm, const void *input, void *output,
                                           size_t count, ring_dtype dtype, int root,
                                           ring_request **request);

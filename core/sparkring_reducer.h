@@ -92,8 +92,8 @@ typedef enum ring_operation_kind {
  *                    differ between ranks; the library allocates the output
  *   barrier          no tensor
  *
- * The factors multiply floating-point elements of the three reductions before and after. The root of a
- * broadcast reads `input` only. */
+ * The factors multiply the elements of the three reductions before and after, as ring_comm_scale does. The
+ * root of a broadcast reads `input` only. */
 typedef struct ring_operation {
   size_t struct_size;
   ring_operation_kind kind;

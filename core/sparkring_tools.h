@@ -103,6 +103,15 @@ static inline uint64_t ring_digest_add(uint64_t digest, const void *bytes, size_
   return digest;
 }
 
+/* ---- Factors ------------------------------------------------------------------------------- */
+
+/* Multiplies the elements of the next collective on `comm` by `prescale` before they are reduced, and the
+ * result by `postscale`; 1 changes nothing. Inputs are not modified. Integers are multiplied in float64,
+ * truncated towards zero and kept within their dtype, halves in float32. Factors are for allreduce, its
+ * group, reduce and reduce_scatter(v), and not for bool; else the call returns RING_INVALID. Ranks whose
+ * factors differ get RING_MISMATCH. The next call on `comm` uses the factors up. */
+RING_API void ring_comm_scale(ring_comm *comm, double prescale, double postscale);
+
 /* ---- State of a communicator --------------------------------------------------------------- */
 
 /* Rank and size among the ranks of this host. */

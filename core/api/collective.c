@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/collective.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/counter.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/identity.h"
 #include "engine/reduce.h"
 #include "shm/shm_failure.h"
 #include "shm_collectives/shm_collective.h"
@@ -70,15 +72,26 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-/* With one rank nothing is reduced, but a logical value still has to become 0 or 1, as LOR of the
- * value with itself does. */
+/* Where a value is copied and not reduced, with one rank and at the begin of a scan, a logical value still
+ * has to become 0 or 1, as LOR of the value with itself does. */
 static void collective_normalize(const ring_comm *comm, const collective_args *args) {
   const ring_call *call = &args->work.outline.call;
   bool logical = ring_op_is_logical((ring_op)call->op) || call->dtype == RING_BOOL;
-  if (comm->peers.size > 1 || !logical || !ring_collective_reduces(call->collective)) return;
+  bool copies = comm->peers.size == 1 || ring_collective_scans(call->collective);
+  if (!copies || !logical || !ring_collective_reduces(call->collective)) return;
   ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = RING_LOR};
-  ring_reduction_apply(&reduction, args->work.output, args->work.output, args->work.input,
+  ring_reduction_apply(&reduction, args->work.output, args->work.output, args->work.output,
                        args->work.output_count);
+}
+
+/* Finishes what no schedule writes. */
+static void collective_complete(const ring_comm *comm, const collective_args *args) {
+  const ring_call *call = &args->work.outline.call;
+  if (call->collective == RING_COLLECTIVE_EXSCAN && comm->peers.rank == 0)
+    ring_identity_fill((ring_dtype)call->dtype, (ring_op)call->op, args->work.output,
+                       args->work.output_count);
+  else
+    collective_normalize(comm, args);
 }
 
 void ring_collective_record(const ring_comm *comm, const collective_args *args,
@@ -101,7 +114,7 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
   ring_status status = backend->table->run(backend, &args->work, &error);
   ring_collective_record(comm, args, RING_EVENT_CALL, false);
   if (status == RING_OK)
-    collective_normalize(comm, args);
+    collective_complete(comm, args);
   else
     ring_comm_break(comm, &error);
   return status;
@@ -118,12 +131,44 @@ static void collective_describe(ring_comm *comm, collective_args *args) {
   args->work.description = args->store->description;
 }
 
+static bool collective_has_factors(uint8_t collective) {
+  return ring_collective_reduces(collective) && !ring_collective_scans(collective);
+}
+
+static void collective_digest_factor(ring_call *call, double factor) {
+  uint64_t bits;
+  memcpy(&bits, &factor, sizeof bits);
+  call->digest = bytes_digest(call->digest, bits);
+}
+
+/* Adds the factors to the call, and to the description, which the error of a mismatch quotes. */
+static ring_status collective_scale(ring_comm *comm, collective_args *args) {
+  ring_call *call = &args->work.outline.call;
+  char *text = args->store->description;
+  if (!collective_has_factors(call->collective))
+    return ring_collective_invalid(comm, call->collective,
+                                   "factors are for allreduce, reduce and reduce_scatter only");
+  if (call->dtype == RING_BOOL)
+    return ring_collective_invalid(comm, call->collective, "bool has no factors");
+  args->scaled = true;
+  args->prescale = comm->prescale;
+  args->postscale = comm->postscale;
+  collective_digest_factor(call, args->prescale);
+  collective_digest_factor(call, args->postscale);
+  size_t length = args->work.description != NULL ? strlen(text) : 0;
+  snprintf(text + length, sizeof args->store->description - length, "%sfactors %g and %g",
+           length > 0 ? ", " : "", args->prescale, args->postscale);
+  args->work.description = text;
+  return RING_OK;
+}
+
 ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
   ring_call *call = &args->work.outline.call;
   collective_describe(comm, args);
   ring_status status = ring_collective_check(comm, args);
   if (status == RING_OK && ring_collective_reduces(call->collective))
     status = collective_check_op(comm, call);
+  if (status == RING_OK && comm->scaled) status = collective_scale(comm, args);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {
     ring_messages *messages = &comm->peers.peer[args->work.outline.peer].messages;

@@ -18,6 +18,8 @@ typedef struct collective_args {
   bool in_place;
   ring_store *store;   /* holds the copies of counts, buffers and description */
   size_t buffer_count; /* of an allreduce_group */
+  bool scaled;         /* with the factors: */
+  double prescale, postscale;
 } collective_args;
 
 /* Sets the communicator's error to "allreduce: <problem>". RING_INVALID. */

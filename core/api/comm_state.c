@@ -40,6 +40,7 @@ static void comm_release(ring_comm *comm) {
 
 void ring_comm_leave(ring_comm *comm) {
   comm->described = 0;
+  comm->scaled = false;
   comm_release(comm);
 }
 
@@ -58,6 +59,14 @@ void ring_comm_describe(ring_comm *comm, uint64_t digest, const char *text) {
   memset(comm->description, 0, sizeof comm->description);
   memcpy(comm->description, text, length);
   comm->described = digest;
+  comm_release(comm);
+}
+
+void ring_comm_scale(ring_comm *comm, double prescale, double postscale) {
+  if (ring_comm_enter_beside(comm) != RING_OK) return; /* the call itself will return the error */
+  comm->prescale = prescale;
+  comm->postscale = postscale;
+  comm->scaled = prescale != 1 || postscale != 1;
   comm_release(comm);
 }
 

@@ -51,8 +51,10 @@ struct ring_comm {
   ring_timeline *timeline; /* NULL: nothing is recorded */
   uint64_t described;      /* digest that ring_comm_describe() gave for the next call; 0: none */
   char description[RING_DESCRIPTION_BYTES];
-  struct ring_queue *queue;               /* of requests; NULL before the first one */
-  atomic_size_t outstanding;              /* requests that are not done */
+  double prescale, postscale; /* factors that ring_comm_scale() gave for the next call */
+  bool scaled;                /* it gave some */
+  struct ring_queue *queue;   /* of requests; NULL before the first one */
+  atomic_size_t outstanding;  /* requests that are not done */
   _Atomic(const ring_error *) stop_cause; /* why the requests were stopped; NULL: they were not */
   uint8_t *bundle;                        /* a group's short buffers, one behind another */
   size_t bundle_capacity;

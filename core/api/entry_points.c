@@ -58,6 +58,7 @@ static inline void entry_begin(collective_args *args, ring_collective collective
   args->in_at = args->out_at = 0;
   args->in_place = true;
   args->buffer_count = 0;
+  args->scaled = false;
 }
 
 static uint64_t entry_times(uint64_t count, int size) {
@@ -110,6 +111,24 @@ CALLS_DEFINE(reduce, entry_reduce(comm, args, input, output, count, dtype, op, r
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              ring_op op, int root)
 CALLS_DEFINE(reduce_scatter, entry_reduce_scatter(comm, args, input, output, count, dtype, op),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             ring_op op)
+
+/* A running average of ranks 0 to r would need a divisor of its own on every rank. */
+static ring_status entry_scan(ring_comm *comm, collective_args *args, ring_collective collective,
+                              const void *input, void *output, size_t count, ring_dtype dtype,
+                              ring_op op) {
+  entry_reduction(args, collective, input, output, count, dtype, op);
+  if (op != RING_AVG) return RING_OK;
+  return ring_collective_invalid(comm, (uint8_t)collective,
+                                 "op avg is not defined here: divide the result of sum");
+}
+
+CALLS_DEFINE(scan, entry_scan(comm, args, RING_COLLECTIVE_SCAN, input, output, count, dtype, op),
+             ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
+             ring_op op)
+CALLS_DEFINE(exscan,
+             entry_scan(comm, args, RING_COLLECTIVE_EXSCAN, input, output, count, dtype, op),
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              ring_op op)
 
@@ -200,6 +219,24 @@ static ring_status entry_set_parts(ring_comm *comm, collective_args *args, const
   return status == RING_OK ? RING_OK : ring_error_no_memory(&comm->error, comm->peers.rank);
 }
 
+static ring_status entry_reduce_scatterv(ring_comm *comm, collective_args *args, const void *input,
+                                         void *output, const size_t *counts, ring_dtype dtype,
+                                         ring_op op) {
+  int rank = comm->peers.rank;
+  entry_reduction(args, RING_COLLECTIVE_REDUCE_SCATTERV, input, output, 0, dtype, op);
+  ring_status status = entry_set_parts(comm, args, counts, true);
+  if (status != RING_OK) return status;
+  const uint64_t *offsets = args->work.outline.parts.offsets;
+  args->input_count = offsets[comm->peers.size];
+  args->work.output_count = offsets[rank + 1] - offsets[rank];
+  args->in_at = offsets[rank];
+  return RING_OK;
+}
+
+CALLS_DEFINE(reduce_scatterv, entry_reduce_scatterv(comm, args, input, output, counts, dtype, op),
+             ring_comm *comm, const void *input, void *output, const size_t *counts,
+             ring_dtype dtype, ring_op op)
+
 static uint64_t entry_part_begin(ring_parts parts, int rank) {
   return parts.offsets != NULL ? parts.offsets[rank] : (uint64_t)rank * parts.count;
 }
@@ -209,7 +246,7 @@ static ring_status entry_parts(ring_comm *comm, collective_args *args, ring_coll
                                const void *input, void *output, size_t count, const size_t *counts,
                                ring_dtype dtype, int root) {
   int rank = comm->peers.rank, size = comm->peers.size;
-  bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
+  bool counted = ring_collective_has_counts((uint8_t)collective);
   bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
   bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
   entry_begin(args, collective, input, output, count, dtype);

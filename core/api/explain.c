@@ -49,7 +49,7 @@ static ring_outline explain_outline(const ring_comm *comm, uint8_t collective, s
   uint64_t element = ring_dtype_size(dtype), size = (uint64_t)comm->peers.size;
   uint64_t elements = bytes / element + (bytes % element > 0 ? 1 : 0);
   uint64_t part = elements / size + (elements % size > 0 ? 1 : 0);
-  bool counted = collective >= RING_COLLECTIVE_ALLGATHERV;
+  bool counted = ring_collective_has_counts(collective);
   ring_call call = {.collective = collective,
                     .dtype = (uint8_t)dtype,
                     .root = ring_collective_has_root(collective) ? root : 0,

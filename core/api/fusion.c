@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "engine/scale.h"
 
 /* A buffer of this many bytes is reduced alone. Over TCP on one machine, bundling gains up to
  * about twice this size; where ranks share memory the copies cost more. */
@@ -45,12 +46,33 @@ static ring_status fusion_reduce(const fusion_run *run, const void *input, void 
   return ring_collective_run(run->comm, &one, run->wait);
 }
 
+static bool fusion_scales_before(const collective_args *args) {
+  return args->scaled && args->prescale != 1;
+}
+
+static bool fusion_scales_after(const collective_args *args) {
+  return args->scaled && args->postscale != 1;
+}
+
+/* A factor before is applied on the way to the output, where the buffer is reduced in place then. */
+static ring_status fusion_reduce_scaled(const fusion_run *run, const ring_buffer *buffer) {
+  const collective_args *group = run->group;
+  ring_dtype dtype = (ring_dtype)group->work.outline.call.dtype;
+  bool before = fusion_scales_before(group);
+  if (before) ring_scale(dtype, buffer->output, buffer->input, buffer->count, group->prescale);
+  ring_status status =
+      fusion_reduce(run, before ? buffer->output : buffer->input, buffer->output, buffer->count);
+  if (status == RING_OK && fusion_scales_after(group))
+    ring_scale(dtype, buffer->output, buffer->output, buffer->count, group->postscale);
+  return status;
+}
+
 static ring_status fusion_reduce_long(const fusion_run *run) {
   ring_status status = RING_OK;
   for (size_t i = 0; status == RING_OK && i < run->group->buffer_count; i++) {
     const ring_buffer *buffer = &run->group->store->buffers[i];
     if (buffer->count > 0 && !fusion_is_short(run, buffer))
-      status = fusion_reduce(run, buffer->input, buffer->output, buffer->count);
+      status = fusion_reduce_scaled(run, buffer);
   }
   return status;
 }
@@ -107,7 +129,7 @@ static ring_status fusion_reduce_short(const fusion_run *run) {
     ring_status status = fusion_grow(run->comm, count * run->width);
     if (status != RING_OK) return status;
     fusion_copy(run, first, end, true);
-    status = fusion_reduce(run, run->comm->bundle, run->comm->bundle, count);
+    status = fusion_reduce_scaled(run, &(ring_buffer){run->comm->bundle, run->comm->bundle, count});
     if (status != RING_OK) return status;
     fusion_copy(run, first, end, false);
   }
@@ -124,9 +146,32 @@ fusion_run_group(ring_comm *comm, collective_args *group, ring_wait *wait) {
   return status == RING_OK ? fusion_reduce_short(&run) : status;
 }
 
+/* A single reduction with factors. The scaled input goes to the output, if that holds as much, or else to
+ * the memory of bundles. */
+__attribute__((noinline)) static ring_status
+fusion_run_scaled(ring_comm *comm, const collective_args *args, ring_wait *wait) {
+  collective_args scaled = *args;
+  ring_dtype dtype = (ring_dtype)args->work.outline.call.dtype;
+  void *output = args->work.output, *place = output;
+  ring_status status = RING_OK;
+  if (fusion_scales_before(args)) {
+    bool fits = args->work.output_count == args->input_count;
+    if (!fits) status = fusion_grow(comm, args->input_count * ring_dtype_size(dtype));
+    if (status != RING_OK) return status;
+    if (!fits) place = comm->bundle;
+    ring_scale(dtype, place, args->work.input, args->input_count, args->prescale);
+    scaled.work.input = place;
+  }
+  status = ring_collective_run(comm, &scaled, wait);
+  if (status == RING_OK && fusion_scales_after(args))
+    ring_scale(dtype, output, output, args->work.output_count, args->postscale);
+  return status;
+}
+
 ring_status ring_fusion_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
   if (args->work.outline.call.collective == RING_COLLECTIVE_ALLREDUCE_GROUP)
     return fusion_run_group(comm, args, wait);
+  if (args->scaled) return fusion_run_scaled(comm, args, wait);
   return ring_collective_run(comm, args, wait);
 }
 

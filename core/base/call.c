@@ -41,9 +41,18 @@ const char *ring_collective_name(uint8_t collective) {
 }
 
 bool ring_collective_reduces(uint8_t collective) {
-  return collective == RING_COLLECTIVE_ALLREDUCE || collective == RING_COLLECTIVE_REDUCE ||
-         collective == RING_COLLECTIVE_REDUCE_SCATTER ||
-         collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
+  switch (collective) {
+  case RING_COLLECTIVE_ALLREDUCE:
+  case RING_COLLECTIVE_REDUCE:
+  case RING_COLLECTIVE_REDUCE_SCATTER:
+  case RING_COLLECTIVE_REDUCE_SCATTERV:
+  case RING_COLLECTIVE_ALLREDUCE_GROUP:
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return true;
+  default:
+    return false;
+  }
 }
 
 bool ring_collective_has_root(uint8_t collective) {
@@ -60,9 +69,22 @@ bool ring_collective_has_root(uint8_t collective) {
   }
 }
 
+bool ring_collective_has_counts(uint8_t collective) {
+  switch (collective) {
+  case RING_COLLECTIVE_ALLGATHERV:
+  case RING_COLLECTIVE_GATHERV:
+  case RING_COLLECTIVE_SCATTERV:
+  case RING_COLLECTIVE_ALLTOALLV:
+  case RING_COLLECTIVE_REDUCE_SCATTERV:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Whether the digest of a call is that of its counts. */
 static bool call_has_counts(uint8_t collective) {
-  return (collective >= RING_COLLECTIVE_ALLGATHERV && collective <= RING_COLLECTIVE_ALLTOALLV) ||
-         collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
+  return ring_collective_has_counts(collective) || collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
 }
 
 bool ring_call_is_same(const ring_call *one, const ring_call *other) {
@@ -71,15 +93,27 @@ bool ring_call_is_same(const ring_call *one, const ring_call *other) {
          one->digest == other->digest && one->sequence == other->sequence;
 }
 
+/* A call without data, or none that is known. */
+static bool call_is_empty(uint8_t collective) {
+  switch (collective) {
+  case RING_COLLECTIVE_OPEN:
+  case RING_COLLECTIVE_CLOSE:
+  case RING_COLLECTIVE_BARRIER:
+  case RING_COLLECTIVE_SPLIT:
+  case RING_COLLECTIVE_OPEN_ALLGATHER:
+    return true;
+  default:
+    return collective == 0 || collective > RING_COLLECTIVE_LAST;
+  }
+}
+
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
   const char *name = ring_collective_name(call->collective);
   const char *dtype = ring_dtype_name((ring_dtype)call->dtype);
   unsigned long long count = call->count;
   unsigned sequence = call->sequence;
   char op[16] = "", root[24] = "", counts[32] = "";
-  bool empty = call->collective < RING_COLLECTIVE_ALLREDUCE ||
-               call->collective > RING_COLLECTIVE_ALLREDUCE_GROUP ||
-               call->collective == RING_COLLECTIVE_BARRIER;
+  bool empty = call_is_empty(call->collective);
   if (call->collective == RING_COLLECTIVE_OPEN) {
     if (call->digest != 0)
       snprintf(counts, sizeof counts, " with algorithms #%08x", (unsigned)call->digest);

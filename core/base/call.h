@@ -37,7 +37,10 @@
   X(MESSAGE, 16, "message")                                                                        \
   X(ALLREDUCE_GROUP, 17, "allreduce_group")                                                        \
   X(SPLIT, 18, "split")                                                                            \
-  X(OPEN_ALLGATHER, 19, "open")
+  X(OPEN_ALLGATHER, 19, "open")                                                                    \
+  X(SCAN, 20, "scan")                                                                              \
+  X(EXSCAN, 21, "exscan")                                                                          \
+  X(REDUCE_SCATTERV, 22, "reduce_scatterv")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
@@ -45,14 +48,28 @@ typedef enum ring_collective {
 #undef RING_COLLECTIVE_ENUM
 } ring_collective;
 
+enum { RING_COLLECTIVE_LAST = RING_COLLECTIVE_REDUCE_SCATTERV };
+
 /* Whether a call belongs to opening, which has one deadline for all of it. */
 static inline bool ring_collective_opens(uint8_t collective) {
   return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_OPEN_ALLGATHER;
 }
 
-/* What a call has besides its dtype: an op, because it reduces; a root. */
+/* What a call has besides its dtype: an op, because it reduces; a root; one count for each rank. */
 bool ring_collective_reduces(uint8_t collective);
 bool ring_collective_has_root(uint8_t collective);
+bool ring_collective_has_counts(uint8_t collective);
+
+/* Whether rank r gets part r of a reduction. */
+static inline bool ring_collective_scatters_sums(uint8_t collective) {
+  return collective == RING_COLLECTIVE_REDUCE_SCATTER ||
+         collective == RING_COLLECTIVE_REDUCE_SCATTERV;
+}
+
+/* Scan and exscan, whose result differs from rank to rank. */
+static inline bool ring_collective_scans(uint8_t collective) {
+  return collective == RING_COLLECTIVE_SCAN || collective == RING_COLLECTIVE_EXSCAN;
+}
 
 /* "allreduce"; "unknown" for a value that is no collective. Static storage. */
 const char *ring_collective_name(uint8_t collective);

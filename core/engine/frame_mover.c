@@ -304,6 +304,16 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
   return RING_OK;
 }
 
+/* Rounds the accumulators of a frame. The minimum of a value and itself is the value. */
+static void frame_mover_narrow(const ring_run *run, const ring_progress *progress,
+                               const uint8_t *from) {
+  ring_reduction narrow = {.dtype = (ring_dtype)run->task->call.dtype,
+                           .op = RING_MIN,
+                           .local_wide = true,
+                           .received_wide = true};
+  ring_reduction_apply(&narrow, progress->payload, from, from, (size_t)progress->frame_elements);
+}
+
 static void frame_mover_local(ring_run *run, size_t lane, size_t *frame) {
   ring_progress *progress = &run->engine->progress[lane];
   const ring_step *step = frame_mover_step(run, lane);
@@ -311,6 +321,8 @@ static void frame_mover_local(ring_run *run, size_t lane, size_t *frame) {
   size_t bytes = (size_t)progress->frame_elements * run->task->element_size;
   if (step->op == RING_STEP_COMBINE && bytes > 0)
     frame_mover_reduce(run, step, progress);
+  else if (step->flags & RING_STEP_SOURCE_WIDE)
+    frame_mover_narrow(run, progress, from);
   else if (bytes > 0 && progress->payload != from)
     memcpy(progress->payload, from, bytes);
   run->moved = true;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "reducer/scale.h"
+#include "engine/scale.h"
 
 bool ring_execution_init(ring_execution *execution, const ring_negotiation *negotiation) {
   size_t size = (size_t)negotiation->size;

@@ -31,16 +31,13 @@ static bool tensor_is_ragged(ring_operation_kind kind) {
 
 static ring_status tensor_check_reduction(const ring_operation *operation, int rank,
                                           ring_error *error) {
-  bool floats = operation->dtype == RING_FLOAT16 || operation->dtype == RING_BFLOAT16 ||
-                operation->dtype == RING_FLOAT32 || operation->dtype == RING_FLOAT64;
   if (!ring_op_allowed(operation->op, operation->dtype))
     return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": op %s does not work on %s",
                           operation->name, ring_op_name(operation->op),
                           ring_dtype_name(operation->dtype));
-  if (!floats && (operation->prescale != 1 || operation->postscale != 1))
-    return ring_error_set(error, RING_INVALID, rank, 0,
-                          "\"%s\": factors need floating-point elements, not %s", operation->name,
-                          ring_dtype_name(operation->dtype));
+  if (operation->dtype == RING_BOOL && (operation->prescale != 1 || operation->postscale != 1))
+    return ring_error_set(error, RING_INVALID, rank, 0, "\"%s\": bool has no factors",
+                          operation->name);
   return RING_OK;
 }
 

@@ -23,7 +23,10 @@
   X(SCATTERV, ALGORITHM_BIT(TREE) | ALGORITHM_BIT(DIRECT))                                         \
   X(ALLTOALL, ALGORITHM_BIT(BRUCK) | ALGORITHM_BIT(PAIRWISE))                                      \
   X(ALLTOALLV, ALGORITHM_BIT(PAIRWISE))                                                            \
-  X(BARRIER, ALGORITHM_BIT(DISSEMINATION))
+  X(BARRIER, ALGORITHM_BIT(DISSEMINATION))                                                         \
+  X(SCAN, ALGORITHM_BIT(DOUBLING) | ALGORITHM_BIT(CHAIN))                                          \
+  X(EXSCAN, ALGORITHM_BIT(DOUBLING) | ALGORITHM_BIT(CHAIN))                                        \
+  X(REDUCE_SCATTERV, ALGORITHM_BIT(DIRECT) | ALGORITHM_BIT(RING))
 
 static const unsigned algorithm_sets[UINT8_MAX + 1] = {
 #define ALGORITHM_SET(collective, set) [RING_COLLECTIVE_##collective] = (set),

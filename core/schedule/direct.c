@@ -9,7 +9,7 @@
 typedef struct direct {
   int rank, size;
   uint64_t count;
-  uint64_t stride; /* from the input of one rank to that of the next; 0: all get the same */
+  const ring_parts *parts; /* of the input, one for each rank; NULL: all ranks get the same */
   bool widen;
 } direct;
 
@@ -20,6 +20,15 @@ static int32_t direct_recv_lane(const direct *d, int peer) {
 
 static uint64_t direct_slot(const direct *d, int peer) {
   return (uint64_t)peer * d->count;
+}
+
+/* The elements of the input that a rank gets. */
+static uint64_t direct_begin(const direct *d, int peer) {
+  return d->parts != NULL ? schedule_part_begin(*d->parts, peer) : 0;
+}
+
+static uint64_t direct_length(const direct *d, int peer) {
+  return d->parts != NULL ? schedule_part_count(*d->parts, peer) : d->count;
 }
 
 /* Adds term `index` to the sum of the terms before it; scratch `size` is the accumulator. */
@@ -40,7 +49,7 @@ static ring_step direct_combine(const direct *d, int index) {
   }
   if (index == d->rank || (index == 1 && d->rank == 0)) {
     step.source = RING_SPACE_INPUT;
-    step.from = (uint64_t)d->rank * d->stride;
+    step.from = direct_begin(d, d->rank);
   }
   if (index == d->rank) {
     step.flags = RING_STEP_SWAPPED | (d->widen && index > 1 ? RING_STEP_WIDE : 0);
@@ -60,8 +69,9 @@ static void direct_combines(const direct *d, ring_schedule *schedule) {
   for (int index = 1; index < d->size; index++) {
     /* In place the output is the input, which must be sent before it is overwritten. */
     if (index == d->size - 1)
-      for (int32_t peer = 1; peer < d->size; peer++)
-        ring_schedule_fence(schedule, local + peer, d->count + 1);
+      for (int away = 1; away < d->size; away++)
+        ring_schedule_fence(schedule, local + away,
+                            direct_length(d, schedule_wrap(d->rank + away, d->size)) + 1);
     ring_schedule_step(schedule, direct_combine(d, index));
   }
 }
@@ -90,8 +100,8 @@ static ring_status direct_build(const direct *d, ring_schedule *schedule) {
     ring_schedule_step(schedule, (ring_step){.op = RING_STEP_SEND,
                                              .source = RING_SPACE_INPUT,
                                              .after = RING_STEP_FREE,
-                                             .from = (uint64_t)peer * d->stride,
-                                             .count = d->count});
+                                             .from = direct_begin(d, peer),
+                                             .count = direct_length(d, peer)});
   }
   schedule->scratch = direct_slot(d, d->size + 1);
   return RING_OK;
@@ -99,12 +109,13 @@ static ring_status direct_build(const direct *d, ring_schedule *schedule) {
 
 ring_status ring_schedule_allreduce_direct(ring_schedule *schedule, int rank, int size,
                                            uint64_t count, bool widen) {
-  return direct_build(&(direct){rank, size, count, 0, widen}, schedule);
+  return direct_build(&(direct){rank, size, count, NULL, widen}, schedule);
 }
 
 ring_status ring_schedule_reduce_scatter_direct(ring_schedule *schedule, int rank, int size,
-                                                uint64_t count, bool widen) {
-  return direct_build(&(direct){rank, size, count, count, widen}, schedule);
+                                                ring_parts parts, bool widen) {
+  uint64_t count = schedule_part_count(parts, rank);
+  return direct_build(&(direct){rank, size, count, &parts, widen}, schedule);
 }
 
 /* ---- Messages ----------------------------------------------------------------------------- */

@@ -70,36 +70,49 @@ ring_status ring_schedule_allreduce_ring(ring_schedule *schedule, int rank, int 
 
 /* ---- Reduce-scatter ----------------------------------------------------------------------- */
 
-/* Part p starts at rank p+1 and ends, complete, at rank p. */
+/* Part p starts at rank p+1 and ends, complete, at rank p. Partial results lie one behind another in
+ * scratch. */
+static int32_t ring_scatter_receives(ring_schedule *schedule, int rank, int size, ring_parts parts,
+                                     bool widen) {
+  int32_t lane = ring_schedule_lane(schedule, RING_LANE_RECV, schedule_wrap(rank - 1, size));
+  for (int s = 0; s < size - 1; s++) {
+    bool last = s == size - 2;
+    int part = schedule_wrap(rank - 2 - s, size);
+    ring_step step = ring_reduce_step(widen, s, size - 1);
+    step.from = schedule_part_begin(parts, part);
+    step.to = last ? 0 : schedule->scratch;
+    step.count = schedule_part_count(parts, part);
+    if (!last) schedule->scratch += step.count;
+    ring_schedule_step(schedule, step);
+  }
+  return lane;
+}
+
 ring_status ring_schedule_reduce_scatter_ring(ring_schedule *schedule, int rank, int size,
-                                              uint64_t count, bool widen) {
+                                              ring_parts parts, bool widen) {
   int rounds = size - 1;
   ring_status status = ring_schedule_reserve(schedule, 2, 2 * (size_t)rounds + 1);
   if (status != RING_OK) return status;
   if (size == 1) {
-    ring_schedule_copy_lane(schedule, 0, 0, count);
+    ring_schedule_copy_lane(schedule, 0, 0, schedule_part_count(parts, 0));
     return RING_OK;
   }
-  int32_t receives = ring_schedule_lane(schedule, RING_LANE_RECV, schedule_wrap(rank - 1, size));
-  for (int s = 0; s < rounds; s++) {
-    ring_step step = ring_reduce_step(widen, s, rounds);
-    step.from = (uint64_t)schedule_wrap(rank - 2 - s, size) * count;
-    step.to = s == rounds - 1 ? 0 : (uint64_t)s * count;
-    step.count = count;
-    ring_schedule_step(schedule, step);
-  }
+  int32_t receives = ring_scatter_receives(schedule, rank, size, parts, widen);
+  uint64_t mark = 0, at = 0;
   ring_schedule_lane(schedule, RING_LANE_SEND, schedule_wrap(rank + 1, size));
   for (int s = 0; s < rounds; s++) {
+    int part = schedule_wrap(rank - 1 - s, size);
     ring_step step = {.op = RING_STEP_SEND,
                       .source = s == 0 ? RING_SPACE_INPUT : RING_SPACE_SCRATCH,
                       .after = s == 0 ? RING_STEP_FREE : receives,
-                      .mark = s == 0 ? 0 : (uint64_t)(s - 1) * (count + 1),
-                      .from = s == 0 ? (uint64_t)schedule_wrap(rank - 1, size) * count
-                                     : (uint64_t)(s - 1) * count,
-                      .count = count};
+                      .mark = mark,
+                      .from = s == 0 ? schedule_part_begin(parts, part) : at,
+                      .count = schedule_part_count(parts, part)};
     ring_schedule_step(schedule, step);
+    if (s == 0) continue;
+    at += step.count;
+    mark += step.count + 1;
   }
-  schedule->scratch = (uint64_t)(rounds - 1) * count;
   return RING_OK;
 }
 

@@ -38,7 +38,7 @@ typedef enum ring_space { RING_SPACE_INPUT, RING_SPACE_OUTPUT, RING_SPACE_SCRATC
 
 enum {
   RING_STEP_WIDE = 1,        /* the received data, or scratch[with], are accumulators */
-  RING_STEP_SOURCE_WIDE = 2, /* COMBINE: so is the source */
+  RING_STEP_SOURCE_WIDE = 2, /* COMBINE, COPY to the output: so is the source */
   RING_STEP_SWAPPED = 4,     /* COMBINE: scratch[with] op source */
   RING_STEP_LAST = 8,        /* the last reduction of its elements; an average is divided here */
   RING_STEP_WHOLE = 16       /* waits for the watermark as a whole, not element by element */
@@ -128,9 +128,9 @@ ring_status ring_schedule_allreduce_hierarchical(ring_schedule *schedule, int ra
 /* Part `rank` of the reduced input ends in the output. Ring of size-1 rounds, or one round in
  * which all ranks send all parts directly. */
 ring_status ring_schedule_reduce_scatter_ring(ring_schedule *schedule, int rank, int size,
-                                              uint64_t count, bool widen);
+                                              ring_parts parts, bool widen);
 ring_status ring_schedule_reduce_scatter_direct(ring_schedule *schedule, int rank, int size,
-                                                uint64_t count, bool widen);
+                                                ring_parts parts, bool widen);
 
 /* Binomial tree; or a chain of all ranks, through which long buffers flow in chunks. */
 ring_status ring_schedule_broadcast_tree(ring_schedule *schedule, int rank, int size,
@@ -141,6 +141,13 @@ ring_status ring_schedule_reduce_tree(ring_schedule *schedule, int rank, int siz
                                       int root, bool widen);
 ring_status ring_schedule_reduce_chain(ring_schedule *schedule, int rank, int size, uint64_t count,
                                        int root, bool widen);
+
+/* Scan, inclusive or exclusive, which writes no output on rank 0: ceil(log2 size) rounds (Hillis and
+ * Steele, 1986); or a chain of all ranks. */
+ring_status ring_schedule_scan_doubling(ring_schedule *schedule, int rank, int size, uint64_t count,
+                                        bool widen, bool exclusive);
+ring_status ring_schedule_scan_chain(ring_schedule *schedule, int rank, int size, uint64_t count,
+                                     bool widen, bool exclusive);
 
 /* Ring of size-1 rounds, or ceil(log2 size) rounds of growing blocks (Bruck et al., 1997). Every
  * block is received at its place, so there is no rotation at the end. */

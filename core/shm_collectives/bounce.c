@@ -130,14 +130,10 @@ static void bounce_plan(bounce_run *bounced, bool tied, bool same) {
 ring_status ring_bounce_copy(const ring_window *window) {
   const ring_shm_job *job = window->job;
   bounce_run bounced = {.window = window, .step = *job};
-  size_t most = 0, offset;
+  size_t most = ring_shm_longest_part(job);
   bool gives = false, rooted = ring_collective_has_root(job->outline->call.collective);
   ring_status status = RING_OK;
   bounce_plan(&bounced, !rooted, ring_transfer_of(job, job->root, job->root).same);
-  for (int i = 0; i < job->size; i++) {
-    size_t part = ring_shm_part(job, i, &offset);
-    most = part > most ? part : most;
-  }
   for (size_t at = 0; at < most && status == RING_OK; at += bounced.piece)
     status = bounce_copy_step(&bounced, at, &gives);
   if (window->streams) ring_platform_stream_end();
@@ -293,22 +289,33 @@ ring_status ring_bounce_reduce(ring_window *window, size_t bytes) {
   return status;
 }
 
-/* Writes a piece for each of the other ranks, and folds the pieces for this rank. */
-static ring_status bounce_scatter_step(bounce_run *bounced, size_t at, size_t bytes) {
+/* Writes a piece for each of the other ranks. */
+static void bounce_scatter_put(const bounce_run *bounced, size_t at) {
+  const ring_shm_job *step = &bounced->step;
+  const ring_window *window = bounced->window;
+  size_t begin;
+  for (int i = 0; i < step->size && !window->input_shared[step->rank]; i++) {
+    size_t length = bounce_rest(ring_shm_part(step, i, &begin), at, bounced->piece);
+    if (i != step->rank && length > 0)
+      memcpy(bounce_at(bounced, step->rank) + (size_t)i * bounced->piece,
+             window->inputs[step->rank] + begin + at, length);
+  }
+}
+
+/* Exchanges a piece of each part, and folds the pieces for this rank. */
+static ring_status bounce_scatter_step(bounce_run *bounced, size_t at) {
   const ring_shm_job *step = &bounced->step;
   const ring_window *window = bounced->window;
   uint8_t *sources[RING_SHM_RANKS], *output = window->outputs[step->rank] + at;
-  size_t length = bounce_rest(bytes, at, bounced->piece), own = (size_t)step->rank;
+  size_t begin, own = (size_t)step->rank;
+  size_t length = bounce_rest(ring_shm_part(step, step->rank, &begin), at, bounced->piece);
   ring_status status = bounce_begin(bounced);
   if (status != RING_OK) return status;
-  for (int i = 0; i < step->size && !window->input_shared[step->rank]; i++)
-    if (i != step->rank)
-      memcpy(bounce_at(bounced, step->rank) + (size_t)i * bounced->piece,
-             window->inputs[step->rank] + (size_t)i * bytes + at, length);
+  bounce_scatter_put(bounced, at);
   status = bounce_sync(bounced);
-  if (status != RING_OK) return status;
+  if (status != RING_OK || length == 0) return status;
   for (int i = 0; i < step->size; i++)
-    sources[i] = window->inputs[i] != NULL ? window->inputs[i] + own * bytes + at
+    sources[i] = window->inputs[i] != NULL ? window->inputs[i] + begin + at
                                            : bounce_at(bounced, i) + own * bounced->piece;
   ring_window_fold(window, sources, &output, 1, length);
   for (int i = 0; i < step->size; i++)
@@ -316,12 +323,13 @@ static ring_status bounce_scatter_step(bounce_run *bounced, size_t at, size_t by
   return RING_OK;
 }
 
-ring_status ring_bounce_reduce_scatter(const ring_window *window, size_t bytes) {
+ring_status ring_bounce_reduce_scatter(const ring_window *window) {
   const ring_shm_job *job = window->job;
   bounce_run bounced = {.window = window, .step = *job};
   ring_status status = RING_OK;
   bounce_plan(&bounced, true, false);
-  for (size_t at = 0; at < bytes && status == RING_OK; at += bounced.piece)
-    status = bounce_scatter_step(&bounced, at, bytes);
+  for (size_t at = 0, most = ring_shm_longest_part(job); at < most && status == RING_OK;
+       at += bounced.piece)
+    status = bounce_scatter_step(&bounced, at);
   return status == RING_OK ? ring_window_finish(&bounced.step.call, true) : status;
 }

@@ -23,7 +23,7 @@ void ring_bounce_prepare(const ring_shm_job *job, uint8_t *bounce);
 /* Allreduce and reduce; `bytes` of the result. */
 ring_status ring_bounce_reduce(ring_window *window, size_t bytes);
 
-ring_status ring_bounce_reduce_scatter(const ring_window *window, size_t bytes);
+ring_status ring_bounce_reduce_scatter(const ring_window *window);
 
 /* All collectives that only copy. */
 ring_status ring_bounce_copy(const ring_window *window);

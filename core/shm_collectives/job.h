@@ -30,6 +30,15 @@ static inline size_t ring_shm_part(const ring_shm_job *job, int rank, size_t *at
   return (size_t)(parts->offsets[rank + 1] - parts->offsets[rank]) * width;
 }
 
+static inline size_t ring_shm_longest_part(const ring_shm_job *job) {
+  size_t most = 0, at;
+  for (int i = 0; i < job->size; i++) {
+    size_t part = ring_shm_part(job, i, &at);
+    most = part > most ? part : most;
+  }
+  return most;
+}
+
 /* destination = sources[0] op sources[1] op ..., in rank order, on `count` elements. */
 void ring_shm_fold(const ring_shm_job *job, const void *const *sources, void *destination,
                    size_t count);

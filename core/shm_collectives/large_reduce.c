@@ -70,19 +70,19 @@ static bool large_reduce_reaches(const ring_window *window, ring_rank_range rece
 
 ring_status ring_large_reduce(ring_window *window, size_t bytes) {
   const ring_shm_job *job = window->job;
-  bool scatters = job->outline->call.collective == RING_COLLECTIVE_REDUCE_SCATTER;
+  bool scatters = ring_collective_scatters_sums(job->outline->call.collective);
   large_reduce_plan reduction = {.window = window, .receivers = ring_shm_receivers(job)};
   ring_status status = ring_window_await_all(window);
   if (status != RING_OK) return status;
   if (scatters) reduction.receivers = (ring_rank_range){job->rank, job->rank + 1};
   if (!large_reduce_reaches(window, scatters ? (ring_rank_range){0, 0} : reduction.receivers)) {
     if (!ring_window_has_bounces(window)) return RING_UNSUPPORTED;
-    return scatters ? ring_bounce_reduce_scatter(window, bytes) : ring_bounce_reduce(window, bytes);
+    return scatters ? ring_bounce_reduce_scatter(window) : ring_bounce_reduce(window, bytes);
   }
   window->streams = ring_window_streams(window, bytes) && !window->in_place;
   if (scatters) {
-    reduction.out_offset = (size_t)job->rank * bytes;
-    status = large_reduce_range(&reduction, reduction.out_offset, reduction.out_offset + bytes);
+    size_t part = ring_shm_part(job, job->rank, &reduction.out_offset);
+    status = large_reduce_range(&reduction, reduction.out_offset, reduction.out_offset + part);
   } else {
     status = large_reduce_shared(&reduction, bytes);
   }

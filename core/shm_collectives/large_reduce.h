@@ -10,7 +10,7 @@
 
 #include "shm_collectives/window.h"
 
-/* Allreduce, reduce and reduce_scatter; `bytes` of the result. RING_UNSUPPORTED, on all ranks,
+/* Allreduce, reduce and reduce_scatter(v); `bytes` of all counts of the call. RING_UNSUPPORTED, on all ranks,
  * where a bounce buffer is needed and missing. */
 ring_status ring_large_reduce(ring_window *window, size_t bytes);
 

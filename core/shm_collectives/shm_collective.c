@@ -46,6 +46,9 @@ static bool shm_collective_is_small(const ring_outline *outline) {
 bool ring_shm_collective_serves(const ring_shm *shm, const ring_outline *outline) {
   if (!shm->formed || shm->size != outline->size) return false;
   switch (outline->call.collective) {
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return shm_collective_is_small(outline);
   case RING_COLLECTIVE_OPEN:
   case RING_COLLECTIVE_CLOSE:
   case RING_COLLECTIVE_ALLTOALLV:
@@ -84,6 +87,9 @@ static uint64_t shm_collective_bytes(const ring_shm_job *job) {
   switch (call->collective) {
   case RING_COLLECTIVE_ALLREDUCE:
     return whole;
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return job->rank < job->size - 1 ? whole : 0;
   case RING_COLLECTIVE_BROADCAST:
     return root ? whole : 0;
   case RING_COLLECTIVE_REDUCE:
@@ -91,6 +97,8 @@ static uint64_t shm_collective_bytes(const ring_shm_job *job) {
   case RING_COLLECTIVE_REDUCE_SCATTER:
   case RING_COLLECTIVE_ALLTOALL:
     return whole * (uint64_t)(job->size - 1);
+  case RING_COLLECTIVE_REDUCE_SCATTERV:
+    return whole - ring_shm_part(job, job->rank, &at);
   case RING_COLLECTIVE_SCATTER:
   case RING_COLLECTIVE_SCATTERV:
     own = ring_shm_part(job, job->rank, &at);

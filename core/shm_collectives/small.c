@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/platform.h"
+#include "engine/reduce.h"
 
 /* A rank from which others read publishes before it reads. A rank from which no rank reads publishes
  * after: its flag means that it has read. A rank does not read its own payload back but its input,
@@ -35,6 +36,20 @@ static inline void small_copy(uint8_t *to, const uint8_t *from, size_t bytes) {
 /* Copies this rank's own part, unless the call is in place. */
 static inline void small_copy_own(uint8_t *to, const uint8_t *from, size_t bytes) {
   if (to != from) small_copy(to, from, bytes);
+}
+
+/* Folds the payloads of the first `number` ranks. */
+static void small_fold_first(const ring_shm_job *job, int number, size_t bytes) {
+  const void *sources[RING_SHM_RANKS];
+  const ring_call *call = &job->outline->call;
+  ring_reduction reduction = {.dtype = (ring_dtype)call->dtype, .op = (ring_op)call->op};
+  for (int i = 0; i < number; i++) sources[i] = small_place(job, i);
+  if (number > job->rank) sources[job->rank] = job->task->input;
+  if (number > 1)
+    ring_reduction_fold(&reduction, 0, sources, number, job->task->output,
+                        bytes / job->task->element_size);
+  else
+    small_copy_own(job->task->output, sources[0], bytes);
 }
 
 /* Folds the payloads of all ranks from `at` on. */
@@ -115,6 +130,16 @@ static ring_status small_alltoall(const ring_shm_job *job, size_t bytes) {
   return RING_OK;
 }
 
+/* Every rank folds the payloads of the ranks before it, and with `own` its own. The exclusive scan of
+ * rank 0 has no payload to fold. */
+static ring_status small_scan(const ring_shm_job *job, bool own, size_t bytes) {
+  small_publish(job, bytes);
+  ring_status status = small_await_all(job);
+  int number = job->rank + (own ? 1 : 0);
+  if (status == RING_OK && number > 0 && bytes > 0) small_fold_first(job, number, bytes);
+  return status;
+}
+
 /* Every rank reads from every other rank. */
 static ring_status small_exchange(const ring_shm_job *job, uint8_t collective, size_t bytes) {
   size_t at = 0, part = bytes;
@@ -122,7 +147,9 @@ static ring_status small_exchange(const ring_shm_job *job, uint8_t collective, s
   bool gathers =
       collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
   if (!whole) part = ring_shm_part(job, job->rank, &at);
-  small_publish(job, whole || gathers ? part : bytes * (size_t)job->size);
+  bool scatters = collective == RING_COLLECTIVE_REDUCE_SCATTER;
+  size_t payload = collective == RING_COLLECTIVE_REDUCE_SCATTERV ? bytes : part;
+  small_publish(job, scatters ? bytes * (size_t)job->size : payload);
   ring_status status = small_await_all(job);
   if (status != RING_OK || collective == RING_COLLECTIVE_BARRIER) return status;
   if (!gathers) {
@@ -184,6 +211,9 @@ ring_status ring_shm_small(const ring_shm_job *job) {
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
     return small_to_root(job, false, bytes);
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return small_scan(job, call->collective == RING_COLLECTIVE_SCAN, bytes);
   case RING_COLLECTIVE_ALLTOALL:
     return small_alltoall(job, bytes);
   default:

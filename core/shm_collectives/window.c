@@ -81,9 +81,11 @@ static size_t window_reached(const ring_shm_job *job, int index, bool output) {
   int last = job->size - 1, other = ring_collective_has_root(call->collective) ? job->root : last;
   if (ring_collective_reduces(call->collective)) {
     ring_rank_range receivers = ring_shm_receivers(job);
-    bool scatters = call->collective == RING_COLLECTIVE_REDUCE_SCATTER;
-    if (output) return index >= receivers.first && index < receivers.last ? bytes : 0;
-    return scatters ? bytes * (size_t)job->size : bytes;
+    bool scatters = ring_collective_scatters_sums(call->collective);
+    size_t at = 0, part = scatters ? ring_shm_part(job, index, &at) : bytes;
+    if (output) return index >= receivers.first && index < receivers.last ? part : 0;
+    part = scatters ? ring_shm_part(job, last, &at) : bytes;
+    return at + part;
   }
   size_t most = 0;
   for (int turn = 0; turn < 2; turn++, other = last) { /* the parts of the last rank lie last */

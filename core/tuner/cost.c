@@ -31,7 +31,7 @@ typedef struct cost_row {
 
 enum {
   COST_TIERS = sizeof cost_tiers / sizeof cost_tiers[0],
-  COST_COLLECTIVES = RING_COLLECTIVE_MESSAGE + 1
+  COST_COLLECTIVES = RING_COLLECTIVE_LAST + 1
 };
 
 static const cost_row cost_rows[COST_TIERS][COST_COLLECTIVES][RING_ALGORITHMS] = {
@@ -188,6 +188,25 @@ static ring_effort cost_rooted(ring_algorithm algorithm, uint8_t collective, uin
                        .reduced = collective == RING_COLLECTIVE_REDUCE ? deep : 0};
 }
 
+/* In round k of the doubling all ranks send but the last 2^k. */
+static ring_effort cost_scan(ring_algorithm algorithm, uint64_t n, uint64_t bytes) {
+  uint64_t rounds = cost_rounds(n), pairs = rounds * n - ((UINT64_C(1) << rounds) - 1);
+  uint64_t chunk = bytes < RING_CHUNK_BYTES ? bytes : RING_CHUNK_BYTES;
+  if (algorithm == RING_ALGORITHM_CHAIN)
+    return (ring_effort){.rounds = n - 1,
+                         .messages = 1,
+                         .all_messages = n - 1,
+                         .bytes = cost_plus(bytes, (n - 2) * chunk),
+                         .all_bytes = cost_times(bytes, n - 1),
+                         .reduced = bytes};
+  return (ring_effort){.rounds = rounds,
+                       .messages = rounds,
+                       .all_messages = pairs,
+                       .bytes = cost_times(bytes, rounds),
+                       .all_bytes = cost_times(bytes, pairs),
+                       .reduced = cost_times(bytes, rounds)};
+}
+
 /* Collectives in which every rank exchanges K/n bytes with every other rank. */
 static ring_effort cost_all_to_all(ring_algorithm algorithm, uint8_t collective, uint64_t n,
                                    uint64_t bytes) {
@@ -197,7 +216,7 @@ static ring_effort cost_all_to_all(ring_algorithm algorithm, uint8_t collective,
                         .all_messages = n * (n - 1),
                         .bytes = most,
                         .all_bytes = cost_times(bytes, n - 1)};
-  if (collective == RING_COLLECTIVE_REDUCE_SCATTER) effort.reduced = most;
+  if (ring_collective_reduces(collective)) effort.reduced = most;
   if (algorithm != RING_ALGORITHM_BRUCK) return effort;
   effort.rounds = effort.messages = rounds;
   effort.all_messages = n * rounds;
@@ -232,6 +251,9 @@ ring_effort ring_effort_of(ring_algorithm algorithm, uint8_t collective, int siz
   case RING_COLLECTIVE_REDUCE:
   case RING_COLLECTIVE_BROADCAST:
     return cost_rooted(algorithm, collective, n, bytes);
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return cost_scan(algorithm, n, bytes);
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
   case RING_COLLECTIVE_SCATTER:
@@ -258,6 +280,8 @@ static uint8_t cost_even(uint8_t collective) {
     return RING_COLLECTIVE_SCATTER;
   case RING_COLLECTIVE_ALLTOALLV:
     return RING_COLLECTIVE_ALLTOALL;
+  case RING_COLLECTIVE_REDUCE_SCATTERV:
+    return RING_COLLECTIVE_REDUCE_SCATTER;
   default:
     return collective;
   }

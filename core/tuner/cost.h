@@ -20,6 +20,8 @@
  *   scatter    direct      1        n-1      n-1             (n-1)/n K               (n-1)/n K
  *   alltoall   bruck       L        L        n L             bits K/n                bits K
  *              pairwise    1        n-1      n (n-1)         (n-1)/n K               (n-1) K
+ *   scan,      doubling    L        L        n L - 2^L + 1   L K                     (n L - 2^L + 1) K
+ *   exscan     chain       n-1      1        n-1             K + n-2 chunks          (n-1) K
  *   barrier    dissem.     L        L        n L             0                       0
  *
  * Rounds are messages that must follow each other. "one" is the busiest direction of the busiest

@@ -9,10 +9,12 @@ static ring_status plan_reduction(ring_schedule *s, const ring_outline *o,
                                   ring_algorithm algorithm) {
   uint64_t count = o->call.count;
   bool widen = ring_dtype_is_half((ring_dtype)o->call.dtype);
-  bool scatters = o->call.collective == RING_COLLECTIVE_REDUCE_SCATTER;
+  bool counted = o->call.collective == RING_COLLECTIVE_REDUCE_SCATTERV;
+  bool scatters = ring_collective_scatters_sums(o->call.collective);
+  ring_parts parts = counted ? o->parts : (ring_parts){NULL, count};
   switch (algorithm) {
   case RING_ALGORITHM_DIRECT:
-    return scatters ? ring_schedule_reduce_scatter_direct(s, o->rank, o->size, count, widen)
+    return scatters ? ring_schedule_reduce_scatter_direct(s, o->rank, o->size, parts, widen)
                     : ring_schedule_allreduce_direct(s, o->rank, o->size, count, widen);
   case RING_ALGORITHM_DOUBLING:
     return ring_schedule_allreduce_doubling(s, o->rank, o->size, count, widen);
@@ -26,9 +28,17 @@ static ring_status plan_reduction(ring_schedule *s, const ring_outline *o,
   case RING_ALGORITHM_CHAIN:
     return ring_schedule_reduce_chain(s, o->rank, o->size, count, o->call.root, widen);
   default:
-    return scatters ? ring_schedule_reduce_scatter_ring(s, o->rank, o->size, count, widen)
+    return scatters ? ring_schedule_reduce_scatter_ring(s, o->rank, o->size, parts, widen)
                     : ring_schedule_allreduce_ring(s, o->rank, o->size, count, widen);
   }
+}
+
+static ring_status plan_scan(ring_schedule *s, const ring_outline *o, ring_algorithm algorithm) {
+  bool exclusive = o->call.collective == RING_COLLECTIVE_EXSCAN;
+  bool widen = ring_dtype_is_half((ring_dtype)o->call.dtype);
+  if (algorithm == RING_ALGORITHM_CHAIN)
+    return ring_schedule_scan_chain(s, o->rank, o->size, o->call.count, widen, exclusive);
+  return ring_schedule_scan_doubling(s, o->rank, o->size, o->call.count, widen, exclusive);
 }
 
 ring_status ring_plan_build(ring_schedule *s, const ring_outline *o, ring_algorithm algorithm) {
@@ -38,7 +48,11 @@ ring_status ring_plan_build(ring_schedule *s, const ring_outline *o, ring_algori
   case RING_COLLECTIVE_ALLREDUCE:
   case RING_COLLECTIVE_REDUCE:
   case RING_COLLECTIVE_REDUCE_SCATTER:
+  case RING_COLLECTIVE_REDUCE_SCATTERV:
     return plan_reduction(s, o, algorithm);
+  case RING_COLLECTIVE_SCAN:
+  case RING_COLLECTIVE_EXSCAN:
+    return plan_scan(s, o, algorithm);
   case RING_COLLECTIVE_BROADCAST:
     return tree ? ring_schedule_broadcast_tree(s, o->rank, o->size, call->count, call->root)
                 : ring_schedule_broadcast_chain(s, o->rank, o->size, call->count, call->root);
@@ -75,7 +89,7 @@ static ring_status plan_select(const ring_plans *plans, ring_schedule *schedule,
 }
 
 static bool plan_keeps(uint8_t collective) {
-  return collective < RING_COLLECTIVE_ALLGATHERV;
+  return !ring_collective_has_counts(collective) && collective != RING_COLLECTIVE_MESSAGE;
 }
 
 static bool plan_fits(const ring_plan *plan, const ring_call *call) {

@@ -127,9 +127,10 @@ def init(
         algorithm of a call. By default ``SPARKRING_ALGORITHM``, if it is set. The algorithms are,
         for allreduce: direct, doubling, halving (not for float16 and bfloat16, where the rule is
         passed over), ring, hierarchical (only for several hosts with several ranks on some of them;
-        passed over elsewhere); reduce and broadcast: tree, chain; reduce_scatter: direct, ring;
-        allgather and allgatherv: bruck, ring; gather, gatherv, scatter and scatterv: tree, direct;
-        alltoall: bruck, pairwise.
+        passed over elsewhere); reduce and broadcast: tree, chain; reduce_scatter and
+        reduce_scatterv: direct, ring; scan and exscan: doubling, chain; allgather and allgatherv:
+        bruck, ring; gather, gatherv, scatter and scatterv: tree, direct; alltoall: bruck,
+        pairwise.
     exchange : callable, optional
         Takes this rank's string and returns the strings of all ranks, in rank order, as
         ``BarrierTaskContext.allGather`` does. The strings are no secret. But an attacker that can

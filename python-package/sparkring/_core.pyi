@@ -3,10 +3,10 @@ import builtins
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from types import GenericAlias, TracebackType
-from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar, final, overload
+from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar, final, overload
 
 from numpy import dtype as _dtype
-from numpy import generic
+from numpy import generic, int64
 from numpy.typing import DTypeLike, NDArray
 from typing_extensions import Buffer, Self, TypeAlias
 
@@ -199,22 +199,52 @@ class Communicator:
         *,
         out: _Output,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> _Output: ...
     @overload
     def allreduce(
-        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[_Scalar]: ...
     @overload
     def allreduce(
-        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Number,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Any: ...
     @overload
     def allreduce(
-        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Array,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[Any]: ...
     @overload
     def allreduce(
-        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Library,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> _Library: ...
     @overload
     def allreduce_group(
@@ -224,6 +254,8 @@ class Communicator:
         *,
         out: Iterable[_Output],
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> list[_Output]: ...
     @overload
     def allreduce_group(
@@ -233,6 +265,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> list[NDArray[_Scalar]]: ...
     @overload
     def allreduce_group(
@@ -242,6 +276,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> list[Any]: ...
     @overload
     def reduce(
@@ -252,6 +288,8 @@ class Communicator:
         *,
         out: _Output,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> _Output | None: ...
     @overload
     def reduce(
@@ -262,6 +300,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[_Scalar] | None: ...
     @overload
     def reduce(
@@ -272,6 +312,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Any: ...
     @overload
     def reduce(
@@ -282,6 +324,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[Any] | None: ...
     @overload
     def reduce(
@@ -292,21 +336,134 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> _Library | None: ...
     @overload
     def reduce_scatter(
-        self, x: _Array | _Other, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self,
+        x: _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> _Output: ...
     @overload
     def reduce_scatter(
-        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[_Scalar]: ...
     @overload
     def reduce_scatter(
-        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Array,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> NDArray[Any]: ...
     @overload
     def reduce_scatter(
+        self,
+        x: _Library,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> _Library: ...
+    @overload
+    def reduce_scatterv(
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def reduce_scatterv(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> NDArray[Any]: ...
+    @overload
+    def reduce_scatterv(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> _Library: ...
+    @overload
+    def scan(
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> _Output: ...
+    @overload
+    def scan(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def scan(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Any: ...
+    @overload
+    def scan(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def scan(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> _Library: ...
+    @overload
+    def exscan(
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> _Output: ...
+    @overload
+    def exscan(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[_Scalar]: ...
+    @overload
+    def exscan(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Any: ...
+    @overload
+    def exscan(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def exscan(
         self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> _Library: ...
     @overload
@@ -436,16 +593,58 @@ class Communicator:
     def alltoall(self, x: _Library, *, out: None = None, dtype: str | None = None) -> _Library: ...
     @overload
     def alltoallv(
-        self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> NDArray[_Scalar]: ...
     @overload
     def alltoallv(
-        self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> tuple[NDArray[_Scalar], NDArray[int64]]: ...
+    @overload
+    def alltoallv(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> NDArray[Any]: ...
     @overload
     def alltoallv(
-        self, x: _Library, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> tuple[NDArray[Any], NDArray[int64]]: ...
+    @overload
+    def alltoallv(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> _Library: ...
+    @overload
+    def alltoallv(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> tuple[_Library, NDArray[int64]]: ...
     def barrier(self) -> None: ...
     def send(
         self, x: _Number | _Array | _Other, peer: int, *, dtype: str | None = None
@@ -477,22 +676,52 @@ class Communicator:
         *,
         out: _Output,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[_Output]: ...
     @overload
     def allreduce_start(
-        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[_Scalar]]: ...
     @overload
     def allreduce_start(
-        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Number,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[Any]: ...
     @overload
     def allreduce_start(
-        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Array,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[Any]]: ...
     @overload
     def allreduce_start(
-        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Library,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[_Library]: ...
     @overload
     def allreduce_group_start(
@@ -502,6 +731,8 @@ class Communicator:
         *,
         out: Iterable[_Output],
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[list[_Output]]: ...
     @overload
     def allreduce_group_start(
@@ -511,6 +742,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[list[NDArray[_Scalar]]]: ...
     @overload
     def allreduce_group_start(
@@ -520,6 +753,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[list[Any]]: ...
     @overload
     def reduce_start(
@@ -530,6 +765,8 @@ class Communicator:
         *,
         out: _Output,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[_Output | None]: ...
     @overload
     def reduce_start(
@@ -540,6 +777,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[_Scalar] | None]: ...
     @overload
     def reduce_start(
@@ -550,6 +789,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[Any]: ...
     @overload
     def reduce_start(
@@ -560,6 +801,8 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[Any] | None]: ...
     @overload
     def reduce_start(
@@ -570,21 +813,134 @@ class Communicator:
         *,
         out: None = None,
         dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[_Library | None]: ...
     @overload
     def reduce_scatter_start(
-        self, x: _Array | _Other, op: str = "sum", *, out: _Output, dtype: str | None = None
+        self,
+        x: _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[_Output]: ...
     @overload
     def reduce_scatter_start(
-        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[_Scalar]]: ...
     @overload
     def reduce_scatter_start(
-        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+        self,
+        x: _Array,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
     ) -> Request[NDArray[Any]]: ...
     @overload
     def reduce_scatter_start(
+        self,
+        x: _Library,
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[_Library]: ...
+    @overload
+    def reduce_scatterv_start(
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def reduce_scatterv_start(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def reduce_scatterv_start(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        op: str = "sum",
+        *,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[_Library]: ...
+    @overload
+    def scan_start(
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> Request[_Output]: ...
+    @overload
+    def scan_start(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def scan_start(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[Any]: ...
+    @overload
+    def scan_start(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def scan_start(
+        self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[_Library]: ...
+    @overload
+    def exscan_start(
+        self,
+        x: _Number | _Array | _Other,
+        op: str = "sum",
+        *,
+        out: _Output,
+        dtype: str | None = None,
+    ) -> Request[_Output]: ...
+    @overload
+    def exscan_start(
+        self, x: NDArray[_Scalar], op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[_Scalar]]: ...
+    @overload
+    def exscan_start(
+        self, x: _Number, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[Any]: ...
+    @overload
+    def exscan_start(
+        self, x: _Array, op: str = "sum", *, out: None = None, dtype: str | None = None
+    ) -> Request[NDArray[Any]]: ...
+    @overload
+    def exscan_start(
         self, x: _Library, op: str = "sum", *, out: None = None, dtype: str | None = None
     ) -> Request[_Library]: ...
     @overload
@@ -720,16 +1076,58 @@ class Communicator:
     ) -> Request[_Library]: ...
     @overload
     def alltoallv_start(
-        self, x: NDArray[_Scalar], counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> Request[NDArray[_Scalar]]: ...
     @overload
     def alltoallv_start(
-        self, x: _Array, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: NDArray[_Scalar],
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> Request[tuple[NDArray[_Scalar], NDArray[int64]]]: ...
+    @overload
+    def alltoallv_start(
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> Request[NDArray[Any]]: ...
     @overload
     def alltoallv_start(
-        self, x: _Library, counts: Sequence[int] | NDArray[Any], *, dtype: str | None = None
+        self,
+        x: _Array,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> Request[tuple[NDArray[Any], NDArray[int64]]]: ...
+    @overload
+    def alltoallv_start(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[False] = False,
     ) -> Request[_Library]: ...
+    @overload
+    def alltoallv_start(
+        self,
+        x: _Library,
+        counts: Sequence[int] | NDArray[Any],
+        *,
+        dtype: str | None = None,
+        return_counts: Literal[True],
+    ) -> Request[tuple[_Library, NDArray[int64]]]: ...
     def barrier_start(self) -> Request[None]: ...
     def send_start(
         self, x: _Number | _Array | _Other, peer: int, *, dtype: str | None = None

@@ -42,6 +42,17 @@ static int read_text(PyObject *value, const char *name, const char **text) {
   return -1;
 }
 
+static int read_flag(PyObject *value, bool *flag) {
+  int truth = PyObject_IsTrue(value);
+  *flag = truth > 0;
+  return truth < 0 ? -1 : 0;
+}
+
+static int read_factor(PyObject *value, double *factor) {
+  *factor = PyFloat_AsDouble(value);
+  return PyErr_Occurred() ? -1 : 0;
+}
+
 static int read_one(arguments *arguments, module_state *state, arguments_name name,
                     PyObject *value) {
   switch (name) {
@@ -65,6 +76,12 @@ static int read_one(arguments *arguments, module_state *state, arguments_name na
     return arguments_read_rank(state, value, texts[name], &arguments->root);
   case ARGUMENTS_PEER:
     return arguments_read_rank(state, value, texts[name], &arguments->peer);
+  case ARGUMENTS_PRESCALE:
+    return read_factor(value, &arguments->prescale);
+  case ARGUMENTS_POSTSCALE:
+    return read_factor(value, &arguments->postscale);
+  case ARGUMENTS_RETURN_COUNTS:
+    return read_flag(value, &arguments->return_counts);
   default:
     return -1;
   }
@@ -94,7 +111,7 @@ static int find_place(const arguments_form *form, const module_state *state, PyO
 int arguments_read(arguments *arguments, module_state *state, const arguments_form *form,
                    const arguments_given *given) {
   unsigned seen = 0;
-  *arguments = (struct arguments){.out = Py_None, .op = "sum"};
+  *arguments = (struct arguments){.out = Py_None, .op = "sum", .prescale = 1, .postscale = 1};
   if (given->positional > form->positional)
     return refuse(form, given, "got too many positional arguments", NULL);
   for (int i = 0; i < given->positional; i++, seen = seen << 1 | 1)

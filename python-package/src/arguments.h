@@ -20,6 +20,8 @@ typedef struct arguments {
   const char *dtype; /* NULL for None */
   int root;          /* 0 */
   int peer;
+  bool return_counts;         /* false */
+  double prescale, postscale; /* 1 */
 } arguments;
 
 /* A method: its name, the number of its required arguments and of those that may be given by

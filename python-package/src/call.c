@@ -9,6 +9,8 @@ int call_enter(call *call, comm_object *comm, operands *operands, operands_finis
     if (call->request == NULL) return -1;
   }
   operands_describe(operands, comm);
+  if (operands && (operands->prescale != 1 || operands->postscale != 1))
+    ring_comm_scale(comm->comm, operands->prescale, operands->postscale);
   comm_enter(comm);
   return 0;
 }

@@ -18,20 +18,27 @@ int collective_parse_op(module_state *state, const char *name, ring_op *op) {
 }
 
 /* Parses the op and views x. */
-static operands *open_reduction(comm_object *self, PyObject *x, const char *dtype,
-                                const char *op_name, ring_op *op) {
+static operands *open_reduction(comm_object *self, const arguments *a, ring_op *op) {
   module_state *state = comm_state(self);
-  if (collective_parse_op(state, op_name, op) < 0) return NULL;
-  return operands_open(self, x, -1, dtype, true);
+  if (collective_parse_op(state, a->op, op) < 0) return NULL;
+  operands *opened = operands_open(self, a->x, -1, a->dtype, true);
+  if (opened == NULL) return NULL;
+  opened->prescale = a->prescale;
+  opened->postscale = a->postscale;
+  return opened;
 }
 
 static PyObject *allreduce_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "allreduce", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"allreduce",
+                                      1,
+                                      2,
+                                      6,
+                                      {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
+                                       ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
+  operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->start, allreduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -39,17 +46,17 @@ static PyObject *allreduce_call(comm_object *self, const arguments_given *given)
 }
 
 static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "reduce",
-      1,
-      3,
-      5,
-      {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"reduce",
+                                      1,
+                                      3,
+                                      7,
+                                      {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_ROOT, ARGUMENTS_OUT,
+                                       ARGUMENTS_DTYPE, ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   bool is_root = ring_comm_rank(self->comm) == a.root;
   ring_op op;
-  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
+  operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (is_root && operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
   CALL_RETURN(self, o, given->start, reduce, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
@@ -57,16 +64,46 @@ static PyObject *reduce_call(comm_object *self, const arguments_given *given) {
 }
 
 static PyObject *reduce_scatter_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "reduce_scatter", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"reduce_scatter",
+                                      1,
+                                      2,
+                                      6,
+                                      {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
+                                       ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
   arguments a;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
   ring_op op;
-  operands *o = open_reduction(self, a.x, a.dtype, a.op, &op);
+  operands *o = open_reduction(self, &a, &op);
   if (o == NULL) return NULL;
   if (operands_result(o, self, a.out, OPERANDS_PART) < 0) return NULL;
   CALL_RETURN(self, o, given->start, reduce_scatter, o->in.buffer.buf, o->out.buffer.buf,
               o->out.count, o->in.dtype, op);
+}
+
+static PyObject *scan_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "scan", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  ring_op op;
+  operands *o = open_reduction(self, &a, &op);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, scan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype, op);
+}
+
+static PyObject *exscan_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {
+      "exscan", 1, 2, 4, {ARGUMENTS_X, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  arguments a;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  ring_op op;
+  operands *o = open_reduction(self, &a, &op);
+  if (o == NULL) return NULL;
+  if (operands_result(o, self, a.out, OPERANDS_SAME) < 0) return NULL;
+  CALL_RETURN(self, o, given->start, exscan, o->in.buffer.buf, o->out.buffer.buf, o->in.count,
+              o->in.dtype, op);
 }
 
 static PyObject *broadcast_call(comm_object *self, const arguments_given *given) {
@@ -158,6 +195,8 @@ PyObject *collective_barrier_start(PyObject *self, PyObject *unused) {
 CALL_DEFINE(collective, allreduce)
 CALL_DEFINE(collective, reduce)
 CALL_DEFINE(collective, reduce_scatter)
+CALL_DEFINE(collective, scan)
+CALL_DEFINE(collective, exscan)
 CALL_DEFINE(collective, broadcast)
 CALL_DEFINE(collective, allgather)
 CALL_DEFINE(collective, gather)

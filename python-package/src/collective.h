@@ -11,6 +11,8 @@
 CALL_DECLARE(collective, allreduce)
 CALL_DECLARE(collective, reduce)
 CALL_DECLARE(collective, reduce_scatter)
+CALL_DECLARE(collective, scan)
+CALL_DECLARE(collective, exscan)
 CALL_DECLARE(collective, broadcast)
 CALL_DECLARE(collective, allgather)
 CALL_DECLARE(collective, gather)

@@ -138,12 +138,17 @@ static int group_check_overlap(const group *group, module_state *state) {
 
 /* ---- The method --------------------------------------------------------------------------- */
 
-static PyObject *group_run(const group *group, comm_object *self, ring_op op, bool start) {
+static PyObject *group_run(const group *group, comm_object *self, const arguments *a, ring_op op,
+                           bool start) {
   ring_buffer *buffers = PyMem_Calloc(group->count, sizeof(*buffers)), *next = buffers;
   ring_dtype dtype = group->first ? group->first->in.dtype : RING_FLOAT64;
   if (buffers == NULL) {
     operands_finish_list(group->first, false);
     return PyErr_NoMemory();
+  }
+  if (group->first) {
+    group->first->prescale = a->prescale;
+    group->first->postscale = a->postscale;
   }
   for (const operands *o = group->first; o; o = o->next)
     *next++ = (ring_buffer){o->in.buffer.buf, o->out.buffer.buf, o->in.count};
@@ -156,8 +161,12 @@ static PyObject *group_run(const group *group, comm_object *self, ring_op op, bo
 }
 
 static PyObject *allreduce_group_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {
-      "allreduce_group", 1, 2, 4, {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE}};
+  static const arguments_form form = {"allreduce_group",
+                                      1,
+                                      2,
+                                      6,
+                                      {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
+                                       ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
   arguments a;
   module_state *state = comm_state(self);
   PyObject *outputs = NULL, *result = NULL;
@@ -171,7 +180,7 @@ static PyObject *allreduce_group_call(comm_object *self, const arguments_given *
       (a.out != Py_None && group_check_overlap(&group, state) < 0))
     operands_finish_list(group.first, false);
   else
-    result = group_run(&group, self, op, given->start);
+    result = group_run(&group, self, &a, op, given->start);
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
   return result;

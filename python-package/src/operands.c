@@ -21,6 +21,7 @@ static void operands_free(operands *operands) {
   Py_CLEAR(operands->input);
   Py_CLEAR(operands->output);
   Py_CLEAR(operands->x);
+  Py_CLEAR(operands->counts);
   dlpack_output_free(operands->tensor);
   PyMem_Free(operands);
 }
@@ -79,6 +80,7 @@ operands *operands_open(comm_object *self, PyObject *x, int index, const char *d
   }
   opened->dtype = dtype;
   opened->read = read;
+  opened->prescale = opened->postscale = 1;
   set_names(opened, index);
   if (open_input(opened, comm_state(self), x) == 0) return opened;
   operands_free(opened);
@@ -282,6 +284,11 @@ PyObject *operands_finish(operands *operands, bool succeeded) {
     settle(&operands->out);
     result = take_result(operands);
   }
+  if (result && operands->counts) {
+    PyObject *pair = PyTuple_Pack(2, result, operands->counts);
+    Py_DECREF(result);
+    result = pair;
+  }
   bool scalar = operands->scalar && operands->output;
   operands_free(operands);
   if (result == NULL || !scalar) return result;
@@ -297,6 +304,7 @@ int operands_traverse(const operands *first, visitproc visit, void *arg) {
     Py_VISIT(o->input);
     Py_VISIT(o->output);
     Py_VISIT(o->x);
+    Py_VISIT(o->counts);
     Py_VISIT(o->in.buffer.obj);
     Py_VISIT(o->out.buffer.obj);
   }

@@ -20,13 +20,15 @@ typedef struct operands {
   dlpack_output *tensor;  /* becomes an array of the library of x */
   PyObject *x;            /* an array of another library, or NULL, and */
   const adapter *adapter; /* the adapter of its type */
+  PyObject *counts;       /* NULL, or returned beside the output: rows from each rank */
   view in, out;
-  const char *dtype; /* the caller's name of the dtype of x, or NULL */
-  bool read;         /* the core reads the input on this rank, not only its shape and dtype */
-  bool scalar;       /* a number went in and a number comes out */
-  bool given;        /* the output is the caller's */
-  bool same;         /* the output has the shape of x */
-  bool rows;         /* ranks may differ in the first dimension of x */
+  double prescale, postscale; /* factors of a reduction; in a group, those of the first */
+  const char *dtype;          /* the caller's name of the dtype of x, or NULL */
+  bool read;   /* the core reads the input on this rank, not only its shape and dtype */
+  bool scalar; /* a number went in and a number comes out */
+  bool given;  /* the output is the caller's */
+  bool same;   /* the output has the shape of x */
+  bool rows;   /* ranks may differ in the first dimension of x */
 } operands;
 
 /* The shape of the result relative to x, and the permitted overlap. */

@@ -6,6 +6,7 @@
  */
 #include "parts.h"
 
+#include "collective.h"
 #include "error.h"
 
 /* The concatenated parts of all ranks. */
@@ -110,6 +111,19 @@ static int parts_alltoall(parts *parts, comm_object *self, const int64_t *sent, 
   return -1;
 }
 
+/* The rows of each rank, as an array of int64. */
+static PyObject *parts_array(const parts *parts, comm_object *self) {
+  int size = ring_comm_size(self->comm);
+  PyObject *list = PyList_New(size), *array = NULL;
+  for (int rank = 0; list && rank < size; rank++) {
+    PyObject *rows = PyLong_FromLongLong(parts->rows[rank]);
+    if (rows == NULL || PyList_SetItem(list, rank, rows) < 0) Py_CLEAR(list);
+  }
+  if (list) array = PyObject_CallMethod(comm_state(self)->numpy, "array", "Os", list, "int64");
+  Py_XDECREF(list);
+  return array;
+}
+
 /* Views x, which must have rows. */
 static operands *open_rows(comm_object *self, PyObject *x, const char *dtype, bool read) {
   operands *opened = operands_open(self, x, -1, dtype, read);
@@ -193,7 +207,11 @@ static PyObject *scatterv_call(comm_object *self, const arguments_given *given) 
 
 static PyObject *alltoallv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
-      "alltoallv", 2, 2, 3, {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_DTYPE}};
+      "alltoallv",
+      2,
+      2,
+      4,
+      {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_DTYPE, ARGUMENTS_RETURN_COUNTS}};
   arguments a;
   PyObject *result = NULL;
   if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
@@ -202,7 +220,8 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
   if (o == NULL) return NULL;
   call call;
   if (parts_read(&sent, self, a.counts, &o->in) < 0 || parts_check_total(&sent, self, &o->in) < 0 ||
-      parts_alltoall(&received, self, sent.rows, &o->in) < 0)
+      parts_alltoall(&received, self, sent.rows, &o->in) < 0 ||
+      (a.return_counts && (o->counts = parts_array(&received, self)) == NULL))
     operands_finish(o, false);
   else if (operands_make_rows(o, self, received.total) == 0 &&
            call_enter(&call, self, o, operands_finish, "alltoallv", given->start) == 0)
@@ -213,7 +232,37 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
   return result;
 }
 
+static PyObject *reduce_scatterv_call(comm_object *self, const arguments_given *given) {
+  static const arguments_form form = {"reduce_scatterv",
+                                      2,
+                                      3,
+                                      6,
+                                      {ARGUMENTS_X, ARGUMENTS_COUNTS, ARGUMENTS_OP, ARGUMENTS_DTYPE,
+                                       ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
+  arguments a;
+  ring_op op;
+  PyObject *result = NULL;
+  if (arguments_read(&a, comm_state(self), &form, given) < 0) return NULL;
+  if (collective_parse_op(comm_state(self), a.op, &op) < 0) return NULL;
+  parts parts = {0};
+  operands *o = open_rows(self, a.x, a.dtype, true);
+  if (o == NULL) return NULL;
+  o->rows = false; /* x has the same shape on every rank */
+  o->prescale = a.prescale;
+  o->postscale = a.postscale;
+  call call;
+  if (parts_read(&parts, self, a.counts, &o->in) < 0 || parts_check_total(&parts, self, &o->in) < 0)
+    operands_finish(o, false);
+  else if (operands_make_rows(o, self, (Py_ssize_t)parts.rows[ring_comm_rank(self->comm)]) == 0 &&
+           call_enter(&call, self, o, operands_finish, "reduce_scatterv", given->start) == 0)
+    result = call_leave(&call, CALL_CORE(&call, reduce_scatterv, o->in.buffer.buf,
+                                         o->out.buffer.buf, parts.elements, o->in.dtype, op));
+  parts_close(&parts);
+  return result;
+}
+
 CALL_DEFINE(parts, allgatherv)
 CALL_DEFINE(parts, gatherv)
 CALL_DEFINE(parts, scatterv)
 CALL_DEFINE(parts, alltoallv)
+CALL_DEFINE(parts, reduce_scatterv)

@@ -11,5 +11,6 @@ CALL_DECLARE(parts, allgatherv)
 CALL_DECLARE(parts, gatherv)
 CALL_DECLARE(parts, scatterv)
 CALL_DECLARE(parts, alltoallv)
+CALL_DECLARE(parts, reduce_scatterv)
 
 #endif

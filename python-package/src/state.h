@@ -23,9 +23,12 @@
   ENTRY(OP, "op")                                                                                  \
   ENTRY(DTYPE, "dtype")                                                                            \
   ENTRY(ROOT, "root")                                                                              \
-  ENTRY(PEER, "peer")
+  ENTRY(PEER, "peer")                                                                              \
+  ENTRY(RETURN_COUNTS, "return_counts")                                                            \
+  ENTRY(PRESCALE, "prescale")                                                                      \
+  ENTRY(POSTSCALE, "postscale")
 
-#define ARGUMENTS_MOST 5 /* most arguments of a method */
+#define ARGUMENTS_MOST 7 /* most arguments of a method */
 
 #define ADAPTER_TYPES 16 /* types whose adapter is kept (adapter.h) */
 

@@ -40,6 +40,16 @@ check_counts <- function(x) {
   check_stop("`counts` must be whole numbers, one for each rank, not ", describe(x))
 }
 
+# The factors before and after a reduction.
+check_factors <- function(prescale, postscale) {
+  factors <- c(prescale, postscale)
+  if (is.numeric(factors) && length(prescale) == 1L && length(postscale) == 1L &&
+        !anyNA(factors)) {
+    return(as.double(factors))
+  }
+  check_stop("`prescale` and `postscale` must be one number each")
+}
+
 check_flag <- function(x, name) {
   if (is.logical(x) && length(x) == 1L && !is.na(x)) return(as.vector(x))
   check_stop("`", name, "` must be TRUE or FALSE, not ", describe(x))

@@ -29,6 +29,12 @@ part_shape <- function(x, rank, size) {
   resized_shape(x, part, last_labels(x)[rank * part + seq_len(part)])
 }
 
+# The shape of the part of a rank, where `x` is cut into parts of `counts`.
+counted_shape <- function(x, rank, counts) {
+  labels <- last_labels(x)[sum(counts[seq_len(rank)]) + seq_len(counts[[rank + 1L]])]
+  resized_shape(x, counts[[rank + 1L]], labels)
+}
+
 # The shape of `x` with one more dimension: the rank.
 gathered_shape <- function(x, size) {
   shape <- dim(x)

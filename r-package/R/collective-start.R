@@ -25,6 +25,8 @@
 #' @inheritParams ring_allreduce
 #' @param x,xs,counts As for the blocking function, such as [ring_allreduce()],
 #'   [ring_allreduce_group()] and [ring_scatterv()].
+#' @param prescale,postscale As for [ring_allreduce()].
+#' @param return_counts As for [ring_alltoallv()].
 #' @param root,peer A rank, a whole number from 0, as for the blocking function.
 #' @returns A request, an object of class `ring_request`.
 #' @section Errors:
@@ -44,26 +46,45 @@ NULL
 
 #' @rdname ring_start
 #' @export
-ring_allreduce_start <- function(comm, x, op = "sum") {
-  .Call(C_collective_allreduce, comm, x, op, TRUE)
+ring_allreduce_start <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_allreduce, comm, x, op, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_allreduce_group_start <- function(comm, xs, op = "sum") {
-  .Call(C_collective_allreduce_group, comm, xs, op, TRUE)
+ring_allreduce_group_start <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_allreduce_group, comm, xs, op, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_reduce_start <- function(comm, x, op = "sum", root = 0) {
-  .Call(C_collective_reduce, comm, x, op, root, TRUE)
+ring_reduce_start <- function(comm, x, op = "sum", root = 0, prescale = 1, postscale = 1) {
+  .Call(C_collective_reduce, comm, x, op, root, check_factors(prescale, postscale), TRUE)
 }
 
 #' @rdname ring_start
 #' @export
-ring_reduce_scatter_start <- function(comm, x, op = "sum") {
-  .Call(C_collective_reduce_scatter, comm, x, op, TRUE)
+ring_reduce_scatter_start <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_reduce_scatter, comm, x, op, check_factors(prescale, postscale), TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_reduce_scatterv_start <- function(comm, x, counts, op = "sum", prescale = 1, postscale = 1) {
+  factors <- check_factors(prescale, postscale)
+  .Call(C_collective_reduce_scatterv, comm, x, check_counts(counts), op, factors, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_scan_start <- function(comm, x, op = "sum") {
+  .Call(C_collective_scan, comm, x, op, FALSE, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_exscan_start <- function(comm, x, op = "sum") {
+  .Call(C_collective_scan, comm, x, op, TRUE, TRUE)
 }
 
 #' @rdname ring_start
@@ -112,9 +133,8 @@ ring_alltoall_start <- function(comm, x) .Call(C_parts_alltoall, comm, x, TRUE)
 
 #' @rdname ring_start
 #' @export
-ring_alltoallv_start <- function(comm, x, counts) {
-  sends <- check_counts(counts)
-  .Call(C_parts_alltoallv, comm, x, sends, .Call(C_parts_exchange, comm, x, sends), TRUE)
+ring_alltoallv_start <- function(comm, x, counts, return_counts = FALSE) {
+  alltoallv(comm, x, counts, return_counts, start = TRUE)
 }
 
 #' @rdname ring_start

@@ -75,9 +75,13 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' @param counts A vector of whole numbers, one for each rank: the number of elements of `x` for
 #'   that rank. For an array it is the size of the part in the last dimension, for a matrix the
 #'   number of columns. The sum is the length, or the last dimension, of `x`.
+#' @param return_counts Whether to return the number of elements from each rank, too.
 #' @returns The received parts, concatenated in rank order along the last dimension: a vector or
 #'   array with the type and class of `x`. The other dimensions have the dimnames of `x`, which must
 #'   be the same on all ranks. The last dimension has no dimnames, and a vector has no names.
+#'
+#'   With `return_counts = TRUE`, a list of that vector, `x`, and of `counts`, one number for each
+#'   rank: how much of `x` came from that rank.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_alltoall()], for equal parts; [ring_alltoall_object()], for any R values.
 #' @examples
@@ -88,7 +92,13 @@ ring_scatterv <- function(comm, x, counts, root = 0) {
 #' ring_alltoallv(comm, keys[order(owner)], counts)
 #' ring_close(comm)
 #' @export
-ring_alltoallv <- function(comm, x, counts) {
+ring_alltoallv <- function(comm, x, counts, return_counts = FALSE) {
+  alltoallv(comm, x, counts, return_counts, start = FALSE)
+}
+
+alltoallv <- function(comm, x, counts, return_counts, start) {
   sends <- check_counts(counts)
-  .Call(C_parts_alltoallv, comm, x, sends, .Call(C_parts_exchange, comm, x, sends), FALSE)
+  check_flag(return_counts, "return_counts")
+  receives <- .Call(C_parts_exchange, comm, x, sends)
+  .Call(C_parts_alltoallv, comm, x, sends, receives, return_counts, start)
 }

@@ -54,6 +54,9 @@
 #'   or `"average"`). For integers, logicals and raws also `"land"` (logical and: true on all
 #'   ranks), `"lor"` (logical or: true on at least one rank), `"lxor"` (true on an odd number of
 #'   ranks), `"band"`, `"bor"` and `"bxor"` (the same for every bit).
+#' @param prescale,postscale Numbers: every element of `x` is multiplied by `prescale` before the
+#'   reduction, and every element of the result by `postscale`. Results that are integers or raws are
+#'   truncated towards zero.
 #' @returns A vector or array with the shape and class of `x`. The section *Types* has its type.
 #' @section Errors:
 #' * `ring_error_invalid`: an argument is invalid. Nothing was sent, and the communicator stays
@@ -74,7 +77,9 @@
 #' ring_allreduce(comm, c(TRUE, FALSE), op = "lor")
 #' ring_close(comm)
 #' @export
-ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, comm, x, op, FALSE)
+ring_allreduce <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_allreduce, comm, x, op, check_factors(prescale, postscale), FALSE)
+}
 
 #' Allreduce many vectors in one call
 #'
@@ -97,8 +102,8 @@ ring_allreduce <- function(comm, x, op = "sum") .Call(C_collective_allreduce, co
 #' ring_allreduce_group(comm, list(weights = matrix(runif(6), 2), bias = runif(2)), op = "avg")
 #' ring_close(comm)
 #' @export
-ring_allreduce_group <- function(comm, xs, op = "sum") {
-  .Call(C_collective_allreduce_group, comm, xs, op, FALSE)
+ring_allreduce_group <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_allreduce_group, comm, xs, op, check_factors(prescale, postscale), FALSE)
 }
 
 #' Reduce vectors of all ranks to one rank
@@ -121,8 +126,8 @@ ring_allreduce_group <- function(comm, xs, op = "sum") {
 #' ring_reduce(comm, 1:3, op = "avg", root = 0)
 #' ring_close(comm)
 #' @export
-ring_reduce <- function(comm, x, op = "sum", root = 0) {
-  .Call(C_collective_reduce, comm, x, op, root, FALSE)
+ring_reduce <- function(comm, x, op = "sum", root = 0, prescale = 1, postscale = 1) {
+  .Call(C_collective_reduce, comm, x, op, root, check_factors(prescale, postscale), FALSE)
 }
 
 #' Reduce-scatter: reduce vectors over all ranks and give each a part
@@ -147,9 +152,66 @@ ring_reduce <- function(comm, x, op = "sum", root = 0) {
 #' ring_reduce_scatter(comm, matrix(1:6, nrow = 2), op = "max")
 #' ring_close(comm)
 #' @export
-ring_reduce_scatter <- function(comm, x, op = "sum") {
-  .Call(C_collective_reduce_scatter, comm, x, op, FALSE)
+ring_reduce_scatter <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
+  .Call(C_collective_reduce_scatter, comm, x, op, check_factors(prescale, postscale), FALSE)
 }
+
+#' Reduce-scatter in parts of different lengths
+#'
+#' Every rank passes a vector of the same type, length and shape. The result of [ring_allreduce()]
+#' is cut into parts of the lengths `counts`, and rank r gets part r.
+#'
+#' @inheritParams ring_reduce_scatter
+#' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Names, dimensions and classes
+#' @inheritSection ring_allreduce Missing values
+#' @param x A double, integer, logical, complex or raw vector or array. It is never modified. An
+#'   array is cut along the last dimension, a matrix into groups of columns.
+#' @param counts A vector of whole numbers, one for each rank, the same on every rank: the number of
+#'   elements of each part. For an array it is the size of the part in the last dimension, for a
+#'   matrix the number of columns. The sum is the length, or the last dimension, of `x`.
+#' @returns The part of this rank, with the names, dimensions, dimnames and class that the part has
+#'   in `x`. The section *Types* has its type.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_reduce_scatter()], for equal parts; [ring_scatterv()].
+#' @examples
+#' comm <- ring_init()
+#' ring_reduce_scatterv(comm, c(a = 1, b = 2), counts = 2)
+#' ring_close(comm)
+#' @export
+ring_reduce_scatterv <- function(comm, x, counts, op = "sum", prescale = 1, postscale = 1) {
+  factors <- check_factors(prescale, postscale)
+  .Call(C_collective_reduce_scatterv, comm, x, check_counts(counts), op, factors, FALSE)
+}
+
+#' Scan: running totals over the ranks
+#'
+#' Every rank passes a vector of the same type, length and shape. With `ring_scan()` rank r gets the
+#' vectors of ranks 0 to r combined, with `ring_exscan()` those of ranks 0 to r-1. The exclusive
+#' sum of the numbers of rows, for example, is the offset of the rows of each rank.
+#'
+#' @inheritParams ring_allreduce
+#' @param op The operation, as for [ring_allreduce()], without `"avg"`.
+#' @inheritSection ring_allreduce Types
+#' @inheritSection ring_allreduce Names, dimensions and classes
+#' @inheritSection ring_allreduce Missing values
+#' @returns A vector or array with the shape and class of `x`. The section *Types* has its type. On
+#'   rank 0 `ring_exscan()` returns the identity of `op`, where MPI leaves the result undefined: 0 for
+#'   `"sum"`, 1 for `"prod"`, `Inf` for `"min"` and `-Inf` for `"max"` of doubles. Of integers it is
+#'   the largest one for `"min"`, and `NA` for `"max"`.
+#' @inheritSection ring_allreduce Errors
+#' @seealso [ring_allreduce()], for the total on every rank.
+#' @examples
+#' comm <- ring_init()
+#' ring_scan(comm, c(rows = 3L))
+#' ring_exscan(comm, c(rows = 3L))
+#' ring_close(comm)
+#' @export
+ring_scan <- function(comm, x, op = "sum") .Call(C_collective_scan, comm, x, op, FALSE, FALSE)
+
+#' @rdname ring_scan
+#' @export
+ring_exscan <- function(comm, x, op = "sum") .Call(C_collective_scan, comm, x, op, TRUE, FALSE)
 
 #' Broadcast the vector of one rank to all
 #'

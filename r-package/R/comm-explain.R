@@ -18,7 +18,8 @@
 #'   ignored for float16 and bfloat16. A rule for `hierarchical` is ignored unless there are several
 #'   hosts, at least one with several ranks.
 #' * `reduce`, `broadcast`: `tree`, `chain`
-#' * `reduce_scatter`: `direct`, `ring`
+#' * `reduce_scatter`, `reduce_scatterv`: `direct`, `ring`
+#' * `scan`, `exscan`: `doubling`, `chain`
 #' * `allgather`, `allgatherv`: `bruck`, `ring`
 #' * `gather`, `gatherv`, `scatter`, `scatterv`: `tree`, `direct`
 #' * `alltoall`: `bruck`, `pairwise`

@@ -130,13 +130,19 @@ static void reduction_describe(const comm_handle *handle, const reduction *reduc
   describe(handle, &about);
 }
 
-SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
+/* The factors before and after the reduction, which the next call of the core uses. */
+static void reduction_scale(const comm_handle *handle, SEXP factors) {
+  ring_comm_scale(handle->comm, REAL_RO(factors)[0], REAL_RO(factors)[1]);
+}
+
+SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name, SEXP factors, SEXP start) {
   comm_handle *handle = comm_of(comm);
   reduction reduction = reduction_of(handle, x, op_name);
   PROTECT(reduction.input);
   SEXP output = PROTECT(reduction_output(handle, &reduction));
   SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
   reduction_describe(handle, &reduction);
+  reduction_scale(handle, factors);
   view mine = reduction.mine;
   ring_status status =
       REQUEST_CALL(request, ring_allreduce, handle->comm, mine.data,
@@ -179,7 +185,7 @@ static void group_add(group *group, const comm_handle *handle, SEXP xs, R_xlen_t
   UNPROTECT(1);
 }
 
-SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
+SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP factors, SEXP start) {
   comm_handle *handle = comm_of(comm);
   if (TYPEOF(xs) != VECSXP)
     error_invalid("`xs` must be a list of vectors; ring_allreduce() takes a single one");
@@ -196,6 +202,7 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
   if (group.disguised) description_add_integers(&group.about);
   SEXP request = PROTECT(request_new(start, comm, group.inputs, group.outputs));
   describe(handle, &group.about);
+  reduction_scale(handle, factors);
   ring_status status = REQUEST_CALL(request, ring_allreduce_group, handle->comm, group.buffers,
                                     (size_t)count, group.dtype, group.op);
   UNPROTECT(3);
@@ -204,7 +211,7 @@ SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP start) {
 
 /* ---- Other collectives -------------------------------------------------------------------- */
 
-SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP start) {
+SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP factors, SEXP start) {
   comm_handle *handle = comm_of(comm);
   int root = comm_read_rank(root_given, "root");
   reduction reduction = reduction_of(handle, x, op_name);
@@ -213,6 +220,7 @@ SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP st
   SEXP output = PROTECT(has_it ? reduction_output(handle, &reduction) : R_NilValue);
   SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
   reduction_describe(handle, &reduction);
+  reduction_scale(handle, factors);
   view mine = reduction.mine;
   ring_status status = REQUEST_CALL(request, ring_reduce, handle->comm, mine.data,
                                     reduction_memory(&reduction, output), mine.count, mine.dtype,
@@ -221,7 +229,7 @@ SEXP collective_reduce(SEXP comm, SEXP x, SEXP op_name, SEXP root_given, SEXP st
   return request_finish(request, handle, status, output);
 }
 
-SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
+SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP factors, SEXP start) {
   comm_handle *handle = comm_of(comm);
   reduction reduction = reduction_of(handle, x, op_name);
   PROTECT(reduction.input);
@@ -233,10 +241,52 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP start) {
   classed_keep_reduced(output, reduction.x, reduction.op);
   SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
   reduction_describe(handle, &reduction);
+  reduction_scale(handle, factors);
   view mine = reduction.mine;
   ring_status status =
       REQUEST_CALL(request, ring_reduce_scatter, handle->comm, mine.data,
                    reduction_memory(&reduction, output), count, mine.dtype, reduction.op);
+  UNPROTECT(3);
+  return request_finish(request, handle, status, output);
+}
+
+SEXP collective_scan(SEXP comm, SEXP x, SEXP op_name, SEXP exclusive, SEXP start) {
+  comm_handle *handle = comm_of(comm);
+  reduction reduction = reduction_of(handle, x, op_name);
+  PROTECT(reduction.input);
+  SEXP output = PROTECT(reduction_output(handle, &reduction));
+  SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
+  reduction_describe(handle, &reduction);
+  view mine = reduction.mine;
+  void *memory = reduction_memory(&reduction, output);
+  ring_status status = Rf_asLogical(exclusive)
+                           ? REQUEST_CALL(request, ring_exscan, handle->comm, mine.data, memory,
+                                          mine.count, mine.dtype, reduction.op)
+                           : REQUEST_CALL(request, ring_scan, handle->comm, mine.data, memory,
+                                          mine.count, mine.dtype, reduction.op);
+  UNPROTECT(3);
+  return request_finish(request, handle, status, output);
+}
+
+SEXP collective_reduce_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP op_name, SEXP factors,
+                                SEXP start) {
+  comm_handle *handle = comm_of(comm);
+  reduction reduction = reduction_of(handle, x, op_name);
+  PROTECT(reduction.input);
+  const size_t *elements = parts_cut(handle, x, counts);
+  R_xlen_t count = (R_xlen_t)elements[ring_comm_rank(handle->comm)];
+  SEXP output = reduction.wide ? wide_output(handle, count, reduction.op, R_NilValue)
+                               : reduction_vector(handle, &reduction, count);
+  PROTECT(output);
+  parts_shape_counted(handle, output, x, counts);
+  classed_keep_reduced(output, reduction.x, reduction.op);
+  SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
+  reduction_describe(handle, &reduction);
+  reduction_scale(handle, factors);
+  view mine = reduction.mine;
+  ring_status status =
+      REQUEST_CALL(request, ring_reduce_scatterv, handle->comm, mine.data,
+                   reduction_memory(&reduction, output), elements, mine.dtype, reduction.op);
   UNPROTECT(3);
   return request_finish(request, handle, status, output);
 }

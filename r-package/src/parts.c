@@ -47,6 +47,13 @@ void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x) {
   UNPROTECT(2);
 }
 
+void parts_shape_counted(const comm_handle *handle, SEXP output, SEXP x, SEXP counts) {
+  if (view_is_plain(x)) return;
+  SEXP rank = PROTECT(Rf_ScalarInteger(ring_comm_rank(handle->comm)));
+  parts_shape(output, Rf_lang4(Rf_install("counted_shape"), x, rank, counts));
+  UNPROTECT(1);
+}
+
 /* Sets the shape of x with another last dimension, and the class. */
 static void parts_shape_extent(SEXP output, SEXP x, double extent) {
   if (view_is_plain(x)) return;
@@ -183,12 +190,16 @@ static parts parts_of(const comm_handle *handle, SEXP x, SEXP counts) {
 }
 
 /* The parts into which x is cut, by the user's counts. */
-static parts parts_cut(const comm_handle *handle, SEXP x, SEXP counts) {
+static parts parts_cut_counts(const comm_handle *handle, SEXP x, SEXP counts) {
   parts parts = parts_of(handle, x, counts);
   if (parts_sum(counts) != (double)view_extent(x))
     error_invalid("`counts` add up to %.0f and %s of `x` is %.0f: they must be equal",
                   parts_sum(counts), parts_measure(x), (double)view_extent(x));
   return parts;
+}
+
+const size_t *parts_cut(const comm_handle *handle, SEXP x, SEXP counts) {
+  return parts_cut_counts(handle, x, counts).counts;
 }
 
 static int64_t *parts_alloc(const comm_handle *handle) {
@@ -261,7 +272,7 @@ SEXP parts_scatterv(SEXP comm, SEXP given, SEXP counts, SEXP root_given, SEXP st
   classed_refuse_table(x);
   view mine = view_of(x);
   bool read = rank == root;
-  parts parts = read ? parts_cut(handle, x, counts) : parts_of(handle, x, counts);
+  parts parts = read ? parts_cut_counts(handle, x, counts) : parts_of(handle, x, counts);
   size_t count = parts.counts[rank];
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)count));
   parts_shape_extent(output, x, REAL_RO(counts)[rank]);
@@ -277,24 +288,36 @@ SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts) {
   comm_handle *handle = comm_of(comm);
   view_of(x);
   classed_refuse_table(x);
-  parts_cut(handle, x, counts);
+  parts_cut_counts(handle, x, counts);
   int64_t *sends = parts_alloc(handle), *receives = parts_alloc(handle);
   for (R_xlen_t i = 0; i < Rf_xlength(counts); i++) sends[i] = (int64_t)REAL_RO(counts)[i];
   comm_finish(handle, ring_alltoall(handle->comm, sends, receives, 1, RING_INT64));
   return parts_doubles(handle, receives);
 }
 
-SEXP parts_alltoallv(SEXP comm, SEXP given, SEXP sends, SEXP receives, SEXP start) {
+/* A list of the output and the counts that were received. */
+static SEXP parts_with_counts(SEXP output, SEXP counts) {
+  static const char *names[] = {"x", "counts", ""};
+  SEXP both = Rf_mkNamed(VECSXP, names);
+  SET_VECTOR_ELT(both, 0, output);
+  SET_VECTOR_ELT(both, 1, counts);
+  return both;
+}
+
+SEXP parts_alltoallv(SEXP comm, SEXP given, SEXP sends, SEXP receives, SEXP return_counts,
+                     SEXP start) {
   comm_handle *handle = comm_of(comm);
   SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
-  parts out = parts_cut(handle, x, sends), in = parts_of(handle, x, receives);
+  parts out = parts_cut_counts(handle, x, sends), in = parts_of(handle, x, receives);
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), (R_xlen_t)in.total));
   parts_shape_extent(output, x, parts_sum(receives));
-  SEXP request = PROTECT(request_new(start, comm, x, output));
+  bool both = Rf_asLogical(return_counts) == TRUE;
+  SEXP result = PROTECT(both ? parts_with_counts(output, receives) : output);
+  SEXP request = PROTECT(request_new(start, comm, x, result));
   describe_part(handle, x);
   ring_status status = REQUEST_CALL(request, ring_alltoallv, handle->comm, mine.data, out.counts,
                                     view_output(output), in.counts, mine.dtype);
-  UNPROTECT(3);
-  return request_finish(request, handle, status, output);
+  UNPROTECT(4);
+  return request_finish(request, handle, status, result);
 }

@@ -20,6 +20,11 @@ size_t parts_equal(const comm_handle *handle, SEXP x);
 /* Sets the dimensions and names of this rank's part on `output`, where x is cut into equal parts. */
 void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x);
 
+/* The elements of the parts into which x is cut by the user's counts, in memory that R frees when the entry
+ * point returns; and the dimensions and names of this rank's part. Raises an error for bad counts. */
+const size_t *parts_cut(const comm_handle *handle, SEXP x, SEXP counts);
+void parts_shape_counted(const comm_handle *handle, SEXP output, SEXP x, SEXP counts);
+
 SEXP parts_allgather(SEXP comm, SEXP x, SEXP start);
 SEXP parts_gather(SEXP comm, SEXP x, SEXP root, SEXP start);
 SEXP parts_scatter(SEXP comm, SEXP x, SEXP root, SEXP start);
@@ -33,6 +38,6 @@ SEXP parts_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP root, SEXP start);
 
 /* The counts of the parts from every rank, when `counts` are sent to them. Collective. */
 SEXP parts_exchange(SEXP comm, SEXP x, SEXP counts);
-SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives, SEXP start);
+SEXP parts_alltoallv(SEXP comm, SEXP x, SEXP sends, SEXP receives, SEXP return_counts, SEXP start);
 
 #endif

@@ -86,6 +86,73 @@ def test_every_container_and_dtype(size):
     assert run(size, every_collective) == [len(list(cases(0)))] * size
 
 
+def scan_every_case():
+    with open_comm() as comm:
+        for ranks in zip(*(cases(rank) for rank in range(comm.size))):
+            case = ranks[comm.rank]
+            for op in ops_of(case):
+                if op == "avg":
+                    with pytest.raises(sparkring.InvalidError, match="divide the result of sum"):
+                        comm.scan(case.x, op)
+                    continue
+                name = f"{op} of {case.name}"
+                check(comm.scan(case.x, op), total(op, ranks[: comm.rank + 1], comm.rank), name)
+                result = comm.exscan(case.x, op)
+                if comm.rank > 0:
+                    check(result, total(op, ranks[: comm.rank], 0), name)
+        return [comm.exscan(x, op) for x, op in ((2, "sum"), (2.0, "prod"), (2.0, "min"))]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_scan_and_exscan(size):
+    results = run(size, scan_every_case)
+    assert results[0] == [0, 1.0, np.inf]
+    assert results[-1] == ([4, 4.0, 2.0] if size == 3 else [0, 1.0, np.inf])
+
+
+def reduce_with_factors():
+    with open_comm() as comm:
+        x, counts, whole = np.full(4, 4.0), [4] + [0] * (comm.size - 1), np.array([7, -7])
+        with pytest.raises(sparkring.InvalidError, match="bool has no factors"):
+            comm.allreduce(x > 0, "lor", prescale=2)
+        results = [
+            comm.allreduce(x, prescale=0.5, postscale=10),
+            comm.allreduce_start(x, out=x.copy(), prescale=0.5, postscale=10).wait(),
+            comm.allreduce_group([x, x[:3]], prescale=5)[1],
+            comm.reduce(x, "max", postscale=0.25),
+            comm.reduce_scatter(np.ones(comm.size), prescale=3),
+            comm.reduce_scatterv(x, counts, prescale=3),
+            comm.allreduce(whole, "max", postscale=0.5),
+            comm.allreduce(x),
+        ]
+        assert x.tolist() == [4.0] * 4
+        return [None if result is None else result.tolist() for result in results]
+
+
+def test_factors_before_and_after():
+    first, second = run(2, reduce_with_factors)
+    same = [[40.0] * 4, [40.0] * 4, [40.0] * 3]
+    assert first == [*same, [1.0] * 4, [6.0], [24.0] * 4, [3, -3], [8.0] * 4]
+    assert second == [*same, None, [6.0], [], [3, -3], [8.0] * 4]
+
+
+def scatter_sums():
+    with open_comm() as comm:
+        counts = [0, 3, 1, 2][: comm.size]
+        every = [parted(rank, 1, (sum(counts), 2), np.float32) for rank in range(comm.size)]
+        begin = sum(counts[: comm.rank])
+        expected = reduced("sum", every)[begin : begin + counts[comm.rank]]
+        check(comm.reduce_scatterv(every[comm.rank], counts), expected, "counts")
+        with pytest.raises(sparkring.InvalidError, match="they must be equal"):
+            comm.reduce_scatterv(every[comm.rank], [9] * comm.size)
+        return True
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_reduce_scatterv(size):
+    assert run(size, scatter_sums) == [True] * size
+
+
 SHAPES = [(6,), (2, 3), (1, 2, 2), (0, 3), (3, 0)]  # of a part
 
 
@@ -174,6 +241,10 @@ def exchange_uneven():
                 expected = np.concatenate([parts[rank][comm.rank] for rank in ranks])
                 counts = np.array(sends[comm.rank])
                 check(comm.alltoallv(every[comm.rank], counts), expected, dtype)
+                started = comm.alltoallv_start(every[comm.rank], counts, return_counts=True)
+                result, received = started.wait()
+                check(result, expected, dtype)
+                assert received.tolist() == [sends[rank][comm.rank] for rank in ranks]
         nothing = comm.alltoallv(np.zeros((0, 2)), [0] * comm.size)
         check(nothing, np.zeros((0, 2)), "nothing")
     return True

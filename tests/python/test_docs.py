@@ -35,7 +35,7 @@ FUNCTIONS = [
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 62
+    assert len(METHODS) == 68
     assert sparkring.__doc__
     for name in dir(sparkring):
         member = getattr(sparkring, name)
@@ -131,7 +131,7 @@ def test_signatures_without_docstrings():
 
 def test_starts_have_the_arguments_of_those_that_wait():
     starts = [name for name in METHODS if name.endswith("_start")]
-    assert len(starts) == 16
+    assert len(starts) == 19
     for name in starts:
         start, call = (
             getattr(sparkring.Communicator, which) for which in (name, name.removesuffix("_start"))
@@ -188,6 +188,8 @@ with sparkring.init(timeout=3) as comm:
     assert_type(comm.reduce(x), Union[NDArray[np.float32], None])
     assert_type(comm.gather(3), Union[NDArray[Any], None])
     assert_type(comm.reduce_scatter(x), NDArray[np.float32])
+    assert_type(comm.reduce_scatterv(x, [2]), NDArray[np.float32])
+    assert_type(comm.exscan(x), NDArray[np.float32])
     assert_type(comm.scatter(x, out=bytearray(24)), bytearray)
     assert_type(comm.alltoall(x), NDArray[np.float32])
     assert_type(comm.allgatherv(x), NDArray[np.float32])

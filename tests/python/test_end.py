@@ -135,6 +135,7 @@ arguments = {
     "send": (X, 1), "recv": (X, 1), "send_start": (X, 1), "recv_start": (X, 1),
     "send_object": (X, 1), "recv_object": (1,), "scatterv": (X, [1, 2]), "alltoallv": (X, [1, 2]),
     "scatterv_start": (X, [1, 2]), "alltoallv_start": (X, [1, 2]), "recv_object": (1,),
+    "reduce_scatterv": (X, [1, 2]), "reduce_scatterv_start": (X, [1, 2]),
     "allreduce_group": ([X],), "allreduce_group_start": ([X],), "alltoall_object": ([1, 2],),
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
     "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
@@ -143,7 +144,7 @@ arguments = {
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 54, len(calls)
+assert len(calls) == 60, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X

@@ -82,6 +82,8 @@ CALLS = {
     "group, out": lambda comm: comm.allreduce_group([X, X + 1], out=[X.copy(), X.copy()]),
     "reduce": lambda comm: comm.reduce(X),
     "reduce_scatter": lambda comm: comm.reduce_scatter(X),
+    "reduce_scatterv": lambda comm: comm.reduce_scatterv(X, [3]),
+    "exscan": lambda comm: comm.exscan(X),
     "broadcast": lambda comm: comm.broadcast(X),
     "allgather": lambda comm: comm.allgather(X),
     "allgatherv": lambda comm: comm.allgatherv(X),

@@ -30,6 +30,7 @@ CALLS = {
     "allreduce_group": lambda comm: comm.allreduce_group([X, MUCH]),
     "reduce": lambda comm: comm.reduce(X),
     "reduce_scatter": lambda comm: comm.reduce_scatter(X),
+    "scan": lambda comm: comm.scan(X),
     "broadcast": lambda comm: comm.broadcast(X, 1),
     "allgather": lambda comm: comm.allgather(X),
     "allgatherv": lambda comm: comm.allgatherv(X),

@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from sparkring._core import Communicator, Request, document
-from sparkring._docs import collectives, communicator, request
+from sparkring._docs import collectives, communicator, reductions, request
 
 LENGTHS = """The ranks exchange their lengths first. This exchange waits for the other ranks and for
 all earlier requests.
@@ -44,9 +44,13 @@ def attach() -> None:
     Request.__doc__ = inspect.getdoc(request.Request)
     attach_members(Communicator, communicator.Communicator)
     attach_members(Communicator, collectives.Collectives)
+    attach_members(Communicator, reductions.Reductions)
     attach_members(Request, request.Request)
-    for name in (*methods(collectives.Collectives), "send", "recv"):
-        attach_start(name)
+    for written in (collectives.Collectives, reductions.Reductions):
+        for name in methods(written):
+            attach_start(name, written)
+    for name in ("send", "recv"):
+        attach_start(name, communicator.Communicator)
 
 
 def methods(written: type) -> dict[str, Any]:
@@ -64,9 +68,9 @@ def attach_members(kind: type, written: type) -> None:
         document(kind, name, f"{name}{signature(function)}\n--\n\n{clean(function.__doc__)}")
 
 
-def attach_start(name: str) -> None:
+def attach_start(name: str, written: type) -> None:
     """Document the method that starts a collective. It has the parameters of the collective."""
-    function = vars(communicator.Communicator).get(name) or vars(collectives.Collectives)[name]
+    function = vars(written)[name]
     parameters = ", ".join(list(inspect.signature(function).parameters)[1:])
     lengths = LENGTHS if name in SENDS_LENGTHS else ""
     text = START.format(name=name, parameters=parameters, lengths=lengths)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Docstrings and signatures of the collectives that move arrays."""
+"""Docstrings and signatures of the collectives that move arrays and reduce nothing."""
 # mypy: allow-untyped-defs
 
 from __future__ import annotations
@@ -7,149 +7,6 @@ from __future__ import annotations
 
 class Collectives:
     """Methods of the communicator. Each has a twin with a name that ends in ``_start``."""
-
-    def allreduce(self, x, op="sum", *, out=None, dtype=None):
-        """Combine the arrays of all ranks, element by element.
-
-        Every rank gets the same result, to the bit.
-
-        Parameters
-        ----------
-        x : array or number
-            Of the same dtype and shape on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', 'lxor', 'band', 'bor', 'bxor'}
-            ``mean`` and ``average`` are ``avg``, which truncates integers towards zero.
-            Integer sums and products wrap at the width of the dtype, as NumPy's do.
-            ``min`` and ``max`` propagate NaN. ``land``, ``lor`` and ``lxor`` give 0
-            or 1. They and the bitwise ``band``, ``bor`` and ``bxor`` take integers and
-            bool. On bool ``sum`` and ``max`` are ``lor``, ``prod`` and ``min`` are
-            ``land``, and there is no ``avg``. ``x.astype("int64")`` counts.
-            Complex dtypes have ``sum``, ``prod`` and ``avg`` only.
-        out : array, optional
-            Receives the result. ``out=x`` works in place.
-        dtype : str, optional
-            ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
-
-        Returns
-        -------
-        numpy.ndarray or NumPy scalar or out
-            Of the shape and dtype of ``x``.
-
-        Raises
-        ------
-        InvalidError
-            For an invalid ``x``, ``op``, ``out`` or ``dtype``.
-        MismatchError
-            When the ranks made different calls.
-        PeerLostError, TimeoutError, AbortedError
-            When another rank died, timed out or aborted.
-
-        Examples
-        --------
-        >>> comm.allreduce(numpy.ones(3))  # with 4 ranks
-        array([4., 4., 4.])
-        """
-
-    def allreduce_group(self, xs, op="sum", *, out=None, dtype=None):
-        """Combine many arrays of all ranks in one call, each as `allreduce` does.
-
-        Short arrays share messages, so the group is faster than a call for each array. An
-        example are the gradients of the layers of a network.
-
-        Parameters
-        ----------
-        xs : list of array or number
-            All have one dtype. Their number and shapes are the same on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
-            As for `allreduce`.
-        out : list of array, optional
-            Receive the results. ``out=xs`` works in place; any other overlap is an error.
-        dtype : str, optional
-            ``'bfloat16'`` when ``xs`` are buffers of uint16 that hold it.
-
-        Returns
-        -------
-        list of numpy.ndarray or NumPy scalar or out
-            One for each of ``xs``, of its shape and dtype.
-
-        Raises
-        ------
-        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
-            As for `allreduce`.
-
-        Examples
-        --------
-        >>> comm.allreduce_group([numpy.ones(3), 2.0])  # with 4 ranks
-        [array([4., 4., 4.]), np.float64(8.0)]
-        """
-
-    def reduce(self, x, op="sum", root=0, *, out=None, dtype=None):
-        """Combine the arrays of all ranks, element by element, on the root.
-
-        Parameters
-        ----------
-        x : array or number
-            Of the same dtype and shape on every rank.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
-            As for `allreduce`.
-        root : int
-            The rank that gets the result.
-        out : array, optional
-            Receives the result on ``root``; ignored on the other ranks. ``out=x`` works
-            in place.
-        dtype : str, optional
-            ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
-
-        Returns
-        -------
-        numpy.ndarray or NumPy scalar or out or None
-            On ``root`` the result of `allreduce`, ``None`` on the other ranks.
-
-        Raises
-        ------
-        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
-            As for `allreduce`.
-
-        Examples
-        --------
-        >>> comm.reduce(numpy.ones(3), root=1)  # on rank 1 of 4
-        array([4., 4., 4.])
-        """
-
-    def reduce_scatter(self, x, op="sum", *, out=None, dtype=None):
-        """Combine the arrays of all ranks and send every rank its part of the result.
-
-        The result of `allreduce` is cut along the first dimension into ``size`` equal
-        parts. Rank r gets part r.
-
-        Parameters
-        ----------
-        x : array
-            Of the same dtype and shape on every rank. Its first dimension
-            is a multiple of ``size``.
-        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
-            As for `allreduce`.
-        out : array, optional
-            Receives the result. In place when ``out`` is this rank's part of ``x``; any
-            other overlap is an error.
-        dtype : str, optional
-            ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
-
-        Returns
-        -------
-        numpy.ndarray or out
-            Of the dtype of ``x``, and of its shape with ``x.shape[0] // size`` rows.
-
-        Raises
-        ------
-        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
-            As for `allreduce`.
-
-        Examples
-        --------
-        >>> comm.reduce_scatter(numpy.arange(4))  # on rank 3 of 4
-        array([12])
-        """
 
     def broadcast(self, x, root=0, *, out=None, dtype=None):
         """Send the array of the root to every rank.
@@ -399,7 +256,7 @@ class Collectives:
         array([ 2, 12, 22, 32])
         """
 
-    def alltoallv(self, x, counts, *, dtype=None):
+    def alltoallv(self, x, counts, *, dtype=None, return_counts=False):
         """Send a variable-length part of every rank's array to every rank.
 
         The ranks exchange the lengths first.
@@ -413,11 +270,15 @@ class Collectives:
             The counts add up to the first dimension of ``x``.
         dtype : str, optional
             ``'bfloat16'`` when ``x`` is a buffer of uint16 that holds it.
+        return_counts : bool
+            Whether to return the number of rows from each rank, too.
 
         Returns
         -------
         numpy.ndarray
             The received parts in rank order, concatenated along the first dimension.
+        numpy.ndarray of int64
+            With ``return_counts`` only: ``size`` numbers, the rows from each rank.
 
         Raises
         ------
@@ -427,4 +288,5 @@ class Collectives:
         Examples
         --------
         >>> words = comm.alltoallv(words, counts)  # every rank gets those that are its own
+        >>> words, received = comm.alltoallv(words, counts, return_counts=True)
         """

@@ -60,6 +60,20 @@ test_that("alltoallv exchanges parts of any length", {
   }
 })
 
+test_that("alltoallv returns the counts that it has received", {
+  results <- run_ring(2, {
+    x <- as.double(1:3) + 10 * rank
+    counts <- if (rank == 0) c(1, 2) else c(3, 0)
+    list(
+      now = ring_alltoallv(comm, x, counts, return_counts = TRUE),
+      later = ring_wait(ring_alltoallv_start(comm, x, counts, return_counts = TRUE))
+    )
+  })
+  expect_identical(results[[1]]$now, list(x = c(1, 11, 12, 13), counts = c(1, 3)))
+  expect_identical(results[[2]]$now, list(x = c(2, 3), counts = c(2, 0)))
+  expect_identical(results[[1]]$later, results[[1]]$now)
+})
+
 test_that("uneven parts lose the names of the last dimension only", {
   comm <- local_world()
   labelled <- matrix(1:4, 2, dimnames = list(row = c("u", "v"), c("p", "q")))

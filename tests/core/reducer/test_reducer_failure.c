@@ -171,9 +171,9 @@ static void try_bad(ring_comm *comm, void *shared) {
     bad = sum_of("bad", NULL, &four);
     refuse(reducer, &bad, "input is NULL");
     bad = sum_of("bad", data, &four);
-    bad.dtype = RING_INT32;
+    bad.dtype = RING_BOOL;
     bad.prescale = 2;
-    refuse(reducer, &bad, "factors need floating-point elements");
+    refuse(reducer, &bad, "bool has no factors");
     bad.kind = RING_OPERATION_BROADCAST;
     bad.root = size;
     refuse(reducer, &bad, "root 2 is not in 0 to 1");

@@ -16,7 +16,8 @@ static void uneven(uint64_t *offsets, int size) {
 }
 
 /* One algorithm for every size, several counts, in place and not, and several roots. */
-static void verify(const collective *kind, planner plan, bool rooted, bool takes_uneven) {
+static void verify_widths(const collective *kind, planner plan, bool rooted, bool takes_uneven,
+                          bool widen) {
   uint64_t offsets[RANKS + 1];
   for (int size = 1; size <= RANKS; size++) {
     uint64_t n = (uint64_t)size;
@@ -27,7 +28,8 @@ static void verify(const collective *kind, planner plan, bool rooted, bool takes
     for (int variant = 0; variant < 2 * 3; variant++) {
       if (!rooted && variant >= 2) break;
       if (variant >= 2 && roots[variant / 2] == roots[variant / 2 - 1]) continue;
-      plan_case c = {.size = size, .root = roots[variant / 2], .in_place = variant % 2 == 1};
+      plan_case c = {
+          .size = size, .root = roots[variant / 2], .in_place = variant % 2 == 1, .widen = widen};
       for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         c.count = c.parts.count = counts[i];
         if (parts && c.count > 5) continue;
@@ -37,6 +39,15 @@ static void verify(const collective *kind, planner plan, bool rooted, bool takes
       if (takes_uneven) verify_case(kind, plan, &c);
     }
   }
+}
+
+static void verify(const collective *kind, planner plan, bool rooted, bool takes_uneven) {
+  verify_widths(kind, plan, rooted, takes_uneven, false);
+}
+
+/* The same with accumulators: the flags of all steps have to say what is one. */
+static void verify_wide(const collective *kind, planner plan, bool rooted, bool takes_uneven) {
+  verify_widths(kind, plan, rooted, takes_uneven, true);
 }
 
 #define PLAN(name, ...)                                                                            \
@@ -49,12 +60,24 @@ static void verify(const collective *kind, planner plan, bool rooted, bool takes
     return ring_schedule_##name(s, rank, c->size, __VA_ARGS__, true);                              \
   }
 
+#define PLAN_SCAN_OF(name, algorithm, widen, exclusive)                                            \
+  static ring_status plan_##name(ring_schedule *s, int rank, const plan_case *c) {                 \
+    return ring_schedule_scan_##algorithm(s, rank, c->size, c->count, widen, exclusive);           \
+  }
+#define PLAN_SCAN(algorithm)                                                                       \
+  PLAN_SCAN_OF(scan_##algorithm, algorithm, false, false)                                          \
+  PLAN_SCAN_OF(scan_##algorithm##_wide, algorithm, true, false)                                    \
+  PLAN_SCAN_OF(exscan_##algorithm, algorithm, false, true)                                         \
+  PLAN_SCAN_OF(exscan_##algorithm##_wide, algorithm, true, true)
+
 PLAN_REDUCTION(allreduce_ring, c->count)
 PLAN_REDUCTION(allreduce_direct, c->count)
 PLAN_REDUCTION(allreduce_doubling, c->count)
 PLAN(allreduce_halving, c->count)
-PLAN_REDUCTION(reduce_scatter_ring, c->count)
-PLAN_REDUCTION(reduce_scatter_direct, c->count)
+PLAN_REDUCTION(reduce_scatter_ring, c->parts)
+PLAN_REDUCTION(reduce_scatter_direct, c->parts)
+PLAN_SCAN(doubling)
+PLAN_SCAN(chain)
 PLAN(broadcast_tree, c->count, c->root)
 PLAN(broadcast_chain, c->count, c->root)
 PLAN_REDUCTION(reduce_tree, c->count, c->root)
@@ -83,13 +106,13 @@ static void test_allreduce(void) {
 }
 
 static void test_reductions_with_accumulators(void) {
-  verify(&verified_allreduce, plan_allreduce_ring_wide, false, false);
-  verify(&verified_allreduce, plan_allreduce_direct_wide, false, false);
-  verify(&verified_allreduce, plan_allreduce_doubling_wide, false, false);
-  verify(&verified_reduce_scatter, plan_reduce_scatter_ring_wide, false, false);
-  verify(&verified_reduce_scatter, plan_reduce_scatter_direct_wide, false, false);
-  verify(&verified_reduce, plan_reduce_tree_wide, true, false);
-  verify(&verified_reduce, plan_reduce_chain_wide, true, false);
+  verify_wide(&verified_allreduce, plan_allreduce_ring_wide, false, false);
+  verify_wide(&verified_allreduce, plan_allreduce_direct_wide, false, false);
+  verify_wide(&verified_allreduce, plan_allreduce_doubling_wide, false, false);
+  verify_wide(&verified_reduce_scatter, plan_reduce_scatter_ring_wide, false, true);
+  verify_wide(&verified_reduce_scatter, plan_reduce_scatter_direct_wide, false, true);
+  verify_wide(&verified_reduce, plan_reduce_tree_wide, true, false);
+  verify_wide(&verified_reduce, plan_reduce_chain_wide, true, false);
 }
 
 static void test_reduce(void) {
@@ -98,8 +121,22 @@ static void test_reduce(void) {
 }
 
 static void test_reduce_scatter(void) {
-  verify(&verified_reduce_scatter, plan_reduce_scatter_ring, false, false);
-  verify(&verified_reduce_scatter, plan_reduce_scatter_direct, false, false);
+  verify(&verified_reduce_scatter, plan_reduce_scatter_ring, false, true);
+  verify(&verified_reduce_scatter, plan_reduce_scatter_direct, false, true);
+}
+
+static void test_scan(void) {
+  verify(&verified_scan, plan_scan_doubling, false, false);
+  verify(&verified_scan, plan_scan_chain, false, false);
+  verify(&verified_exscan, plan_exscan_doubling, false, false);
+  verify(&verified_exscan, plan_exscan_chain, false, false);
+}
+
+static void test_scan_with_accumulators(void) {
+  verify_wide(&verified_scan, plan_scan_doubling_wide, false, false);
+  verify_wide(&verified_scan, plan_scan_chain_wide, false, false);
+  verify_wide(&verified_exscan, plan_exscan_doubling_wide, false, false);
+  verify_wide(&verified_exscan, plan_exscan_chain_wide, false, false);
 }
 
 static void test_broadcast(void) {
@@ -263,7 +300,8 @@ static void test_traffic_of_allreduce(void) {
 static void test_logarithmic_algorithms_need_few_links(void) {
   static const planner plans[] = {
       plan_allreduce_doubling, plan_allreduce_halving, plan_broadcast_tree, plan_reduce_tree,
-      plan_allgather_bruck,    plan_gather_tree,       plan_scatter_tree,   plan_alltoall_bruck};
+      plan_allgather_bruck,    plan_gather_tree,       plan_scatter_tree,   plan_alltoall_bruck,
+      plan_scan_doubling,      plan_exscan_doubling};
   for (int size = 1; size <= RANKS; size++) {
     size_t rounds = 0;
     while ((1 << rounds) < size) rounds++;
@@ -283,6 +321,8 @@ int main(void) {
   RUN(test_reductions_with_accumulators);
   RUN(test_reduce);
   RUN(test_reduce_scatter);
+  RUN(test_scan);
+  RUN(test_scan_with_accumulators);
   RUN(test_broadcast);
   RUN(test_allgather);
   RUN(test_gather);

@@ -24,6 +24,7 @@ typedef enum kind {
   ALLREDUCE,
   REDUCE,
   REDUCE_SCATTER,
+  REDUCE_SCATTERV,
   BROADCAST,
   ALLGATHER,
   ALLGATHERV,
@@ -60,7 +61,8 @@ static void await_ranks(int *arrived, int size, int round) {
 }
 
 static size_t part_of(const trial *t, int rank, size_t *counts) {
-  bool even = t->kind != ALLGATHERV && t->kind != GATHERV && t->kind != SCATTERV;
+  bool even = t->kind != ALLGATHERV && t->kind != GATHERV && t->kind != SCATTERV &&
+              t->kind != REDUCE_SCATTERV;
   size_t at = 0;
   for (int i = 0; i <= rank; i++) {
     at += i == 0 ? 0 : counts[i - 1];
@@ -92,6 +94,9 @@ static void call(ring_comm *comm, const trial *t, const void *in, void *out, con
     break;
   case REDUCE_SCATTER:
     status = EITHER(reduce_scatter, comm, in, out, n, d, t->op);
+    break;
+  case REDUCE_SCATTERV:
+    status = EITHER(reduce_scatterv, comm, in, out, counts, d, t->op);
     break;
   case BROADCAST:
     status = EITHER(broadcast, comm, in, out, n, d, t->root);
@@ -132,6 +137,7 @@ static void expect(const trial *t, int size, const size_t *counts, size_t own, u
     fold_ranks(t->dtype, t->op, size, to, i);
     return;
   case REDUCE_SCATTER:
+  case REDUCE_SCATTERV:
     fold_ranks(t->dtype, t->op, size, to, own + i);
     return;
   case BROADCAST:
@@ -178,6 +184,7 @@ static shape shape_of(const trial *t, int rank, int size) {
   case REDUCE:
     return (shape){part, root ? part : 0, 0, 0};
   case REDUCE_SCATTER:
+  case REDUCE_SCATTERV:
     return (shape){all, part, own, 0};
   case BROADCAST:
     return (shape){root ? part : 0, part, 0, 0};
@@ -243,7 +250,8 @@ static const size_t sizes[] = {0,      8,      48,      56,      64,      4096,
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static size_t count_for(kind kind, size_t bytes, size_t width, int size) {
-  bool all = kind == SCATTER || kind == REDUCE_SCATTER || kind == ALLTOALL || kind == SCATTERV;
+  bool all = kind == SCATTER || kind == REDUCE_SCATTER || kind == ALLTOALL || kind == SCATTERV ||
+             kind == REDUCE_SCATTERV;
   return bytes / width / (all ? (size_t)size : 1);
 }
 
@@ -289,14 +297,14 @@ static void try_all_reductions(ring_comm *comm, void *shared) {
       for (int i = 0; i < 6; i++) {
         if (!ring_op_allowed((ring_op)op, (ring_dtype)dtype)) continue;
         if (bytes[i] > 40001 && op != RING_SUM) continue;
-        trial t = {.kind = (kind)((dtype + op + i) % 3),
+        trial t = {.kind = (kind)((dtype + op + i) % 4),
                    .dtype = (ring_dtype)dtype,
                    .op = (ring_op)op,
                    .root = 1,
                    .places = (dtype + op + i) % 6,
                    .shift = (size_t)(i % 2)};
         t.count = bytes[i] / ring_dtype_size(t.dtype) + 1;
-        if (t.kind == REDUCE_SCATTER) t.count = (t.count + 2) / 3;
+        if (t.kind >= REDUCE_SCATTER) t.count = (t.count + 2) / 3;
         try_one(comm, &t);
       }
 }

@@ -7,7 +7,7 @@
 
 #include "tuner/plan.h"
 
-enum { COLLECTIVES = 13 };
+enum { COLLECTIVES = 16 };
 extern const uint8_t collectives[COLLECTIVES];
 
 /* Whether an algorithm serves the collective and costs the same wherever its ranks are. */

@@ -43,7 +43,9 @@ static bool move_element(machine *m, int rank, const ring_lane *lane, const ring
   value *to = &m->spaces[rank][step->destination][step->to + element];
   if (!may_move(m, rank, step, element, false)) return false;
   if (step->op == RING_STEP_COPY) {
+    check_width(m, step, RING_STEP_SOURCE_WIDE, from);
     *to = *from;
+    to->wide = from->wide && step->destination == RING_SPACE_SCRATCH;
     return true;
   }
   if (step->op == RING_STEP_COMBINE) {
@@ -169,6 +171,10 @@ static uint64_t whole_at_root(const plan_case *c, int rank) {
   return rank == c->root ? c->count : 0;
 }
 
+static uint64_t whole_but_on_first(const plan_case *c, int rank) {
+  return rank > 0 ? c->count : 0;
+}
+
 static uint64_t all_parts_at_root(const plan_case *c, int rank) {
   return rank == c->root ? all_parts(c, rank) : 0;
 }
@@ -176,6 +182,16 @@ static uint64_t all_parts_at_root(const plan_case *c, int rank) {
 static value everybody(const plan_case *c, int rank, uint64_t i) {
   (void)rank;
   return (value){.ranks = (UINT64_C(1) << c->size) - 1, .element = i};
+}
+
+static value up_to_here(const plan_case *c, int rank, uint64_t i) {
+  (void)c;
+  return (value){.ranks = (UINT64_C(2) << rank) - 1, .element = i};
+}
+
+static value before_here(const plan_case *c, int rank, uint64_t i) {
+  (void)c;
+  return (value){.ranks = (UINT64_C(1) << rank) - 1, .element = i};
 }
 
 static value everybody_here(const plan_case *c, int rank, uint64_t i) {
@@ -236,6 +252,8 @@ const collective verified_allgather = {one_part, all_parts, gathered, at_own_par
 const collective verified_gather = {one_part, all_parts_at_root, gathered, at_roots_part};
 const collective verified_scatter = {all_parts_at_root, one_part, from_root_here, nowhere};
 const collective verified_reduce_scatter = {all_parts, one_part, everybody_here, nowhere};
+const collective verified_scan = {whole, whole, up_to_here, at_start};
+const collective verified_exscan = {whole, whole_but_on_first, before_here, at_start};
 const collective verified_alltoall = {all_parts, all_parts, exchanged, nowhere};
 
 /* ---- Machines ----------------------------------------------------------------------------- */

@@ -66,7 +66,8 @@ typedef ring_status (*planner)(ring_schedule *s, int rank, const plan_case *c);
 
 /* The collectives, as they are to be. */
 extern const collective verified_allreduce, verified_reduce, verified_broadcast, verified_allgather,
-    verified_gather, verified_scatter, verified_reduce_scatter, verified_alltoall;
+    verified_gather, verified_scatter, verified_reduce_scatter, verified_scan, verified_exscan,
+    verified_alltoall;
 
 /* Every count of a rank, of collectives without parts. */
 uint64_t whole(const plan_case *c, int rank);

@@ -72,7 +72,7 @@ static void test_efforts_are_those_of_the_schedules(void) {
         check_effort(collectives[i], (ring_algorithm)a, size);
         pairs++;
       }
-  CHECK_INT(pairs, 26 * (SIZES - 1));
+  CHECK_INT(pairs, 32 * (SIZES - 1));
 }
 
 /* ---- Hierarchies -------------------------------------------------------------------------- */
