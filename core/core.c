@@ -12,6 +12,7 @@
 #include "api/environment.c"
 #include "api/explain.c"
 #include "api/fusion.c"
+#include "api/group.c"
 #include "api/nccl_bootstrap.c"
 #include "api/options.c"
 #include "api/request.c"

@@ -103,6 +103,31 @@ static inline uint64_t ring_digest_add(uint64_t digest, const void *bytes, size_
   return digest;
 }
 
+/* ---- Groups -------------------------------------------------------------------------------- */
+
+typedef enum ring_group_kind {
+  RING_GROUP_ALLREDUCE = 0,
+  RING_GROUP_ALLGATHER = 1,
+  RING_GROUP_REDUCE_SCATTER = 2,
+  RING_GROUP_BROADCAST = 3
+} ring_group_kind;
+
+typedef struct ring_group_item {
+  const void *input;
+  void *output;
+  size_t count; /* as in the collective of one buffer */
+  ring_dtype dtype;
+} ring_group_item;
+
+/* One collective of each buffer, as one call: short buffers of the same dtype travel together. All ranks
+ * pass the same kind and as many items with the same counts and dtypes; items do not overlap. In place: as
+ * in the collective of one buffer. Allgather and broadcast have no op; only broadcast has a root. */
+RING_API ring_status ring_group(ring_comm *comm, ring_group_kind kind, const ring_group_item *items,
+                                size_t item_count, ring_op op, int root);
+RING_API ring_status ring_group_start(ring_comm *comm, ring_group_kind kind,
+                                      const ring_group_item *items, size_t item_count, ring_op op,
+                                      int root, ring_request **request);
+
 /* ---- Factors ------------------------------------------------------------------------------- */
 
 /* Multiplies the elements of the next collective on `comm` by `prescale` before they are reduced, and the

@@ -67,7 +67,7 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
   if (collective_overlaps(args, size))
     return ring_collective_invalid(comm, call->collective,
                                    "input overlaps output without being in place");
-  return RING_OK;
+  return ring_collective_reduces(call->collective) ? collective_check_op(comm, call) : RING_OK;
 }
 
 /* ---- Running ------------------------------------------------------------------------------ */
@@ -165,9 +165,8 @@ static ring_status collective_scale(ring_comm *comm, collective_args *args) {
 ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
   ring_call *call = &args->work.outline.call;
   collective_describe(comm, args);
-  ring_status status = ring_collective_check(comm, args);
-  if (status == RING_OK && ring_collective_reduces(call->collective))
-    status = collective_check_op(comm, call);
+  ring_status status = RING_OK; /* of several dtypes, each item of the group has been checked */
+  if (call->dtype != RING_CALL_MIXED) status = ring_collective_check(comm, args);
   if (status == RING_OK && comm->scaled) status = collective_scale(comm, args);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {

@@ -17,15 +17,40 @@ typedef struct collective_args {
   uint64_t in_at, out_at;
   bool in_place;
   ring_store *store;   /* holds the copies of counts, buffers and description */
-  size_t buffer_count; /* of an allreduce_group */
+  size_t item_count; /* of a group */
   bool scaled;         /* with the factors: */
   double prescale, postscale;
 } collective_args;
 
+/* An op or dtype as the signature holds it. A value that does not fit one byte becomes one that
+ * no op or dtype has. */
+static inline uint8_t ring_args_code(int value) {
+  return value < 0 || value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
+}
+
+/* Sets field by field: clearing the struct first would take as long as the rest of a short call.
+ * Rank, size and nodes are set when the call runs; the store stays. */
+static inline void ring_args_begin(collective_args *args, ring_collective collective, const void *input,
+                               void *output, size_t count, ring_dtype dtype) {
+  args->work.outline.call = (ring_call){
+      .collective = (uint8_t)collective, .dtype = ring_args_code((int)dtype), .count = count};
+  args->work.outline.peer = 0;
+  args->work.outline.parts = (ring_parts){NULL, 0};
+  args->work.outline.received = (ring_parts){NULL, 0};
+  args->work.signature = NULL;
+  args->work.input = input;
+  args->work.output = output;
+  args->input_count = args->work.output_count = count;
+  args->in_at = args->out_at = 0;
+  args->in_place = true;
+  args->item_count = 0;
+  args->scaled = false;
+}
+
 /* Sets the communicator's error to "allreduce: <problem>". RING_INVALID. */
 ring_status ring_collective_invalid(ring_comm *comm, uint8_t collective, const char *problem);
 
-/* Checks dtype and buffers. RING_INVALID sets the communicator's error. */
+/* Checks dtype, op and buffers. RING_INVALID sets the communicator's error. */
 ring_status ring_collective_check(ring_comm *comm, const collective_args *args);
 
 /* Checks a call of the user and gives it its number. */

@@ -83,6 +83,6 @@ void ring_comm_break(ring_comm *comm, const ring_error *error) {
 
 void ring_store_free(ring_store *store) {
   free(store->offsets);
-  free(store->buffers);
+  free(store->items);
   *store = (ring_store){0};
 }

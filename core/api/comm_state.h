@@ -20,8 +20,8 @@ typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSE
  * own. A store only grows. */
 typedef struct ring_store {
   uint64_t *offsets; /* of the parts of a call with counts: 2 (size + 1), or NULL */
-  ring_buffer *buffers;
-  size_t buffer_capacity;
+  ring_group_item *items; /* of a group */
+  size_t item_capacity;
   char description[RING_DESCRIPTION_BYTES];
 } ring_store;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "api/fusion.h"
+#include "api/group.h"
 #include "api/request.h"
 #include "base/bytes.h"
 #include "base/dtype.h"
@@ -36,31 +37,6 @@
     return ring_request_launch(comm, status, request);                                             \
   }
 
-/* An op or dtype as the signature holds it. A value that does not fit one byte becomes one that
- * no op or dtype has. */
-static uint8_t entry_code(int value) {
-  return value < 0 || value > UINT8_MAX ? UINT8_MAX : (uint8_t)value;
-}
-
-/* Sets field by field: clearing the struct first would take as long as the rest of a short call.
- * Rank, size and nodes are set when the call runs; the store stays. */
-static inline void entry_begin(collective_args *args, ring_collective collective, const void *input,
-                               void *output, size_t count, ring_dtype dtype) {
-  args->work.outline.call = (ring_call){
-      .collective = (uint8_t)collective, .dtype = entry_code((int)dtype), .count = count};
-  args->work.outline.peer = 0;
-  args->work.outline.parts = (ring_parts){NULL, 0};
-  args->work.outline.received = (ring_parts){NULL, 0};
-  args->work.signature = NULL;
-  args->work.input = input;
-  args->work.output = output;
-  args->input_count = args->work.output_count = count;
-  args->in_at = args->out_at = 0;
-  args->in_place = true;
-  args->buffer_count = 0;
-  args->scaled = false;
-}
-
 static uint64_t entry_times(uint64_t count, int size) {
   return count > UINT64_MAX / (uint64_t)size ? UINT64_MAX : count * (uint64_t)size;
 }
@@ -78,8 +54,8 @@ static ring_status entry_check_rank(ring_comm *comm, ring_collective collective,
 
 static void entry_reduction(collective_args *args, ring_collective collective, const void *input,
                             void *output, size_t count, ring_dtype dtype, ring_op op) {
-  entry_begin(args, collective, input, output, count, dtype);
-  args->work.outline.call.op = entry_code((int)op);
+  ring_args_begin(args, collective, input, output, count, dtype);
+  args->work.outline.call.op = ring_args_code((int)op);
 }
 
 static ring_status entry_allreduce(collective_args *args, const void *input, void *output,
@@ -136,21 +112,21 @@ CALLS_DEFINE(exscan,
 
 static ring_status entry_broadcast(ring_comm *comm, collective_args *args, const void *input,
                                    void *output, size_t count, ring_dtype dtype, int root) {
-  entry_begin(args, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
+  ring_args_begin(args, RING_COLLECTIVE_BROADCAST, input, output, count, dtype);
   args->work.outline.call.root = root;
   if (comm->peers.rank != root) args->input_count = 0;
   return entry_check_rank(comm, RING_COLLECTIVE_BROADCAST, "root", root);
 }
 
 static ring_status entry_barrier(collective_args *args) {
-  entry_begin(args, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
+  ring_args_begin(args, RING_COLLECTIVE_BARRIER, NULL, NULL, 0, RING_INT8);
   return RING_OK;
 }
 
 static ring_status entry_message(ring_comm *comm, collective_args *args, const void *input,
                                  void *output, size_t count, ring_dtype dtype, int peer,
                                  bool sends) {
-  entry_begin(args, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
+  ring_args_begin(args, RING_COLLECTIVE_MESSAGE, input, output, count, dtype);
   args->work.outline.call.root = sends ? comm->peers.rank : peer;
   args->work.outline.peer = peer;
   *(sends ? &args->work.output_count : &args->input_count) = 0;
@@ -249,7 +225,7 @@ static ring_status entry_parts(ring_comm *comm, collective_args *args, ring_coll
   bool counted = ring_collective_has_counts((uint8_t)collective);
   bool scatters = collective == RING_COLLECTIVE_SCATTER || collective == RING_COLLECTIVE_SCATTERV;
   bool to_all = collective == RING_COLLECTIVE_ALLGATHER || collective == RING_COLLECTIVE_ALLGATHERV;
-  entry_begin(args, collective, input, output, count, dtype);
+  ring_args_begin(args, collective, input, output, count, dtype);
   args->work.outline.call.root = root;
   ring_status status = entry_check_rank(comm, collective, "root", root);
   if (status == RING_OK) status = entry_set_parts(comm, args, counts, counted);
@@ -301,7 +277,7 @@ CALLS_DEFINE(scatterv,
 static ring_status entry_alltoall(ring_comm *comm, collective_args *args, const void *input,
                                   void *output, size_t count, ring_dtype dtype) {
   uint64_t all = entry_times(count, comm->peers.size);
-  entry_begin(args, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
+  ring_args_begin(args, RING_COLLECTIVE_ALLTOALL, input, output, count, dtype);
   args->input_count = args->work.output_count = all;
   args->in_place = false;
   return entry_set_parts(comm, args, NULL, false);
@@ -312,7 +288,7 @@ static ring_status entry_alltoallv(ring_comm *comm, collective_args *args, const
                                    const size_t *sends, void *output, const size_t *receives,
                                    ring_dtype dtype) {
   int rank = comm->peers.rank, size = comm->peers.size;
-  entry_begin(args, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
+  ring_args_begin(args, RING_COLLECTIVE_ALLTOALLV, input, output, 0, dtype);
   args->in_place = false;
   ring_outline *outline = &args->work.outline;
   uint64_t digest;
@@ -341,50 +317,9 @@ CALLS_DEFINE(alltoallv, entry_alltoallv(comm, args, input, sends, output, receiv
 
 /* ---- Groups ------------------------------------------------------------------------------- */
 
-static ring_status entry_copy_buffers(ring_comm *comm, ring_store *store,
-                                      const ring_buffer *buffers, size_t buffer_count) {
-  if (buffer_count == 0) return RING_OK;
-  if (buffers == NULL)
-    return ring_collective_invalid(comm, RING_COLLECTIVE_ALLREDUCE_GROUP,
-                                   "buffers is NULL but buffer_count is not 0");
-  bool fits = buffer_count <= PTRDIFF_MAX / sizeof *buffers;
-  if (buffer_count > store->buffer_capacity) {
-    ring_buffer *grown = fits ? realloc(store->buffers, buffer_count * sizeof *grown) : NULL;
-    if (grown == NULL)
-      return ring_error_set(&comm->error, RING_NO_MEMORY, comm->peers.rank, 0,
-                            "rank %d is out of memory: it cannot list %zu buffers",
-                            comm->peers.rank, buffer_count);
-    store->buffers = grown;
-    store->buffer_capacity = buffer_count;
-  }
-  memcpy(store->buffers, buffers, buffer_count * sizeof *buffers);
-  return RING_OK;
-}
-
-static ring_status entry_allreduce_group(ring_comm *comm, collective_args *args,
-                                         const ring_buffer *buffers, size_t buffer_count,
-                                         ring_dtype dtype, ring_op op) {
-  ring_collective collective = RING_COLLECTIVE_ALLREDUCE_GROUP;
-  entry_reduction(args, collective, NULL, NULL, 0, dtype, op);
-  args->buffer_count = buffer_count;
-  ring_status status = entry_copy_buffers(comm, args->store, buffers, buffer_count);
-  uint64_t total = 0, digest = bytes_digest(RING_DIGEST_EMPTY, buffer_count);
-  for (size_t i = 0; status == RING_OK && i < buffer_count; i++) {
-    const ring_buffer *buffer = &args->store->buffers[i];
-    collective_args one = {.store = NULL};
-    entry_reduction(&one, collective, buffer->input, buffer->output, buffer->count, dtype, op);
-    status = ring_collective_check(comm, &one);
-    if (status == RING_OK && buffer->count > (uint64_t)PTRDIFF_MAX - total)
-      status = ring_collective_invalid(comm, RING_COLLECTIVE_ALLREDUCE_GROUP,
-                                       "the sum of counts is larger than memory");
-    total += buffer->count;
-    digest = bytes_digest(digest, buffer->count);
-  }
-  args->work.outline.call.count = total;
-  args->work.outline.call.digest = digest;
-  return status;
-}
-
-CALLS_DEFINE(allreduce_group, entry_allreduce_group(comm, args, buffers, buffer_count, dtype, op),
-             ring_comm *comm, const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype,
-             ring_op op)
+CALLS_DEFINE(allreduce_group,
+             ring_group_fill_buffers(comm, args, buffers, buffer_count, dtype, op), ring_comm *comm,
+             const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype, ring_op op)
+CALLS_DEFINE(group, ring_group_fill(comm, args, kind, items, item_count, op, root), ring_comm *comm,
+             ring_group_kind kind, const ring_group_item *items, size_t item_count, ring_op op,
+             int root)

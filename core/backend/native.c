@@ -74,6 +74,8 @@ static ring_status native_run(ring_backend *backend, const ring_backend_call *ca
   task.input = call->input;
   task.output = call->output;
   task.output_count = call->output_count;
+  task.dtype = asked->dtype;
+  task.op = asked->op;
   task.element_size = ring_dtype_size(dtype);
   task.wide_size = reduces ? ring_dtype_wide_size(dtype) : task.element_size;
   task.divide = reduces && asked->op == RING_AVG;

@@ -47,6 +47,7 @@ bool ring_collective_reduces(uint8_t collective) {
   case RING_COLLECTIVE_REDUCE_SCATTER:
   case RING_COLLECTIVE_REDUCE_SCATTERV:
   case RING_COLLECTIVE_ALLREDUCE_GROUP:
+  case RING_COLLECTIVE_REDUCE_SCATTER_GROUP:
   case RING_COLLECTIVE_SCAN:
   case RING_COLLECTIVE_EXSCAN:
     return true;
@@ -59,6 +60,7 @@ bool ring_collective_has_root(uint8_t collective) {
   switch (collective) {
   case RING_COLLECTIVE_REDUCE:
   case RING_COLLECTIVE_BROADCAST:
+  case RING_COLLECTIVE_BROADCAST_GROUP:
   case RING_COLLECTIVE_GATHER:
   case RING_COLLECTIVE_GATHERV:
   case RING_COLLECTIVE_SCATTER:
@@ -82,9 +84,24 @@ bool ring_collective_has_counts(uint8_t collective) {
   }
 }
 
+uint8_t ring_collective_of_group(uint8_t collective) {
+  switch (collective) {
+  case RING_COLLECTIVE_ALLREDUCE_GROUP:
+    return RING_COLLECTIVE_ALLREDUCE;
+  case RING_COLLECTIVE_ALLGATHER_GROUP:
+    return RING_COLLECTIVE_ALLGATHER;
+  case RING_COLLECTIVE_REDUCE_SCATTER_GROUP:
+    return RING_COLLECTIVE_REDUCE_SCATTER;
+  case RING_COLLECTIVE_BROADCAST_GROUP:
+    return RING_COLLECTIVE_BROADCAST;
+  default:
+    return 0;
+  }
+}
+
 /* Whether the digest of a call is that of its counts. */
 static bool call_has_counts(uint8_t collective) {
-  return ring_collective_has_counts(collective) || collective == RING_COLLECTIVE_ALLREDUCE_GROUP;
+  return ring_collective_has_counts(collective) || ring_collective_of_group(collective) != 0;
 }
 
 bool ring_call_is_same(const ring_call *one, const ring_call *other) {
@@ -109,7 +126,8 @@ static bool call_is_empty(uint8_t collective) {
 
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
   const char *name = ring_collective_name(call->collective);
-  const char *dtype = ring_dtype_name((ring_dtype)call->dtype);
+  const char *dtype = call->dtype == RING_CALL_MIXED ? "several dtypes"
+                                                     : ring_dtype_name((ring_dtype)call->dtype);
   unsigned long long count = call->count;
   unsigned sequence = call->sequence;
   char op[16] = "", root[24] = "", counts[32] = "";

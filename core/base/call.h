@@ -40,7 +40,10 @@
   X(OPEN_ALLGATHER, 19, "open")                                                                    \
   X(SCAN, 20, "scan")                                                                              \
   X(EXSCAN, 21, "exscan")                                                                          \
-  X(REDUCE_SCATTERV, 22, "reduce_scatterv")
+  X(REDUCE_SCATTERV, 22, "reduce_scatterv")                                                        \
+  X(ALLGATHER_GROUP, 23, "allgather_group")                                                        \
+  X(REDUCE_SCATTER_GROUP, 24, "reduce_scatter_group")                                              \
+  X(BROADCAST_GROUP, 25, "broadcast_group")
 
 typedef enum ring_collective {
 #define RING_COLLECTIVE_ENUM(name, value, text) RING_COLLECTIVE_##name = value,
@@ -48,7 +51,10 @@ typedef enum ring_collective {
 #undef RING_COLLECTIVE_ENUM
 } ring_collective;
 
-enum { RING_COLLECTIVE_LAST = RING_COLLECTIVE_REDUCE_SCATTERV };
+enum { RING_COLLECTIVE_LAST = RING_COLLECTIVE_BROADCAST_GROUP };
+
+/* The dtype of a group whose buffers have several. */
+enum { RING_CALL_MIXED = UINT8_MAX - 1 };
 
 /* Whether a call belongs to opening, which has one deadline for all of it. */
 static inline bool ring_collective_opens(uint8_t collective) {
@@ -59,6 +65,9 @@ static inline bool ring_collective_opens(uint8_t collective) {
 bool ring_collective_reduces(uint8_t collective);
 bool ring_collective_has_root(uint8_t collective);
 bool ring_collective_has_counts(uint8_t collective);
+
+/* The collective that a group makes of each buffer; 0 for a collective that is no group. */
+uint8_t ring_collective_of_group(uint8_t collective);
 
 /* Whether rank r gets part r of a reduction. */
 static inline bool ring_collective_scatters_sums(uint8_t collective) {

@@ -95,8 +95,8 @@ static void frame_mover_reduce(ring_run *run, const ring_step *step,
   const ring_task *task = run->task;
   bool combines = step->op == RING_STEP_COMBINE, last = (step->flags & RING_STEP_LAST) != 0;
   ring_reduction reduction = {
-      .dtype = (ring_dtype)task->call.dtype,
-      .op = (ring_op)task->call.op,
+      .dtype = (ring_dtype)task->dtype,
+      .op = (ring_op)task->op,
       .divisor = last && task->divide ? run->engine->peers->size : 0,
       .local_wide = (step->flags & RING_STEP_SOURCE_WIDE) != 0,
       .received_wide = (step->flags & RING_STEP_WIDE) != 0,
@@ -307,7 +307,7 @@ static ring_status frame_mover_move(ring_run *run, size_t lane, size_t *whole) {
 /* Rounds the accumulators of a frame. The minimum of a value and itself is the value. */
 static void frame_mover_narrow(const ring_run *run, const ring_progress *progress,
                                const uint8_t *from) {
-  ring_reduction narrow = {.dtype = (ring_dtype)run->task->call.dtype,
+  ring_reduction narrow = {.dtype = (ring_dtype)run->task->dtype,
                            .op = RING_MIN,
                            .local_wide = true,
                            .received_wide = true};

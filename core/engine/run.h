@@ -82,6 +82,7 @@ typedef struct ring_task {
   void *output;
   uint64_t output_count;   /* elements that fit into the output */
   size_t wide_size;        /* of accumulators */
+  uint8_t dtype, op;       /* of the elements; `call` may be the signature of a group */
   bool divide;             /* an average: the last reduction divides by the size */
   const char *description; /* of the array; NULL: none */
   ring_wait *wait;

@@ -55,8 +55,8 @@
 #'   ranks), `"lor"` (logical or: true on at least one rank), `"lxor"` (true on an odd number of
 #'   ranks), `"band"`, `"bor"` and `"bxor"` (the same for every bit).
 #' @param prescale,postscale Numbers: every element of `x` is multiplied by `prescale` before the
-#'   reduction, and every element of the result by `postscale`. Results that are integers or raws are
-#'   truncated towards zero.
+#'   reduction, and every element of the result by `postscale`. Results that are integers or raws
+#'   are truncated towards zero.
 #' @returns A vector or array with the shape and class of `x`. The section *Types* has its type.
 #' @section Errors:
 #' * `ring_error_invalid`: an argument is invalid. Nothing was sent, and the communicator stays
@@ -196,8 +196,8 @@ ring_reduce_scatterv <- function(comm, x, counts, op = "sum", prescale = 1, post
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
 #' @returns A vector or array with the shape and class of `x`. The section *Types* has its type. On
-#'   rank 0 `ring_exscan()` returns the identity of `op`, where MPI leaves the result undefined: 0 for
-#'   `"sum"`, 1 for `"prod"`, `Inf` for `"min"` and `-Inf` for `"max"` of doubles. Of integers it is
+#'   rank 0 `ring_exscan()` returns the identity of `op`, where MPI leaves the result undefined: 0
+#'   for `"sum"`, 1 for `"prod"`, `Inf` for `"min"` and `-Inf` for `"max"` of doubles. Of integers it is
 #'   the largest one for `"min"`, and `NA` for `"max"`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_allreduce()], for the total on every rank.
