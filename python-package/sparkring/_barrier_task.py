@@ -72,6 +72,16 @@ def find(timeout: float) -> BarrierTask | None:
     )
 
 
+def attempt() -> int | None:
+    """Return the number of the task attempt that this process runs, or None outside Spark tasks."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import TaskContext  # type: ignore[import-not-found, unused-ignore]
+
+    context = TaskContext.get()
+    return None if context is None else int(context.taskAttemptId())
+
+
 def _gather(context: Any, text: str, timeout: float) -> list[str]:
     """Call ``context.allGather`` with a deadline, and interruptibly.
 

@@ -227,6 +227,16 @@ def init(
     return communicator
 
 
+def current() -> Communicator | None:
+    """Return the open communicator of this process, unless another Spark task has opened it."""
+    if _last is None or _last.process != os.getpid():
+        return None
+    communicator = _last.communicator()
+    if communicator is None or not communicator.usable or _last.attempt != barrier_task.attempt():
+        return None
+    return communicator
+
+
 def _record(communicator: Communicator, timeline: str | os.PathLike[str]) -> None:
     try:
         communicator.start_timeline(timeline)

@@ -20,7 +20,7 @@ from sparkring._method import method
 from sparkring._objects.codec import Envelopes, pack, unpack
 
 
-def _check_token(comm: Communicator) -> None:
+def check_token(comm: Communicator) -> None:
     if comm.size > 1 and not comm.authenticated:
         raise InvalidError(
             "the ranks have no token, so any program that reaches their ports could send an object,"
@@ -63,7 +63,7 @@ def broadcast_object(self: Communicator, x: Any, root: int = 0) -> Any:
     --------
     >>> settings = comm.broadcast_object({"rate": 0.1} if comm.rank == 0 else None)
     """
-    _check_token(self)
+    check_token(self)
     mine = _pack_on_root(self, [x], 1, root)
     length = int(self.broadcast(float(mine.counts[0]), root))
     memory = mine.memory if self.rank == root else np.empty(length, "uint8")
@@ -109,7 +109,7 @@ def allgather_object(self: Communicator, x: Any) -> list[Any]:
     >>> comm.allgather_object("abc"[: comm.rank])  # with 4 ranks
     ['', 'a', 'ab', 'abc']
     """
-    _check_token(self)
+    check_token(self)
     memory, _, failure = pack([x], 1)
     return unpack(self.allgatherv(memory), range(self.size), failure)
 
@@ -140,7 +140,7 @@ def gather_object(self: Communicator, x: Any, root: int = 0) -> list[Any] | None
     >>> comm.gather_object("abc"[: comm.rank])  # on rank 0 of 4
     ['', 'a', 'ab', 'abc']
     """
-    _check_token(self)
+    check_token(self)
     memory, _, failure = pack([x], 1)
     received = self.gatherv(memory, root)
     if received is None and failure is None:
@@ -173,7 +173,7 @@ def scatter_object(self: Communicator, xs: Iterable[Any] | None, root: int = 0) 
     --------
     >>> task = comm.scatter_object(tasks if comm.rank == 0 else None)
     """
-    _check_token(self)
+    check_token(self)
     mine = _pack_on_root(self, xs, self.size, root)
     counts = self.broadcast(np.array(mine.counts, "float64"), root).astype("int64")
     return unpack(self.scatterv(mine.memory, counts, root), [root], mine.failure)[0]
@@ -203,7 +203,7 @@ def alltoall_object(self: Communicator, xs: Iterable[Any]) -> list[Any]:
     >>> comm.alltoall_object([f"{comm.rank} to {peer}" for peer in range(2)])  # on rank 1 of 2
     ['0 to 1', '1 to 1']
     """
-    _check_token(self)
+    check_token(self)
     memory, counts, failure = pack(xs, self.size)
     return unpack(self.alltoallv(memory, counts), range(self.size), failure)
 
@@ -265,7 +265,7 @@ def send_object(self: Communicator, x: Any, peer: int) -> None:
     --------
     >>> comm.send_object({"rate": 0.1}, 1)  # on rank 0
     """
-    _check_token(self)
+    check_token(self)
     memory, (length,), failure = pack([x], 1)
     self.send(float(length), peer)
     self.send(memory, peer)
@@ -295,6 +295,6 @@ def recv_object(self: Communicator, peer: int) -> Any:
     --------
     >>> settings = comm.recv_object(0)  # on rank 1
     """
-    _check_token(self)
+    check_token(self)
     memory = np.empty(int(self.recv(0.0, peer)), "uint8")
     return unpack(self.recv(memory, peer, out=memory), [peer])[0]

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's API without a framework: the context, the operations on arrays, and objects.
+
+`sparkring.torch`, `sparkring.keras` and `sparkring.tensorflow` stand on it::
+
+    builds                 how Horovod was built
+    operations, objects    submissions to the reducer of a process set
+      context                init, shutdown, ranks, process sets, timeline
+        pending                operations in flight, and their handles
+        process_sets           groups of ranks
+          group                  a communicator, a reducer and the names of operations
+            settings               the variables HOROVOD_*
+    ops, adasum, errors    constants, a sum of gradients, HorovodInternalError
+"""

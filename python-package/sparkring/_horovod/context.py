@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The context of a process: its communicator, the reducer of all ranks, and the process sets.
+
+A process has one context, as Horovod has. PyTorch's, Keras's and TensorFlow's front ends share it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import sparkring
+from sparkring import _communicator
+from sparkring._core import Communicator, RingError
+from sparkring._horovod.errors import HorovodInternalError, internal_errors
+from sparkring._horovod.group import Group
+from sparkring._horovod.pending import forget
+from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring._horovod.settings import Settings
+
+
+class _Context:
+    """The open communicator and what was made from it."""
+
+    def __init__(self, comm: Communicator, owns: bool, settings: Settings) -> None:
+        self.comm, self.owns, self.settings = comm, owns, settings
+        everyone = list(range(comm.size))
+        with internal_errors():
+            table = comm.allgather(np.array([comm.local_rank, comm.local_size]))
+        self.cross = [r for r in everyone if table[r][0] == comm.local_rank]
+        self.homogeneous = len({int(row[1]) for row in table}) == 1
+        self.sets: list[ProcessSet] = []
+        self.numbers = 0
+        group = Group(comm, tuple(everyone), settings)
+        global_process_set.open(0, everyone, group)
+        if settings.timeline:
+            comm.start_timeline(settings.timeline, settings.mark_cycles)
+
+
+_context: _Context | None = None
+_changing = threading.RLock()
+
+
+def context() -> _Context:
+    """Return the context. Raise ValueError before `init`."""
+    if _context is None:
+        raise ValueError("Horovod's API has not been initialized: call init() first")
+    return _context
+
+
+def group(process_set: ProcessSet = global_process_set) -> Group:
+    """Return the group of a process set. Raise ValueError outside it and before `init`."""
+    context()
+    return process_set.group()
+
+
+# ---- Life ----------------------------------------------------------------------------------------
+
+
+def init(
+    comm: Communicator | None = None,
+    process_sets: Sequence[ProcessSet] | str | None = None,
+    **options: Any,
+) -> None:
+    """Find the other ranks. Collective; without effect while initialized.
+
+    Parameters
+    ----------
+    comm : Communicator
+        An open communicator, which `shutdown` leaves open. By default the communicator that is open
+        in this process, as in a function of `sparkring.spark.run`, else a new one of
+        `sparkring.init`.
+    process_sets : list of ProcessSet, or "dynamic"
+        Sets to add at once. "dynamic" adds none.
+    **options
+        Arguments of `sparkring.init` for a new communicator.
+
+    Raises
+    ------
+    ValueError
+        For invalid arguments and variables.
+    HorovodInternalError
+        When ranks are missing or fail.
+    """
+    global _context
+    with _changing:
+        if _context is not None:
+            return
+        if comm is not None and not isinstance(comm, Communicator):
+            raise ValueError(
+                f"comm is of type {type(comm).__name__}: pass an open sparkring.Communicator; for"
+                " a part of the ranks, Communicator.split makes it"
+            )
+        settings = Settings.read()
+        opened = comm if comm is not None else _communicator.current()
+        owns = opened is None
+        if opened is None:
+            if settings.warn_after is not None:
+                options.setdefault("warn_after", settings.warn_after)
+            with internal_errors():
+                opened = sparkring.init(**options)
+        _context = _Context(opened, owns, settings)
+        if process_sets is not None and not isinstance(process_sets, str):
+            for each in process_sets:
+                _add(each)
+
+
+def shutdown() -> None:
+    """Wait for the operations and then for the other ranks, and end. Collective.
+
+    It closes the communicator that `init` has opened. `init` may follow.
+    """
+    global _context
+    with _changing:
+        ending, _context = _context, None
+        if ending is None:
+            return
+        forget()
+        for each in [*ending.sets, global_process_set]:
+            _close(each)
+        if ending.owns:
+            try:
+                ending.comm.close()
+            except RingError as error:
+                ending.comm.abort(str(error))
+
+
+def _close(process_set: ProcessSet) -> None:
+    ended = process_set._group
+    process_set.close()
+    if ended is None:
+        return
+    ended.close()
+    if process_set is not global_process_set:
+        with contextlib.suppress(RingError):
+            ended.comm.close()
+
+
+def abandon(reason: str) -> None:
+    """End from this rank alone: operations of all ranks fail with the reason."""
+    global _context
+    with _changing:
+        ending, _context = _context, None
+        if ending is None:
+            return
+        forget()
+        for each in [*ending.sets, global_process_set]:
+            if each._group is not None:
+                each._group.reducer.abort(reason)
+            each.close()
+        if ending.owns:
+            ending.comm.abort(reason)
+
+
+def _end_with_process() -> None:
+    """Shut down, as a script expects that does not; after an exception abort instead."""
+    error = getattr(sys, "last_value", None)
+    if error is not None:
+        abandon(f"{type(error).__name__}: {error}")
+    else:
+        shutdown()
+
+
+atexit.register(_end_with_process)  # after that of _communicator, so it runs before
+
+
+def is_initialized() -> bool:
+    """Tell whether `init` was called, and `shutdown` was not."""
+    return _context is not None
+
+
+# ---- Ranks ---------------------------------------------------------------------------------------
+
+
+def rank() -> int:
+    """Return the rank of this process."""
+    return context().comm.rank
+
+
+def size() -> int:
+    """Return the number of ranks."""
+    return context().comm.size
+
+
+def local_rank() -> int:
+    """Return the rank of this process among those of its host."""
+    return context().comm.local_rank
+
+
+def local_size() -> int:
+    """Return the number of ranks of this host."""
+    return context().comm.local_size
+
+
+def cross_rank() -> int:
+    """Return the place of this host among the hosts that have this local rank."""
+    return context().cross.index(rank())
+
+
+def cross_size() -> int:
+    """Return the number of hosts that have this local rank."""
+    return len(context().cross)
+
+
+def is_homogeneous() -> bool:
+    """Tell whether all hosts have the same number of ranks."""
+    return context().homogeneous
+
+
+# ---- Process sets --------------------------------------------------------------------------------
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Add a process set. Collective: all ranks call it with the same ranks, in the same order.
+
+    Parameters
+    ----------
+    process_set : ProcessSet or iterable of int
+        The set, or its ranks.
+
+    Returns
+    -------
+    ProcessSet
+
+    Raises
+    ------
+    ValueError
+        For ranks that do not exist, for a set of the same ranks as an earlier one, and when
+        HOROVOD_DYNAMIC_PROCESS_SETS is 0.
+    HorovodInternalError
+        When ranks pass different sets or fail.
+    """
+    with _changing:
+        if not context().settings.dynamic_process_sets:
+            raise ValueError(
+                "HOROVOD_DYNAMIC_PROCESS_SETS is 0: pass the process sets to init(process_sets=)"
+            )
+        return _add(process_set)
+
+
+def _add(given: ProcessSet | Iterable[int]) -> ProcessSet:
+    now = context()
+    process_set = given if isinstance(given, ProcessSet) else ProcessSet(given)
+    ranks = process_set.ranks or []
+    with internal_errors():
+        everywhere = now.comm._allgather_strings([str(ranks)])
+        if any(texts != everywhere[0] for texts in everywhere):
+            sets = ", ".join(f"rank {r}: {texts[0]}" for r, texts in enumerate(everywhere))
+            raise HorovodInternalError(f"ranks add different process sets: {sets}")
+    if process_set.process_set_id is not None:
+        raise ValueError(f"{process_set!r} has been added already")
+    if not ranks or ranks[0] < 0 or ranks[-1] >= now.comm.size:
+        raise ValueError(f"a process set has the ranks {ranks}: pass ranks below {now.comm.size}")
+    if any(each.ranks == ranks for each in [global_process_set, *now.sets]):
+        raise ValueError(f"a process set of the ranks {ranks} exists already")
+    with internal_errors():
+        part = now.comm.split(0 if now.comm.rank in ranks else None)
+    now.numbers += 1
+    members = None if part is None else Group(part, tuple(ranks), now.settings)
+    process_set.open(now.numbers, ranks, members)
+    now.sets.append(process_set)
+    return process_set
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Remove a process set. Collective: all ranks call it.
+
+    Returns
+    -------
+    bool
+        False for the global set and for a set that is not in use.
+    """
+    with _changing:
+        now = context()
+        if not any(each is process_set for each in now.sets):
+            return False
+        now.sets = [each for each in now.sets if each is not process_set]
+        _close(process_set)
+        return True
+
+
+# ---- Timeline ------------------------------------------------------------------------------------
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Record the calls of every rank into a directory. All ranks call it.
+
+    ``python -m sparkring timeline FILE_PATH`` makes one trace of the files of the ranks.
+
+    Parameters
+    ----------
+    file_path : str
+        The directory.
+    mark_cycles : bool
+        Whether the cycles of the reducer are marked, as ``CYCLE_START``.
+    """
+    with internal_errors():
+        context().comm.start_timeline(file_path, mark_cycles)
+
+
+def stop_timeline() -> None:
+    """End the recording."""
+    context().comm.stop_timeline()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a process set: a communicator, its reducer and the names of its operations."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+
+from sparkring._core import Communicator, RingError
+from sparkring._horovod.errors import internal_errors
+from sparkring._horovod.settings import Settings
+
+
+class Group:
+    """Runs named operations of the ranks of one process set. Opening it is collective."""
+
+    def __init__(self, comm: Communicator, ranks: tuple[int, ...], settings: Settings) -> None:
+        self.comm, self.ranks = comm, ranks
+        with internal_errors():
+            self.reducer = comm.reducer(
+                threshold=settings.threshold,
+                cycle_time=settings.cycle_time,
+                cache_capacity=settings.cache_capacity,
+                stall_timeout=settings.stall_timeout,
+            )
+        self._naming = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def size(self) -> int:
+        """int: the number of ranks."""
+        return len(self.ranks)
+
+    def name(self, kind: str, name: str | None) -> str:
+        """Name an operation: as the caller does or by the number of earlier ones without a name.
+
+        Two kinds of operations may have the same name.
+        """
+        if name is not None:
+            return f"{kind}.{name}"
+        with self._naming:
+            self._counts[kind] += 1
+            return f"{kind}.noname.{self._counts[kind]}"
+
+    def index(self, rank: int) -> int:
+        """Return the place of a global rank in the group. Raise ValueError for a rank outside."""
+        if rank not in self.ranks:
+            raise ValueError(
+                f"root_rank is {rank}: pass the global rank of a member of the process set,"
+                f" {', '.join(map(str, self.ranks))}"
+            )
+        return self.ranks.index(rank)
+
+    def join(self) -> int:
+        """Join, and count operations without a name anew. Return the last global rank to join."""
+        with internal_errors():
+            last = self.reducer.join()
+        with self._naming:
+            self._counts.clear()
+        return self.ranks[last]
+
+    def close(self) -> None:
+        """Close the reducer with the other ranks; abort it when they have failed. Collective."""
+        try:
+            self.reducer.close()
+        except RingError as error:
+            with contextlib.suppress(RingError):
+                self.reducer.abort(str(error))

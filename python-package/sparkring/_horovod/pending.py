@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations in flight, and the integers that stand for them in Horovod's API."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sparkring._core import RingError, Submission
+from sparkring._horovod.errors import HorovodInternalError, internal_errors
+
+Finish = Callable[[Any], Any]
+
+
+class Pending:
+    """An operation of one or more submissions.
+
+    ``finish`` makes the result from that of the submission, or from the list of results. It runs
+    once, in the first `wait`.
+    """
+
+    def __init__(
+        self, submissions: Submission | Sequence[Submission], finish: Finish | None = None
+    ) -> None:
+        self._one = isinstance(submissions, Submission)
+        self._submissions: Sequence[Submission] = (
+            (submissions,) if isinstance(submissions, Submission) else submissions
+        )
+        self._finish, self._result, self._ended = finish, None, False
+
+    def done(self) -> bool:
+        """Tell whether the operation is complete or has failed, without waiting."""
+        try:
+            return self._ended or all(each.test() for each in self._submissions)
+        except RingError:
+            return True
+
+    def wait(self) -> Any:
+        """Wait for the operation and return the result. Raise HorovodInternalError."""
+        if not self._ended:
+            with internal_errors():
+                results = [each.wait() for each in self._submissions]
+            result: Any = results[0] if self._one else results
+            self._result = result if self._finish is None else self._finish(result)
+            self._ended = True
+        return self._result
+
+    @property
+    def rows(self) -> list[int] | None:
+        """list of int: rows from each rank, of a complete allgather or alltoall."""
+        return self._submissions[0].rows
+
+    def then(self, finish: Finish) -> Pending:
+        """Make the result of ``finish`` the result of the operation."""
+        before = self._finish
+        self._finish = finish if before is None else lambda result: finish(before(result))
+        return self
+
+
+_table: dict[int, Pending] = {}
+_numbers = itertools.count(1)
+_lock = threading.Lock()
+
+
+def register(pending: Pending) -> int:
+    """Return the handle of an operation."""
+    with _lock:
+        handle = next(_numbers)
+        _table[handle] = pending
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Tell whether the operation of a handle is complete or has failed, without waiting."""
+    return _find(handle).done()
+
+
+def synchronize(handle: int) -> Any:
+    """Wait for the operation of a handle and return its result. The handle ends with the call.
+
+    Raises
+    ------
+    HorovodInternalError
+        When the operation has failed.
+    """
+    pending = _find(handle)
+    try:
+        return pending.wait()
+    finally:
+        with _lock:
+            _table.pop(handle, None)
+
+
+def forget() -> None:
+    """Drop the handles of a context that has ended."""
+    with _lock:
+        _table.clear()
+
+
+def _find(handle: int) -> Pending:
+    pending = _table.get(handle)
+    if pending is None:
+        raise HorovodInternalError(
+            f"the handle {handle!r} is unknown: synchronize() was called on it, or shutdown()"
+        )
+    return pending
