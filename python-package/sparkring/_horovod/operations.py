@@ -2,9 +2,9 @@
 """The operations: each submits named arrays and returns a `Pending`.
 
 Arrays are those of `Communicator.allreduce`: NumPy's, tensors of the CPU, and others. A result is
-of the library of its argument. ``dtype`` names a type that NumPy lacks, for arrays of its bits. Raise
-ValueError for arguments that are wrong on this rank, and HorovodInternalError for errors of the
-core.
+of the library of its argument. ``dtype`` names a type that NumPy lacks, for arrays of its bits.
+Raise ValueError for arguments that are wrong on this rank, and HorovodInternalError for errors of
+the core.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def grouped_allreduce(
         works = [
             _adasum(members, f"{named}.{i}", x, targets[i], *factors) for i, x in enumerate(xs)
         ]
-        return Pending([], lambda _: [work.wait() for work in works])
+        return Pending(works)
     alike: dict[str, list[int]] = {}
     for i, x in enumerate(xs):
         alike.setdefault(kinds[i] or str(x.dtype), []).append(i)

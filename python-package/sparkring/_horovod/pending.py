@@ -5,35 +5,41 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from sparkring._core import RingError, Submission
+from sparkring._core import RingError
 from sparkring._horovod.errors import HorovodInternalError, internal_errors
 
 Finish = Callable[[Any], Any]
 
 
+class Waitable(Protocol):
+    """A submission, or an operation of submissions."""
+
+    def wait(self) -> Any:
+        """Wait until it is done, and return its result."""
+
+    def test(self) -> bool:
+        """Tell whether it is done, without waiting."""
+
+
 class Pending:
-    """An operation of one or more submissions.
+    """An operation of one submission, or of a list of submissions or operations.
 
     ``finish`` makes the result from that of the submission, or from the list of results. It runs
     once, in the first `wait`.
     """
 
-    def __init__(
-        self, submissions: Submission | Sequence[Submission], finish: Finish | None = None
-    ) -> None:
-        self._one = isinstance(submissions, Submission)
-        self._submissions: Sequence[Submission] = (
-            (submissions,) if isinstance(submissions, Submission) else submissions
-        )
+    def __init__(self, works: Waitable | list[Any], finish: Finish | None = None) -> None:
+        self._one = not isinstance(works, list)
+        self._works: list[Any] = works if isinstance(works, list) else [works]
         self._finish, self._result, self._ended = finish, None, False
 
-    def done(self) -> bool:
+    def test(self) -> bool:
         """Tell whether the operation is complete or has failed, without waiting."""
         try:
-            return self._ended or all(each.test() for each in self._submissions)
+            return self._ended or all(each.test() for each in self._works)
         except RingError:
             return True
 
@@ -41,7 +47,7 @@ class Pending:
         """Wait for the operation and return the result. Raise HorovodInternalError."""
         if not self._ended:
             with internal_errors():
-                results = [each.wait() for each in self._submissions]
+                results = [each.wait() for each in self._works]
             result: Any = results[0] if self._one else results
             self._result = result if self._finish is None else self._finish(result)
             self._ended = True
@@ -49,8 +55,9 @@ class Pending:
 
     @property
     def rows(self) -> list[int] | None:
-        """list of int: rows from each rank, of a complete allgather or alltoall."""
-        return self._submissions[0].rows
+        """Rows from each rank, of a complete allgather or alltoall."""
+        rows: list[int] | None = self._works[0].rows
+        return rows
 
     def then(self, finish: Finish) -> Pending:
         """Make the result of ``finish`` the result of the operation."""
@@ -74,7 +81,7 @@ def register(pending: Pending) -> int:
 
 def poll(handle: int) -> bool:
     """Tell whether the operation of a handle is complete or has failed, without waiting."""
-    return _find(handle).done()
+    return _find(handle).test()
 
 
 def synchronize(handle: int) -> Any:

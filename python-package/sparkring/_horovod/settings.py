@@ -51,7 +51,7 @@ class Settings(NamedTuple):
 
 
 def _cycle_time() -> float | None:
-    milliseconds = _number("HOROVOD_CYCLE_TIME", float)
+    milliseconds: float | None = _number("HOROVOD_CYCLE_TIME", float)
     if milliseconds is None:
         return None
     if milliseconds > _LONGEST_CYCLE:

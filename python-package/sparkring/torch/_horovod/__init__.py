@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's API for tensors: what `sparkring.torch` offers beside its backend.
+
+::
+
+    elastic (public)       run, TorchState, ElasticSampler
+    optimizer, hook        gradients of all ranks: DistributedOptimizer, DistributedDataParallel
+      sync_batch_norm, parameters
+        operations             the calls, with handles or results
+          autograd               their gradients
+            starts                 submissions, from tensors to tensors
+              compression            smaller types on the way
+"""

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: allow-subclassing-any, allow-untyped-calls
+"""The state of the root on all ranks: parameters, and the state of an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from sparkring._horovod.objects import broadcast_object
+from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring.torch._horovod import starts
+
+
+def broadcast_parameters(
+    params: Any, root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
+    """Overwrite tensors with those of the root. Collective.
+
+    Parameters
+    ----------
+    params : dict or iterable of (str, Tensor)
+        ``model.state_dict()`` or ``model.named_parameters()``. Values that are no tensors are left
+        alone.
+    root_rank : int
+        A global rank.
+    process_set : ProcessSet
+    """
+    pairs: Iterable[Any] = params.items() if isinstance(params, Mapping) else list(params)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+        raise ValueError(
+            f"params of type {type(params).__name__} have no names: pass model.state_dict() or"
+            " model.named_parameters()"
+        )
+    works = [
+        starts.broadcast(tensor, tensor, root_rank, f"parameters.{name}", process_set)
+        for name, tensor in sorted(pairs, key=lambda pair: str(pair[0]))
+        if isinstance(tensor, torch.Tensor)
+    ]
+    for work in works:
+        work.wait()
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Give the optimizer the state and the options of the root. Collective.
+
+    Ranks may have stepped or not; the optimizer of the root decides. Tensors of the state that all
+    ranks have alike are overwritten in place.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        With the same parameter groups on all ranks.
+    root_rank : int
+        A global rank.
+    model : Module
+        Horovod's, and ignored.
+    process_set : ProcessSet
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("the state of LBFGS cannot be broadcast: use broadcast_object()")
+    is_root = process_set.group().index(root_rank) == process_set.rank()
+    state = broadcast_object(
+        optimizer.state_dict() if is_root else None, root_rank, "optimizer", process_set
+    )
+    if not is_root:
+        optimizer.load_state_dict(state)

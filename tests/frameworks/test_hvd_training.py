@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training by Horovod's API: optimizers, their state, and batch normalization."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import pytest
+from ranks import run
+
+
+def train_in_every_way(shared):
+    import sparkring.torch as hvd
+    import torch
+
+    os.environ["SPARKRING_SHARED_MEMORY"] = shared
+    torch.set_num_threads(1)
+    hvd.init(timeout=60, call_timeout=60)
+    rank, size = hvd.rank(), hvd.size()
+    for check in (
+        as_one_process,
+        options_of_reductions,
+        several_passes,
+        unused_and_frozen,
+        by_hand,
+        sparse_gradients,
+        wrong_arguments,
+        adasum,
+        states,
+        batch_norm,
+    ):
+        check(torch, hvd, rank, size)
+    hvd.shutdown()
+
+
+def data(torch, size):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(4 * size, 5, generator=generator)
+    return x, x.sum(1, keepdim=True).sin()
+
+
+def make(torch, seed=2):
+    torch.manual_seed(seed)
+    layers = torch.nn.Linear(5, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)
+    return torch.nn.Sequential(*layers)
+
+
+def fit(torch, model, optimizer, x, y, steps=4, passes=1):
+    for _ in range(steps):
+        for part, target in zip(x.chunk(passes), y.chunk(passes)):
+            (torch.nn.functional.mse_loss(model(part), target) / passes).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return torch.cat([each.detach().flatten() for each in model.parameters()])
+
+
+def alone(torch, size, **options):
+    """Train in one process, with the batches of all ranks."""
+    model = make(torch)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return fit(torch, model, optimizer, *data(torch, size), **options)
+
+
+def together(torch, hvd, rank, size, passes=1, **options):
+    """Train with the other ranks, from the weights of rank 0."""
+    model = make(torch, seed=2 if rank == 0 else 7)
+    inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.StepLR(inner, 100)
+    optimizer = hvd.DistributedOptimizer(
+        inner, model.named_parameters(), backward_passes_per_step=passes, **options
+    )
+    assert isinstance(optimizer, torch.optim.SGD) and schedule.optimizer is inner
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    x, y = data(torch, size)
+    mine = slice(4 * rank, 4 * rank + 4)
+    weights = fit(torch, model, optimizer, x[mine], y[mine], passes=passes)
+    assert (hvd.broadcast(weights, 0) == weights).all()
+    return weights
+
+
+def as_one_process(torch, hvd, rank, size):
+    expected = alone(torch, size)
+    assert torch.allclose(together(torch, hvd, rank, size), expected, atol=1e-6)
+
+
+def options_of_reductions(torch, hvd, rank, size):
+    expected = alone(torch, size)
+    model = make(torch)
+    for options in (
+        {"gradient_predivide_factor": 2.0},
+        {"groups": 2},
+        {"num_groups": 1},
+        {"compression": hvd.Compression.fp16},
+    ):
+        atol = 1e-3 if "compression" in options else 1e-6
+        weights = together(torch, hvd, rank, size, **options)
+        assert torch.allclose(weights, expected, atol=atol), options
+    inner = torch.optim.SGD(model.parameters(), lr=0.1 / size, momentum=0.9)
+    layers = [list(model[0].parameters()), list(model[2].parameters())]
+    optimizer = hvd.DistributedOptimizer(inner, op=hvd.Sum, groups=layers)
+    x, y = (each[4 * rank : 4 * rank + 4] for each in data(torch, size))
+    assert torch.allclose(fit(torch, model, optimizer, x, y), expected, atol=1e-6)
+
+
+def several_passes(torch, hvd, rank, size):
+    expected = alone(torch, size)
+    assert torch.allclose(together(torch, hvd, rank, size, passes=2), expected, atol=1e-6)
+    model = make(torch)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters()))
+    model(torch.ones(1, 5)).sum().backward()
+    with pytest.raises(AssertionError, match="zero_grad"):
+        optimizer.zero_grad()
+    with pytest.raises(AssertionError, match="backward_passes_per_step"):
+        model(torch.ones(1, 5)).sum().backward()
+    optimizer.step()
+
+
+def unused_and_frozen(torch, hvd, rank, size):
+    """Rank 0 alone uses the second layer; the first one is thawed later."""
+    first, second = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    both = torch.nn.ModuleList([first, second])
+    hvd.broadcast_parameters(both.named_parameters(), 0)
+    first.weight.requires_grad_(False)
+    inner = torch.optim.SGD(both.parameters(), lr=1.0)
+    optimizer = hvd.DistributedOptimizer(inner, both.named_parameters())
+    before = [first.weight.clone(), second.bias.clone()]
+    x = torch.ones(1, 2)
+    (first(x) + second(x) if rank == 0 else first(x)).sum().backward()
+    optimizer.step()
+    assert (first.weight == before[0]).all()
+    assert torch.allclose(second.bias, before[1] - 1 / size)
+    optimizer.zero_grad()
+    first.weight.requires_grad_(True)
+    first(x * (rank + 1)).sum().backward()
+    optimizer.step()
+    assert torch.allclose(first.weight, before[0] - (size + 1) / 2)
+
+
+def by_hand(torch, hvd, rank, size):
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [("w", weight)])
+    (weight * rank).sum().backward()
+    optimizer.synchronize()
+    assert (weight.grad == (size - 1) / 2).all()
+    weight.grad.clamp_(max=0.25)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with optimizer.skip_synchronize():
+            optimizer.step()
+    assert weight.tolist() == [-0.25] * 2
+    optimizer.synchronize()
+    with pytest.warns(UserWarning, match=r"called without optimizer\.skip_synchronize\(\)"):
+        optimizer.step()
+
+
+def sparse_gradients(torch, hvd, rank, size):
+    for sparse_as_dense in (False, True):
+        table = torch.nn.Embedding(4, 2, sparse=True)
+        hvd.broadcast_parameters(table.state_dict(), 0)
+        before = table.weight.detach().clone()
+        inner = torch.optim.SGD(table.parameters(), lr=1.0)
+        optimizer = hvd.DistributedOptimizer(
+            inner, table.named_parameters(), sparse_as_dense=sparse_as_dense
+        )
+        table(torch.tensor([rank, 3])).sum().backward()
+        optimizer.step()
+        moved = (before - table.weight).detach()
+        assert torch.allclose(moved[3], torch.ones(2), atol=1e-6)
+        assert torch.allclose(moved[:size], torch.full((size, 2), 1 / size), atol=1e-6)
+
+
+def wrong_arguments(torch, hvd, rank, size):
+    model = make(torch)
+    named = list(model.named_parameters())
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    for match, options in (
+        ("names twice", {"named_parameters": [(named[0][0], each) for _, each in named]}),
+        ("miss 1 param", {"named_parameters": named[1:]}),
+        ("no pairs", {"named_parameters": model.parameters()}),
+        ("op=Average alone", {"op": hvd.Sum, "gradient_predivide_factor": 2.0}),
+        ("takes Average", {"op": hvd.Max}),
+        ("pass 1 or more", {"backward_passes_per_step": 0}),
+        ("groups have", {"groups": [[torch.nn.Parameter(torch.ones(1))]]}),
+    ):
+        with pytest.raises(ValueError, match=match):
+            hvd.DistributedOptimizer(inner, **options)
+    with pytest.raises(ValueError, match="have no names"):
+        hvd.broadcast_parameters(model.parameters(), 0)
+
+
+def adasum(torch, hvd, rank, size):
+    weight = torch.nn.Parameter(torch.zeros(size))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), op=hvd.Adasum)
+    weight[rank].backward()
+    optimizer.step()  # the ranks step at right angles
+    assert torch.allclose(weight, torch.full((size,), -1.0))
+    optimizer.zero_grad()
+    weight[0].backward()
+    optimizer.step()  # and now all alike
+    assert torch.allclose(weight[0], torch.tensor(-2.0))
+    with pytest.raises(AssertionError, match="combines steps"), optimizer.skip_synchronize():
+        pass
+
+
+def states(torch, hvd, rank, size):
+    """The state of the root, which has stepped, reaches ranks that have not."""
+    model = make(torch)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1 * (rank + 1))
+    if rank == 1:
+        fit(torch, model, optimizer, *data(torch, 1))
+    hvd.broadcast_optimizer_state(optimizer, root_rank=1)
+    state = optimizer.state_dict()
+    assert state["param_groups"][0]["lr"] == 0.2 and state["state"][0]["step"] == 4
+    moments = state["state"][0]["exp_avg"]
+    assert moments.abs().sum() > 0 and (hvd.broadcast(moments, 1) == moments).all()
+
+
+def batch_norm(torch, hvd, rank, size):
+    """Ranks with parts of different lengths compute what one process does with the whole batch."""
+    whole = torch.randn(3 * size, 4, 2, generator=torch.Generator().manual_seed(1)) * 3 + 5
+    start = 3 * rank + (rank > 0)
+    mine = slice(start, 3 * rank + 3 + (rank + 1 < size))
+    torch.manual_seed(2)
+    one, ours = torch.nn.BatchNorm1d(4), hvd.SyncBatchNorm(4)
+    slope = torch.randn(whole.shape)
+    x = whole.clone().requires_grad_()
+    expected = one(x)
+    (expected * slope).sum().backward()
+    part = whole[mine].clone().requires_grad_()
+    result = ours(part)
+    (result * slope[mine]).sum().backward()
+    assert torch.allclose(result, expected[mine], atol=1e-5)
+    assert torch.allclose(part.grad, x.grad[mine], atol=1e-5)
+    assert torch.allclose(ours.running_mean, one.running_mean, atol=1e-5)
+    assert torch.allclose(ours.running_var, one.running_var, atol=1e-5)
+    assert torch.allclose(hvd.allreduce(ours.weight.grad, op=hvd.Sum), one.weight.grad, atol=1e-4)
+    assert torch.allclose(ours.eval()(part), one.eval()(whole)[mine], atol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "shared"), [(2, "0"), (3, "1")], ids=["2-tcp", "3-shm"])
+def test_training(size, shared):
+    run(size, train_in_every_way, shared)
