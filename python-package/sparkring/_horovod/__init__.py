@@ -3,6 +3,7 @@
 
 `sparkring.torch`, `sparkring.keras` and `sparkring.tensorflow` stand on it::
 
+    elastic                states, and what goes on after a failure
     builds                 how Horovod was built
     operations, objects    submissions to the reducer of a process set
       context                init, shutdown, ranks, process sets, timeline

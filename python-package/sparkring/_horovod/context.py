@@ -20,7 +20,7 @@ from sparkring import _communicator
 from sparkring._core import Communicator, RingError
 from sparkring._horovod.errors import HorovodInternalError, internal_errors
 from sparkring._horovod.group import Group
-from sparkring._horovod.pending import forget
+from sparkring._horovod.pending import forget, in_flight
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
 from sparkring._horovod.settings import Settings
 
@@ -28,8 +28,10 @@ from sparkring._horovod.settings import Settings
 class _Context:
     """The open communicator and what was made from it."""
 
-    def __init__(self, comm: Communicator, owns: bool, settings: Settings) -> None:
-        self.comm, self.owns, self.settings = comm, owns, settings
+    def __init__(
+        self, comm: Communicator, owns: bool, settings: Settings, options: dict[str, Any]
+    ) -> None:
+        self.comm, self.owns, self.settings, self.options = comm, owns, settings, options
         everyone = list(range(comm.size))
         with internal_errors():
             table = comm.allgather(np.array([comm.local_rank, comm.local_size]))
@@ -105,22 +107,27 @@ def init(
                 options.setdefault("warn_after", settings.warn_after)
             with internal_errors():
                 opened = sparkring.init(**options)
-        _context = _Context(opened, owns, settings)
+        _context = _Context(opened, owns, settings, options)
         if process_sets is not None and not isinstance(process_sets, str):
             for each in process_sets:
                 _add(each)
 
 
 def shutdown() -> None:
-    """Wait for the operations and then for the other ranks, and end. Collective.
+    """Wait for the other ranks, and end. Collective.
 
-    It closes the communicator that `init` has opened. `init` may follow.
+    Operations in flight, whose handles were not waited for, fail on all ranks. The communicator
+    that `init` has opened is closed. `init` may follow.
     """
     global _context
     with _changing:
         ending, _context = _context, None
         if ending is None:
             return
+        if count := in_flight():
+            for each in [*ending.sets, global_process_set]:
+                if each._group is not None:
+                    each._group.reducer.abort(f"shutdown() with {count} operations in flight")
         forget()
         for each in [*ending.sets, global_process_set]:
             _close(each)
@@ -156,6 +163,38 @@ def abandon(reason: str) -> None:
             each.close()
         if ending.owns:
             ending.comm.abort(reason)
+
+
+def begin_anew(error: Exception) -> None:
+    """Make new reducers after a failed operation, without what was in flight. Collective.
+
+    Where the communicator has failed, too, `init` opens a new one, if it has opened the old one.
+    Process sets are added again, in the same order.
+
+    Raises
+    ------
+    Exception
+        ``error``, when the communicator of the caller has failed: only the caller can open another.
+    """
+    global _context
+    with _changing:
+        now = context()
+        if not now.comm.usable and not now.owns:
+            raise error
+        sets, usable = now.sets, now.comm.usable
+        for each in [*sets, global_process_set]:
+            if each._group is not None:
+                each._group.reducer.abort(str(error))
+            each.close()
+        forget()
+        _context = None
+        if usable:
+            _context = _Context(now.comm, now.owns, now.settings, now.options)
+        else:
+            now.comm.abort(str(error))
+            init(**now.options)
+        for each in sets:
+            _add(each)
 
 
 def _end_with_process() -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import Counter
 
@@ -65,5 +64,4 @@ class Group:
         try:
             self.reducer.close()
         except RingError as error:
-            with contextlib.suppress(RingError):
-                self.reducer.abort(str(error))
+            self.reducer.abort(str(error))

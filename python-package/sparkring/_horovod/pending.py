@@ -100,6 +100,12 @@ def synchronize(handle: int) -> Any:
             _table.pop(handle, None)
 
 
+def in_flight() -> int:
+    """Count the handles whose operations are not complete."""
+    with _lock:
+        return sum(not pending.test() for pending in _table.values())
+
+
 def forget() -> None:
     """Drop the handles of a context that has ended."""
     with _lock:

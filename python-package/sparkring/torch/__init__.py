@@ -73,7 +73,9 @@ from sparkring._horovod.operations import barrier
 from sparkring._horovod.ops import Adasum, Average, Max, Min, Product, ReduceOp, Sum
 from sparkring._horovod.pending import poll, synchronize
 from sparkring._horovod.process_sets import ProcessSet, global_process_set
+from sparkring.torch import elastic
 from sparkring.torch._horovod.compression import Compression
+from sparkring.torch._horovod.hook import allreduce_hook
 from sparkring.torch._horovod.operations import (
     allgather,
     allgather_async,
@@ -127,6 +129,7 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "allreduce_hook",
     "alltoall",
     "alltoall_async",
     "barrier",
@@ -142,6 +145,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",

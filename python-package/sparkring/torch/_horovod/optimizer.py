@@ -152,7 +152,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         made = adasum_class(type(optimizer))
         return made(optimizer, names, compression, backward_passes_per_step, process_set)
     own = type(optimizer)
-    kind = type(own.__name__, (_DistributedOptimizer, own), {"__module__": own.__module__})
+    kind: Any = type(own.__name__, (_DistributedOptimizer, own), {"__module__": own.__module__})
     result = kind.__new__(kind)
     result.__dict__.update(shared_state(optimizer))
     result._gradients = Gradients(

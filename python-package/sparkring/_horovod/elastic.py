@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training that goes on after a failure.
+
+The number of ranks does not change during a run. An operation that has failed on all ranks, such as
+a stalled one, leaves all processes alive: states go back to the last commit, in memory. A rank that
+has died ends the job: `sparkring.spark.run` with ``max_restarts``, Spark or the user's scheduler
+launches all ranks again, and `run` restores the last commit from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from sparkring._horovod import context
+from sparkring._horovod.errors import HorovodInternalError
+from sparkring._horovod.objects import broadcast_object
+
+_MOST_FAILURES = 3  # without a commit between them
+
+
+class State:
+    """What training changes, and goes back to after a failure.
+
+    Subclasses say how to `save`, `restore` and `sync`, and how to `dump` and `load` for a
+    checkpoint.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._callbacks: list[Callable[[], None]] = []
+        self._checkpoint: Any = None
+        self._failures = 0
+
+    def register_reset_callbacks(self, callbacks: list[Callable[[], None]]) -> None:
+        """Have functions called after a failure, before training goes on."""
+        self._callbacks.extend(callbacks)
+
+    def commit(self) -> None:
+        """Save the state, in memory and in the checkpoint of `run`."""
+        self.save()
+        self._failures = 0
+        if self._checkpoint is not None:
+            self._checkpoint.save(self.dump())
+
+    def check_host_updates(self) -> None:
+        """Do nothing: hosts do not change during a run."""
+
+    def on_reset(self) -> None:
+        """Go on after a failure: call `reset` and the callbacks."""
+        self.reset()
+        for callback in self._callbacks:
+            callback()
+
+    def reset(self) -> None:
+        """Do what a subclass must after a failure."""
+
+    def save(self) -> None:
+        """Keep a copy of the state in memory."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Go back to the last copy."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Give all ranks the state of rank 0, and save it."""
+        raise NotImplementedError
+
+    def dump(self) -> Any:
+        """Return the last copy, for a checkpoint."""
+        raise NotImplementedError
+
+    def load(self, saved: Any) -> None:
+        """Take a copy out of a checkpoint for the last one, and go back to it."""
+        raise NotImplementedError
+
+
+class ObjectState(State):
+    """A state of plain Python objects.
+
+    Parameters
+    ----------
+    **kwargs
+        Attributes of the state, and their first values: ``ObjectState(epoch=0, batch=0)``.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__()
+        self._names = list(kwargs)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+        self._saved: dict[str, Any] = {}
+        self._keep()
+
+    def _keep(self) -> None:
+        self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._names}
+
+    def _go_back(self) -> None:
+        for name, value in self._saved.items():
+            setattr(self, name, copy.deepcopy(value))
+
+    def save(self) -> None:
+        """Keep a copy of the attributes in memory."""
+        self._keep()
+
+    def restore(self) -> None:
+        """Go back to the last copy."""
+        self._go_back()
+
+    def sync(self) -> None:
+        """Give all ranks the last copy of rank 0."""
+        if self._names:
+            self._saved = broadcast_object(self._saved, 0, "elastic")
+            self._go_back()
+
+    def dump(self) -> Any:
+        """Return the last copy."""
+        return self._saved
+
+    def load(self, saved: Any) -> None:
+        """Take a copy out of a checkpoint."""
+        self._saved = {**self._saved, **saved}
+        self._go_back()
+
+
+def run(
+    func: Callable[..., Any] | None = None, *, checkpoint: str | os.PathLike[str] | None = None
+) -> Any:
+    """Make a function of a state go on after failures; a decorator.
+
+    Before the call, all ranks get the state of rank 0. After a `HorovodInternalError` of an
+    operation, all ranks go back to the last commit and call the function again. After three
+    failures without a commit between them, the error is raised. It is raised at once where the
+    communicator has failed and `init` has not opened it, as in `sparkring.spark.run`.
+
+    Parameters
+    ----------
+    func : callable
+        Takes the state and further arguments.
+    checkpoint : str or path
+        A directory for commits, as for `sparkring.spark.Checkpoint`, for a restart of all ranks:
+        ``@hvd.elastic.run(checkpoint="s3://bucket/job")``. By default commits stay in memory.
+
+    Examples
+    --------
+    >>> @hvd.elastic.run
+    ... def train(state):
+    ...     for state.epoch in range(state.epoch, 20):
+    ...         one_epoch(state)
+    ...         state.commit()
+    >>> train(hvd.elastic.TorchState(model, optimizer, epoch=0))
+    """
+    if func is None:
+        return functools.partial(run, checkpoint=checkpoint)
+    function = func
+
+    @functools.wraps(function)
+    def going_on(state: State, *args: Any, **kwargs: Any) -> Any:
+        if checkpoint is not None:
+            _restore(state, checkpoint)
+        while True:
+            try:
+                state.sync()
+                return function(state, *args, **kwargs)
+            except HorovodInternalError as error:
+                state._failures += 1
+                if state._failures >= _MOST_FAILURES:
+                    raise
+                state.restore()
+                context.begin_anew(error)
+                state.on_reset()
+
+    return going_on
+
+
+def _restore(state: State, path: str | os.PathLike[str]) -> None:
+    from sparkring.spark import Checkpoint
+
+    state._checkpoint = Checkpoint(context.context().comm, path)
+    saved = state._checkpoint.restore()
+    if saved is not None:
+        state.load(saved)
