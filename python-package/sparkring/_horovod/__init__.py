@@ -5,6 +5,7 @@
 
     elastic                states, and what goes on after a failure
     builds                 how Horovod was built
+    host                   reductions for compiled programs, and compressors
     operations, objects    submissions to the reducer of a process set
       context                init, shutdown, ranks, process sets, timeline
         pending                operations in flight, and their handles

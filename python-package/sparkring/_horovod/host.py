@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions of NumPy arrays, for frameworks that call them from compiled programs.
+
+A compiled program calls back into Python on a thread of its own. One callback submits all arrays of
+its operation and then waits, so it blocks one thread of the framework at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparkring._core import RingError
+from sparkring._horovod import operations
+from sparkring._horovod.ops import Average, ReduceOp, Sum
+from sparkring._horovod.pending import Pending
+from sparkring._horovod.process_sets import ProcessSet, global_process_set
+
+
+class Compressor(NamedTuple):
+    """The dtype in which floating-point numbers of more bits travel; None for their own."""
+
+    dtype: str | None
+
+    def wire_dtype(self, dtype: str) -> str:
+        """Return the dtype in which numbers of a dtype travel."""
+        return self.dtype if self.dtype and dtype in ("float32", "float64") else dtype
+
+
+class Compression:
+    """Compressors of gradients."""
+
+    none = Compressor(None)
+    fp16 = Compressor("float16")
+    bf16 = Compressor("bfloat16")
+
+
+class Reduction(NamedTuple):
+    """How arrays are combined over the ranks of a process set.
+
+    ``prescale`` multiplies floating-point elements before the reduction, ``postscale`` after it.
+    """
+
+    name: str | None = None
+    op: ReduceOp = Average
+    prescale: float = 1.0
+    postscale: float = 1.0
+    process_set: ProcessSet = global_process_set
+
+    def into(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+        """Combine the arrays of all ranks. Arrays of one dtype are one operation."""
+        pending = operations.grouped_allreduce(
+            inputs,
+            self.name,
+            self.op,
+            self.prescale,
+            self.postscale,
+            self.process_set,
+            outs=outputs,
+        )
+        wait_for_all([pending])
+
+    def of(self, *inputs: Any) -> list[Any]:
+        """Return the combined arrays."""
+        outputs = [np.empty_like(x) for x in inputs]
+        self.into(outputs, inputs)
+        return outputs
+
+
+def predivided(
+    name: str | None, op: ReduceOp, factor: float, process_set: ProcessSet = global_process_set
+) -> Reduction:
+    """Return a reduction that divides an average by ``factor`` before it, by the rest after it."""
+    if factor == 1.0:
+        return Reduction(name, op, process_set=process_set)
+    if op is not Average:
+        raise ValueError("gradient_predivide_factor needs op=Average: leave it out for other ops")
+    before, after = 1.0 / factor, factor / process_set.size()
+    return Reduction(name, Sum, before, after, process_set)
+
+
+def wait_for_all(started: Sequence[Pending]) -> list[Any]:
+    """Return the results. An error is raised when no array is in use any more."""
+    try:
+        return [each.wait() for each in started]
+    except RuntimeError:
+        for submission in [one for each in started for one in each._submissions]:
+            with contextlib.suppress(RingError):
+                submission.wait()
+        raise

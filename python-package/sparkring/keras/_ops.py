@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: allow-untyped-calls
+"""Collectives on arrays of any library, outside of compiled programs, with Horovod's signatures.
+
+The result is of the library of the argument. In a ``tf.function`` use `sparkring.tensorflow`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparkring._horovod import operations
+from sparkring._horovod.ops import Average, ReduceOp, choose
+from sparkring._horovod.process_sets import ProcessSet, global_process_set
+
+
+def _array_of(value: Any) -> Any:
+    """Return an array as it is, the value of a variable of Keras, or a number as an array."""
+    value = getattr(value, "value", value)
+    return value if hasattr(value, "dtype") else np.asarray(value)
+
+
+def allreduce(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: ReduceOp | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine the values of all ranks; the average by default.
+
+    Parameters
+    ----------
+    value : array, keras.Variable or number
+    name : str
+        The same on all ranks; by default the number of the operation.
+    average : bool
+        True for ``op=Average``, False for ``op=Sum``.
+    prescale_factor, postscale_factor : float
+        Multiply floating-point elements before and after.
+    op : Average, Sum, Adasum, Min, Max or Product
+    process_set : ProcessSet
+    """
+    factors = (prescale_factor, postscale_factor)
+    chosen = choose(op, average)
+    return operations.allreduce(_array_of(value), name, chosen, *factors, process_set).wait()
+
+
+def allgather(
+    value: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Concatenate the arrays of all ranks along the first dimension, which may differ."""
+    return operations.allgather(_array_of(value), name, process_set).wait()
+
+
+def broadcast(
+    value: Any,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Return the value of a global rank on all ranks."""
+    return operations.broadcast(_array_of(value), root_rank, name, process_set).wait()
+
+
+def reducescatter(
+    value: Any,
+    name: str | None = None,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Combine the arrays of all ranks and return the rows of this rank."""
+    factors = (prescale_factor, postscale_factor)
+    return operations.reducescatter(_array_of(value), name, op, *factors, process_set).wait()
+
+
+def alltoall(
+    value: Any,
+    splits: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Send ``splits[r]`` rows to each rank ``r``; equal parts without splits.
+
+    Returns
+    -------
+    array or (array, list of int)
+        The received rows; with splits also the number of rows from each rank.
+    """
+    started = operations.alltoall(_array_of(value), splits, name, process_set)
+    received = started.wait()
+    return received if splits is None else (received, started.rows)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: allow-untyped-calls
+"""Calls of functions on NumPy arrays, at once or from the graph of a ``tf.function``.
+
+TensorFlow runs the stateful operations of a ``tf.function`` in the order of the program, so the
+calls have the same order on all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+Spec = tuple[Any, Any]  # dtype and shape of a result
+
+
+def on_host(
+    function: Callable[..., Sequence[Any]], tensors: Sequence[Any], specs: Sequence[Spec]
+) -> list[Any]:
+    """Call a function on the values of tensors, and return its results as tensors.
+
+    Raises
+    ------
+    RuntimeError
+        In a program that XLA compiles.
+    """
+    if tf.executing_eagerly():
+        results = function(*[x.numpy() for x in tensors])
+        return [tf.convert_to_tensor(each) for each in results]
+    refuse_xla()
+    outputs = tf.numpy_function(function, tensors, [dtype for dtype, _ in specs])
+    for output, (_, shape) in zip(outputs, specs):
+        output.set_shape(shape)
+    return list(outputs)
+
+
+def refuse_xla() -> None:
+    """Raise an error where XLA compiles the graph, for it cannot call Python."""
+    from tensorflow.python.ops import control_flow_util
+
+    if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise RuntimeError(
+            "sparkring's collectives cannot run in a program that XLA compiles: pass"
+            " jit_compile=False to compile() or tf.function"
+        )
+
+
+def same_as(tensors: Sequence[Any]) -> list[Spec]:
+    """Return the specs of results that are like the tensors."""
+    return [(x.dtype, x.shape) for x in tensors]
+
+
+def any_rows(x: Any) -> Spec:
+    """Return the spec of a result that is like a tensor with any number of rows."""
+    return x.dtype, tf.TensorShape([None]).concatenate(x.shape[1:])

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sparkring.tensorflow: collectives and gradients, at once and in a ``tf.function``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ranks import run
+
+
+def modes(tf, function):
+    """Return the function as it is, and compiled."""
+    return function, tf.function(function)
+
+
+def check_values(tf, hvd):
+    rank, size = hvd.rank(), hvd.size()
+
+    def everything(x, rows):
+        return {
+            "average": hvd.allreduce(x),
+            "sum": hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0, postscale_factor=0.5),
+            "half": hvd.allreduce(x, average=False, compression=hvd.Compression.bf16),
+            "group": hvd.grouped_allreduce([x, tf.cast(x, tf.int32)], op=hvd.Max)[1],
+            "gather": hvd.allgather(rows),
+            "root": hvd.broadcast(x, 1),
+            "scatter": hvd.reducescatter(tf.ones([3, 2]), op=hvd.Sum),
+            "exchange": hvd.alltoall(rows, [1, rank]),
+            "size": hvd.size_op(),
+        }
+
+    for call in modes(tf, everything):
+        seen = call(tf.constant([1.0, 2.0]) * (rank + 1), tf.fill([rank + 1, 2], float(rank)))
+        assert np.allclose(seen["average"], [1.5, 3])
+        assert np.allclose(seen["sum"], [3, 6])
+        assert np.allclose(seen["half"], [3, 6])
+        assert seen["half"].dtype == tf.float32
+        assert seen["group"].numpy().tolist() == [2, 4]
+        assert seen["gather"].numpy().tolist() == [[0, 0], [1, 1], [1, 1]]
+        assert seen["root"].numpy().tolist() == [2, 4]
+        assert seen["scatter"].numpy().tolist() == [[2, 2]] * (2 - rank)
+        received, counts = seen["exchange"]
+        assert counts.numpy().tolist() == [1, 1] if rank == 0 else [0, 1]
+        assert received.numpy().tolist() == [[[0, 0], [1, 1]], [[1, 1]]][rank]
+        assert int(seen["size"]) == size
+
+
+def check_gradients(tf, hvd):
+    """Gradients are those of the sum of the losses of all ranks."""
+    rank = hvd.rank()
+
+    def gradient(operation, x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(operation(x)) * (rank + 1.0)
+        return tape.gradient(loss, x)
+
+    operations = {
+        "average": (hvd.allreduce, 1.5),
+        "gather": (hvd.allgather, 3),
+        "root": (lambda x: hvd.broadcast(x, 0), 3 if rank == 0 else 0),
+        "scatter": (lambda x: hvd.reducescatter(x, op=hvd.Sum), [[1], [2]]),
+        "exchange": (lambda x: hvd.alltoall(x), [[1], [2]]),
+    }
+    for name, (operation, expected) in operations.items():
+        for call in modes(tf, lambda x, operation=operation: gradient(operation, x)):
+            seen = call(tf.ones([2, 3])).numpy()
+            assert np.allclose(seen, np.broadcast_to(expected, (2, 3))), (name, seen)
+
+
+def check_tape(tf, hvd):
+    """The tape averages dense and sparse gradients, and keeps the structure of the sources."""
+    rank = hvd.rank()
+    table = tf.Variable(tf.ones([3, 2]) * rank)
+    weight, unused = tf.Variable([1.0 + rank]), tf.Variable(0.0)
+    hvd.broadcast_variables([table, weight], root_rank=1)
+    assert table.numpy().tolist() == [[1, 1]] * 3
+
+    def gradients(sparse_as_dense):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, [rank, 2])) * weight[0] + weight[0] * rank
+        tape = hvd.DistributedGradientTape(tape, sparse_as_dense=sparse_as_dense)
+        return tape.gradient(loss, {"table": table, "weight": weight, "none": unused})
+
+    for call in modes(tf, gradients):
+        for dense in (False, True):
+            seen = call(dense)
+            assert isinstance(seen["table"], tf.IndexedSlices) != dense
+            total = tf.convert_to_tensor(seen["table"]).numpy().tolist()
+            assert total == [[1, 1], [1, 1], [2, 2]]
+            assert seen["weight"].numpy().tolist() == [4.5]
+            assert seen["none"] is None
+
+
+def check_optimizers(tf, hvd):
+    """Optimizers of Keras 3, tf_keras and TensorFlow 1 apply the average."""
+    import keras
+    import tf_keras
+
+    rank = hvd.rank()
+    weight = tf.Variable([1.0])
+    ours = hvd.DistributedOptimizer(tf_keras.optimizers.SGD(1.0))
+    tf.function(lambda: ours.apply_gradients([(tf.constant([1.0 + rank]), weight)]))()
+    assert weight.numpy().tolist() == [-0.5]
+    first = hvd.DistributedOptimizer(tf.compat.v1.train.GradientDescentOptimizer(1.0))
+    first.minimize(lambda: weight * (1.0 + rank), var_list=[weight])
+    assert weight.numpy().tolist() == [-2]
+
+    variable = keras.Variable([1.0])
+    twice = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    for _ in range(2):
+        twice.apply([tf.constant([1.0 + rank])], [variable])
+    assert variable.numpy().tolist() == [-2]
+
+
+def check_errors(tf, hvd):
+    """What ranks disagree on is an error on all of them, and later calls work."""
+    for call in modes(tf, lambda: hvd.allreduce(tf.ones([2 + hvd.rank()]), name="x")):
+        with pytest.raises((hvd.HorovodInternalError, tf.errors.OpError)) as caught:
+            call()
+        assert "MismatchError" in str(caught.value)
+        assert hvd.allreduce(1.0, op=hvd.Sum).numpy() == 2
+    with pytest.raises(RuntimeError, match="pass jit_compile=False"):
+        tf.function(lambda: hvd.allreduce(tf.ones(2)), jit_compile=True)()
+
+
+def check():
+    import sparkring.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init(timeout=60)
+    for each in (check_values, check_gradients, check_tape, check_optimizers, check_errors):
+        each(tf, hvd)
+    hvd.shutdown()
+
+
+def test_two_ranks():
+    run(2, check)
