@@ -5,6 +5,7 @@
  */
 #include <signal.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
