@@ -16,9 +16,9 @@ typedef struct collective_args {
   uint64_t input_count;   /* elements that this rank reads */
   uint64_t in_at, out_at;
   bool in_place;
-  ring_store *store;   /* holds the copies of counts, buffers and description */
+  ring_store *store; /* holds the copies of counts, buffers and description */
   size_t item_count; /* of a group */
-  bool scaled;         /* with the factors: */
+  bool scaled;       /* with the factors: */
   double prescale, postscale;
 } collective_args;
 
@@ -30,8 +30,9 @@ static inline uint8_t ring_args_code(int value) {
 
 /* Sets field by field: clearing the struct first would take as long as the rest of a short call.
  * Rank, size and nodes are set when the call runs; the store stays. */
-static inline void ring_args_begin(collective_args *args, ring_collective collective, const void *input,
-                               void *output, size_t count, ring_dtype dtype) {
+static inline void ring_args_begin(collective_args *args, ring_collective collective,
+                                   const void *input, void *output, size_t count,
+                                   ring_dtype dtype) {
   args->work.outline.call = (ring_call){
       .collective = (uint8_t)collective, .dtype = ring_args_code((int)dtype), .count = count};
   args->work.outline.peer = 0;

@@ -19,7 +19,7 @@ typedef enum ring_comm_state { RING_COMM_OPEN, RING_COMM_BROKEN, RING_COMM_CLOSE
 /* Copies of the arguments of a call. Blocking calls use the communicator's store, each request has its
  * own. A store only grows. */
 typedef struct ring_store {
-  uint64_t *offsets; /* of the parts of a call with counts: 2 (size + 1), or NULL */
+  uint64_t *offsets;      /* of the parts of a call with counts: 2 (size + 1), or NULL */
   ring_group_item *items; /* of a group */
   size_t item_capacity;
   char description[RING_DESCRIPTION_BYTES];

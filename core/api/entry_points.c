@@ -317,9 +317,9 @@ CALLS_DEFINE(alltoallv, entry_alltoallv(comm, args, input, sends, output, receiv
 
 /* ---- Groups ------------------------------------------------------------------------------- */
 
-CALLS_DEFINE(allreduce_group,
-             ring_group_fill_buffers(comm, args, buffers, buffer_count, dtype, op), ring_comm *comm,
-             const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype, ring_op op)
+CALLS_DEFINE(allreduce_group, ring_group_fill_buffers(comm, args, buffers, buffer_count, dtype, op),
+             ring_comm *comm, const ring_buffer *buffers, size_t buffer_count, ring_dtype dtype,
+             ring_op op)
 CALLS_DEFINE(group, ring_group_fill(comm, args, kind, items, item_count, op, root), ring_comm *comm,
              ring_group_kind kind, const ring_group_item *items, size_t item_count, ring_op op,
              int root)

@@ -185,8 +185,8 @@ fusion_run_group(ring_comm *comm, collective_args *group, ring_wait *wait) {
                     .group = group,
                     .wait = wait,
                     .collective = collective,
-                    .reads = collective != RING_COLLECTIVE_BROADCAST ||
-                             comm->peers.rank == call->root,
+                    .reads =
+                        collective != RING_COLLECTIVE_BROADCAST || comm->peers.rank == call->root,
                     .in_parts = collective == RING_COLLECTIVE_REDUCE_SCATTER ? size : 1,
                     .out_parts = collective == RING_COLLECTIVE_ALLGATHER ? size : 1};
   /* A group without elements is still a call: ranks that disagree have to get RING_MISMATCH. */

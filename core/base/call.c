@@ -126,8 +126,8 @@ static bool call_is_empty(uint8_t collective) {
 
 void ring_call_describe(const ring_call *call, char *text, size_t size) {
   const char *name = ring_collective_name(call->collective);
-  const char *dtype = call->dtype == RING_CALL_MIXED ? "several dtypes"
-                                                     : ring_dtype_name((ring_dtype)call->dtype);
+  const char *dtype =
+      call->dtype == RING_CALL_MIXED ? "several dtypes" : ring_dtype_name((ring_dtype)call->dtype);
   unsigned long long count = call->count;
   unsigned sequence = call->sequence;
   char op[16] = "", root[24] = "", counts[32] = "";

@@ -34,6 +34,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import sparkring._locations  # it gives Communicator the methods minloc and maxloc
 import sparkring._objects.collectives  # it gives Communicator the methods for objects
 import sparkring._reducer  # it gives Communicator the method reducer
 import sparkring._request  # it makes Request awaitable

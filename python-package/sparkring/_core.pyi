@@ -280,6 +280,90 @@ class Communicator:
         postscale: float = 1.0,
     ) -> list[Any]: ...
     @overload
+    def reduce_scatter_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        op: str = "sum",
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> list[_Output]: ...
+    @overload
+    def reduce_scatter_group(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> list[NDArray[_Scalar]]: ...
+    @overload
+    def reduce_scatter_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> list[Any]: ...
+    @overload
+    def allgather_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> list[_Output]: ...
+    @overload
+    def allgather_group(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[NDArray[_Scalar]]: ...
+    @overload
+    def allgather_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[Any]: ...
+    @overload
+    def broadcast_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        root: int = 0,
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> list[_Output]: ...
+    @overload
+    def broadcast_group(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[NDArray[_Scalar]]: ...
+    @overload
+    def broadcast_group(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> list[Any]: ...
+    @overload
     def reduce(
         self,
         x: _Number | _Array | _Other,
@@ -757,6 +841,90 @@ class Communicator:
         postscale: float = 1.0,
     ) -> Request[list[Any]]: ...
     @overload
+    def reduce_scatter_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        op: str = "sum",
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[list[_Output]]: ...
+    @overload
+    def reduce_scatter_group_start(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[list[NDArray[_Scalar]]]: ...
+    @overload
+    def reduce_scatter_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        op: str = "sum",
+        *,
+        out: None = None,
+        dtype: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> Request[list[Any]]: ...
+    @overload
+    def allgather_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> Request[list[_Output]]: ...
+    @overload
+    def allgather_group_start(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[NDArray[_Scalar]]]: ...
+    @overload
+    def allgather_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[Any]]: ...
+    @overload
+    def broadcast_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        root: int = 0,
+        *,
+        out: Iterable[_Output],
+        dtype: str | None = None,
+    ) -> Request[list[_Output]]: ...
+    @overload
+    def broadcast_group_start(
+        self,
+        xs: Iterable[NDArray[_Scalar]],
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[NDArray[_Scalar]]]: ...
+    @overload
+    def broadcast_group_start(
+        self,
+        xs: Iterable[_Number | _Array | _Other],
+        root: int = 0,
+        *,
+        out: None = None,
+        dtype: str | None = None,
+    ) -> Request[list[Any]]: ...
+    @overload
     def reduce_start(
         self,
         x: _Number | _Array | _Other,
@@ -1173,6 +1341,9 @@ class Communicator:
     def allreduce_object(self, x: Any, op: Callable[[Any, Any], Any] = ...) -> Any: ...
     def send_object(self, x: Any, peer: int) -> None: ...
     def recv_object(self, peer: int) -> Any: ...
+    # Methods of sparkring._locations.
+    def minloc(self, x: _Number | _Array | _Other) -> tuple[Any, Any]: ...
+    def maxloc(self, x: _Number | _Array | _Other) -> tuple[Any, Any]: ...
     # Method of sparkring._reducer.
     def reducer(
         self,

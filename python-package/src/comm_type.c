@@ -201,6 +201,9 @@ static PyGetSetDef properties[] = {
 static PyMethodDef methods[] = {
     METHODS(collective, allreduce),
     METHODS(group, allreduce_group),
+    METHODS(group, reduce_scatter_group),
+    METHODS(group, allgather_group),
+    METHODS(group, broadcast_group),
     METHODS(collective, reduce),
     METHODS(collective, reduce_scatter),
     METHODS(parts, reduce_scatterv),

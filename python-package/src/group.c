@@ -49,35 +49,30 @@ static PyObject *read_outputs(module_state *state, PyObject *out, Py_ssize_t cou
   return NULL;
 }
 
-static int check_alike(module_state *state, const view *first, const view *in) {
-  if (in->dtype == first->dtype) return 0;
-  error_invalid(state, "%s holds %s and %s %s: the arrays of a group must have the same dtype",
-                first->name, ring_dtype_name(first->dtype), in->name, ring_dtype_name(in->dtype));
-  return -1;
-}
+/* What the groups differ in. */
+typedef struct group_form {
+  arguments_form arguments;
+  ring_group_kind kind;
+  operands_kind shape;
+} group_form;
 
 static int group_open_one(group *group, comm_object *self, PyObject *x, PyObject *out,
-                          const char *dtype, ring_op op) {
-  module_state *state = comm_state(self);
-  operands *opened = operands_open(self, x, (int)group->count, dtype, true);
+                          const arguments *a, const group_form *form) {
+  bool read = form->kind != RING_GROUP_BROADCAST || ring_comm_rank(self->comm) == a->root;
+  operands *opened = operands_open(self, x, (int)group->count, a->dtype, read);
   if (opened == NULL) return -1;
-  const view *first = group->first ? &group->first->in : &opened->in;
-  if (check_alike(state, first, &opened->in) < 0) {
-    operands_finish(opened, false);
-    return -1;
-  }
-  if (operands_result(opened, self, out, OPERANDS_SAME) < 0) return -1;
+  if (operands_result(opened, self, out, form->shape) < 0) return -1;
   group_add(group, opened);
   return 0;
 }
 
 static int group_open(group *group, comm_object *self, PyObject *xs, PyObject *outputs,
-                      const char *dtype, ring_op op) {
+                      const arguments *a, const group_form *form) {
   Py_ssize_t count = PyTuple_Size(xs);
   bool given = PyTuple_Size(outputs) > 0;
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject *out = given ? PyTuple_GetItem(outputs, i) : Py_None;
-    if (group_open_one(group, self, PyTuple_GetItem(xs, i), out, dtype, op) < 0) return -1;
+    if (group_open_one(group, self, PyTuple_GetItem(xs, i), out, a, form) < 0) return -1;
   }
   return 0;
 }
@@ -136,13 +131,12 @@ static int group_check_overlap(const group *group, module_state *state) {
   return failed;
 }
 
-/* ---- The method --------------------------------------------------------------------------- */
+/* ---- The methods -------------------------------------------------------------------------- */
 
-static PyObject *group_run(const group *group, comm_object *self, const arguments *a, ring_op op,
-                           bool start) {
-  ring_buffer *buffers = PyMem_Calloc(group->count, sizeof(*buffers)), *next = buffers;
-  ring_dtype dtype = group->first ? group->first->in.dtype : RING_FLOAT64;
-  if (buffers == NULL) {
+static PyObject *group_run(const group *group, comm_object *self, const arguments *a,
+                           const group_form *form, ring_op op, bool start) {
+  ring_group_item *items = PyMem_Calloc(group->count, sizeof(*items)), *next = items;
+  if (items == NULL) {
     operands_finish_list(group->first, false);
     return PyErr_NoMemory();
   }
@@ -151,39 +145,82 @@ static PyObject *group_run(const group *group, comm_object *self, const argument
     group->first->postscale = a->postscale;
   }
   for (const operands *o = group->first; o; o = o->next)
-    *next++ = (ring_buffer){o->in.buffer.buf, o->out.buffer.buf, o->in.count};
+    *next++ =
+        (ring_group_item){o->read ? o->in.buffer.buf : NULL, o->out.buffer.buf,
+                          form->shape == OPERANDS_PART ? o->out.count : o->in.count, o->in.dtype};
   call call;
   PyObject *result = NULL;
-  if (call_enter(&call, self, group->first, operands_finish_list, "allreduce_group", start) == 0)
-    result = call_leave(&call, CALL_CORE(&call, allreduce_group, buffers, group->count, dtype, op));
-  PyMem_Free(buffers);
+  if (call_enter(&call, self, group->first, operands_finish_list, form->arguments.method, start) ==
+      0)
+    result =
+        call_leave(&call, CALL_CORE(&call, group, form->kind, items, group->count, op, a->root));
+  PyMem_Free(items);
   return result;
 }
 
-static PyObject *allreduce_group_call(comm_object *self, const arguments_given *given) {
-  static const arguments_form form = {"allreduce_group",
-                                      1,
-                                      2,
-                                      6,
-                                      {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
-                                       ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}};
+static PyObject *group_call(comm_object *self, const group_form *form,
+                            const arguments_given *given) {
   arguments a;
   module_state *state = comm_state(self);
   PyObject *outputs = NULL, *result = NULL;
   ring_op op;
-  if (arguments_read(&a, state, &form, given) < 0 || collective_parse_op(state, a.op, &op) < 0)
+  if (arguments_read(&a, state, &form->arguments, given) < 0 ||
+      collective_parse_op(state, a.op, &op) < 0)
     return NULL;
   group group = {0};
   PyObject *inputs = read_list(state, a.xs, "xs");
   if (inputs) outputs = read_outputs(state, a.out, PyTuple_Size(inputs));
-  if (outputs == NULL || group_open(&group, self, inputs, outputs, a.dtype, op) < 0 ||
+  if (outputs == NULL || group_open(&group, self, inputs, outputs, &a, form) < 0 ||
       (a.out != Py_None && group_check_overlap(&group, state) < 0))
     operands_finish_list(group.first, false);
   else
-    result = group_run(&group, self, &a, op, given->start);
+    result = group_run(&group, self, &a, form, op, given->start);
   Py_XDECREF(inputs);
   Py_XDECREF(outputs);
   return result;
 }
 
+static PyObject *allreduce_group_call(comm_object *self, const arguments_given *given) {
+  static const group_form form = {{"allreduce_group",
+                                   1,
+                                   2,
+                                   6,
+                                   {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
+                                    ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}},
+                                  RING_GROUP_ALLREDUCE,
+                                  OPERANDS_SAME};
+  return group_call(self, &form, given);
+}
+
+static PyObject *reduce_scatter_group_call(comm_object *self, const arguments_given *given) {
+  static const group_form form = {{"reduce_scatter_group",
+                                   1,
+                                   2,
+                                   6,
+                                   {ARGUMENTS_XS, ARGUMENTS_OP, ARGUMENTS_OUT, ARGUMENTS_DTYPE,
+                                    ARGUMENTS_PRESCALE, ARGUMENTS_POSTSCALE}},
+                                  RING_GROUP_REDUCE_SCATTER,
+                                  OPERANDS_PART};
+  return group_call(self, &form, given);
+}
+
+static PyObject *allgather_group_call(comm_object *self, const arguments_given *given) {
+  static const group_form form = {
+      {"allgather_group", 1, 1, 3, {ARGUMENTS_XS, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
+      RING_GROUP_ALLGATHER,
+      OPERANDS_ALL};
+  return group_call(self, &form, given);
+}
+
+static PyObject *broadcast_group_call(comm_object *self, const arguments_given *given) {
+  static const group_form form = {
+      {"broadcast_group", 1, 2, 4, {ARGUMENTS_XS, ARGUMENTS_ROOT, ARGUMENTS_OUT, ARGUMENTS_DTYPE}},
+      RING_GROUP_BROADCAST,
+      OPERANDS_SAME};
+  return group_call(self, &form, given);
+}
+
 CALL_DEFINE(group, allreduce_group)
+CALL_DEFINE(group, reduce_scatter_group)
+CALL_DEFINE(group, allgather_group)
+CALL_DEFINE(group, broadcast_group)

@@ -53,7 +53,27 @@ ring_allreduce_start <- function(comm, x, op = "sum", prescale = 1, postscale = 
 #' @rdname ring_start
 #' @export
 ring_allreduce_group_start <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
-  .Call(C_collective_allreduce_group, comm, xs, op, check_factors(prescale, postscale), TRUE)
+  factors <- check_factors(prescale, postscale)
+  .Call(C_collective_group, comm, group_kinds[["allreduce"]], xs, op, 0L, factors, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_reduce_scatter_group_start <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+  factors <- check_factors(prescale, postscale)
+  .Call(C_collective_group, comm, group_kinds[["reduce_scatter"]], xs, op, 0L, factors, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_allgather_group_start <- function(comm, xs) {
+  .Call(C_collective_group, comm, group_kinds[["allgather"]], xs, NULL, 0L, NULL, TRUE)
+}
+
+#' @rdname ring_start
+#' @export
+ring_broadcast_group_start <- function(comm, xs, root = 0) {
+  .Call(C_collective_group, comm, group_kinds[["broadcast"]], xs, NULL, root, NULL, TRUE)
 }
 
 #' @rdname ring_start

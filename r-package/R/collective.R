@@ -88,8 +88,7 @@ ring_allreduce <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
 #' sent together, so one call for many vectors is much faster than a call for each.
 #'
 #' @inheritParams ring_allreduce
-#' @param xs A list of vectors or arrays, all of the same type: double; integer or logical; or raw.
-#'   They are never modified.
+#' @param xs A list of vectors or arrays. Their types may differ. They are never modified.
 #' @inheritSection ring_allreduce Types
 #' @inheritSection ring_allreduce Names, dimensions and classes
 #' @inheritSection ring_allreduce Missing values
@@ -103,7 +102,8 @@ ring_allreduce <- function(comm, x, op = "sum", prescale = 1, postscale = 1) {
 #' ring_close(comm)
 #' @export
 ring_allreduce_group <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
-  .Call(C_collective_allreduce_group, comm, xs, op, check_factors(prescale, postscale), FALSE)
+  factors <- check_factors(prescale, postscale)
+  .Call(C_collective_group, comm, group_kinds[["allreduce"]], xs, op, 0L, factors, FALSE)
 }
 
 #' Reduce vectors of all ranks to one rank

@@ -154,57 +154,99 @@ SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op_name, SEXP factors, SEXP st
 /* ---- Groups ------------------------------------------------------------------------------- */
 
 typedef struct group {
+  const comm_handle *handle;
   SEXP inputs, outputs; /* lists */
-  ring_buffer *buffers;
-  ring_dtype dtype; /* of all: that of the first */
-  ring_op op;
+  ring_group_kind kind;
+  ring_group_item *items;
+  SEXP op_name; /* of a reduction */
   bool disguised;
   description about;
 } group;
 
-static void group_add(group *group, const comm_handle *handle, SEXP xs, R_xlen_t i, SEXP op_name) {
-  SEXP x = VECTOR_ELT(xs, i);
-  char name[40];
-  snprintf(name, sizeof(name), "xs[[%.0f]]", (double)i + 1);
-  reduction reduction = reduction_named(handle, x, name, op_name);
+/* A new vector for this rank's part of a reduced vector. */
+static SEXP reduction_part(const comm_handle *handle, const reduction *reduction, SEXP x,
+                           size_t count) {
+  ring_op op = reduction->op;
+  SEXP output = reduction->wide ? wide_output(handle, (R_xlen_t)count, op, R_NilValue)
+                                : reduction_vector(handle, reduction, (R_xlen_t)count);
+  PROTECT(output);
+  parts_shape_part(handle, output, x);
+  classed_keep_reduced(output, reduction->x, op);
+  UNPROTECT(1);
+  return output;
+}
+
+static void group_add_reduction(group *group, SEXP x, const char *name, R_xlen_t i,
+                                R_xlen_t count) {
+  bool scatters = group->kind == RING_GROUP_REDUCE_SCATTER;
+  reduction reduction = reduction_named(group->handle, x, name, group->op_name);
   PROTECT(reduction.input);
   view mine = reduction.mine;
+  size_t length = scatters ? parts_equal(group->handle, x) : mine.count;
   SET_VECTOR_ELT(group->inputs, i, reduction.input);
-  if (i == 0) {
-    group->dtype = mine.dtype;
-    group->disguised = reduction_is_disguised(&reduction);
-  }
-  if (mine.dtype != group->dtype || reduction_is_disguised(&reduction) != group->disguised)
-    error_invalid("`%s` is %s and `xs[[1]]` is %s: all vectors of a group have the same type", name,
-                  Rf_type2char((SEXPTYPE)TYPEOF(x)),
-                  Rf_type2char((SEXPTYPE)TYPEOF(VECTOR_ELT(xs, 0))));
-  SEXP output = reduction_output(handle, &reduction);
+  group->disguised = group->disguised || reduction_is_disguised(&reduction);
+  SEXP output = scatters ? reduction_part(group->handle, &reduction, x, length)
+                         : reduction_output(group->handle, &reduction);
   SET_VECTOR_ELT(group->outputs, i, output);
-  group->buffers[i] = (ring_buffer){mine.data, reduction_memory(&reduction, output), mine.count};
-  description_add_member(&group->about, reduction.x, i, Rf_xlength(xs));
+  group->items[i] =
+      (ring_group_item){mine.data, reduction_memory(&reduction, output), length, mine.dtype};
+  description_add_member(&group->about, reduction.x, i, count);
   UNPROTECT(1);
 }
 
-SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op_name, SEXP factors, SEXP start) {
+static void group_add_copy(group *group, SEXP given, const char *name, R_xlen_t i, R_xlen_t count) {
+  SEXP x = PROTECT(view_vector(given, name));
+  view mine = view_of(x);
+  SET_VECTOR_ELT(group->inputs, i, x);
+  SEXP output = R_NilValue;
+  if (group->kind == RING_GROUP_ALLGATHER)
+    output = parts_gathered(group->handle, x);
+  else
+    output = shared_vector(group->handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x));
+  SET_VECTOR_ELT(group->outputs, i, output);
+  if (group->kind == RING_GROUP_BROADCAST) {
+    view_copy_shape(output, x);
+    classed_keep(output, x);
+  }
+  group->items[i] = (ring_group_item){mine.data, view_output(output), mine.count, mine.dtype};
+  description_add_member(&group->about, x, i, count);
+  UNPROTECT(1);
+}
+
+static void group_add(group *group, SEXP xs, R_xlen_t i) {
+  char name[40];
+  snprintf(name, sizeof(name), "xs[[%.0f]]", (double)i + 1);
+  if (group->op_name != R_NilValue)
+    group_add_reduction(group, VECTOR_ELT(xs, i), name, i, Rf_xlength(xs));
+  else
+    group_add_copy(group, VECTOR_ELT(xs, i), name, i, Rf_xlength(xs));
+}
+
+/* `kind` is a ring_group_kind; `op` and `factors` are those of a reduction, NULL otherwise. */
+SEXP collective_group(SEXP comm, SEXP kind, SEXP xs, SEXP op_name, SEXP root_given, SEXP factors,
+                      SEXP start) {
   comm_handle *handle = comm_of(comm);
+  int root = comm_read_rank(root_given, "root");
   if (TYPEOF(xs) != VECSXP)
-    error_invalid("`xs` must be a list of vectors; ring_allreduce() takes a single one");
+    error_invalid("`xs` must be a list of vectors; functions without _group take a single one");
   R_xlen_t count = Rf_xlength(xs);
   const char *text;
-  group group = {.inputs = PROTECT(Rf_allocVector(VECSXP, count)),
+  ring_op op = op_name == R_NilValue ? RING_SUM : collective_op(op_name, &text);
+  group group = {.handle = handle,
+                 .inputs = PROTECT(Rf_allocVector(VECSXP, count)),
                  .outputs = PROTECT(Rf_allocVector(VECSXP, count)),
-                 .buffers = (ring_buffer *)R_alloc((size_t)count, sizeof(ring_buffer)),
-                 .dtype = RING_INT32, /* of none at all: the one that every op is for */
-                 .op = collective_op(op_name, &text)};
-  for (R_xlen_t i = 0; i < count; i++) group_add(&group, handle, xs, i, op_name);
+                 .kind = (ring_group_kind)Rf_asInteger(kind),
+                 .items = (ring_group_item *)R_alloc((size_t)count, sizeof(ring_group_item)),
+                 .op_name = op_name};
+  for (R_xlen_t i = 0; i < count; i++) group_add(&group, xs, i);
   view_copy_shape(group.outputs, xs);
   description_add_names(&group.about, xs);
   if (group.disguised) description_add_integers(&group.about);
   SEXP request = PROTECT(request_new(start, comm, group.inputs, group.outputs));
   describe(handle, &group.about);
-  reduction_scale(handle, factors);
-  ring_status status = REQUEST_CALL(request, ring_allreduce_group, handle->comm, group.buffers,
-                                    (size_t)count, group.dtype, group.op);
+  if (factors != R_NilValue) reduction_scale(handle, factors);
+  ring_status status = REQUEST_CALL(request, ring_group, handle->comm, group.kind, group.items,
+                                    (size_t)count, op, root);
   UNPROTECT(3);
   return request_finish(request, handle, status, group.outputs);
 }
@@ -234,11 +276,7 @@ SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op_name, SEXP factors, SE
   reduction reduction = reduction_of(handle, x, op_name);
   PROTECT(reduction.input);
   size_t count = parts_equal(handle, x);
-  SEXP output = reduction.wide ? wide_output(handle, (R_xlen_t)count, reduction.op, R_NilValue)
-                               : reduction_vector(handle, &reduction, (R_xlen_t)count);
-  PROTECT(output);
-  parts_shape_part(handle, output, x);
-  classed_keep_reduced(output, reduction.x, reduction.op);
+  SEXP output = PROTECT(reduction_part(handle, &reduction, x, count));
   SEXP request = PROTECT(request_new(start, comm, reduction.input, output));
   reduction_describe(handle, &reduction);
   reduction_scale(handle, factors);

@@ -11,7 +11,7 @@
 #include <Rinternals.h>
 
 SEXP collective_allreduce(SEXP comm, SEXP x, SEXP op, SEXP factors, SEXP start);
-SEXP collective_allreduce_group(SEXP comm, SEXP xs, SEXP op, SEXP factors, SEXP start);
+SEXP collective_group(SEXP comm, SEXP kind, SEXP xs, SEXP op, SEXP root, SEXP factors, SEXP start);
 SEXP collective_reduce(SEXP comm, SEXP x, SEXP op, SEXP root, SEXP factors, SEXP start);
 SEXP collective_reduce_scatter(SEXP comm, SEXP x, SEXP op, SEXP factors, SEXP start);
 SEXP collective_reduce_scatterv(SEXP comm, SEXP x, SEXP counts, SEXP op, SEXP factors, SEXP start);

@@ -82,8 +82,7 @@ static void parts_shape_gathered(const comm_handle *handle, SEXP output, SEXP x)
 
 /* ---- Equal parts -------------------------------------------------------------------------- */
 
-/* A new vector for the parts of all ranks. */
-static SEXP parts_gathered(const comm_handle *handle, SEXP x) {
+SEXP parts_gathered(const comm_handle *handle, SEXP x) {
   R_xlen_t size = ring_comm_size(handle->comm);
   if (Rf_xlength(x) > R_XLEN_T_MAX / size)
     error_invalid("the vectors of all %.0f ranks together are longer than R allows", (double)size);

@@ -20,6 +20,9 @@ size_t parts_equal(const comm_handle *handle, SEXP x);
 /* Sets the dimensions and names of this rank's part on `output`, where x is cut into equal parts. */
 void parts_shape_part(const comm_handle *handle, SEXP output, SEXP x);
 
+/* A new vector for the parts of all ranks, with its shape and class. */
+SEXP parts_gathered(const comm_handle *handle, SEXP x);
+
 /* The elements of the parts into which x is cut by the user's counts, in memory that R frees when the entry
  * point returns; and the dimensions and names of this rank's part. Raises an error for bad counts. */
 const size_t *parts_cut(const comm_handle *handle, SEXP x, SEXP counts);

@@ -136,7 +136,9 @@ arguments = {
     "send_object": (X, 1), "recv_object": (1,), "scatterv": (X, [1, 2]), "alltoallv": (X, [1, 2]),
     "scatterv_start": (X, [1, 2]), "alltoallv_start": (X, [1, 2]), "recv_object": (1,),
     "reduce_scatterv": (X, [1, 2]), "reduce_scatterv_start": (X, [1, 2]),
-    "allreduce_group": ([X],), "allreduce_group_start": ([X],), "alltoall_object": ([1, 2],),
+    **{f"{name}_group{start}": ([np.ones(2)],) for start in ("", "_start")
+       for name in ("allreduce", "reduce_scatter", "allgather", "broadcast")},
+    "alltoall_object": ([1, 2],),
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
     "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
     "reducer": (), "torch_group": (),
@@ -144,7 +146,7 @@ arguments = {
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 60, len(calls)
+assert len(calls) == 68, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X

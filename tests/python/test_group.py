@@ -59,10 +59,6 @@ def test_group_errors(comm):
     for text, *arguments in [
         ("xs is of type int: pass a list of arrays", 3),
         (
-            "xs[0] holds float64 and xs[2] int64: the arrays of a group must have the same dtype",
-            [x, 1.0, 2],
-        ),
-        (
             "xs[1] is of type str, which has no buffer of numbers: make an array of it with"
             " numpy.asarray(xs[1])",
             [x, "a"],
@@ -85,3 +81,50 @@ def test_group_errors(comm):
     with pytest.raises(sparkring.InvalidError, match="the arrays of a group must lie apart"):
         comm.allreduce_group([x, x], out=[both, both])
     assert comm.allreduce_group([x, x[1:]])[1].tolist() == [1.0] * 3  # inputs may
+
+
+def group_everything():
+    with open_comm() as comm:
+        kinds = ["float32", "int64", "uint8", "bool"]
+        shapes = [(comm.size,), (comm.size, 3), (comm.size * 9000,), (0,)]
+        xs = [np.resize(numbers(comm.rank, d), s) for d, s in zip(kinds, shapes)]
+        root = comm.size - 1
+        for name, *arguments in [
+            ("allreduce",),
+            ("reduce_scatter", "max"),
+            ("allgather",),
+            ("broadcast", root),
+        ]:
+            expected = [getattr(comm, name)(x, *arguments) for x in xs]
+            started = getattr(comm, f"{name}_group_start")(xs, *arguments)
+            for group in (getattr(comm, f"{name}_group")(xs, *arguments), started.wait()):
+                assert len(group) == len(xs)
+                for result, one in zip(group, expected):
+                    check(result, one, name)
+        values = [np.full(3, float(comm.rank)), np.array([comm.rank], np.int32)]
+        comm.broadcast_group(values, root, out=values)
+        return [value.tolist() for value in values]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_groups_of_every_kind_and_of_several_dtypes(size):
+    last = size - 1
+    assert run(size, group_everything) == [[[float(last)] * 3, [last]]] * size
+
+
+def locate():
+    with open_comm() as comm:
+        x = np.array([comm.rank, -comm.rank, 5.0, np.nan if comm.rank == 1 else 0.0])
+        least, largest = comm.minloc(x), comm.maxloc(x)
+        number, rank = comm.maxloc(comm.rank * 2)
+        assert rank.dtype == np.int32
+        return [array.tolist() for array in (*least, *largest)], int(number), int(rank)
+
+
+def test_minloc_and_maxloc():
+    nan = pytest.approx(np.nan, nan_ok=True)
+    least = [[0.0, -2.0, 5.0, nan], [0, 2, 0, 1]]
+    largest = [[2.0, 0.0, 5.0, nan], [2, 0, 0, 1]]
+    for arrays, number, rank in run(3, locate):
+        assert arrays == least + largest
+        assert (number, rank) == (4, 2)

@@ -66,6 +66,63 @@ class Collectives:
         array([0, 1, 2, 3])
         """
 
+    def allgather_group(self, xs, *, out=None, dtype=None):
+        """Make an `allgather` of many arrays in one call; short arrays share messages.
+
+        Parameters
+        ----------
+        xs : list of array or number
+            Their number, dtypes and shapes are the same on every rank.
+        out : list of array, optional
+            Receive the results. They must not overlap ``xs``.
+        dtype : str, optional
+            ``'bfloat16'`` when ``xs`` are buffers of uint16 that hold it.
+
+        Returns
+        -------
+        list of numpy.ndarray or out
+            For each of ``xs`` what `allgather` returns.
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `allreduce`.
+
+        Examples
+        --------
+        >>> comm.allgather_group([comm.rank, 0.5])  # with 2 ranks
+        [array([0, 1]), array([0.5, 0.5])]
+        """
+
+    def broadcast_group(self, xs, root=0, *, out=None, dtype=None):
+        """Send many arrays of the root to every rank in one call; short arrays share messages.
+
+        Parameters
+        ----------
+        xs : list of array or number
+            ``root`` sends them. On the other ranks only their shapes and dtypes are used.
+        root : int
+            The rank that sends.
+        out : list of array, optional
+            Receive the results. ``out=xs`` works in place.
+        dtype : str, optional
+            ``'bfloat16'`` when ``xs`` are buffers of uint16 that hold it.
+
+        Returns
+        -------
+        list of numpy.ndarray or NumPy scalar or out
+            One for each of ``xs``, of its shape and dtype.
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `allreduce`.
+
+        Examples
+        --------
+        >>> weights = comm.broadcast_group(weights, out=weights)
+        """
+
     def allgatherv(self, x, *, dtype=None):
         """Concatenate the arrays of all ranks, of any lengths, on every rank.
 

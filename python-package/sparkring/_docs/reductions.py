@@ -62,7 +62,7 @@ class Reductions:
         Parameters
         ----------
         xs : list of array or number
-            All have one dtype. Their number and shapes are the same on every rank.
+            Their number, dtypes and shapes are the same on every rank.
         op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
             As for `allreduce`.
         out : list of array, optional
@@ -158,6 +158,41 @@ class Reductions:
         --------
         >>> comm.reduce_scatter(numpy.arange(4))  # on rank 3 of 4
         array([12])
+        """
+
+    def reduce_scatter_group(
+        self, xs, op="sum", *, out=None, dtype=None, prescale=1.0, postscale=1.0
+    ):
+        """Make a `reduce_scatter` of many arrays in one call; short arrays share messages.
+
+        Parameters
+        ----------
+        xs : list of array
+            Each as for `reduce_scatter`. Their number, dtypes and shapes are the same on
+            every rank.
+        op : {'sum', 'prod', 'min', 'max', 'avg', 'land', 'lor', ...}
+            As for `allreduce`.
+        out : list of array, optional
+            Receive the results. They must not overlap ``xs``.
+        dtype : str, optional
+            ``'bfloat16'`` when ``xs`` are buffers of uint16 that hold it.
+        prescale, postscale : float
+            As for `allreduce`.
+
+        Returns
+        -------
+        list of numpy.ndarray or out
+            This rank's part of each.
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
+            As for `allreduce`.
+
+        Examples
+        --------
+        >>> comm.reduce_scatter_group([numpy.ones(4), numpy.arange(4)])  # on rank 3 of 4
+        [array([4.]), array([12])]
         """
 
     def reduce_scatterv(self, x, counts, op="sum", *, dtype=None, prescale=1.0, postscale=1.0):
