@@ -45,6 +45,7 @@ struct ring_comm {
   ring_shm shm;
   ring_poll_set wait_polls; /* of the listener, which is served while shm waits */
   bool shares;              /* memory with the ranks of its host, unless the user refused */
+  bool scaled;              /* the next call has the factors below */
   ring_backend *backend;    /* chosen by all ranks alike; `native` or one that opened above it */
   ring_native native;
   ring_store store;
@@ -52,7 +53,6 @@ struct ring_comm {
   uint64_t described;      /* digest that ring_comm_describe() gave for the next call; 0: none */
   char description[RING_DESCRIPTION_BYTES];
   double prescale, postscale; /* factors that ring_comm_scale() gave for the next call */
-  bool scaled;                /* it gave some */
   struct ring_queue *queue;   /* of requests; NULL before the first one */
   atomic_size_t outstanding;  /* requests that are not done */
   _Atomic(const ring_error *) stop_cause; /* why the requests were stopped; NULL: they were not */

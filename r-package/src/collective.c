@@ -198,11 +198,9 @@ static void group_add_copy(group *group, SEXP given, const char *name, R_xlen_t 
   SEXP x = PROTECT(view_vector(given, name));
   view mine = view_of(x);
   SET_VECTOR_ELT(group->inputs, i, x);
-  SEXP output = R_NilValue;
-  if (group->kind == RING_GROUP_ALLGATHER)
-    output = parts_gathered(group->handle, x);
-  else
-    output = shared_vector(group->handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x));
+  SEXP output = group->kind == RING_GROUP_ALLGATHER
+                    ? parts_gathered(group->handle, x)
+                    : shared_vector(group->handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x));
   SET_VECTOR_ELT(group->outputs, i, output);
   if (group->kind == RING_GROUP_BROADCAST) {
     view_copy_shape(output, x);
