@@ -21,12 +21,12 @@ class Net(nn.Module):
         super().__init__()
         self.conv1 = nn.Conv2d(1, 8, 3, padding=1)
         self.conv2 = nn.Conv2d(8, 16, 3, padding=1)
-        self.fc1 = nn.Linear(16 * 2 * 2, 32)
-        self.fc2 = nn.Linear(32, 10)
+        self.fc1 = nn.Linear(16 * 4 * 4, 64)
+        self.fc2 = nn.Linear(64, 10)
 
     def forward(self, x):
         """Return the logarithms of the probabilities of the digits."""
-        x = torch.relu(nn.functional.max_pool2d(self.conv1(x), 2))
+        x = torch.relu(self.conv1(x))
         x = torch.relu(nn.functional.max_pool2d(self.conv2(x), 2))
         x = torch.relu(self.fc1(x.flatten(1)))
         return torch.log_softmax(self.fc2(x), 1)
@@ -36,8 +36,8 @@ def read_arguments():
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Train on handwritten digits.")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--lr", type=float, default=0.002)
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--lr", type=float, default=0.003)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--fp16-allreduce", action="store_true")
     parser.add_argument("--use-adasum", action="store_true")

@@ -17,5 +17,5 @@ def test_digits():
     said = (job.stdout + job.stderr).decode()
     assert job.returncode == 0, said
     accuracies = [float(each) for each in re.findall(r"accuracy ([0-9.]+)%", said)]
-    assert len(accuracies) == 6, said
+    assert len(accuracies) == 10, said
     assert accuracies[-1] > 90, said
