@@ -29,7 +29,9 @@ xgboost_start_tracker <- function(comm) {
       "there: install.packages(\"reticulate\")"
     ))
   }
-  tracking <- tryCatch(reticulate::import("xgboost.tracker"), error = xgboost_missing)
+  tracking <- tryCatch(reticulate::import("xgboost.tracker"), error = function(error) {
+    python_missing(error, "XGBoost's tracker runs in Python on rank 0", "xgboost")
+  })
   port <- ring_port_reserve(comm)
   ring_port_release(comm, port)
   tracker <- tracking$RabitTracker(
@@ -38,15 +40,4 @@ xgboost_start_tracker <- function(comm) {
   tracker$start()
   frameworks_kept$tracker <- tracker
   tracker$worker_args()$dmlc_tracker_port
-}
-
-# Raises an error that names the Python, which reticulate's own error does not.
-xgboost_missing <- function(error) {
-  python <- tryCatch(reticulate::py_config()$python, error = function(error) NULL)
-  ring_stop("UNSUPPORTED", call = NULL, paste0(
-    "XGBoost's tracker runs in Python on rank 0, and ",
-    if (is.null(python)) "reticulate finds no Python there" else paste(python, "cannot import it"),
-    " (", sub("\\s+$", "", conditionMessage(error)), "): install xgboost in a Python, and pass ",
-    "its path to reticulate, as in Sys.setenv(RETICULATE_PYTHON = \"/usr/bin/python3\")"
-  ))
 }
