@@ -68,7 +68,8 @@ def test_other_modules_are_private():
     """The name of a module, or that of its folder, says so."""
     modules = (found.name for found in pkgutil.walk_packages(sparkring.__path__, "sparkring."))
     public = {name for name in modules if "._" not in name}
-    assert public == {f"sparkring.{name}" for name in ("data", "frameworks", "spark", "torch")}
+    rooms = ("data", "frameworks", "keras", "spark", "tensorflow", "torch")
+    assert public == {f"sparkring.{name}" for name in rooms}
 
 
 def test_help_fits_two_screens_and_says_where_to_go_on():

@@ -7,13 +7,11 @@ its operation and then waits, so it blocks one thread of the framework at most.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparkring._core import RingError
 from sparkring._horovod import operations
 from sparkring._horovod.ops import Average, ReduceOp, Sum
 from sparkring._horovod.pending import Pending
@@ -87,7 +85,6 @@ def wait_for_all(started: Sequence[Pending]) -> list[Any]:
     try:
         return [each.wait() for each in started]
     except RuntimeError:
-        for submission in [one for each in started for one in each._submissions]:
-            with contextlib.suppress(RingError):
-                submission.wait()
+        for each in started:
+            each.settle()
         raise

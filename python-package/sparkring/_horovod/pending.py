@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable
@@ -52,6 +53,15 @@ class Pending:
             self._result = result if self._finish is None else self._finish(result)
             self._ended = True
         return self._result
+
+    def settle(self) -> None:
+        """Wait until no array is in use any more, also after errors."""
+        for each in self._works:
+            if isinstance(each, Pending):
+                each.settle()
+            else:
+                with contextlib.suppress(RingError):
+                    each.wait()
 
     @property
     def rows(self) -> list[int] | None:

@@ -39,7 +39,7 @@ class Reduction(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def _name(kind: Any, dtype: torch.dtype) -> str:
     """Choose the operation of the core, or explain that there is none."""
-    names = dict(_SUMS)
+    names: dict[Any, str] = dict(_SUMS)
     if not dtype.is_complex:
         names.update(_ORDERS)
         if not dtype.is_floating_point:
