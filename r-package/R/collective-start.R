@@ -59,7 +59,8 @@ ring_allreduce_group_start <- function(comm, xs, op = "sum", prescale = 1, posts
 
 #' @rdname ring_start
 #' @export
-ring_reduce_scatter_group_start <- function(comm, xs, op = "sum", prescale = 1, postscale = 1) {
+ring_reduce_scatter_group_start <- function(comm, # nolint: object_length_linter.
+                                            xs, op = "sum", prescale = 1, postscale = 1) {
   factors <- check_factors(prescale, postscale)
   .Call(C_collective_group, comm, group_kinds[["reduce_scatter"]], xs, op, 0L, factors, TRUE)
 }
