@@ -23,6 +23,7 @@ def train_on():
     share_samples(torch, hvd, rank, size)
     hvd.allreduce_async(torch.ones(1), name=f"never.{rank}")
     hvd.shutdown()  # does not wait for what no other rank will submit
+    average_by_the_hook(torch, hvd)
 
 
 def go_on_after_a_mismatch(torch, hvd, rank):
@@ -86,18 +87,9 @@ def share_samples(torch, hvd, rank, size):
     assert len(sampler) == -(-10 // size)
 
 
-def test_elastic():
-    run(2, train_on)
-
-
-def average_by_the_hook():
+def average_by_the_hook(torch, hvd):
     """PyTorch's own DDP, with its gradients over the reducer."""
-    import torch
-
-    torch.set_num_threads(1)
     with process_group.group() as (rank, size):
-        import sparkring.torch as hvd
-
         hvd.init(timeout=60, call_timeout=60)
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
         model.register_comm_hook(hvd.global_process_set, hvd.allreduce_hook)
@@ -108,30 +100,31 @@ def average_by_the_hook():
         hvd.shutdown()
 
 
-def test_ddp_hook():
-    run(3, average_by_the_hook)
+def test_elastic_and_hook():
+    run(2, train_on)
 
 
 def train_with_checkpoint(comm, path):
     """Die once, in the second epoch; the next attempt goes on after the first one."""
-    import sparkring.torch as hvd
+    from sparkring._horovod import context, elastic, operations  # torch has no part in it
 
-    hvd.init()
-    assert hvd.size() == comm.size
+    context.init()
+    assert context.size() == comm.size
 
-    @hvd.elastic.run(checkpoint=path)
+    @elastic.run(checkpoint=path)
     def train(state):
         for state.epoch in range(state.epoch, 3):  # noqa: B020
+            operations.barrier()  # rank 0 has written its last commit
             state.seen.append((comm.attempt, state.epoch))
             if comm.attempt == 0 and state.epoch == 1 and comm.rank == 1:
                 os._exit(1)
-            hvd.barrier()
+            operations.barrier()  # fails in the first attempt, so its second epoch has no commit
             state.epoch += 1
             state.commit()
         return state.seen
 
-    seen = train(hvd.elastic.ObjectState(epoch=0, seen=[]))
-    hvd.shutdown()
+    seen = train(elastic.ObjectState(epoch=0, seen=[]))
+    context.shutdown()
     assert comm.allreduce(1) == comm.size
     return seen
 

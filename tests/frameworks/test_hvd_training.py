@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training by Horovod's API: optimizers, their state, and batch normalization."""
+"""Horovod's API for PyTorch: operations, optimizers, their state, and batch normalization."""
 
 from __future__ import annotations
 
 import os
 import warnings
 
+import hvd_operations
 import pytest
 from ranks import run
 
@@ -19,6 +20,7 @@ def train_in_every_way(shared):
     hvd.init(timeout=60, call_timeout=60)
     rank, size = hvd.rank(), hvd.size()
     for check in (
+        hvd_operations.check,
         as_one_process,
         options_of_reductions,
         several_passes,

@@ -28,10 +28,12 @@ class _Argument:
     no bfloat16, so it gets float32.
     """
 
+    __slots__ = ("_dtype", "_output", "_postscale", "factors", "out", "x")
+
     def __init__(
         self, tensor: torch.Tensor, output: torch.Tensor | None, op: ops.ReduceOp, factors: Factors
     ) -> None:
-        self.x = view.plain(tensor).detach()
+        shared = self.x = view.plain(tensor).detach()
         self._dtype, self._postscale, self._output = tensor.dtype, 1.0, output
         self.factors = factors
         if op is ops.Adasum and tensor.dtype is torch.bfloat16:
@@ -39,8 +41,9 @@ class _Argument:
         if factors != (1.0, 1.0) and not tensor.dtype.is_floating_point:
             self.factors, self._postscale = (1.0, 1.0), factors[1]
             self.x = self._multiply(self.x, factors[0])
-        direct = output is not None and output.is_contiguous() and self.x.dtype is output.dtype
-        self.out = output.detach() if direct and output is not None else None
+        self.out: torch.Tensor | None = None
+        if output is not None and output.is_contiguous() and self.x.dtype is output.dtype:
+            self.out = self.x if output is tensor and self.x is shared else output.detach()
 
     def _multiply(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
         if factor == 1.0:
@@ -51,11 +54,12 @@ class _Argument:
 
     def finish(self, result: Any) -> torch.Tensor:
         """Return the result as the caller's tensor."""
+        if self.out is not None and self._output is not None and self._postscale == 1.0:
+            return self._output
         made = self._multiply(torch.as_tensor(result).to(self._dtype), self._postscale)
         if self._output is None:
             return made
-        if self.out is None or self._postscale != 1.0:
-            self._output.detach().copy_(made)
+        self._output.detach().copy_(made)
         return self._output
 
 
