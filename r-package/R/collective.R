@@ -197,8 +197,8 @@ ring_reduce_scatterv <- function(comm, x, counts, op = "sum", prescale = 1, post
 #' @inheritSection ring_allreduce Missing values
 #' @returns A vector or array with the shape and class of `x`. The section *Types* has its type. On
 #'   rank 0 `ring_exscan()` returns the identity of `op`, where MPI leaves the result undefined: 0
-#'   for `"sum"`, 1 for `"prod"`, `Inf` for `"min"` and `-Inf` for `"max"` of doubles. Of integers it
-#'   is the largest one for `"min"`, and `NA` for `"max"`.
+#'   for `"sum"`, 1 for `"prod"`, `Inf` for `"min"` and `-Inf` for `"max"` of doubles. Of integers
+#'   it is the largest one for `"min"`, and `NA` for `"max"`.
 #' @inheritSection ring_allreduce Errors
 #' @seealso [ring_allreduce()], for the total on every rank.
 #' @examples
