@@ -306,7 +306,7 @@ static void bounce_scatter_put(const bounce_run *bounced, size_t at) {
 static ring_status bounce_scatter_step(bounce_run *bounced, size_t at) {
   const ring_shm_job *step = &bounced->step;
   const ring_window *window = bounced->window;
-  uint8_t *sources[RING_SHM_RANKS], *output = window->outputs[step->rank] + at;
+  uint8_t *sources[RING_SHM_RANKS];
   size_t begin, own = (size_t)step->rank;
   size_t length = bounce_rest(ring_shm_part(step, step->rank, &begin), at, bounced->piece);
   ring_status status = bounce_begin(bounced);
@@ -314,6 +314,7 @@ static ring_status bounce_scatter_step(bounce_run *bounced, size_t at) {
   bounce_scatter_put(bounced, at);
   status = bounce_sync(bounced);
   if (status != RING_OK || length == 0) return status;
+  uint8_t *output = window->outputs[step->rank] + at;
   for (int i = 0; i < step->size; i++)
     sources[i] = window->inputs[i] != NULL ? window->inputs[i] + begin + at
                                            : bounce_at(bounced, i) + own * bounced->piece;

@@ -7,8 +7,8 @@ group_kinds <- c(allreduce = 0L, allgather = 1L, reduce_scatter = 2L, broadcast 
 #'
 #' Every rank passes a list of vectors. The number of vectors, their types, lengths, shapes and
 #' names are the same on all ranks. The result is that of [ring_reduce_scatter()],
-#' [ring_allgather()] or [ring_broadcast()] on each vector. Short vectors of one type are sent together, so one call for
-#' many vectors is faster than a call for each.
+#' [ring_allgather()] or [ring_broadcast()] on each vector. Short vectors of one type are sent
+#' together, so one call for many vectors is faster than a call for each.
 #'
 #' @inheritParams ring_allreduce
 #' @param xs A list of vectors or arrays. Their types may differ. They are never modified.
