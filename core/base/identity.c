@@ -13,7 +13,7 @@ static double identity_real(ring_op op) {
   return op == RING_PROD ? 1 : 0;
 }
 
-/* The low bytes are the integer of any width. */
+/* The low bytes are the integer of any width, of 64 bits at most. */
 static uint64_t identity_integer(ring_dtype dtype, ring_op op) {
   bool is_signed = ring_dtype_name(dtype)[0] == 'i';
   unsigned bits = 8 * (unsigned)ring_dtype_size(dtype);
@@ -45,14 +45,15 @@ void ring_identity_fill(ring_dtype dtype, ring_op op, void *to, size_t count) {
   float narrow = (float)real;
   uint16_t half = dtype == RING_FLOAT16 ? ring_float16_from_float32(narrow)
                                         : ring_bfloat16_from_float32(narrow);
-  uint64_t integer = dtype == RING_BOOL ? (uint64_t)identity_bool(op) : identity_integer(dtype, op);
   if (ring_dtype_is_half(dtype))
     memcpy(one, &half, sizeof half);
   else if (dtype == RING_FLOAT32 || dtype == RING_COMPLEX64)
     memcpy(one, &narrow, sizeof narrow);
   else if (dtype == RING_FLOAT64 || dtype == RING_COMPLEX128)
     memcpy(one, &real, sizeof real);
+  else if (dtype == RING_BOOL)
+    one[0] = identity_bool(op);
   else
-    memcpy(one, &integer, width); /* of a little-endian machine */
+    memcpy(one, &(uint64_t){identity_integer(dtype, op)}, width); /* of a little-endian machine */
   for (size_t i = 0; i < count; i++) memcpy((uint8_t *)to + i * width, one, width);
 }
