@@ -189,9 +189,11 @@ static bool is_read_only(const dlpack_input *input, const adapter *adapter) {
 static int open_tensor(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtype,
                        module_state *state, PyObject *object, const adapter *adapter,
                        const char *name) {
-  if (input->old == NULL && input->managed == NULL)
+  if (input->old == NULL && input->managed == NULL) {
     PyErr_SetString(PyExc_BufferError, "it has returned no tensor");
-  else if (input->managed && input->managed->version.major != DLPACK_MAJOR)
+    return adapter_refuse(state, object, name);
+  }
+  if (input->managed && input->managed->version.major != DLPACK_MAJOR)
     PyErr_Format(PyExc_BufferError, "its tensor is of version %u of DLPack, not 1",
                  (unsigned)input->managed->version.major);
   if (PyErr_Occurred()) return adapter_refuse(state, object, name);
