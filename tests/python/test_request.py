@@ -283,7 +283,7 @@ def test_references_are_balanced(comm):
         lambda: comm.allreduce_group_start([x, x], out=[out, np.empty(6)]).wait(),
         lambda: comm.allreduce_group([x, x]),
         lambda: pytest.raises(sparkring.InvalidError, comm.allreduce_start, x, "median"),
-        lambda: pytest.raises(sparkring.InvalidError, comm.allreduce_group, [x, 1]),
+        lambda: pytest.raises(sparkring.InvalidError, comm.allreduce_group, [x, "text"]),
     ]
     for call in calls:
         call()
