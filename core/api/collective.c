@@ -72,8 +72,8 @@ ring_status ring_collective_check(ring_comm *comm, const collective_args *args) 
 
 /* ---- Running ------------------------------------------------------------------------------ */
 
-/* Where a value is copied and not reduced, with one rank and at the begin of a scan, a logical value still
- * has to become 0 or 1, as LOR of the value with itself does. */
+/* Makes logical values 0 or 1, by LOR with themselves, where they are copied and not reduced: with one rank,
+ * and at the begin of a scan. */
 static void collective_normalize(const ring_comm *comm, const collective_args *args) {
   const ring_call *call = &args->work.outline.call;
   bool logical = ring_op_is_logical((ring_op)call->op) || call->dtype == RING_BOOL;

@@ -61,7 +61,7 @@ static inline bool ring_collective_opens(uint8_t collective) {
   return collective == RING_COLLECTIVE_OPEN || collective == RING_COLLECTIVE_OPEN_ALLGATHER;
 }
 
-/* What a call has besides its dtype: an op, because it reduces; a root; one count for each rank. */
+/* A call may have an op, because it reduces, a root, and one count for each rank. */
 bool ring_collective_reduces(uint8_t collective);
 bool ring_collective_has_root(uint8_t collective);
 bool ring_collective_has_counts(uint8_t collective);

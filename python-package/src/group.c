@@ -49,7 +49,7 @@ static PyObject *read_outputs(module_state *state, PyObject *out, Py_ssize_t cou
   return NULL;
 }
 
-/* What the groups differ in. */
+/* The form of a kind of group: its arguments and the shapes of its results. */
 typedef struct group_form {
   arguments_form arguments;
   ring_group_kind kind;

@@ -168,7 +168,7 @@ def abandon(reason: str) -> None:
 def begin_anew(error: Exception) -> None:
     """Make new reducers after a failed operation, without what was in flight. Collective.
 
-    Where the communicator has failed, too, `init` opens a new one, if it has opened the old one.
+    `init` opens a new communicator if the old one has failed, too, and was opened by `init`.
     Process sets are added again, in the same order.
 
     Raises

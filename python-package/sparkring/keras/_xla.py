@@ -2,8 +2,8 @@
 """No XLA for models whose distributed optimizer runs in TensorFlow.
 
 A program that XLA compiles for TensorFlow cannot call Python. Keras decides on XLA in ``compile``,
-by a function that answers for a model. Where a release of Keras has no such function, the train
-step raises an error that names jit_compile=False.
+by a function that answers for a model. The train step raises an error that
+names jit_compile=False with a release of Keras that has no such function.
 """
 
 from __future__ import annotations
