@@ -29,13 +29,18 @@
 #' @seealso [ring_torch_env()] and the functions beside it, for the frameworks' own collectives.
 #' @examples
 #' \dontrun{
-#' sdf_len(sc, 4, repartition = 4) |>
-#'   spark_apply(function(df, barrier) {
-#'     sparkring::ring_python(barrier)
-#'     hvd <- reticulate::import("sparkring.keras", convert = FALSE)
-#'     hvd$init()
-#'     # ... a model of Keras, its optimizer in hvd$DistributedOptimizer()
-#'   }, barrier = TRUE, packages = FALSE)
+#' # Needs Spark, and Keras in the Python of reticulate.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' workers <- sparklyr::sdf_len(sc, 4, repartition = 4)
+#' trained <- sparklyr::spark_apply(workers, function(df, barrier) {
+#'   sparkring::ring_python(barrier)
+#'   hvd <- reticulate::import("sparkring.keras")
+#'   hvd$init()
+#'   # Train a model here, with its optimizer in hvd$DistributedOptimizer().
+#'   # Return a data frame with the columns of `columns`:
+#'   data.frame(rank = hvd$rank())
+#' }, columns = c(rank = "integer"), barrier = TRUE, packages = FALSE)
+#' sparklyr::sdf_collect(trained)
 #' }
 #' @export
 ring_python <- function(comm, ...) {

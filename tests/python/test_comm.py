@@ -276,7 +276,7 @@ def test_forked_child():
 
 def test_signatures():
     signatures = {
-        "allreduce": "(self, /, x, op='sum', *, out=None, dtype=None)",
+        "allreduce": "(self, /, x, op='sum', *, out=None, dtype=None, prescale=1.0, postscale=1.0)",
         "broadcast": "(self, /, x, root=0, *, out=None, dtype=None)",
         "allgather": "(self, /, x, *, out=None, dtype=None)",
         "barrier": "(self, /)",
