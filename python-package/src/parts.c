@@ -205,6 +205,17 @@ static PyObject *scatterv_call(comm_object *self, const arguments_given *given) 
   return result;
 }
 
+/* Reads which rows each rank gets, and asks the others for those that this rank gets. */
+static int alltoallv_parts(parts *sent, parts *received, comm_object *self, const arguments *a,
+                           operands *o) {
+  if (parts_read(sent, self, a->counts, &o->in) < 0) return -1;
+  if (parts_check_total(sent, self, &o->in) < 0) return -1;
+  if (parts_alltoall(received, self, sent->rows, &o->in) < 0) return -1;
+  if (!a->return_counts) return 0;
+  o->counts = parts_array(received, self);
+  return o->counts == NULL ? -1 : 0;
+}
+
 static PyObject *alltoallv_call(comm_object *self, const arguments_given *given) {
   static const arguments_form form = {
       "alltoallv",
@@ -219,9 +230,7 @@ static PyObject *alltoallv_call(comm_object *self, const arguments_given *given)
   operands *o = open_rows(self, a.x, a.dtype, true);
   if (o == NULL) return NULL;
   call call;
-  if (parts_read(&sent, self, a.counts, &o->in) < 0 || parts_check_total(&sent, self, &o->in) < 0 ||
-      parts_alltoall(&received, self, sent.rows, &o->in) < 0 ||
-      (a.return_counts && (o->counts = parts_array(&received, self)) == NULL))
+  if (alltoallv_parts(&sent, &received, self, &a, o) < 0)
     operands_finish(o, false);
   else if (operands_make_rows(o, self, received.total) == 0 &&
            call_enter(&call, self, o, operands_finish, "alltoallv", given->start) == 0)
