@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "auth/handshake.h"
+#include "auth/secret.h"
 #include "base/error.h"
 #include "base/platform.h"
 
@@ -133,6 +134,16 @@ static ring_status options_check_encryption(const ring_options *options, ring_er
                                 "least 16 random bytes");
 }
 
+static ring_status options_check_openssl(ring_error *error) {
+  const char *found;
+  if (ring_secret_has_openssl(&found)) return RING_OK;
+  return ring_error_set(error, RING_UNSUPPORTED, -1, 0,
+                        "a library of this process has put the functions of %s in the place of "
+                        "OpenSSL's, as TensorFlow "
+                        "does: load sparkring before that library",
+                        found);
+}
+
 /* A short one could be guessed by whoever has recorded a handshake. */
 static ring_status options_check_token(const ring_options *options, ring_error *error) {
   if (options->token == NULL && options->token_length > 0)
@@ -159,7 +170,8 @@ static void options_take_defaults(ring_options *options) {
 }
 
 static ring_status options_check(const ring_options *options, ring_error *error) {
-  ring_status status = options_check_ranks(options, error);
+  ring_status status = options_check_openssl(error);
+  if (status == RING_OK) status = options_check_ranks(options, error);
   if (status == RING_OK) status = options_check_seconds(options->timeout, "timeout", error);
   if (status == RING_OK)
     status = options_check_seconds(options->call_timeout, "call_timeout", error);

@@ -7,8 +7,15 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
+#include <string.h>
 
 #include "base/platform.h"
+
+/* Forks of OpenSSL begin this text with a name of their own. */
+bool ring_secret_has_openssl(const char **found) {
+  *found = OpenSSL_version(OPENSSL_VERSION);
+  return strncmp(*found, OPENSSL_VERSION_TEXT, 4) == 0;
+}
 
 bool ring_secret_random(void *bytes, size_t length) {
   return length <= INT_MAX && RAND_bytes(bytes, (int)length) == 1;

@@ -19,6 +19,10 @@ typedef struct ring_secret {
   uint8_t bytes[RING_SECRET_BYTES];
 } ring_secret;
 
+/* False where another library of the process, loaded before, took the place of OpenSSL's functions
+ * because its functions have the same names. *found becomes what that library calls itself. */
+bool ring_secret_has_openssl(const char **found);
+
 /* Fills bytes with cryptographically secure random numbers. */
 bool ring_secret_random(void *bytes, size_t length);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The example for Horovod's users, through the launcher, as they run it."""
+"""The examples for Horovod's users, through the launcher, as they run them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,25 @@ from pathlib import Path
 
 import ranks
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "hvd_digits.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def accuracies(name, *arguments):
+    """Run an example on two ranks, and return the shares of the digits that it says."""
+    job = ranks.launch(2, sys.executable, str(EXAMPLES / name), *arguments)
+    said = (job.stdout + job.stderr).decode()
+    assert job.returncode == 0, said
+    return [float(each) for each in re.findall(r"accuracy ([0-9.]+)%", said)]
 
 
 def test_digits():
-    job = ranks.launch(2, sys.executable, str(SCRIPT))
-    said = (job.stdout + job.stderr).decode()
-    assert job.returncode == 0, said
-    accuracies = [float(each) for each in re.findall(r"accuracy ([0-9.]+)%", said)]
-    assert len(accuracies) == 10, said
-    assert accuracies[-1] > 90, said
+    found = accuracies("hvd_digits.py")
+    assert len(found) == 10
+    assert found[-1] > 90
+
+
+def test_keras_digits(monkeypatch):
+    """TensorFlow, which has functions with the names of OpenSSL's, is loaded before sparkring."""
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    (found,) = accuracies("hvd_keras_digits.py")
+    assert found > 90
