@@ -68,6 +68,7 @@
 #include "peers/peers.c"
 #include "peers/shutdown.c"
 #include "peers/wait_report.c"
+#include "reducer/autotune.c"
 #include "reducer/driver.c"
 #include "reducer/execution.c"
 #include "reducer/fusion_plan.c"

@@ -173,15 +173,29 @@ static ring_status driver_run_ready(ring_reducer *reducer) {
   return RING_OK;
 }
 
+/* All ranks take the settings of rank 0. */
+static ring_status driver_tune(ring_reducer *reducer) {
+  ring_status status = ring_autotune_move(&reducer->autotune, reducer->comm);
+  if (status != RING_OK) return status;
+  pthread_mutex_lock(&reducer->mutex);
+  reducer->threshold = (size_t)reducer->autotune.now.threshold;
+  reducer->cycle_time = reducer->autotune.now.cycle_time;
+  pthread_mutex_unlock(&reducer->mutex);
+  return RING_OK;
+}
+
 /* Without the mutex. *progress: something was agreed on or completed. */
 static ring_status driver_cycle(ring_reducer *reducer, bool *progress) {
   ring_negotiation *negotiation = &reducer->negotiation;
   uint64_t flags = ring_stall_is_due(&reducer->stall, negotiation) ? NEGOTIATION_STALL : 0;
+  if (reducer->autotune.moves) flags |= NEGOTIATION_TUNE;
   ring_status status = ring_negotiation_run(negotiation, &flags);
   *progress = negotiation->ready_count > 0 || (flags & ~(uint64_t)NEGOTIATION_STALL) != 0;
   if (status == RING_OK && negotiation->ready_count > 0) status = driver_run_ready(reducer);
+  if (status == RING_OK) ring_autotune_count(&reducer->autotune, negotiation);
   if (status == RING_OK && (flags & NEGOTIATION_STALL) != 0)
     status = ring_stall_run(&reducer->stall, negotiation);
+  if (status == RING_OK && (flags & NEGOTIATION_TUNE) != 0) status = driver_tune(reducer);
   return status;
 }
 

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "reducer/autotune.h"
 #include "reducer/execution.h"
 #include "reducer/fusion_plan.h"
 #include "reducer/stall.h"
@@ -29,6 +30,8 @@ struct ring_reducer {
   ring_negotiation negotiation;
   ring_execution execution;
   ring_stall stall;
+  ring_autotune autotune;
+  int log_error; /* errno of the file of the autotuning */
   size_t threshold;
   uint64_t cycle_time, pause; /* nanoseconds; pause: before the next cycle, since `rested` */
   uint64_t rested;

@@ -7,6 +7,7 @@
  *      All ranks apply them in rank order, so slots stay the same everywhere.
  *   3. With the flag STATE: which ranks have joined or are closing.
  *   4. With the flag STALL: which rank misses what (stall.h).
+ *   5. With the flag TUNE: other settings (autotune.h).
  *
  * A rank enters a cycle when it has submissions, has joined or is closing. The others are blocked until
  * it does, which costs nothing: no name can be complete without this rank.
@@ -21,7 +22,7 @@
 
 typedef enum ring_member { MEMBER_ACTIVE, MEMBER_JOINED, MEMBER_CLOSING } ring_member;
 
-enum { NEGOTIATION_NEW = 1, NEGOTIATION_STATE = 2, NEGOTIATION_STALL = 4 };
+enum { NEGOTIATION_NEW = 1, NEGOTIATION_STATE = 2, NEGOTIATION_STALL = 4, NEGOTIATION_TUNE = 8 };
 
 /* A name that all ranks have submitted. */
 typedef struct ring_ready {
@@ -61,7 +62,7 @@ ring_status ring_negotiation_init(ring_negotiation *negotiation, ring_comm *comm
                                   pthread_mutex_t *mutex, size_t capacity);
 void ring_negotiation_destroy(ring_negotiation *negotiation);
 
-/* Runs steps 1 to 3 and fills `ready`. `flags`: STALL of this rank; becomes the flags of any rank.
+/* Runs steps 1 to 3 and fills `ready`. `flags`: STALL and TUNE of this rank; becomes the flags of any rank.
  * Collective, and called without the mutex. A failure is that of the communicator. */
 ring_status ring_negotiation_run(ring_negotiation *negotiation, uint64_t *flags);
 

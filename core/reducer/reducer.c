@@ -50,6 +50,7 @@ static void reducer_release(ring_reducer *reducer) {
     next = spare->next;
     free(spare);
   }
+  ring_autotune_end(&reducer->autotune);
   free(reducer->stall.gathered.bytes);
   free(reducer->items);
   if (reducer_is_mine(reducer)) {
@@ -67,6 +68,8 @@ static ring_status reducer_check_options(ring_comm *comm, const ring_reducer_opt
     problem = "begin the options with RING_REDUCER_OPTIONS_INIT";
   else if (cycle != RING_NEVER && !(cycle >= 0 && cycle <= REDUCER_CYCLE_MOST))
     problem = "cycle_time must be 0 to 0.005 seconds or RING_NEVER";
+  else if (options->autotune_log != NULL && options->autotune != RING_ON)
+    problem = "autotune_log is given, and autotune is not on";
   else if (!(stall >= 0 && stall < 1e9))
     problem = "stall_timeout must be 0 or more seconds";
   if (problem == NULL) return RING_OK;
@@ -86,6 +89,9 @@ static ring_reducer *reducer_make(ring_comm *child, const ring_reducer_options *
   reducer->threshold = options->threshold > 0 ? options->threshold : REDUCER_THRESHOLD;
   reducer->cycle_time = (uint64_t)(cycle * 1e9);
   reducer->stall.timeout = (uint64_t)(options->stall_timeout * 1e9);
+  ring_autotune_pair pair = {reducer->threshold, reducer->cycle_time};
+  if (options->autotune == RING_ON && ring_comm_rank(child) == 0)
+    reducer->log_error = ring_autotune_begin(&reducer->autotune, pair, options->autotune_log);
   pthread_mutex_init(&reducer->mutex, NULL);
   ring_platform_condition_init(&reducer->work);
   ring_platform_condition_init(&reducer->changed);
@@ -104,7 +110,7 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_r
                                  const ring_reducer_options *options) {
   int size = ring_comm_size(child);
   int64_t mine[3] = {(int64_t)options->threshold, (int64_t)options->cache_capacity,
-                     reducer != NULL};
+                     reducer == NULL ? -1 : reducer->log_error};
   int64_t *all = calloc((size_t)size, sizeof mine);
   if (all == NULL) {
     ring_comm_abort(child, "out of memory for a reducer");
@@ -115,9 +121,13 @@ static ring_status reducer_agree(ring_comm *comm, ring_comm *child, const ring_r
   if (status != RING_OK) comm->error = *ring_comm_error(child);
   for (int rank = 0; status == RING_OK && rank < size; rank++) {
     const int64_t *its = all + 3 * (ptrdiff_t)rank;
-    if (its[2] == 0)
+    if (its[2] < 0)
       status = ring_error_set(&comm->error, RING_SYSTEM, rank, 0,
                               "rank %d (%s) has no memory or no thread for a reducer", rank,
+                              ring_comm_host(child, rank));
+    else if (its[2] > 0)
+      status = ring_error_set(&comm->error, RING_SYSTEM, rank, (int)its[2],
+                              "rank %d (%s) cannot write the file of autotune_log", rank,
                               ring_comm_host(child, rank));
     else if (memcmp(its, all, 2 * sizeof *its) != 0)
       status =

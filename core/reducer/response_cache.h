@@ -37,6 +37,7 @@ typedef struct ring_entry {
   uint8_t *description; /* that was announced */
   size_t length;
   ring_submission *mine, *deferred;
+  uint64_t step;  /* in which it was ready last (autotune.h) */
   bool consumed;  /* this rank had its error */
   bool announces; /* listed in `announcements` */
   char *failure;

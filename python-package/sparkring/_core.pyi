@@ -67,6 +67,8 @@ def reducer_open(
     cycle_time: float,
     cache_capacity: int,
     stall_timeout: float,
+    autotune: bool,
+    autotune_log: str | None,
     /,
 ) -> ReducerHandle: ...
 def end() -> None: ...
@@ -1352,6 +1354,8 @@ class Communicator:
         cycle_time: float | None = None,
         cache_capacity: int | None = None,
         stall_timeout: float | None = None,
+        autotune: bool = False,
+        autotune_log: str | os.PathLike[str] | None = None,
     ) -> Reducer: ...
     # Methods for frameworks, which are also functions of sparkring.frameworks.
     def gpus(comm, /, count: int | None = None) -> list[str]: ...  # noqa: N805

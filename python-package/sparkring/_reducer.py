@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -165,6 +166,8 @@ def reducer(
     cycle_time: float | None = None,
     cache_capacity: int | None = None,
     stall_timeout: float | None = None,
+    autotune: bool = False,
+    autotune_log: str | os.PathLike[str] | None = None,
 ) -> Reducer:
     """Open a reducer of all ranks, for named arrays in any order. Collective.
 
@@ -178,6 +181,12 @@ def reducer(
         Names that stay agreed on, 1024 by default.
     stall_timeout : float
         Seconds after which a name that some ranks miss fails with `TimeoutError`; never by default.
+    autotune : bool
+        Whether rank 0 tries other values of ``threshold`` and ``cycle_time`` while the same names
+        come again, for about 150 steps, and keeps the fastest. That of rank 0 counts.
+    autotune_log : path
+        A file to which rank 0 appends what it has tried, as CSV: threshold, cycle_time,
+        bytes_per_second, chosen.
 
     Returns
     -------
@@ -190,11 +199,19 @@ def reducer(
         For settings out of range.
     MismatchError
         When ranks pass another threshold or cache_capacity.
+    OSError
+        When rank 0 cannot write autotune_log.
     PeerLostError, TimeoutError, AbortedError
         When a rank dies, hangs or aborts.
     """
     cycle = 0.0 if cycle_time is None else -1.0 if cycle_time == 0 else cycle_time
     handle = _core.reducer_open(
-        self, threshold or 0, cycle, cache_capacity or 0, stall_timeout or 0.0
+        self,
+        threshold or 0,
+        cycle,
+        cache_capacity or 0,
+        stall_timeout or 0.0,
+        autotune or autotune_log is not None,
+        None if autotune_log is None else os.fspath(autotune_log),
     )
     return Reducer(handle)

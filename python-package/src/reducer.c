@@ -289,9 +289,12 @@ PyObject *reducer_open(PyObject *module, PyObject *args) {
   ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
   comm_object *comm;
   Py_ssize_t threshold, capacity;
-  if (!PyArg_ParseTuple(args, "O!ndnd:reducer_open", state->comm_type, &comm, &threshold,
-                        &options.cycle_time, &capacity, &options.stall_timeout))
+  int autotune;
+  if (!PyArg_ParseTuple(args, "O!ndndpz:reducer_open", state->comm_type, &comm, &threshold,
+                        &options.cycle_time, &capacity, &options.stall_timeout, &autotune,
+                        &options.autotune_log))
     return NULL;
+  options.autotune = autotune ? RING_ON : RING_OFF;
   options.threshold = (size_t)threshold;
   options.cache_capacity = (size_t)capacity;
   reducer_object *self = (reducer_object *)PyType_GenericAlloc(state->reducer_type, 0);

@@ -8,7 +8,8 @@
 
 #include "comm.h"
 
-/* The function _core.reducer_open(comm, threshold, cycle_time, cache_capacity, stall_timeout). */
+/* The function _core.reducer_open(comm, threshold, cycle_time, cache_capacity, stall_timeout,
+ * autotune, autotune_log). */
 PyObject *reducer_open(PyObject *module, PyObject *args);
 
 /* The Python types, for PyType_FromModuleAndSpec. */

@@ -17,6 +17,10 @@
 #' @param cycle_time Seconds, up to 0.005, in which submissions gather while R does not wait.
 #' @param cache_capacity Number of names that stay agreed on.
 #' @param stall_timeout Seconds after which a name fails that some ranks miss; `NULL`: never.
+#' @param autotune Whether rank 0 tries other values of `threshold` and `cycle_time` while the same
+#'   names come again, for about 150 rounds, and keeps the fastest. That of rank 0 counts.
+#' @param autotune_log Path of a file to which rank 0 appends what it has tried, as CSV; implies
+#'   `autotune`.
 #' @param reducer A reducer, from `ring_reducer()`.
 #' @param name A string that is not in flight on this rank.
 #' @param x A numeric, integer or logical vector or array; `NULL` for a barrier.
@@ -46,7 +50,7 @@
 #' ring_close(comm)
 #' @export
 ring_reducer <- function(comm, threshold = 128 * 2^20, cycle_time = 0.001, cache_capacity = 1024,
-                         stall_timeout = NULL) {
+                         stall_timeout = NULL, autotune = FALSE, autotune_log = NULL) {
   if (!is_number(threshold) || threshold < 1) {
     check_stop("`threshold` must be 1 or more bytes, not ", describe(threshold))
   }
@@ -56,8 +60,11 @@ ring_reducer <- function(comm, threshold = 128 * 2^20, cycle_time = 0.001, cache
   capacity <- check_whole(cache_capacity, "cache_capacity", least = 1)
   cycle_time <- if (cycle_time == 0) -1 else as.double(cycle_time)
   stall_timeout <- check_seconds(stall_timeout, "stall_timeout")
-  threshold <- as.double(threshold)
-  made <- .Call(C_reducer_open, comm, threshold, cycle_time, as.double(capacity), stall_timeout)
+  autotune_log <- check_string(autotune_log, "autotune_log")
+  autotune <- check_flag(autotune, "autotune") || !is.null(autotune_log)
+  if (!is.null(autotune_log)) autotune_log <- path.expand(autotune_log)
+  made <- .Call(C_reducer_open, comm, as.double(threshold), cycle_time, as.double(capacity),
+                stall_timeout, autotune, autotune_log)
   structure(made, size = ring_size(comm))
 }
 

@@ -71,7 +71,8 @@ static void reducer_finish(SEXP reducer, ring_status status) {
   if (status != RING_OK) error_raise(status, ring_reducer_error(reducer_of(reducer)));
 }
 
-SEXP reducer_open(SEXP comm, SEXP threshold, SEXP cycle_time, SEXP capacity, SEXP stall_timeout) {
+SEXP reducer_open(SEXP comm, SEXP threshold, SEXP cycle_time, SEXP capacity, SEXP stall_timeout,
+                  SEXP autotune, SEXP autotune_log) {
   comm_handle *handle = comm_of(comm);
   ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
   ring_reducer *opened = NULL;
@@ -79,6 +80,8 @@ SEXP reducer_open(SEXP comm, SEXP threshold, SEXP cycle_time, SEXP capacity, SEX
   options.cycle_time = Rf_asReal(cycle_time);
   options.cache_capacity = (size_t)Rf_asReal(capacity);
   options.stall_timeout = Rf_asReal(stall_timeout);
+  options.autotune = Rf_asLogical(autotune) ? RING_ON : RING_OFF;
+  if (!Rf_isNull(autotune_log)) options.autotune_log = CHAR(STRING_ELT(autotune_log, 0));
   SEXP reducer = PROTECT(reducer_pointer(NULL, reducer_tag(), comm, reducer_finalise));
   ring_status status = ring_reducer_open(handle->comm, &options, &opened);
   R_SetExternalPtrAddr(reducer, opened);

@@ -9,7 +9,8 @@
 #include <Rinternals.h>
 
 /* The entry points. R/reducer.R documents them, and checks their arguments. */
-SEXP reducer_open(SEXP comm, SEXP threshold, SEXP cycle_time, SEXP capacity, SEXP stall_timeout);
+SEXP reducer_open(SEXP comm, SEXP threshold, SEXP cycle_time, SEXP capacity, SEXP stall_timeout,
+                  SEXP autotune, SEXP autotune_log);
 SEXP reducer_submit(SEXP reducer, SEXP kind, SEXP name, SEXP x, SEXP op, SEXP root, SEXP splits);
 SEXP reducer_join(SEXP reducer);
 SEXP reducer_close(SEXP reducer);

@@ -137,6 +137,23 @@ def test_exception_aborts_the_reducer():
     assert "ValueError: no data" in text
 
 
+def tune(path):
+    with open_comm() as comm, comm.reducer(autotune_log=path) as reducer:
+        for _ in range(160):
+            assert reducer.allreduce("x", np.ones(1000)).wait()[0] == comm.size
+        counters = reducer.counters()
+    return counters["threshold"], counters["cycle_time"]
+
+
+def test_autotune(tmp_path):
+    one, other = run(2, tune, tmp_path / "log")
+    *tried, last = (tmp_path / "log").read_text().splitlines()
+    threshold, cycle_time, rate, chosen = last.split(",")
+    assert one == other == (int(threshold), float(cycle_time))
+    assert (len(tried), chosen) == (15, "1")
+    assert float(rate) > 0
+
+
 def drop_submissions():
     """Neither a dropped submission nor a dropped reducer leaves the other ranks in doubt."""
     with open_comm() as comm:

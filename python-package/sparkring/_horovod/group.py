@@ -22,6 +22,8 @@ class Group:
                 cycle_time=settings.cycle_time,
                 cache_capacity=settings.cache_capacity,
                 stall_timeout=settings.stall_timeout,
+                autotune=settings.autotune,
+                autotune_log=settings.autotune_log,
             )
         self._naming = threading.Lock()
         self._counts: Counter[str] = Counter()

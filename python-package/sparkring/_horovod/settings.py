@@ -24,6 +24,8 @@ class Settings(NamedTuple):
     cache_capacity: int | None
     warn_after: float | None
     stall_timeout: float | None
+    autotune: bool
+    autotune_log: str | None
     timeline: str | None
     mark_cycles: bool
     dynamic_process_sets: bool
@@ -31,11 +33,7 @@ class Settings(NamedTuple):
     @classmethod
     def read(cls) -> Settings:
         """Read the environment. Raise ValueError for a value that is no number."""
-        if _flag("HOROVOD_AUTOTUNE") or os.environ.get("HOROVOD_AUTOTUNE_LOG"):
-            _warn(
-                "HOROVOD_AUTOTUNE and HOROVOD_AUTOTUNE_LOG have no effect: the reducer does not"
-                " tune itself. Set HOROVOD_FUSION_THRESHOLD and HOROVOD_CYCLE_TIME instead"
-            )
+        autotune = bool(_flag("HOROVOD_AUTOTUNE"))
         timeline = os.environ.get("HOROVOD_TIMELINE")
         warn_after = _number("HOROVOD_STALL_CHECK_TIME_SECONDS", float)
         return cls(
@@ -44,6 +42,8 @@ class Settings(NamedTuple):
             cache_capacity=_at_least_one(_number("HOROVOD_CACHE_CAPACITY", int)),
             warn_after=0.0 if _flag("HOROVOD_STALL_CHECK_DISABLE") else warn_after,
             stall_timeout=_number("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", float),
+            autotune=autotune,
+            autotune_log=(os.environ.get("HOROVOD_AUTOTUNE_LOG") or None) if autotune else None,
             timeline=None if timeline in (None, "", "DYNAMIC") else timeline,
             mark_cycles=bool(_flag("HOROVOD_TIMELINE_MARK_CYCLES")),
             dynamic_process_sets=_flag("HOROVOD_DYNAMIC_PROCESS_SETS") is not False,

@@ -75,6 +75,19 @@ test_that("ranks that have joined give zeros", {
   expect_identical(results[[1]]$last, 1L)
 })
 
+test_that("threshold and cycle time are tuned", {
+  log <- tempfile()
+  run_ring(2, log = log, {
+    reducer <- ring_reducer(comm, autotune_log = log)
+    for (i in 1:160) ring_submission_wait(ring_submit(reducer, "x", 1))
+    ring_reducer_close(reducer)
+  })
+  tried <- read.csv(log)
+  expect_named(tried, c("threshold", "cycle_time", "bytes_per_second", "chosen"))
+  expect_identical(tried$chosen, rep(0:1, c(14, 1)))
+  unlink(log)
+})
+
 test_that("bad arguments are refused", {
   comm <- ring_init()
   reducer <- ring_reducer(comm)
@@ -84,6 +97,7 @@ test_that("bad arguments are refused", {
   expect_error(ring_submit(reducer, "x", 1, op = "no"), "no operation", class = "ring_error")
   expect_error(ring_submit(comm, "x", 1), "`reducer` must be a reducer", class = "ring_error")
   expect_error(ring_reducer(comm, cycle_time = 1), "0 to 0.005 seconds", class = "ring_error")
+  expect_error(ring_reducer(comm, autotune = 1), "`autotune` must be TRUE", class = "ring_error")
   ring_reducer_close(reducer)
   ring_close(comm)
 })

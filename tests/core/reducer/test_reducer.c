@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The reducer: every kind of operation, in another order on each rank, from several threads; cached names,
- * a cache that is too small, and ranks that join.
+ * a cache that is too small, ranks that join, and autotuning.
  */
 #include <pthread.h>
 #include <unistd.h>
 
+#include "reducer/autotune.h"
 #include "reducers.h"
 
 enum { NAMES = 60, ROUNDS = 8, WIDTH = 37 };
@@ -351,6 +352,71 @@ static void test_joined_ranks_in_other_kinds(void) {
   run_comms(3, try_join_kinds, NULL);
 }
 
+/* ---- Autotuning --------------------------------------------------------------------------- */
+
+/* Lines of the file of rank 0, the last of which names the settings of all ranks from there on. */
+static void expect_tuned(const char *path, const ring_reducer_counters *counters) {
+  char line[200], last[200] = "";
+  int lines = 0, chosen = 0;
+  unsigned long long threshold;
+  double cycle_time, rate;
+  FILE *file = fopen(path, "r");
+  CHECK(file != NULL);
+  while (fgets(line, sizeof line, file) != NULL) {
+    if (lines++ == 0) CHECK_CONTAINS(line, "threshold,cycle_time,bytes_per_second,chosen");
+    memcpy(last, line, sizeof last);
+  }
+  fclose(file);
+  CHECK_INT(lines, 1 + 2 + 7 + 5 + 1);
+  CHECK_INT(sscanf(last, "%llu,%lf,%lf,%d", &threshold, &cycle_time, &rate, &chosen), 4);
+  CHECK_INT(chosen, 1);
+  CHECK_INT(threshold, counters->threshold);
+  CHECK(cycle_time == counters->cycle_time);
+  CHECK(rate > 0);
+}
+
+static void try_autotune(ring_comm *comm, void *path) {
+  static const int64_t count = 1000;
+  ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
+  options.autotune = RING_ON;
+  options.autotune_log = path;
+  ring_reducer *reducer = reducer_of(comm, &options);
+  ring_reducer_counters counters;
+  for (int step = 0; step < 14 * (AUTOTUNE_STEPS + 1) + 5; step++) {
+    float one[1000] = {1}, other[1000] = {2};
+    ring_operation first = sum_of("first", one, &count), second = sum_of("second", other, &count);
+    ring_submission *submissions[] = {submit(reducer, &first), submit(reducer, &second)};
+    for (int i = 0; i < 2; i++) finish_well(submissions[i]);
+    CHECK(one[0] == (float)ring_comm_size(comm));
+    CHECK(other[0] == 2 * (float)ring_comm_size(comm));
+  }
+  ring_reducer_counters_read(reducer, &counters);
+  end_reducer(reducer);
+  expect_tuned(path, &counters);
+}
+
+static void refuse_file(ring_comm *comm, void *unused) {
+  (void)unused;
+  ring_reducer_options options = RING_REDUCER_OPTIONS_INIT;
+  ring_reducer *reducer;
+  options.autotune = RING_ON;
+  options.autotune_log = "/no/such/folder/log";
+  CHECK_INT(ring_reducer_open(comm, &options, &reducer), RING_SYSTEM);
+  CHECK_CONTAINS(ring_comm_error(comm)->message,
+                 "rank 0 (127.0.0.1) cannot write the file of autotune_log: ");
+  CHECK_INT(ring_barrier(comm), RING_OK);
+}
+
+static void test_autotune(void) {
+  char path[] = "/tmp/sparkring-autotune-XXXXXX";
+  int file = mkstemp(path);
+  CHECK(file >= 0);
+  close(file);
+  run_comms(3, try_autotune, path);
+  unlink(path);
+  run_comms(2, refuse_file, NULL);
+}
+
 int main(void) {
   RUN(test_any_order);
   RUN(test_any_thread);
@@ -361,5 +427,6 @@ int main(void) {
   RUN(test_every_kind);
   RUN(test_joined_ranks_give_zeros);
   RUN(test_joined_ranks_in_other_kinds);
+  RUN(test_autotune);
   return 0;
 }
