@@ -286,8 +286,9 @@ RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring
 }
 #endif
 
-#include "sparkring_async.h"   /* IWYU pragma: export */
-#include "sparkring_reducer.h" /* IWYU pragma: export */
-#include "sparkring_tools.h"   /* IWYU pragma: export */
+#include "sparkring_async.h"    /* IWYU pragma: export */
+#include "sparkring_messages.h" /* IWYU pragma: export */
+#include "sparkring_reducer.h"  /* IWYU pragma: export */
+#include "sparkring_tools.h"    /* IWYU pragma: export */
 
 #endif

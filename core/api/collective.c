@@ -170,7 +170,7 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
   if (status == RING_OK && comm->scaled) status = collective_scale(comm, args);
   if (status != RING_OK) return status;
   if (call->collective == RING_COLLECTIVE_MESSAGE) {
-    ring_messages *messages = &comm->peers.peer[args->work.outline.peer].messages;
+    ring_message_counts *messages = &comm->peers.peer[args->work.outline.peer].messages;
     call->sequence = call->root == comm->peers.rank ? ++messages->sent : ++messages->received;
   } else {
     call->sequence = ++comm->sequence;

@@ -17,9 +17,9 @@
 typedef struct ring_connector ring_connector;
 
 /* Messages between this rank and a peer so far. */
-typedef struct ring_messages {
+typedef struct ring_message_counts {
   uint32_t sent, received;
-} ring_messages;
+} ring_message_counts;
 
 /* Processors of this host for its ranks. */
 typedef enum ring_cores {
@@ -54,7 +54,7 @@ typedef struct ring_peer {
   int connections;     /* of the link */
   size_t slot;         /* in the poll set, while the engine sleeps */
   void *out, *in;      /* pipes in shared memory; NULL: there are none */
-  ring_messages messages;
+  ring_message_counts messages;
   uint32_t last_run; /* of the engine in which the peer last sent something; 0: never */
   ring_counters counters;
 } ring_peer;

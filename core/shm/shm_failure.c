@@ -307,7 +307,7 @@ ring_status ring_shm_misleads(const ring_shm_call *call, int index) {
 /* Whether a rank waits for this rank to send or receive a message that this rank has not begun. */
 static bool shm_failure_expects_message(const ring_shm *shm, int index, const ring_call *theirs) {
   int own = shm->ranks[shm->index];
-  const ring_messages *messages = &shm->peers->peer[shm->ranks[index]].messages;
+  const ring_message_counts *messages = &shm->peers->peer[shm->ranks[index]].messages;
   if (theirs->root == own) return (int32_t)(theirs->sequence - messages->sent) > 0;
   return theirs->digest == ring_shm_receiver(own) &&
          (int32_t)(theirs->sequence - messages->received) > 0;

@@ -65,7 +65,7 @@ static bool bounce_put(const bounce_run *bounced, size_t at) {
   const ring_shm_job *step = &bounced->step;
   bool gives = false;
   for (int i = 0; i < step->size; i++) {
-    ring_transfer transfer = ring_transfer_of(step, step->rank, i);
+    ring_window_transfer transfer = ring_transfer_of(step, step->rank, i);
     size_t length = bounce_rest(transfer.bytes, at, bounced->piece);
     if (i == step->rank || transfer.bytes == 0) continue;
     if (length > 0 && !bounced->window->input_shared[step->rank] && !(gives && transfer.same))
@@ -81,7 +81,7 @@ static bool bounce_put(const bounce_run *bounced, size_t at) {
 static void bounce_get(const bounce_run *bounced, int from, size_t at) {
   const ring_shm_job *step = &bounced->step;
   const ring_window *window = bounced->window;
-  ring_transfer transfer = ring_transfer_of(step, from, step->rank);
+  ring_window_transfer transfer = ring_transfer_of(step, from, step->rank);
   size_t bytes = bounce_rest(transfer.bytes, at, bounced->piece);
   if (bytes == 0) return;
   uint8_t *to = window->outputs[step->rank] + transfer.out_at + at;

@@ -16,8 +16,8 @@ typedef struct window_post {
 
 /* ---- Transfers ---------------------------------------------------------------------------- */
 
-ring_transfer ring_transfer_of(const ring_shm_job *job, int from, int to) {
-  ring_transfer transfer = {.same = true};
+ring_window_transfer ring_transfer_of(const ring_shm_job *job, int from, int to) {
+  ring_window_transfer transfer = {.same = true};
   switch (job->outline->call.collective) {
   case RING_COLLECTIVE_BROADCAST:
     if (from == job->root)
@@ -89,7 +89,7 @@ static size_t window_reached(const ring_shm_job *job, int index, bool output) {
   }
   size_t most = 0;
   for (int turn = 0; turn < 2; turn++, other = last) { /* the parts of the last rank lie last */
-    ring_transfer transfer =
+    ring_window_transfer transfer =
         output ? ring_transfer_of(job, other, index) : ring_transfer_of(job, index, other);
     size_t end = transfer.bytes + (output ? transfer.out_at : transfer.in_at);
     if (transfer.bytes > 0 && end > most) most = end;

@@ -30,12 +30,12 @@ typedef struct ring_rank_range {
 } ring_rank_range;
 
 /* The bytes that one rank has for another rank in a collective that only copies. */
-typedef struct ring_transfer {
+typedef struct ring_window_transfer {
   size_t in_at, out_at, bytes; /* offset in the sender's input and in the receiver's output */
   bool same;                   /* all receivers get the same bytes */
-} ring_transfer;
+} ring_window_transfer;
 
-ring_transfer ring_transfer_of(const ring_shm_job *job, int from, int to);
+ring_window_transfer ring_transfer_of(const ring_shm_job *job, int from, int to);
 
 /* The ranks whose outputs get the result of an allreduce or reduce. */
 ring_rank_range ring_shm_receivers(const ring_shm_job *job);

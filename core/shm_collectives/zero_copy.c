@@ -7,7 +7,7 @@
 /* Moves bytes [at, at + bytes) of a transfer. */
 static ring_status zero_copy_move(const ring_window *window, int from, int to, size_t at,
                                   size_t bytes) {
-  ring_transfer transfer = ring_transfer_of(window->job, from, to);
+  ring_window_transfer transfer = ring_transfer_of(window->job, from, to);
   if (bytes == 0) return RING_OK;
   return ring_window_move(window, window->outputs[to] + transfer.out_at + at,
                           window->inputs[from] + transfer.in_at + at, bytes);

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The state of messages: the channels to all ranks, the matching, and the threads that use them.
+ *
+ * Invariants. The mutex guards everything. One thread at a time is `driving`: it alone touches links,
+ * connections under way and the poll set, and releases the mutex only while it sleeps or calls hooks. Another
+ * thread that has something to send appends it to a queue and wakes the driver.
+ */
+#ifndef RING_MESSAGES_STATE_H
+#define RING_MESSAGES_STATE_H
+
+#include <pthread.h>
+
+#include "api/comm_state.h"
+#include "messages/channel.h"
+
+struct ring_messages {
+  pthread_mutex_t mutex;
+  pthread_cond_t work;    /* for the thread of the messages */
+  pthread_cond_t changed; /* transfers were completed, or nobody drives any more */
+  unsigned process;
+  size_t references; /* one of the user, one of each transfer that was not freed */
+  ring_comm *comm;   /* NULL when it was freed */
+  int rank, size;
+  ring_channel *channels;
+  ring_matching matching;
+  ring_poll_set poll_set;
+  int bell[2]; /* a pipe that wakes the driver */
+  size_t bell_slot;
+  ring_transfer *newest;
+  size_t in_flight; /* transfers that are not done */
+  size_t queued;    /* packets that are not sent */
+  bool wants;       /* some channel wants a link */
+  ring_transfer *spare;
+  uint64_t moved;        /* frames and pieces of frames, of all channels */
+  atomic_uint entering;  /* threads that wait for the mutex while the driver spins */
+  int waiting, sleeping; /* threads that wait, and those of them that do not drive */
+  bool driving, polling;
+  bool idle; /* the thread sleeps until it is woken */
+  bool threaded, stops;
+  bool closing, closed, broken;
+  ring_error failure; /* once `broken` */
+  pthread_t thread;
+};
+
+static inline void messages_lock(ring_messages *messages) {
+  atomic_fetch_add_explicit(&messages->entering, 1, memory_order_relaxed);
+  pthread_mutex_lock(&messages->mutex);
+  atomic_fetch_sub_explicit(&messages->entering, 1, memory_order_relaxed);
+}
+
+static inline void messages_unlock(ring_messages *messages) {
+  pthread_mutex_unlock(&messages->mutex);
+}
+
+static inline ring_peer *messages_peer(const ring_messages *messages, int rank) {
+  return &messages->comm->peers.peer[rank];
+}
+
+#endif
