@@ -219,11 +219,11 @@ static void test_a_lost_rank_fails_what_waits_for_it(void) {
 static void run_cut(int rank, int size, void *shared) {
   enum { HUGE_BYTES = 200 * 1000 * 1000 };
   uint8_t *out = calloc(HUGE_BYTES, 1), *in = calloc(HUGE_BYTES, 1);
-  (void)shared;
   ring_comm *comm = open_rank(rank, size);
   ring_messages *messages = messages_of(comm);
   ring_transfer *receive = start_recv(messages, in, HUGE_BYTES, 1 - rank, 0);
   ring_transfer *send = start_send(messages, out, HUGE_BYTES, 1 - rank, 0);
+  ranks_barrier(shared, size);
   if (rank == 1) _exit(0);
   CHECK_INT(ring_transfer_wait(send), RING_PEER_LOST);
   CHECK_INT(ring_transfer_wait(receive), RING_PEER_LOST);
@@ -236,7 +236,7 @@ static void run_cut(int rank, int size, void *shared) {
 }
 
 static void test_a_rank_lost_within_a_message(void) {
-  run_ranks(2, run_cut, NULL);
+  RUN_RANKS(2, run_cut, (int[1]){0});
 }
 
 /* ---- Ends of waits ------------------------------------------------------------------------ */
