@@ -12,7 +12,7 @@
  *
  * Forks: a forked child may only free its parent's communicators and requests, and need not. The
  * library never prints, exits or installs a signal handler. It runs one thread, with all signals
- * blocked, while requests are outstanding.
+ * blocked, while requests are outstanding, and one for each open reducer and messages.
  */
 #ifndef SPARKRING_H
 #define SPARKRING_H
@@ -276,7 +276,8 @@ RING_API ring_status ring_barrier(ring_comm *comm);
 
 /* One message from this rank to `peer`, which receives it with the same count and dtype. Messages
  * between two ranks arrive in order; send may return before the peer has received. Only these two ranks
- * call, and at the same place in the order of their collectives. */
+ * call, and at the same place in the order of their collectives. sparkring_messages.h has messages without a
+ * place there, with tags and from any rank. */
 RING_API ring_status ring_send(ring_comm *comm, const void *input, size_t count, ring_dtype dtype,
                                int peer);
 RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring_dtype dtype,

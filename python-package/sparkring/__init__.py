@@ -10,6 +10,7 @@ help(sparkring.spark.run)      run a function or a script on Spark: the usual wa
 help(sparkring.init)           join the other ranks, from inside a task or a process
 help(sparkring.Communicator)   allreduce, broadcast, send and the other calls of a rank
 help(sparkring.Reducer)        named arrays in any order, from any thread
+help(sparkring.Messages)       sends and receives with tags, from any rank, at any time
 help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
@@ -35,6 +36,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 import sparkring._locations  # it gives Communicator the methods minloc and maxloc
+import sparkring._messages  # it gives Communicator the method messages
 import sparkring._objects.collectives  # it gives Communicator the methods for objects
 import sparkring._reducer  # it gives Communicator the method reducer
 import sparkring._request  # it makes Request awaitable
@@ -61,6 +63,7 @@ from sparkring._core import (
 from sparkring._core import version as __version__
 from sparkring._docs import attach
 from sparkring._explanation import Explanation
+from sparkring._messages import Messages, MessageStatus, Transfer
 from sparkring._reducer import Reducer
 from sparkring.frameworks import (
     gpus,
@@ -83,6 +86,8 @@ __all__ = [
     "Communicator",
     "Explanation",
     "InvalidError",
+    "MessageStatus",
+    "Messages",
     "MismatchError",
     "NoMemoryError",
     "PeerLostError",
@@ -92,6 +97,7 @@ __all__ = [
     "Submission",
     "SystemCallError",
     "TimeoutError",
+    "Transfer",
     "UnsupportedError",
     "__version__",
     "data",

@@ -16,6 +16,7 @@
 #include "error.h"
 #include "gil.h"
 #include "memory.h"
+#include "messages.h"
 #include "reducer.h"
 #include "request.h"
 #include "tls.h"
@@ -47,10 +48,13 @@ static int add_names(PyObject *module, module_state *state) {
   state->memory_type = add_type(module, &memory_type_spec);
   state->reducer_type = add_type(module, &reducer_type_spec);
   state->submission_type = add_type(module, &submission_type_spec);
+  state->messages_type = add_type(module, &messages_type_spec);
+  state->transfer_type = add_type(module, &transfer_type_spec);
   PyTypeObject *tls_type = add_type(module, &tls_type_spec);
   Py_XDECREF((PyObject *)tls_type);
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
-      tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL)
+      tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL ||
+      state->messages_type == NULL || state->transfer_type == NULL)
     return -1;
   if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
     return -1;
@@ -71,6 +75,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->memory_type);
   Py_VISIT(state->reducer_type);
   Py_VISIT(state->submission_type);
+  Py_VISIT(state->messages_type);
+  Py_VISIT(state->transfer_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_empty);
@@ -87,6 +93,8 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->memory_type);
   Py_CLEAR(state->reducer_type);
   Py_CLEAR(state->submission_type);
+  Py_CLEAR(state->messages_type);
+  Py_CLEAR(state->transfer_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_empty);
@@ -108,6 +116,7 @@ static PyMethodDef functions[] = {
      "/)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {"reducer_open", reducer_open, METH_VARARGS, NULL}, /* sparkring._reducer calls this */
+    {"messages_open", messages_open, METH_O, NULL},     /* sparkring._messages calls this */
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},

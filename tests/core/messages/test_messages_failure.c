@@ -267,29 +267,39 @@ static void test_timeout_names_the_message(void) {
   RUN_RANKS(2, run_late, (int[1]){0});
 }
 
+/* Rank 0 is interrupted when rank 1 was warned that it waits. */
+typedef struct interruption {
+  int warned, arrived;
+  char log[1000];
+} interruption;
+
 static int interrupts(void *arg) {
-  return *(const int *)arg;
+  const interruption *of = arg;
+  return __atomic_load_n(&of->warned, __ATOMIC_SEQ_CST);
 }
 
 static void note_log(void *arg, const char *message) {
-  snprintf(arg, 1000, "%s", message);
+  interruption *of = arg;
+  snprintf(of->log, sizeof of->log, "%s", message);
+  __atomic_store_n(&of->warned, 1, __ATOMIC_SEQ_CST);
 }
 
 static void run_interrupted(int rank, int size, void *shared) {
-  static int now;
-  static char log[1000];
+  interruption *of = shared;
   uint8_t byte;
   ring_comm *comm;
   ring_options options = rank_options(rank, size);
-  options.interrupt = interrupts;
-  options.interrupt_arg = &now;
-  options.warn_after = 0.01;
+  options.warn_after = rank == 0 ? RING_NEVER : 0.01;
   options.log = note_log;
-  options.log_arg = log;
+  options.log_arg = of;
+  options.interrupt = rank == 0 ? interrupts : NULL;
+  options.interrupt_arg = of;
   CHECK_INT(ring_comm_open(&options, &comm, NULL), RING_OK);
   ring_messages *messages = messages_of(comm);
+  ranks_barrier(&of->arrived, size);
+  of->warned = 0; /* by a slow open */
+  ranks_barrier(&of->arrived, 2 * size);
   if (rank == 0) {
-    now = 1;
     CHECK_INT(ring_messages_recv(messages, &byte, 1, RING_UINT8, RING_ANY_SOURCE, 6, NULL),
               RING_ABORTED);
     CHECK_CONTAINS(ring_messages_error(messages)->message,
@@ -297,15 +307,15 @@ static void run_interrupted(int rank, int size, void *shared) {
   } else {
     CHECK_INT(ring_messages_probe(messages, 0, RING_ANY_TAG, NULL), RING_ABORTED);
     CHECK_CONTAINS(ring_messages_error(messages)->message, "rank 0 was interrupted");
-    CHECK_CONTAINS(log, "for a message from rank 0 (127.0.0.1) with any tag");
+    CHECK_CONTAINS(of->log, "for a message from rank 0 (127.0.0.1) with any tag");
   }
-  ranks_barrier(shared, size);
+  ranks_barrier(&of->arrived, 3 * size);
   ring_messages_free(messages);
   ring_comm_free(comm);
 }
 
 static void test_interrupt_ends_a_wait(void) {
-  RUN_RANKS(2, run_interrupted, (int[1]){0});
+  RUN_RANKS(2, run_interrupted, (interruption){0});
 }
 
 static void run_aborted(int rank, int size, void *shared) {
