@@ -157,12 +157,13 @@ static ring_status messages_check_address(const ring_messages *messages, int pee
 
 static ring_status messages_check_memory(const messages_given *given) {
   size_t width = ring_dtype_size(given->dtype);
+  size_t step = ring_dtype_is_complex(given->dtype) ? width / 2 : width;
   if (width == 0)
     return ring_error_set(&messages_error, RING_INVALID, -1, 0, "%d is no dtype",
                           (int)given->dtype);
   if (given->count > SIZE_MAX / 2 / width)
     return messages_invalid("the message has more bytes than memory can hold");
-  if (given->count > 0 && (given->memory == NULL || (uintptr_t)given->memory % width != 0))
+  if (given->count > 0 && (given->memory == NULL || (uintptr_t)given->memory % step != 0))
     return messages_invalid("the buffer is NULL or not aligned for its dtype");
   return RING_OK;
 }
@@ -175,7 +176,10 @@ static ring_status messages_begin(ring_messages *messages, const messages_given 
   ring_transfer *spare = messages->spare;
   if (spare != NULL) messages->spare = spare->next;
   ring_transfer *made = ring_transfer_make(spare);
-  if (made == NULL) return ring_error_no_memory(&messages_error, messages->rank);
+  if (made == NULL) {
+    ring_error_no_memory(&messages_error, messages->rank);
+    return RING_NO_MEMORY;
+  }
   made->sends = sends;
   made->takes = !sends && given->memory == NULL && given->count == SIZE_MAX;
   made->peer = given->peer;

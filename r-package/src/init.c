@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "launcher.h"
 #include "message.h"
+#include "messages.h"
 #include "nccl.h"
 #include "parts.h"
 #include "port.h"
@@ -73,6 +74,14 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(parts_alltoallv, 6),
                                           ENTRY(message_send, 4),
                                           ENTRY(message_recv, 4),
+                                          ENTRY(messages_open, 1),
+                                          ENTRY(messages_send, 5),
+                                          ENTRY(messages_recv, 3),
+                                          ENTRY(messages_probe, 4),
+                                          ENTRY(messages_close, 1),
+                                          ENTRY(transfer_wait, 1),
+                                          ENTRY(transfer_test, 1),
+                                          ENTRY(transfer_info, 1),
                                           ENTRY(nccl_id, 2),
                                           ENTRY(port_reserve, 1),
                                           ENTRY(port_release, 2),

@@ -384,10 +384,10 @@ static void check_round(const worker *of, int from, int round, uint8_t **in,
 
 static void run_round(const worker *of, int round) {
   int peers = of->size, rank = of->rank;
-  uint8_t **in = calloc((size_t)(peers * EACH), sizeof *in);
-  uint8_t **out = calloc((size_t)(peers * EACH), sizeof *out);
-  ring_transfer **receives = calloc((size_t)(peers * EACH), sizeof(ring_transfer *));
-  ring_transfer **sends = calloc((size_t)(peers * EACH), sizeof(ring_transfer *));
+  uint8_t **in = calloc((size_t)peers * EACH, sizeof *in);
+  uint8_t **out = calloc((size_t)peers * EACH, sizeof *out);
+  ring_transfer **receives = calloc((size_t)peers * EACH, sizeof(ring_transfer *));
+  ring_transfer **sends = calloc((size_t)peers * EACH, sizeof(ring_transfer *));
   for (int peer = 0; round % 2 == 0 && peer < peers; peer++)
     CHECK_INT(post_round(of, peer, round, in + peer * EACH, receives + peer * EACH), EACH);
   for (int i = 0; i < EACH; i++)

@@ -83,6 +83,8 @@ static void try_bad(ring_comm *comm, void *shared) {
          ring_messages_recv_start(messages, (char *)number + 1, 1, RING_INT64, 0, 0, &transfer),
          "not aligned");
   CHECK(transfer == NULL);
+  refuse(messages, ring_messages_send(messages, (char *)number + 4, 1, RING_COMPLEX128, 0, 0),
+         "not aligned");
   refuse(messages, ring_messages_send(messages, number, 1, (ring_dtype)99, 0, 0), "99 is no dtype");
   refuse(messages, ring_messages_send(messages, number, SIZE_MAX / 8, RING_INT64, 0, 0),
          "more bytes than memory");
