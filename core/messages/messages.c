@@ -545,10 +545,12 @@ static ring_status messages_close(ring_messages *messages) {
   ring_wait wait;
   messages_await_all(messages, messages_is_drained, true);
   messages->closing = true;
+  messages->waiting++;
   while (messages->driving && !messages->broken) { /* connections are the driver's */
     ring_message_driver_notice(messages);
     ring_platform_condition_wait(&messages->changed, &messages->mutex, 1);
   }
+  messages->waiting--;
   if (!messages->broken) messages_cancel_connections(messages);
   messages_barrier(messages);
   messages_await_all(messages, messages_is_sent, true);

@@ -102,6 +102,19 @@ static void add_frame(seed *to, uint8_t kind, const void *payload, uint32_t leng
   to->length += RING_HEADER_BYTES;
 }
 
+/* Messages: a short one of 4 int32 with tag 0, a long one with tag 2 and its payload, an end. */
+static void save_messages(void) {
+  static const uint8_t fields[] = {
+      0xff, 0, /* all transfers; given fields */
+      1,    2, 0, 0, 0,   16, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, /* EAGER */
+      2,    2, 2, 1, 128, 0,  0,                                                 /* REQUEST */
+      3,    0, 0, 1, 128, 0,  0,                                                 /* READY */
+      5,    0, 0, 0, 0,   0,  0,                                                 /* CREDIT */
+      6,    0, 0, 0, 0,   0,  0,                                                 /* END */
+  };
+  save("fuzz_messages", "some", fields, sizeof fields);
+}
+
 /* A broadcast of 40 int8 from rank 0 to rank 1, and the same with a failure in its place. */
 static void save_frames(void) {
   static const char why[] = "rank 0 (a) aborted the communicator";
@@ -317,6 +330,7 @@ int main(int count, char **arguments) {
   mkdir(folder, 0777);
   save_texts();
   save_frames();
+  save_messages();
   save_notices();
   save_joining();
   save_meeting();

@@ -135,6 +135,9 @@ class Communicator:
         Only the two ranks call. Messages between two ranks arrive in order. `send` may
         return before the peer has received the array.
 
+        A message has a place in the order of collectives. `messages` has messages that have none,
+        with tags and from any rank.
+
         Parameters
         ----------
         x : array or number

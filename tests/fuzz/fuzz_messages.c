@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Frames of messages from another rank, to one that has started sends and receives: the input says which, and
+ * then the stream, as frames whose fields are given or as raw bytes. Whatever comes, nothing is written outside
+ * a buffer; a receive that is done well has a message that it takes; and where the messages fail, so does every
+ * transfer, with an error that names a rank which exists, or none.
+ */
+#include "base/platform.h"
+#include "comms.h"
+#include "messages/protocol.h"
+
+enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, STREAM_MOST = 1 << 18 };
+
+static uint8_t stream[STREAM_MOST];
+
+static size_t put_frame(input *from, uint8_t *to) {
+  ring_message_frame frame = {.kind = (ring_message_kind)(input_byte(from) % 9),
+                              .dtype = (uint8_t)input_byte(from),
+                              .tag = (int8_t)input_byte(from),
+                              .number = input_byte(from)};
+  unsigned scale = input_byte(from);
+  input payload = input_piece(from);
+  frame.length = (uint32_t)payload.left;
+  frame.bytes = scale < 128 ? payload.left : (uint64_t)scale << (scale % 40);
+  ring_message_frame_pack(&frame, to);
+  if (payload.left > 0) memcpy(to + RING_HEADER_BYTES, payload.at, payload.left);
+  return RING_HEADER_BYTES + payload.left;
+}
+
+static input make_stream(input *from, bool raw) {
+  size_t length = 0;
+  if (raw) return input_cut(from, STREAM_MOST);
+  while (from->left > 0 && length + RING_HEADER_BYTES + UINT16_MAX < STREAM_MOST)
+    length += put_frame(from, stream + length);
+  return (input){stream, length};
+}
+
+static ring_messages *make_messages(ring_comm *comm) {
+  ring_messages *messages = calloc(1, sizeof *messages);
+  FUZZ_PROMISE(messages != NULL);
+  pthread_mutex_init(&messages->mutex, NULL);
+  ring_platform_condition_init(&messages->changed);
+  messages->comm = comm;
+  messages->rank = SELF;
+  messages->size = SIZE;
+  messages->channels = calloc(SIZE, sizeof *messages->channels);
+  FUZZ_PROMISE(messages->channels != NULL && ring_matching_init(&messages->matching, SIZE));
+  for (int rank = 0; rank < SIZE; rank++) ring_channel_init(&messages->channels[rank], rank);
+  return messages;
+}
+
+static void begin_transfers(ring_messages *messages, unsigned which, ring_transfer **transfers,
+                            uint8_t (*rooms)[ROOM], const uint8_t *much) {
+  for (int i = 0; i < TRANSFERS; i++) {
+    ring_transfer *made = ring_transfer_make(NULL);
+    FUZZ_PROMISE(made != NULL);
+    made->sends = i >= 4;
+    made->takes = i == 3;
+    made->peer = i == 1 ? RING_ANY_SOURCE : PEER;
+    made->tag = i == 2 ? RING_ANY_TAG : i;
+    made->dtype = RING_INT32;
+    made->memory = made->sends ? (uint8_t *)(uintptr_t)much : rooms[i];
+    made->bytes = made->takes ? 0 : made->sends ? (size_t)4 * RING_EAGER_BYTES : ROOM;
+    transfers[i] = (which >> i & 1) != 0 ? made : NULL;
+    if (transfers[i] != NULL)
+      ring_protocol_begin(messages, made);
+    else
+      free(made);
+  }
+}
+
+static void end_transfer(const ring_messages *messages, ring_transfer *transfer) {
+  if (transfer == NULL) return;
+  FUZZ_PROMISE(!messages->broken || transfer_is_done(transfer));
+  if (transfer_is_done(transfer) && transfer->status != RING_OK)
+    FUZZ_PROMISE(transfer->error->rank >= -1 && transfer->error->rank < SIZE);
+  if (transfer_is_done(transfer) && transfer->status == RING_OK && !transfer->sends)
+    FUZZ_PROMISE(transfer->takes || (transfer->info.dtype == RING_INT32 &&
+                                     transfer->info.count <= ROOM / sizeof(int32_t)));
+  ring_transfer_clear(transfer);
+  free(transfer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  static uint8_t much[4 * RING_EAGER_BYTES];
+  _Alignas(16) uint8_t rooms[TRANSFERS][ROOM];
+  ring_transfer *transfers[TRANSFERS];
+  input from = {bytes, length}, nothing = {NULL, 0};
+  unsigned which = input_byte(&from);
+  bool raw = (input_byte(&from) & 1) != 0;
+  ring_comm *comm = make_comm(SELF, SIZE);
+  ring_link *link = ring_link_tcp(world_connection(make_stream(&from, raw), nothing));
+  FUZZ_PROMISE(link != NULL);
+  ring_link_ops ops = *link->ops; /* no fuzzer guesses the checks of payloads */
+  ops.unchecked = false;
+  link->ops = &ops;
+  add_link(comm, PEER, link);
+  ring_messages *messages = make_messages(comm);
+  begin_transfers(messages, which, transfers, rooms, much);
+  for (int turn = 0; turn < 8 && !messages->broken; turn++) {
+    messages->wants = false; /* there is no other rank */
+    ring_protocol_turn(messages, true);
+  }
+  for (int i = 0; i < TRANSFERS; i++) end_transfer(messages, transfers[i]);
+  for (int rank = 0; rank < SIZE; rank++) ring_channel_clear(&messages->channels[rank]);
+  ring_matching_destroy(&messages->matching);
+  pthread_mutex_destroy(&messages->mutex);
+  pthread_cond_destroy(&messages->changed);
+  free(messages->channels);
+  free(messages);
+  ring_comm_free(comm);
+  world_end();
+  return 0;
+}
