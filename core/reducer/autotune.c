@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/platform.h"
 
@@ -29,7 +30,8 @@ int ring_autotune_begin(ring_autotune *autotune, ring_autotune_pair now, const c
   if (log == NULL) return 0;
   autotune->log = fopen(log, "ae");
   if (autotune->log == NULL) return errno;
-  if (fseek(autotune->log, 0, SEEK_END) == 0 && ftell(autotune->log) == 0)
+  struct stat about;
+  if (fstat(fileno(autotune->log), &about) == 0 && about.st_size == 0)
     fputs("threshold,cycle_time,bytes_per_second,chosen\n", autotune->log);
   return 0;
 }
