@@ -13,7 +13,8 @@ enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, STREAM_MOST = 1 <
 
 static uint8_t stream[STREAM_MOST];
 
-static size_t put_frame(input *from, uint8_t *to) {
+/* Announces no more than `scale` can with `shifts`: a receive that takes allocates what a rank announces. */
+static size_t put_frame(input *from, uint8_t *to, unsigned shifts) {
   ring_message_frame frame = {.kind = (ring_message_kind)(input_byte(from) % 9),
                               .dtype = (uint8_t)input_byte(from),
                               .tag = (int8_t)input_byte(from),
@@ -21,17 +22,17 @@ static size_t put_frame(input *from, uint8_t *to) {
   unsigned scale = input_byte(from);
   input payload = input_piece(from);
   frame.length = (uint32_t)payload.left;
-  frame.bytes = scale < 128 ? payload.left : (uint64_t)scale << (scale % 40);
+  frame.bytes = scale < 128 ? payload.left : (uint64_t)scale << (scale % shifts);
   ring_message_frame_pack(&frame, to);
   if (payload.left > 0) memcpy(to + RING_HEADER_BYTES, payload.at, payload.left);
   return RING_HEADER_BYTES + payload.left;
 }
 
-static input make_stream(input *from, bool raw) {
+static input make_stream(input *from, bool raw, unsigned shifts) {
   size_t length = 0;
   if (raw) return input_cut(from, STREAM_MOST);
   while (from->left > 0 && length + RING_HEADER_BYTES + UINT16_MAX < STREAM_MOST)
-    length += put_frame(from, stream + length);
+    length += put_frame(from, stream + length, shifts);
   return (input){stream, length};
 }
 
@@ -87,9 +88,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   ring_transfer *transfers[TRANSFERS];
   input from = {bytes, length}, nothing = {NULL, 0};
   unsigned which = input_byte(&from);
-  bool raw = (input_byte(&from) & 1) != 0;
+  bool takes = (which >> 3 & 1) != 0;
+  bool raw = (input_byte(&from) & 1) != 0 && !takes;
   ring_comm *comm = make_comm(SELF, SIZE);
-  ring_link *link = ring_link_tcp(world_connection(make_stream(&from, raw), nothing));
+  ring_link *link =
+      ring_link_tcp(world_connection(make_stream(&from, raw, takes ? 22 : 40), nothing));
   FUZZ_PROMISE(link != NULL);
   ring_link_ops ops = *link->ops; /* no fuzzer guesses the checks of payloads */
   ops.unchecked = false;
