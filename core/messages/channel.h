@@ -39,9 +39,9 @@ typedef struct ring_channel {
   ring_incoming in;
 } ring_channel;
 
-/* What the owner does: `sent`: a packet's frame is sent, and the packet is off the queue; `begin`: a header has
- * come: sets the place of the payload, or returns false for a frame that cannot be; `end`: the payload, too;
- * returns whether to go on. */
+/* The owner is told of each frame. `sent`: a packet's frame is sent, and the packet is off the queue. `begin`: a
+ * header has come; it sets the place of the payload, or returns false for a frame that cannot be. `end`: the
+ * payload has come, too; it returns whether to go on. */
 typedef struct ring_channel_owner {
   void (*sent)(void *owner, ring_channel *channel, ring_packet *packet);
   bool (*begin)(void *owner, ring_channel *channel);

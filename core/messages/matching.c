@@ -62,7 +62,7 @@ static bool matching_takes(int wanted, int tag) {
   return wanted == RING_ANY_TAG || wanted == tag;
 }
 
-/* Where the first receive of a queue is that takes the tag. */
+/* Finds the first receive of a queue that takes the tag. */
 static ring_transfer **matching_posted_at(ring_transfer_queue *queue, int tag) {
   ring_transfer **at = &queue->first;
   while (*at != NULL && !matching_takes((*at)->tag, tag)) at = &(*at)->next;
@@ -83,7 +83,7 @@ static ring_arrival **matching_arrival_at(ring_arrival_queue *queue, int tag) {
   return at;
 }
 
-/* Where the first message is that the receive takes; NULL: there is none. */
+/* Finds the first message that the receive takes; NULL: there is none. */
 static ring_arrival **matching_find(const ring_matching *matching, int source, int tag) {
   int first = source == RING_ANY_SOURCE ? 0 : source;
   int last = source == RING_ANY_SOURCE ? matching->size - 1 : source;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/platform.h"
+#include "messages/message_turn.h"
 #include "peers/peers.h"
 
 /* As the engine waits (engine/idle.c). */
@@ -101,7 +102,7 @@ static void message_driver_sleep(ring_messages *messages, int milliseconds) {
     ring_protocol_fail(messages, &error);
     return;
   }
-  ring_protocol_turn(messages, false);
+  ring_message_turn(messages, false);
 }
 
 /* Lets threads in that wait for the mutex. */
@@ -127,7 +128,7 @@ static void message_driver_spin(ring_messages *messages, const ring_message_driv
   bool shared = peers->cores == RING_CORES_SHARED;
   for (unsigned tries = 1; !message_driver_is_over(messages, aim); tries++) {
     uint64_t moved = messages->moved;
-    ring_protocol_turn(messages, true);
+    ring_message_turn(messages, true);
     message_driver_yield_mutex(messages);
     if (moved != messages->moved) {
       begun = 0;
@@ -247,7 +248,7 @@ void ring_message_driver_await(ring_messages *messages, const ring_message_drive
 void ring_message_driver_poll(ring_messages *messages) {
   if (messages->driving || messages->broken || messages->closed) return;
   messages->driving = true;
-  ring_protocol_turn(messages, true);
+  ring_message_turn(messages, true);
   if (messages->comm->peers.connecting_count > 0 && !messages->broken)
     message_driver_sleep(messages, 0);
   messages->driving = false;
@@ -260,7 +261,7 @@ void ring_message_driver_poll(ring_messages *messages) {
 static uint64_t message_driver_turn(ring_messages *messages, uint64_t pause) {
   uint64_t moved = messages->moved;
   messages->driving = true;
-  ring_protocol_turn(messages, true);
+  ring_message_turn(messages, true);
   if (moved == messages->moved && !messages->broken) {
     if (pause == MESSAGE_DRIVER_LONGEST_PAUSE_NS || messages->comm->peers.connecting_count > 0)
       message_driver_sleep(messages, MESSAGE_DRIVER_SLICE_MS);

@@ -18,7 +18,7 @@ void ring_message_driver_end(ring_messages *messages);
 /* The condition that a thread waits for. */
 typedef bool (*ring_message_driver_goal_fn)(const ring_messages *messages, const void *arg);
 
-/* What a wait waits for, in words, and the rank whose progress renews its deadline (RING_ANY_SOURCE: any). */
+/* The aim of a wait, also in words, and the rank whose progress renews its deadline (RING_ANY_SOURCE: any). */
 typedef struct ring_message_driver_aim {
   ring_message_driver_goal_fn goal;
   const void *arg;

@@ -22,7 +22,7 @@
 #define RING_EAGER_BYTES ((size_t)64 * 1024)
 #define RING_EAGER_WINDOW ((uint64_t)1024 * 1024)
 
-/* What a short message takes of the window. */
+/* The room of the window that a short message takes. */
 static inline uint64_t message_cost(uint64_t bytes) {
   return bytes + 128;
 }

@@ -34,12 +34,36 @@ void ring_protocol_notify(ring_messages *messages, int peer, ring_message_kind k
 /* Asks for links to a rank, or to all. */
 void ring_protocol_want(ring_messages *messages, int source);
 
-/* Opens the links that are wanted, receives and sends on all links, or only on those that the last sleep found
- * ready and those with packets. */
-void ring_protocol_turn(ring_messages *messages, bool all);
-
 /* Ends everything with an error, which the other ranks get, too. */
 void ring_protocol_fail(ring_messages *messages, const ring_error *error);
+
+/* The same, for want of memory. */
+void ring_protocol_no_memory(ring_messages *messages);
+
+/* Queues a packet. */
+void ring_protocol_append(ring_messages *messages, int rank, ring_packet *packet);
+
+/* Returns room for short messages to their sender, half of the window at a time. */
+void ring_protocol_return(ring_messages *messages, int source, uint64_t cost);
+
+ring_message_info ring_protocol_info(int source, int tag, ring_dtype dtype, uint64_t bytes);
+
+/* Fills the info of a receive, and allocates its output where the library does. An error where the message does
+ * not fit. */
+ring_status ring_protocol_fit(const ring_messages *messages, ring_transfer *receive,
+                              const ring_message_info *info, uint64_t bytes, ring_error *error);
+
+/* A long message, whose REQUEST is `frame`, has met a receive. */
+void ring_protocol_accept(ring_messages *messages, ring_transfer *receive, int source,
+                          const ring_message_frame *frame);
+
+/* A receive meets a message that was kept. */
+void ring_protocol_take(ring_messages *messages, ring_transfer *receive, ring_arrival *arrival);
+
+/* RING_MISMATCH: a rank has closed, so nothing goes to it or comes from it any more. */
+ring_status ring_protocol_ended(const ring_messages *messages, int rank, ring_error *error);
+
+const char *ring_protocol_host(const ring_messages *messages, int rank);
 
 /* RING_OK, or why a receive from `source` can get nothing any more. */
 ring_status ring_protocol_check_source(const ring_messages *messages, int source,

@@ -57,4 +57,25 @@ static inline ring_peer *messages_peer(const ring_messages *messages, int rank) 
   return &messages->comm->peers.peer[rank];
 }
 
+/* Why the last call of this thread on messages has failed. */
+ring_error *ring_messages_reason(void);
+
+/* Sets it to RING_INVALID, and returns that. */
+ring_status ring_messages_invalid(const char *problem);
+
+/* False in a forked child. */
+bool ring_messages_are_mine(const ring_messages *messages);
+
+/* RING_OK where this process may use the messages. */
+ring_status ring_messages_check(const ring_messages *messages);
+
+/* Locks, and checks that nothing has failed. Unlocks where it returns another status than RING_OK. */
+ring_status ring_messages_enter(ring_messages *messages);
+
+/* Frees all memory and descriptors. */
+void ring_messages_release(ring_messages *messages);
+
+/* Releases the messages with the last reference. Called with the mutex, which is released. */
+void ring_messages_drop(ring_messages *messages);
+
 #endif

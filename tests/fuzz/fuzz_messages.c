@@ -7,7 +7,7 @@
  */
 #include "base/platform.h"
 #include "comms.h"
-#include "messages/protocol.h"
+#include "messages/message_turn.h"
 
 enum { SIZE = 3, SELF = 1, PEER = 2, ROOM = 64, TRANSFERS = 6, STREAM_MOST = 1 << 18 };
 
@@ -102,7 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   begin_transfers(messages, which, transfers, rooms, much);
   for (int turn = 0; turn < 8 && !messages->broken; turn++) {
     messages->wants = false; /* there is no other rank */
-    ring_protocol_turn(messages, true);
+    ring_message_turn(messages, true);
   }
   for (int i = 0; i < TRANSFERS; i++) end_transfer(messages, transfers[i]);
   for (int rank = 0; rank < SIZE; rank++) ring_channel_clear(&messages->channels[rank]);

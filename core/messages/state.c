@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "messages/state.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/platform.h"
+
+ring_error *ring_messages_reason(void) {
+  static _Thread_local ring_error reason = {.rank = -1};
+  return &reason;
+}
+
+const ring_error *ring_messages_error(const ring_messages *messages) {
+  (void)messages;
+  return ring_messages_reason();
+}
+
+bool ring_messages_are_mine(const ring_messages *messages) {
+  return messages->process == ring_platform_process();
+}
+
+ring_status ring_messages_invalid(const char *problem) {
+  return ring_error_set(ring_messages_reason(), RING_INVALID, -1, 0, "%s", problem);
+}
+
+ring_status ring_messages_check(const ring_messages *messages) {
+  if (messages == NULL) return ring_messages_invalid("messages is NULL");
+  if (!ring_messages_are_mine(messages))
+    return ring_messages_invalid("these messages belong to the process that forked this one");
+  return RING_OK;
+}
+
+ring_status ring_messages_enter(ring_messages *messages) {
+  ring_status status = ring_messages_check(messages);
+  if (status != RING_OK) return status;
+  messages_lock(messages);
+  if (messages->broken) {
+    *ring_messages_reason() = messages->failure;
+    status = ring_messages_reason()->status;
+  } else if (messages->closing || messages->closed) {
+    status = ring_messages_invalid("the messages are closed");
+  }
+  if (status != RING_OK) messages_unlock(messages);
+  return status;
+}
+
+void ring_messages_release(ring_messages *messages) {
+  for (int rank = 0; messages->channels != NULL && rank < messages->size; rank++)
+    ring_channel_clear(&messages->channels[rank]);
+  ring_matching_destroy(&messages->matching);
+  ring_poll_set_fini(&messages->poll_set);
+  while (messages->spare != NULL) {
+    ring_transfer *spare = messages->spare;
+    messages->spare = spare->next;
+    free(spare);
+  }
+  if (messages->bell[0] >= 0) close(messages->bell[0]);
+  if (messages->bell[1] >= 0) close(messages->bell[1]);
+  if (ring_messages_are_mine(messages)) {
+    pthread_mutex_destroy(&messages->mutex);
+    pthread_cond_destroy(&messages->work);
+    pthread_cond_destroy(&messages->changed);
+  }
+  free(messages->channels);
+  free(messages);
+}
+
+void ring_messages_drop(ring_messages *messages) {
+  bool last = --messages->references == 0;
+  messages_unlock(messages);
+  if (last) ring_messages_release(messages);
+}
