@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "sparkring.h"
+#include "stopwatch.h"
 
 static const size_t sizes[] = {8, (size_t)64 * 1024, (size_t)1024 * 1024};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
@@ -23,17 +23,6 @@ static void check(ring_status status, const ring_error *error) {
   if (status == RING_OK) return;
   fprintf(stderr, "bench pingpong: %s\n", error->message);
   exit(1);
-}
-
-static double now(void) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
-
-static int compare(const void *one, const void *other) {
-  double a = *(const double *)one, b = *(const double *)other;
-  return (a > b) - (a < b);
 }
 
 static void move(char *bytes, size_t size, int peer, int sends, int ordered) {
@@ -60,11 +49,10 @@ static double measure(size_t size, int rank, int rounds, int ordered) {
     move(bytes, size, 1 - rank, rank == 1, ordered);
     if (i >= 0) times[i] = now() - begun;
   }
-  qsort(times, (size_t)rounds, sizeof *times, compare);
-  double median = times[rounds / 2] * 1e6 / 2;
+  double way = median(times, rounds) * 1e6 / 2;
   free(bytes);
   free(times);
-  return median;
+  return way;
 }
 
 static void run_rank(int rank, const char *link, int rounds) {

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "sparkring.h"
+#include "stopwatch.h"
 
 enum { TENSORS = 500, ELEMENTS = 1024, NAMES = 1000, NAME_ROUNDS = 5 };
 
@@ -24,22 +24,6 @@ static void check(ring_status status, const ring_error *error) {
   if (status == RING_OK) return;
   fprintf(stderr, "bench reducer: %s\n", error->message);
   exit(1);
-}
-
-static double now(void) {
-  struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
-  return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
-}
-
-static int compare(const void *one, const void *other) {
-  double a = *(const double *)one, b = *(const double *)other;
-  return (a > b) - (a < b);
-}
-
-static double median(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, compare);
-  return values[count / 2];
 }
 
 static ring_submission *submit(const char *name, float *data, int64_t count) {

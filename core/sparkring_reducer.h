@@ -33,7 +33,7 @@ typedef struct ring_reducer_options {
   size_t cache_capacity; /* names that stay agreed on, besides those in flight; 0: 1024 */
   double stall_timeout;  /* after which a name that some ranks miss fails; 0: never */
   ring_choice autotune;  /* RING_ON on rank 0: threshold and cycle_time are tuned from here on, by
-                              trying others for about 15 times 11 rounds of the same names */
+                              trying others for 154 rounds of the same names */
   const char *autotune_log; /* NULL, or a file to which rank 0 appends what it tried, as CSV:
                               threshold, cycle_time, bytes_per_second, chosen */
 } ring_reducer_options;

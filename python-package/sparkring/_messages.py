@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from sparkring import _core
+from sparkring._closing import Closing
 from sparkring._core import Communicator, MessagesHandle, TransferHandle
 from sparkring._method import method
 from sparkring._objects.codec import pack, unpack
 from sparkring._objects.collectives import check_token
 
-_ANY = -1
+
+def _number(source_or_tag: int | None) -> int:
+    """Return the core's number for any source and any tag in place of None."""
+    return -1 if source_or_tag is None else source_or_tag
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Transfer:
         return None if info is None else MessageStatus(*info)
 
 
-class Messages:
+class Messages(Closing):
     """Sends and receives outside the order of collectives.
 
     `Communicator.messages` opens them. A message has a tag, and meets the first receive that takes
@@ -121,9 +125,7 @@ class Messages:
         dtype: str | None = None,
     ) -> Transfer:
         """Start `recv`. ``out`` must not be used until the transfer is done."""
-        source = _ANY if source is None else source
-        tag = _ANY if tag is None else tag
-        return Transfer(self._handle.recv_start(source, tag, out, dtype))
+        return Transfer(self._handle.recv_start(_number(source), _number(tag), out, dtype))
 
     @overload
     def recv(
@@ -246,17 +248,13 @@ class Messages:
         InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError
             As for `recv`.
         """
-        source = _ANY if source is None else source
-        tag = _ANY if tag is None else tag
-        info = self._handle.probe(source, tag, True)
+        info = self._handle.probe(_number(source), _number(tag), True)
         assert info is not None
         return MessageStatus(*info)
 
     def iprobe(self, source: int | None = None, tag: int | None = None) -> MessageStatus | None:
         """Return what `probe` would, or ``None`` where it would wait."""
-        source = _ANY if source is None else source
-        tag = _ANY if tag is None else tag
-        info = self._handle.probe(source, tag, False)
+        info = self._handle.probe(_number(source), _number(tag), False)
         return None if info is None else MessageStatus(*info)
 
     def send_object(self, x: Any, peer: int, tag: int = 0) -> None:
@@ -316,15 +314,6 @@ class Messages:
     def abort(self, reason: str | None = None) -> None:
         """End the messages from this rank alone: transfers of all ranks raise `AbortedError`."""
         self._handle.abort(reason)
-
-    def __enter__(self) -> Messages:
-        return self
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort(f"{kind.__name__}: {value}")
 
 
 @method

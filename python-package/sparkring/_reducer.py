@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from sparkring import _core
+from sparkring._closing import Closing
 from sparkring._core import Communicator, ReducerHandle, Submission
 from sparkring._method import method
 
 _ALLREDUCE, _GROUP, _REDUCE_SCATTER, _BROADCAST, _ALLGATHER, _ALLTOALL, _BARRIER = range(7)
 
 
-class Reducer:
+class Reducer(Closing):
     """Runs a collective on a named array when all ranks have submitted the name.
 
     `Communicator.reducer` opens one. Each method returns a `Submission`; its ``wait()`` returns the
@@ -147,15 +148,6 @@ class Reducer:
     def abort(self, reason: str | None = None) -> None:
         """End the reducer from this rank alone: submissions of all ranks raise `AbortedError`."""
         self._handle.abort(reason)
-
-    def __enter__(self) -> Reducer:
-        return self
-
-    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort(f"{kind.__name__}: {value}")
 
 
 @method

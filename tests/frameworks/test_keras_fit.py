@@ -114,6 +114,17 @@ def check_rates(keras, hvd):
         assert np.allclose(before * new / old, after)
 
 
+def check_unbuilt(keras, hvd):
+    """A network that gets its weights in the first batch is the same on all ranks, too."""
+    keras.utils.set_random_seed(hvd.rank())
+    layers = [keras.layers.Flatten(), keras.layers.Dense(10)]
+    ours = keras.Sequential(layers)
+    optimizer = hvd.DistributedOptimizer(keras.optimizers.Adam(0.01))
+    start = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]
+    fit(keras, ours, optimizer, hvd.rank(), hvd.size(), start, epochs=1)
+    return weights_of(ours)
+
+
 def train(backend, folder):
     os.environ["KERAS_BACKEND"] = backend
     import keras
@@ -122,6 +133,7 @@ def train(backend, folder):
     hvd.init(timeout=60)
     weights = check_start(keras, hvd, folder)
     check_rates(keras, hvd)
+    weights.append(check_unbuilt(keras, hvd))
     hvd.shutdown()
     return weights
 

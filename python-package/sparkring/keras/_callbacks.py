@@ -35,6 +35,9 @@ def broadcast_model(model: Any, root_rank: int, process_set: ProcessSet) -> None
 class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     """Send the weights and the state of the optimizer from one rank to all ranks at the start.
 
+    TensorFlow makes the weights of a model without ``keras.Input`` in the first batch. They are
+    sent after that batch then, as Horovod does.
+
     Parameters
     ----------
     root_rank : int
@@ -56,6 +59,14 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Send, in the first ``fit`` of this callback."""
+        if self.model.built:
+            self._send()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Send what the first batch has made."""
+        self._send()
+
+    def _send(self) -> None:
         if not self._sent:
             broadcast_model(self.model, self._root_rank, self._process_set)
             self._sent = True
