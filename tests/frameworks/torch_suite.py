@@ -25,6 +25,7 @@ os.environ.update(
     INIT_METHOD=f"file://{temporary.name}/shared_init_file",
     TEMP_DIR=temporary.name,
 )
+os.environ.pop("CI", None)  # where it is set, run_tests() needs a package that writes XML
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 with socket.socket() as free:  # rank 0 of each test binds it
