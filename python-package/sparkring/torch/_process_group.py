@@ -42,10 +42,10 @@ class ProcessGroup(Reductions, Moves):
     def __init__(self, store: Any, comm: Communicator, timeout: timedelta, owns: bool) -> None:
         super().__init__(comm.rank, comm.size)
         self._store, self._comm, self._timeout, self._owns = store, comm, timeout, owns
-        self._calling, self._making = threading.Lock(), threading.Lock()
+        self._calling = threading.Lock()
         host = comm.hosts[comm.rank]
         self._completions = Completions(f"rank {comm.rank} of {comm.size} on {host}")
-        self._messages: Messages | None = None
+        self._messages = Messages(comm)
         self._device = Device(self)
         self._group_name = self._description = ""
         self._ended = False
@@ -55,28 +55,21 @@ class ProcessGroup(Reductions, Moves):
         """Open a group; PyTorch calls this on every rank of the group."""
         global _adopted
         comm, _adopted = _adopted, None
-        if comm is not None:
-            return cls(store, comm, timeout, False)
+        owns = comm is None
         try:
-            comm = open_group(store, rank, size, timeout.total_seconds())
+            if comm is None:
+                comm = open_group(store, rank, size, timeout.total_seconds())
+            return cls(store, comm, timeout, owns)
         except RingError as error:
             fail(f"rank {rank} of {size}", error)
-        return cls(store, comm, timeout, True)
 
     # -- messages -----------------------------------------------------------------------------
-
-    def _ways(self) -> Messages:
-        with self._making:
-            if self._messages is None:
-                seconds = self._timeout.total_seconds()
-                self._messages = Messages(self._store, self._comm, seconds)
-            return self._messages
 
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int = 0) -> Work:  # noqa: N803
         """Send a tensor to a rank."""
         (tensor,) = tensors
         payload = view.octets(view.plain(tensor))
-        return Work(self._completions, tensors, self._ways().send(payload, dstRank, tag))
+        return Work(self._completions, tensors, self._messages.send(payload, dstRank, tag))
 
     def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int = 0) -> Work:  # noqa: N803
         """Receive a tensor from a rank."""
@@ -89,7 +82,7 @@ class ProcessGroup(Reductions, Moves):
     def _recv(self, tensors: list[torch.Tensor], peer: int | None, tag: int) -> Work:
         (tensor,) = tensors
         target = view.plain(tensor)
-        receive = self._ways().recv(view.octets(target), peer, tag)
+        receive = self._messages.recv(view.octets(target), peer, tag)
         after = None if target is tensor else lambda: tensor.detach().copy_(target)
         return ReceiveWork(self._completions, tensors, receive, after)
 
@@ -121,8 +114,7 @@ class ProcessGroup(Reductions, Moves):
         self._end_threads(False)
 
     def _end_threads(self, orderly: bool) -> None:
-        if self._messages is not None:
-            self._messages.close(orderly)
+        self._messages.close(orderly)
         self._completions.close(_PARTING)
 
     # -- what PyTorch asks of a group -----------------------------------------------------------

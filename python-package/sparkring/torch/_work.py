@@ -22,7 +22,7 @@ from sparkring.torch._failure import failure
 
 if TYPE_CHECKING:
     from sparkring.torch._completions import Completions
-    from sparkring.torch._matching import Receive
+    from sparkring.torch._messages import Receive
 
 _FOREVER = timedelta(0)  # PyTorch's kNoTimeout
 _LONGEST = 1e-3  # seconds between two polls
