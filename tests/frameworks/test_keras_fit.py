@@ -114,6 +114,20 @@ def check_rates(keras, hvd):
         assert np.allclose(before * new / old, after)
 
 
+def check_passes(keras, hvd):
+    """Gradients of two batches make one update, and are combined once."""
+    alone, ours = network(keras, 1), network(keras, 1)
+    fit(keras, alone, keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), epochs=1)
+    optimizer = hvd.DistributedOptimizer(
+        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
+    )
+    counters = hvd.global_process_set._group.reducer.counters
+    before = counters()["operations"]
+    fit(keras, ours, optimizer, hvd.rank(), hvd.size(), epochs=1)
+    assert counters()["operations"] - before == ROWS // BATCH // 2
+    assert np.abs(weights_of(ours) - weights_of(alone)).max() <= 1e-5
+
+
 def check_unbuilt(keras, hvd):
     """A network that gets its weights in the first batch is the same on all ranks, too."""
     keras.utils.set_random_seed(hvd.rank())
@@ -133,6 +147,7 @@ def train(backend, folder):
     hvd.init(timeout=60)
     weights = check_start(keras, hvd, folder)
     check_rates(keras, hvd)
+    check_passes(keras, hvd)
     weights.append(check_unbuilt(keras, hvd))
     hvd.shutdown()
     return weights

@@ -4,8 +4,10 @@
 
 All backends apply gradients by the method `apply`: eagerly (PyTorch), in a ``tf.function``
 (TensorFlow), in ``jax.jit`` by ``stateless_apply`` (JAX). So a subclass with another `apply` serves
-them all. The optimizer gets such a subclass as its class: it keeps its state, and the name of the
-class stays, so a saved model does not need sparkring to be loaded.
+them all. An optimizer that accumulates the gradients of several passes calls `_clip_gradients` with
+their sum: there they are combined once an update. The optimizer gets such a subclass as its class:
+it keeps its state, and the name of the class stays, so a saved model does not need sparkring to be
+loaded.
 """
 
 from __future__ import annotations
@@ -37,11 +39,31 @@ class _Distributed:
     """The part of the class of a distributed optimizer that is ours."""
 
     _sparkring: _Settings
+    gradient_accumulation_steps: int | None
+    _iterations: Any
 
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> Any:
         """Combine the gradients of all ranks, and update the variables."""
-        combined = reduce_gradients(grads, *self._sparkring)
-        return super().apply(combined, trainable_variables)  # type: ignore[misc]
+        if not self.gradient_accumulation_steps:
+            grads = reduce_gradients(grads, *self._sparkring)
+        return super().apply(grads, trainable_variables)  # type: ignore[misc]
+
+    def _clip_gradients(self, grads: Sequence[Any]) -> Any:
+        if self.gradient_accumulation_steps:
+            grads = self._combine_sums(grads)
+        return super()._clip_gradients(grads)  # type: ignore[misc]
+
+    def _combine_sums(self, grads: Sequence[Any]) -> Sequence[Any]:
+        """Combine the gradients of several passes; JAX asks in each pass, the others when due."""
+        if keras.backend.backend() != "jax":
+            return reduce_gradients(grads, *self._sparkring)
+        from jax.lax import cond
+
+        due = (self._iterations + 1) % self.gradient_accumulation_steps == 0
+        combined: Sequence[Any] = cond(
+            due, lambda: reduce_gradients(grads, *self._sparkring), lambda: list(grads)
+        )
+        return combined
 
 
 def DistributedOptimizer(  # noqa: N802 (Horovod's name)
@@ -78,6 +100,7 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
     op : Average, Sum, Adasum, Min, Max or Product
     backward_passes_per_step : int
         Number of batches whose gradients make one update, as gradient_accumulation_steps of Keras.
+        They are combined once.
     average_aggregated_gradients : bool
         Whether the gradients of these batches are averaged; else they are added up.
     process_set : ProcessSet
