@@ -277,7 +277,7 @@ RING_API ring_status ring_barrier(ring_comm *comm);
 /* One message from this rank to `peer`, which receives it with the same count and dtype. Messages
  * between two ranks arrive in order; send may return before the peer has received. Only these two ranks
  * call, and at the same place in the order of their collectives. sparkring_messages.h has messages without a
- * place there, with tags and from any rank. */
+ * place there, with tags, from any rank, and started ones. */
 RING_API ring_status ring_send(ring_comm *comm, const void *input, size_t count, ring_dtype dtype,
                                int peer);
 RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring_dtype dtype,

@@ -42,7 +42,9 @@ RING_API void ring_request_free(ring_request *request);
 
 /* `ring_<collective>_start` takes and checks the arguments of `ring_<collective>` and returns while the
  * work goes on; *request is NULL unless it returns RING_OK. Counts and lists of buffers are copied.
- * Buffers stay until the request is done, inputs unchanged and outputs untouched. */
+ * Buffers stay until the request is done, inputs unchanged and outputs untouched. ring_send and ring_recv
+ * have no start, because a request runs in the order of all requests: sparkring_messages.h starts sends and
+ * receives. */
 RING_API ring_status ring_allreduce_start(ring_comm *comm, const void *input, void *output,
                                           size_t count, ring_dtype dtype, ring_op op,
                                           ring_request **request);
@@ -89,10 +91,6 @@ RING_API ring_status ring_alltoallv_start(ring_comm *comm, const void *input, co
                                           void *output, const size_t *receives, ring_dtype dtype,
                                           ring_request **request);
 RING_API ring_status ring_barrier_start(ring_comm *comm, ring_request **request);
-RING_API ring_status ring_send_start(ring_comm *comm, const void *input, size_t count,
-                                     ring_dtype dtype, int peer, ring_request **request);
-RING_API ring_status ring_recv_start(ring_comm *comm, void *output, size_t count, ring_dtype dtype,
-                                     int peer, ring_request **request);
 
 #ifdef __cplusplus
 }

@@ -2,7 +2,8 @@
  *
  * The public functions of the collectives. Each has a static function that turns its arguments into
  * a collective_args. CALLS_DEFINE makes two public functions of it: the blocking one and the one
- * that starts a request. Everything happens between enter and leave, on the calling thread.
+ * that starts a request. CALL_DEFINE makes the blocking one alone, for send and recv, whose starts are
+ * those of messages. Everything happens between enter and leave, on the calling thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "base/error.h"
 
 /* `fill` is the expression that fills *args. The parameters of ring_<name> follow it. */
-#define CALLS_DEFINE(name, fill, ...)                                                              \
+#define CALL_DEFINE(name, fill, ...)                                                               \
   ring_status ring_##name(__VA_ARGS__) {                                                           \
     ring_status status = ring_comm_enter(comm);                                                    \
     if (status != RING_OK) return status;                                                          \
@@ -27,7 +28,10 @@
     if (status == RING_OK) status = ring_fusion_run_here(comm, args);                              \
     ring_comm_leave(comm);                                                                         \
     return status;                                                                                 \
-  }                                                                                                \
+  }
+
+#define CALLS_DEFINE(name, fill, ...)                                                              \
+  CALL_DEFINE(name, fill, __VA_ARGS__)                                                             \
                                                                                                    \
   ring_status ring_##name##_start(__VA_ARGS__, ring_request **request) {                           \
     collective_args *args;                                                                         \
@@ -151,10 +155,10 @@ CALLS_DEFINE(broadcast, entry_broadcast(comm, args, input, output, count, dtype,
              ring_comm *comm, const void *input, void *output, size_t count, ring_dtype dtype,
              int root)
 CALLS_DEFINE(barrier, entry_barrier(args), ring_comm *comm)
-CALLS_DEFINE(send, entry_send(comm, args, input, count, dtype, peer), ring_comm *comm,
-             const void *input, size_t count, ring_dtype dtype, int peer)
-CALLS_DEFINE(recv, entry_recv(comm, args, output, count, dtype, peer), ring_comm *comm,
-             void *output, size_t count, ring_dtype dtype, int peer)
+CALL_DEFINE(send, entry_send(comm, args, input, count, dtype, peer), ring_comm *comm,
+            const void *input, size_t count, ring_dtype dtype, int peer)
+CALL_DEFINE(recv, entry_recv(comm, args, output, count, dtype, peer), ring_comm *comm, void *output,
+            size_t count, ring_dtype dtype, int peer)
 
 /* ---- With parts --------------------------------------------------------------------------- */
 

@@ -1319,29 +1319,6 @@ class Communicator:
         return_counts: Literal[True],
     ) -> Request[tuple[_Library, NDArray[int64]]]: ...
     def barrier_start(self) -> Request[None]: ...
-    def send_start(
-        self, x: _Number | _Array | _Other, peer: int, *, dtype: str | None = None
-    ) -> Request[None]: ...
-    @overload
-    def recv_start(
-        self, x: _Number | _Array | _Other, peer: int, *, out: _Output, dtype: str | None = None
-    ) -> Request[_Output]: ...
-    @overload
-    def recv_start(
-        self, x: NDArray[_Scalar], peer: int, *, out: None = None, dtype: str | None = None
-    ) -> Request[NDArray[_Scalar]]: ...
-    @overload
-    def recv_start(
-        self, x: _Number, peer: int, *, out: None = None, dtype: str | None = None
-    ) -> Request[Any]: ...
-    @overload
-    def recv_start(
-        self, x: _Array, peer: int, *, out: None = None, dtype: str | None = None
-    ) -> Request[NDArray[Any]]: ...
-    @overload
-    def recv_start(
-        self, x: _Library, peer: int, *, out: None = None, dtype: str | None = None
-    ) -> Request[_Library]: ...
     @overload
     def empty(self, shape: _Shape, dtype: type[_Scalar] | _dtype[_Scalar]) -> NDArray[_Scalar]: ...
     @overload

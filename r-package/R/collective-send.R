@@ -10,7 +10,7 @@
 #' Messages between two ranks arrive in the order in which they were sent. Messages and collectives,
 #' such as [ring_allreduce()], must be in the same order on both ranks: if the sender makes a
 #' collective call after `ring_send()`, the receiver makes it after `ring_recv()`. [ring_messages()]
-#' has messages that have no place in that order.
+#' has messages that have no place in that order, with tags, from any rank, and with starts.
 #'
 #' @inheritParams ring_allreduce
 #' @param x A double, integer, logical, complex or raw vector or array. It is never modified.
@@ -20,8 +20,8 @@
 #'   in a vector with the type, dimensions, names, dimnames and class of the receiver's `x`.
 #'   Dimensions, names and class of the sender's `x` are ignored.
 #' @inheritSection ring_allreduce Errors
-#' @seealso [ring_send_object()], for any R value; [ring_send_start()]; [ring_messages()], with
-#'   tags and from any rank.
+#' @seealso [ring_send_object()], for any R value; [ring_messages()], with tags, from any rank, and
+#'   with starts.
 #' @examples
 #' comm <- ring_init()
 #' # To the next rank of the ring; with one rank there is no peer.
@@ -32,11 +32,11 @@
 #' ring_close(comm)
 #' @export
 ring_send <- function(comm, x, peer) {
-  invisible(.Call(C_message_send, comm, x, peer, FALSE))
+  invisible(.Call(C_message_send, comm, x, peer))
 }
 
 #' @rdname ring_send
 #' @export
 ring_recv <- function(comm, x, peer) {
-  .Call(C_message_recv, comm, x, peer, FALSE)
+  .Call(C_message_recv, comm, x, peer)
 }

@@ -15,6 +15,10 @@
 #' [ring_close()], are part of that order: such a call runs when all earlier requests are complete.
 #' [ring_wait()] may be called on requests in any order.
 #'
+#' [ring_send()] and [ring_recv()] have no `_start`: two ranks that both start a receive first would
+#' wait for each other in that order. [ring_message_send_start()] and [ring_message_recv_start()]
+#' start sends and receives, which have no place in the order.
+#'
 #' The vectors that were passed to a request may be modified or removed afterwards: R makes a copy
 #' for the request.
 #'
@@ -27,7 +31,7 @@
 #'   [ring_allreduce_group()] and [ring_scatterv()].
 #' @param prescale,postscale As for [ring_allreduce()].
 #' @param return_counts As for [ring_alltoallv()].
-#' @param root,peer A rank, a whole number from 0, as for the blocking function.
+#' @param root A rank, a whole number from 0, as for the blocking function.
 #' @returns A request, an object of class `ring_request`.
 #' @section Errors:
 #' `ring_error_invalid` for an invalid argument. On a broken communicator, the error that broke it.
@@ -161,15 +165,3 @@ ring_alltoallv_start <- function(comm, x, counts, return_counts = FALSE) {
 #' @rdname ring_start
 #' @export
 ring_barrier_start <- function(comm) .Call(C_collective_barrier, comm, TRUE)
-
-#' @rdname ring_start
-#' @export
-ring_send_start <- function(comm, x, peer) {
-  .Call(C_message_send, comm, x, peer, TRUE)
-}
-
-#' @rdname ring_start
-#' @export
-ring_recv_start <- function(comm, x, peer) {
-  .Call(C_message_recv, comm, x, peer, TRUE)
-}

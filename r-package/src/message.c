@@ -7,19 +7,17 @@
 #include "shared.h"
 #include "view.h"
 
-SEXP message_send(SEXP comm, SEXP given, SEXP peer_given, SEXP start) {
+SEXP message_send(SEXP comm, SEXP given, SEXP peer_given) {
   comm_handle *handle = comm_of(comm);
   int peer = comm_read_rank(peer_given, "peer");
   SEXP x = PROTECT(view_vector(given, "x"));
   view mine = view_of(x);
-  SEXP request = PROTECT(request_new(start, comm, x, R_NilValue));
-  ring_status status =
-      REQUEST_CALL(request, ring_send, handle->comm, mine.data, mine.count, mine.dtype, peer);
-  UNPROTECT(2);
-  return request_finish(request, handle, status, R_NilValue);
+  comm_finish(handle, ring_send(handle->comm, mine.data, mine.count, mine.dtype, peer));
+  UNPROTECT(1);
+  return R_NilValue;
 }
 
-SEXP message_recv(SEXP comm, SEXP given, SEXP peer_given, SEXP start) {
+SEXP message_recv(SEXP comm, SEXP given, SEXP peer_given) {
   comm_handle *handle = comm_of(comm);
   int peer = comm_read_rank(peer_given, "peer");
   SEXP x = PROTECT(view_vector(given, "x"));
@@ -27,9 +25,7 @@ SEXP message_recv(SEXP comm, SEXP given, SEXP peer_given, SEXP start) {
   SEXP output = PROTECT(shared_vector(handle, (SEXPTYPE)TYPEOF(x), Rf_xlength(x)));
   view_copy_shape(output, x);
   classed_keep(output, x);
-  SEXP request = PROTECT(request_new(start, comm, R_NilValue, output));
-  ring_status status = REQUEST_CALL(request, ring_recv, handle->comm, view_output(output),
-                                    like.count, like.dtype, peer);
-  UNPROTECT(3);
-  return request_finish(request, handle, status, output);
+  ring_status status = ring_recv(handle->comm, view_output(output), like.count, like.dtype, peer);
+  UNPROTECT(2);
+  return request_finish(R_NilValue, handle, status, output);
 }

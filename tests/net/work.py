@@ -33,7 +33,7 @@ def check(name, got, want):
         assert np.array_equal(got, want), f"{name}: a wrong result"
 
 
-def collectives(comm, count, dtype):
+def collectives(comm, messages, count, dtype):
     """Make one call of each kind; yield names and results."""
     rank, size = comm.rank, comm.size
     everyone = np.stack([numbers(other, count * size, dtype) for other in range(size)])
@@ -45,18 +45,16 @@ def collectives(comm, count, dtype):
     yield "alltoall", comm.alltoall(mine), everyone[:, share].reshape(-1)
     yield "reduce_scatter", comm.reduce_scatter(mine.reshape(size, -1)).reshape(-1), total[share]
     yield "allgather", comm.allgather(mine).reshape(-1), everyone.reshape(-1)
-    with comm.send_start(mine, (rank + 1) % size) as sent:
-        before = (rank - 1) % size
-        yield "message", comm.recv(mine, before), everyone[before]
-        sent.wait()
+    before, after = (rank - 1) % size, (rank + 1) % size
+    yield "message", messages.sendrecv(mine, after, source=before), everyone[before]
 
 
 def exact(options, counts, dtypes=DTYPES):
     """Make every call on a communicator; return digests of all results, by name."""
     found = {}
-    with sparkring.init(**options) as comm:
+    with sparkring.init(**options) as comm, comm.messages() as messages:
         for count, dtype in itertools.product(counts, dtypes):
-            for call, got, want in collectives(comm, count, dtype):
+            for call, got, want in collectives(comm, messages, count, dtype):
                 name = f"{call} of {count} {dtype}"
                 check(name, got, want)
                 found[name] = digest(got)

@@ -73,19 +73,6 @@ def test_every_container_and_dtype():
     assert run(2, start_every_case) == [True] * 2
 
 
-def start_messages():
-    with open_comm() as comm:
-        peer = 1 - comm.rank
-        sent = [comm.send_start(np.full(3, float(i)), peer) for i in range(2)]
-        received = [comm.recv_start(np.empty(3), peer) for _ in range(2)]
-        assert [request.wait() for request in sent] == [None] * 2
-        return [request.wait().tolist() for request in received]
-
-
-def test_messages():
-    assert run(2, start_messages) == [[[0.0] * 3, [1.0] * 3]] * 2
-
-
 def start_into_out():
     with open_comm() as comm:
         x, out = np.arange(6.0), np.empty(6)
@@ -107,7 +94,6 @@ def test_bad_arguments(comm):
         lambda: comm.allreduce_start(1, out=np.empty(2)),
         lambda: comm.broadcast_start(1, root=1),
         lambda: comm.gatherv_start(np.ones(1), root=1),
-        lambda: comm.send_start(1, 0),
     ):
         with pytest.raises(sparkring.InvalidError):
             call()

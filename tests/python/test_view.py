@@ -119,7 +119,8 @@ def test_arguments_that_do_not_fit(comm):
     assert comm.allreduce(x, **{keyword: x}) is x
     for text, call in [
         (r"allreduce\(\) misses the argument 'x'", lambda: comm.allreduce(op="sum")),
-        (r"send_start\(\) misses the argument 'peer'", lambda: comm.send_start(x)),
+        (r"send\(\) misses the argument 'peer'", lambda: comm.send(x)),
+        (r"scatterv_start\(\) misses the argument 'counts'", lambda: comm.scatterv_start(x)),
         (r"reduce\(\) got too many positional", lambda: comm.reduce(x, "sum", 0, x)),
         (r"allgather\(\) got an unexpected argument 'op'", lambda: comm.allgather(x, op="sum")),
         (r"broadcast\(\) got two values for argument 'root'", lambda: comm.broadcast(x, 0, root=0)),

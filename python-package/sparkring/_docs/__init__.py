@@ -49,8 +49,6 @@ def attach() -> None:
     for written in (collectives.Collectives, reductions.Reductions):
         for name in methods(written):
             attach_start(name, written)
-    for name in ("send", "recv"):
-        attach_start(name, communicator.Communicator)
 
 
 def methods(written: type) -> dict[str, Any]:

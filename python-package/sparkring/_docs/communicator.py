@@ -136,7 +136,7 @@ class Communicator:
         return before the peer has received the array.
 
         A message has a place in the order of collectives. `messages` has messages that have none,
-        with tags and from any rank.
+        with tags, from any rank, and with starts.
 
         Parameters
         ----------
@@ -159,6 +159,8 @@ class Communicator:
 
     def recv(self, x, peer, *, out=None, dtype=None):
         """Receive the array that one other rank sends with `send`.
+
+        `messages` has receives with tags, from any rank, and with starts.
 
         Parameters
         ----------

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
+# What rank 1, which comes late, learns of an abort. It makes the call that rank 0 has started.
+be_told <- function(comm) {
+  tryCatch(repeat ring_broadcast(comm, double(10), root = 1), ring_error_aborted = conditionMessage)
+}
+
 test_that("started collectives give what the blocking ones give", {
   results <- run_ring(3, {
     x <- c(a = rank + 0.5, b = 2, c = NA)
     blocks <- matrix(1:6 + rank, 2, dimnames = list(c("u", "v"), c("p", "q", "r")))
-    next_rank <- (rank + 1) %% size
-    last_rank <- (rank + size - 1) %% size
     calls <- list(
       allreduce = list(ring_allreduce, ring_allreduce_start, x),
       average = list(ring_allreduce, ring_allreduce_start, blocks, "avg"),
@@ -26,9 +29,7 @@ test_that("started collectives give what the blocking ones give", {
       scatterv = list(ring_scatterv, ring_scatterv_start, blocks, c(2, 1, 0)),
       alltoall = list(ring_alltoall, ring_alltoall_start, x),
       alltoallv = list(ring_alltoallv, ring_alltoallv_start, blocks, c(0, 1, 2)),
-      barrier = list(ring_barrier, ring_barrier_start),
-      send = list(ring_send, ring_send_start, blocks, next_rank),
-      recv = list(ring_recv, ring_recv_start, blocks, last_rank)
+      barrier = list(ring_barrier, ring_barrier_start)
     )
     blocking <- lapply(calls, function(call) do.call(call[[1]], c(list(comm), call[-(1:2)])))
     requests <- lapply(calls, function(call) do.call(call[[2]], c(list(comm), call[-(1:2)])))
@@ -65,11 +66,11 @@ test_that("many requests are outstanding, and waited for in any order", {
 test_that("a request tells whether it is done", {
   results <- run_ring(2, {
     if (rank == 1) {
-      ring_recv(comm, 1L, 0)
+      ring_broadcast(comm, 0L)
       return_value <- ring_wait(ring_allreduce_start(comm, 3))
       list(return_value)
     } else {
-      request <- ring_send_start(comm, 1L, 1)
+      request <- ring_broadcast_start(comm, 1L)
       ring_wait(request)
       sum <- ring_allreduce_start(comm, 4)
       while (!ring_test(sum)) Sys.sleep(0.01)
@@ -78,7 +79,7 @@ test_that("a request tells whether it is done", {
   })
   expect_identical(results[[2]], list(7))
   expect_identical(results[[1]], list(
-    7, "<ring_request> ring_allreduce, done", "<ring_request> ring_send, done"
+    7, "<ring_request> ring_allreduce, done", "<ring_request> ring_broadcast, done"
   ))
 })
 
@@ -86,17 +87,17 @@ test_that("one that waits for another rank is under way", {
   file <- tempfile("asked")
   results <- run_ring(2, {
     if (rank == 0) {
-      request <- ring_recv_start(comm, double(2), 1)
+      request <- ring_broadcast_start(comm, double(2), root = 1)
       early <- list(ring_test(request), format(request))
       file.create(file)
       list(early, ring_wait(request))
     } else {
       wait_for_file(file)
-      ring_send(comm, c(1, 2), 0)
+      ring_broadcast(comm, c(1, 2), root = 1)
     }
   }, file = file, wait_for_file = wait_for_file)
   unlink(file)
-  early <- list(FALSE, "<ring_request> ring_recv, under way")
+  early <- list(FALSE, "<ring_request> ring_broadcast, under way")
   expect_identical(results[[1]], list(early, c(1, 2)))
 })
 
@@ -134,14 +135,14 @@ test_that("requests that are dropped go on, and are freed", {
     gc()
     before <- request_live()
     if (rank == 0) {
-      ring_recv_start(comm, double(1e5), 1)
+      ring_broadcast_start(comm, double(1e5), root = 1)
       gc()
       during <- request_live()
       file.create(file)
     } else {
       during <- 1L
       wait_for_file(file)
-      ring_send(comm, double(1e5), 0)
+      ring_broadcast(comm, double(1e5), root = 1)
     }
     ring_barrier(comm)
     last <- ring_barrier_start(comm)
@@ -154,19 +155,23 @@ test_that("requests that are dropped go on, and are freed", {
 })
 
 test_that("a communicator that is dropped with its requests ends them", {
+  file <- tempfile("dropped")
   results <- run_ranks(2, {
     comm <- open(call_timeout = 20)
     if (rank == 0) {
-      request <- ring_recv_start(comm, double(10), 1)
-      ring_recv_start(comm, double(10), 1)
+      request <- ring_broadcast_start(comm, double(10), root = 1)
+      ring_broadcast_start(comm, double(10), root = 1)
       gc()
       rm(comm, request)
       for (i in 1:2) gc()
+      file.create(file)
       c(comm_live(), request_live())
     } else {
-      tryCatch(ring_recv(comm, 0L, 0), ring_error_aborted = conditionMessage)
+      wait_for_file(file)
+      be_told(comm)
     }
-  })
+  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  unlink(file)
   expect_identical(results[[1]], c(0L, 0L))
   expect_match(results[[2]], "dropped it without closing it")
 })
@@ -176,7 +181,7 @@ test_that("a failure is told by every request that is outstanding, and by those 
     comm <- open()
     started <- ring_comm_split(comm, 0L)
     if (rank == 0) {
-      first <- ring_recv_start(comm, double(10), 1)
+      first <- ring_broadcast_start(comm, double(10), root = 1)
       second <- ring_allreduce_start(comm, 1)
       ring_barrier(started)
       errors <- lapply(list(first, second, second), function(request) {
@@ -194,7 +199,7 @@ test_that("a failure is told by every request that is outstanding, and by those 
     expect_s3_class(error, "ring_error_aborted")
     expect_match(conditionMessage(error), "enough of this")
   }
-  expect_identical(results[[1]]$shown, "<ring_request> ring_recv, failed")
+  expect_identical(results[[1]]$shown, "<ring_request> ring_broadcast, failed")
   expect_identical(results[[1]]$call, quote(ring_test(first)))
 })
 
@@ -219,29 +224,41 @@ test_that("close waits for what is outstanding, and results can be had after it"
 })
 
 test_that("an abort ends the requests of this rank", {
+  file <- tempfile("aborted")
   results <- run_ranks(2, {
     comm <- open()
-    request <- ring_recv_start(comm, double(10), 1 - rank)
-    if (rank == 0) ring_abort(comm, "no more")
-    tryCatch(ring_wait(request), ring_error_aborted = conditionMessage)
-  })
+    if (rank == 0) {
+      request <- ring_broadcast_start(comm, double(10), root = 1)
+      ring_abort(comm, "no more")
+      file.create(file)
+      tryCatch(ring_wait(request), ring_error_aborted = conditionMessage)
+    } else {
+      wait_for_file(file)
+      be_told(comm)
+    }
+  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  unlink(file)
   for (message in results) expect_match(message, "no more")
 })
 
 test_that("an interrupt ends a wait, and all ranks learn it", {
+  file <- tempfile("interrupted")
   results <- run_ranks(2, {
     comm <- open()
     if (rank == 0) {
       ring_send(comm, Sys.getpid(), 1)
-      request <- ring_recv_start(comm, double(2), 1)
+      request <- ring_broadcast_start(comm, double(10), root = 1)
       limited <- tryCatch(ring_wait(request), interrupt = class)
+      file.create(file)
       after <- tryCatch(ring_wait(request), ring_error = identity)
       list(limited, class(after)[[1]], conditionMessage(after), format(comm))
     } else {
       tools::pskill(ring_recv(comm, 0L, 0), tools::SIGINT)
-      tryCatch(ring_recv(comm, 0L, 0), ring_error_aborted = conditionMessage)
+      wait_for_file(file)
+      be_told(comm)
     }
-  })
+  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  unlink(file)
   expect_identical(results[[1]][[1]], c("interrupt", "condition"))
   expect_identical(results[[1]][[2]], "ring_error_aborted")
   expect_match(results[[1]][[3]], "rank 0 was interrupted")
@@ -250,6 +267,7 @@ test_that("an interrupt ends a wait, and all ranks learn it", {
 })
 
 test_that("a time limit of R ends a wait", {
+  file <- tempfile("limited")
   results <- run_ranks(2, {
     comm <- open()
     limited <- function(request) {
@@ -258,13 +276,16 @@ test_that("a time limit of R ends a wait", {
       ring_wait(request)
     }
     if (rank == 0) {
-      request <- ring_recv_start(comm, double(2), 1)
-      tryCatch(limited(request), error = conditionMessage)
+      request <- ring_broadcast_start(comm, double(10), root = 1)
+      message <- tryCatch(limited(request), error = conditionMessage)
+      file.create(file)
+      message
     } else {
-      Sys.sleep(2) # two that wait for each other would be told so before
-      tryCatch(ring_recv(comm, double(2), 0), ring_error_aborted = conditionMessage)
+      wait_for_file(file)
+      be_told(comm)
     }
-  })
+  }, file = file, wait_for_file = wait_for_file, be_told = be_told)
+  unlink(file)
   expect_match(results[[1]], "time limit")
   expect_match(results[[2]], "interrupted")
 })

@@ -34,7 +34,7 @@ calls <- list(
   close = function(comm) ring_close(comm),
   wait = function(comm) ring_wait(ring_allreduce_start(comm, 1:6)),
   wait_for_the_second = function(comm) {
-    requests <- list(ring_barrier_start(comm), ring_recv_start(comm, 1, 1))
+    requests <- list(ring_barrier_start(comm), ring_allreduce_start(comm, 1:6))
     ring_wait(requests[[2]])
   },
   call_behind_a_request = function(comm) {
@@ -46,7 +46,7 @@ calls <- list(
     ring_close(comm)
   }
 )
-messages <- c("send", "recv", "send_object", "recv_object", "wait_for_the_second")
+messages <- c("send", "recv", "send_object", "recv_object")
 
 # Interrupts a process until it says in a file that it has noticed; one signal may come before the
 # wait that it is for.

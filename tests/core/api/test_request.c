@@ -72,26 +72,6 @@ static void twin_parts(twin *t, size_t count, int root) {
   TWIN(alltoallv, BOTH(t->x, sends), o, THREE(o, receives, RING_FLOAT64));
 }
 
-/* Once around; the message is received by a request while another one sends. */
-static void twin_messages(twin *t, size_t count) {
-  ring_request *send, *receive, *barrier;
-  int next = (t->rank + 1) % t->size, before = (t->rank + t->size - 1) % t->size;
-  twin_begin(t);
-  if (t->size == 1) return;
-  bool first = t->rank == 0;
-  for (int turn = 0; turn < 2; turn++) {
-    if ((turn == 0) == first)
-      CHECK_INT(ring_send_start(t->comm, t->x, count, RING_FLOAT64, next, &send), RING_OK);
-    else
-      CHECK_INT(ring_recv_start(t->comm, t->z, count, RING_FLOAT64, before, &receive), RING_OK);
-  }
-  CHECK_INT(ring_barrier_start(t->comm, &barrier), RING_OK);
-  finish(barrier);
-  finish(receive);
-  finish(send);
-  for (size_t i = 0; i < count; i++) CHECK(t->z[i] == 1.0 / (1 + (int)i + before));
-}
-
 static void try_twins(ring_comm *comm, void *shared) {
   (void)shared;
   static const size_t counts[] = {0, 1, 37, 30000};
@@ -104,7 +84,6 @@ static void try_twins(ring_comm *comm, void *shared) {
   for (int i = 0; i < 4; i++) {
     twin_reductions(&t, counts[i], i % t.size);
     twin_parts(&t, counts[i], i % t.size);
-    twin_messages(&t, counts[i]);
   }
   free(t.x);
   free(t.y);
