@@ -31,6 +31,7 @@ types <- list(
 
 after <- (rank + 1) %% size
 before <- (rank - 1) %% size
+messages <- ring_messages(comm)
 for (name in names(types)) {
   of <- function(rank, count) types[[name]](rows(rank, count))
   even <- of(rank, 2 * size)
@@ -50,5 +51,8 @@ for (name in names(types)) {
   }
   ring_send(comm, even, after)
   say(name, "recv", digest(ring_recv(comm, even, before)))
+  got <- ring_message_sendrecv(messages, even, after, send_tag = 7, source = before, tag = 7)
+  say(name, "message", digest(got))
 }
+ring_messages_close(messages)
 ring_close(comm)

@@ -30,6 +30,7 @@ TYPES = {
 def run(comm):
     rank, size = comm.rank, comm.size
     after, before = (rank + 1) % size, (rank - 1) % size
+    messages = comm.messages()
     for name, to_type in TYPES.items():
 
         def of(rank, count, to_type=to_type):
@@ -51,6 +52,10 @@ def run(comm):
             print(name, "scatterv", root, digest(comm.scatterv(told, counts, root)))
         comm.send(even, after)
         print(name, "recv", digest(comm.recv(even, before)))
+        print(
+            name, "message", digest(messages.sendrecv(even, after, 7, source=before, source_tag=7))
+        )
+    messages.close()
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ def expected_parts(rank, to_type):
     for root in ranks:
         yield from said(root)
     yield "recv", even[(rank - 1) % 4]
+    yield "message", even[(rank - 1) % 4]
 
 
 def test_the_same_parts():
@@ -99,7 +100,7 @@ def test_the_same_parts():
             for *call, x in expected_parts(rank, to_type)
         ]
         assert lines == expected
-        assert len(lines) == 4 * (4 + 5 * 4 + 1)
+        assert len(lines) == 4 * (4 + 5 * 4 + 2)
 
 
 START_R = """
