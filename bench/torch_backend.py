@@ -36,14 +36,30 @@ def network(width: int) -> torch.nn.Module:
     )
 
 
-def alternate(groups: dict, rounds: int, measure) -> dict[str, float]:
-    """Return the median of every backend."""
-    results = {name: [] for name in groups}
+def alternate(names: list[str], rounds: int, barrier, measure) -> dict[str, float]:
+    """Return the median of every system. The ranks pass a barrier of it before each round."""
+    results = {name: [] for name in names}
     for index in range(rounds):
-        for name in list(groups)[:: 1 if index % 2 else -1]:
-            dist.barrier(group=groups[name])
+        for name in names[:: 1 if index % 2 else -1]:
+            barrier(name)
             results[name].append(measure(name))
     return {name: statistics.median(values) for name, values in results.items()}
+
+
+def steps_a_second(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> float:
+    """Train on random numbers, after one step that does not count."""
+    x, y = torch.randn(BATCH, 256), torch.randint(0, 10, (BATCH,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    step()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step()
+    return steps / (time.perf_counter() - start)
 
 
 def allreduce(groups: dict, size: int, calls: int, rounds: int) -> dict[str, float]:
@@ -59,31 +75,26 @@ def allreduce(groups: dict, size: int, calls: int, rounds: int) -> dict[str, flo
             dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=group)
         return (time.perf_counter() - start) / calls * 1e6
 
-    return alternate(groups, rounds, measure)
+    return alternate(list(groups), rounds, barrier_of(groups), measure)
 
 
 def train(groups: dict, width: int, steps: int, rounds: int) -> dict[str, float]:
     """Return steps a second."""
-    x, y = torch.randn(BATCH, 256), torch.randint(0, 10, (BATCH,))
     models = {
         name: DistributedDataParallel(network(width), process_group=group)
         for name, group in groups.items()
     }
 
-    def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-
     def measure(name: str) -> float:
         optimizer = torch.optim.SGD(models[name].parameters(), 1e-3)
-        step(models[name], optimizer)
-        start = time.perf_counter()
-        for _ in range(steps):
-            step(models[name], optimizer)
-        return steps / (time.perf_counter() - start)
+        return steps_a_second(models[name], optimizer, steps)
 
-    return alternate(groups, rounds, measure)
+    return alternate(list(groups), rounds, barrier_of(groups), measure)
+
+
+def barrier_of(groups: dict):
+    """Return the barrier of a group by its name."""
+    return lambda name: dist.barrier(group=groups[name])
 
 
 def rank_main(rank: int, size: int, port: int, rounds: int) -> None:
@@ -110,16 +121,20 @@ def rank_main(rank: int, size: int, port: int, rounds: int) -> None:
     dist.destroy_process_group()
 
 
+def free_port() -> int:
+    """Return a port for the ranks to meet at."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 def main() -> None:
     """Start the ranks."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    processes.spawn(rank_main, (options.ranks, port, options.rounds), nprocs=options.ranks)
+    processes.spawn(rank_main, (options.ranks, free_port(), options.rounds), nprocs=options.ranks)
 
 
 if __name__ == "__main__":
