@@ -99,6 +99,13 @@ def write_numbers(times, path):
         writer.writerows((*case, f"{time:.3f}") for case, time in sorted(times.items()))
 
 
+def save(figure, picture):
+    """Write a picture, the same bytes for the same numbers."""
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sparkring"})
+    figure.savefig(picture, dpi=120, metadata={"Date": None})
+    print(f"written to {picture}")
+
+
 def main(source, picture=None, collective=None):
     """Write the picture, beside the results unless given another path."""
     picture = Path(picture) if picture else Path(source).with_suffix(".svg")
@@ -106,9 +113,7 @@ def main(source, picture=None, collective=None):
     if collective:
         times = {case: time for case, time in times.items() if case.collective == collective}
         write_numbers(times, picture.with_suffix(".csv"))
-    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "sparkring"})
-    draw(times).savefig(picture, dpi=120, metadata={"Date": None})
-    print(f"written to {picture}")
+    save(draw(times), picture)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from horovod.runner.http.http_server import RendezvousServer
 from torch_backend import SIZES, WIDTHS, alternate, free_port, network, steps_a_second
 
 SYSTEMS = {"horovod": horovod.torch, "sparkring": sparkring.torch}
-COLUMNS = ("ranks", "case", "unit", *SYSTEMS)
-MANY = (500, 1024, 5)  # tensors, elements of each, calls a round
+COLUMNS = ("ranks", "case", "size", "unit", *SYSTEMS)
+MANY = {"500 of 4 KiB": (500, 1024, 5)}  # tensors, elements of each, calls a round
 
 
 def compare(rounds: int, measure) -> dict[str, float]:
@@ -86,16 +86,16 @@ def rank_main(rank: int, environments: list[dict], rounds: int, rows) -> None:
     torch.set_num_threads(1)
     for hvd in SYSTEMS.values():
         hvd.init()
-    results = [(f"allreduce, {label}", "µs", allreduce(*SIZES[label], rounds)) for label in SIZES]
-    many = f"{MANY[0]} tensors of {MANY[1] * 4 // 1024} KiB"
-    results.append((many, "µs", allreduce_many(*MANY, rounds)))
-    results += [
-        (f"training, {label} parameters", "steps/s", train(*WIDTHS[label], rounds))
-        for label in WIDTHS
+    cases = [
+        ("allreduce", "µs", allreduce, SIZES),
+        ("tensors", "µs", allreduce_many, MANY),
+        ("parameters", "steps/s", train, WIDTHS),
     ]
-    if rank == 0:
-        for case, unit, values in results:
-            rows.put((len(environments), case, unit, *(values[name] for name in SYSTEMS)))
+    for case, unit, function, sizes in cases:
+        for label, arguments in sizes.items():
+            medians = function(*arguments, rounds)
+            if rank == 0:
+                rows.put((len(environments), case, label, unit, *medians.values()))
     for hvd in SYSTEMS.values():
         hvd.shutdown()
 
@@ -128,9 +128,9 @@ def show(rows: list[tuple]) -> None:
     """Print the rows of one number of ranks."""
     print(f"\n| {rows[0][0]} ranks | Horovod {horovod.__version__} | sparkring | ratio |")
     print("|---|---|---|---|")
-    for _, case, unit, theirs, ours in rows:
+    for _, case, label, unit, theirs, ours in rows:
         ratio = theirs / ours if unit == "µs" else ours / theirs
-        print(f"| {case}, {unit} | {theirs:.1f} | {ours:.1f} | {ratio:.2f} |", flush=True)
+        print(f"| {case}, {label}, {unit} | {theirs:.1f} | {ours:.1f} | {ratio:.2f} |", flush=True)
 
 
 def main() -> None:
@@ -148,7 +148,7 @@ def main() -> None:
         with options.csv.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
-            writer.writerows((*row[:3], *(f"{value:.2f}" for value in row[3:])) for row in rows)
+            writer.writerows((*row[:4], *(f"{value:.2f}" for value in row[4:])) for row in rows)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,9 @@ class Pending:
     def wait(self) -> Any:
         """Wait for the operation and return the result. Raise HorovodInternalError."""
         if not self._ended:
+            works = self._works
             with internal_errors():
-                results = [each.wait() for each in self._works]
-            result: Any = results[0] if self._one else results
+                result = works[0].wait() if self._one else [each.wait() for each in works]
             self._result = result if self._finish is None else self._finish(result)
             self._ended = True
         return self._result

@@ -49,6 +49,16 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous()
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Tell whether the core can use a tensor itself: `plain` returns it, without a gradient."""
+    return (
+        tensor.is_cpu
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad or tensor.is_complex())
+    )
+
+
 def elements(tensor: torch.Tensor) -> tuple[Any, str | None]:
     """Return the array of a plain tensor, and the name of its type where NumPy lacks the type."""
     if tensor.requires_grad:
