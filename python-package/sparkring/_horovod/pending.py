@@ -32,15 +32,16 @@ class Pending:
     once, in the first `wait`.
     """
 
+    __slots__ = ("_ended", "_finish", "_result", "_works")
+
     def __init__(self, works: Waitable | list[Any], finish: Finish | None = None) -> None:
-        self._one = not isinstance(works, list)
-        self._works: list[Any] = works if isinstance(works, list) else [works]
+        self._works: Any = works
         self._finish, self._result, self._ended = finish, None, False
 
     def test(self) -> bool:
         """Tell whether the operation is complete or has failed, without waiting."""
         try:
-            return self._ended or all(each.test() for each in self._works)
+            return self._ended or all(each.test() for each in self._list())
         except RingError:
             return True
 
@@ -49,24 +50,28 @@ class Pending:
         if not self._ended:
             works = self._works
             with internal_errors():
-                result = works[0].wait() if self._one else [each.wait() for each in works]
+                one = not isinstance(works, list)
+                result: Any = works.wait() if one else [each.wait() for each in works]
             self._result = result if self._finish is None else self._finish(result)
             self._ended = True
         return self._result
 
     def settle(self) -> None:
         """Wait until no array is in use any more, also after errors."""
-        for each in self._works:
+        for each in self._list():
             if isinstance(each, Pending):
                 each.settle()
             else:
                 with contextlib.suppress(RingError):
                     each.wait()
 
+    def _list(self) -> list[Any]:
+        return self._works if isinstance(self._works, list) else [self._works]
+
     @property
     def rows(self) -> list[int] | None:
         """Rows from each rank, of a complete allgather or alltoall."""
-        rows: list[int] | None = self._works[0].rows
+        rows: list[int] | None = self._list()[0].rows
         return rows
 
     def then(self, finish: Finish) -> Pending:

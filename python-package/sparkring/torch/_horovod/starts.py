@@ -72,9 +72,9 @@ def allreduce(
     process_set: ProcessSet,
 ) -> Pending:
     """Combine the tensors of all ranks."""
-    if output is tensor and factors == (1.0, 1.0) and op is not ops.Adasum and view.is_plain(tensor):
-        work = operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, tensor)
-        return work.then(lambda _: tensor)  # hundreds of gradients a step: no `_Argument`
+    unscaled = factors == (1.0, 1.0) and op is not ops.Adasum
+    if output is tensor and unscaled and view.is_plain(tensor):
+        return operations.allreduce(tensor, name, op, 1.0, 1.0, process_set, out=tensor)
     argument = _Argument(tensor, output, op, factors)
     work = operations.allreduce(argument.x, name, op, *argument.factors, process_set, argument.out)
     return work.then(argument.finish)
