@@ -6,6 +6,7 @@ sparkring, on a logarithmic scale.
 """
 
 import csv
+import math
 import sys
 from pathlib import Path
 
@@ -28,8 +29,10 @@ def draw_panel(axes, rows):
         axes.bar_label(
             bars, [f"{value:.3g}" if value < 100 else f"{value:.0f}" for value in values]
         )
+    least = min(float(row[name]) for row in rows for name in STYLES)
     axes.set_yscale("log")
     axes.margins(y=0.15)
+    axes.set_ylim(bottom=10 ** math.floor(math.log10(least)))
     axes.set_xticks(range(len(rows)), [row["size"] for row in rows])
     axes.grid(True, axis="y", alpha=0.3)
 
