@@ -180,14 +180,11 @@ static ring_status call_run_group(call_live *live, bool starts) {
               live->plan->op);
 }
 
-static ring_status call_run_message(call_live *live, bool starts, void *input, void *output) {
+static ring_status call_run_message(const call_live *live, const void *input, void *output) {
   size_t count = live->plan->count;
   ring_dtype dtype = live->plan->dtype;
-  if (live->rank == live->root) {
-    CALL_EITHER(send, input, count, dtype, live->peer);
-  } else {
-    CALL_EITHER(recv, output, count, dtype, live->root);
-  }
+  return live->rank == live->root ? ring_send(live->comm, input, count, dtype, live->peer)
+                                  : ring_recv(live->comm, output, count, dtype, live->root);
 }
 
 static ring_status call_run_parts(call_live *live, bool starts, void *input, void *output) {
@@ -231,7 +228,7 @@ ring_status call_run(call_live *live, bool starts) {
   case PLAN_barrier:
     return starts ? ring_barrier_start(live->comm, &live->request) : ring_barrier(live->comm);
   case PLAN_message:
-    return call_run_message(live, starts, input, output);
+    return call_run_message(live, input, output);
   default:
     return call_run_parts(live, starts, input, output);
   }

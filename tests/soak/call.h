@@ -42,7 +42,7 @@ bool call_concerns(const plan_call *plan, int rank, int size);
 /* Makes and fills the buffers. False when out of memory. */
 bool call_prepare(call_live *live, const plan_call *plan, ring_comm *comm, dice *from);
 
-/* Makes the call, or starts it. */
+/* Makes the call, or starts it. A message is never started. */
 ring_status call_run(call_live *live, bool starts);
 
 /* After it has succeeded: whether all buffers are as they should be. If not, why. */

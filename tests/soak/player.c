@@ -181,7 +181,8 @@ static void player_make(player *of, const plan_call *plan) {
   player_request *request = &of->requests[of->outstanding];
   call_live *live = &request->live;
   board_worker *worker = &of->setting->board->workers[of->world->worker[of->rank]];
-  bool starts = of->outstanding < of->world->depth && dice_chance(&of->dice, 0.6);
+  bool may_start = plan->kind != PLAN_message && of->outstanding < of->world->depth;
+  bool starts = may_start && dice_chance(&of->dice, 0.6);
   if (!call_prepare(live, plan, comm->comm, &of->dice)) {
     player_blame(of, "out of memory");
     call_end(live);
