@@ -118,16 +118,19 @@ static void driver_fail_for_closing(ring_reducer *reducer) {
   driver_fail_all(reducer);
 }
 
+/* Aborts between two cycles. */
+static void driver_abort_now(ring_reducer *reducer) {
+  ring_error error;
+  ring_comm_abort(reducer->comm, reducer->reason);
+  ring_error_set(&error, RING_ABORTED, reducer->negotiation.rank, 0, "%s", reducer->reason);
+  driver_fail(reducer, &error);
+}
+
 void ring_driver_abort(ring_reducer *reducer, const char *reason) {
   if (reducer->broken || atomic_load(&reducer->aborts)) return;
   snprintf(reducer->reason, sizeof reducer->reason, "%s", reason);
   atomic_store(&reducer->aborts, true);
-  if (!reducer->driving) {
-    ring_error error;
-    ring_comm_abort(reducer->comm, reason);
-    ring_error_set(&error, RING_ABORTED, reducer->negotiation.rank, 0, "%s", reason);
-    driver_fail(reducer, &error);
-  }
+  if (!reducer->driving) driver_abort_now(reducer);
 }
 
 /* ---- A cycle ------------------------------------------------------------------------------ */
@@ -217,6 +220,8 @@ static void driver_turn(ring_reducer *reducer, bool hooks) {
     driver_fail(reducer, ring_comm_error(reducer->comm));
   } else if (reducer->negotiation.closing == reducer->negotiation.size) {
     reducer->closed = true;
+  } else if (atomic_load(&reducer->aborts)) { /* during the cycle, which did not notice */
+    driver_abort_now(reducer);
   } else if (reducer->negotiation.closing > 0 && reducer->negotiation.mine != MEMBER_CLOSING) {
     driver_fail_for_closing(reducer);
   }

@@ -341,6 +341,28 @@ static void test_free_aborts(void) {
   shared_free(met, sizeof *met);
 }
 
+/* Rank 0 aborts while its thread is in a cycle that rank 1 enters later, and that ends well. */
+static void try_abort_in_a_cycle(ring_comm *comm, void *unused) {
+  (void)unused;
+  static const int64_t one = 1;
+  int rank = ring_comm_rank(comm);
+  float value = 1;
+  ring_reducer *reducer = reducer_of(comm, NULL);
+  ring_operation operation = sum_of(rank == 0 ? "left" : "right", &value, &one);
+  if (rank == 1) usleep(40000);
+  ring_submission *submission = submit(reducer, &operation);
+  if (rank == 0) {
+    usleep(20000);
+    ring_reducer_abort(reducer, "a reason");
+  }
+  finish_with(submission, RING_ABORTED, "a reason");
+  ring_reducer_free(reducer);
+}
+
+static void test_abort_in_a_cycle(void) {
+  run_comms(2, try_abort_in_a_cycle, NULL);
+}
+
 /* Rank 2 is killed among cycles; the others have submissions in flight. */
 static void run_doomed(int rank, int size, void *shared) {
   (void)shared;
@@ -442,6 +464,7 @@ int main(void) {
   RUN(test_close_before_the_others_have_finished);
   RUN(test_close_waits_for_submissions);
   RUN(test_free_aborts);
+  RUN(test_abort_in_a_cycle);
   RUN(test_lost_rank_fails_everything_in_flight);
   RUN(test_interrupt_ends_a_wait);
   RUN(test_forked_children_may_only_free);
