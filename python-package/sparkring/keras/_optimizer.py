@@ -131,6 +131,11 @@ def DistributedOptimizer(  # noqa: N802 (Horovod's name)
         if not average_aggregated_gradients:
             factor = reduction.postscale * backward_passes_per_step
             reduction = reduction._replace(postscale=factor)
+    if optimizer.gradient_accumulation_steps and not hasattr(optimizer, "_clip_gradients"):
+        raise ValueError(
+            f"sparkring cannot combine accumulated gradients with Keras {keras.__version__}: pass"
+            " backward_passes_per_step=1 and no gradient_accumulation_steps"
+        )
     optimizer._sparkring = _Settings(reduction, compression, sparse_as_dense)
     optimizer.__class__ = _class_of(type(optimizer))
     if keras.backend.backend() == "tensorflow":
