@@ -44,7 +44,11 @@ RING_API void ring_request_free(ring_request *request);
  * work goes on; *request is NULL unless it returns RING_OK. Counts and lists of buffers are copied.
  * Buffers stay until the request is done, inputs unchanged and outputs untouched. ring_send and ring_recv
  * have no start, because a request runs in the order of all requests: sparkring_messages.h starts sends and
- * receives. */
+ * receives.
+ *
+ * On a host with fewer than two processors a rank nothing is gained by work beside the caller's. There the
+ * start of a call of 64 KiB or more waits for the other ranks, for at most 2 ms, and runs the call once all
+ * have started it. */
 RING_API ring_status ring_allreduce_start(ring_comm *comm, const void *input, void *output,
                                           size_t count, ring_dtype dtype, ring_op op,
                                           ring_request **request);

@@ -117,6 +117,7 @@ static void comm_survey(ring_comm *comm) {
   comm->peers.cores = comm->local_size <= processors                ? RING_CORES_SUFFICE
                       : comm->local_size <= COMM_CROWD * processors ? RING_CORES_SHARED
                                                                     : RING_CORES_CROWDED;
+  comm->spare_cores = 2 * comm->local_size <= processors;
   comm->native.plans.selector.topology = topology;
   comm->native.plans.selector.tier = topology->hosts == 1 ? RING_TIER_LOOPBACK : RING_TIER_NETWORK;
 }

@@ -7,7 +7,7 @@
 
 /* ---- Starting ----------------------------------------------------------------------------- */
 
-/* Leaves after a start that failed. A lack of memory or of a thread breaks the communicator as
+/* Leaves after a start that failed. A lack of memory or of descriptors breaks the communicator as
  * in any call, so that other ranks do not wait for this rank. */
 static ring_status request_fail(ring_comm *comm, ring_status status) {
   ring_error error = comm->error;
@@ -63,8 +63,7 @@ static ring_status queue_add(ring_queue *queue, ring_request *request) {
     comm->error = comm->failure;
     return comm->failure.status;
   }
-  ring_status status = ring_queue_start_helper(queue);
-  if (status == RING_OK) status = ring_collective_admit(comm, &request->args);
+  ring_status status = ring_collective_admit(comm, &request->args);
   if (status != RING_OK) return status;
   if (queue->first == NULL)
     queue->first = request;
@@ -82,15 +81,17 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
   ring_request *request = *out;
   pthread_mutex_lock(&queue->mutex);
   if (status == RING_OK) status = queue_add(queue, request);
-  if (status != RING_OK) {
-    request->next = queue->spare;
-    queue->spare = request;
-    *out = NULL;
+  if (status == RING_OK) {
+    ring_comm_leave(comm); /* another thread may abort while the request runs here */
+    ring_queue_dispatch(queue, request);
+    pthread_mutex_unlock(&queue->mutex);
+    return RING_OK;
   }
+  request->next = queue->spare;
+  queue->spare = request;
+  *out = NULL;
   pthread_mutex_unlock(&queue->mutex);
-  if (status != RING_OK) return request_fail(comm, status);
-  ring_comm_leave(comm);
-  return status;
+  return request_fail(comm, status);
 }
 
 /* ---- Requests ----------------------------------------------------------------------------- */

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/platform.h"
+#include "shm/sync.h"
 
 #define QUEUE_SLICE_MS 100
 #define QUEUE_SLICE_NS (QUEUE_SLICE_MS * UINT64_C(1000000))
@@ -17,6 +19,12 @@
 #define QUEUE_PAUSE_NS UINT64_C(50000)
 #define QUEUE_LONGEST_PAUSE_NS UINT64_C(1000000)
 #define QUEUE_IDLE_NS UINT64_C(20000000) /* the helper of an empty queue ends */
+
+/* Waits for the starts of the other ranks. The shortest call is one whose run costs about as much as two
+ * wake-ups of a helper. */
+#define QUEUE_START_BYTES (64 * 1024)
+#define QUEUE_PATIENCE_NS UINT64_C(2000000)
+#define QUEUE_MOST_SKIPS 63
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
@@ -193,17 +201,53 @@ static void *queue_helper_main(void *arg) {
   return NULL;
 }
 
-ring_status ring_queue_start_helper(ring_queue *queue) {
-  if (queue->helper == QUEUE_HELPER_RUNS) return RING_OK;
+/* Starts the helper thread unless it runs. */
+static bool queue_start_helper(ring_queue *queue) {
+  if (queue->helper == QUEUE_HELPER_RUNS) return true;
   queue_join(queue);
-  int code = ring_platform_thread(&queue->thread, queue_helper_main, queue);
-  if (code == 0) {
-    queue->helper = QUEUE_HELPER_RUNS;
-    return RING_OK;
+  if (ring_platform_thread(&queue->thread, queue_helper_main, queue) != 0) return false;
+  queue->helper = QUEUE_HELPER_RUNS;
+  return true;
+}
+
+/* Whether ranks publish the start of a request: all share memory, and the request is large. */
+static bool queue_publishes_start(const ring_queue *queue, const ring_request *request) {
+  const ring_comm *comm = queue->comm;
+  const ring_call *call = &request->args.work.outline.call;
+  return comm->shm.formed && comm->shm.size == comm->peers.size &&
+         call->count * ring_dtype_size((ring_dtype)call->dtype) >= QUEUE_START_BYTES;
+}
+
+/* Waits until all ranks have started the request. After a wait in vain, the next ones are left out, twice as
+ * many each time: the ranks do not start together. */
+static bool queue_await_starts(ring_queue *queue, ring_request *request) {
+  if (queue->skips > 0) {
+    queue->skips--;
+    return false;
   }
-  int rank = queue->comm->peers.rank;
-  return ring_error_set(&queue->comm->error, RING_SYSTEM, rank, code,
-                        "rank %d cannot start a thread for its requests", rank);
+  queue->running = request;
+  queue->driver = pthread_self();
+  pthread_mutex_unlock(&queue->mutex);
+  bool started = ring_shm_await_starts(&queue->comm->shm, request->args.work.outline.call.sequence,
+                                       QUEUE_PATIENCE_NS);
+  pthread_mutex_lock(&queue->mutex);
+  queue->running = NULL;
+  pthread_cond_broadcast(&queue->changed);
+  unsigned more = 2 * queue->misses + 1;
+  queue->misses = started ? 0 : more < QUEUE_MOST_SKIPS ? more : QUEUE_MOST_SKIPS;
+  queue->skips = queue->misses;
+  return started;
+}
+
+void ring_queue_dispatch(ring_queue *queue, ring_request *request) {
+  bool alone = queue->first == request && queue->running == NULL, here = false;
+  if (queue_publishes_start(queue, request)) {
+    ring_shm_publish_start(&queue->comm->shm, request->args.work.outline.call.sequence);
+    here = alone && !queue->comm->spare_cores && queue_await_starts(queue, request);
+  }
+  if (queue->stop) return;
+  if (!here && !queue_start_helper(queue)) ring_queue_wait(queue, request);
+  if (here) queue_run_next(queue, queue->interrupt, &queue->alarm);
 }
 
 /* ---- Ending ------------------------------------------------------------------------------- */

@@ -9,8 +9,15 @@
  * start does not wake the helper, which looks at the queue after a pause: a thread that waits soon
  * after its start runs the request itself, at the cost of a blocking call. The pause grows while
  * others take all requests, and is shortest after the helper has run one. The helper starts with a
- * request and ends when the queue has been empty for a while. Once `stop` is set no request begins, and the
- * running one ends soon; the thread that set it breaks the communicator.
+ * request and ends when the queue has been empty for a while.
+ *
+ * Where a host has no processor for the helpers of its ranks, a helper takes its time from the ranks'
+ * own threads. A start of a large request there waits a short time for the other ranks to start it, and
+ * then runs it. The wait has a bound, so a rank that starts later, or waits for this rank meanwhile, cannot
+ * block it.
+ *
+ * Once `stop` is set no request begins, and the running one ends soon; the thread that set it breaks the
+ * communicator.
  *
  * The communicator and every request that was not freed hold a reference to the queue, so requests
  * outlive the communicator. Freed requests are reused by later starts.
@@ -37,7 +44,8 @@ typedef struct ring_queue {
   ring_request *spare;
   size_t references; /* one of the communicator, one of each request that was not freed */
   queue_helper helper;
-  bool detached; /* the communicator is closed: the helper ends once the queue is empty */
+  unsigned misses, skips; /* waits for starts: missed in a row, about; to leave out from now on */
+  bool detached;          /* the communicator is closed: the helper ends once the queue is empty */
   pthread_t thread;
   atomic_bool stop;
   bool ending;        /* by a thread that is about to break the communicator */
@@ -91,8 +99,10 @@ ring_status ring_queue_create(ring_comm *comm);
 /* Frees a queue without references, and its spare requests. */
 void ring_queue_free(ring_queue *queue);
 
-/* Starts the helper thread unless it runs. Called with the mutex. RING_SYSTEM sets the error. */
-ring_status ring_queue_start_helper(ring_queue *queue);
+/* Has a request run that has just been queued: by the helper, or by this thread where the host has no
+ * processor for the helper and all ranks start the request at about the same time, and where no thread can
+ * be started. Called with the mutex, which is released meanwhile. */
+void ring_queue_dispatch(ring_queue *queue, ring_request *request);
 
 /* Waits until a request is done; with NULL, until all are. Runs requests that the helper has not taken,
  * and calls the hooks of the user. Called with the mutex, which is released meanwhile. The communicator

@@ -44,6 +44,7 @@ typedef struct ring_rank_block {
   alignas(RING_LINE) _Atomic uint32_t wake; /* futex; incremented to wake the owner */
   _Atomic int32_t awaits;   /* 1 + index of the rank for which the owner sleeps; 0: none */
   _Atomic uint64_t checked; /* when the owner last began such a sleep */
+  alignas(RING_LINE) _Atomic uint64_t started; /* number of the last started call << 32 */
   alignas(RING_LINE) _Atomic uint64_t version; /* of `call`; odd while the owner changes it */
   _Atomic uint64_t call[RING_CALL_WORDS];      /* the call that it has announced; zeros: none */
   alignas(RING_LINE) _Atomic uint64_t slot_calls[RING_SLOTS][RING_CALL_WORDS]; /* by slot */

@@ -122,6 +122,26 @@ ring_status ring_shm_await_finish(const ring_shm_call *call, int index) {
   return RING_OK;
 }
 
+static bool sync_await_start(ring_shm *shm, int index, uint32_t number, uint64_t deadline) {
+  const _Atomic uint64_t *flag = &ring_shm_rank_block(shm, index)->started;
+  if (sync_spin(shm, flag, number)) return true;
+  while (ring_platform_now() < deadline) {
+    sync_sleep(shm, index, flag, number, 1);
+    if (ring_shm_reached(atomic_load_explicit(flag, memory_order_acquire), number)) return true;
+    if (atomic_load(&shm->control_block->failed) != 0) return true;
+  }
+  return false;
+}
+
+bool ring_shm_await_starts(ring_shm *shm, uint32_t number, uint64_t nanoseconds) {
+  uint64_t deadline = ring_platform_now() + nanoseconds;
+  bool started = true;
+  for (int i = 0; started && i < shm->size; i++)
+    if (i != shm->index) started = sync_await_start(shm, i, number, deadline);
+  ring_shm_set_awaited(shm, -1);
+  return started;
+}
+
 /* ---- Calls -------------------------------------------------------------------------------- */
 
 /* Multiplies and folds: it detects mistakes, not malice. */

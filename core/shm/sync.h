@@ -34,10 +34,9 @@
 ring_status ring_shm_begin(ring_shm *shm, const ring_call *call, uint32_t depth,
                            const ring_wait *wait, ring_error *error, ring_shm_call *begun);
 
-/* Stores the flag of a call and wakes the ranks that sleep for it. */
-static inline void ring_shm_store(const ring_shm_call *call, _Atomic uint64_t *where) {
-  const ring_shm *shm = call->shm;
-  atomic_store_explicit(where, call->flag, memory_order_release);
+/* Stores a flag and wakes the ranks that sleep for it. */
+static inline void ring_shm_store(const ring_shm *shm, _Atomic uint64_t *where, uint64_t flag) {
+  atomic_store_explicit(where, flag, memory_order_release);
   if (shm->fenced)
     atomic_thread_fence(memory_order_seq_cst);
   else
@@ -48,12 +47,12 @@ static inline void ring_shm_store(const ring_shm_call *call, _Atomic uint64_t *w
 
 /* Publishes this rank's slot of the call. */
 static inline void ring_shm_publish(const ring_shm_call *call) {
-  ring_shm_store(call, &ring_shm_slot(call, call->shm->index)->flag);
+  ring_shm_store(call->shm, &ring_shm_slot(call, call->shm->index)->flag, call->flag);
 }
 
 /* Publishes that this rank needs nothing more of the call. */
 static inline void ring_shm_finish(const ring_shm_call *call) {
-  ring_shm_store(call, &ring_shm_rank_block(call->shm, call->shm->index)->done);
+  ring_shm_store(call->shm, &ring_shm_rank_block(call->shm, call->shm->index)->done, call->flag);
 }
 
 /* Waits until another rank has published its slot of the call: spins, then sleeps. */
@@ -70,6 +69,15 @@ static inline ring_status ring_shm_await(const ring_shm_call *call, int index) {
   }
   return ring_shm_await_slowly(call, index);
 }
+
+/* Publishes that this rank has started call `number` of the communicator, which need not run yet. */
+static inline void ring_shm_publish_start(const ring_shm *shm, uint32_t number) {
+  ring_shm_store(shm, &ring_shm_rank_block(shm, shm->index)->started, (uint64_t)number << 32);
+}
+
+/* Waits for at most `nanoseconds` until all ranks have started call `number`. Returns whether they have,
+ * or true once the group has failed. */
+bool ring_shm_await_starts(ring_shm *shm, uint32_t number, uint64_t nanoseconds);
 
 /* Waits until another rank needs nothing more of the call. */
 ring_status ring_shm_await_finish(const ring_shm_call *call, int index);

@@ -162,7 +162,7 @@ class Work(dist.Work):
         if self._future is None:
             self._signal: Any = Future()
             self._future = self._signal.then(self._outcome)
-            if self._request is None:
+            if self.is_completed():
                 self._signal.set_result(None)
             else:
                 self._owner.complete(self)
