@@ -12,7 +12,8 @@
  *
  * Forks: a forked child may only free its parent's communicators and requests, and need not. The
  * library never prints, exits or installs a signal handler. It runs one thread, with all signals
- * blocked, while requests are outstanding, and one for each open reducer and messages.
+ * blocked, while requests are outstanding, one for each open reducer and messages, and two
+ * for each PMI server.
  */
 #ifndef SPARKRING_H
 #define SPARKRING_H
@@ -289,6 +290,7 @@ RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring
 
 #include "sparkring_async.h"    /* IWYU pragma: export */
 #include "sparkring_messages.h" /* IWYU pragma: export */
+#include "sparkring_pmi.h"      /* IWYU pragma: export */
 #include "sparkring_reducer.h"  /* IWYU pragma: export */
 #include "sparkring_tools.h"    /* IWYU pragma: export */
 

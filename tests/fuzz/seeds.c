@@ -115,6 +115,28 @@ static void save_messages(void) {
   save("fuzz_messages", "some", fields, sizeof fields);
 }
 
+/* PMI: what a program says from MPI_Init to MPI_Finalize, and a spawn, behind pairs of another rank. */
+static void save_pmi(void) {
+  static const char begin[] = "cmd=init pmi_version=1 pmi_subversion=1\n";
+  static const char lines[] = "cmd=get_maxes\ncmd=get_appnum\ncmd=get_my_kvsname\n"
+                              "cmd=put kvsname=s key=card value=tcp host 1\n"
+                              "cmd=barrier_in\ncmd=get kvsname=s key=card\n"
+                              "cmd=publish_name service=a port=b\ncmd=lookup_name service=a\n"
+                              "cmd=unpublish_name service=a\ncmd=get_universe_size\n";
+  static const char spawn[] =
+      "mcmd=spawn\ntotspawns=1\nspawnssofar=1\nendcmd\ncmd=abort exitcode=3\n";
+  seed pairs = {.length = 0}, all = {.length = 0};
+  add(&pairs, "a\0b\0c\0d", 8);
+  add_piece(&all, &pairs);
+  add(&all, begin, sizeof begin - 1);
+  add(&all, lines, sizeof lines - 1);
+  save("fuzz_pmi", "program", all.bytes, all.length);
+  add(&all, spawn, sizeof spawn - 1);
+  save("fuzz_pmi", "spawn", all.bytes, all.length);
+  add(&all, "cmd=finalize\n", 13);
+  save("fuzz_pmi", "late", all.bytes, all.length);
+}
+
 /* A broadcast of 40 int8 from rank 0 to rank 1, and the same with a failure in its place. */
 static void save_frames(void) {
   static const char why[] = "rank 0 (a) aborted the communicator";
@@ -331,6 +353,7 @@ int main(int count, char **arguments) {
   save_texts();
   save_frames();
   save_messages();
+  save_pmi();
   save_notices();
   save_joining();
   save_meeting();

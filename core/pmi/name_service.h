@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The name service: MPI_Publish_name, MPI_Lookup_name and MPI_Unpublish_name. Rank 0 has it, so that a name
+ * is found from the moment on in which its publication was answered.
+ */
+#ifndef RING_PMI_NAME_SERVICE_H
+#define RING_PMI_NAME_SERVICE_H
+
+#include "pmi/pmi_protocol.h"
+
+/* Writes the answer to a line that is such a command, with its newline. Names are at most RING_PMI_KEY_MOST
+ * bytes, ports RING_PMI_VALUE_MOST. */
+void ring_name_service_answer(ring_key_values *names, const ring_pmi_line *line,
+                              char answer[RING_PMI_ANSWER_MOST + 1]);
+
+#endif

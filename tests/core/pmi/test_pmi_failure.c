@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What ends PMI servers: programs that abort, are lost, send nonsense or do not come to a barrier, owners that
+ * abort or are interrupted, ranks that die. All ranks learn of it, while their programs are silent, too.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "program.h"
+#include "victims.h"
+
+enum { AT_FAULT = 1, LONGEST = 4096 };
+
+typedef void (*fault_function)(ring_pmi *pmi);
+
+/* How rank AT_FAULT fails, and what all ranks learn. */
+typedef struct fault {
+  fault_function run;
+  ring_status status;
+  const char *text;
+  bool in_barrier; /* the programs of other ranks; else they are silent */
+} fault;
+
+/* Sends a line to a server that may have ended. */
+static void say_late(const ring_pmi *pmi, const char *text) {
+  (void)!send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL);
+}
+
+static void try_fault(ring_comm *comm, void *shared) {
+  const fault *f = shared;
+  ring_pmi *pmi = serve(comm);
+  ask_init(pmi);
+  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  CHECK_INT(ring_barrier(comm), RING_OK); /* all programs have the answer */
+  if (ring_comm_rank(comm) == AT_FAULT)
+    f->run(pmi);
+  else if (f->in_barrier)
+    say_late(pmi, "cmd=barrier_in\n");
+  expect_failure(pmi, f->status, AT_FAULT, f->text);
+  CHECK_INT(ring_barrier(comm), RING_OK); /* the user's communicator works on */
+}
+
+static void check_fault(fault_function run, ring_status status, const char *text) {
+  for (int size = 2; size <= 4; size++)
+    for (int barrier = 0; barrier < 2; barrier++)
+      run_comms(size, try_fault, &(fault){run, status, text, barrier == 1});
+}
+
+/* ---- Programs ----------------------------------------------------------------------------- */
+
+static void call_abort(ring_pmi *pmi) {
+  ring_pmi_state state = RING_PMI_ACTIVE;
+  int exit_code;
+  say(pmi, "cmd=abort exitcode=7\n");
+  while (state == RING_PMI_ACTIVE) ring_pmi_test(pmi, &state, &exit_code);
+  CHECK_INT(state, RING_PMI_ABORTED);
+  CHECK_INT(exit_code, 7);
+}
+
+static void test_a_program_aborts(void) {
+  check_fault(call_abort, RING_ABORTED,
+              "rank 1 (127.0.0.1): the program called MPI_Abort with exit code 7");
+}
+
+static void be_lost(ring_pmi *pmi) {
+  ring_pmi_started(pmi);
+}
+
+static void be_lost_in_barrier(ring_pmi *pmi) {
+  say(pmi, "cmd=barrier_in\n");
+  ring_pmi_started(pmi);
+}
+
+static void test_a_program_is_lost(void) {
+  static const char text[] =
+      "rank 1 (127.0.0.1): the program closed its connection of PMI before it called MPI_Finalize";
+  check_fault(be_lost, RING_ABORTED, text);
+  run_comms(3, try_fault, &(fault){be_lost_in_barrier, RING_ABORTED, text, true});
+}
+
+static void give_reason(ring_pmi *pmi) {
+  be_lost(pmi);
+  ring_pmi_abort(pmi, "the program was killed by SIGSEGV");
+}
+
+static void test_the_owner_gives_a_better_reason(void) {
+  check_fault(give_reason, RING_ABORTED, "rank 1 (127.0.0.1): the program was killed by SIGSEGV");
+}
+
+static void give_none(ring_pmi *pmi) {
+  ring_pmi_abort(pmi, NULL);
+}
+
+static void test_the_owner_aborts(void) {
+  check_fault(give_none, RING_ABORTED, "rank 1 (127.0.0.1): no reason was given");
+}
+
+static void close_early(ring_pmi *pmi) {
+  CHECK_INT(ring_pmi_close(pmi), RING_ABORTED);
+}
+
+static void test_the_owner_closes_early(void) {
+  check_fault(close_early, RING_ABORTED, "before it called MPI_Finalize");
+}
+
+static void finalize_and_close(ring_pmi *pmi) {
+  ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  CHECK_INT(ring_pmi_close(pmi), RING_MISMATCH);
+}
+
+static void test_a_program_does_not_come(void) {
+  run_comms(3, try_fault,
+            &(fault){finalize_and_close, RING_MISMATCH,
+                     "rank 1 (127.0.0.1): its program ended, and that of rank ", true});
+}
+
+/* ---- Nonsense ----------------------------------------------------------------------------- */
+
+static void send_long_line(ring_pmi *pmi) {
+  char line[LONGEST + 2];
+  memset(line, 'a', sizeof line);
+  line[LONGEST + 1] = '\0';
+  say(pmi, line);
+}
+
+static void send_nonsense(ring_pmi *pmi) {
+  say(pmi, "GET / HTTP/1.1\r\n");
+}
+
+static void send_unknown(ring_pmi *pmi) {
+  say(pmi, "cmd=dance\n");
+}
+
+static void test_nonsense(void) {
+  check_fault(send_long_line, RING_INVALID, "a line is longer than 4096 bytes");
+  check_fault(send_nonsense, RING_INVALID,
+              "the line \"GET / HTTP/1.1?\" has bytes that are no text");
+  check_fault(send_unknown, RING_INVALID, "the command dance is none of PMI-1");
+}
+
+/* ---- Ranks -------------------------------------------------------------------------------- */
+
+typedef struct dying {
+  failing base;
+  int ready;
+  bool in_barrier;
+} dying;
+
+static void try_death(int rank, int size, void *shared) {
+  dying *d = shared;
+  ring_comm *comm = open_rank(rank, size);
+  ring_pmi *pmi = serve(comm);
+  ask_init(pmi);
+  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  if (d->in_barrier && rank != d->base.victim) say_late(pmi, "cmd=barrier_in\n");
+  ranks_barrier(&d->ready, size);
+  if (rank == d->base.victim) raise(SIGKILL);
+  expect_failure(pmi, RING_PEER_LOST, d->base.victim, "");
+  ring_comm_free(comm);
+}
+
+static void test_a_rank_dies(void) {
+  for (int victim = 0; victim < 3; victim++)
+    for (int barrier = 0; barrier < 2; barrier++)
+      RUN_WITH_VICTIM(3, try_death, (dying){.base.victim = victim, .in_barrier = barrier == 1});
+}
+
+static bool interrupted; /* whether the hook of this rank ends waits */
+
+static int interrupt(void *unused) {
+  (void)unused;
+  return interrupted;
+}
+
+/* Rank AT_FAULT is interrupted while it waits for the others to close. */
+static void try_interrupt(int rank, int size, void *shared) {
+  (void)shared;
+  ring_options options = rank_options(rank, size);
+  options.interrupt = interrupt;
+  ring_comm *comm = open_with(&options);
+  ring_pmi *pmi = serve(comm);
+  interrupted = rank == AT_FAULT;
+  if (interrupted) CHECK_INT(ring_pmi_close(pmi), RING_ABORTED);
+  expect_failure(pmi, RING_ABORTED, AT_FAULT,
+                 "rank 1 was interrupted during the wait for the programs of the ranks");
+  ring_comm_free(comm);
+}
+
+static void test_the_wait_is_interrupted(void) {
+  run_ranks(3, try_interrupt, NULL);
+}
+
+/* A forked child frees what its parent has; the parent's server goes on. */
+static void try_fork(ring_comm *comm, void *shared) {
+  (void)shared;
+  ring_pmi *pmi = serve(comm);
+  ask_init(pmi);
+  pid_t child = fork_for(20);
+  if (child == 0) {
+    CHECK_INT(ring_pmi_close(pmi), RING_INVALID);
+    ring_pmi_free(pmi);
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  CHECK_INT(status, 0);
+  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  close_pmi(pmi);
+}
+
+static void test_forked_children_only_free(void) {
+  run_comms(2, try_fork, NULL);
+}
+
+int main(void) {
+  RUN(test_a_program_aborts);
+  RUN(test_a_program_is_lost);
+  RUN(test_the_owner_gives_a_better_reason);
+  RUN(test_the_owner_aborts);
+  RUN(test_the_owner_closes_early);
+  RUN(test_a_program_does_not_come);
+  RUN(test_nonsense);
+  RUN(test_a_rank_dies);
+  RUN(test_the_wait_is_interrupted);
+  RUN(test_forked_children_only_free);
+  return 0;
+}
