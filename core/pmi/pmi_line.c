@@ -22,8 +22,8 @@ static ring_status pmi_line_refuse(const char *text, size_t length, ring_error *
 }
 
 static bool pmi_line_takes_rest(const char *name) {
-  return strcmp(name, "value") == 0 || strcmp(name, "msg") == 0 || strcmp(name, "message") == 0 ||
-         strcmp(name, "error_msg") == 0;
+  return strcmp(name, "value") == 0 || strcmp(name, "port") == 0 || strcmp(name, "msg") == 0 ||
+         strcmp(name, "message") == 0 || strcmp(name, "error_msg") == 0;
 }
 
 /* Cuts the word at *at, and moves *at behind it. False where it has no name or no '='. */

@@ -45,6 +45,11 @@ def spark_local_directory() -> str | None:
     return next((path for path in paths if path and os.path.isdir(path)), None)
 
 
+def tags_lines() -> bool:
+    """Return whether the run puts the rank before each line of this process."""
+    return _reporter is not None
+
+
 def set_communicator(comm: Communicator) -> None:
     """Let `sparkring.init` return the communicator of the run, while it is open."""
     global _communicator

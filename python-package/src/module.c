@@ -17,6 +17,7 @@
 #include "gil.h"
 #include "memory.h"
 #include "messages.h"
+#include "pmi.h"
 #include "reducer.h"
 #include "request.h"
 #include "tls.h"
@@ -50,11 +51,12 @@ static int add_names(PyObject *module, module_state *state) {
   state->submission_type = add_type(module, &submission_type_spec);
   state->messages_type = add_type(module, &messages_type_spec);
   state->transfer_type = add_type(module, &transfer_type_spec);
+  state->pmi_type = add_type(module, &pmi_type_spec);
   PyTypeObject *tls_type = add_type(module, &tls_type_spec);
   Py_XDECREF((PyObject *)tls_type);
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
       tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL ||
-      state->messages_type == NULL || state->transfer_type == NULL)
+      state->messages_type == NULL || state->transfer_type == NULL || state->pmi_type == NULL)
     return -1;
   if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
     return -1;
@@ -77,6 +79,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->submission_type);
   Py_VISIT(state->messages_type);
   Py_VISIT(state->transfer_type);
+  Py_VISIT(state->pmi_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_empty);
@@ -95,6 +98,7 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->submission_type);
   Py_CLEAR(state->messages_type);
   Py_CLEAR(state->transfer_type);
+  Py_CLEAR(state->pmi_type);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_empty);
@@ -117,6 +121,7 @@ static PyMethodDef functions[] = {
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {"reducer_open", reducer_open, METH_VARARGS, NULL}, /* sparkring._reducer calls this */
     {"messages_open", messages_open, METH_O, NULL},     /* sparkring._messages calls this */
+    {"pmi_serve", pmi_serve, METH_O, NULL},             /* sparkring._mpi calls this */
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},

@@ -52,6 +52,7 @@ typedef struct module_state {
   PyTypeObject *submission_type;
   PyTypeObject *messages_type;
   PyTypeObject *transfer_type;
+  PyTypeObject *pmi_type;
   PyObject *errors[STATUS_COUNT];   /* exception classes by status; RingError itself at RING_OK */
   PyObject *numpy;                  /* NULL until module_need_numpy() */
   PyObject *numpy_empty;            /* numpy.empty */

@@ -53,11 +53,11 @@ static void check_mapping(const ring_pmi *pmi, const char *space, int size) {
 
 /* Rank 0 publishes; others find the name once a fence has passed, or any other order of their own. */
 static void use_names(const ring_pmi *pmi, int rank) {
-  if (rank == 0) ask(pmi, "cmd=publish_name service=ocean port=tag#0$1.2.3.4$", "rc=0");
+  if (rank == 0) ask(pmi, "cmd=publish_name service=ocean port=tag#0$1.2.3.4$ a", "rc=0");
   if (rank == 0)
     ask(pmi, "cmd=publish_name service=ocean port=other", "msg=service_already_published");
   ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  ask(pmi, "cmd=lookup_name service=ocean", "rc=0 port=tag#0$1.2.3.4$");
+  ask(pmi, "cmd=lookup_name service=ocean", "rc=0 port=tag#0$1.2.3.4$ a");
   ask(pmi, "cmd=lookup_name service=sea", "rc=-1 msg=service_not_found");
   ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
   if (rank == 0) ask(pmi, "cmd=unpublish_name service=ocean", "rc=0");
