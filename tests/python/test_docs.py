@@ -31,6 +31,7 @@ FUNCTIONS = [
     sparkring.Request.test,
     sparkring.data.batches,
     sparkring.spark.run,
+    sparkring.spark.mpi,
 ]
 
 
@@ -47,7 +48,7 @@ def test_public_names_are_documented():
     ("module", "some"),
     [
         ("sparkring", {"init", "Communicator", "TimeoutError", "data", "spark", "frameworks"}),
-        ("sparkring.spark", {"run", "Checkpoint", "RankError"}),
+        ("sparkring.spark", {"run", "mpi", "Checkpoint", "RankError"}),
         ("sparkring.data", {"batches"}),
         ("sparkring.frameworks", {"tf_config"}),
     ],
@@ -110,6 +111,7 @@ def test_parameters_are_documented(function):
         "abort",
         "barrier",
         "close",
+        "mpi",
         "mpi_run",
         "port_release",
         "progress",

@@ -65,6 +65,19 @@ def encrypted(rows):
         yield collect(comm), comm.encrypted, comm.link(comm.rank ^ 1)
 
 
+def mpi(argv):
+    """A function for mapPartitions: an MPI program between two collectives of the ranks."""
+
+    def run(rows):
+        lines = []
+        with sparkring.init() as comm:
+            before = collect(comm)
+            comm.mpi_run(argv, output=lines.append)
+            yield sorted(lines), before == collect(comm)
+
+    return run
+
+
 def unasked(rows):
     """What a rank gets that does not say whether it wants encryption, and one that does not."""
     with sparkring.init(shared_memory=False) as comm:

@@ -10,10 +10,11 @@ Examples
 
 from sparkring.spark._checkpoint import Checkpoint
 from sparkring.spark._driver import run
+from sparkring.spark._mpi import mpi
 from sparkring.spark._preflight import explained
 from sparkring.spark._rank_result import RankError
 
-__all__ = ["Checkpoint", "RankError", "explained", "run"]
+__all__ = ["Checkpoint", "RankError", "explained", "mpi", "run"]
 
 
 def __dir__() -> list[str]:

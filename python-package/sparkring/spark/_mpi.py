@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`mpi`: an MPI program as a Spark job, without a function around it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparkring import Communicator
+from sparkring._mpi.mpi_run import check_command, check_variables
+from sparkring.spark._driver import run
+
+
+def mpi(
+    argv: Sequence[str | os.PathLike[str]],
+    num_proc: int | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None,
+    allow_plain: bool = False,
+    **options: Any,
+) -> None:
+    """Run an MPI program on all ranks, as the tasks of a Spark barrier stage.
+
+    Each rank calls `Communicator.mpi_run` with these arguments. The program must be on the
+    executors, as its MPI library must. Its output is shown as that of `run`.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The program and its arguments.
+    num_proc : int, optional
+        As for `run`.
+    env : mapping of str to str
+        Variables to set on the executors besides those of Spark's workers.
+    cwd : path
+        The working directory on the executors.
+    allow_plain : bool
+        Whether the programs may talk to each other where the ranks encrypt: MPI does not.
+    **options : object
+        Further arguments of `run`, such as ``spark``, ``resources`` or ``max_restarts``.
+
+    Raises
+    ------
+    AbortedError
+        When a program fails: as for `Communicator.mpi_run`.
+    RankError, InvalidError, UnsupportedError, TimeoutError
+        As for `run` and `Communicator.mpi_run`.
+
+    Examples
+    --------
+    >>> from sparkring.spark import mpi
+    >>> mpi(["./solve", "--steps", "100"], num_proc=4)
+    [0] residual 0.01
+    """
+    command = check_command(argv)
+    check_variables(env)
+    variables = None if env is None else dict(env)
+    directory = None if cwd is None else os.fspath(cwd)
+
+    def work(comm: Communicator) -> None:
+        comm.mpi_run(command, env=variables, cwd=directory, allow_plain=allow_plain)
+
+    run(work, num_proc=num_proc, **options)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MPI programs in the tasks of a barrier stage, with Debian's MPICH and that of the mpich wheel."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sparkring
+import tasks
+from conftest import ENCRYPTED
+from sparkring.spark import RankError, mpi, run
+
+PROGRAMS = Path(__file__).parents[1] / "python"
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mpi") / "mpi_program"
+    subprocess.run(["mpicc.mpich", PROGRAMS / "mpi_program.c", "-o", path], check=True)
+    return str(path)
+
+
+def test_a_program_inside_a_barrier_stage(four, program):
+    said = [[f"rank {rank} of 4: sum 10, 4 on this host"] for rank in range(4)]
+    said[0] = ["a warning", *said[0]]
+    assert four(tasks.mpi([program])) == [(lines, True) for lines in said]
+
+
+def test_mpi4py_inside_a_barrier_stage(four):
+    said = [[f"rank {rank} of 4: {('MPICH', (5, 0, 2))}"] for rank in range(4)]
+    script = str(PROGRAMS / "mpi_script.py")
+    assert four(tasks.mpi([sys.executable, script])) == [(lines, True) for lines in said]
+
+
+def test_a_job_of_programs(spark, program, capfd):
+    mpi([program], num_proc=4, spark=spark)
+    said = capfd.readouterr().out.splitlines()
+    for rank in range(4):
+        assert said.count(f"[{rank}] rank {rank} of 4: sum 10, 4 on this host") == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [("kill", "was killed by SIGKILL"), ("abort", "called MPI_Abort with exit code 7")],
+)
+def test_a_program_that_fails_ends_the_job(spark, program, what, how):
+    with pytest.raises(sparkring.AbortedError) as told:
+        mpi([program, what], num_proc=4)
+    text = str(told.value)
+    assert text.startswith("rank 3 (")
+    assert f"): the program {program!r} {how}; its last lines:\nrank 3 begins to {what}" in text
+    assert isinstance(told.value.__cause__, RankError)
+
+
+@pytest.mark.parametrize("spark", [ENCRYPTED], indirect=True)
+def test_programs_where_spark_encrypts(spark):
+    with pytest.raises(sparkring.UnsupportedError, match="pass allow_plain=True"):
+        mpi(["true"], num_proc=2)
+    mpi(["true"], num_proc=2, allow_plain=True)
+
+
+def test_programs_here(program, capfd):
+    assert run(lambda comm: comm.mpi_run([program]), num_proc=-2) == [None, None]
+    assert "[1] rank 1 of 2: sum 3, 2 on this host\n" in capfd.readouterr().out
