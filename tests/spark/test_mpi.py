@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sparkring
 import tasks
-from conftest import ENCRYPTED
+from conftest import ENCRYPTED, FOUR_HOSTS
 from sparkring.spark import RankError, mpi, run
 
 PROGRAMS = Path(__file__).parents[1] / "python"
@@ -63,3 +63,11 @@ def test_programs_where_spark_encrypts(spark):
 def test_programs_here(program, capfd):
     assert run(lambda comm: comm.mpi_run([program]), num_proc=-2) == [None, None]
     assert "[1] rank 1 of 2: sum 3, 2 on this host\n" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("spark", [FOUR_HOSTS], indirect=True)
+def test_hosts_are_told_apart(four, program):
+    """MPI finds one rank on each host, and connects the hosts by itself."""
+    said = [[f"rank {rank} of 4: sum 10, 1 on this host"] for rank in range(4)]
+    said[0] = ["a warning", *said[0]]
+    assert four(tasks.mpi([program])) == [(lines, True) for lines in said]

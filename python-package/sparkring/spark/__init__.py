@@ -6,6 +6,8 @@ Examples
 >>> from sparkring.spark import run
 >>> run(lambda comm: comm.rank, num_proc=4)
 [0, 1, 2, 3]
+>>> from sparkring.spark import mpi
+>>> mpi(["./solve"], num_proc=4)  # an MPI program
 """
 
 from sparkring.spark._checkpoint import Checkpoint
