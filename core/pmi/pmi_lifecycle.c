@@ -191,7 +191,7 @@ ring_status ring_pmi_close(ring_pmi *pmi) {
   pthread_mutex_unlock(&pmi->mutex);
   if (interrupted) {
     ring_wait_aborted(&wait, pmi->rank, "the wait for the programs of the ranks", &error);
-    ring_pmi_abort(pmi, error.message);
+    ring_pmi_server_break(pmi, &error);
   }
   pmi_join(pmi);
   if (pmi->failure.status != RING_OK) return pmi->failure.status;

@@ -15,13 +15,17 @@
 #define PMI_SERVER_GRACE_NS UINT64_C(250000000) /* for a better reason than the server has */
 #define PMI_SERVER_PAUSE_MS 20                  /* the longest between two turns */
 
+void ring_pmi_server_break(ring_pmi *pmi, const ring_error *error) {
+  messages_lock(pmi->messages);
+  ring_message_driver_fail(pmi->messages, error);
+  messages_unlock(pmi->messages);
+}
+
 void ring_pmi_server_fail(ring_pmi *pmi, ring_status status, int fault, const char *text) {
   ring_error error;
   ring_error_set(&error, status, fault, 0, "rank %d (%s): %s", fault,
                  ring_comm_host(pmi->messages->comm, fault), text);
-  messages_lock(pmi->messages);
-  ring_message_driver_fail(pmi->messages, &error); /* nothing where an earlier failure is known */
-  messages_unlock(pmi->messages);
+  ring_pmi_server_break(pmi, &error);
 }
 
 static void pmi_server_no_memory(ring_pmi *pmi) {

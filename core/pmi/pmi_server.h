@@ -51,7 +51,10 @@ struct ring_pmi {
 /* Starts the thread. 0 or an errno. */
 int ring_pmi_server_begin(ring_pmi *pmi);
 
-/* Ends the servers of all ranks. `fault`: the rank in the error. */
+/* Ends the servers of all ranks, unless they have failed before. */
+void ring_pmi_server_break(ring_pmi *pmi, const ring_error *error);
+
+/* The same with a text behind the rank at fault and its host. `fault`: the rank in the error. */
 void ring_pmi_server_fail(ring_pmi *pmi, ring_status status, int fault, const char *text);
 
 /* Frees what the thread had. The thread has ended. */

@@ -16,6 +16,7 @@ import sparkring
 from ranks import LIMIT, launch, open_comm, outcomes, run
 
 HERE = Path(__file__).parent
+PYTHON = str(Path(sys.prefix, "mpi", "bin", "python"))  # scripts/requirements-mpi.txt
 SCRIPT = str(HERE / "mpi_script.py")
 LEAVES_CHILDREN = "sleep 3600 & setsid sleep 3600 & echo $! >&2; echo started; "
 
@@ -63,7 +64,7 @@ def test_mpich_of_debian(program, size):
 def test_mpi4py_over_the_mpich_wheel(size):
     vendor = ("MPICH", (5, 0, 2))
     expected = [[f"rank {rank} of {size}: {vendor}"] for rank in range(size)]
-    assert run(size, run_program, [sys.executable, SCRIPT]) == expected
+    assert run(size, run_program, [PYTHON, SCRIPT]) == expected
 
 
 def test_names(program):

@@ -11,6 +11,7 @@ import tasks
 from conftest import ENCRYPTED, FOUR_HOSTS
 from sparkring.spark import RankError, mpi, run
 
+PYTHON = str(Path(sys.prefix, "mpi", "bin", "python"))  # scripts/requirements-mpi.txt
 PROGRAMS = Path(__file__).parents[1] / "python"
 
 
@@ -30,7 +31,7 @@ def test_a_program_inside_a_barrier_stage(four, program):
 def test_mpi4py_inside_a_barrier_stage(four):
     said = [[f"rank {rank} of 4: {('MPICH', (5, 0, 2))}"] for rank in range(4)]
     script = str(PROGRAMS / "mpi_script.py")
-    assert four(tasks.mpi([sys.executable, script])) == [(lines, True) for lines in said]
+    assert four(tasks.mpi([PYTHON, script])) == [(lines, True) for lines in said]
 
 
 def test_a_job_of_programs(spark, program, capfd):
