@@ -30,11 +30,14 @@ static void fd_unlock(void) {
   pthread_mutex_unlock(&fd_lock);
 }
 
+void ring_fd_add(int fd) {
+  if (fd < 0 || fd / 64 >= DESCRIPTOR_WORDS) return;
+  fd_words[fd / 64] |= UINT64_C(1) << fd % 64;
+  if (fd / 64 >= fd_end) fd_end = fd / 64 + 1;
+}
+
 int ring_fd_end(int fd) {
-  if (fd >= 0 && fd / 64 < DESCRIPTOR_WORDS) {
-    fd_words[fd / 64] |= UINT64_C(1) << fd % 64;
-    if (fd / 64 >= fd_end) fd_end = fd / 64 + 1;
-  }
+  ring_fd_add(fd);
   fd_unlock();
   return fd;
 }

@@ -11,6 +11,9 @@
 /* Before the call that makes such a descriptor. The call must not block: forks wait for it. */
 void ring_fd_begin(void);
 
+/* Between the two: registers one more descriptor that the call has made. */
+void ring_fd_add(int fd);
+
 /* After that call: registers the descriptor that it returned, unless that is negative. Returns it. */
 int ring_fd_end(int fd);
 

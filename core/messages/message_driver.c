@@ -50,6 +50,12 @@ void ring_message_driver_fail(ring_messages *messages, const ring_error *error) 
   message_driver_ring(messages);
 }
 
+void ring_messages_fail(ring_messages *messages, const ring_error *error) {
+  messages_lock(messages);
+  ring_message_driver_fail(messages, error);
+  messages_unlock(messages);
+}
+
 /* ---- Sleeping ----------------------------------------------------------------------------- */
 
 static void message_driver_watch(ring_messages *messages) {
@@ -82,7 +88,22 @@ static void message_driver_system_failed(ring_messages *messages, ring_status st
   ring_protocol_fail(messages, &error);
 }
 
-/* Sleeps until something can move, and moves it. Called with the mutex, which is released meanwhile. */
+/* Finds a host that has vanished. */
+static void message_driver_check_silence(ring_messages *messages) {
+  const ring_peers *peers = &messages->comm->peers;
+  for (int i = 0; i < peers->linked_count && !messages->broken; i++) {
+    int rank = peers->linked[i];
+    const ring_peer *peer = &peers->peer[rank];
+    ring_error error;
+    if (peer->ended || peer->link->ops->silence(peer->link) < MESSAGE_DRIVER_SILENCE_MS) continue;
+    ring_error_set(&error, RING_PEER_LOST, rank, ETIMEDOUT, "rank %d (%s) was lost", rank,
+                   ring_peers_host(peers, rank));
+    ring_protocol_fail(messages, &error);
+  }
+}
+
+/* Sleeps until something can move, moves it, and finds hosts that have vanished. Called with the mutex, which is
+ * released meanwhile. */
 static void message_driver_sleep(ring_messages *messages, int milliseconds) {
   ring_error error;
   message_driver_watch(messages);
@@ -103,6 +124,7 @@ static void message_driver_sleep(ring_messages *messages, int milliseconds) {
     return;
   }
   ring_message_turn(messages, false);
+  message_driver_check_silence(messages);
 }
 
 /* Lets threads in that wait for the mutex. */
@@ -176,20 +198,6 @@ static void message_driver_warn(ring_messages *messages, const ring_message_driv
   messages_lock(messages);
 }
 
-/* Finds a host that has vanished. */
-static void message_driver_check_silence(ring_messages *messages) {
-  const ring_peers *peers = &messages->comm->peers;
-  for (int i = 0; i < peers->linked_count && !messages->broken; i++) {
-    int rank = peers->linked[i];
-    const ring_peer *peer = &peers->peer[rank];
-    ring_error error;
-    if (peer->ended || peer->link->ops->silence(peer->link) < MESSAGE_DRIVER_SILENCE_MS) continue;
-    ring_error_set(&error, RING_PEER_LOST, rank, ETIMEDOUT, "rank %d (%s) was lost", rank,
-                   ring_peers_host(peers, rank));
-    ring_protocol_fail(messages, &error);
-  }
-}
-
 /* Deadline, hooks and warnings. The mutex is released while hooks run. */
 static void message_driver_check(ring_messages *messages, const ring_message_driver_aim *aim,
                                  ring_wait *wait, uint64_t *seen) {
@@ -222,7 +230,6 @@ static void message_driver_step(ring_messages *messages, const ring_message_driv
   if (!message_driver_is_over(messages, aim)) {
     if (wait->begun == 0) ring_wait_begin(wait);
     message_driver_sleep(messages, ring_wait_slice(wait));
-    if (!messages->broken) message_driver_check_silence(messages);
   }
   messages->driving = false;
 }

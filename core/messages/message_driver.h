@@ -36,6 +36,9 @@ void ring_message_driver_poll(ring_messages *messages);
 /* Ends everything with an error, and wakes the driver. Called with the mutex. */
 void ring_message_driver_fail(ring_messages *messages, const ring_error *error);
 
+/* The same, called without the mutex. */
+void ring_messages_fail(ring_messages *messages, const ring_error *error);
+
 /* Wakes the driver for what was posted, or the thread where nobody drives. Called with the mutex. */
 void ring_message_driver_notice(ring_messages *messages);
 

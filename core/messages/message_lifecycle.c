@@ -22,7 +22,7 @@ static ring_messages *messages_make(ring_comm *child) {
   messages->comm = child;
   messages->rank = ring_comm_rank(child);
   messages->size = ring_comm_size(child);
-  messages->bell[0] = messages->bell[1] = -1;
+  messages->bell[0] = messages->bell[1] = messages->completions = -1;
   pthread_mutex_init(&messages->mutex, NULL);
   ring_platform_condition_init(&messages->work);
   ring_platform_condition_init(&messages->changed);
@@ -181,12 +181,10 @@ ring_status ring_messages_close(ring_messages *messages) {
 void ring_messages_abort(ring_messages *messages, const char *reason) {
   ring_error error;
   if (ring_messages_check(messages) != RING_OK) return;
-  messages_lock(messages);
   ring_error_set(&error, RING_ABORTED, messages->rank, 0, "rank %d (%s) aborted its messages: %s",
                  messages->rank, ring_comm_host(messages->comm, messages->rank),
                  reason != NULL && reason[0] != '\0' ? reason : "no reason was given");
-  ring_message_driver_fail(messages, &error);
-  messages_unlock(messages);
+  ring_messages_fail(messages, &error);
 }
 
 void ring_messages_free(ring_messages *messages) {

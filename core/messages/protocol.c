@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "messages/protocol.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -30,6 +32,11 @@ void ring_protocol_describe(const ring_messages *messages, bool sends, int peer,
 
 /* ---- Ends --------------------------------------------------------------------------------- */
 
+/* A full pipe already wakes its reader. */
+static void protocol_announce(int fd) {
+  while (write(fd, "", 1) < 0 && errno == EINTR) continue;
+}
+
 void ring_protocol_complete(ring_messages *messages, ring_transfer *transfer,
                             const ring_error *error) {
   if (transfer->newer != NULL)
@@ -39,6 +46,7 @@ void ring_protocol_complete(ring_messages *messages, ring_transfer *transfer,
   if (transfer->older != NULL) transfer->older->newer = transfer->newer;
   messages->in_flight--;
   ring_transfer_complete(transfer, error);
+  if (messages->completions >= 0) protocol_announce(messages->completions);
   if (messages->sleeping > 0) pthread_cond_broadcast(&messages->changed);
 }
 

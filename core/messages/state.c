@@ -46,6 +46,12 @@ ring_status ring_messages_enter(ring_messages *messages) {
   return status;
 }
 
+void ring_messages_announce_completions(ring_messages *messages, int fd) {
+  messages_lock(messages);
+  messages->completions = fd;
+  messages_unlock(messages);
+}
+
 void ring_messages_release(ring_messages *messages) {
   for (int rank = 0; messages->channels != NULL && rank < messages->size; rank++)
     ring_channel_clear(&messages->channels[rank]);

@@ -27,6 +27,7 @@ struct ring_messages {
   ring_poll_set poll_set;
   int bell[2]; /* a pipe that wakes the driver */
   size_t bell_slot;
+  int completions; /* a descriptor that a byte is written to with each completion; -1: none */
   ring_transfer *newest;
   size_t in_flight; /* transfers that are not done */
   size_t queued;    /* packets that are not sent */
@@ -71,6 +72,9 @@ ring_status ring_messages_check(const ring_messages *messages);
 
 /* Locks, and checks that nothing has failed. Unlocks where it returns another status than RING_OK. */
 ring_status ring_messages_enter(ring_messages *messages);
+
+/* From now on each completion of a transfer writes a byte to `fd`, which does not block. -1: no more. */
+void ring_messages_announce_completions(ring_messages *messages, int fd);
 
 /* Frees all memory and descriptors. */
 void ring_messages_release(ring_messages *messages);
