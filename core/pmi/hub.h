@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The hub: what rank 0 does for all ranks. It gathers the pairs of a fence and sends them to all, answers the
- * name service, and counts the programs that have ended. A receive of any rank is always posted: while nothing
- * else happens, it fails when a rank does.
+ * The hub: the part of rank 0 that serves all ranks. The hub gathers the pairs of a fence and sends them to all
+ * ranks, answers the name service, and counts the programs that have ended. The hub always has one receive posted
+ * from any rank. The receive fails when a rank fails, also while no control message comes.
  */
 #ifndef RING_PMI_HUB_H
 #define RING_PMI_HUB_H
@@ -11,7 +11,7 @@
 #include "pmi/pmi_outbox.h"
 #include "pmi/pmi_protocol.h"
 
-/* What the hub has from one rank. */
+/* The state of one rank. */
 typedef struct ring_hub_rank {
   ring_pmi_payload *pairs; /* of the fence that the rank waits in; NULL: it waits in none */
   bool ended;
@@ -26,11 +26,11 @@ typedef struct ring_hub {
   ring_pmi_line line;
 } ring_hub;
 
-/* False without memory, and when the messages have failed. */
-bool ring_hub_begin(ring_hub *hub, ring_messages *messages, int size);
+/* RING_OK, or *error: no memory, or why the messages have failed. */
+ring_status ring_hub_begin(ring_hub *hub, ring_messages *messages, int size, ring_error *error);
 
-/* Handles what has come. RING_OK, or *error says why the servers have to end: its status is not RING_OK where
- * the hub finds the fault, and RING_OK where the messages have failed. *moved: whether something had come. */
+/* Handles a control message. RING_OK, or *error: why the servers have to end. *moved becomes true when there was
+ * a control message. */
 ring_status ring_hub_turn(ring_hub *hub, bool *moved, ring_error *error);
 
 /* Frees everything. Waits for what is being sent. */

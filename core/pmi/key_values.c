@@ -19,6 +19,12 @@ const char *ring_key_values_get(const ring_key_values *values, const char *key) 
   return found;
 }
 
+size_t ring_key_values_count(const ring_key_values *values) {
+  size_t strings = 0;
+  for (size_t at = 0; at < values->length; strings++) at = key_values_next(values, at);
+  return strings / 2;
+}
+
 static bool key_values_append(ring_key_values *values, const char *bytes, size_t length) {
   if (length == 0) return true;
   if (values->capacity - values->length < length) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and values: strings, one behind another, each with its end: key, value, key, value. That is also how
- * a fence sends them.
+ * Keys and values: strings, one behind another, each with its end: key, value, key, value. A fence sends the pairs
+ * in this form.
  */
 #ifndef RING_PMI_KEY_VALUES_H
 #define RING_PMI_KEY_VALUES_H
@@ -24,6 +24,9 @@ const char *ring_key_values_get(const ring_key_values *values, const char *key);
 
 /* Key and value are within the limits. False without memory. */
 bool ring_key_values_put(ring_key_values *values, const char *key, const char *value);
+
+/* How many pairs there are. */
+size_t ring_key_values_count(const ring_key_values *values);
 
 /* Removes all values of a key; false where there is none. */
 bool ring_key_values_remove(ring_key_values *values, const char *key);

@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is wrong with a publication; NULL: nothing. */
+/* The problem of a publication; NULL: none. */
 static const char *name_service_publish(ring_key_values *names, const char *service,
                                         const char *port) {
   if (port == NULL || port[0] == '\0' || strlen(port) > RING_PMI_VALUE_MOST)
     return "port_is_missing_or_too_long";
   if (ring_key_values_get(names, service) != NULL) return "service_already_published";
+  if (ring_key_values_count(names) >= RING_PMI_NAMES_MOST) return "too_many_names";
   return ring_key_values_put(names, service, port) ? NULL : "out_of_memory";
 }
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The name service: MPI_Publish_name, MPI_Lookup_name and MPI_Unpublish_name. Rank 0 has it, so that a name
- * is found from the moment on in which its publication was answered.
+ * The name service: MPI_Publish_name, MPI_Lookup_name and MPI_Unpublish_name. Rank 0 keeps the names. So a lookup
+ * that follows the answer to a publication finds the name.
  */
 #ifndef RING_PMI_NAME_SERVICE_H
 #define RING_PMI_NAME_SERVICE_H
 
 #include "pmi/pmi_protocol.h"
+
+#define RING_PMI_NAMES_MOST 1024 /* published at a time */
 
 /* Writes the answer to a line that is such a command, with its newline. Names are at most RING_PMI_KEY_MOST
  * bytes, ports RING_PMI_VALUE_MOST. */

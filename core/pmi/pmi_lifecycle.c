@@ -3,6 +3,7 @@
  * The public functions of sparkring_pmi.h.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,9 @@
 #include "base/error.h"
 #include "base/fd_registry.h"
 #include "base/platform.h"
-#include "messages/state.h"
+#include "messages/message_driver.h"
+#include "pmi/pmi_failure.h"
+#include "pmi/pmi_links.h"
 #include "pmi/pmi_server.h"
 #include "pmi/process_mapping.h"
 
@@ -26,13 +29,25 @@ static bool pmi_is_mine(const ring_pmi *pmi) {
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-/* The two ends of the connection. The server's end is registered: a forked child releases it. 0 or an errno. */
+/* The two ends of the connection. Both are registered: a forked child that kept one would hide the end of server or
+ * program. 0 or an errno. */
 static int pmi_connect(ring_pmi *pmi) {
   int ends[2];
   ring_fd_begin();
   int code = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 ? 0 : errno;
+  if (code == 0) ring_fd_add(pmi->program_fd = ends[1]);
   pmi->fd = ring_fd_end(code == 0 ? ends[0] : -1);
-  if (code == 0) pmi->program_fd = ends[1];
+  return code;
+}
+
+/* The pipe that wakes the thread, of which no end blocks. 0 or an errno. */
+static int pmi_make_wakeup(ring_pmi *pmi) {
+  int ends[2];
+  int code = ring_platform_pipe(ends);
+  for (int i = 0; i < 2 && code == 0; i++) {
+    pmi->wakeup[i] = ends[i];
+    fcntl(ends[i], F_SETFL, O_NONBLOCK);
+  }
   return code;
 }
 
@@ -52,7 +67,7 @@ static void pmi_write_environment(ring_pmi *pmi) {
   }
 }
 
-/* What the program finds in the key-value space from the start. False without memory. */
+/* Fills the key-value space with the pairs that the program finds at its start. False without memory. */
 static bool pmi_fill_space(ring_pmi *pmi) {
   const ring_comm *comm = pmi->messages->comm;
   ring_pmi_protocol *protocol = &pmi->protocol;
@@ -70,6 +85,7 @@ static bool pmi_fill_space(ring_pmi *pmi) {
 /* 0 or an errno. */
 static int pmi_begin(ring_pmi *pmi) {
   int code = pmi_connect(pmi);
+  if (code == 0) code = pmi_make_wakeup(pmi);
   if (code != 0) return code;
   pmi_write_environment(pmi);
   return pmi_fill_space(pmi) ? ring_pmi_server_begin(pmi) : ENOMEM;
@@ -82,11 +98,40 @@ static ring_pmi *pmi_make(ring_messages *messages) {
   pmi->process = ring_platform_process();
   pmi->messages = messages;
   pmi->rank = messages->rank;
-  pmi->fd = pmi->program_fd = -1;
+  pmi->fd = pmi->program_fd = pmi->wakeup[0] = pmi->wakeup[1] = -1;
   pmi->failure.rank = -1;
   pthread_mutex_init(&pmi->mutex, NULL);
   ring_platform_condition_init(&pmi->changed);
   return pmi;
+}
+
+static void pmi_destroy(ring_pmi *pmi) {
+  pthread_mutex_destroy(&pmi->mutex);
+  pthread_cond_destroy(&pmi->changed);
+  free(pmi);
+}
+
+/* Frees a server that has not served. Its thread waits for the links. */
+static void pmi_discard(ring_pmi *pmi) {
+  if (pmi == NULL) return;
+  ring_pmi_server_cancel(pmi);
+  ring_pmi_server_end(pmi);
+  ring_pmi_started(pmi);
+  pmi_destroy(pmi);
+}
+
+/* Opens the links. Not RING_OK where any rank has no server: comm->error explains. */
+static ring_status pmi_agree(ring_comm *comm, ring_messages *messages, int code) {
+  int fault;
+  ring_status status = ring_pmi_open_links(messages, &code, &fault);
+  if (status != RING_OK) {
+    comm->error = *ring_messages_error(messages);
+    return status;
+  }
+  if (code == 0) return RING_OK;
+  return ring_error_set(&comm->error, RING_SYSTEM, fault, code,
+                        "rank %d (%s) cannot start a PMI server", fault,
+                        ring_comm_host(comm, fault));
 }
 
 ring_status ring_pmi_serve(ring_comm *comm, ring_pmi **pmi) {
@@ -97,18 +142,16 @@ ring_status ring_pmi_serve(ring_comm *comm, ring_pmi **pmi) {
   if (status != RING_OK) return status;
   ring_pmi *made = pmi_make(messages);
   int code = made != NULL ? pmi_begin(made) : ENOMEM;
-  if (code == 0) {
+  status = pmi_agree(comm, messages, code);
+  if (status == RING_OK) {
+    ring_pmi_server_run(made);
     *pmi = made;
     return RING_OK;
   }
-  int rank = ring_comm_rank(comm);
-  ring_messages_abort(messages, "it has no memory, descriptors or thread for a PMI server");
-  if (made != NULL)
-    ring_pmi_free(made);
-  else
-    ring_messages_free(messages);
-  return ring_error_set(&comm->error, RING_SYSTEM, rank, code,
-                        "rank %d (%s) cannot start a PMI server", rank, ring_comm_host(comm, rank));
+  pmi_discard(made);
+  ring_messages_close(messages); /* on all ranks: none may fail them before all have the reason */
+  ring_messages_free(messages);
+  return status;
 }
 
 /* ---- The program -------------------------------------------------------------------------- */
@@ -117,13 +160,25 @@ const char *const *ring_pmi_environment(const ring_pmi *pmi) {
   return pmi->environment;
 }
 
-int ring_pmi_fd(const ring_pmi *pmi) {
-  return pmi->program_fd;
+int ring_pmi_fd(ring_pmi *pmi) {
+  if (!pmi_is_mine(pmi)) return -1;
+  pthread_mutex_lock(&pmi->mutex);
+  int fd = pmi->program_fd;
+  pthread_mutex_unlock(&pmi->mutex);
+  return fd;
+}
+
+/* Called with the mutex, or in a forked child. */
+static void pmi_close_program_fd(ring_pmi *pmi) {
+  if (pmi->program_fd >= 0) ring_fd_close(pmi->program_fd);
+  pmi->program_fd = -1;
 }
 
 void ring_pmi_started(ring_pmi *pmi) {
-  if (pmi->program_fd >= 0) close(pmi->program_fd);
-  pmi->program_fd = -1;
+  if (!pmi_is_mine(pmi)) return;
+  pthread_mutex_lock(&pmi->mutex);
+  pmi_close_program_fd(pmi);
+  pthread_mutex_unlock(&pmi->mutex);
 }
 
 /* ---- Ending ------------------------------------------------------------------------------- */
@@ -143,8 +198,13 @@ ring_status ring_pmi_test(ring_pmi *pmi, ring_pmi_state *state, int *exit_code) 
   return status;
 }
 
-const ring_error *ring_pmi_error(const ring_pmi *pmi) {
-  return &pmi->failure;
+const ring_error *ring_pmi_error(ring_pmi *pmi) {
+  static const ring_error none = {.rank = -1};
+  if (!pmi_is_mine(pmi)) return &none;
+  pthread_mutex_lock(&pmi->mutex);
+  bool failed = pmi_status(pmi) != RING_OK; /* and so nothing writes the failure any more */
+  pthread_mutex_unlock(&pmi->mutex);
+  return failed ? &pmi->failure : &none;
 }
 
 /* Waits for the end of the thread. Called with the mutex. */
@@ -164,16 +224,13 @@ static ring_status pmi_await_close(ring_pmi *pmi, ring_wait *wait) {
   return status;
 }
 
-static void pmi_join(ring_pmi *pmi) {
-  if (pmi->threaded) pthread_join(pmi->thread, NULL);
-  pmi->threaded = false;
-  ring_pmi_server_end(pmi);
-}
-
 /* The servers of all ranks are over, and nothing is under way. */
 static ring_status pmi_close_messages(ring_pmi *pmi) {
-  ring_status status = ring_messages_close(pmi->messages);
-  if (status != RING_OK) pmi->failure = *ring_messages_error(pmi->messages);
+  if (pmi->messages->closed || ring_messages_close(pmi->messages) == RING_OK) return RING_OK;
+  pthread_mutex_lock(&pmi->mutex);
+  ring_pmi_server_keep(pmi, ring_messages_error(pmi->messages));
+  ring_status status = pmi_status(pmi);
+  pthread_mutex_unlock(&pmi->mutex);
   return status;
 }
 
@@ -186,42 +243,51 @@ ring_status ring_pmi_close(ring_pmi *pmi) {
   ring_wait_begin(&wait);
   pthread_mutex_lock(&pmi->mutex);
   pmi->closing = true;
+  if (!pmi->over) ring_pmi_server_wake(pmi);
   ring_status status = pmi_await_close(pmi, &wait);
   bool interrupted = !pmi->over && status != RING_OK;
   pthread_mutex_unlock(&pmi->mutex);
   if (interrupted) {
     ring_wait_aborted(&wait, pmi->rank, "the wait for the programs of the ranks", &error);
-    ring_pmi_server_break(pmi, &error);
+    ring_messages_fail(pmi->messages, &error);
   }
-  pmi_join(pmi);
-  if (pmi->failure.status != RING_OK) return pmi->failure.status;
-  return pmi->messages->closed ? RING_OK : pmi_close_messages(pmi);
+  ring_pmi_server_end(pmi);
+  pthread_mutex_lock(&pmi->mutex);
+  status = pmi_status(pmi);
+  pthread_mutex_unlock(&pmi->mutex);
+  return status != RING_OK ? status : pmi_close_messages(pmi);
 }
 
 void ring_pmi_abort(ring_pmi *pmi, const char *reason) {
-  if (pmi == NULL || !pmi_is_mine(pmi) || !pmi->threaded) return;
-  ring_pmi_server_fail(pmi, RING_ABORTED, pmi->rank,
+  ring_error error;
+  if (pmi == NULL || !pmi_is_mine(pmi)) return;
+  ring_pmi_failure_set(&error, pmi->messages, RING_ABORTED, pmi->rank, "%s",
                        reason != NULL && reason[0] != '\0' ? reason : "no reason was given");
+  ring_messages_fail(pmi->messages, &error);
   pthread_mutex_lock(&pmi->mutex);
   pmi_await_end(pmi);
   pthread_mutex_unlock(&pmi->mutex);
 }
 
+/* A forked child has no thread, and the mutex may be locked for ever. */
+static void pmi_free_copy(ring_pmi *pmi) {
+  if (pmi->fd >= 0) ring_fd_close(pmi->fd);
+  pmi_close_program_fd(pmi);
+  for (int i = 0; i < 2; i++)
+    if (pmi->wakeup[i] >= 0) close(pmi->wakeup[i]);
+  ring_messages_free(pmi->messages);
+  free(pmi);
+}
+
 void ring_pmi_free(ring_pmi *pmi) {
   if (pmi == NULL) return;
-  ring_pmi_started(pmi);
-  if (!pmi_is_mine(
-          pmi)) { /* a forked child: the thread is not there, and may have held the mutex */
-    if (pmi->fd >= 0) ring_fd_close(pmi->fd);
-    pmi->fd = -1;
-    ring_messages_free(pmi->messages);
-    pmi->messages = NULL;
+  if (!pmi_is_mine(pmi)) {
+    pmi_free_copy(pmi);
     return;
   }
+  ring_pmi_started(pmi);
   ring_pmi_abort(pmi, "the PMI server was freed before it was closed");
-  pmi_join(pmi);
+  ring_pmi_server_end(pmi);
   ring_messages_free(pmi->messages);
-  pthread_mutex_destroy(&pmi->mutex);
-  pthread_cond_destroy(&pmi->changed);
-  free(pmi);
+  pmi_destroy(pmi);
 }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "messages/transfer.h"
+#include "pmi/pmi_failure.h"
+
 ring_pmi_payload *ring_pmi_payload_make(ring_pmi_kind kind, size_t length) {
   ring_pmi_payload *payload = malloc(sizeof *payload + 1 + length);
   if (payload == NULL) return NULL;
@@ -17,29 +20,32 @@ void ring_pmi_payload_drop(ring_pmi_payload *payload) {
   if (--payload->references == 0) free(payload);
 }
 
-bool ring_pmi_outbox_send(ring_pmi_outbox *outbox, ring_pmi_payload *payload, int peer, int tag) {
+ring_status ring_pmi_outbox_send(ring_pmi_outbox *outbox, ring_pmi_payload *payload, int peer,
+                                 int tag, ring_error *error) {
   ring_pmi_sending *sending = malloc(sizeof *sending);
-  if (sending == NULL) return false;
-  if (ring_messages_send_start(outbox->messages, payload->bytes, payload->length, RING_UINT8, peer,
-                               tag, &sending->transfer) != RING_OK) {
+  if (sending == NULL) return ring_pmi_failure_no_memory(error, outbox->messages);
+  ring_status status = ring_messages_send_start(outbox->messages, payload->bytes, payload->length,
+                                                RING_UINT8, peer, tag, &sending->transfer);
+  if (status != RING_OK) {
     free(sending);
-    return false;
+    *error = *ring_messages_error(outbox->messages);
+    return status;
   }
   payload->references++;
   sending->payload = payload;
   sending->next = outbox->first;
   outbox->first = sending;
-  return true;
+  return RING_OK;
 }
 
-bool ring_pmi_outbox_post(ring_pmi_outbox *outbox, ring_pmi_kind kind, const void *bytes,
-                          size_t length, int peer, int tag) {
+ring_status ring_pmi_outbox_post(ring_pmi_outbox *outbox, ring_pmi_kind kind, const void *bytes,
+                                 size_t length, int peer, int tag, ring_error *error) {
   ring_pmi_payload *payload = ring_pmi_payload_make(kind, length);
-  if (payload == NULL) return false;
+  if (payload == NULL) return ring_pmi_failure_no_memory(error, outbox->messages);
   if (length > 0) memcpy(payload->bytes + 1, bytes, length);
-  bool sent = ring_pmi_outbox_send(outbox, payload, peer, tag);
+  ring_status status = ring_pmi_outbox_send(outbox, payload, peer, tag, error);
   ring_pmi_payload_drop(payload);
-  return sent;
+  return status;
 }
 
 static void pmi_outbox_remove(ring_pmi_sending **at) {
@@ -52,9 +58,7 @@ static void pmi_outbox_remove(ring_pmi_sending **at) {
 
 void ring_pmi_outbox_sweep(ring_pmi_outbox *outbox) {
   for (ring_pmi_sending **at = &outbox->first; *at != NULL;) {
-    int done = 0;
-    ring_transfer_test((*at)->transfer, &done);
-    if (done)
+    if (transfer_is_done((*at)->transfer))
       pmi_outbox_remove(at);
     else
       at = &(*at)->next;

@@ -69,6 +69,12 @@ static bool pmi_is_our_space(const ring_pmi_protocol *protocol) {
   return space != NULL && strcmp(space, protocol->space) == 0;
 }
 
+/* Whether a pair fits among those that the next fence sends. */
+static bool pmi_has_room(const ring_pmi_protocol *protocol, const char *key, const char *value) {
+  size_t unfenced = protocol->values.length - protocol->values.fenced;
+  return unfenced + strlen(key) + strlen(value) + 2 <= RING_PMI_UNFENCED_MOST;
+}
+
 static ring_pmi_action pmi_put(ring_pmi_protocol *protocol) {
   const char *key = ring_pmi_line_value(&protocol->line, "key");
   const char *value = ring_pmi_line_value(&protocol->line, "value");
@@ -82,6 +88,8 @@ static ring_pmi_action pmi_put(ring_pmi_protocol *protocol) {
     return pmi_answer(protocol, RING_PMI_ANSWER,
                       "cmd=put_result rc=-1 msg=value_is_missing_or_has_more_than_%d_bytes\n",
                       RING_PMI_VALUE_MOST);
+  if (!pmi_has_room(protocol, key, value))
+    return pmi_answer(protocol, RING_PMI_ANSWER, "cmd=put_result rc=-1 msg=space_is_full\n");
   if (ring_key_values_put(&protocol->values, key, value))
     return pmi_answer(protocol, RING_PMI_ANSWER, "cmd=put_result rc=0 msg=success\n");
   ring_error_no_memory(&protocol->error, protocol->rank);
@@ -111,7 +119,7 @@ static ring_pmi_action pmi_name(ring_pmi_protocol *protocol) {
 
 static ring_pmi_action pmi_finalize(ring_pmi_protocol *protocol) {
   protocol->state = RING_PMI_FINALIZED;
-  return pmi_answer(protocol, RING_PMI_END, "cmd=finalize_ack\n");
+  return pmi_answer(protocol, RING_PMI_ANSWER, "cmd=finalize_ack\n");
 }
 
 static ring_pmi_action pmi_abort(ring_pmi_protocol *protocol) {

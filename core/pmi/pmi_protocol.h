@@ -8,15 +8,15 @@
 #include "pmi/key_values.h"
 #include "pmi/pmi_line.h"
 
-#define RING_PMI_SPACE_MOST 256 /* bytes of the name of the key-value space */
+#define RING_PMI_SPACE_MOST 256                      /* bytes of the name of the key-value space */
+#define RING_PMI_UNFENCED_MOST ((size_t)1024 * 1024) /* bytes of pairs between two fences */
 #define RING_PMI_ANSWER_MOST (RING_PMI_VALUE_MOST + 256)
 
-/* What the server does with a line. */
+/* The server's next step after a line. */
 typedef enum ring_pmi_action {
   RING_PMI_ANSWER,   /* sends the answer */
   RING_PMI_FENCE,    /* carries out a fence, and sends the answer then */
   RING_PMI_NAME,     /* has rank 0 answer the line (name_service.h) */
-  RING_PMI_END,      /* sends the answer; the program has finalized */
   RING_PMI_ABORT,    /* the program has aborted; there is no answer */
   RING_PMI_CONTINUE, /* nothing: the request has more lines */
   RING_PMI_FAIL      /* the line is wrong, or there is no memory: `error` */

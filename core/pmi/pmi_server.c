@@ -6,30 +6,25 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include "base/error.h"
 #include "base/fd_registry.h"
 #include "base/platform.h"
 #include "messages/message_driver.h"
+#include "pmi/pmi_failure.h"
 
-#define PMI_SERVER_GRACE_NS UINT64_C(250000000) /* for a better reason than the server has */
-#define PMI_SERVER_PAUSE_MS 20                  /* the longest between two turns */
+#define PMI_SERVER_GRACE_NS UINT64_C(700000000) /* for a better reason than the server has */
+#define PMI_SERVER_SLICE_MS 100                 /* between two checks of the parent */
 
-void ring_pmi_server_break(ring_pmi *pmi, const ring_error *error) {
-  messages_lock(pmi->messages);
-  ring_message_driver_fail(pmi->messages, error);
-  messages_unlock(pmi->messages);
+void ring_pmi_server_keep(ring_pmi *pmi, const ring_error *error) {
+  if (pmi->failure.status == RING_OK) pmi->failure = *error;
 }
 
-void ring_pmi_server_fail(ring_pmi *pmi, ring_status status, int fault, const char *text) {
+/* Ends the servers of all ranks, with the fault of this rank. */
+static void pmi_server_fail(ring_pmi *pmi, ring_status status, const char *text) {
   ring_error error;
-  ring_error_set(&error, status, fault, 0, "rank %d (%s): %s", fault,
-                 ring_comm_host(pmi->messages->comm, fault), text);
-  ring_pmi_server_break(pmi, &error);
-}
-
-static void pmi_server_no_memory(ring_pmi *pmi) {
-  ring_pmi_server_fail(pmi, RING_NO_MEMORY, pmi->rank, "the PMI server is out of memory");
+  ring_pmi_failure_set(&error, pmi->messages, status, pmi->rank, "%s", text);
+  ring_messages_fail(pmi->messages, &error);
 }
 
 /* ---- The program -------------------------------------------------------------------------- */
@@ -39,7 +34,7 @@ static void pmi_server_disconnect(ring_pmi *pmi) {
   pmi->fd = -1;
 }
 
-/* The program has gone on, or ended: shows how far it is. */
+/* Publishes the state of the program. */
 static void pmi_server_show(ring_pmi *pmi) {
   pthread_mutex_lock(&pmi->mutex);
   pmi->state = pmi->protocol.state;
@@ -63,30 +58,36 @@ static void pmi_server_answer(ring_pmi *pmi, const char *answer, size_t length) 
     pmi_server_lose(pmi);
 }
 
+/* Sends a control message to the hub. */
+static void pmi_server_send(ring_pmi *pmi, ring_pmi_kind kind, const void *bytes, size_t length) {
+  ring_error error;
+  if (ring_pmi_outbox_post(&pmi->outbox, kind, bytes, length, 0, RING_PMI_TO_HUB, &error) !=
+      RING_OK)
+    ring_messages_fail(pmi->messages, &error);
+}
+
+/* Sends a request to the hub, whose answer comes before the next line. */
+static void pmi_server_request(ring_pmi *pmi, ring_pmi_kind kind, const void *bytes,
+                               size_t length) {
+  pmi->awaiting = kind;
+  pmi_server_send(pmi, kind, bytes, length);
+}
+
 static void pmi_server_begin_fence(ring_pmi *pmi) {
   const ring_key_values *values = &pmi->protocol.values;
   size_t length = values->length - values->fenced;
-  pmi->awaiting = true;
-  if (!ring_pmi_outbox_post(&pmi->outbox, RING_PMI_MAIL_FENCE,
-                            length > 0 ? values->pairs + values->fenced : NULL, length, 0,
-                            RING_PMI_TO_HUB))
-    pmi_server_no_memory(pmi);
-}
-
-static void pmi_server_ask_name(ring_pmi *pmi, const char *text, size_t length) {
-  pmi->awaiting = true;
-  if (!ring_pmi_outbox_post(&pmi->outbox, RING_PMI_MAIL_NAME, text, length, 0, RING_PMI_TO_HUB))
-    pmi_server_no_memory(pmi);
+  pmi_server_request(pmi, RING_PMI_CONTROL_FENCE,
+                     length > 0 ? values->pairs + values->fenced : NULL, length);
 }
 
 static void pmi_server_refuse(ring_pmi *pmi, const char *problem) {
   char text[sizeof pmi->failure.message];
   snprintf(text, sizeof text,
-           "the program sent what is no PMI-1: %.700s; programs of MPICH and of the MPI 5 ABI over "
-           "MPICH speak it",
+           "the program sent an invalid PMI-1 request: %.700s; programs of MPICH and of the MPI 5 "
+           "ABI over MPICH send valid ones",
            problem);
   pmi_server_disconnect(pmi);
-  ring_pmi_server_fail(pmi, RING_INVALID, pmi->rank, text);
+  pmi_server_fail(pmi, RING_INVALID, text);
 }
 
 static void pmi_server_take_line(ring_pmi *pmi, const char *text, size_t length) {
@@ -97,7 +98,7 @@ static void pmi_server_take_line(ring_pmi *pmi, const char *text, size_t length)
   if (action == RING_PMI_FENCE)
     pmi_server_begin_fence(pmi);
   else if (action == RING_PMI_NAME)
-    pmi_server_ask_name(pmi, text, length);
+    pmi_server_request(pmi, RING_PMI_CONTROL_NAME, text, length);
   else if (action == RING_PMI_ABORT)
     pmi->grace = ring_platform_now() + PMI_SERVER_GRACE_NS;
   else if (action == RING_PMI_FAIL)
@@ -109,7 +110,7 @@ static void pmi_server_take_line(ring_pmi *pmi, const char *text, size_t length)
 /* Takes the whole lines of what was read. */
 static void pmi_server_take_lines(ring_pmi *pmi) {
   size_t at = 0;
-  while (!pmi->awaiting && pmi->protocol.state <= RING_PMI_FINALIZED && at < pmi->length) {
+  while (pmi->awaiting == 0 && pmi->protocol.state <= RING_PMI_FINALIZED && at < pmi->length) {
     const char *end = memchr(pmi->input + at, '\n', pmi->length - at);
     if (end == NULL) break;
     size_t length = (size_t)(end - pmi->input) - at;
@@ -118,7 +119,7 @@ static void pmi_server_take_lines(ring_pmi *pmi) {
   }
   pmi->length -= at;
   memmove(pmi->input, pmi->input + at, pmi->length);
-  if (pmi->awaiting || pmi->length < sizeof pmi->input) return;
+  if (pmi->awaiting != 0 || pmi->length < sizeof pmi->input) return;
   if (memchr(pmi->input, '\n', pmi->length) != NULL) return;
   char text[64];
   snprintf(text, sizeof text, "a line is longer than %d bytes", RING_PMI_LINE_MOST);
@@ -126,7 +127,7 @@ static void pmi_server_take_lines(ring_pmi *pmi) {
   pmi_server_refuse(pmi, text);
 }
 
-/* Reads what has come, and handles it. Returns whether something had come. */
+/* Reads bytes of the program, and handles them. Returns whether there were bytes, or the end. */
 static bool pmi_server_read(ring_pmi *pmi) {
   ssize_t got = -1;
   errno = EAGAIN;
@@ -141,53 +142,73 @@ static bool pmi_server_read(ring_pmi *pmi) {
 
 /* ---- The hub ------------------------------------------------------------------------------ */
 
-static bool pmi_server_post_receive(ring_pmi *pmi) {
-  return ring_messages_take_start(pmi->messages, 0, RING_PMI_FROM_HUB, &pmi->receive) == RING_OK;
+static ring_status pmi_server_post_receive(ring_pmi *pmi) {
+  return ring_messages_take_start(pmi->messages, 0, RING_PMI_FROM_HUB, &pmi->receive);
+}
+
+static void pmi_server_refuse_hub(ring_pmi *pmi) {
+  ring_error error;
+  ring_pmi_failure_invalid_message(&error, pmi->messages, 0);
+  ring_messages_fail(pmi->messages, &error);
 }
 
 static void pmi_server_end_fence(ring_pmi *pmi, const char *pairs, size_t length) {
-  pmi->awaiting = false;
+  ring_error error;
   if (!ring_key_values_are_pairs(pairs, length)) {
-    ring_pmi_server_fail(pmi, RING_SYSTEM, 0,
-                         "the PMI server sent nonsense: all ranks need the same sparkring");
-    return;
+    pmi_server_refuse_hub(pmi);
+  } else if (!ring_key_values_fence(&pmi->protocol.values, pairs, length)) {
+    ring_pmi_failure_no_memory(&error, pmi->messages);
+    ring_messages_fail(pmi->messages, &error);
+  } else {
+    pmi_server_answer(pmi, pmi->protocol.answer, strlen(pmi->protocol.answer));
   }
-  if (!ring_key_values_fence(&pmi->protocol.values, pairs, length)) pmi_server_no_memory(pmi);
-  pmi_server_answer(pmi, pmi->protocol.answer, strlen(pmi->protocol.answer));
 }
 
 static void pmi_server_finish(ring_pmi *pmi, const ring_error *failure) {
   pthread_mutex_lock(&pmi->mutex);
-  if (failure != NULL) pmi->failure = *failure;
+  if (failure != NULL) ring_pmi_server_keep(pmi, failure);
   pmi->over = true;
   pthread_cond_broadcast(&pmi->changed);
   pthread_mutex_unlock(&pmi->mutex);
 }
 
-/* Handles what the hub has sent. Returns whether something had come. */
-static bool pmi_server_hear(ring_pmi *pmi) {
-  int done = 0;
-  ring_status status = ring_transfer_test(pmi->receive, &done);
-  if (!done) return false;
-  if (status != RING_OK) {
-    pmi_server_finish(pmi, ring_transfer_error(pmi->receive));
+/* Ends the servers of all ranks, and this one: nothing can be received any more. */
+static void pmi_server_give_in(ring_pmi *pmi, const ring_error *error) {
+  ring_messages_fail(pmi->messages, error);
+  pmi_server_finish(pmi, error);
+}
+
+/* Handles one control message of the hub. */
+static void pmi_server_take(ring_pmi *pmi, const char *bytes, size_t length) {
+  bool awaited = pmi->awaiting != 0 && length > 0 && bytes[0] == (char)pmi->awaiting;
+  pmi->awaiting = 0;
+  if (!awaited)
+    pmi_server_refuse_hub(pmi);
+  else if (bytes[0] == RING_PMI_CONTROL_FENCE)
+    pmi_server_end_fence(pmi, bytes + 1, length - 1);
+  else
+    pmi_server_answer(pmi, bytes + 1, length - 1);
+}
+
+/* Receives from the hub. Returns whether a control message, or a failure, had come. */
+static bool pmi_server_receive(ring_pmi *pmi) {
+  ring_error error;
+  if (!transfer_is_done(pmi->receive)) return false;
+  if (pmi->receive->status != RING_OK) {
+    ring_pmi_failure_of_transfer(&error, pmi->messages, pmi->receive);
+    pmi_server_give_in(pmi, &error);
     return true;
   }
   size_t length = ring_transfer_info(pmi->receive).count;
   char *bytes = ring_transfer_take_output(pmi->receive);
   ring_transfer_free(pmi->receive);
   pmi->receive = NULL;
-  if (length > 0 && bytes[0] == RING_PMI_MAIL_END) {
+  if (pmi->ended && length > 0 && bytes[0] == RING_PMI_CONTROL_END)
     pmi_server_finish(pmi, NULL);
-  } else if (!pmi_server_post_receive(pmi)) {
-    pmi_server_no_memory(pmi);
-    pmi_server_finish(pmi, ring_messages_error(pmi->messages));
-  } else if (length > 0 && bytes[0] == RING_PMI_MAIL_FENCE) {
-    pmi_server_end_fence(pmi, bytes + 1, length - 1);
-  } else if (length > 0) {
-    pmi->awaiting = false;
-    pmi_server_answer(pmi, bytes + 1, length - 1);
-  }
+  else if (pmi_server_post_receive(pmi) == RING_OK)
+    pmi_server_take(pmi, bytes, length);
+  else
+    pmi_server_give_in(pmi, ring_messages_error(pmi->messages));
   ring_free(bytes);
   return true;
 }
@@ -195,16 +216,15 @@ static bool pmi_server_hear(ring_pmi *pmi) {
 static bool pmi_server_serve_hub(ring_pmi *pmi) {
   bool moved = false;
   ring_error error;
-  if (pmi->rank != 0 || ring_hub_turn(&pmi->hub, &moved, &error) == RING_OK) return moved;
-  if (error.status != RING_OK)
-    ring_pmi_server_fail(pmi, error.status, error.rank >= 0 ? error.rank : 0, error.message);
-  return true;
+  if (pmi->rank == 0 && ring_hub_turn(&pmi->hub, &moved, &error) != RING_OK)
+    ring_messages_fail(pmi->messages, &error); /* no effect on messages that have failed */
+  return moved;
 }
 
 /* ---- The end ------------------------------------------------------------------------------ */
 
-/* A program that was lost, or has aborted, fails when its time is over; one that is left while it uses MPI
- * fails at once. */
+/* A program that was lost, or has aborted, fails when its grace is over. A program that the owner has closed while
+ * it uses MPI fails at once. */
 static void pmi_server_check_program(ring_pmi *pmi, bool closing) {
   char text[96];
   const char *why = "the program closed its connection of PMI before it called MPI_Finalize";
@@ -212,16 +232,25 @@ static void pmi_server_check_program(ring_pmi *pmi, bool closing) {
   if (pmi->grace != 0 && !closing && ring_platform_now() < pmi->grace) return;
   snprintf(text, sizeof text, "the program called MPI_Abort with exit code %d",
            pmi->protocol.exit_code);
-  ring_pmi_server_fail(pmi, RING_ABORTED, pmi->rank,
-                       pmi->protocol.state == RING_PMI_ABORTED ? text : why);
+  pmi_server_fail(pmi, RING_ABORTED, pmi->protocol.state == RING_PMI_ABORTED ? text : why);
 }
 
-/* Tells the hub, once, that the program has ended. */
-static void pmi_server_tell_end(ring_pmi *pmi) {
+/* While the program runs, this rank may be in no wait that watches its parent. */
+static void pmi_server_check_parent(ring_pmi *pmi) {
+  ring_wait wait;
+  ring_error error;
+  long parent;
+  comm_prepare_wait(pmi->messages->comm, 0, &wait);
+  if (!wait.watch_parent || !ring_platform_orphaned(&parent)) return;
+  ring_wait_aborted(&wait, pmi->rank, "an MPI program", &error);
+  ring_messages_fail(pmi->messages, &error);
+}
+
+/* Reports the end of the program to the hub, once. */
+static void pmi_server_report_end(ring_pmi *pmi) {
   pmi->ended = true;
   pmi_server_disconnect(pmi);
-  if (!ring_pmi_outbox_post(&pmi->outbox, RING_PMI_MAIL_END, NULL, 0, 0, RING_PMI_TO_HUB))
-    pmi_server_no_memory(pmi);
+  pmi_server_send(pmi, RING_PMI_CONTROL_END, NULL, 0);
 }
 
 /* ---- The thread --------------------------------------------------------------------------- */
@@ -239,49 +268,103 @@ static bool pmi_server_turn(ring_pmi *pmi) {
   bool moved = pmi_server_read(pmi);
   moved = pmi_server_serve_hub(pmi) || moved;
   ring_pmi_outbox_sweep(&pmi->outbox);
-  moved = pmi_server_hear(pmi) || moved;
+  moved = pmi_server_receive(pmi) || moved;
   if (moved || pmi->ended) return moved;
   pmi_server_check_program(pmi, closing);
+  pmi_server_check_parent(pmi);
   bool idle = pmi->protocol.state == RING_PMI_SILENT || pmi->protocol.state == RING_PMI_FINALIZED;
-  if (closing && idle) pmi_server_tell_end(pmi);
+  if (closing && idle) pmi_server_report_end(pmi);
   return closing && idle;
 }
 
-static void pmi_server_sleep(const ring_pmi *pmi, int milliseconds) {
-  bool reads = pmi->fd >= 0 && pmi->length < sizeof pmi->input;
-  struct pollfd entry = {.fd = reads ? pmi->fd : -1, .events = POLLIN};
-  poll(&entry, 1, milliseconds);
+/* Milliseconds to sleep at most. */
+static int pmi_server_slice(const ring_pmi *pmi) {
+  uint64_t now = ring_platform_now();
+  if (pmi->grace == 0 || pmi->ended) return PMI_SERVER_SLICE_MS;
+  uint64_t left = pmi->grace > now ? (pmi->grace - now) / 1000000 + 1 : 0;
+  return left < PMI_SERVER_SLICE_MS ? (int)left : PMI_SERVER_SLICE_MS;
 }
 
-/* `over` is written by this thread alone. */
+/* Sleeps until the program sends, a transfer completes, or the owner wakes the thread. */
+static void pmi_server_sleep(const ring_pmi *pmi) {
+  char bytes[64];
+  bool reads = pmi->fd >= 0 && pmi->length < sizeof pmi->input;
+  struct pollfd entries[2] = {{.fd = reads ? pmi->fd : -1, .events = POLLIN},
+                              {.fd = pmi->wakeup[0], .events = POLLIN}};
+  if (poll(entries, 2, pmi_server_slice(pmi)) <= 0 || entries[1].revents == 0) return;
+  while (read(pmi->wakeup[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes) continue;
+}
+
+/* Waits until the links are open. False where serve has failed. */
+static bool pmi_server_await_links(ring_pmi *pmi) {
+  pthread_mutex_lock(&pmi->mutex);
+  while (!pmi->begun && !pmi->over)
+    ring_platform_condition_wait(&pmi->changed, &pmi->mutex, PMI_SERVER_SLICE_MS);
+  bool begun = pmi->begun;
+  pthread_mutex_unlock(&pmi->mutex);
+  return begun;
+}
+
+/* From `begun` on, `over` is written by this thread alone. */
 static void *pmi_server_main(void *arg) {
   ring_pmi *pmi = arg;
-  int pause = 1;
-  while (!pmi->over) {
-    bool moved = pmi_server_turn(pmi);
-    pause = moved ? 1 : 2 * pause < PMI_SERVER_PAUSE_MS ? 2 * pause : PMI_SERVER_PAUSE_MS;
-    if (!moved) pmi_server_sleep(pmi, pause / 2);
-  }
+  if (!pmi_server_await_links(pmi)) return NULL;
+  while (!pmi->over)
+    if (!pmi_server_turn(pmi)) pmi_server_sleep(pmi);
   pmi_server_disconnect(pmi);
   return NULL;
 }
 
+/* ---- The life of the thread --------------------------------------------------------------- */
+
 int ring_pmi_server_begin(ring_pmi *pmi) {
+  ring_error error;
   pmi->outbox.messages = pmi->messages;
-  if (!pmi_server_post_receive(pmi)) return ENOMEM;
-  if (pmi->rank == 0 &&
-      !ring_hub_begin(&pmi->hub, pmi->messages, ring_comm_size(pmi->messages->comm)))
+  ring_messages_announce_completions(pmi->messages, pmi->wakeup[1]);
+  if (pmi_server_post_receive(pmi) != RING_OK) return ENOMEM;
+  if (pmi->rank == 0 && ring_hub_begin(&pmi->hub, pmi->messages,
+                                       ring_comm_size(pmi->messages->comm), &error) != RING_OK)
     return ENOMEM;
   int code = ring_platform_thread(&pmi->thread, pmi_server_main, pmi);
   pmi->threaded = code == 0;
   return code;
 }
 
+static void pmi_server_change(ring_pmi *pmi, bool *what) {
+  pthread_mutex_lock(&pmi->mutex);
+  *what = true;
+  pthread_cond_broadcast(&pmi->changed);
+  pthread_mutex_unlock(&pmi->mutex);
+}
+
+void ring_pmi_server_run(ring_pmi *pmi) {
+  pmi_server_change(pmi, &pmi->begun);
+}
+
+void ring_pmi_server_cancel(ring_pmi *pmi) {
+  pmi_server_change(pmi, &pmi->over);
+}
+
+void ring_pmi_server_wake(const ring_pmi *pmi) {
+  while (write(pmi->wakeup[1], "", 1) < 0 && errno == EINTR) continue;
+}
+
+static void pmi_server_close_wakeup(ring_pmi *pmi) {
+  ring_messages_announce_completions(pmi->messages, -1);
+  for (int i = 0; i < 2; i++) {
+    if (pmi->wakeup[i] >= 0) close(pmi->wakeup[i]);
+    pmi->wakeup[i] = -1;
+  }
+}
+
 void ring_pmi_server_end(ring_pmi *pmi) {
+  if (pmi->threaded) pthread_join(pmi->thread, NULL);
+  pmi->threaded = false;
   ring_pmi_outbox_finish(&pmi->outbox);
   ring_hub_end(&pmi->hub);
-  if (pmi->receive != NULL) ring_transfer_free(pmi->receive);
+  ring_transfer_free(pmi->receive); /* cancels it */
   pmi->receive = NULL;
+  pmi_server_close_wakeup(pmi);
   pmi_server_disconnect(pmi);
   ring_key_values_free(&pmi->protocol.values);
 }

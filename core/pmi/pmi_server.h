@@ -20,20 +20,22 @@ struct ring_pmi {
   unsigned process;
   int rank;
   ring_messages *messages;
-  int program_fd; /* -1: the program has it alone */
   char texts[RING_PMI_VARIABLES][RING_PMI_VARIABLE_BYTES];
   const char *environment[RING_PMI_VARIABLES + 1];
+  int wakeup[2]; /* a pipe that ends the sleep of the thread */
   pthread_t thread;
-  bool threaded;
+  bool threaded; /* of the one thread that calls serve, close and free */
 
   /* Guarded by the mutex. */
   pthread_mutex_t mutex;
-  pthread_cond_t changed; /* `over` has become true */
+  pthread_cond_t changed; /* `begun` or `over` has become true */
+  bool begun;             /* the links are open */
   bool closing;           /* the program has ended */
-  bool over;              /* the thread ends; `failure` is final */
+  bool over;              /* the thread has nothing more to do */
+  int program_fd;         /* -1: closed in this process */
   ring_pmi_state state;
   int exit_code;
-  ring_error failure;
+  ring_error failure; /* final once its status is not RING_OK */
 
   /* Of the thread alone. */
   int fd; /* -1: closed */
@@ -41,23 +43,28 @@ struct ring_pmi {
   ring_pmi_outbox outbox;
   ring_hub hub;           /* on rank 0 */
   ring_transfer *receive; /* from the hub, always posted: it fails when any rank does */
-  bool awaiting;          /* an answer of the hub, before the next line */
-  bool ended;             /* the hub has been told that the program has ended */
-  uint64_t grace;         /* time at which a lost or aborted program fails; 0: it is neither */
-  size_t length;          /* of the bytes that were read and are no whole line */
+  ring_pmi_kind
+      awaiting;   /* the kind of an answer of the hub, which comes before the next line; 0: none */
+  bool ended;     /* the end of the program was reported to the hub */
+  uint64_t grace; /* time at which a lost or aborted program fails; 0: it is neither */
+  size_t length;  /* of the bytes that were read and are no whole line */
   char input[RING_PMI_LINE_MOST + 1];
 };
 
-/* Starts the thread. 0 or an errno. */
+/* Starts the thread, which waits for run or cancel. 0 or an errno. */
 int ring_pmi_server_begin(ring_pmi *pmi);
 
-/* Ends the servers of all ranks, unless they have failed before. */
-void ring_pmi_server_break(ring_pmi *pmi, const ring_error *error);
+/* Lets the thread serve: the links are open. Or ends it instead. */
+void ring_pmi_server_run(ring_pmi *pmi);
+void ring_pmi_server_cancel(ring_pmi *pmi);
 
-/* The same with a text behind the rank at fault and its host. `fault`: the rank in the error. */
-void ring_pmi_server_fail(ring_pmi *pmi, ring_status status, int fault, const char *text);
+/* Ends the sleep of the thread. */
+void ring_pmi_server_wake(const ring_pmi *pmi);
 
-/* Frees what the thread had. The thread has ended. */
+/* Keeps why the servers have failed, unless an earlier failure is kept. Called with the mutex. */
+void ring_pmi_server_keep(ring_pmi *pmi, const ring_error *error);
+
+/* Waits for the thread, and frees its transfers, descriptors and memory. */
 void ring_pmi_server_end(ring_pmi *pmi);
 
 #endif

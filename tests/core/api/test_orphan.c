@@ -306,6 +306,27 @@ static void test_open(void) {
   }
 }
 
+/* ---- MPI programs ------------------------------------------------------------------------- */
+
+/* No rank is in a call while the programs run. */
+static void run_program(int rank, int size, void *unused) {
+  (void)unused;
+  ring_options options = family_options(rank);
+  ring_comm *comm = open_with(&options);
+  ring_pmi *pmi;
+  CHECK_INT(ring_pmi_serve(comm, &pmi), RING_OK);
+  ranks_barrier(&shared->arrived, size);
+  if (rank == ORPHAN) shared->waits = 1;
+  while (ring_pmi_test(pmi, NULL, NULL) == RING_OK) usleep(1000);
+  check_orphaned(ring_pmi_error(pmi), ORPHAN, "an MPI program");
+  ring_pmi_free(pmi);
+  ring_comm_free(comm);
+}
+
+static void test_programs(void) {
+  run_family(run_program, ORPHAN, true);
+}
+
 /* ---- Who does not watch ------------------------------------------------------------------- */
 
 /* Without the option, an orphan waits on. */
@@ -333,6 +354,7 @@ static void test_who_does_not_watch(void) {
 int main(void) {
   RUN(test_calls);
   RUN(test_open);
+  RUN(test_programs);
   RUN(test_who_does_not_watch);
   return 0;
 }

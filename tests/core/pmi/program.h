@@ -20,12 +20,12 @@ static inline ring_pmi *serve(ring_comm *comm) {
   return pmi;
 }
 
-static inline void say(const ring_pmi *pmi, const char *text) {
+static inline void send_text(ring_pmi *pmi, const char *text) {
   CHECK_INT(send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
 /* Reads a line; "" when the server has closed the connection. Lines are kept until the next call. */
-static inline const char *hear(const ring_pmi *pmi) {
+static inline const char *receive_line(ring_pmi *pmi) {
   static char line[2048];
   for (size_t length = 0; length + 1 < sizeof line; length++) {
     if (recv(ring_pmi_fd(pmi), line + length, 1, 0) != 1) return "";
@@ -40,22 +40,22 @@ static inline const char *hear(const ring_pmi *pmi) {
 }
 
 /* Sends a line and checks what the answer has. */
-static inline void ask(const ring_pmi *pmi, const char *line, const char *answer) {
-  say(pmi, line);
-  say(pmi, "\n");
-  CHECK_CONTAINS(hear(pmi), answer);
+static inline void request(ring_pmi *pmi, const char *line, const char *answer) {
+  send_text(pmi, line);
+  send_text(pmi, "\n");
+  CHECK_CONTAINS(receive_line(pmi), answer);
 }
 
-static inline void ask_init(const ring_pmi *pmi) {
-  ask(pmi, "cmd=init pmi_version=1 pmi_subversion=1",
-      "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
+static inline void request_init(ring_pmi *pmi) {
+  request(pmi, "cmd=init pmi_version=1 pmi_subversion=1",
+          "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
 }
 
 /* The name of the key-value space. */
-static inline void ask_space(const ring_pmi *pmi, char space[257]) {
-  ask(pmi, "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=");
-  say(pmi, "cmd=get_my_kvsname\n");
-  snprintf(space, 257, "%s", strchr(strchr(hear(pmi), '=') + 1, '=') + 1);
+static inline void request_space(ring_pmi *pmi, char space[257]) {
+  request(pmi, "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=");
+  send_text(pmi, "cmd=get_my_kvsname\n");
+  snprintf(space, 257, "%s", strchr(strchr(receive_line(pmi), '=') + 1, '=') + 1);
 }
 
 static inline void close_pmi(ring_pmi *pmi) {

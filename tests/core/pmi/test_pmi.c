@@ -8,7 +8,7 @@
 
 /* ---- Keys, fences, names ------------------------------------------------------------------ */
 
-static void check_environment(const ring_comm *comm, const ring_pmi *pmi) {
+static void check_environment(const ring_comm *comm, ring_pmi *pmi) {
   char expected[64];
   const char *const *environment = ring_pmi_environment(pmi);
   snprintf(expected, sizeof expected, "PMI_FD=%d", ring_pmi_fd(pmi));
@@ -24,51 +24,69 @@ static void check_environment(const ring_comm *comm, const ring_pmi *pmi) {
   CHECK(environment[5] == NULL);
 }
 
-static void put_and_fence(const ring_pmi *pmi, const char *space, int rank, int round) {
+static void put_and_fence(ring_pmi *pmi, const char *space, int rank, int round) {
   char line[512];
   snprintf(line, sizeof line, "cmd=put kvsname=%s key=card-%d-%d value=tcp host#%d, with spaces",
            space, rank, round, rank);
-  ask(pmi, line, "cmd=put_result rc=0 msg=success");
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request(pmi, line, "cmd=put_result rc=0 msg=success");
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
 }
 
-static void get_all(const ring_pmi *pmi, const char *space, int size, int round) {
+static void get_all(ring_pmi *pmi, const char *space, int size, int round) {
   char line[512], expected[128];
   for (int rank = 0; rank < size; rank++) {
     snprintf(line, sizeof line, "cmd=get kvsname=%s key=card-%d-%d", space, rank, round);
     snprintf(expected, sizeof expected,
              "cmd=get_result rc=0 msg=success value=tcp host#%d, with spaces", rank);
-    ask(pmi, line, expected);
+    request(pmi, line, expected);
   }
   snprintf(line, sizeof line, "cmd=get kvsname=%s key=card-0-%d", space, round + 1);
-  ask(pmi, line, "cmd=get_result rc=-1 msg=key_not_found");
+  request(pmi, line, "cmd=get_result rc=-1 msg=key_not_found");
 }
 
-static void check_mapping(const ring_pmi *pmi, const char *space, int size) {
+static void check_mapping(ring_pmi *pmi, const char *space, int size) {
   char line[512], expected[64];
   snprintf(line, sizeof line, "cmd=get kvsname=%s key=PMI_process_mapping", space);
   snprintf(expected, sizeof expected, "value=(vector,(0,1,%d))", size);
-  ask(pmi, line, expected);
+  request(pmi, line, expected);
 }
 
 /* Rank 0 publishes; others find the name once a fence has passed, or any other order of their own. */
-static void use_names(const ring_pmi *pmi, int rank) {
-  if (rank == 0) ask(pmi, "cmd=publish_name service=ocean port=tag#0$1.2.3.4$ a", "rc=0");
+static void use_names(ring_pmi *pmi, int rank) {
+  if (rank == 0) request(pmi, "cmd=publish_name service=ocean port=tag#0$1.2.3.4$ a", "rc=0");
   if (rank == 0)
-    ask(pmi, "cmd=publish_name service=ocean port=other", "msg=service_already_published");
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  ask(pmi, "cmd=lookup_name service=ocean", "rc=0 port=tag#0$1.2.3.4$ a");
-  ask(pmi, "cmd=lookup_name service=sea", "rc=-1 msg=service_not_found");
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  if (rank == 0) ask(pmi, "cmd=unpublish_name service=ocean", "rc=0");
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  ask(pmi, "cmd=lookup_name service=ocean", "rc=-1");
+    request(pmi, "cmd=publish_name service=ocean port=other", "msg=service_already_published");
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request(pmi, "cmd=lookup_name service=ocean", "rc=0 port=tag#0$1.2.3.4$ a");
+  request(pmi, "cmd=lookup_name service=sea", "rc=-1 msg=service_not_found");
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  if (rank == 0) request(pmi, "cmd=unpublish_name service=ocean", "rc=0");
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request(pmi, "cmd=lookup_name service=ocean", "rc=-1");
 }
 
-static void refuse_spawn(const ring_pmi *pmi) {
-  say(pmi, "mcmd=spawn\nnprocs=2\nexecname=./other\ntotspawns=2\nspawnssofar=1\nendcmd\n");
-  ask(pmi, "mcmd=spawn\nnprocs=2\nexecname=./a b=c\ntotspawns=2\nspawnssofar=2\nendcmd",
-      "cmd=spawn_result rc=-1");
+/* Pairs of a fence that are longer than a short message. */
+static void put_many(ring_pmi *pmi, const char *space, int rank, int size) {
+  char line[1600], value[1001];
+  memset(value, 'v', sizeof value - 1);
+  value[sizeof value - 1] = '\0';
+  for (int i = 0; i < 80; i++) {
+    snprintf(line, sizeof line, "cmd=put kvsname=%s key=long-%d-%d value=%s%d", space, rank, i,
+             value, rank);
+    request(pmi, line, "cmd=put_result rc=0");
+  }
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  for (int other = 0; other < size; other++) {
+    snprintf(line, sizeof line, "cmd=get kvsname=%s key=long-%d-79", space, other);
+    snprintf(line + 512, 1088, "cmd=get_result rc=0 msg=success value=%s%d", value, other);
+    request(pmi, line, line + 512);
+  }
+}
+
+static void refuse_spawn(ring_pmi *pmi) {
+  send_text(pmi, "mcmd=spawn\nnprocs=2\nexecname=./other\ntotspawns=2\nspawnssofar=1\nendcmd\n");
+  request(pmi, "mcmd=spawn\nnprocs=2\nexecname=./a b=c\ntotspawns=2\nspawnssofar=2\nendcmd",
+          "cmd=spawn_result rc=-1");
 }
 
 static void run_program(ring_comm *comm, void *shared) {
@@ -78,12 +96,12 @@ static void run_program(ring_comm *comm, void *shared) {
   int rank = ring_comm_rank(comm), size = ring_comm_size(comm);
   ring_pmi *pmi = serve(comm);
   check_environment(comm, pmi);
-  ask_init(pmi);
-  ask(pmi, "cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024");
-  ask(pmi, "cmd=get_appnum", "cmd=appnum appnum=0");
+  request_init(pmi);
+  request(pmi, "cmd=get_maxes", "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024");
+  request(pmi, "cmd=get_appnum", "cmd=appnum appnum=0");
   snprintf(text, sizeof text, "cmd=universe_size size=%d", size);
-  ask(pmi, "cmd=get_universe_size", text);
-  ask_space(pmi, space);
+  request(pmi, "cmd=get_universe_size", text);
+  request_space(pmi, space);
   check_mapping(pmi, space, size);
   CHECK_INT(ring_pmi_test(pmi, &state, NULL), RING_OK);
   CHECK_INT(state, RING_PMI_ACTIVE);
@@ -93,8 +111,9 @@ static void run_program(ring_comm *comm, void *shared) {
   }
   use_names(pmi, rank);
   refuse_spawn(pmi);
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  put_many(pmi, space, rank, size);
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request(pmi, "cmd=finalize", "cmd=finalize_ack");
   CHECK_INT(ring_pmi_test(pmi, &state, NULL), RING_OK);
   CHECK_INT(state, RING_PMI_FINALIZED);
   close_pmi(pmi);
@@ -111,14 +130,14 @@ static void test_programs_find_each_other(void) {
 static void try_early_end(ring_comm *comm, void *shared) {
   int *arrived = shared, rank = ring_comm_rank(comm), size = ring_comm_size(comm);
   ring_pmi *pmi = serve(comm);
-  ask_init(pmi);
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request_init(pmi);
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
   CHECK_INT(ring_barrier(comm), RING_OK);
-  if (rank == 0) ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  if (rank == 0) request(pmi, "cmd=finalize", "cmd=finalize_ack");
   ranks_barrier(arrived, size);
   if (rank > 0) usleep(300000);
-  if (rank > 0) ask(pmi, "cmd=get_appnum", "appnum=0");
-  if (rank > 0) ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  if (rank > 0) request(pmi, "cmd=get_appnum", "appnum=0");
+  if (rank > 0) request(pmi, "cmd=finalize", "cmd=finalize_ack");
   close_pmi(pmi);
 }
 
@@ -130,8 +149,8 @@ static void test_programs_end_at_any_time(void) {
 static void try_late_end(ring_comm *comm, void *shared) {
   (void)shared;
   ring_pmi *pmi = serve(comm);
-  ask_init(pmi);
-  say(pmi, "cmd=finalize\n");
+  request_init(pmi);
+  send_text(pmi, "cmd=finalize\n");
   close_pmi(pmi);
 }
 
@@ -163,8 +182,8 @@ static void try_leaks(ring_comm *comm, void *shared) {
   int before = count_descriptors();
   for (int i = 0; i < 5; i++) {
     ring_pmi *pmi = serve(comm);
-    ask_init(pmi);
-    ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+    request_init(pmi);
+    request(pmi, "cmd=finalize", "cmd=finalize_ack");
     close_pmi(pmi);
   }
   CHECK_INT(count_descriptors(), before);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ends PMI servers: programs that abort, are lost, send nonsense or do not come to a barrier, owners that
- * abort or are interrupted, ranks that die. All ranks learn of it, while their programs are silent, too.
+ * Failures that end PMI servers: programs that abort, are lost, send invalid requests or never enter a barrier;
+ * owners that abort or are interrupted; ranks that die or send invalid control messages. All ranks fail alike, also
+ * while their programs are silent.
  */
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "pmi/pmi_server.h"
 #include "program.h"
 #include "victims.h"
 
@@ -13,7 +15,7 @@ enum { AT_FAULT = 1, LONGEST = 4096 };
 
 typedef void (*fault_function)(ring_pmi *pmi);
 
-/* How rank AT_FAULT fails, and what all ranks learn. */
+/* How rank AT_FAULT fails, and the error of all ranks. */
 typedef struct fault {
   fault_function run;
   ring_status status;
@@ -22,20 +24,20 @@ typedef struct fault {
 } fault;
 
 /* Sends a line to a server that may have ended. */
-static void say_late(const ring_pmi *pmi, const char *text) {
+static void send_late(ring_pmi *pmi, const char *text) {
   (void)!send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL);
 }
 
 static void try_fault(ring_comm *comm, void *shared) {
   const fault *f = shared;
   ring_pmi *pmi = serve(comm);
-  ask_init(pmi);
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request_init(pmi);
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
   CHECK_INT(ring_barrier(comm), RING_OK); /* all programs have the answer */
   if (ring_comm_rank(comm) == AT_FAULT)
     f->run(pmi);
   else if (f->in_barrier)
-    say_late(pmi, "cmd=barrier_in\n");
+    send_late(pmi, "cmd=barrier_in\n");
   expect_failure(pmi, f->status, AT_FAULT, f->text);
   CHECK_INT(ring_barrier(comm), RING_OK); /* the user's communicator works on */
 }
@@ -51,7 +53,7 @@ static void check_fault(fault_function run, ring_status status, const char *text
 static void call_abort(ring_pmi *pmi) {
   ring_pmi_state state = RING_PMI_ACTIVE;
   int exit_code;
-  say(pmi, "cmd=abort exitcode=7\n");
+  send_text(pmi, "cmd=abort exitcode=7\n");
   while (state == RING_PMI_ACTIVE) ring_pmi_test(pmi, &state, &exit_code);
   CHECK_INT(state, RING_PMI_ABORTED);
   CHECK_INT(exit_code, 7);
@@ -67,7 +69,7 @@ static void be_lost(ring_pmi *pmi) {
 }
 
 static void be_lost_in_barrier(ring_pmi *pmi) {
-  say(pmi, "cmd=barrier_in\n");
+  send_text(pmi, "cmd=barrier_in\n");
   ring_pmi_started(pmi);
 }
 
@@ -104,38 +106,76 @@ static void test_the_owner_closes_early(void) {
 }
 
 static void finalize_and_close(ring_pmi *pmi) {
-  ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  request(pmi, "cmd=finalize", "cmd=finalize_ack");
   CHECK_INT(ring_pmi_close(pmi), RING_MISMATCH);
 }
 
 static void test_a_program_does_not_come(void) {
   run_comms(3, try_fault,
             &(fault){finalize_and_close, RING_MISMATCH,
-                     "rank 1 (127.0.0.1): its program ended, and that of rank ", true});
+                     "rank 1 (127.0.0.1): its program ended, and the program of rank ", true});
 }
 
-/* ---- Nonsense ----------------------------------------------------------------------------- */
+/* ---- Invalid requests --------------------------------------------------------------------- */
 
 static void send_long_line(ring_pmi *pmi) {
   char line[LONGEST + 2];
   memset(line, 'a', sizeof line);
   line[LONGEST + 1] = '\0';
-  say(pmi, line);
+  send_text(pmi, line);
 }
 
-static void send_nonsense(ring_pmi *pmi) {
-  say(pmi, "GET / HTTP/1.1\r\n");
+static void send_http(ring_pmi *pmi) {
+  send_text(pmi, "GET / HTTP/1.1\r\n");
 }
 
 static void send_unknown(ring_pmi *pmi) {
-  say(pmi, "cmd=dance\n");
+  send_text(pmi, "cmd=dance\n");
 }
 
-static void test_nonsense(void) {
+static void test_invalid_requests(void) {
   check_fault(send_long_line, RING_INVALID, "a line is longer than 4096 bytes");
-  check_fault(send_nonsense, RING_INVALID,
-              "the line \"GET / HTTP/1.1?\" has bytes that are no text");
-  check_fault(send_unknown, RING_INVALID, "the command dance is none of PMI-1");
+  check_fault(send_http, RING_INVALID, "the line \"GET / HTTP/1.1?\" has bytes that are no text");
+  check_fault(send_unknown, RING_INVALID,
+              "rank 1 (127.0.0.1): the program sent an invalid PMI-1 request: the command dance is "
+              "none of PMI-1");
+}
+
+/* ---- Invalid control messages ------------------------------------------------------------- */
+
+typedef struct invalid {
+  int from, to, tag;
+  const char *bytes;
+  size_t length;
+} invalid;
+
+/* A rank sends bytes in place of its server. */
+static void try_invalid(ring_comm *comm, void *shared) {
+  const invalid *i = shared;
+  ring_pmi *pmi = serve(comm);
+  ring_transfer *transfer = NULL;
+  CHECK_INT(ring_barrier(comm), RING_OK); /* every rank has a server */
+  if (ring_comm_rank(comm) == i->from)
+    CHECK_INT(ring_messages_send_start(pmi->messages, i->bytes, i->length, RING_UINT8, i->to,
+                                       i->tag, &transfer),
+              RING_OK);
+  expect_failure(pmi, RING_SYSTEM, i->from,
+                 "its PMI server sent an invalid message: all ranks need the same sparkring");
+  ring_transfer_free(transfer);
+}
+
+static void test_invalid_control_messages(void) {
+  static const invalid ways[] = {
+      {1, 0, RING_PMI_TO_HUB, "", 0},         {1, 0, RING_PMI_TO_HUB, "x", 1},
+      {1, 0, RING_PMI_TO_HUB, "fa", 2},       {1, 0, RING_PMI_TO_HUB, "fa\0b", 4},
+      {1, 0, RING_PMI_TO_HUB, "nhello", 6},   {1, 0, RING_PMI_TO_HUB, "n", 1},
+      {0, 1, RING_PMI_FROM_HUB, "", 0},       {0, 1, RING_PMI_FROM_HUB, "x", 1},
+      {0, 1, RING_PMI_FROM_HUB, "e", 1},      {0, 1, RING_PMI_FROM_HUB, "ncmd=a\n", 7},
+      {0, 1, RING_PMI_FROM_HUB, "fa\0b\0", 5}};
+  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+    invalid way = ways[i];
+    run_comms(3, try_invalid, &way);
+  }
 }
 
 /* ---- Ranks -------------------------------------------------------------------------------- */
@@ -150,9 +190,9 @@ static void try_death(int rank, int size, void *shared) {
   dying *d = shared;
   ring_comm *comm = open_rank(rank, size);
   ring_pmi *pmi = serve(comm);
-  ask_init(pmi);
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  if (d->in_barrier && rank != d->base.victim) say_late(pmi, "cmd=barrier_in\n");
+  request_init(pmi);
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  if (d->in_barrier && rank != d->base.victim) send_late(pmi, "cmd=barrier_in\n");
   ranks_barrier(&d->ready, size);
   if (rank == d->base.victim) raise(SIGKILL);
   expect_failure(pmi, RING_PEER_LOST, d->base.victim, "");
@@ -194,7 +234,7 @@ static void test_the_wait_is_interrupted(void) {
 static void try_fork(ring_comm *comm, void *shared) {
   (void)shared;
   ring_pmi *pmi = serve(comm);
-  ask_init(pmi);
+  request_init(pmi);
   pid_t child = fork_for(20);
   if (child == 0) {
     CHECK_INT(ring_pmi_close(pmi), RING_INVALID);
@@ -204,13 +244,31 @@ static void try_fork(ring_comm *comm, void *shared) {
   int status;
   CHECK(waitpid(child, &status, 0) == child);
   CHECK_INT(status, 0);
-  ask(pmi, "cmd=barrier_in", "cmd=barrier_out");
-  ask(pmi, "cmd=finalize", "cmd=finalize_ack");
+  request(pmi, "cmd=barrier_in", "cmd=barrier_out");
+  request(pmi, "cmd=finalize", "cmd=finalize_ack");
   close_pmi(pmi);
 }
 
 static void test_forked_children_only_free(void) {
   run_comms(2, try_fork, NULL);
+}
+
+/* A child that the owner forks for another purpose does not keep the connection of the program open. */
+static void try_child_beside(ring_comm *comm, void *shared) {
+  (void)shared;
+  ring_pmi *pmi = serve(comm);
+  request_init(pmi);
+  pid_t child = fork_for(20);
+  if (child == 0)
+    for (;;) pause();
+  if (ring_comm_rank(comm) == AT_FAULT) be_lost(pmi);
+  expect_failure(pmi, RING_ABORTED, AT_FAULT, "the program closed its connection of PMI");
+  kill(child, SIGKILL);
+  CHECK(waitpid(child, NULL, 0) == child);
+}
+
+static void test_forked_children_do_not_hide_the_end(void) {
+  run_comms(2, try_child_beside, NULL);
 }
 
 int main(void) {
@@ -220,9 +278,11 @@ int main(void) {
   RUN(test_the_owner_aborts);
   RUN(test_the_owner_closes_early);
   RUN(test_a_program_does_not_come);
-  RUN(test_nonsense);
+  RUN(test_invalid_requests);
+  RUN(test_invalid_control_messages);
   RUN(test_a_rank_dies);
   RUN(test_the_wait_is_interrupted);
   RUN(test_forked_children_only_free);
+  RUN(test_forked_children_do_not_hide_the_end);
   return 0;
 }

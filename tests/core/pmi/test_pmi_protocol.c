@@ -3,6 +3,7 @@
  * The parts of PMI without a connection: lines, answers, limits, pairs, and the process mapping.
  */
 #include "check.h"
+#include "pmi/name_service.h"
 #include "pmi/pmi_protocol.h"
 #include "pmi/process_mapping.h"
 
@@ -73,7 +74,7 @@ static void test_order(void) {
   take("cmd=init", RING_PMI_ANSWER, "rc=-1");
   begin(true);
   take("cmd=init pmi_version=1", RING_PMI_FAIL, "comes a second time");
-  take("cmd=finalize", RING_PMI_END, "finalize_ack\n");
+  take("cmd=finalize", RING_PMI_ANSWER, "finalize_ack\n");
   take("cmd=get_maxes", RING_PMI_FAIL, "comes after the end");
 }
 
@@ -104,6 +105,34 @@ static void test_limits(void) {
   take("cmd=get kvsname=other key=a", RING_PMI_ANSWER, "rc=-1 msg=kvsname_not_found");
   take("cmd=get kvsname=space", RING_PMI_ANSWER, "rc=-1 msg=key_not_found");
   take("cmd=put kvsname=space key=a", RING_PMI_ANSWER, "value_is_missing");
+}
+
+static void test_the_space_is_full(void) {
+  size_t cost = RING_PMI_KEY_MOST + RING_PMI_VALUE_MOST + 2, pairs = RING_PMI_UNFENCED_MOST / cost;
+  begin(true);
+  for (size_t i = 0; i < pairs; i++) put(RING_PMI_KEY_MOST, RING_PMI_VALUE_MOST, "rc=0");
+  put(RING_PMI_KEY_MOST, RING_PMI_VALUE_MOST, "cmd=put_result rc=-1 msg=space_is_full");
+  protocol.values.fenced = protocol.values.length;
+  put(RING_PMI_KEY_MOST, RING_PMI_VALUE_MOST, "rc=0");
+  begin(false);
+}
+
+static void publish(ring_key_values *names, const char *command, int number, const char *answer) {
+  static ring_pmi_line line;
+  char text[128], said[RING_PMI_ANSWER_MOST + 1];
+  snprintf(text, sizeof text, "cmd=%s service=name-%d port=a", command, number);
+  CHECK_INT(ring_pmi_line_read(&line, text, strlen(text), NULL), RING_OK);
+  ring_name_service_answer(names, &line, said);
+  CHECK_CONTAINS(said, answer);
+}
+
+static void test_too_many_names(void) {
+  ring_key_values names = {0};
+  for (int i = 0; i < RING_PMI_NAMES_MOST; i++) publish(&names, "publish_name", i, "rc=0");
+  publish(&names, "publish_name", RING_PMI_NAMES_MOST, "rc=-1 msg=too_many_names");
+  publish(&names, "unpublish_name", 7, "rc=0");
+  publish(&names, "publish_name", RING_PMI_NAMES_MOST, "rc=0");
+  ring_key_values_free(&names);
 }
 
 static void test_actions(void) {
@@ -176,6 +205,8 @@ int main(void) {
   RUN(test_lines_that_are_none);
   RUN(test_order);
   RUN(test_limits);
+  RUN(test_the_space_is_full);
+  RUN(test_too_many_names);
   RUN(test_actions);
   RUN(test_pairs);
   RUN(test_process_mapping);

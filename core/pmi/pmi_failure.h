@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Failures of the servers: an error with the rank at fault and its host in front of the text.
+ */
+#ifndef RING_PMI_PMI_FAILURE_H
+#define RING_PMI_PMI_FAILURE_H
+
+#include "sparkring.h"
+
+/* Fills *error: "rank 1 (host): ...". `fault`: the rank at fault. Returns the status. */
+ring_status ring_pmi_failure_set(ring_error *error, const ring_messages *messages,
+                                 ring_status status, int fault, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* This rank has no memory for its server. */
+ring_status ring_pmi_failure_no_memory(ring_error *error, const ring_messages *messages);
+
+/* Rank `fault` has sent a control message that no server sends. */
+ring_status ring_pmi_failure_invalid_message(ring_error *error, const ring_messages *messages,
+                                             int fault);
+
+/* Why a transfer has failed: with the messages, or alone. */
+ring_status ring_pmi_failure_of_transfer(ring_error *error, ring_messages *messages,
+                                         const ring_transfer *transfer);
+
+#endif
