@@ -212,7 +212,7 @@ def test_command_not_found(tmp_path):
 
 
 def test_no_place_for_the_token():
-    job = patched("def full(): raise OSError(28, 'No space')\nl.nameless_file = full", "true")
+    job = patched("def full(_): raise OSError(28, 'No space')\nl.nameless_file = full", "true")
     assert job.returncode == 1
     assert job.stderr == b"sparkring-run: cannot run the job: [Errno 28] No space\n"
 

@@ -23,9 +23,10 @@ import secrets
 import signal
 import sys
 import tempfile
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from sparkring import _core
+from sparkring._launch.nameless_file import nameless_file
 from sparkring._launch.process_tree import (
     LINUX,
     PASSED_ON,
@@ -150,6 +151,7 @@ def environments(options: argparse.Namespace) -> Iterator[Iterator[dict[str, str
     shared.pop("SPARKRING_ROOT_ADDRESS", None)
     shared.pop("SPARKRING_TOKEN", None)
     shared.setdefault("PYTHONUNBUFFERED", "1")  # lines are shown when they are printed
+    shared["SPARKRING_LAUNCHER"] = "1"  # so that no rank tags its lines a second time
     shared["SPARKRING_SIZE"] = str(options.size)
     shared["SPARKRING_ADDRESSES"] = ",".join(["127.0.0.1"] * options.size)
     if options.timeout:
@@ -176,19 +178,11 @@ def token_file() -> Iterator[str]:
     inherit it. On Linux the file has no name of its own: ranks open it through this process. Only
     their user may open it, any number of times, through any number of intermediate processes.
     """
-    with nameless_file() if LINUX else tempfile.NamedTemporaryFile() as file:
+    with nameless_file("sparkring token") if LINUX else tempfile.NamedTemporaryFile() as file:
         os.fchmod(file.fileno(), 0o400)
         file.write(secrets.token_hex(32).encode())
         file.flush()
         yield f"/proc/{os.getpid()}/fd/{file.fileno()}" if LINUX else file.name
-
-
-def nameless_file() -> IO[bytes]:
-    """Open a file in memory or, where memfd is forbidden, an unnamed file on disk."""
-    try:
-        return open(os.memfd_create("sparkring token"), "w+b")
-    except OSError:
-        return tempfile.TemporaryFile()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,11 @@ import select
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import selectors
     from collections.abc import Callable
+
+PIECE = 1 << 16  # bytes of a read
+PIPE_PIECES = 64  # more than a pipe holds by default
 
 
 def own_line(text: str) -> bytes:
@@ -49,8 +53,8 @@ class LineOutput:
         try:
             self.writing = True
             self.begin()
-            while text and target not in self.failed:
-                text = text[write_some(target, text) :]
+            if target not in self.failed:
+                write_all(target, text)
             self.writing = False
         except OSError as error:
             self.writing = False
@@ -69,18 +73,48 @@ def write_some(target: int, text: bytes) -> int:
         return 0
 
 
-class Lines:
-    """Copies the output of a rank line by line, each with the rank before it."""
+def write_all(target: int, text: bytes) -> None:
+    """Write all bytes."""
+    while text:
+        text = text[write_some(target, text) :]
 
-    def __init__(self, stream: IO[bytes], prefix: bytes, write: Callable[[bytes], None]) -> None:
+
+def handle_ready(selector: selectors.BaseSelector, seconds: float | None) -> None:
+    """Wait for descriptors, and call the data of each, which returns false at the end."""
+    for key, _ in selector.select(seconds):
+        if not key.data():
+            selector.unregister(key.fileobj)
+
+
+class Lines:
+    """Copies the output of a rank line by line, each with the rank before it.
+
+    Parameters
+    ----------
+    stream : binary file
+    prefix : bytes
+    write : callable
+        Called with complete lines.
+    longest : int or None
+        A longer line is broken. None: lines of any length are kept until they end.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        prefix: bytes,
+        write: Callable[[bytes], None],
+        longest: int | None = None,
+    ) -> None:
         self.stream = stream
         self.prefix = prefix
         self.write = write
+        self.longest = longest
         self.partial_line: list[bytes] = []  # in pieces
 
     def pump(self) -> bool:
         """Read once and print the complete lines; false at the end."""
-        piece = self.stream.read(1 << 16)
+        piece = self.stream.read(PIECE)
         if not piece:  # b"" at the end, None when nothing is left to drain
             self.finish()
             return False
@@ -91,6 +125,8 @@ class Lines:
             self.write(b"".join(self.prefix + line + b"\n" for line in lines))
         if rest:
             self.partial_line.append(rest)
+        if self.longest is not None and sum(map(len, self.partial_line)) >= self.longest:
+            self.finish()
         return True
 
     def finish(self) -> None:
@@ -100,7 +136,12 @@ class Lines:
             self.partial_line = []
 
     def drain(self) -> None:
-        """Print the rest without waiting: all processes that could write are dead."""
+        """Print the rest without waiting: all processes that should write are dead.
+
+        A process that has escaped may write for ever, so no more is read than a pipe holds.
+        """
         os.set_blocking(self.stream.fileno(), False)
-        while self.pump():
-            pass
+        for _ in range(PIPE_PIECES):
+            if not self.pump():
+                return
+        self.finish()

@@ -45,13 +45,26 @@ def exit_code(status: int) -> int:
 
 
 def describe(status: int) -> str:
-    """Describe how a process has failed."""
-    code = os.waitstatus_to_exitcode(status)
+    """Describe how a process has failed, by its wait status."""
+    return describe_code(os.waitstatus_to_exitcode(status))
+
+
+def describe_code(code: int) -> str:
+    """Describe how a process has failed, by its exit code or the negative number of a signal."""
     if code >= 0:
         return f"failed with exit code {code}"
     with contextlib.suppress(ValueError):  # real-time signals have no names
         return f"was killed by {signal.Signals(-code).name}"
     return f"was killed by signal {-code}"
+
+
+def prepare_child(parent: int, mask: set[int]) -> None:
+    """Prepare a forked child for exec: a process group of its own, and an end with its parent."""
+    os.setpgid(0, 0)
+    control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def send(process: int, number: int) -> None:

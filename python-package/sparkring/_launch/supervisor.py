@@ -18,7 +18,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, NoReturn
 
-from sparkring._launch.line_output import LineOutput, Lines, own_line
+from sparkring._launch.line_output import LineOutput, Lines, handle_ready, own_line
 from sparkring._launch.process_tree import (
     ENDING,
     LINUX,
@@ -31,6 +31,7 @@ from sparkring._launch.process_tree import (
     kill_descendants,
     kill_group,
     passed_on,
+    prepare_child,
     send,
 )
 
@@ -135,14 +136,6 @@ class Supervisor:
     def start(self, rank: int, command: list[str], environment: dict[str, str]) -> None:
         """Start one rank, in a process group of its own. The rank dies with the supervisor."""
         supervisor = os.getpid()
-
-        def prepare() -> None:
-            os.setpgid(0, 0)
-            control(PR_SET_PDEATHSIG, signal.SIGKILL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-            if os.getppid() != supervisor:
-                os._exit(1)
-
         process = subprocess.Popen(
             command,
             bufsize=0,
@@ -150,7 +143,7 @@ class Supervisor:
             stdin=None if rank == 0 else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=prepare,
+            preexec_fn=lambda: prepare_child(supervisor, self.mask),
         )
         process.returncode = 0  # only reap() waits
         self.ranks[process.pid] = rank
@@ -230,9 +223,7 @@ class Supervisor:
 
     def step(self, seconds: float | None) -> bool:
         """Wait for output or a signal, and handle it; false when no child is left."""
-        for key, _ in self.selector.select(seconds):
-            if not key.data():
-                self.selector.unregister(key.fileobj)
+        handle_ready(self.selector, seconds)
         return self.reap()
 
     def reap(self) -> bool:
