@@ -12,6 +12,7 @@
 
 /* The first byte of a payload. */
 typedef enum ring_pmi_kind {
+  RING_PMI_CONTROL_NONE = 0,
   RING_PMI_CONTROL_FENCE = 'f', /* pairs of one rank; of all ranks */
   RING_PMI_CONTROL_NAME = 'n',  /* a line of the name service; its answer */
   RING_PMI_CONTROL_END = 'e'    /* the program has ended; all programs have */
