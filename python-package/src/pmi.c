@@ -54,7 +54,7 @@ static PyObject *pmi_environment(PyObject *object, PyObject *unused) {
 
 static PyObject *pmi_fd(PyObject *object, PyObject *unused) {
   (void)unused;
-  const ring_pmi *pmi = pmi_get(object);
+  ring_pmi *pmi = pmi_get(object);
   return pmi ? PyLong_FromLong(ring_pmi_fd(pmi)) : NULL;
 }
 

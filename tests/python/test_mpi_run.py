@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +20,8 @@ from ranks import LIMIT, launch, open_comm, outcomes, run
 HERE = Path(__file__).parent
 PYTHON = str(Path(sys.prefix, "mpi", "bin", "python"))  # scripts/requirements-mpi.txt
 SCRIPT = str(HERE / "mpi_script.py")
-LEAVES_CHILDREN = "sleep 3600 & setsid sleep 3600 & echo $! >&2; echo started; "
+LEAVES_CHILDREN = "sleep 3600 & echo $!; setsid sleep 3600 & echo $!; echo started; "
+SOON = 5  # seconds; a failure ends all ranks within one second, and more on a starved machine
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +95,13 @@ def test_lines_have_the_rank_once(program):
     job = launch(2, sys.executable, "-c", code, program)
     said = job.stdout.decode().splitlines()
     assert sorted(said) == [f"[{r}] rank {r} of 2: sum 3, 2 on this host" for r in range(2)]
-    alone = subprocess.run([sys.executable, "-c", code, program], capture_output=True, check=True)
+    own = {"SPARKRING_RANK": "0", "SPARKRING_SIZE": "1", "SPARKRING_ADDRESSES": "127.0.0.1"}
+    alone = subprocess.run(
+        [sys.executable, "-c", code, program],
+        capture_output=True,
+        check=True,
+        env={**os.environ, **own},
+    )
     assert alone.stdout == b"[0] rank 0 of 1: sum 1, 1 on this host\n"
     assert alone.stderr == b"[0] a warning\n"
 
@@ -100,14 +109,16 @@ def test_lines_have_the_rank_once(program):
 # ---- Programs that fail
 
 
-def run_and_fail(argv):
+def run_and_fail(argv, **options):
     """Run a program that fails, and check that nothing remains but a usable communicator."""
+    printed = [time.monotonic()]
     comm = open_comm()
     comm.mpi_run(["true"])
     comm.barrier()
     before = remains()
     with pytest.raises(sparkring.RingError) as told:
-        comm.mpi_run(argv)
+        comm.mpi_run(argv, output=lambda line: printed.append(time.monotonic()), **options)
+    lasted = time.monotonic() - printed[-1]
     error = told.value
     told = None  # which refers to the call's frames
     text, kind, rank = str(error), type(error).__name__, error.rank
@@ -115,11 +126,14 @@ def run_and_fail(argv):
     assert remains() == before
     assert comm.allreduce(1) == comm.size
     comm.close()
-    return text, kind, rank
+    return text, kind, rank, lasted
 
 
 def check_failure(argv, size, rank, text, kind="AbortedError"):
-    for said, name, fault in run(size, run_and_fail, argv):
+    """Run a program of which one fails after the last line of all."""
+    for said, name, fault, lasted in run(size, run_and_fail, argv):
+        print(f"rank {rank} failed, which took {lasted:.3f} s: {text.splitlines()[0]}")
+        assert lasted < SOON
         assert (name, fault) == (kind, rank)
         assert said.startswith(f"rank {rank} (127.0.0.1): the program ")
         assert text in said
@@ -146,23 +160,71 @@ def test_a_program_without_mpi_fails():
 
 
 def test_no_such_program():
-    for text, kind, _ in run(2, run_and_fail, ["/no/such/program"]):
+    for text, kind, _, _ in run(2, run_and_fail, ["/no/such/program"]):
         assert kind == "AbortedError"
         assert "the program '/no/such/program' cannot be started: No such file" in text
 
 
 def test_a_program_without_mpi_leaves_one_that_waits(program):
     script = f"test $PMI_RANK = 1 || exec {program}"
-    for text, kind, rank in run(2, run_and_fail, ["sh", "-c", script]):
+    for text, kind, rank, _ in run(2, run_and_fail, ["sh", "-c", script]):
         assert (kind, rank) == ("MismatchError", 1)
-        assert "its program ended, and that of rank 0 waits for it in a barrier of PMI" in text
+        assert "the program of rank 0 waits for it in MPI_Init or MPI_Finalize" in text
+
+
+def test_no_such_directory():
+    for text, kind, rank in run(2, fail_in_no_directory):
+        assert kind == "AbortedError"
+        assert text.startswith(f"rank {rank} (127.0.0.1): the program 'true' cannot be started: ")
+        assert "No such file or directory: '/no/such/directory'" in text
+
+
+def fail_in_no_directory():
+    return run_and_fail(["true"], cwd="/no/such/directory")[:3]
+
+
+def test_any_bytes_in_the_reason():
+    script = "printf 'a\\000b\\377c\\n'; exit 3"
+    for text, _, _, _ in run(2, run_and_fail, ["sh", "-c", script]):
+        assert text.endswith("failed with exit code 3; its last lines:\na\\0b\ufffdc")
+
+
+def test_a_program_that_aborts_leaves_a_chatty_child(program):
+    script = f"test $PMI_RANK = 0 || yes & exec {program} abort"
+    check_failure(["sh", "-c", script], 2, 1, "called MPI_Abort with exit code 7; its last lines:")
+
+
+def kill_guardian():
+    """Rank 1 loses its guardian, and the program ends with it."""
+    pids = []
+
+    def kill(line):
+        pids.append(int(line))
+        if len(pids) == 3 and comm.rank == 1:
+            os.kill(pids[0], signal.SIGKILL)
+
+    comm = open_comm()
+    with pytest.raises(sparkring.AbortedError) as told:
+        comm.mpi_run(["sh", "-c", "echo $PPID; sleep 3600 & echo $!; echo $$; wait"], output=kill)
+    comm.close()
+    assert told.value.rank == 1
+    assert "the program 'sh' was ended, because its guardian was killed by SIG" in str(told.value)
+    assert len(pids) == 3 or comm.rank == 0
+    assert all(gone(process) for process in pids)
+
+
+def test_a_killed_guardian():
+    run(2, kill_guardian)
 
 
 # ---- What is left behind
 
 
-def children_of(text):
-    return [int(line) for line in text.split() if line.isdigit()]
+def children_of(lines):
+    """Read the pids of what LEAVES_CHILDREN has started."""
+    children = [int(line) for line in lines if line.isdigit()]
+    assert len(children) == 2
+    return children
 
 
 def gone(process):
@@ -188,11 +250,11 @@ def test_descendants_end(end):
         assert end != "exit 0"
     comm.close()
     assert "started" in lines
-    assert all(gone(process) for process in children_of("\n".join(lines)))
+    assert all(gone(process) for process in children_of(lines))
 
 
 def be_killed(argv, folder):
-    """Run programs; rank 1 is killed while they run. Rank 0 learns of it."""
+    """Run programs; rank 1 is killed while they run. Rank 0 fails with it."""
     comm = open_comm()
 
     def note(line):
@@ -214,7 +276,7 @@ def kill_when(folder):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_killed_rank_leaves_no_program(tmp_path):
+def test_a_killed_rank_ends_all(tmp_path):
     argv = [sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(99)"]
     code = (
         "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import standin;"
@@ -225,45 +287,132 @@ def test_a_killed_rank_leaves_no_program(tmp_path):
     assert all(gone(process) for process in pids)
 
 
-def interrupt():
-    """Rank 0 is interrupted while its program runs, rank 1 waits in close."""
+def be_killed_alone(forks):
+    """Print the pids of the program's processes; no launcher ends what a killed rank leaves."""
+    comm = sparkring.init(rank=0, size=1, addresses=["127.0.0.1"])
+
+    def die(line):
+        print(line, flush=True)
+        if line == "started":
+            if forks and os.fork() == 0:  # a child that keeps every descriptor of Python
+                time.sleep(3600)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    comm.mpi_run(["sh", "-c", f"{LEAVES_CHILDREN} sleep 3600"], output=die)
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_a_killed_rank_leaves_no_program(forks):
+    code = f"import test_mpi_run; test_mpi_run.be_killed_alone({forks})"
+    rank = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=HERE, start_new_session=True
+    )
+    try:
+        lines = [rank.stdout.readline().decode().strip() for _ in range(3)]
+        assert rank.wait() == -signal.SIGKILL
+        assert all(gone(process) for process in children_of(lines))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(rank.pid, signal.SIGKILL)  # the child
+
+
+def interrupt(folder):
+    """Rank 0 is interrupted while its program runs, and that of rank 1 has printed its line."""
     comm = open_comm()
     comm.mpi_run(["true"])
     before = remains()
     begun = []
-    argv = ["sh", "-c", "echo $$; test $PMI_RANK = 1 || sleep 3600"]
+    other = f"until test -e {folder}/printed; do sleep 0.01; done"
+    script = f"test $PMI_RANK = 1 || {other}; echo $$; test $PMI_RANK = 1 || sleep 3600"
 
     def begin(line):
         begun.append(line)
         if comm.rank == 0:
             os.kill(os.getpid(), signal.SIGINT)
+        else:
+            (folder / "printed").touch()
 
     expected = KeyboardInterrupt if comm.rank == 0 else sparkring.AbortedError
     with pytest.raises(expected):
-        comm.mpi_run(argv, output=begin)
+        comm.mpi_run(["sh", "-c", script], output=begin)
     assert remains() == before
     assert gone(int(begun[0]))
     comm.close()
 
 
-def test_an_interrupt_ends_all():
-    run(2, interrupt)
+def test_an_interrupt_ends_all(tmp_path):
+    run(2, interrupt, tmp_path)
 
 
 def test_an_error_of_the_output_ends_all():
     first, second = outcomes(2, raise_in_output)
     assert isinstance(first.error, LookupError)
     assert isinstance(second.error, sparkring.AbortedError)
-    assert "rank 0 (127.0.0.1): LookupError: no" in str(second.error)
+    assert "rank 0 (127.0.0.1): LookupError: no\\0\\udcff" in str(second.error)
 
 
 def raise_in_output():
     def fail(line):
-        raise LookupError("no")
+        raise LookupError("no\0\udcff")
 
     with open_comm() as comm:
         argv = ["sh", "-c", "test $PMI_RANK = 0 && echo line; sleep 3600"]
         comm.mpi_run(argv, output=fail)
+
+
+# ---- What a program gets
+
+
+def ignored_signals():
+    """Return the signals that the program ignores. The rank ignores SIGHUP."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    (line,) = run_program(["grep", "^SigIgn", "/proc/self/status"])
+    mask = int(line.split()[1], 16)
+    return {number for number in range(1, 65) if mask >> number - 1 & 1}
+
+
+def test_signals_are_those_of_the_rank():
+    assert run(1, ignored_signals) == [{signal.SIGHUP}]
+
+
+def test_lines_end_with_a_newline_alone():
+    (lines,) = run(1, run_program, ["printf", "a\\rb\\f\\nc"])
+    assert lines == ["a\rb\f", "c"]
+
+
+def test_a_line_without_an_end_comes_in_pieces():
+    code = "print('x' * (1 << 20), end='')"
+    (lines,) = run(1, run_program, [sys.executable, "-c", code])
+    assert "".join(lines) == "x" * (1 << 20)
+    assert max(map(len, lines)) < 1 << 17
+
+
+def test_secrets_are_kept(monkeypatch):
+    names = ["PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET"]
+    for name in names:
+        monkeypatch.setenv(name, "hidden")
+    (lines,) = run(1, run_program, ["env"])
+    assert not [line for line in lines if line.startswith(("SPARKRING_TOKEN", *names))]
+    (lines,) = run(1, run_with_secret, names[0])
+    assert f"{names[0]}=shown" in lines
+
+
+def run_with_secret(name):
+    return run_program(["env"], env={name: "shown"})
+
+
+def run_with_many_descriptors():
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, limit[1]))
+    kept = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    lines = run_program(["echo", "line"])
+    for descriptor in kept:
+        os.close(descriptor)
+    return lines
+
+
+def test_a_rank_with_many_descriptors():
+    assert run(1, run_with_many_descriptors) == [["line"]]
 
 
 # ---- Arguments
@@ -274,11 +423,30 @@ def refuse():
         with pytest.raises(sparkring.UnsupportedError, match="pass allow_plain=True"):
             comm.mpi_run(["true"])
         comm.mpi_run(["true"], allow_plain=True)
-        for argv in ("true", [], None, [3], ["a\0b"]):
-            with pytest.raises(sparkring.InvalidError, match="argv"):
-                comm.mpi_run(argv, allow_plain=True)
-        with pytest.raises(sparkring.InvalidError, match="env"):
-            comm.mpi_run(["true"], env={"A": 1}, allow_plain=True)
+
+
+def refuse_arguments():
+    bad = [
+        *({"argv": argv} for argv in ("true", [], None, [3], ["a\0b"], ["\ud800"])),
+        *({"env": env} for env in ({"A": 1}, {"": "a"}, {"A=B": "a"}, {"A": "a\0"}, {"\0": "a"})),
+        *({"env": env} for env in ("A=B", 3)),
+        *({"cwd": cwd} for cwd in (3, "", b"/tmp", "a\0b")),
+        *({"output": output} for output in ("line", 3)),
+    ]
+    with open_comm() as comm:
+        for options in bad:
+            (name,) = options
+            with pytest.raises(sparkring.InvalidError, match=name) as told:
+                comm.mpi_run(**{"argv": ["true"], **options})
+            assert len(str(told.value)) < 500
+        with pytest.raises(sparkring.InvalidError, match="argv") as told:
+            comm.mpi_run(["x" * 10000 + "\0"])
+        assert len(str(told.value)) < 500
+        comm.mpi_run(["true"])
+
+
+def test_bad_arguments():
+    run(2, refuse_arguments)
 
 
 def test_encrypted_communicators_refuse():

@@ -2,15 +2,19 @@
 """The guardian: a process between a rank and the program that the rank has started.
 
 The guardian adopts the orphans of the program. So it can end all descendants of the program: when
-the program ends, and when the rank says so or dies, which closes the connection to the guardian.
-A thread of the rank could do neither.
+the program ends, when the rank closes the connection to the guardian, and when the rank dies. A
+thread of the rank could do none of the three.
 
-It runs this file alone, without site-packages and without `sparkring`, to start fast. The last
-message on the connection is ``started``, an error number, or the wait status of the program.
+The guardian runs this file alone, without site-packages and without `sparkring`, to start fast. It
+runs in the environment of the rank. The rank sends one message with two descriptors: the program's
+connection to its PMI server, and a file with the program's environment. The guardian sends the
+message STARTED, and ENDED when the program ends, or FAILED. It exits when no descendant is left, so
+then nothing writes to the program's output any more.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -24,27 +28,49 @@ if TYPE_CHECKING or __package__:
 else:  # this file alone
     import process_tree
 
-FAILED, ENDED = b"F", b"E"  # before the errno; before the wait status
+STARTED, ENDED, FAILED = b"S", b"E", b"F"  # before the pid; the wait status; the reason
+REASON_BYTES = 1000
 
 
-def start(command: list[str], pmi: int) -> subprocess.Popen[bytes]:
+def encode_environment(variables: dict[str, str]) -> bytes:
+    """Encode the program's environment, which the rank sends."""
+    return b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
+
+
+def read_environment(descriptor: int) -> dict[bytes, bytes]:
+    """Read what `encode_environment` has encoded."""
+    with open(descriptor, "rb") as file:
+        pairs = (entry.partition(b"=") for entry in file.read().split(b"\0") if entry)
+        return {name: value for name, _, value in pairs}
+
+
+def start(
+    command: list[str],
+    directory: str | None,
+    environment: dict[bytes, bytes],
+    pmi: int,
+    mask: set[int],
+) -> subprocess.Popen[bytes]:
     """Start the program, in a process group of its own. It dies with the guardian."""
     guardian = os.getpid()
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        cwd=directory,
+        env={**environment, b"PMI_FD": b"%d" % pmi},
+        pass_fds=(pmi,),
+        preexec_fn=lambda: process_tree.prepare_child(guardian, mask),
+    )
 
-    def prepare() -> None:
-        os.setpgid(0, 0)
-        process_tree.control(process_tree.PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guardian:
-            os._exit(1)
 
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(pmi,), preexec_fn=prepare)
-
-
-def wait(process: int, control: socket.socket, wakeup: int) -> int | None:
+def wait(process: int, rank: int, control: socket.socket, wakeup: int) -> int | None:
     """Wait for the program's end, and return its wait status. None: the rank ends the program."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
     while True:
-        ready, _, _ = select.select([control, wakeup], [], [])
-        if control in ready:
+        ready = [descriptor for descriptor, _ in poll.poll()]
+        if control.fileno() in ready or os.getppid() != rank:
             return None
         os.read(wakeup, 4096)
         while True:  # the program, and orphans of its descendants
@@ -58,34 +84,61 @@ def wait(process: int, control: socket.socket, wakeup: int) -> int | None:
                 break
 
 
-def guard(command: list[str], pmi: int, control: socket.socket) -> None:
-    """Start the program, wait for its end, and end its descendants."""
+def watch_signals() -> tuple[int, set[int]]:
+    """Return a descriptor that each signal makes readable, and the earlier signal mask.
+
+    Signals to end the program are for the rank to decide. The handlers end with exec, so the
+    program starts with the signal dispositions of the rank. The kernel sends SIGCHLD for an ended
+    child and, here, for the death of the rank: a forked child of the rank may keep the connection
+    open.
+    """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    process_tree.control(process_tree.PR_SET_PDEATHSIG, signal.SIGCHLD)
+    return reader, signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+
+def guard(command: list[str], directory: str | None, rank: int, control: socket.socket) -> None:
+    """Start the program, wait for its end, and end its descendants."""
+    wakeup, mask = watch_signals()
     process_tree.control(process_tree.PR_SET_CHILD_SUBREAPER, 1)
+    message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+    if not message or os.getppid() != rank:
+        return
+    pmi, environment = descriptors
     try:
-        program = start(command, pmi)
-    except OSError as error:
-        control.send(FAILED + b"%d" % (error.errno or 0))
+        program = start(command, directory, read_environment(environment), pmi, mask)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        reason = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            reason = f"{error.strerror}: {error.filename!r}"
+        control.send(FAILED + reason.encode(errors="backslashreplace")[:REASON_BYTES])
         return
     program.returncode = 0  # only wait() waits
     os.close(pmi)
-    status = wait(program.pid, control, reader)
+    with contextlib.suppress(OSError):  # the rank has closed the connection, or has died
+        control.send(STARTED + b"%d" % program.pid)
+    status = wait(program.pid, rank, control, wakeup)
+    if status is not None:
+        with contextlib.suppress(OSError):
+            control.send(ENDED + b"%d" % status)
     process_tree.kill_group(program.pid, signal.SIGKILL)
     process_tree.kill_descendants()
-    if status is not None:
-        control.send(ENDED + b"%d" % status)
 
 
 def main() -> None:
-    """Run: ``guardian.py CONTROL PMI COMMAND...``; the numbers are descriptors."""
+    """Run: ``guardian.py CONTROL RANK DIRECTORY COMMAND...``.
+
+    CONTROL is a descriptor, RANK the pid of the rank. An empty DIRECTORY is that of the rank.
+    """
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the rank decides
-    guard(sys.argv[3:], int(sys.argv[2]), control)
+    guard(sys.argv[4:], sys.argv[3] or None, int(sys.argv[2]), control)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sparkring import _core, _run_state
-from sparkring._core import Communicator, InvalidError, PmiHandle, UnsupportedError
+from sparkring._core import Communicator, PmiHandle, UnsupportedError
+from sparkring._launch.line_output import write_all
 from sparkring._launch.process_tree import describe
 from sparkring._method import method
-from sparkring._mpi.program import Program, write_all
+from sparkring._mpi.arguments import (
+    check_command,
+    check_directory,
+    check_output,
+    check_variables,
+    shorten,
+)
+from sparkring._mpi.program import Program
 
 SLICE = 0.05  # seconds between two looks at the other ranks
-
-# Of other launchers, which MPI libraries would take for theirs.
-FOREIGN = ("PMI_", "PMIX_", "HYDI_", "HYDRA_", "MPIEXEC_", "OMPI_", "PALS_")
+LATE = 0.2  # seconds that the server may need for the last lines of a program that has ended
 
 
 @method
@@ -34,9 +42,9 @@ def mpi_run(
     """Start an MPI program on every rank, and wait until all programs have ended. Collective.
 
     The program of a rank has this rank in ``MPI_COMM_WORLD``. The programs find each other by
-    PMI-1, which MPICH speaks, libraries made from it, and programs of the MPI 5 ABI that run over
-    MPICH. No mpiexec is needed. A program of Open MPI does not speak it, and is alone in its
-    ``MPI_COMM_WORLD``. Programs without MPI work, if no rank's program uses MPI.
+    PMI-1, the protocol of MPICH, of libraries made from it, and of programs of the MPI 5 ABI that
+    run over MPICH. No mpiexec is needed. A program of Open MPI has another protocol. It is alone
+    in its ``MPI_COMM_WORLD``. Programs without MPI work, if no rank's program uses MPI.
     ``MPI_Comm_spawn`` fails. The communicator can be used afterwards.
 
     A program that fails, is killed or calls ``MPI_Abort`` ends the programs of all ranks, with all
@@ -48,23 +56,26 @@ def mpi_run(
         The program, as a path or a name in ``PATH``, and its arguments. Ranks may pass different
         ones.
     env : mapping of str to str
-        Variables to set besides those of this process.
+        Variables to set besides those of this process. Variables of other launchers and secrets of
+        sparkring and Spark are not passed on.
     cwd : path
         The working directory; that of this process by default.
     allow_plain : bool
         MPI connects the programs by itself, neither authenticated nor encrypted. Where the
         communicator encrypts, this is refused unless ``allow_plain`` is true.
     output : callable
-        Called with each line of output. By default lines go to the output of this process, with
-        the rank before each line where nothing else puts it there.
+        Called with each line of output; a line of more than 64 KiB comes in pieces. By default
+        lines go to the output of this process, with the rank before each line where nothing else
+        puts it there.
 
     Raises
     ------
     AbortedError
-        On every rank, when a program fails: it names rank, host, signal or exit code, and has the
-        last lines of the program's output.
+        On every rank, when a program fails or cannot be started: the error names rank, host, and
+        signal or exit code, and has the last lines of the program's output.
     MismatchError
-        When a program has ended while another one waits for it in ``MPI_Init``.
+        When a program has ended while another program waits for it in ``MPI_Init`` or
+        ``MPI_Finalize``.
     UnsupportedError
         When the communicator encrypts, without ``allow_plain``.
     InvalidError
@@ -85,74 +96,93 @@ def mpi_run(
             " encryption: pass allow_plain=True where the network between the hosts is trusted"
         )
     variables = check_variables(env)
-    directory = None if cwd is None else os.fspath(cwd)
+    directory = check_directory(cwd)
+    check_output(output)
     prefix = b"[%d] " % self.rank if output is None and needs_rank() else b""
+    write = write_lines if output is None else functools.partial(call, output)
     pmi = _core.pmi_serve(self)
     variables.update(dict(entry.split("=", 1) for entry in pmi.environment()))
-    write = write_lines if output is None else functools.partial(call, output)
     try:
-        try:
-            program = Program(command, variables, directory, pmi.fd(), prefix, write)
-        except OSError as error:
-            pmi.abort(f"cannot start a program: {error}")
-            raise
-        with program:
+        with aborting(pmi):
+            program = start(pmi, command, variables, directory, prefix, write)
+        with program, aborting(pmi):  # the other ranks know before this one has cleaned up
             pmi.started()
             watch(pmi, program, command[0])
             pmi.close()
-    except BaseException as error:
-        pmi.abort(f"{type(error).__name__}: {error}")
-        raise
     finally:
         pmi.free()
 
 
-def check_command(argv: Any) -> list[str]:
-    """Return the command, or raise InvalidError."""
-    if isinstance(argv, (str, bytes, os.PathLike)) or not isinstance(argv, Sequence) or not argv:
-        raise InvalidError(f'argv is {argv!r}: pass a list, as in ["./program", "--option"]')
-    for part in argv:
-        if not isinstance(part, (str, os.PathLike)) or "\0" in os.fspath(part):
-            raise InvalidError(f"argv has {part!r}: pass str without zero bytes, or paths")
-    return [os.fspath(part) for part in argv]
+@contextlib.contextmanager
+def aborting(pmi: PmiHandle) -> Iterator[None]:
+    """End the programs of all ranks with an exception of this rank."""
+    try:
+        yield
+    except BaseException as error:
+        abort(pmi, f"{type(error).__name__}: {error}")  # no effect after another failure
+        raise
 
 
-def check_variables(env: Any) -> dict[str, str]:
-    """Return the variables of the program without those of other launchers."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-    for name, value in ({} if env is None else env).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidError(f"env has {name!r}: {value!r}: pass names and values of type str")
-        variables[name] = value
-    return variables
+def abort(pmi: PmiHandle, reason: str) -> None:
+    """End the programs of all ranks, with a reason that may hold any characters."""
+    text = reason.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    pmi.abort(text)
+
+
+def start(
+    pmi: PmiHandle,
+    command: list[str],
+    variables: dict[str, str],
+    directory: str | None,
+    prefix: bytes,
+    write: Callable[[int, bytes], None],
+) -> Program:
+    """Start the program. An error of the system is a failure of all ranks."""
+    try:
+        return Program(command, variables, directory, pmi.fd(), prefix, write)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        abort(pmi, f"the program {shorten(command[0])} cannot be started: {error}")
+        pmi.test()  # raises
+        raise
 
 
 def watch(pmi: PmiHandle, program: Program, name: str) -> None:
     """Copy the output until the program has ended well. Any other end of a rank raises."""
     while not program.ended and pmi.test()[0] != "aborted":
         program.step(SLICE)
+    program.end()
     program.drain()
     why = failure(pmi, program)
     if why is not None:
-        pmi.abort(f"the program {name!r} {why}{program.tail()}")
+        abort(pmi, f"the program {shorten(name)} {why}")
     pmi.test()
 
 
 def failure(pmi: PmiHandle, program: Program) -> str | None:
-    """Describe how the program has failed; None: it has not."""
-    state, code = pmi.test()
-    if program.errno is not None:
-        return f"cannot be started: {os.strerror(program.errno)}"
+    """Describe how the program has failed, with its last lines; None: it has not."""
+    if program.problem is not None:
+        return program.problem
+    state, code = last_state(pmi)
     if state == "aborted":
-        return f"called MPI_Abort with exit code {code}"
+        return f"called MPI_Abort with exit code {code}{program.tail()}"
     if program.status:
-        return describe(program.status)
-    return "ended without MPI_Finalize" if state in ("active", "lost") else None
+        return describe(program.status) + program.tail()
+    return f"ended without MPI_Finalize{program.tail()}" if state in ("active", "lost") else None
+
+
+def last_state(pmi: PmiHandle) -> tuple[str, int]:
+    """Return the state of a program that has ended. Its server may still have to read its end."""
+    deadline = time.monotonic() + LATE
+    while True:
+        state, code = pmi.test()
+        if state != "active" or time.monotonic() >= deadline:
+            return state, code
+        time.sleep(0.001)
 
 
 def needs_rank() -> bool:
     """Whether nothing puts the rank before the lines of this process: no launcher, no run."""
-    return not _run_state.tags_lines() and "SPARKRING_RANK" not in os.environ
+    return not _run_state.tags_lines() and "SPARKRING_LAUNCHER" not in os.environ
 
 
 def write_lines(target: int, text: bytes) -> None:
@@ -165,5 +195,5 @@ def write_lines(target: int, text: bytes) -> None:
 def call(output: Callable[[str], object], target: int, text: bytes) -> None:
     """Pass lines to the user's function."""
     del target
-    for line in text.decode(errors="replace").splitlines():
+    for line in text.decode(errors="replace").split("\n")[:-1]:
         output(line)

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
+import os
 import selectors
+import signal
 import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from sparkring._launch import guardian
-from sparkring._launch.line_output import Lines, write_some
+from sparkring._launch.line_output import Lines, handle_ready
+from sparkring._launch.nameless_file import nameless_file
+from sparkring._launch.process_tree import describe_code, kill_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 KEPT_LINES, KEPT_BYTES = 20, 500  # of the output, for an error
-GRACE = 2.0  # seconds for the guardian to end the program's descendants
+LONGEST_LINE = 1 << 16  # bytes; a longer line is broken
+GRACE = 5.0  # seconds for the guardian to end the program's descendants
 
 
 class Program:
@@ -33,7 +39,7 @@ class Program:
     directory : str or None
         None: that of this process.
     pmi : int
-        The program's end of the connection to the PMI server, which has this number there, too.
+        The program's end of the connection to the PMI server.
     prefix : bytes
         Before each line of output.
     write : callable
@@ -51,99 +57,136 @@ class Program:
     ) -> None:
         self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT_LINES)
         self.prefix, self.write = prefix, write
+        self.unwritable = False  # an exception has ended a write
+        self.pid: int | None = None  # once the program has started
         self.status: int | None = None  # the wait status
-        self.errno: int | None = None  # why the program could not be started
-        self.selector = selectors.DefaultSelector()  # data: a callable; false at the end
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self.process = subprocess.Popen(
-                self.guardian(theirs.fileno(), pmi, command),
-                bufsize=0,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                cwd=directory,
-                pass_fds=(theirs.fileno(), pmi),
-                start_new_session=True,  # a Ctrl-C in the terminal ends this process alone
-            )
-        except OSError:
-            self.control.close()
-            self.selector.close()
-            raise
-        finally:
-            theirs.close()
-        self.lines = []
-        for target, stream in ((1, self.process.stdout), (2, self.process.stderr)):
-            assert stream is not None
-            lines = Lines(stream, b"", functools.partial(self.copy, target))
-            self.lines.append(lines)
-            self.selector.register(stream, selectors.EVENT_READ, lines.pump)
-        self.selector.register(self.control, selectors.EVENT_READ, self.hear)
+        self.problem: str | None = None  # in place of a wait status
+        with contextlib.ExitStack() as stack:  # for any exception
+            self.selector = selectors.DefaultSelector()  # data: a callable; false at the end
+            stack.callback(self.selector.close)
+            self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            stack.callback(self.control.close)
+            with theirs:
+                self.process = self.start_guardian(command, directory, theirs.fileno())
+            stack.callback(self.end)
+            self.send_descriptors(environment, pmi)
+            self.lines = [self.make_lines(target) for target in (1, 2)]
+            self.selector.register(self.control, selectors.EVENT_READ, self.receive)
+            stack.pop_all()
 
     @staticmethod
-    def guardian(control: int, pmi: int, command: list[str]) -> list[str]:
-        """Make the command line of the guardian."""
+    def start_guardian(
+        command: list[str], directory: str | None, control: int
+    ) -> subprocess.Popen[bytes]:
+        """Start the guardian, in the environment of this process."""
         python = [sys.executable, "-E", "-s", "-S"]  # not -I: it finds process_tree beside its file
-        return [*python, guardian.__file__, str(control), str(pmi), *command]
+        arguments = [guardian.__file__, str(control), str(os.getpid()), directory or ""]
+        return subprocess.Popen(
+            [*python, *arguments, *command],
+            bufsize=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(control,),
+            start_new_session=True,  # a Ctrl-C in the terminal ends this process alone
+        )
+
+    def send_descriptors(self, environment: dict[str, str], pmi: int) -> None:
+        """Send the program's connection and environment to the guardian.
+
+        Children of fork() do not inherit the connection (ring_pmi_fd). No file system, command
+        line or environment of another process shows the program's environment.
+        """
+        with nameless_file("sparkring environment") as file:
+            file.write(guardian.encode_environment(environment))
+            file.flush()
+            file.seek(0)
+            with contextlib.suppress(OSError):  # the guardian has died: receive() reports it
+                socket.send_fds(self.control, [b"P"], [pmi, file.fileno()])
+
+    def make_lines(self, target: int) -> Lines:
+        """Copy the output, or the errors."""
+        stream = self.process.stdout if target == 1 else self.process.stderr
+        assert stream is not None
+        lines = Lines(stream, b"", functools.partial(self.copy, target), LONGEST_LINE)
+        self.selector.register(stream, selectors.EVENT_READ, lines.pump)
+        return lines
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End everything. The guardian ends the program when the connection closes."""
+        """End everything, and copy the rest of the output."""
+        try:
+            self.end()
+            if not self.unwritable:
+                self.drain()
+        finally:
+            self.selector.close()
+            for lines in self.lines:
+                lines.stream.close()
+
+    def end(self) -> None:
+        """End the program with all its descendants: then nothing writes its output any more.
+
+        The guardian ends them when the connection closes. A process of another group survives a
+        guardian that was killed.
+        """
         self.control.close()
         try:
-            self.process.wait(GRACE)
+            code = self.process.wait(GRACE)
         except subprocess.TimeoutExpired:  # stopped, as by a debugger
             self.process.kill()
-            self.process.wait()
-        self.selector.close()
-        for lines in self.lines:
-            lines.stream.close()
+            code = self.process.wait()
+        if code != 0 and self.pid is not None:
+            kill_group(self.pid, signal.SIGKILL)
+            self.pid = None
 
     def copy(self, target: int, text: bytes) -> None:
         """Keep the last lines, and write all."""
-        lines = text.splitlines()
-        self.last.extend(lines)
-        self.write(target, b"".join(b"%s%s\n" % (self.prefix, line) for line in lines))
+        lines = text.split(b"\n")[:-1]
+        self.last.extend(line[-KEPT_BYTES:] for line in lines[-KEPT_LINES:])
+        try:
+            self.write(target, b"".join(b"%s%s\n" % (self.prefix, line) for line in lines))
+        except BaseException:
+            self.unwritable = True
+            raise
 
-    def hear(self) -> bool:
-        """Read how the program has ended; false then."""
-        message = self.control.recv(64)
-        if message[:1] == guardian.FAILED:
-            self.errno = int(message[1:])
-        elif message[:1] == guardian.ENDED:
-            self.status = int(message[1:])
-        else:  # the guardian was killed, and with it the program
-            self.status = 9
+    def receive(self) -> bool:
+        """Receive how the program has started or ended; false at the end."""
+        try:
+            message = self.control.recv(2 * guardian.REASON_BYTES)
+        except ConnectionResetError:  # the guardian has died before it has received
+            message = b""
+        kind, text = message[:1], message[1:]
+        if kind == guardian.STARTED:
+            self.pid = int(text)
+            return True
+        if kind == guardian.ENDED:
+            self.status = int(text)
+        elif kind == guardian.FAILED:
+            self.problem = f"cannot be started: {text.decode(errors='replace')}"
+        else:
+            code = self.process.wait()
+            self.problem = f"was ended, because its guardian {describe_code(code)}"
         return False
 
     @property
     def ended(self) -> bool:
         """Whether the program has ended, or was never started."""
-        return self.status is not None or self.errno is not None
+        return self.status is not None or self.problem is not None
 
     def step(self, seconds: float) -> None:
         """Wait for output or for the end, and handle it."""
-        for key, _ in self.selector.select(seconds):
-            if not key.data():
-                self.selector.unregister(key.fileobj)
+        handle_ready(self.selector, seconds)
 
     def drain(self) -> None:
-        """Copy the rest of the output. Nothing writes any more."""
+        """Copy the rest of the output, after the end."""
         for lines in self.lines:
             lines.drain()
 
     def tail(self) -> str:
         """Return the last lines of the output, for an error."""
-        if self.errno is not None:
-            return ""
-        text = b"\n".join(self.last)[-KEPT_BYTES:].decode(errors="replace")
+        whole = b"\n".join(self.last).decode(errors="replace").encode()
+        text = whole[-KEPT_BYTES:].decode(errors="ignore")  # a cut character is left out
         return f"; its last lines:\n{text}" if text.strip() else "; it has printed nothing"
-
-
-def write_all(target: int, text: bytes) -> None:
-    """Write to a descriptor of this process."""
-    while text:
-        text = text[write_some(target, text) :]

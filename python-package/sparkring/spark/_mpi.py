@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkring import Communicator
-from sparkring._mpi.mpi_run import check_command, check_variables
+from sparkring._mpi.arguments import check_command, check_directory, check_variables
 from sparkring.spark._driver import run
 
 
@@ -57,7 +57,7 @@ def mpi(
     command = check_command(argv)
     check_variables(env)
     variables = None if env is None else dict(env)
-    directory = None if cwd is None else os.fspath(cwd)
+    directory = check_directory(cwd)
 
     def work(comm: Communicator) -> None:
         comm.mpi_run(command, env=variables, cwd=directory, allow_plain=allow_plain)
