@@ -20,7 +20,7 @@
 #include "pmi/pmi_server.h"
 #include "pmi/process_mapping.h"
 
-#define PMI_PATIENCE_S 1e9 /* close has no deadline: a program takes as long as it takes */
+#define PMI_PATIENCE_S 1e9 /* close has no deadline */
 #define PMI_SLICE_MS 100
 
 static bool pmi_is_mine(const ring_pmi *pmi) {

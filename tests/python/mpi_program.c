@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An MPI program of the tests. The first argument says what it does after MPI_Init; the last rank does it alone,
- * where others are to fail with it.
+ * An MPI program of the tests. The first argument names the action after MPI_Init. Of an action that fails, the last
+ * rank is the only one; the other ranks wait.
  */
 #include <mpi.h>
 #include <signal.h>

@@ -33,11 +33,12 @@ def mpi(
     num_proc : int, optional
         As for `run`.
     env : mapping of str to str
-        Variables to set on the executors besides those of Spark's workers.
+        Variables to set on the executors besides those of Spark's workers, of which programs do
+        not inherit the secrets of sparkring and Spark.
     cwd : path
         The working directory on the executors.
     allow_plain : bool
-        Whether the programs may talk to each other where the ranks encrypt: MPI does not.
+        Whether to start programs where the ranks encrypt. MPI connects programs unencrypted.
     **options : object
         Further arguments of `run`, such as ``spark``, ``resources`` or ``max_restarts``.
 

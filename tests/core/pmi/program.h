@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program of the tests: it speaks PMI-1 on the program's end of the socket pair, in the process of its rank.
+ * A program of the tests: it sends PMI-1 requests on the program's end of the socket pair, in the process of its rank.
  */
 #ifndef RING_TEST_PROGRAM_H
 #define RING_TEST_PROGRAM_H
@@ -11,7 +11,7 @@
 #include "check.h"
 #include "ranks.h"
 
-/* Starts a server; the caller speaks for the program. */
+/* Starts a server; the caller sends requests in place of the program. */
 static inline ring_pmi *serve(ring_comm *comm) {
   ring_pmi *pmi;
   ring_status status = ring_pmi_serve(comm, &pmi);
