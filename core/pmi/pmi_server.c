@@ -110,7 +110,8 @@ static void pmi_server_take_line(ring_pmi *pmi, const char *text, size_t length)
 /* Takes the whole lines of what was read. */
 static void pmi_server_take_lines(ring_pmi *pmi) {
   size_t at = 0;
-  while (pmi->awaiting == RING_PMI_CONTROL_NONE && pmi->protocol.state <= RING_PMI_FINALIZED && at < pmi->length) {
+  while (pmi->awaiting == RING_PMI_CONTROL_NONE && pmi->protocol.state <= RING_PMI_FINALIZED &&
+         at < pmi->length) {
     const char *end = memchr(pmi->input + at, '\n', pmi->length - at);
     if (end == NULL) break;
     size_t length = (size_t)(end - pmi->input) - at;
@@ -180,7 +181,8 @@ static void pmi_server_give_in(ring_pmi *pmi, const ring_error *error) {
 
 /* Handles one control message of the hub. */
 static void pmi_server_take(ring_pmi *pmi, const char *bytes, size_t length) {
-  bool awaited = pmi->awaiting != RING_PMI_CONTROL_NONE && length > 0 && bytes[0] == (char)pmi->awaiting;
+  bool awaited =
+      pmi->awaiting != RING_PMI_CONTROL_NONE && length > 0 && bytes[0] == (char)pmi->awaiting;
   pmi->awaiting = RING_PMI_CONTROL_NONE;
   if (!awaited)
     pmi_server_refuse_hub(pmi);

@@ -110,6 +110,37 @@ def test_while_waiting_for_another(hosts, injected):
     injected("host vanishes, another is waited for", "PEER_LOST, named", seconds)
 
 
+def run_program(options, board):
+    with sparkring.init(**options) as comm:
+        comm.mpi_run(["sh", "-c", "echo running; sleep 600"], output=lambda _: note(board, comm))
+
+
+def note(board, comm):
+    board[comm.rank] = 1
+
+
+@pytest.mark.timeout(150)
+def test_while_mpi_programs_run(hosts, injected):
+    """No rank waits for a message: only receives are posted."""
+    placement = PLACEMENTS["4 hosts"]
+    board = jobs.FORK.Array("q", len(placement))
+    with Job(hosts, placement, call_timeout=PATIENCE) as job:
+        job.start(run_program, board)
+        jobs.until(lambda: min(board) == 1)
+        hosts.cut(GONE)
+        began = time.monotonic()
+        while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
+            time.sleep(0.1)
+        outcomes = job.wait(5)
+    left = survivors(placement)
+    errors = [outcomes[rank] and outcomes[rank].error for rank in left]
+    assert all(error and error.kind == "PEER_LOST" and error.rank == GONE for error in errors), (
+        errors
+    )
+    seconds = max(outcomes[rank].ended for rank in left) - began
+    injected("host vanishes while MPI programs run", "PEER_LOST, named", seconds)
+
+
 def join(options):
     with sparkring.init(**options) as comm:
         return comm.rank
