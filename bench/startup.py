@@ -127,6 +127,12 @@ class Jobs:
 
         return run(lambda comm: comm.rank, num_proc=RANKS)
 
+    def mpi(self):
+        """Start a program on each rank that does nothing, with the servers that MPI would use."""
+        from sparkring.spark import mpi
+
+        return mpi(["true"], num_proc=RANKS, verbose=0)
+
     def torch_hand(self):
         """Train in a barrier stage."""
         return self._stage(train_by_hand)
@@ -158,6 +164,7 @@ WHAT = {
     "init": "the same with sparkring.init(), which calls that",
     "run": "the same by sparkring.spark.run(verbose=0)",
     "shown": "the same by sparkring.spark.run()",
+    "mpi": "a program on each rank by sparkring.spark.mpi(verbose=0)",
     "torch_hand": "PyTorch in a barrier job, by hand",
     "torch_run": "PyTorch by sparkring.spark.run()",
     "torch_distributor": "PyTorch by Spark's TorchDistributor",
