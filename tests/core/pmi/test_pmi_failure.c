@@ -4,7 +4,9 @@
  * owners that abort or are interrupted; ranks that die or send invalid control messages. All ranks fail alike, also
  * while their programs are silent.
  */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 #include "pmi/pmi_server.h"
@@ -258,7 +260,7 @@ static void try_child_beside(ring_comm *comm, void *shared) {
   (void)shared;
   ring_pmi *pmi = serve(comm);
   request_init(pmi);
-  pid_t child = fork_for(20);
+  pid_t child = fork_for(120);
   if (child == 0)
     for (;;) pause();
   if (ring_comm_rank(comm) == AT_FAULT) be_lost(pmi);
@@ -269,6 +271,57 @@ static void try_child_beside(ring_comm *comm, void *shared) {
 
 static void test_forked_children_do_not_hide_the_end(void) {
   run_comms(2, try_child_beside, NULL);
+}
+
+/* ---- Threads ------------------------------------------------------------------------------ */
+
+typedef struct caller {
+  ring_pmi *pmi;
+  atomic_bool *ends;
+} caller;
+
+/* Calls every function that may be called beside close. */
+static void *call_often(void *arg) {
+  const caller *c = arg;
+  while (!atomic_load(c->ends)) {
+    const ring_error *error = ring_pmi_error(c->pmi);
+    if (error->status != RING_OK) CHECK_CONTAINS(error->message, "rank 1 (127.0.0.1): enough");
+    ring_pmi_fd(c->pmi);
+    ring_pmi_started(c->pmi);
+    ring_pmi_test(c->pmi, NULL, NULL);
+  }
+  return NULL;
+}
+
+static void *call_abort_late(void *arg) {
+  const caller *c = arg;
+  usleep(20000);
+  ring_pmi_abort(c->pmi, "enough");
+  return NULL;
+}
+
+static void try_threads(ring_comm *comm, void *shared) {
+  (void)shared;
+  atomic_bool ends = false;
+  pthread_t often, late;
+  caller c = {serve(comm), &ends};
+  CHECK_INT(pthread_create(&often, NULL, call_often, &c), 0);
+  bool aborts = ring_comm_rank(comm) == AT_FAULT;
+  if (aborts) CHECK_INT(pthread_create(&late, NULL, call_abort_late, &c), 0);
+  if (ring_comm_rank(comm) < 2)
+    CHECK_INT(ring_pmi_close(c.pmi), RING_ABORTED);
+  else
+    while (ring_pmi_test(c.pmi, NULL, NULL) == RING_OK) usleep(1000);
+  if (aborts) CHECK_INT(pthread_join(late, NULL), 0);
+  usleep(20000);
+  atomic_store(&ends, true);
+  CHECK_INT(pthread_join(often, NULL), 0);
+  expect_failure(c.pmi, RING_ABORTED, AT_FAULT, "rank 1 (127.0.0.1): enough");
+}
+
+/* Ranks 0 and 1 wait in close for the program of rank 2, until another thread of rank 1 aborts. */
+static void test_any_thread_may_call(void) {
+  for (int i = 0; i < 5; i++) run_comms(3, try_threads, NULL);
 }
 
 int main(void) {
@@ -284,5 +337,6 @@ int main(void) {
   RUN(test_the_wait_is_interrupted);
   RUN(test_forked_children_only_free);
   RUN(test_forked_children_do_not_hide_the_end);
+  RUN(test_any_thread_may_call);
   return 0;
 }
