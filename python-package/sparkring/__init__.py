@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 import sparkring._locations  # it gives Communicator the methods minloc and maxloc
 import sparkring._messages  # it gives Communicator the method messages
+import sparkring._mpi.mpi_init  # it gives Communicator the method mpi_init
 import sparkring._mpi.mpi_run  # it gives Communicator the method mpi_run
 import sparkring._objects.collectives  # it gives Communicator the methods for objects
 import sparkring._reducer  # it gives Communicator the method reducer

@@ -2,6 +2,7 @@
 import builtins
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import GenericAlias, TracebackType
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar, final, overload
 
@@ -1356,6 +1357,8 @@ class Communicator:
     def maxloc(self, x: _Number | _Array | _Other) -> tuple[Any, Any]: ...
     # Method of sparkring._messages.
     def messages(self) -> Messages: ...
+    # Method of sparkring._mpi.mpi_init.
+    def mpi_init(self, *, allow_plain: bool = False) -> AbstractContextManager[Any]: ...
     # Method of sparkring._mpi.mpi_run.
     def mpi_run(
         self,

@@ -25,7 +25,7 @@ def method(function: Function) -> Function:
     """
     own: Any = function
     defaults = own.__defaults__ or ()
-    if len(defaults) == own.__code__.co_argcount:
+    if defaults and len(defaults) == own.__code__.co_argcount:
         own = FunctionType(
             own.__code__, own.__globals__, own.__name__, defaults[1:], own.__closure__
         )

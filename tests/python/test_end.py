@@ -141,17 +141,19 @@ arguments = {
     "alltoall_object": ([1, 2],),
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
     "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
-    "reducer": (), "messages": (), "mpi_run": (["true"],), "torch_group": (),
+    "reducer": (), "messages": (), "mpi_run": (["true"],), "mpi_init": (), "torch_group": (),
 }
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 68, len(calls)
+assert len(calls) == 69, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X
     try:
-        getattr(comm, name)(*arguments.get(name, (given,)))
+        made = getattr(comm, name)(*arguments.get(name, (given,)))
+        if name == "mpi_init":
+            made.__enter__()
         raise AssertionError(name)
     except sparkring.InvalidError as error:
         assert "belongs to the process that forked this one" in str(error), (name, error)

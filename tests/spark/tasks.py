@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import sparkring
@@ -76,6 +77,16 @@ def mpi(argv):
             yield sorted(lines), before == collect(comm)
 
     return run
+
+
+def mpi_inside(comm, packages, library, failing=None):
+    """Use MPI in the rank's own process; one rank may fail while the others wait in MPI."""
+    sys.path.append(packages)
+    os.environ["MPI4PY_LIBMPI"] = library
+    with comm.mpi_init() as world:
+        if comm.rank == failing:
+            raise ArithmeticError("no solution")
+        return world.allgather(comm.rank)
 
 
 def unasked(rows):

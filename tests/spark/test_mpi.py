@@ -34,6 +34,16 @@ def test_mpi4py_inside_a_barrier_stage(four):
     assert four(tasks.mpi([PYTHON, script])) == [(lines, True) for lines in said]
 
 
+def test_mpi_inside_the_ranks(spark):
+    (packages,) = Path(sys.prefix, "mpi", "lib").glob("python3*/site-packages")
+    library = str(Path(sys.prefix, "mpi", "lib", "libmpi.so.12"))
+    for _ in range(2):  # each job has processes of its own, so MPI can be initialized again
+        assert run(tasks.mpi_inside, (str(packages), library), num_proc=4) == [[0, 1, 2, 3]] * 4
+    with pytest.raises(ArithmeticError, match="no solution") as told:
+        run(tasks.mpi_inside, (str(packages), library, 1), num_proc=3)
+    assert told.value.__cause__.rank == 1
+
+
 def test_a_job_of_programs(spark, program, capfd):
     mpi([program], num_proc=4, spark=spark)
     said = capfd.readouterr().out.splitlines()

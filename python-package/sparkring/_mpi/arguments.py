@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of `Communicator.mpi_run`: checks before anything starts."""
+"""The arguments of `mpi_run` and `mpi_init`: checks before anything starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparkring._core import InvalidError
+from sparkring._core import Communicator, InvalidError, UnsupportedError
 
 SHOWN = 200  # characters of an argument in an error
 
@@ -84,3 +84,12 @@ def check_output(output: Any) -> None:
     """Raise InvalidError unless `output` can be called."""
     if output is not None and not callable(output):
         raise InvalidError(f"output is {shorten(output)}: pass a function of one line")
+
+
+def check_plain(comm: Communicator, allow_plain: bool) -> None:
+    """Refuse MPI's own connections where the communicator encrypts."""
+    if comm.encrypted and not allow_plain:
+        raise UnsupportedError(
+            "this communicator encrypts, and MPI connects programs without authentication or"
+            " encryption: pass allow_plain=True where the network between the hosts is trusted"
+        )

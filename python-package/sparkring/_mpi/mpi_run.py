@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sparkring import _core, _run_state
-from sparkring._core import Communicator, PmiHandle, UnsupportedError
+from sparkring._core import Communicator, PmiHandle
 from sparkring._launch.line_output import write_all
 from sparkring._launch.process_tree import describe
 from sparkring._method import method
@@ -20,6 +20,7 @@ from sparkring._mpi.arguments import (
     check_command,
     check_directory,
     check_output,
+    check_plain,
     check_variables,
     shorten,
 )
@@ -90,11 +91,7 @@ def mpi_run(
     >>> comm.mpi_run([sys.executable, "script.py"], env={"OMP_NUM_THREADS": "4"})  # mpi4py
     """
     command = check_command(argv)
-    if self.encrypted and not allow_plain:
-        raise UnsupportedError(
-            "this communicator encrypts, and MPI connects programs without authentication or"
-            " encryption: pass allow_plain=True where the network between the hosts is trusted"
-        )
+    check_plain(self, allow_plain)
     variables = check_variables(env)
     directory = check_directory(cwd)
     check_output(output)

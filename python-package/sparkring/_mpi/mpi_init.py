@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: disable-error-code="import-not-found, import-untyped, unused-ignore"
+"""`Communicator.mpi_init`: the ranks' own processes join MPI, for mpi4py."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from sparkring import _core
+from sparkring._core import Communicator, InvalidError, PmiHandle, RingError, UnsupportedError
+from sparkring._method import method
+from sparkring._mpi.arguments import FOREIGN, check_plain
+from sparkring._mpi.mpi_run import abort, aborting
+
+GRACE = 0.5  # seconds in which the rank at fault reports its error, before MPI's waits are ended
+SLICE = 0.05  # seconds between two looks at the other ranks
+ACKNOWLEDGED = b"cmd=finalize_ack\n"  # PMI-1's answer to the end of a connection
+
+
+@method
+@contextlib.contextmanager
+def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
+    """Initialize MPI in this process, for code that uses mpi4py; a context manager. Collective.
+
+    ``MPI_COMM_WORLD`` has the ranks of the communicator, which can be used beside MPI. The MPI
+    library is that of mpi4py: MPICH, a library made from it, or another one that speaks PMI-1. The
+    end of the block finalizes MPI.
+
+    A process can initialize MPI once, by the MPI standard. Spark uses its Python workers again, so
+    inside ``rdd.barrier()`` a second job needs ``spark.python.worker.reuse=false``.
+    `sparkring.spark.run` gives each job new processes.
+
+    MPI has no deadline, and nothing can end a call of MPI that waits for a rank that has died or
+    left the block with an exception. Within 1 s the processes of the other ranks therefore print
+    the error and exit with code 1.
+
+    Parameters
+    ----------
+    allow_plain : bool
+        As for `mpi_run`: MPI connects the processes without authentication or encryption.
+
+    Yields
+    ------
+    mpi4py.MPI.Intracomm
+        ``MPI.COMM_WORLD``. Import ``mpi4py.MPI`` inside the block, because the import initializes
+        MPI.
+
+    Raises
+    ------
+    AbortedError
+        When a rank cannot initialize MPI, on every rank: it names the rank.
+    UnsupportedError
+        When the communicator encrypts, without ``allow_plain``.
+    PeerLostError, TimeoutError
+        When a rank dies or cannot be reached.
+
+    Examples
+    --------
+    >>> with comm.mpi_init() as world:
+    ...     from mpi4py import MPI
+    ...     world.allreduce(1.0, op=MPI.SUM)
+    """
+    check_plain(self, allow_plain)
+    pmi = _core.pmi_serve(self)
+    try:
+        with aborting(pmi):
+            fd = os.dup(pmi.fd())  # for MPI, which may close it
+            pmi.started()
+            world = join(pmi, self, fd)
+            with ended_with_the_job(pmi, self):
+                yield world
+                finalize(fd)
+            pmi.close()
+    finally:
+        pmi.free()
+
+
+def join(pmi: PmiHandle, comm: Communicator, fd: int) -> Any:
+    """Initialize MPI, which gets this end of its connection, and return the world."""
+    variables = dict(entry.split("=", 1) for entry in pmi.environment())
+    try:
+        with replaced_environment({**variables, "PMI_FD": str(fd)}):
+            world = _initialize()
+    except BaseException as error:
+        os.close(fd)
+        abort(pmi, f"cannot initialize MPI: {error}")
+        pmi.test()
+        raise
+    if (world.Get_rank(), world.Get_size()) != (comm.rank, comm.size):
+        abort(
+            pmi,
+            f"MPI's world has {world.Get_size()} ranks and not {comm.size}: the MPI library of"
+            " mpi4py does not speak PMI-1. Install MPICH, as pip install mpich does",
+        )
+        pmi.test()
+    return world
+
+
+def _initialize() -> Any:
+    """Import mpi4py, initialize MPI, and return the world."""
+    try:
+        import mpi4py
+    except ImportError:
+        raise UnsupportedError("mpi4py is not installed: pip install mpi4py mpich") from None
+    loaded = sys.modules.get("mpi4py.MPI")
+    if loaded is not None and loaded.Is_initialized():
+        raise InvalidError(
+            "this process has initialized MPI before, which MPI allows once: import mpi4py.MPI"
+            " inside mpi_init(), use new processes (spark.python.worker.reuse=false), or mpi_run()"
+        )
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False
+    from mpi4py import MPI
+
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    return MPI.COMM_WORLD
+
+
+def finalize(fd: int) -> None:
+    """Finalize MPI, and its connection.
+
+    MPICH 5 finalizes its connection in an exit handler, when the server is gone. So the connection
+    is finalized here, and the exit handler gets the answer from a socket that outlives the server.
+    """
+    inode = os.fstat(fd).st_ino
+    sys.modules["mpi4py.MPI"].Finalize()
+    try:
+        kept = os.fstat(fd).st_ino == inode
+    except OSError:
+        kept = False
+    if kept:
+        os.write(fd, b"cmd=finalize\n")
+        os.read(fd, len(ACKNOWLEDGED))
+        ours, theirs = socket.socketpair()
+        ours.send(ACKNOWLEDGED)
+        os.dup2(theirs.detach(), fd, inheritable=False)
+        ours.detach()  # stays open as long as this process
+
+
+@contextlib.contextmanager
+def replaced_environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables, and remove those of other launchers, for a while."""
+    names = {*variables, *(name for name in os.environ if name.startswith(FOREIGN))}
+    before = {name: os.environ.pop(name, None) for name in names}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def ended_with_the_job(pmi: PmiHandle, comm: Communicator) -> Iterator[None]:
+    """End this process soon after another rank has failed, unless the block ends before."""
+    left = threading.Event()
+    watcher = threading.Thread(
+        target=_watch, args=(pmi, comm, left), name="sparkring-mpi", daemon=True
+    )
+    watcher.start()
+    try:
+        yield
+    finally:
+        left.set()
+        watcher.join()
+
+
+def _watch(pmi: PmiHandle, comm: Communicator, left: threading.Event) -> None:
+    while not left.wait(SLICE):
+        try:
+            pmi.test()
+        except RingError as error:
+            if left.wait(GRACE):
+                return
+            text = f"rank {comm.rank} ends, because its MPI has ended: {error}\n"
+            os.write(2, text.encode(errors="replace"))
+            os._exit(1)
