@@ -21,7 +21,9 @@
 #include "messages.h"
 #include "nccl.h"
 #include "parts.h"
+#include "pmi.h"
 #include "port.h"
+#include "program.h"
 #include "reducer.h"
 #include "request.h"
 #include "shared.h"
@@ -124,6 +126,15 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(launcher_wait, 2),
                                           ENTRY(launcher_close_lifeline, 1),
                                           ENTRY(launcher_signal, 2),
+                                          ENTRY(pmi_serve, 1),
+                                          ENTRY(pmi_environment, 1),
+                                          ENTRY(pmi_test, 1),
+                                          ENTRY(pmi_close, 1),
+                                          ENTRY(pmi_abort, 2),
+                                          ENTRY(pmi_free, 1),
+                                          ENTRY(program_start, 4),
+                                          ENTRY(program_end, 1),
+                                          ENTRY(program_close, 2),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {

@@ -53,3 +53,23 @@ void process_tree_kill(void) {
   while (process_tree_kill_children() > 0)
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
 }
+
+const char *process_tree_describe(int status, char *text, size_t capacity) {
+  static const struct {
+    int number;
+    const char *name;
+  } names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},
+               {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
+               {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"},
+               {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  if (!WIFSIGNALED(status)) {
+    snprintf(text, capacity, "failed with exit code %d", WEXITSTATUS(status));
+    return text;
+  }
+  snprintf(text, capacity, "was killed by signal %d", WTERMSIG(status));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (names[i].number == WTERMSIG(status))
+      snprintf(text, capacity, "was killed by %s", names[i].name);
+  return text;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stdio_redirect.h"
 
+#include <R_ext/Utils.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -75,6 +76,7 @@ SEXP stdio_read(SEXP descriptors, SEXP seconds) {
   for (R_xlen_t i = 0; i < count; i++)
     entries[i] = (struct pollfd){.fd = INTEGER(descriptors)[i], .events = POLLIN};
   poll(entries, (nfds_t)count, (int)(1000 * Rf_asReal(seconds) + 0.5));
+  R_CheckUserInterrupt(); /* R itself looks once in a thousand evaluations */
   SEXP result = PROTECT(Rf_allocVector(VECSXP, count));
   for (R_xlen_t i = 0; i < count; i++) SET_VECTOR_ELT(result, i, stdio_piece(entries[i].fd));
   UNPROTECT(1);

@@ -19,7 +19,7 @@ SEXP stdio_enter(SEXP pipe, SEXP parent);
 SEXP stdio_leave(void);
 
 /* Reads from descriptors, after `seconds` at most. The result has a raw vector for each descriptor:
- * empty when nothing has come, or NULL at its end. */
+ * empty when nothing has come, or NULL at its end. An interrupt ends the wait, and is R's. */
 SEXP stdio_read(SEXP descriptors, SEXP seconds);
 
 /* Writes a raw vector to a descriptor, and drops the bytes that an error leaves. Without `wait` it

@@ -2,6 +2,7 @@
 #include "supervisor.h"
 
 #include "line_output.h"
+#include "process_start.h"
 #include "process_tree.h"
 
 #include <errno.h>
@@ -18,14 +19,12 @@
 #include <unistd.h>
 #ifdef __linux__
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #endif
 
 #define GRACE 10.0 /* seconds between asking the ranks to end and killing them */
 #define LINGER 1.0 /* seconds for descendants of the ranks, and for a reader that does not read */
 #define TICK 250   /* milliseconds of the longest wait */
-#define BACKLOG (1 << 20)  /* bytes of unread output from which on ranks block, too */
-#define DESCRIPTORS 65536L /* at most so many are closed */
+#define BACKLOG (1 << 20) /* bytes of unread output from which on ranks block, too */
 
 static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 enum { PASSED_ON = sizeof passed_on / sizeof *passed_on, ENDING = 4 };
@@ -136,55 +135,43 @@ static bool supervisor_make_pipe(int ends[2]) {
   return true;
 }
 
-/* Runs in the forked child: becomes the rank, or writes errno to `failure`. */
-static _Noreturn void supervisor_exec_rank(int rank, pid_t supervisor, int failure,
-                                           const int writers[2]) {
+typedef struct supervisor_rank {
+  int rank;
+  int writers[2]; /* descriptors for its output and its errors */
+} supervisor_rank;
+
+/* Runs in the child that becomes the rank. */
+static void supervisor_prepare_rank(const void *data) {
+  const supervisor_rank *rank = data;
   char number[16];
-  setpgid(0, 0);
-#ifdef __linux__
-  prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-#endif
-  if (getppid() != supervisor) raise(SIGKILL);
-  if (rank > 0 || !state.job->input) {
+  if (rank->rank > 0 || !state.job->input) {
     int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) dup2(nothing, 0);
   }
-  for (int i = 0; i < 2; i++) dup2(writers[i], i + 1);
-  snprintf(number, sizeof number, "%d", rank);
+  for (int i = 0; i < 2; i++) dup2(rank->writers[i], i + 1);
+  snprintf(number, sizeof number, "%d", rank->rank);
   setenv("SPARKRING_RANK", number, 1);
   setenv("SPARKRING_TOKEN_FILE", state.token_path, 1);
-  long most = sysconf(_SC_OPEN_MAX);
-  for (int other = 3; other < (most > 0 && most < DESCRIPTORS ? most : DESCRIPTORS); other++)
-    if (other != failure) close(other);
-  signal(SIGCHLD, SIG_DFL);
-  signal(SIGPIPE, SIG_DFL);
-  sigprocmask(SIG_SETMASK, &state.job->mask, NULL);
-  execvp(state.job->command[0], state.job->command);
-  int error = errno;
-  for (ssize_t put = write(failure, &error, sizeof error);; put = 0)
-    raise(put < 0 ? SIGABRT : SIGKILL);
 }
 
 /* Starts a rank; 0 or an errno. */
 static int supervisor_start(int rank) {
-  int out[2], err[2], failure[2], error = 0;
-  pid_t supervisor = getpid();
-  if (!supervisor_make_pipe(out) || !supervisor_make_pipe(err) || !supervisor_make_pipe(failure))
-    return errno;
-  pid_t process = fork();
-  if (process < 0) return errno;
-  if (process == 0) supervisor_exec_rank(rank, supervisor, failure[1], (int[]){out[1], err[1]});
-  setpgid(process, process); /* as the child does, because either may be first */
-  state.ranks[rank] = process;
+  int out[2], err[2];
+  if (!supervisor_make_pipe(out) || !supervisor_make_pipe(err)) return errno;
+  supervisor_rank data = {.rank = rank, .writers = {out[1], err[1]}};
+  process_start start = {.command = state.job->command,
+                         .prepare = supervisor_prepare_rank,
+                         .data = &data,
+                         .descriptors = 3,
+                         .mask = state.job->mask};
+  int error = process_start_run(&start, &state.ranks[rank]);
+  close(out[1]), close(err[1]);
+  if (state.ranks[rank] == 0) return error;
   state.alive++;
-  close(out[1]), close(err[1]), close(failure[1]);
   state.streams[state.streams_count++] =
       (line_stream){.descriptor = out[0], .rank = rank, .to = &state.outputs[0]};
   state.streams[state.streams_count++] =
       (line_stream){.descriptor = err[0], .rank = rank, .to = &state.outputs[1]};
-  fcntl(failure[0], F_SETFL, 0);
-  if (read(failure[0], &error, sizeof error) != sizeof error) error = 0;
-  close(failure[0]);
   return error;
 }
 
@@ -203,26 +190,6 @@ static void supervisor_start_all(void) {
 
 /* ---- Ends */
 
-static const char *supervisor_describe(int status, char *text, size_t capacity) {
-  static const struct {
-    int number;
-    const char *name;
-  } names[] = {{SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"},
-               {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},
-               {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"},
-               {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
-               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
-  if (!WIFSIGNALED(status)) {
-    snprintf(text, capacity, "failed with exit code %d", WEXITSTATUS(status));
-    return text;
-  }
-  snprintf(text, capacity, "was killed by signal %d", WTERMSIG(status));
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (names[i].number == WTERMSIG(status))
-      snprintf(text, capacity, "was killed by %s", names[i].name);
-  return text;
-}
-
 /* The first rank that fails ends the job. */
 static void supervisor_record_end(int rank, int status) {
   char text[64];
@@ -230,7 +197,7 @@ static void supervisor_record_end(int rank, int status) {
   state.failure = supervisor_exit_code(status);
   bool others = state.alive > 0 && !state.ending;
   if (!state.ending) supervisor_forward(SIGTERM);
-  supervisor_report("rank %d %s%s", rank, supervisor_describe(status, text, sizeof text),
+  supervisor_report("rank %d %s%s", rank, process_tree_describe(status, text, sizeof text),
                     others ? "; ending the others" : "");
 }
 

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_mpi_run(): each rank starts an MPI program, and the programs find each other. Python's
+# _mpi/mpi_run.py does the same.
+
+mpi_slice <- 0.05 # seconds between two looks at the other ranks
+
+# Variables of other launchers, which MPI libraries would take for theirs.
+mpi_foreign <- "^(PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|OMPI_|PALS_)"
+
+#' Run MPI programs on the ranks
+#'
+#' `ring_mpi_run()` starts an MPI program on every rank, and returns when all programs have ended.
+#' All ranks call it. `ring_mpi()` is a whole job: it runs the program on the ranks of a ring, as
+#' the tasks of a Spark barrier stage.
+#'
+#' @details
+#' The program of a rank has this rank in `MPI_COMM_WORLD`. The programs find each other by PMI-1,
+#' which MPICH speaks, libraries made from it, and programs of the MPI 5 ABI that run over MPICH. No
+#' mpiexec is needed. A program of Open MPI does not speak it, and is alone in its `MPI_COMM_WORLD`.
+#' That holds for scripts of R, too: Rmpi and pbdMPI must have been built over MPICH, and Debian's
+#' `r-cran-rmpi` is built over Open MPI. Programs without MPI work, if no rank's program uses MPI.
+#' `MPI_Comm_spawn` fails. The communicator can be used afterwards.
+#'
+#' A program that fails, is killed or calls `MPI_Abort` ends the programs of all ranks, with all
+#' their descendants. So does a rank that dies, and an interrupt or an error in this call.
+#'
+#' The program and its MPI library must be on the executors. By default the output of the program
+#' goes to the output of the rank, line by line, with the rank before each line: on Spark to the log
+#' of the executor.
+#'
+#' @inheritParams ring_rank
+#' @param .sc A connection, from `sparklyr::spark_connect()`, or `NULL` with a negative `num_proc`,
+#'   as for [ring_run()].
+#' @param command A character vector: the program, as a path or a name in `PATH`, and optionally its
+#'   first arguments, such as `c("Rscript", "solve.R")`. Ranks may pass different commands.
+#' @param args Further arguments of the program, a character vector.
+#' @param env Variables to set besides those of the rank's process: a character vector with names,
+#'   such as `c(OMP_NUM_THREADS = "4")`. `R_LIBS` has the library paths of the rank.
+#' @param wd The working directory of the program, one string. `NULL`: that of the rank's process.
+#' @param allow_plain Whether programs may run where the communicator encrypts, `TRUE` or `FALSE`.
+#'   MPI connects the programs by itself, neither authenticated nor encrypted. So where the
+#'   communicator encrypts, the call is refused unless `allow_plain` is `TRUE`.
+#' @param output A function that is called with each line of output, one string. `NULL`: lines go to
+#'   the output of this process.
+#' @param num_proc The number of ranks, as for [ring_run()].
+#' @param ... Further arguments of [ring_run()], such as `packages`, `timeout` or `max_restarts`.
+#' @returns `NULL`, invisibly.
+#' @section Errors:
+#' * `ring_error_aborted`, on every rank, when a program fails. The message names rank, host, and
+#'   signal or exit code, and has the last lines of the program's output.
+#' * `ring_error_mismatch` when a program has ended while another one waits for it in `MPI_Init`.
+#' * `ring_error_unsupported` when the communicator encrypts, without `allow_plain`.
+#' * `ring_error_invalid` for an invalid argument.
+#' * `ring_error_peer_lost` and `ring_error_timeout` when a rank dies or cannot be reached.
+#'
+#' `ring_mpi()` raises these errors as `ring_error_remote`, as [ring_run()] does.
+#' @seealso [ring_run()]; [ring_launch()], for programs that call [ring_init()].
+#' @examples
+#' comm <- ring_init()
+#' ring_mpi_run(comm, "echo", "hello") # a program without MPI
+#' ring_close(comm)
+#' \dontrun{
+#' # Needs a program that is linked to MPICH.
+#' ring_mpi_run(comm, "./solve", c("--steps", "100"), env = c(OMP_NUM_THREADS = "4"))
+#'
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' ring_mpi(sc, "./solve", c("--steps", "100"), num_proc = 4)
+#' }
+#' @export
+ring_mpi_run <- function(comm, command, args = character(), env = character(), wd = NULL,
+                         allow_plain = FALSE, output = NULL) {
+  job <- mpi_job(command, args, env, wd, allow_plain)
+  if (!is.null(output) && !is.function(output)) {
+    check_stop("`output` must be a function or NULL, not ", describe(output), call = sys.call())
+  }
+  if (.Call(C_comm_encrypted, comm) && !job$allow_plain) {
+    ring_stop("UNSUPPORTED", paste(
+      "this communicator encrypts, and MPI connects programs without authentication or encryption:",
+      "pass allow_plain = TRUE where the network between the hosts is trusted"
+    ))
+  }
+  write <- if (is.null(output)) mpi_printer(ring_rank(comm)) else mpi_caller(output)
+  pmi <- .Call(C_pmi_serve, comm)
+  reason <- "ring_mpi_run() was left"
+  on.exit({
+    .Call(C_pmi_abort, pmi, reason)
+    .Call(C_pmi_free, pmi)
+  })
+  withCallingHandlers(
+    mpi_watch(pmi, job, write),
+    error = function(error) reason <<- conditionMessage(error),
+    interrupt = function(condition) reason <<- "interrupted"
+  )
+  invisible(NULL)
+}
+
+# ---- Arguments -----------------------------------------------------------------------------------
+
+# Checks the arguments that ring_mpi() and ring_mpi_run() share. Errors belong to the user's call.
+mpi_job <- function(command, args, env, wd, allow_plain) {
+  call <- sys.call(-1)
+  for (part in list(command = command, args = args)) {
+    if (is.character(part) && !anyNA(part)) next
+    check_stop("`command` and `args` must be character vectors, as in \"./program\" and ",
+               "c(\"--steps\", \"100\"), not ", describe(part), call = call)
+  }
+  if (length(command) == 0L || !nzchar(command[[1L]])) {
+    check_stop("`command` is empty: pass a program, as in \"./program\"", call = call)
+  }
+  named <- is.character(env) && !anyNA(env) && length(names(env)) == length(env)
+  if (!named || any(names(env) == "" | grepl("=", names(env), fixed = TRUE))) {
+    check_stop("`env` must be a character vector with names, as in c(OMP_NUM_THREADS = \"4\"), ",
+               "not ", describe(env), call = call)
+  }
+  if (!is.null(wd) && !is_string(wd)) {
+    check_stop("`wd` must be one string, not ", describe(wd), call = call)
+  }
+  if (!(is.logical(allow_plain) && length(allow_plain) == 1L && !is.na(allow_plain))) {
+    check_stop("`allow_plain` must be TRUE or FALSE, not ", describe(allow_plain), call = call)
+  }
+  list(command = c(command, args), env = env, wd = wd, allow_plain = allow_plain)
+}
+
+# Variables of the program: "NAME=value" to set, and "NAME" to remove.
+mpi_variables <- function(env, pmi) {
+  foreign <- grep(mpi_foreign, names(Sys.getenv()), value = TRUE)
+  env <- c(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), env)
+  c(foreign, paste(names(env), env, sep = "="), .Call(C_pmi_environment, pmi))
+}
+
+# ---- Output --------------------------------------------------------------------------------------
+
+# Whether nothing else puts the rank before the lines of this process. On Spark nothing does.
+mpi_needs_rank <- function() {
+  local <- run_state$supervised && !run_state$executor
+  !local && !nzchar(Sys.getenv("SPARKRING_RANK"))
+}
+
+# Makes a function that prints lines to the output of this process.
+mpi_printer <- function(rank) {
+  prefix <- if (mpi_needs_rank()) paste0("[", rank, "] ") else ""
+  function(target, lines) {
+    connection <- if (target == 1L) stdout() else stderr()
+    cat(paste0(prefix, lines, "\n"), file = connection, sep = "")
+  }
+}
+
+# Makes a function that passes lines to the user's function.
+mpi_caller <- function(output) {
+  function(target, lines) for (line in lines) output(line)
+}
+
+# ---- The program ---------------------------------------------------------------------------------
+
+# Copies the output until the program has ended well. Any other end of a rank raises an error.
+mpi_watch <- function(pmi, job, write) {
+  wd <- if (!is.null(job$wd)) path.expand(job$wd)
+  program <- program_start(pmi, job$command, mpi_variables(job$env, pmi), wd, write)
+  on.exit(program_close(program))
+  while (is.null(program$end) && .Call(C_pmi_test, pmi)$state != "aborted") {
+    program_step(program, mpi_slice)
+  }
+  program_drain(program)
+  why <- mpi_failure(program, .Call(C_pmi_test, pmi))
+  if (!is.null(why)) {
+    name <- sQuote(job$command[[1L]], FALSE)
+    .Call(C_pmi_abort, pmi, paste0("the program ", name, " ", why, program_tail(program)))
+  }
+  .Call(C_pmi_test, pmi)
+  .Call(C_pmi_close, pmi)
+}
+
+# Describes how the program has failed; NULL: it has not.
+mpi_failure <- function(program, told) {
+  if (isFALSE(program$end$started)) return(program$end$failure)
+  if (told$state == "aborted") return(paste("called MPI_Abort with exit code", told$code))
+  if (!is.null(program$end$failure)) return(program$end$failure)
+  if (told$state %in% c("active", "lost")) "ended without MPI_Finalize"
+}

@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_mpi(): an MPI program as a Spark job, without a function around it. Python's spark/_mpi.py
+# does the same.
+
+#' @rdname ring_mpi_run
+#' @export
+ring_mpi <- function(.sc, command, args = character(), num_proc = NULL, env = character(),
+                     wd = NULL, allow_plain = FALSE, ...) {
+  job <- mpi_job(command, args, env, wd, allow_plain)
+  ring_run(.sc, ring_mpi_run, command = job$command, env = env, wd = wd, allow_plain = allow_plain,
+           num_proc = num_proc, ...)
+  invisible(NULL)
+}
