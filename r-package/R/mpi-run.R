@@ -71,11 +71,12 @@ mpi_foreign <- "^(PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|OMPI_|PALS_)"
 #' @export
 ring_mpi_run <- function(comm, command, args = character(), env = character(), wd = NULL,
                          allow_plain = FALSE, output = NULL) {
-  job <- mpi_job(command, args, env, wd, allow_plain)
-  if (!is.null(output) && !is.function(output)) {
-    check_stop("`output` must be a function or NULL, not ", describe(output), call = sys.call())
-  }
-  if (.Call(C_comm_encrypted, comm) && !job$allow_plain) {
+  command <- mpi_command(command, args)
+  mpi_check_env(env)
+  wd <- check_string(wd, "wd")
+  allow_plain <- check_flag(allow_plain, "allow_plain")
+  mpi_check_output(output)
+  if (.Call(C_comm_encrypted, comm) && !allow_plain) {
     ring_stop("UNSUPPORTED", paste(
       "this communicator encrypts, and MPI connects programs without authentication or encryption:",
       "pass allow_plain = TRUE where the network between the hosts is trusted"
@@ -89,7 +90,7 @@ ring_mpi_run <- function(comm, command, args = character(), env = character(), w
     .Call(C_pmi_free, pmi)
   })
   withCallingHandlers(
-    mpi_watch(pmi, job, write),
+    mpi_watch(pmi, command, env, wd, write),
     error = function(error) reason <<- conditionMessage(error),
     interrupt = function(condition) reason <<- "interrupted"
   )
@@ -98,29 +99,30 @@ ring_mpi_run <- function(comm, command, args = character(), env = character(), w
 
 # ---- Arguments -----------------------------------------------------------------------------------
 
-# Checks the arguments that ring_mpi() and ring_mpi_run() share. Errors belong to the user's call.
-mpi_job <- function(command, args, env, wd, allow_plain) {
-  call <- sys.call(-1)
-  for (part in list(command = command, args = args)) {
+# The whole command.
+mpi_command <- function(command, args) {
+  for (part in list(command, args)) {
     if (is.character(part) && !anyNA(part)) next
     check_stop("`command` and `args` must be character vectors, as in \"./program\" and ",
-               "c(\"--steps\", \"100\"), not ", describe(part), call = call)
+               "c(\"--steps\", \"100\"), not ", describe(part))
   }
   if (length(command) == 0L || !nzchar(command[[1L]])) {
-    check_stop("`command` is empty: pass a program, as in \"./program\"", call = call)
+    check_stop("`command` is empty: pass a program, as in \"./program\"")
   }
-  named <- is.character(env) && !anyNA(env) && length(names(env)) == length(env)
-  if (!named || any(names(env) == "" | grepl("=", names(env), fixed = TRUE))) {
-    check_stop("`env` must be a character vector with names, as in c(OMP_NUM_THREADS = \"4\"), ",
-               "not ", describe(env), call = call)
-  }
-  if (!is.null(wd) && !is_string(wd)) {
-    check_stop("`wd` must be one string, not ", describe(wd), call = call)
-  }
-  if (!(is.logical(allow_plain) && length(allow_plain) == 1L && !is.na(allow_plain))) {
-    check_stop("`allow_plain` must be TRUE or FALSE, not ", describe(allow_plain), call = call)
-  }
-  list(command = c(command, args), env = env, wd = wd, allow_plain = allow_plain)
+  c(command, args)
+}
+
+mpi_check_env <- function(env) {
+  names <- names(env)
+  named <- is.character(env) && !anyNA(env) && length(names) == length(env)
+  if (named && !any(names == "" | grepl("=", names, fixed = TRUE))) return()
+  check_stop("`env` must be a character vector with names, as in c(OMP_NUM_THREADS = \"4\"), not ",
+             describe(env))
+}
+
+mpi_check_output <- function(output) {
+  if (is.null(output) || is.function(output)) return()
+  check_stop("`output` must be a function or NULL, not ", describe(output))
 }
 
 # Variables of the program: "NAME=value" to set, and "NAME" to remove.
@@ -155,17 +157,17 @@ mpi_caller <- function(output) {
 # ---- The program ---------------------------------------------------------------------------------
 
 # Copies the output until the program has ended well. Any other end of a rank raises an error.
-mpi_watch <- function(pmi, job, write) {
-  wd <- if (!is.null(job$wd)) path.expand(job$wd)
-  program <- program_start(pmi, job$command, mpi_variables(job$env, pmi), wd, write)
+mpi_watch <- function(pmi, command, env, wd, write) {
+  wd <- if (!is.null(wd)) path.expand(wd)
+  program <- program_start(pmi, command, mpi_variables(env, pmi), wd, write)
   on.exit(program_close(program))
   while (is.null(program$end) && .Call(C_pmi_test, pmi)$state != "aborted") {
     program_step(program, mpi_slice)
   }
   program_drain(program)
-  why <- mpi_failure(program, .Call(C_pmi_test, pmi))
+  why <- mpi_failure(program, .Call(C_pmi_test, pmi), wd)
   if (!is.null(why)) {
-    name <- sQuote(job$command[[1L]], FALSE)
+    name <- sQuote(command[[1L]], FALSE)
     .Call(C_pmi_abort, pmi, paste0("the program ", name, " ", why, program_tail(program)))
   }
   .Call(C_pmi_test, pmi)
@@ -173,8 +175,11 @@ mpi_watch <- function(pmi, job, write) {
 }
 
 # Describes how the program has failed; NULL: it has not.
-mpi_failure <- function(program, told) {
-  if (isFALSE(program$end$started)) return(program$end$failure)
+mpi_failure <- function(program, told, wd) {
+  if (isFALSE(program$end$started)) {
+    where <- if (!is.null(wd)) paste(" in", sQuote(wd, FALSE))
+    return(paste0("cannot be started", where, ": ", program$end$failure))
+  }
   if (told$state == "aborted") return(paste("called MPI_Abort with exit code", told$code))
   if (!is.null(program$end$failure)) return(program$end$failure)
   if (told$state %in% c("active", "lost")) "ended without MPI_Finalize"

@@ -7,8 +7,11 @@
 #' @export
 ring_mpi <- function(.sc, command, args = character(), num_proc = NULL, env = character(),
                      wd = NULL, allow_plain = FALSE, ...) {
-  job <- mpi_job(command, args, env, wd, allow_plain)
-  ring_run(.sc, ring_mpi_run, command = job$command, env = env, wd = wd, allow_plain = allow_plain,
+  command <- mpi_command(command, args)
+  mpi_check_env(env)
+  wd <- check_string(wd, "wd")
+  allow_plain <- check_flag(allow_plain, "allow_plain")
+  ring_run(.sc, ring_mpi_run, command = command, env = env, wd = wd, allow_plain = allow_plain,
            num_proc = num_proc, ...)
   invisible(NULL)
 }

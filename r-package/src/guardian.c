@@ -78,7 +78,7 @@ static bool guardian_wait(pid_t program, int *status) {
 
 _Noreturn void guard(const guardian_job *job) {
   guardian_end end = {0};
-  pid_t program;
+  pid_t program = 0;
   setsid();
   process_tree_adopt(true);
   guardian_arrange(job);

@@ -111,7 +111,7 @@ SEXP program_end(SEXP control) {
   if (got != sizeof end)
     end = (guardian_end){.status = SIGKILL}; /* the guardian was killed, and with it the program */
   if (end.error != 0)
-    snprintf(text, sizeof text, "cannot be started: %s", strerror(end.error));
+    snprintf(text, sizeof text, "%s", strerror(end.error));
   else
     process_tree_describe(end.status, text, sizeof text);
   SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));

@@ -193,6 +193,23 @@ expect_failure <- function(sc) {
   expect_identical(error$log, "I am rank 1")
 }
 
+# Programs of all ranks, one of which fails; without MPI, which may be absent.
+expect_programs <- function(sc) {
+  folder <- tempfile("programs")
+  dir.create(folder)
+  on.exit(unlink(folder, recursive = TRUE))
+  write <- "echo $PMI_RANK of $PMI_SIZE $MINE >$PMI_RANK; exit $((PMI_RANK == CULPRIT))"
+  run <- function(culprit) {
+    ring_mpi(sc, "sh", c("-c", write), num_proc = 2, wd = folder,
+             env = c(MINE = "yes", CULPRIT = culprit))
+  }
+  expect_null(run("9"))
+  for (rank in 0:1) expect_identical(readLines(file.path(folder, rank)), paste(rank, "of 2 yes"))
+  error <- tryCatch(run("1"), ring_error_aborted = identity)
+  expect_identical(error$rank, 1L)
+  expect_match(conditionMessage(error), "the program 'sh' failed with exit code 1; it has printed")
+}
+
 # What a closure is told from which no ring can come.
 expect_refusals <- function(sc) {
   told <- function(f, columns = c(text = "character"), ...) {
@@ -318,6 +335,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
 
   expect_order(sc)
   expect_large(sc)
+  expect_programs(sc)
   expect_restarts(sc)
   expect_bar(sc)
   expect_models(sc)
@@ -328,6 +346,7 @@ test_that("ring_apply() and ring_run() work on two executors", {
   expect_rows(sc)
   expect_large(sc)
   expect_failure(sc)
+  expect_programs(sc)
   expect_interrupt(sc)
   expect_lost(sc)
 })

@@ -1,0 +1,1 @@
+../../../tests/python/mpi_program.c

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_mpi_run() and ring_mpi(), with MPICH where its compiler is there, and with programs without
+# MPI.
+
+# nolint start: object_usage_linter. What testthat gives to this code.
+# A program of MPICH. `what` is what it does after MPI_Init.
+mpi_program <- function() {
+  compiler <- Sys.which("mpicc.mpich")
+  skip_if(compiler == "", "there is no MPICH to compile a program with")
+  source <- test_path("mpi_program.c")
+  program <- tempfile("mpi_program")
+  expect_identical(system2(compiler, shQuote(c(source, "-o", program))), 0L)
+  program
+}
+
+# The number of threads, descriptors and children of this process. Ranks call it.
+remains <- function() {
+  tasks <- list.files("/proc/self/task")
+  children <- file.path("/proc/self/task", tasks, "children")
+  children <- unlist(lapply(children, scan, "", quiet = TRUE))
+  c(length(tasks), length(list.files("/proc/self/fd")), length(children))
+}
+
+# Runs a program on ranks, and returns the lines of each. Checks that nothing remains of it.
+run_programs <- function(size, command, ...) {
+  run_ring(size, {
+    ring_mpi_run(comm, "true") # from now on nothing new is kept
+    ring_barrier(comm)
+    before <- remains()
+    lines <- character()
+    do.call(ring_mpi_run, c(list(comm, command, output = function(line) {
+      lines <<- c(lines, line)
+    }), arguments))
+    stopifnot(identical(remains(), before), ring_allreduce(comm, 1) == size)
+    sort(lines, method = "radix")
+  }, command = command, arguments = list(...), remains = remains)
+}
+
+# Runs a program that fails, and returns the error of each rank. Nothing remains, and the
+# communicator is usable.
+fail_programs <- function(size, command, ...) {
+  run_ring(size, {
+    ring_mpi_run(comm, "true")
+    ring_barrier(comm)
+    before <- remains()
+    error <- tryCatch(ring_mpi_run(comm, command), error = identity)
+    stopifnot(identical(remains(), before), ring_allreduce(comm, 1) == size)
+    list(class = class(error)[[1L]], rank = error$rank, text = conditionMessage(error))
+  }, command = command, remains = remains)
+}
+
+expect_failures <- function(errors, rank, text, class = "ring_error_aborted") {
+  for (error in errors) {
+    expect_identical(error[c("class", "rank")], list(class = class, rank = rank))
+    expect_match(error$text, paste0("rank ", rank, " (127.0.0.1): "), fixed = TRUE)
+    expect_match(error$text, text, fixed = TRUE)
+  }
+}
+# nolint end
+
+test_that("programs of MPICH find each other", {
+  program <- mpi_program()
+  for (size in c(1L, 2L, 4L)) {
+    said <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
+                    size * (size + 1L) / 2L, size)
+    expect_identical(run_programs(size, program),
+                     Map(c, c("a warning", rep(list(NULL), size - 1L)), said, USE.NAMES = FALSE))
+  }
+  found <- as.list(sprintf("rank %d found tag#0$a$", 0:2))
+  expect_identical(run_programs(3, program, args = "names"), found)
+})
+
+test_that("a program has its variables and its directory, and no variables of other launchers", {
+  Sys.setenv(PMI_PORT = "somewhere:1", OMPI_COMM_WORLD_RANK = "5")
+  on.exit(Sys.unsetenv(c("PMI_PORT", "OMPI_COMM_WORLD_RANK")))
+  show <- paste(
+    "echo \"$MINE $PMI_RANK $PMI_SIZE $MPI_LOCALRANKID $MPI_LOCALNRANKS\"; pwd;",
+    "echo \"${PMI_PORT-none} ${OMPI_COMM_WORLD_RANK-none} $1\"; echo \"$R_LIBS\""
+  )
+  wd <- normalizePath(tempdir())
+  said <- run_programs(2, c("sh", "-c", show, "sh"), "last", c(MINE = "yes = no"), wd)
+  libraries <- paste(.libPaths(), collapse = ":")
+  for (rank in 0:1) {
+    mine <- c(paste("yes = no", rank, 2, rank, 2), wd, "none none last", libraries)
+    expect_identical(said[[rank + 1L]], sort(mine, method = "radix"))
+  }
+})
+
+test_that("lines pass whole, as valid text, and with the rank before them once", {
+  long <- strrep("x", 1e5)
+  code <- paste0("printf '", long, "\\n\\n\\303\\251 \\377\\nrest'; echo oops >&2")
+  said <- run_programs(1, c("sh", "-c", code))[[1L]]
+  expect_identical(said, sort(c("", long, "\u00e9 <ff>", "rest", "oops"), method = "radix"))
+
+  script <- tempfile(fileext = ".R")
+  on.exit(unlink(script))
+  writeLines(c(
+    "comm <- sparkring::ring_init()", "sparkring::ring_mpi_run(comm, 'echo', 'hello')",
+    "sparkring::ring_close(comm)"
+  ), script)
+  printed <- capture.output(expect_identical(ring_launch(script, n = 2), 0L))
+  expect_setequal(printed, c("[0] hello", "[1] hello"))
+  alone <- local_world()
+  expect_identical(capture.output(ring_mpi_run(alone, "echo", "hello")), "[0] hello")
+})
+
+test_that("a program that fails ends the programs of all ranks", {
+  program <- mpi_program()
+  ends <- c(abort = "called MPI_Abort with exit code 7", kill = "was killed by SIGKILL",
+            leave = "ended without MPI_Finalize")
+  for (what in names(ends)) for (size in c(2L, 4L)) {
+    last <- size - 1L
+    expect_failures(fail_programs(size, c(program, what)), last, paste0(
+      "the program '", program, "' ", ends[[what]], "; its last lines:\nrank ", last, " begins to ",
+      what
+    ))
+  }
+  script <- paste("test $PMI_RANK = 1 || exec", program)
+  expect_failures(fail_programs(2, c("sh", "-c", script)), 1L, class = "ring_error_mismatch",
+                  "its program ended, and the program of rank 0 waits for it in MPI_Init")
+})
+
+test_that("programs without MPI fail in the same way", {
+  script <- "echo some; echo words >&2; test $PMI_RANK != 1 || exit 3; sleep 3600"
+  expect_failures(fail_programs(3, c("sh", "-c", script)), 1L,
+                  "the program 'sh' failed with exit code 3; its last lines:\n")
+  script <- "test $PMI_RANK != 0 || kill -BUS $$; sleep 3600"
+  expect_failures(fail_programs(2, c("sh", "-c", script)), 0L,
+                  "the program 'sh' was killed by SIGBUS; it has printed nothing")
+  script <- "test $PMI_RANK != 1 || exec /no/such/program"
+  for (error in fail_programs(2, "/no/such/program")) {
+    expect_match(error$text, "the program '/no/such/program' cannot be started: No such file")
+  }
+  alone <- local_world()
+  expect_error(ring_mpi_run(alone, "true", wd = "/no/such"), class = "ring_error_aborted",
+               "the program 'true' cannot be started in '/no/such': No such file")
+})
+
+test_that("the descendants of a program end with it", {
+  # One of them has left the process group and the session, as daemons do.
+  leaves <- "sleep 3600 & echo $!; setsid sleep 3600 & echo $! >&2; "
+  comm <- local_world()
+  for (end in c("exit 0", "exit 3", "kill -9 $$")) {
+    pids <- character()
+    run <- function() {
+      ring_mpi_run(comm, c("sh", "-c", paste0(leaves, end)),
+                   output = function(line) pids <<- c(pids, line))
+    }
+    if (end == "exit 0") run() else expect_error(run(), class = "ring_error_aborted")
+    expect_length(pids, 2L)
+    expect_false(any(vapply(pids, is_running, NA)))
+  }
+})
+
+test_that("a killed rank leaves no program", {
+  pids <- tempfile("pids")
+  on.exit(unlink(pids))
+  family <- "setsid sleep 3600 & echo $! >>\"$0\"; echo $$ >>\"$0\"; wait"
+  results <- run_ranks(2, {
+    comm <- open()
+    me <- Sys.getpid()
+    if (rank == 1) {
+      # A child waits for all programs, and then kills the rank.
+      parallel::mcparallel({
+        while (!file.exists(pids) || length(readLines(pids)) < 4L) Sys.sleep(0.01)
+        tools::pskill(me, tools::SIGKILL)
+      }, detached = TRUE)
+    }
+    tryCatch(ring_mpi_run(comm, c("sh", "-c", family, pids)), error = identity)
+  }, pids = pids, family = family, lost = 1)
+  expect_s3_class(results[[1L]], "ring_error_peer_lost")
+  expect_identical(results[[1L]]$rank, 1L)
+  expect_length(readLines(pids), 4L)
+  expect_ended(readLines(pids), seconds = 10)
+})
+
+test_that("an interrupt and an error of `output` end the programs of all ranks", {
+  results <- run_ring(2, {
+    ring_mpi_run(comm, "true")
+    before <- remains()
+    pids <- character()
+    begin <- function(line) {
+      pids <<- c(pids, line)
+      if (rank == 0) tools::pskill(Sys.getpid(), tools::SIGINT)
+    }
+    # Rank 1 waits for the end of the program of rank 0.
+    script <- "echo $$; test $PMI_RANK = 1 || exec sleep 3600"
+    ended <- tryCatch(ring_mpi_run(comm, c("sh", "-c", script), output = begin),
+                      interrupt = identity, error = identity)
+    fail <- function(line) if (rank == 0) stop("no")
+    failed <- tryCatch(ring_mpi_run(comm, c("sh", "-c", script), output = fail), error = identity)
+    stopifnot(identical(remains(), before), !any(vapply(pids, is_running, NA)))
+    list(ended = ended, failed = failed)
+  }, remains = remains, is_running = is_running)
+  expect_s3_class(results[[1L]]$ended, "interrupt")
+  expect_s3_class(results[[1L]]$failed, "simpleError")
+  for (text in list(c("ended", "interrupted"), c("failed", "no"))) {
+    error <- results[[2L]][[text[[1L]]]]
+    expect_s3_class(error, "ring_error_aborted")
+    expect_identical(conditionMessage(error), paste0("rank 0 (127.0.0.1): ", text[[2L]]))
+  }
+})
+
+test_that("a silent program is interrupted, too", {
+  pid <- Sys.getpid()
+  comm <- local_world()
+  script <- sprintf("sleep 0.2; kill -INT %d; exec sleep 3600", pid)
+  ended <- tryCatch(ring_mpi_run(comm, c("sh", "-c", script)), interrupt = function(it) "so")
+  expect_identical(ended, "so")
+})
+
+test_that("communicators that encrypt refuse", {
+  results <- run_ring(2, {
+    refused <- tryCatch(ring_mpi_run(comm, "true"), error = identity)
+    ring_mpi_run(comm, "true", allow_plain = TRUE)
+    refused
+  }, options = list(token = fresh_token(), timeout = 30, encryption = TRUE))
+  for (error in results) {
+    expect_s3_class(error, "ring_error_unsupported")
+    expect_match(conditionMessage(error), "pass allow_plain = TRUE")
+  }
+})
+
+test_that("arguments are checked, for the user's call", {
+  comm <- local_world()
+  refused <- function(message, ...) {
+    error <- expect_error(ring_mpi_run(comm, ...), message, class = "ring_error_invalid")
+    expect_identical(error$call[[1L]], quote(ring_mpi_run))
+    error <- expect_error(ring_mpi(NULL, ..., num_proc = -1), message, class = "ring_error_invalid")
+    expect_identical(error$call[[1L]], quote(ring_mpi))
+  }
+  for (command in list(3, NULL, NA_character_, list("true"))) {
+    refused("`command` and `args`", command)
+  }
+  for (command in list(character(), "")) refused("`command` is empty", command)
+  refused("`command` and `args`", "true", args = 1)
+  for (env in list("A=1", c(A = 1), c(A = NA_character_), c("A=" = "1"), list(A = "1"))) {
+    refused("`env` must be a character vector with names", "true", env = env)
+  }
+  refused("`wd` must be one string", "true", wd = 1)
+  refused("`allow_plain` must be TRUE or FALSE", "true", allow_plain = NA)
+  expect_error(ring_mpi_run(comm, "true", output = 1), "`output` must be a function",
+               class = "ring_error_invalid")
+  expect_error(ring_mpi_run(1, "true"), "`comm` must be a", class = "ring_error_invalid")
+  expect_null(ring_mpi_run(comm, "true", wd = "~", env = c(A = "")))
+})
+
+test_that("ring_mpi() runs programs as a job", {
+  program <- mpi_program()
+  printed <- capture.output(expect_null(ring_mpi(NULL, program, num_proc = -2)))
+  expect_true(all(sprintf("[%d] rank %d of 2: sum 3, 2 on this host", 0:1, 0:1) %in% printed))
+  capture.output({
+    error <- expect_error(ring_mpi(NULL, program, "kill", num_proc = -2),
+                          class = "ring_error_aborted")
+  })
+  expect_s3_class(error, "ring_error_remote")
+  expect_identical(error$rank, 1L)
+  expect_match(conditionMessage(error), fixed = TRUE,
+               "was killed by SIGKILL; its last lines:\nrank 1 begins to kill")
+  expect_error(ring_mpi(NULL, "true", num_proc = -2, options = list(encryption = TRUE)),
+               class = "ring_error_unsupported")
+})
