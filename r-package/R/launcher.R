@@ -99,6 +99,7 @@ launch_command <- function(command) {
 launch_settings <- function(size, timeout = NULL, ports = NULL, encryption = FALSE,
                             timeline = NULL) {
   list(size = size, environment = c(
+    SPARKRING_LAUNCHER = 1L, # so that no rank puts its number before its lines a second time
     SPARKRING_SIZE = size,
     SPARKRING_ADDRESSES = paste(rep("127.0.0.1", size), collapse = ","),
     SPARKRING_TIMEOUT = timeout, SPARKRING_PORTS = ports,

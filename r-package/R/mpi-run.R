@@ -5,8 +5,14 @@
 
 mpi_slice <- 0.05 # seconds between two looks at the other ranks
 
-# Variables of other launchers, which MPI libraries would take for theirs.
-mpi_foreign <- "^(PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|OMPI_|PALS_)"
+mpi_late <- 0.2 # seconds for the server to read the end of a program
+
+# Variables of other launchers, which MPI libraries would take for theirs; and secrets.
+mpi_removed <- paste0(
+  "^(PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|MPI_LOCAL|OMPI_|PALS_|SLURM_|FLUX_|SPARKRING_TOKEN|",
+  "PYTHON_WORKER_FACTORY_SECRET|PYSPARK_GATEWAY_SECRET|_SPARK_AUTH_SECRET|_SPARK_LAUNCHER_SECRET|",
+  "SPARKR_WORKER_SECRET|SPARKR_BACKEND_AUTH_SECRET)"
+)
 
 #' Run MPI programs on the ranks
 #'
@@ -84,15 +90,12 @@ ring_mpi_run <- function(comm, command, args = character(), env = character(), w
   }
   write <- if (is.null(output)) mpi_printer(ring_rank(comm)) else mpi_caller(output)
   pmi <- .Call(C_pmi_serve, comm)
-  reason <- "ring_mpi_run() was left"
-  on.exit({
-    .Call(C_pmi_abort, pmi, reason)
-    .Call(C_pmi_free, pmi)
-  })
+  on.exit(.Call(C_pmi_free, pmi))
+  # The other ranks fail before this rank has cleaned up. Only the first reason counts.
   withCallingHandlers(
     mpi_watch(pmi, command, env, wd, write),
-    error = function(error) reason <<- conditionMessage(error),
-    interrupt = function(condition) reason <<- "interrupted"
+    error = function(error) .Call(C_pmi_abort, pmi, conditionMessage(error)),
+    interrupt = function(condition) .Call(C_pmi_abort, pmi, "interrupted")
   )
   invisible(NULL)
 }
@@ -127,9 +130,9 @@ mpi_check_output <- function(output) {
 
 # Variables of the program: "NAME=value" to set, and "NAME" to remove.
 mpi_variables <- function(env, pmi) {
-  foreign <- grep(mpi_foreign, names(Sys.getenv()), value = TRUE)
+  removed <- grep(mpi_removed, names(Sys.getenv()), value = TRUE)
   env <- c(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), env)
-  c(foreign, paste(names(env), env, sep = "="), .Call(C_pmi_environment, pmi))
+  c(removed, paste(names(env), env, sep = "="), .Call(C_pmi_environment, pmi))
 }
 
 # ---- Output --------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ mpi_variables <- function(env, pmi) {
 # Whether nothing else puts the rank before the lines of this process. On Spark nothing does.
 mpi_needs_rank <- function() {
   local <- run_state$supervised && !run_state$executor
-  !local && !nzchar(Sys.getenv("SPARKRING_RANK"))
+  !local && !nzchar(Sys.getenv("SPARKRING_LAUNCHER"))
 }
 
 # Makes a function that prints lines to the output of this process.
@@ -145,6 +148,7 @@ mpi_printer <- function(rank) {
   prefix <- if (mpi_needs_rank()) paste0("[", rank, "] ") else ""
   function(target, lines) {
     connection <- if (target == 1L) stdout() else stderr()
+    Encoding(lines) <- "unknown" # the bytes as they are, in any locale
     cat(paste0(prefix, lines, "\n"), file = connection, sep = "")
   }
 }
@@ -161,26 +165,44 @@ mpi_watch <- function(pmi, command, env, wd, write) {
   wd <- if (!is.null(wd)) path.expand(wd)
   program <- program_start(pmi, command, mpi_variables(env, pmi), wd, write)
   on.exit(program_close(program))
-  while (is.null(program$end) && .Call(C_pmi_test, pmi)$state != "aborted") {
-    program_step(program, mpi_slice)
+  while (!program$ended && .Call(C_pmi_test, pmi)$state != "aborted") {
+    program_read(program, mpi_slice)
+    program_receive(program)
   }
+  program_stop(program)
   program_drain(program)
-  why <- mpi_failure(program, .Call(C_pmi_test, pmi), wd)
+  why <- mpi_failure(pmi, program, wd)
   if (!is.null(why)) {
-    name <- sQuote(command[[1L]], FALSE)
-    .Call(C_pmi_abort, pmi, paste0("the program ", name, " ", why, program_tail(program)))
+    name <- sQuote(substr(command[[1L]], 1L, 200L), FALSE)
+    .Call(C_pmi_abort, pmi, paste("the program", name, why))
   }
   .Call(C_pmi_test, pmi)
   .Call(C_pmi_close, pmi)
 }
 
-# Describes how the program has failed; NULL: it has not.
-mpi_failure <- function(program, told, wd) {
-  if (isFALSE(program$end$started)) {
+# Describes how the program has failed, with its last lines; NULL: it has not.
+mpi_failure <- function(pmi, program, wd) {
+  if (!program$started) {
     where <- if (!is.null(wd)) paste(" in", sQuote(wd, FALSE))
-    return(paste0("cannot be started", where, ": ", program$end$failure))
+    return(paste0("cannot be started", where, ": ", program$failure))
   }
-  if (told$state == "aborted") return(paste("called MPI_Abort with exit code", told$code))
-  if (!is.null(program$end$failure)) return(program$end$failure)
-  if (told$state %in% c("active", "lost")) "ended without MPI_Finalize"
+  last <- mpi_last_state(pmi)
+  how <- if (last$state == "aborted") {
+    paste("called MPI_Abort with exit code", last$code)
+  } else if (!is.null(program$failure)) {
+    program$failure
+  } else if (last$state %in% c("active", "lost")) {
+    "ended without MPI_Finalize"
+  }
+  if (!is.null(how)) paste0(how, program_tail(program))
+}
+
+# The state of a program that has ended. Its server may still have to read its end.
+mpi_last_state <- function(pmi) {
+  until <- .Call(C_clock_seconds) + mpi_late
+  repeat {
+    last <- .Call(C_pmi_test, pmi)
+    if (last$state != "active" || .Call(C_clock_seconds) >= until) return(last)
+    Sys.sleep(0.001)
+  }
 }

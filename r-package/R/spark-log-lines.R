@@ -9,10 +9,8 @@ lines_longest <- 4096L # bytes; a longer line is cut
 lines_mark <- "\x1esparkring " # begins a report of progress
 
 # Makes a reader of lines. feed() takes bytes, and finish() ends a line that has not ended. The
-# reader calls `take` with complete lines, and `report` with a report of progress. Lines longer than
-# `longest` are cut.
-lines_reader <- function(take = function(lines) NULL, report = function(progress) NULL,
-                         longest = lines_longest) {
+# reader calls `take` with complete lines, and `report` with a report of progress.
+lines_reader <- function(take = function(lines) NULL, report = function(progress) NULL) {
   begun <- raw()
   last <- character()
   handle <- function(lines) {
@@ -32,20 +30,23 @@ lines_reader <- function(take = function(lines) NULL, report = function(progress
     ends <- which(bytes == 0x0aL)
     whole <- if (length(ends) > 0L) ends[[length(ends)]] else 0L
     begun <<- bytes[seq_along(bytes) > whole]
-    if (whole > 0L) handle(lines_split(bytes[seq_len(whole)], longest))
-    if (length(begun) > longest) finish()
+    if (whole > 0L) handle(lines_split(bytes[seq_len(whole)]))
+    if (length(begun) > lines_longest) finish()
   }
   finish <- function() {
-    if (length(begun) > 0L) handle(lines_split(begun, longest))
+    if (length(begun) > 0L) handle(lines_split(begun))
     begun <<- raw()
   }
   list(feed = feed, finish = finish, last = function() last)
 }
 
+# Splits bytes into short lines, without the ends of lines of Windows.
+lines_split <- function(bytes) sub("\r$", "", substr(lines_text(bytes), 1L, lines_longest))
+
 # Splits bytes into lines, as valid text whatever the bytes are.
-lines_split <- function(bytes, longest = lines_longest) {
+lines_text <- function(bytes) {
   lines <- strsplit(rawToChar(bytes), "\n", fixed = TRUE, useBytes = TRUE)[[1L]]
-  lines <- substr(iconv(lines, "UTF-8", "UTF-8", sub = "byte"), 1L, longest)
+  lines <- iconv(lines, "UTF-8", "UTF-8", sub = "byte")
   Encoding(lines) <- "UTF-8"
-  sub("\r$", "", lines)
+  lines
 }

@@ -33,7 +33,7 @@ rank_result_of_error <- function(rank, error, frames = NULL) {
     message = conditionMessage(error),
     error = if (length(bytes) <= rank_result_largest) bytes,
     traceback = traceback_text(frames),
-    weight = rank_result_weight(error),
+    weight = rank_result_weight(error, rank),
     when = as.numeric(Sys.time())
   ))
 }
@@ -63,12 +63,14 @@ rank_result_advise <- function(how, local = FALSE) {
   if (is.null(advice)) how else paste0(how, " (", advice, ")")
 }
 
-# The weight of an error, by the statuses of all sparkring errors in its chain of parents.
-rank_result_weight <- function(error) {
+# The weight of an error of `rank`, by the statuses of all sparkring errors in its chain of parents
+# that do not name `rank` itself, as that of a rank whose MPI program has failed does.
+rank_result_weight <- function(error, rank) {
   statuses <- character()
   while (inherits(error, "condition")) {
     remote <- inherits(error, "ring_error_remote") # of a job within this one
-    if (inherits(error, "ring_error") && !remote) statuses <- c(statuses, error$status)
+    own <- identical(as.integer(error$rank), rank)
+    if (inherits(error, "ring_error") && !remote && !own) statuses <- c(statuses, error$status)
     error <- error$parent
   }
   .Call(C_blame_weight, statuses)

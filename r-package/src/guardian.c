@@ -9,6 +9,9 @@
 #include <sys/select.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include "process_start.h"
 #include "process_tree.h"
@@ -26,11 +29,9 @@ static void guardian_arrange(const guardian_job *job) {
   process_start_close_from(DESCRIPTORS, -1);
 }
 
-/* Sends how the program ended. An R package must not call _exit(), so a signal ends the process. */
-static _Noreturn void guardian_exit(guardian_end end) {
-  while (write(CONTROL, &end, sizeof end) < 0 && errno == EINTR)
-    continue; /* or the rank has ended */
-  for (;;) raise(SIGKILL);
+/* Fails when the rank has ended. */
+static void guardian_send(guardian_event event) {
+  while (write(CONTROL, &event, sizeof event) < 0 && errno == EINTR) continue;
 }
 
 /* Runs in the child that becomes the program. */
@@ -58,11 +59,15 @@ static void guardian_on_child(int number) {
 }
 
 /* Waits for the end of the program, and reaps orphans of its descendants. False: the rank ends the
- * program. */
-static bool guardian_wait(pid_t program, int *status) {
+ * program, or has ended. A child that the rank has forked may keep the connection open, so Linux
+ * sends SIGCHLD for the end of the rank, too. */
+static bool guardian_wait(pid_t program, pid_t rank, int *status) {
   struct sigaction action = {.sa_handler = guardian_on_child};
   sigset_t waiting; /* SIGCHLD comes only while pselect() waits */
   sigaction(SIGCHLD, &action, NULL);
+#ifdef __linux__
+  prctl(PR_SET_PDEATHSIG, SIGCHLD, 0, 0, 0);
+#endif
   sigfillset(&waiting);
   sigdelset(&waiting, SIGCHLD);
   for (;;) {
@@ -70,24 +75,34 @@ static bool guardian_wait(pid_t program, int *status) {
     pid_t ended;
     while ((ended = waitpid(-1, status, WNOHANG)) > 0)
       if (ended == program) return true;
+    if (getppid() != rank) return false;
     FD_ZERO(&control);
     FD_SET(CONTROL, &control);
     if (pselect(CONTROL + 1, &control, NULL, NULL, NULL, &waiting) > 0) return false;
   }
 }
 
-_Noreturn void guard(const guardian_job *job) {
-  guardian_end end = {0};
+/* Starts the program, waits for its end, and ends its descendants. */
+static void guardian_run(const guardian_job *job) {
   pid_t program = 0;
+  int status = 0, error = guardian_start(job, &program);
+  if (error != 0) {
+    guardian_send((guardian_event){GUARDIAN_FAILED, error});
+    return;
+  }
+  close(GUARDIAN_PMI);
+  guardian_send((guardian_event){GUARDIAN_STARTED, program});
+  bool ended = guardian_wait(program, job->rank, &status);
+  kill(-program, SIGKILL);
+  process_tree_kill();
+  if (ended) guardian_send((guardian_event){GUARDIAN_ENDED, status});
+}
+
+/* An R package must not call _exit(), so a signal ends the process. */
+_Noreturn void guard(const guardian_job *job) {
   setsid();
   process_tree_adopt(true);
   guardian_arrange(job);
-  end.error = guardian_start(job, &program);
-  if (end.error != 0) guardian_exit(end);
-  close(GUARDIAN_PMI);
-  bool ended = guardian_wait(program, &end.status);
-  kill(-program, SIGKILL);
-  process_tree_kill();
-  if (!ended) end.status = SIGKILL;
-  guardian_exit(end);
+  guardian_run(job);
+  for (;;) raise(SIGKILL);
 }

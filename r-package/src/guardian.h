@@ -10,6 +10,7 @@
 #define SPARKRING_GUARDIAN_H
 
 #include <signal.h>
+#include <sys/types.h>
 
 #define GUARDIAN_PMI 3 /* the descriptor by which the program speaks PMI */
 
@@ -18,17 +19,18 @@ typedef struct guardian_job {
   char *const
       *environment;      /* "NAME=value" sets a variable, and "NAME" removes it; ends with NULL */
   const char *directory; /* working directory, or NULL */
+  pid_t rank;            /* process id */
   int control;           /* connection to the rank */
   int outputs[2];        /* descriptors for what the program prints on 1 and 2 */
   int pmi;               /* becomes GUARDIAN_PMI */
   sigset_t mask;         /* of signals, for the program */
 } guardian_job;
 
-/* The last message on the connection. */
-typedef struct guardian_end {
-  int error;  /* errno by which the program could not be started, else 0 */
-  int status; /* wait status of the program */
-} guardian_end;
+/* A message on the connection: GUARDIAN_STARTED, and then GUARDIAN_ENDED; or GUARDIAN_FAILED. */
+typedef struct guardian_event {
+  enum { GUARDIAN_STARTED, GUARDIAN_ENDED, GUARDIAN_FAILED } kind;
+  int value; /* process id of the program; its wait status; errno by which it was not started */
+} guardian_event;
 
 /* Runs the guardian in a forked child, with all signals blocked. */
 _Noreturn void guard(const guardian_job *job);

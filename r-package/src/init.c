@@ -133,8 +133,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(pmi_abort, 2),
                                           ENTRY(pmi_free, 1),
                                           ENTRY(program_start, 4),
-                                          ENTRY(program_end, 1),
-                                          ENTRY(program_close, 2),
+                                          ENTRY(program_event, 1),
+                                          ENTRY(program_stop, 2),
                                           {NULL, NULL, 0}};
 
 void attribute_visible R_init_sparkring(DllInfo *dll) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -77,6 +78,7 @@ SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory) {
   ring_pmi *server = pmi_of(pmi);
   int pipes[PIPES][2];
   guardian_job job = {
+      .rank = getpid(),
       .command = program_strings(command),
       .environment = program_strings(environment),
       .directory = directory == R_NilValue ? NULL : Rf_translateChar(STRING_ELT(directory, 0))};
@@ -102,30 +104,35 @@ SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory) {
   return result;
 }
 
-SEXP program_end(SEXP control) {
-  static const char *names[] = {"failure", "started", ""};
-  guardian_end end;
+/* How a program has failed, or NULL. */
+static const char *program_failure(guardian_event event, char *text, size_t capacity) {
+  if (event.kind == GUARDIAN_FAILED) return strerror(event.value);
+  if (event.kind == GUARDIAN_STARTED || event.value == 0) return NULL;
+  return process_tree_describe(event.value, text, capacity);
+}
+
+SEXP program_event(SEXP control) {
+  static const char *const kinds[] = {"started", "ended", "failed"};
+  const char *names[] = {"kind", "value", "text", ""};
+  guardian_event event = {0};
   char text[128];
-  ssize_t got = read(Rf_asInteger(control), &end, sizeof end);
+  ssize_t got = read(Rf_asInteger(control), &event, sizeof event);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return R_NilValue;
-  if (got != sizeof end)
-    end = (guardian_end){.status = SIGKILL}; /* the guardian was killed, and with it the program */
-  if (end.error != 0)
-    snprintf(text, sizeof text, "%s", strerror(end.error));
-  else
-    process_tree_describe(end.status, text, sizeof text);
+  bool whole = got == sizeof event;
+  const char *failure = whole ? program_failure(event, text, sizeof text) : NULL;
   SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
-  if (end.error != 0 || end.status != 0) SET_VECTOR_ELT(list, 0, Rf_mkString(text));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarLogical(end.error == 0));
+  SET_VECTOR_ELT(list, 0, Rf_mkString(whole ? kinds[event.kind] : "lost"));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(event.value));
+  if (failure) SET_VECTOR_ELT(list, 2, Rf_mkString(failure));
   UNPROTECT(1);
   return list;
 }
 
-SEXP program_close(SEXP process, SEXP control) {
-  pid_t guardian = (pid_t)Rf_asInteger(process);
+SEXP program_stop(SEXP guardian, SEXP control) {
+  pid_t process = (pid_t)Rf_asInteger(guardian);
   close(Rf_asInteger(control));
-  for (int waited = 0; waitpid(guardian, NULL, WNOHANG) == 0; waited++) {
-    if (waited == GRACE_MS) kill(guardian, SIGKILL);
+  for (int waited = 0; waitpid(process, NULL, WNOHANG) == 0; waited++) {
+    if (waited == GRACE_MS) kill(process, SIGKILL);
     poll(NULL, 0, 1);
   }
   return R_NilValue;

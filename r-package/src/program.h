@@ -14,11 +14,12 @@
  * errors from. */
 SEXP program_start(SEXP pmi, SEXP command, SEXP environment, SEXP directory);
 
-/* NULL while the program runs. Then a list: how it has failed, or NULL; and whether it was started.
- * */
-SEXP program_end(SEXP control);
+/* The next event of the program; NULL: there is none yet. A list: `kind`, "started", "ended",
+ * "failed" (it could not be started) or "lost" (the guardian was killed); `value`, the process id of
+ * a program that has started; and `text`, how it has failed, or NULL. */
+SEXP program_event(SEXP control);
 
 /* Ends the program and all its descendants, and waits until they have ended. */
-SEXP program_close(SEXP process, SEXP control);
+SEXP program_stop(SEXP guardian, SEXP control);
 
 #endif

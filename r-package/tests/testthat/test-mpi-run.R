@@ -87,11 +87,35 @@ test_that("a program has its variables and its directory, and no variables of ot
   }
 })
 
+test_that("secrets of sparkring and Spark are kept, and signals are those of the rank", {
+  names <- c("PYTHON_WORKER_FACTORY_SECRET", "_SPARK_AUTH_SECRET", "SPARKRING_TOKEN_FILE")
+  secrets <- rep("hidden", length(names))
+  do.call(Sys.setenv, as.list(stats::setNames(secrets, names)))
+  on.exit(Sys.unsetenv(names))
+  kept <- run_programs(1, "env")[[1L]]
+  expect_false(any(grepl("hidden", kept)))
+  shown <- run_programs(1, "env", env = c("_SPARK_AUTH_SECRET" = "shown"))[[1L]]
+  expect_true("_SPARK_AUTH_SECRET=shown" %in% shown)
+
+  signals <- "^Sig(Blk|Ign)"
+  masks <- run_ring(1, {
+    lines <- character()
+    ring_mpi_run(comm, c("grep", "-E", signals, "/proc/self/status"),
+                 output = function(line) lines <<- c(lines, line))
+    list(lines, grep(signals, readLines("/proc/self/status"), value = TRUE))
+  }, signals = signals)[[1L]]
+  expect_length(masks[[1L]], 2L)
+  expect_identical(masks[[1L]], masks[[2L]])
+})
+
 test_that("lines pass whole, as valid text, and with the rank before them once", {
   long <- strrep("x", 1e5)
-  code <- paste0("printf '", long, "\\n\\n\\303\\251 \\377\\nrest'; echo oops >&2")
+  code <- paste0("printf '", long, "\\n\\n\\303\\251 \\377\\r\\nrest'; echo oops >&2")
   said <- run_programs(1, c("sh", "-c", code))[[1L]]
-  expect_identical(said, sort(c("", long, "\u00e9 <ff>", "rest", "oops"), method = "radix"))
+  expect_true(identical(said, sort(c("", long, "\u00e9 <ff>\r", "rest", "oops"), method = "radix")))
+  endless <- run_programs(1, c("sh", "-c", "yes | head -c 2000000 | tr -d '\\n'"))[[1L]]
+  expect_true(identical(paste(endless, collapse = ""), strrep("y", 1e6)))
+  expect_lt(max(nchar(endless)), 2^18)
 
   script <- tempfile(fileext = ".R")
   on.exit(unlink(script))
@@ -153,21 +177,43 @@ test_that("the descendants of a program end with it", {
   }
 })
 
+test_that("a killed guardian ends the program, and a program that aborts its children", {
+  results <- run_ring(2, {
+    pids <- character()
+    kill <- function(line) {
+      pids <<- c(pids, line)
+      if (rank == 1 && length(pids) == 3L) tools::pskill(as.integer(pids[[1L]]), tools::SIGKILL)
+    }
+    script <- "echo $PPID; sleep 3600 & echo $!; echo $$; wait"
+    error <- tryCatch(ring_mpi_run(comm, c("sh", "-c", script), output = kill), error = identity)
+    for (i in 1:3000) if (any(vapply(pids, is_running, NA))) Sys.sleep(0.01) else break
+    list(error = error, running = any(vapply(pids, is_running, NA)))
+  }, is_running = is_running)
+  for (result in results) {
+    expect_s3_class(result$error, "ring_error_aborted")
+    expect_match(conditionMessage(result$error), fixed = TRUE,
+                 "rank 1 (127.0.0.1): the program 'sh' was ended, because its guardian was killed")
+    expect_false(result$running)
+  }
+  script <- paste("test $PMI_RANK = 0 || yes & exec", mpi_program(), "abort")
+  expect_failures(fail_programs(2, c("sh", "-c", script)), 1L,
+                  "called MPI_Abort with exit code 7; its last lines:")
+})
+
 test_that("a killed rank leaves no program", {
   pids <- tempfile("pids")
   on.exit(unlink(pids))
-  family <- "setsid sleep 3600 & echo $! >>\"$0\"; echo $$ >>\"$0\"; wait"
+  family <- "setsid sleep 3600 & echo $! >>\"$0\"; echo $$ >>\"$0\"; echo; wait"
   results <- run_ranks(2, {
     comm <- open()
-    me <- Sys.getpid()
-    if (rank == 1) {
-      # A child waits for all programs, and then kills the rank.
-      parallel::mcparallel({
-        while (!file.exists(pids) || length(readLines(pids)) < 4L) Sys.sleep(0.01)
-        tools::pskill(me, tools::SIGKILL)
-      }, detached = TRUE)
+    # Rank 1 is killed when all programs have started. It leaves a child with all its descriptors.
+    die <- function(line) {
+      if (rank == 0) return()
+      while (length(readLines(pids)) < 4L) Sys.sleep(0.01)
+      parallel::mcparallel(Sys.sleep(20), detached = TRUE)
+      tools::pskill(Sys.getpid(), tools::SIGKILL)
     }
-    tryCatch(ring_mpi_run(comm, c("sh", "-c", family, pids)), error = identity)
+    tryCatch(ring_mpi_run(comm, c("sh", "-c", family, pids), output = die), error = identity)
   }, pids = pids, family = family, lost = 1)
   expect_s3_class(results[[1L]], "ring_error_peer_lost")
   expect_identical(results[[1L]]$rank, 1L)

@@ -72,11 +72,15 @@ test_that("an error weighs what the least of its causes of the ring does", {
     structure(class = c(class, "error", "condition"), list(message = "no", parent = parent))
   }
   lost <- ring_condition("PEER_LOST")
-  expect_identical(rank_result_weight(simpleError("my own")), 0)
-  expect_identical(rank_result_weight(from(from(lost))), 4)
+  expect_identical(rank_result_weight(simpleError("my own"), 1L), 0)
+  expect_identical(rank_result_weight(from(from(lost)), 1L), 4)
   wrong <- ring_condition("INVALID")
   wrong$parent <- lost
-  expect_identical(rank_result_weight(from(wrong)), 1)
+  expect_identical(rank_result_weight(from(wrong), 1L), 1)
+  aborted <- ring_condition("ABORTED")
+  aborted$rank <- 2L
+  expect_gt(rank_result_weight(aborted, 1L), 0)
+  expect_identical(rank_result_weight(aborted, 2L), 0) # it names itself
   expect_identical(rank_result_lost(1L, "killed")$failure$weight, 3.5)
   same <- list(failed(2L, lost, 1), failed(1L, lost, 1))
   expect_identical(rank_result_judge(same, 2L, 0L)$rank, 0L) # which has no result
