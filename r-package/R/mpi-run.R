@@ -22,8 +22,8 @@ mpi_removed <- paste0(
 #'
 #' @details
 #' The program of a rank has this rank in `MPI_COMM_WORLD`. The programs find each other by PMI-1,
-#' which MPICH speaks, libraries made from it, and programs of the MPI 5 ABI that run over MPICH. No
-#' mpiexec is needed. A program of Open MPI does not speak it, and is alone in its `MPI_COMM_WORLD`.
+#' which MPICH uses, libraries made from it, and programs of the MPI 5 ABI that run over MPICH. No
+#' mpiexec is needed. A program of Open MPI does not, and is alone in its `MPI_COMM_WORLD`.
 #' That holds for scripts of R, too: Rmpi and pbdMPI must have been built over MPICH, and Debian's
 #' `r-cran-rmpi` is built over Open MPI. Programs without MPI work, if no rank's program uses MPI.
 #' `MPI_Comm_spawn` fails. The communicator can be used afterwards.
@@ -41,8 +41,9 @@ mpi_removed <- paste0(
 #' @param command A character vector: the program, as a path or a name in `PATH`, and optionally its
 #'   first arguments, such as `c("Rscript", "solve.R")`. Ranks may pass different commands.
 #' @param args Further arguments of the program, a character vector.
-#' @param env Variables to set besides those of the rank's process: a character vector with names,
-#'   such as `c(OMP_NUM_THREADS = "4")`. `R_LIBS` has the library paths of the rank.
+#' @param env Variables to set besides those of the rank's process, of which a program does not
+#'   inherit the secrets of sparkring and Spark: a character vector with names, such as
+#'   `c(OMP_NUM_THREADS = "4")`. `R_LIBS` has the library paths of the rank.
 #' @param wd The working directory of the program, one string. `NULL`: that of the rank's process.
 #' @param allow_plain Whether programs may run where the communicator encrypts, `TRUE` or `FALSE`.
 #'   MPI connects the programs by itself, neither authenticated nor encrypted. So where the
@@ -53,9 +54,10 @@ mpi_removed <- paste0(
 #' @param ... Further arguments of [ring_run()], such as `packages`, `timeout` or `max_restarts`.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
-#' * `ring_error_aborted`, on every rank, when a program fails. The message names rank, host, and
-#'   signal or exit code, and has the last lines of the program's output.
-#' * `ring_error_mismatch` when a program has ended while another one waits for it in `MPI_Init`.
+#' * `ring_error_aborted`, on every rank, when a program fails or cannot be started. The message
+#'   names rank, host, and signal or exit code, and has the last lines of the program's output.
+#' * `ring_error_mismatch` when a program has ended while another program waits for it in `MPI_Init`
+#'   or `MPI_Finalize`.
 #' * `ring_error_unsupported` when the communicator encrypts, without `allow_plain`.
 #' * `ring_error_invalid` for an invalid argument.
 #' * `ring_error_peer_lost` and `ring_error_timeout` when a rank dies or cannot be reached.
@@ -91,11 +93,13 @@ ring_mpi_run <- function(comm, command, args = character(), env = character(), w
   write <- if (is.null(output)) mpi_printer(ring_rank(comm)) else mpi_caller(output)
   pmi <- .Call(C_pmi_serve, comm)
   on.exit(.Call(C_pmi_free, pmi))
-  # The other ranks fail before this rank has cleaned up. Only the first reason counts.
-  withCallingHandlers(
-    mpi_watch(pmi, command, env, wd, write),
-    error = function(error) .Call(C_pmi_abort, pmi, conditionMessage(error)),
-    interrupt = function(condition) .Call(C_pmi_abort, pmi, "interrupted")
+  call <- sys.call()
+  tryCatch(
+    mpi_abort_with(pmi, mpi_watch(pmi, command, env, wd, write)),
+    ring_error = function(error) {
+      error$call <- call
+      stop(error)
+    }
   )
   invisible(NULL)
 }
@@ -156,6 +160,16 @@ mpi_printer <- function(rank) {
 # Makes a function that passes lines to the user's function.
 mpi_caller <- function(output) {
   function(target, lines) for (line in lines) output(line)
+}
+
+# Evaluates `code`. An error or an interrupt ends the programs of all ranks, before this rank has
+# cleaned up. Only the first reason counts.
+mpi_abort_with <- function(pmi, code) {
+  withCallingHandlers(
+    code,
+    error = function(error) .Call(C_pmi_abort, pmi, conditionMessage(error)),
+    interrupt = function(condition) .Call(C_pmi_abort, pmi, "interrupted")
+  )
 }
 
 # ---- The program ---------------------------------------------------------------------------------

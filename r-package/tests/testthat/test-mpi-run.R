@@ -109,7 +109,7 @@ test_that("secrets of sparkring and Spark are kept, and signals are those of the
 })
 
 test_that("lines pass whole, as valid text, and with the rank before them once", {
-  long <- strrep("x", 1e5)
+  long <- strrep("x", 6e4)
   code <- paste0("printf '", long, "\\n\\n\\303\\251 \\377\\r\\nrest'; echo oops >&2")
   said <- run_programs(1, c("sh", "-c", code))[[1L]]
   expect_true(identical(said, sort(c("", long, "\u00e9 <ff>\r", "rest", "oops"), method = "radix")))
