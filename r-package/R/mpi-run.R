@@ -8,10 +8,10 @@ mpi_slice <- 0.05 # seconds between two looks at the other ranks
 mpi_late <- 0.2 # seconds for the server to read the end of a program
 
 # Variables of other launchers, which MPI libraries would take for theirs; and secrets.
-mpi_removed <- paste0(
-  "^(PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|MPI_LOCAL|OMPI_|PALS_|SLURM_|FLUX_|SPARKRING_TOKEN|",
-  "PYTHON_WORKER_FACTORY_SECRET|PYSPARK_GATEWAY_SECRET|_SPARK_AUTH_SECRET|_SPARK_LAUNCHER_SECRET|",
-  "SPARKR_WORKER_SECRET|SPARKR_BACKEND_AUTH_SECRET)"
+mpi_foreign <- "PMI_|PMIX_|HYDI_|HYDRA_|MPIEXEC_|MPI_LOCAL|OMPI_|PALS_|SLURM_|FLUX_"
+mpi_secrets <- paste0(
+  "SPARKRING_TOKEN|PYTHON_WORKER_FACTORY_SECRET|PYSPARK_GATEWAY_SECRET|_SPARK_AUTH_SECRET|",
+  "_SPARK_LAUNCHER_SECRET|SPARKR_WORKER_SECRET|SPARKR_BACKEND_AUTH_SECRET"
 )
 
 #' Run MPI programs on the ranks
@@ -63,7 +63,8 @@ mpi_removed <- paste0(
 #' * `ring_error_peer_lost` and `ring_error_timeout` when a rank dies or cannot be reached.
 #'
 #' `ring_mpi()` raises these errors as `ring_error_remote`, as [ring_run()] does.
-#' @seealso [ring_run()]; [ring_launch()], for programs that call [ring_init()].
+#' @seealso [ring_mpi_init()], for MPI inside the ranks; [ring_run()]; [ring_launch()], for programs
+#'   that call [ring_init()].
 #' @examples
 #' comm <- ring_init()
 #' ring_mpi_run(comm, "echo", "hello") # a program without MPI
@@ -84,12 +85,7 @@ ring_mpi_run <- function(comm, command, args = character(), env = character(), w
   wd <- check_string(wd, "wd")
   allow_plain <- check_flag(allow_plain, "allow_plain")
   mpi_check_output(output)
-  if (.Call(C_comm_encrypted, comm) && !allow_plain) {
-    ring_stop("UNSUPPORTED", paste(
-      "this communicator encrypts, and MPI connects programs without authentication or encryption:",
-      "pass allow_plain = TRUE where the network between the hosts is trusted"
-    ))
-  }
+  mpi_check_plain(comm, allow_plain)
   write <- if (is.null(output)) mpi_printer(ring_rank(comm)) else mpi_caller(output)
   pmi <- .Call(C_pmi_serve, comm)
   on.exit(.Call(C_pmi_free, pmi))
@@ -127,14 +123,27 @@ mpi_check_env <- function(env) {
              describe(env))
 }
 
+mpi_check_plain <- function(comm, allow_plain) {
+  if (!.Call(C_comm_encrypted, comm) || allow_plain) return()
+  ring_stop("UNSUPPORTED", call = sys.call(-1), paste(
+    "this communicator encrypts, and MPI connects programs without authentication or encryption:",
+    "pass allow_plain = TRUE where the network between the hosts is trusted"
+  ))
+}
+
 mpi_check_output <- function(output) {
   if (is.null(output) || is.function(output)) return()
   check_stop("`output` must be a function or NULL, not ", describe(output))
 }
 
+# Names of variables of this process that begin as one of `starts`.
+mpi_names <- function(starts) {
+  grep(paste0("^(", paste(starts, collapse = "|"), ")"), names(Sys.getenv()), value = TRUE)
+}
+
 # Variables of the program: "NAME=value" to set, and "NAME" to remove.
 mpi_variables <- function(env, pmi) {
-  removed <- grep(mpi_removed, names(Sys.getenv()), value = TRUE)
+  removed <- mpi_names(c(mpi_foreign, mpi_secrets))
   env <- c(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), env)
   c(removed, paste(names(env), env, sep = "="), .Call(C_pmi_environment, pmi))
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pmi.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +39,18 @@ SEXP pmi_serve(SEXP comm) {
   comm_finish(handle, status);
   UNPROTECT(1);
   return pmi;
+}
+
+SEXP pmi_join(SEXP pmi) {
+  ring_pmi *server = pmi_of(pmi);
+  int fd = fcntl(ring_pmi_fd(server), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) {
+    ring_error error = {.status = RING_SYSTEM, .rank = -1, .system_errno = errno};
+    snprintf(error.message, sizeof error.message, "fcntl() failed: %s", strerror(errno));
+    error_raise(RING_SYSTEM, &error);
+  }
+  ring_pmi_started(server);
+  return Rf_ScalarInteger(fd);
 }
 
 SEXP pmi_environment(SEXP pmi) {

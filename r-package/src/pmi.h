@@ -16,6 +16,9 @@ ring_pmi *pmi_of(SEXP pmi);
 /* Starts a server on every rank. Collective. */
 SEXP pmi_serve(SEXP comm);
 
+/* Makes this process the program: returns a descriptor that MPI closes when it is finalized. */
+SEXP pmi_join(SEXP pmi);
+
 /* "NAME=value" for the variables of the program. Its descriptor is GUARDIAN_PMI. */
 SEXP pmi_environment(SEXP pmi);
 

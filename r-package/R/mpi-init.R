@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_mpi_init(): MPI inside the process of a rank. Python's _mpi/mpi_init.py does the same for
+# mpi4py.
+
+#' Use MPI inside the ranks
+#'
+#' `ring_mpi_init()` evaluates code in which this process initializes and finalizes MPI, such as with
+#' the package Rmpi or pbdMPI. All ranks call it. `MPI_COMM_WORLD` has the ranks of the communicator,
+#' which can be used beside MPI.
+#'
+#' @details
+#' The package must have been built over MPICH, or another MPI library that uses PMI-1. Debian's
+#' `r-cran-rmpi` is built over Open MPI, and is alone in its `MPI_COMM_WORLD`. Load the package inside
+#' the code, because that initializes MPI, and finalize MPI there, as `Rmpi::mpi.finalize()` does.
+#'
+#' A process can initialize MPI once. On Spark, [ring_apply()] and [ring_run()] give each call new
+#' processes.
+#'
+#' MPI has no deadline, and no interrupt ends a call of MPI that waits for a rank that has died or
+#' failed. [ring_apply()] and [ring_run()] end the ranks 5 seconds after one has failed, whatever they
+#' do. [ring_mpi_run()] ends programs of MPI in every case.
+#'
+#' @inheritParams ring_mpi_run
+#' @param code An expression.
+#' @returns The value of `code`.
+#' @section Errors:
+#' `ring_error_aborted`, on every rank, when `code` fails on a rank, or does not finalize MPI.
+#' `ring_error_unsupported` when the communicator encrypts, without `allow_plain`. Other failures are
+#' those of [ring_allreduce()].
+#' @seealso [ring_mpi_run()], for MPI programs.
+#' @examples
+#' \dontrun{
+#' # Needs Rmpi over MPICH.
+#' comm <- ring_init()
+#' ring_mpi_init(comm, {
+#'   library(Rmpi)
+#'   total <- mpi.allreduce(1, type = 2, comm = 0)
+#'   mpi.finalize()
+#'   total
+#' })
+#' ring_close(comm)
+#' }
+#' @export
+ring_mpi_init <- function(comm, code, allow_plain = FALSE) {
+  allow_plain <- check_flag(allow_plain, "allow_plain")
+  mpi_check_plain(comm, allow_plain)
+  pmi <- .Call(C_pmi_serve, comm)
+  on.exit(.Call(C_pmi_free, pmi))
+  mpi_abort_with(pmi, {
+    restore <- mpi_join(pmi)
+    on.exit(restore(), add = TRUE, after = FALSE)
+    value <- code
+    .Call(C_pmi_close, pmi)
+  })
+  value
+}
+
+# Sets the variables of PMI in this process. Returns a function that restores the variables.
+mpi_join <- function(pmi) {
+  entries <- .Call(C_pmi_environment, pmi)
+  variables <- stats::setNames(sub("^[^=]*=", "", entries), sub("=.*$", "", entries))
+  variables[["PMI_FD"]] <- as.character(.Call(C_pmi_join, pmi))
+  before <- Sys.getenv(mpi_names(mpi_foreign), names = TRUE)
+  Sys.unsetenv(names(before))
+  do.call(Sys.setenv, as.list(variables))
+  function() {
+    Sys.unsetenv(names(variables))
+    if (length(before) > 0L) do.call(Sys.setenv, as.list(before))
+  }
+}

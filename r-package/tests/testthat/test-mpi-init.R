@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# ring_mpi_init(), with a library of MPICH in the processes of the ranks.
+
+# nolint start: object_usage_linter. What testthat gives to this code.
+mpi_library <- function() {
+  compiler <- Sys.which("mpicc.mpich")
+  skip_if(compiler == "", "there is no MPICH to compile a library with")
+  library <- tempfile("mpi_library", fileext = ".so")
+  source <- test_path("mpi_library.c")
+  expect_identical(system2(compiler, shQuote(c("-shared", "-fPIC", source, "-o", library))), 0L)
+  library
+}
+# nolint end
+
+test_that("MPI's world has the ranks, beside the ring", {
+  library <- mpi_library()
+  for (size in c(1L, 3L)) {
+    results <- run_ring(size, {
+      Sys.setenv(OMPI_COMM_WORLD_RANK = "5")
+      before <- Sys.getenv()
+      value <- ring_mpi_init(comm, {
+        mpi <- dyn.load(library)
+        world <- .C(mpi$mpi_begin, rank = 0L, size = 0L)
+        both <- ring_allreduce(comm, .C(mpi$mpi_sum, c(1, rank), 2L)[[1L]], op = "max")
+        .C(mpi$mpi_end)
+        list(world = world, both = both)
+      })
+      stopifnot(identical(Sys.getenv(), before), ring_allreduce(comm, 1) == size)
+      value
+    }, library = library)
+    for (rank in seq_len(size) - 1L) {
+      expect_identical(results[[rank + 1L]], list(
+        world = list(rank = rank, size = size), both = c(size, size * (size - 1) / 2)
+      ))
+    }
+  }
+})
+
+test_that("code that fails, or does not finalize MPI, fails on all ranks", {
+  results <- run_ring(2, {
+    failed <- tryCatch(ring_mpi_init(comm, if (rank == 1) stop("not today")), error = identity)
+    left <- tryCatch(
+      ring_mpi_init(comm, {
+        mpi <- dyn.load(library)
+        .C(mpi$mpi_begin, 0L, 0L)
+      }),
+      error = identity
+    )
+    list(failed = failed, left = left)
+  }, library = mpi_library(), lost = 0:1)
+  expect_s3_class(results[[2L]]$failed, "simpleError")
+  expect_s3_class(results[[1L]]$failed, "ring_error_aborted")
+  expect_identical(conditionMessage(results[[1L]]$failed), "rank 1 (127.0.0.1): not today")
+  for (result in results) expect_s3_class(result$left, "ring_error_aborted")
+})
+
+test_that("communicators that encrypt refuse", {
+  results <- run_ring(2, {
+    refused <- tryCatch(ring_mpi_init(comm, 1), error = identity)
+    list(refused, ring_mpi_init(comm, 1, allow_plain = TRUE))
+  }, options = list(token = fresh_token(), timeout = 30, encryption = TRUE))
+  for (result in results) {
+    expect_s3_class(result[[1L]], "ring_error_unsupported")
+    expect_match(conditionMessage(result[[1L]]), "pass allow_plain = TRUE")
+    expect_identical(result[[2L]], 1)
+  }
+})
