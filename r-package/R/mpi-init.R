@@ -5,29 +5,30 @@
 
 #' Use MPI inside the ranks
 #'
-#' `ring_mpi_init()` evaluates code in which this process initializes and finalizes MPI, such as with
-#' the package Rmpi or pbdMPI. All ranks call it. `MPI_COMM_WORLD` has the ranks of the communicator,
-#' which can be used beside MPI.
+#' `ring_mpi_init()` evaluates code in which this process initializes and finalizes MPI, such as
+#' with the package Rmpi or pbdMPI. All ranks call it. `MPI_COMM_WORLD` has the ranks of the
+#' communicator, which can be used beside MPI.
 #'
 #' @details
 #' The package must have been built over MPICH, or another MPI library that uses PMI-1. Debian's
-#' `r-cran-rmpi` is built over Open MPI, and is alone in its `MPI_COMM_WORLD`. Load the package inside
-#' the code, because that initializes MPI, and finalize MPI there, as `Rmpi::mpi.finalize()` does.
+#' `r-cran-rmpi` is built over Open MPI, and is alone in its `MPI_COMM_WORLD`. Load the package
+#' inside the code, because that initializes MPI, and finalize MPI there, as `Rmpi::mpi.finalize()`
+#' does.
 #'
 #' A process can initialize MPI once. On Spark, [ring_apply()] and [ring_run()] give each call new
 #' processes.
 #'
 #' MPI has no deadline, and no interrupt ends a call of MPI that waits for a rank that has died or
-#' failed. [ring_apply()] and [ring_run()] end the ranks 5 seconds after one has failed, whatever they
-#' do. [ring_mpi_run()] ends programs of MPI in every case.
+#' failed. [ring_apply()] and [ring_run()] end the ranks 5 seconds after one has failed, whatever
+#' they do. [ring_mpi_run()] ends programs of MPI in every case.
 #'
 #' @inheritParams ring_mpi_run
 #' @param code An expression.
 #' @returns The value of `code`.
 #' @section Errors:
 #' `ring_error_aborted`, on every rank, when `code` fails on a rank, or does not finalize MPI.
-#' `ring_error_unsupported` when the communicator encrypts, without `allow_plain`. Other failures are
-#' those of [ring_allreduce()].
+#' `ring_error_unsupported` when the communicator encrypts, without `allow_plain`. Other failures
+#' are those of [ring_allreduce()].
 #' @seealso [ring_mpi_run()], for MPI programs.
 #' @examples
 #' \dontrun{
