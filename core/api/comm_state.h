@@ -59,7 +59,7 @@ struct ring_comm {
   uint8_t *bundle;                        /* a group's short buffers, one behind another */
   size_t bundle_capacity;
   int local_rank, local_size;
-  bool spare_cores; /* this host has two processors or more for each of its ranks */
+  bool spare_cores;  /* this host has two processors or more for each of its ranks */
   uint32_t sequence; /* of the last collective call */
   uint64_t calls;
   uint16_t port_first, port_last; /* of listeners, its children's too */

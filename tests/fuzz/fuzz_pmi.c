@@ -42,8 +42,7 @@ static void take_line(ring_pmi_protocol *protocol, ring_key_values *names, const
   ring_pmi_action action = ring_pmi_protocol_take(protocol, text, length);
   if (action == RING_PMI_FAIL)
     FUZZ_PROMISE(protocol->error.status == RING_INVALID && protocol->error.message[0] != '\0');
-  if (action == RING_PMI_ANSWER || action == RING_PMI_FENCE)
-    check_answer(protocol->answer);
+  if (action == RING_PMI_ANSWER || action == RING_PMI_FENCE) check_answer(protocol->answer);
   if (action == RING_PMI_ANSWER && strncmp(text, "endcmd", 6) != 0) check_put(protocol);
   if (action == RING_PMI_NAME) check_name(names, text, length);
   check_values(&protocol->values);
