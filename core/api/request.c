@@ -82,7 +82,7 @@ ring_status ring_request_launch(ring_comm *comm, ring_status status, ring_reques
   pthread_mutex_lock(&queue->mutex);
   if (status == RING_OK) status = queue_add(queue, request);
   if (status == RING_OK) {
-    ring_comm_leave(comm); /* another thread may abort while the request runs here */
+    ring_comm_leave(comm); /* the request may run here, as one that a thread waits for */
     ring_queue_dispatch(queue, request);
     pthread_mutex_unlock(&queue->mutex);
     return RING_OK;

@@ -3,7 +3,6 @@
  * Requests on a host without processors for helpers: a start runs the call when all ranks start it
  * together, and returns when they do not.
  */
-#include <pthread.h>
 #include <sched.h>
 
 #include "check.h"
@@ -82,36 +81,8 @@ static void test_ranks_that_wait_for_each_other(void) {
   RUN_RANKS(3, start_in_turn, (int){0});
 }
 
-static void *abort_soon(void *comm) {
-  ring_comm_abort(comm, "enough");
-  return NULL;
-}
-
-/* Rank 0 aborts from another thread, often while its start waits for rank 1, which does not start. */
-static void abort_beside_a_start(int rank, int size, void *shared) {
-  ring_comm *comm = open_on_one_processor(rank, size);
-  ranks_barrier(shared, size);
-  if (rank == 0) {
-    ring_request *request = NULL;
-    pthread_t thread;
-    CHECK_INT(pthread_create(&thread, NULL, abort_soon, comm), 0);
-    ring_status status =
-        ring_allreduce_start(comm, start_x, start_y, START_COUNT, RING_FLOAT32, RING_SUM, &request);
-    CHECK(status == RING_OK || status == RING_ABORTED);
-    if (status == RING_OK) finish_badly(request, RING_ABORTED, 0, "enough");
-    CHECK_INT(pthread_join(thread, NULL), 0);
-  }
-  ranks_barrier((int *)shared + 1, size);
-  ring_comm_free(comm);
-}
-
-static void test_an_abort_beside_a_start(void) {
-  for (int i = 0; i < 10; i++) RUN_RANKS(2, abort_beside_a_start, (int[2]){0});
-}
-
 int main(void) {
   RUN(test_ranks_that_start_together);
   RUN(test_ranks_that_wait_for_each_other);
-  RUN(test_an_abort_beside_a_start);
   return 0;
 }
