@@ -248,6 +248,7 @@ void ring_queue_dispatch(ring_queue *queue, ring_request *request) {
   if (queue->stop) return;
   if (!here && !queue_start_helper(queue)) ring_queue_wait(queue, request);
   if (here) queue_run_next(queue, queue->interrupt, &queue->alarm);
+  if (queue->helper == QUEUE_HELPER_ENDED) queue_join(queue); /* no start may follow */
 }
 
 /* ---- Ending ------------------------------------------------------------------------------- */

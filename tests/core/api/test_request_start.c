@@ -11,7 +11,7 @@
 
 enum { START_COUNT = 1 << 18, START_SHORT = 16, START_ROUNDS = 100 };
 
-static float start_x[START_COUNT], start_y[START_COUNT];
+static float start_x[START_COUNT], start_y[START_COUNT], start_z[START_SHORT];
 
 /* Opens with one processor, on which two ranks have no room for helpers. */
 static ring_comm *open_on_one_processor(int rank, int size) {
@@ -24,9 +24,9 @@ static ring_comm *open_on_one_processor(int rank, int size) {
 }
 
 /* Starts an allreduce; returns whether it was done when the start returned. */
-static int start(ring_comm *comm, size_t count, ring_request **request) {
+static int start(ring_comm *comm, float *output, size_t count, ring_request **request) {
   int done;
-  CHECK_INT(ring_allreduce_start(comm, start_x, start_y, count, RING_FLOAT32, RING_SUM, request),
+  CHECK_INT(ring_allreduce_start(comm, start_x, output, count, RING_FLOAT32, RING_SUM, request),
             RING_OK);
   CHECK_INT(ring_request_test(*request, &done), RING_OK);
   return done;
@@ -44,8 +44,8 @@ static void start_together(int rank, int size, void *shared) {
   ring_request *large, *small;
   for (int i = 0; i < START_ROUNDS; i++) {
     CHECK_INT(ring_barrier(comm), RING_OK);
-    done[0] += start(comm, START_COUNT, &large);
-    done[1] += start(comm, START_SHORT, &small);
+    done[0] += start(comm, start_y, START_COUNT, &large);
+    done[1] += start(comm, start_z, START_SHORT, &small);
     finish(large);
     check_sum(START_COUNT, size);
     finish(small);
@@ -68,7 +68,7 @@ static void start_in_turn(int rank, int size, void *shared) {
   for (int i = 0; i < 10; i++) {
     ring_request *request;
     await_count((const int *)turn, i * size + rank);
-    int done = start(comm, START_COUNT, &request);
+    int done = start(comm, start_y, START_COUNT, &request);
     CHECK(rank == size - 1 || !done);
     (*turn)++;
     finish(request);
