@@ -10,10 +10,10 @@
 #' communicator, which can be used beside MPI.
 #'
 #' @details
-#' The package must have been built over MPICH, or another MPI library that uses PMI-1. Debian's
-#' `r-cran-rmpi` is built over Open MPI, and is alone in its `MPI_COMM_WORLD`. Load the package
-#' inside the code, because that initializes MPI, and finalize MPI there, as `Rmpi::mpi.finalize()`
-#' does.
+#' The package must have been built over MPICH 4, or another MPI library that uses PMI-1. MPICH 5
+#' leaves PMI at the exit of the process only, which is too late here. Debian's `r-cran-rmpi` is
+#' built over Open MPI, and is refused. Load the package inside the code, because that initializes
+#' MPI, and finalize MPI there, as `Rmpi::mpi.finalize()` does.
 #'
 #' A process can initialize MPI once. On Spark, [ring_apply()] and [ring_run()] give each call new
 #' processes.
@@ -26,18 +26,18 @@
 #' @param code An expression.
 #' @returns The value of `code`.
 #' @section Errors:
-#' `ring_error_aborted`, on every rank, when `code` fails on a rank, or does not finalize MPI.
-#' `ring_error_unsupported` when the communicator encrypts, without `allow_plain`. Other failures
-#' are those of [ring_allreduce()].
+#' The error of `code` where `code` fails, and `ring_error_aborted` on the other ranks.
+#' `ring_error_aborted`, on every rank, when `code` does not finalize MPI. `ring_error_unsupported`
+#' when `code` does not initialize MPI, or the communicator encrypts, without `allow_plain`. Other
+#' failures are those of [ring_allreduce()].
 #' @seealso [ring_mpi_run()], for MPI programs.
 #' @examples
 #' \dontrun{
 #' # Needs Rmpi over MPICH.
 #' comm <- ring_init()
 #' ring_mpi_init(comm, {
-#'   library(Rmpi)
-#'   total <- mpi.allreduce(1, type = 2, comm = 0)
-#'   mpi.finalize()
+#'   total <- Rmpi::mpi.allreduce(1, type = 2, comm = 0)
+#'   Rmpi::mpi.finalize()
 #'   total
 #' })
 #' ring_close(comm)
@@ -52,9 +52,19 @@ ring_mpi_init <- function(comm, code, allow_plain = FALSE) {
     restore <- mpi_join(pmi)
     on.exit(restore(), add = TRUE, after = FALSE)
     value <- code
+    mpi_check_used(pmi, ring_size(comm))
     .Call(C_pmi_close, pmi)
   })
   value
+}
+
+# Refuses code after which each rank may have been alone in a world of its own.
+mpi_check_used <- function(pmi, size) {
+  if (size == 1L || .Call(C_pmi_test, pmi)$state != "silent") return()
+  ring_stop("UNSUPPORTED", call = NULL, paste(
+    "`code` has not initialized MPI over PMI-1: load a package that was built over MPICH inside",
+    "`code`, in a process that has not initialized MPI before"
+  ))
 }
 
 # Sets the variables of PMI in this process. Returns a function that restores the variables.
@@ -62,7 +72,8 @@ mpi_join <- function(pmi) {
   entries <- .Call(C_pmi_environment, pmi)
   variables <- stats::setNames(sub("^[^=]*=", "", entries), sub("=.*$", "", entries))
   variables[["PMI_FD"]] <- as.character(.Call(C_pmi_join, pmi))
-  before <- Sys.getenv(mpi_names(mpi_foreign), names = TRUE)
+  foreign <- mpi_names(mpi_foreign)
+  before <- if (length(foreign) > 0L) Sys.getenv(foreign, names = TRUE) # of no names it gives all
   Sys.unsetenv(names(before))
   do.call(Sys.setenv, as.list(variables))
   function() {

@@ -118,7 +118,7 @@ mpi_command <- function(command, args) {
 mpi_check_env <- function(env) {
   names <- names(env)
   named <- is.character(env) && !anyNA(env) && length(names) == length(env)
-  if (named && !any(names == "" | grepl("=", names, fixed = TRUE))) return()
+  if (named && !anyNA(names) && !any(names == "" | grepl("=", names, fixed = TRUE))) return()
   check_stop("`env` must be a character vector with names, as in c(OMP_NUM_THREADS = \"4\"), not ",
              describe(env))
 }
@@ -176,9 +176,18 @@ mpi_caller <- function(output) {
 mpi_abort_with <- function(pmi, code) {
   withCallingHandlers(
     code,
-    error = function(error) .Call(C_pmi_abort, pmi, conditionMessage(error)),
+    error = function(error) .Call(C_pmi_abort, pmi, mpi_reason(error)),
     interrupt = function(condition) .Call(C_pmi_abort, pmi, "interrupted")
   )
+}
+
+# The message of an error; its class where it has none.
+mpi_reason <- function(error) {
+  text <- tryCatch(
+    paste(iconv(conditionMessage(error), sub = "byte"), collapse = "\n"),
+    error = function(error) ""
+  )
+  if (nzchar(text)) text else class(error)[[1L]]
 }
 
 # ---- The program ---------------------------------------------------------------------------------

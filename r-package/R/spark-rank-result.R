@@ -69,8 +69,9 @@ rank_result_weight <- function(error, rank) {
   statuses <- character()
   while (inherits(error, "condition")) {
     remote <- inherits(error, "ring_error_remote") # of a job within this one
-    own <- identical(as.integer(error$rank), rank)
-    if (inherits(error, "ring_error") && !remote && !own) statuses <- c(statuses, error$status)
+    if (inherits(error, "ring_error") && !remote && !identical(as.integer(error$rank), rank)) {
+      statuses <- c(statuses, error$status)
+    }
     error <- error$parent
   }
   .Call(C_blame_weight, statuses)

@@ -93,9 +93,9 @@ static void guardian_run(const guardian_job *job) {
   close(GUARDIAN_PMI);
   guardian_send((guardian_event){GUARDIAN_STARTED, program});
   bool ended = guardian_wait(program, job->rank, &status);
+  if (ended) guardian_send((guardian_event){GUARDIAN_ENDED, status});
   kill(-program, SIGKILL);
   process_tree_kill();
-  if (ended) guardian_send((guardian_event){GUARDIAN_ENDED, status});
 }
 
 /* An R package must not call _exit(), so a signal ends the process. */

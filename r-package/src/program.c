@@ -130,6 +130,7 @@ SEXP program_event(SEXP control) {
 
 SEXP program_stop(SEXP guardian, SEXP control) {
   pid_t process = (pid_t)Rf_asInteger(guardian);
+  shutdown(Rf_asInteger(control), SHUT_RDWR); /* a forked child may hold it, too */
   close(Rf_asInteger(control));
   for (int waited = 0; waitpid(process, NULL, WNOHANG) == 0; waited++) {
     if (waited == GRACE_MS) kill(process, SIGKILL);

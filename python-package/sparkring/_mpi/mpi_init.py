@@ -38,7 +38,7 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
 
     MPI has no deadline, and nothing can end a call of MPI that waits for a rank that has died or
     left the block with an exception. Within 1 s the processes of the other ranks therefore print
-    the error and exit with code 1.
+    the error and exit with code 1; after the death of a host within 1 minute.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
     Raises
     ------
     AbortedError
-        When a rank cannot initialize MPI, on every rank: it names the rank.
+        When a rank cannot initialize MPI: the error names the rank. The processes of ranks that
+        are initializing MPI meanwhile exit.
     UnsupportedError
         When the communicator encrypts, without ``allow_plain``.
     PeerLostError, TimeoutError
@@ -71,11 +72,11 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
     try:
         with aborting(pmi):
             fd = os.dup(pmi.fd())  # for MPI, which may close it
+            inode = os.fstat(fd).st_ino
             pmi.started()
-            world = join(pmi, self, fd)
             with ended_with_the_job(pmi, self):
-                yield world
-                finalize(fd)
+                yield join(pmi, self, fd)
+                finalize(pmi, fd, inode)
             pmi.close()
     finally:
         pmi.free()
@@ -88,7 +89,8 @@ def join(pmi: PmiHandle, comm: Communicator, fd: int) -> Any:
         with replaced_environment({**variables, "PMI_FD": str(fd)}):
             world = _initialize()
     except BaseException as error:
-        os.close(fd)
+        if pmi.test()[0] == "silent":  # else MPI has taken the descriptor
+            os.close(fd)
         abort(pmi, f"cannot initialize MPI: {error}")
         pmi.test()
         raise
@@ -121,25 +123,40 @@ def _initialize() -> Any:
     return MPI.COMM_WORLD
 
 
-def finalize(fd: int) -> None:
-    """Finalize MPI, and its connection.
-
-    MPICH 5 finalizes its connection in an exit handler, when the server is gone. So the connection
-    is finalized here, and the exit handler gets the answer from a socket that outlives the server.
-    """
-    inode = os.fstat(fd).st_ino
-    sys.modules["mpi4py.MPI"].Finalize()
+def finalize(pmi: PmiHandle, fd: int, inode: int) -> None:
+    """Finalize MPI, and its connection, where MPI has not closed it."""
+    mpi = sys.modules["mpi4py.MPI"]
+    if not mpi.Is_finalized():
+        mpi.Finalize()
     try:
         kept = os.fstat(fd).st_ino == inode
     except OSError:
         kept = False
-    if kept:
-        os.write(fd, b"cmd=finalize\n")
-        os.read(fd, len(ACKNOWLEDGED))
-        ours, theirs = socket.socketpair()
-        ours.send(ACKNOWLEDGED)
-        os.dup2(theirs.detach(), fd, inheritable=False)
-        ours.detach()  # stays open as long as this process
+    if not kept:
+        return
+    if pmi.test()[0] != "active":  # of an MPI that does not speak PMI-1, with one rank
+        os.close(fd)
+        return
+    try:
+        acknowledge(fd)
+    except OSError:
+        pmi.test()  # raises where another rank has failed
+        raise
+
+
+def acknowledge(fd: int) -> None:
+    """Finalize the connection of MPICH 5.
+
+    MPICH 5 does so in an exit handler, when the server is gone. The exit handler gets its answer
+    from a socket that outlives the server.
+    """
+    os.write(fd, b"cmd=finalize\n")
+    os.read(fd, len(ACKNOWLEDGED))
+    ours, theirs = socket.socketpair()
+    ours.send(ACKNOWLEDGED)
+    with theirs:
+        os.dup2(theirs.fileno(), fd, inheritable=False)
+    ours.detach()  # stays open as long as this process
 
 
 @contextlib.contextmanager

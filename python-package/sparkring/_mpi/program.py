@@ -132,6 +132,8 @@ class Program:
         The guardian ends them when the connection closes. A process of another group survives a
         guardian that was killed.
         """
+        with contextlib.suppress(OSError):  # a forked child may hold it, too
+            self.control.shutdown(socket.SHUT_RDWR)
         self.control.close()
         try:
             code = self.process.wait(GRACE)
