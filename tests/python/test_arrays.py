@@ -407,9 +407,9 @@ def test_references_and_memory_are_balanced(comm):
         return sys.getallocatedblocks(), [sys.getrefcount(thing) for thing in held]
 
     count_after_calls()
-    counts = [count_after_calls() for _ in range(5)]
+    counts = [count_after_calls() for _ in range(10)]  # caches fill first
     assert min(later[0] - earlier[0] for earlier, later in zip(counts, counts[1:])) < 50
-    assert [references for _, references in counts] == [counts[0][1]] * 5
+    assert [references for _, references in counts] == [counts[0][1]] * 10
     assert [p.made for p in (x, strided, broken)] == [p.deleted for p in (x, strided, broken)]
 
 
