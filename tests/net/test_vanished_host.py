@@ -100,14 +100,19 @@ def test_while_waiting_for_another(hosts, injected):
             time.sleep(0.1)
         told.set()
         outcomes = job.wait(5)
+    seconds = seconds_until_named(outcomes, placement, began)
+    assert SILENCE[0] <= seconds <= SILENCE[1] + GRACE + job.late
+    injected("host vanishes, another is waited for", "PEER_LOST, named", seconds)
+
+
+def seconds_until_named(outcomes, placement, began):
+    """Check that all survivors name the rank that is gone; return when the last one did."""
     left = survivors(placement)
     errors = [outcomes[rank] and outcomes[rank].error for rank in left]
     assert all(error and error.kind == "PEER_LOST" and error.rank == GONE for error in errors), (
         errors
     )
-    seconds = max(outcomes[rank].ended for rank in left) - began
-    assert SILENCE[0] <= seconds <= SILENCE[1] + GRACE + job.late, (seconds, errors)
-    injected("host vanishes, another is waited for", "PEER_LOST, named", seconds)
+    return max(outcomes[rank].ended for rank in left) - began
 
 
 def run_program(options, board):
@@ -132,12 +137,8 @@ def test_while_mpi_programs_run(hosts, injected):
         while time.monotonic() - began < SILENCE[1] and not job.has_ended(0):
             time.sleep(0.1)
         outcomes = job.wait(5)
-    left = survivors(placement)
-    errors = [outcomes[rank] and outcomes[rank].error for rank in left]
-    assert all(error and error.kind == "PEER_LOST" and error.rank == GONE for error in errors), (
-        errors
-    )
-    seconds = max(outcomes[rank].ended for rank in left) - began
+    seconds = seconds_until_named(outcomes, placement, began)
+    assert seconds <= SILENCE[1] + GRACE + job.late
     injected("host vanishes while MPI programs run", "PEER_LOST, named", seconds)
 
 

@@ -2,7 +2,7 @@
 #
 # ring_mpi_init(), with a library of MPICH in the processes of the ranks.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. Names that testthat defines.
 mpi_library <- function() {
   compiler <- Sys.which("mpicc.mpich")
   skip_if(compiler == "", "there is no MPICH to compile a library with")

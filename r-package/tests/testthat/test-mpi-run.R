@@ -3,7 +3,7 @@
 # ring_mpi_run() and ring_mpi(), with MPICH where its compiler is there, and with programs without
 # MPI.
 
-# nolint start: object_usage_linter. What testthat gives to this code.
+# nolint start: object_usage_linter. Names that testthat defines.
 # A program of MPICH. `what` is what it does after MPI_Init.
 mpi_program <- function() {
   compiler <- Sys.which("mpicc.mpich")
