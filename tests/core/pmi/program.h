@@ -24,6 +24,11 @@ static inline void send_text(ring_pmi *pmi, const char *text) {
   CHECK_INT(send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL), strlen(text));
 }
 
+/* Sends to a server that may have ended. */
+static inline void send_late(ring_pmi *pmi, const char *text) {
+  (void)!send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL);
+}
+
 /* Reads a line; "" when the server has closed the connection. Lines are kept until the next call. */
 static inline const char *receive_line(ring_pmi *pmi) {
   static char line[2048];

@@ -25,11 +25,6 @@ typedef struct fault {
   bool in_barrier; /* the programs of other ranks; else they are silent */
 } fault;
 
-/* Sends a line to a server that may have ended. */
-static void send_late(ring_pmi *pmi, const char *text) {
-  (void)!send(ring_pmi_fd(pmi), text, strlen(text), MSG_NOSIGNAL);
-}
-
 static void try_fault(ring_comm *comm, void *shared) {
   const fault *f = shared;
   ring_pmi *pmi = serve(comm);
