@@ -269,15 +269,16 @@ static void test_timeout_names_the_message(void) {
   RUN_RANKS(2, run_late, (int[1]){0});
 }
 
-/* Rank 0 is interrupted when rank 1 was warned that it waits. */
+/* Rank 0 is interrupted when rank 1 was warned that it waits for a message. */
 typedef struct interruption {
-  int warned, arrived;
+  int open, warned, arrived;
   char log[1000];
 } interruption;
 
 static int interrupts(void *arg) {
   const interruption *of = arg;
-  return __atomic_load_n(&of->warned, __ATOMIC_SEQ_CST);
+  return __atomic_load_n(&of->open, __ATOMIC_SEQ_CST) &&
+         __atomic_load_n(&of->warned, __ATOMIC_SEQ_CST);
 }
 
 static void note_log(void *arg, const char *message) {
@@ -301,6 +302,7 @@ static void run_interrupted(int rank, int size, void *shared) {
   ranks_barrier(&of->arrived, size);
   of->warned = 0; /* by a slow open */
   ranks_barrier(&of->arrived, 2 * size);
+  __atomic_store_n(&of->open, 1, __ATOMIC_SEQ_CST);
   if (rank == 0) {
     CHECK_INT(ring_messages_recv(messages, &byte, 1, RING_UINT8, RING_ANY_SOURCE, 6, NULL),
               RING_ABORTED);
