@@ -15,10 +15,12 @@ static ring_status hub_receive(ring_hub *hub, ring_error *error) {
   return status;
 }
 
-ring_status ring_hub_begin(ring_hub *hub, ring_messages *messages, int size, ring_error *error) {
+ring_status ring_hub_begin(ring_hub *hub, ring_messages *messages, const int *nodes, int size,
+                           ring_error *error) {
   *hub = (ring_hub){.size = size, .outbox.messages = messages};
   hub->ranks = calloc((size_t)size, sizeof *hub->ranks);
-  return hub->ranks != NULL ? hub_receive(hub, error) : ring_pmi_failure_no_memory(error, messages);
+  bool made = hub->ranks != NULL && ring_pmix_hub_begin(&hub->pmix, nodes, size);
+  return made ? hub_receive(hub, error) : ring_pmi_failure_no_memory(error, messages);
 }
 
 void ring_hub_end(ring_hub *hub) {
@@ -27,6 +29,7 @@ void ring_hub_end(ring_hub *hub) {
   for (int rank = 0; hub->ranks != NULL && rank < hub->size; rank++)
     if (hub->ranks[rank].pairs != NULL) ring_pmi_payload_drop(hub->ranks[rank].pairs);
   ring_key_values_free(&hub->names);
+  ring_pmix_hub_end(&hub->pmix);
   free(hub->ranks);
   *hub = (ring_hub){0};
 }
@@ -71,6 +74,41 @@ static ring_status hub_check_ends(const ring_hub *hub, ring_error *error) {
                               waiting);
 }
 
+/* A program of MPICH waits for ever for a program of Open MPI. */
+static ring_status hub_check_libraries(const ring_hub *hub, ring_error *error) {
+  for (int rank = 0; hub->fenced > 0 && rank < hub->size; rank++) {
+    if (!hub->pmix.active[rank]) continue;
+    int other = 0;
+    while (hub->ranks[other].pairs == NULL) other++;
+    return ring_pmi_failure_set(error, hub->outbox.messages, RING_MISMATCH, rank,
+                                "its program uses PMIx, as Open MPI does, and the program of rank "
+                                "%d uses PMI-1, as MPICH does: all programs must use one MPI "
+                                "library",
+                                other);
+  }
+  return RING_OK;
+}
+
+/* The same as hub_check_ends, for programs of PMIx. */
+static ring_status hub_check_pmix_ends(const ring_hub *hub, ring_error *error) {
+  for (int rank = 0; hub->ended > 0 && rank < hub->size; rank++) {
+    const ring_hub_rank *ended = &hub->ranks[rank];
+    int waiting = ended->ended ? ring_pmix_hub_waiting(&hub->pmix, rank, ended->silent) : -1;
+    if (waiting >= 0)
+      return ring_pmi_failure_set(error, hub->outbox.messages, RING_MISMATCH, rank,
+                                  "its program ended, and the program of rank %d waits for it in "
+                                  "MPI_Init or MPI_Finalize: all programs must call both, or none",
+                                  waiting);
+  }
+  return RING_OK;
+}
+
+static ring_status hub_check(const ring_hub *hub, ring_error *error) {
+  ring_status status = hub_check_ends(hub, error);
+  if (status == RING_OK) status = hub_check_libraries(hub, error);
+  return status == RING_OK ? hub_check_pmix_ends(hub, error) : status;
+}
+
 /* ---- Control messages --------------------------------------------------------------------- */
 
 static ring_status hub_take_fence(ring_hub *hub, int rank, const char *pairs, size_t length,
@@ -94,8 +132,9 @@ static ring_status hub_take_name(ring_hub *hub, int rank, const char *text, size
                               RING_PMI_FROM_HUB, error);
 }
 
-static ring_status hub_take_end(ring_hub *hub, int rank, ring_error *error) {
+static ring_status hub_take_end(ring_hub *hub, int rank, bool silent, ring_error *error) {
   hub->ranks[rank].ended = true;
+  hub->ranks[rank].silent = silent;
   if (++hub->ended < hub->size) return RING_OK;
   return hub_broadcast(hub, ring_pmi_payload_make(RING_PMI_CONTROL_END, 0), error);
 }
@@ -111,10 +150,13 @@ static ring_status hub_take(ring_hub *hub, int rank, const char *bytes, size_t l
   else if (kind == RING_PMI_CONTROL_NAME)
     status = hub_take_name(hub, rank, bytes + 1, length - 1, error);
   else if (kind == RING_PMI_CONTROL_END)
-    status = hub_take_end(hub, rank, error);
+    status = hub_take_end(hub, rank, length > 1, error);
+  else if (length > 0 && ring_pmix_hub_takes(bytes[0])) /* also of a lead whose program has ended */
+    status = ring_pmix_hub_take(&hub->pmix, &hub->outbox, &hub->names, rank, bytes[0], bytes + 1,
+                                length - 1, error);
   else
     status = ring_pmi_failure_invalid_message(error, hub->outbox.messages, rank);
-  return status == RING_OK ? hub_check_ends(hub, error) : status;
+  return status == RING_OK ? hub_check(hub, error) : status;
 }
 
 ring_status ring_hub_turn(ring_hub *hub, bool *moved, ring_error *error) {

@@ -10,11 +10,13 @@
 #include "pmi/key_values.h"
 #include "pmi/pmi_outbox.h"
 #include "pmi/pmi_protocol.h"
+#include "pmi/pmix_hub.h"
 
 /* The state of one rank. */
 typedef struct ring_hub_rank {
   ring_pmi_payload *pairs; /* of the fence that the rank waits in; NULL: it waits in none */
   bool ended;
+  bool silent; /* it has ended without a call of MPI_Init */
 } ring_hub_rank;
 
 typedef struct ring_hub {
@@ -24,10 +26,12 @@ typedef struct ring_hub {
   ring_transfer *receive;
   ring_pmi_outbox outbox;
   ring_pmi_line line;
+  ring_pmix_hub pmix;
 } ring_hub;
 
-/* RING_OK, or *error: no memory, or why the messages have failed. */
-ring_status ring_hub_begin(ring_hub *hub, ring_messages *messages, int size, ring_error *error);
+/* `nodes`: the host of each rank. RING_OK, or *error: no memory, or why the messages have failed. */
+ring_status ring_hub_begin(ring_hub *hub, ring_messages *messages, const int *nodes, int size,
+                           ring_error *error);
 
 /* Handles a control message. RING_OK, or *error: why the servers have to end. *moved becomes true when there was
  * a control message. */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "messages/state.h"
+#include "pmi/pmix_message.h"
 
 ring_status ring_pmi_failure_set(ring_error *error, const ring_messages *messages,
                                  ring_status status, int fault, const char *format, ...) {
@@ -28,6 +29,13 @@ ring_status ring_pmi_failure_invalid_message(ring_error *error, const ring_messa
   return ring_pmi_failure_set(
       error, messages, RING_SYSTEM, fault,
       "its PMI server sent an invalid message: all ranks need the same sparkring");
+}
+
+void ring_pmi_failure_keep(char *kept, const ring_messages *messages, int rank,
+                           const char *problem) {
+  if (kept[0] == '\0' && problem[0] != '\0')
+    snprintf(kept, RING_PMIX_PROBLEM, "rank %d (%.60s): %.170s", rank,
+             ring_comm_host(messages->comm, rank), problem);
 }
 
 ring_status ring_pmi_failure_of_transfer(ring_error *error, ring_messages *messages,

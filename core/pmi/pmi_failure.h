@@ -19,6 +19,11 @@ ring_status ring_pmi_failure_no_memory(ring_error *error, const ring_messages *m
 ring_status ring_pmi_failure_invalid_message(ring_error *error, const ring_messages *messages,
                                              int fault);
 
+/* Keeps the reason of a rank why PMIx cannot be served, unless that of an earlier rank is kept. Both have
+ * RING_PMIX_PROBLEM bytes. */
+void ring_pmi_failure_keep(char *kept, const ring_messages *messages, int rank,
+                           const char *problem);
+
 /* Why a transfer has failed: with the messages, or alone. */
 ring_status ring_pmi_failure_of_transfer(ring_error *error, ring_messages *messages,
                                          const ring_transfer *transfer);

@@ -18,6 +18,7 @@
 #include "pmi/pmi_failure.h"
 #include "pmi/pmi_links.h"
 #include "pmi/pmi_server.h"
+#include "pmi/pmix_start.h"
 #include "pmi/process_mapping.h"
 
 #define PMI_PATIENCE_S 1e9 /* close has no deadline */
@@ -51,7 +52,8 @@ static int pmi_make_wakeup(ring_pmi *pmi) {
   return code;
 }
 
-static void pmi_write_environment(ring_pmi *pmi) {
+/* The variables of PMI-1, and behind them those of PMIx. False without memory. */
+static bool pmi_write_environment(ring_pmi *pmi) {
   const ring_comm *comm = pmi->messages->comm;
   const struct {
     const char *name;
@@ -61,10 +63,18 @@ static void pmi_write_environment(ring_pmi *pmi) {
                                      {"PMI_SIZE", ring_comm_size(comm)},
                                      {"MPI_LOCALRANKID", ring_comm_local_rank(comm)},
                                      {"MPI_LOCALNRANKS", ring_comm_local_size(comm)}};
+  const char *more = pmi->pmix.environment.bytes;
+  size_t count = RING_PMI_VARIABLES, more_bytes = pmi->pmix.environment.length;
+  for (size_t at = 0; at < more_bytes; at++) count += more[at] == '\0';
+  pmi->environment = calloc(count + 1, sizeof(*pmi->environment));
+  if (pmi->environment == NULL) return false;
+  for (size_t at = 0, i = RING_PMI_VARIABLES; at < more_bytes; at += strlen(more + at) + 1)
+    pmi->environment[i++] = more + at;
   for (int i = 0; i < RING_PMI_VARIABLES; i++) {
     snprintf(pmi->texts[i], sizeof pmi->texts[i], "%s=%d", variables[i].name, variables[i].value);
     pmi->environment[i] = pmi->texts[i];
   }
+  return true;
 }
 
 /* Fills the key-value space with the pairs that the program finds at its start. False without memory. */
@@ -87,17 +97,15 @@ static int pmi_begin(ring_pmi *pmi) {
   int code = pmi_connect(pmi);
   if (code == 0) code = pmi_make_wakeup(pmi);
   if (code != 0) return code;
-  pmi_write_environment(pmi);
   return pmi_fill_space(pmi) ? ring_pmi_server_begin(pmi) : ENOMEM;
 }
 
 /* A server that is not begun; NULL without memory. */
-static ring_pmi *pmi_make(ring_messages *messages) {
+static ring_pmi *pmi_make(const ring_comm *comm) {
   ring_pmi *pmi = calloc(1, sizeof *pmi);
   if (pmi == NULL) return NULL;
   pmi->process = ring_platform_process();
-  pmi->messages = messages;
-  pmi->rank = messages->rank;
+  pmi->rank = ring_comm_rank(comm);
   pmi->fd = pmi->program_fd = pmi->wakeup[0] = pmi->wakeup[1] = -1;
   pmi->failure.rank = -1;
   pthread_mutex_init(&pmi->mutex, NULL);
@@ -108,6 +116,8 @@ static ring_pmi *pmi_make(ring_messages *messages) {
 static void pmi_destroy(ring_pmi *pmi) {
   pthread_mutex_destroy(&pmi->mutex);
   pthread_cond_destroy(&pmi->changed);
+  free(pmi->environment);
+  free(pmi->pmix.environment.bytes);
   free(pmi);
 }
 
@@ -115,35 +125,61 @@ static void pmi_destroy(ring_pmi *pmi) {
 static void pmi_discard(ring_pmi *pmi) {
   if (pmi == NULL) return;
   ring_pmi_server_cancel(pmi);
-  ring_pmi_server_end(pmi);
+  if (pmi->messages != NULL) ring_pmi_server_end(pmi);
+  ring_pmix_end(&pmi->pmix);
   ring_pmi_started(pmi);
   pmi_destroy(pmi);
 }
 
 /* Opens the links. Not RING_OK where any rank has no server: comm->error explains. */
-static ring_status pmi_agree(ring_comm *comm, ring_messages *messages, int code) {
-  int fault;
-  ring_status status = ring_pmi_open_links(messages, &code, &fault);
+static ring_status pmi_agree(ring_comm *comm, ring_messages *messages, ring_pmi *pmi, int code) {
+  ring_pmi_report report = {.code = code, .rank = messages->rank};
+  if (pmi != NULL) memcpy(report.problem, pmi->pmix.problem, sizeof report.problem);
+  ring_status status = ring_pmi_open_links(messages, &report);
   if (status != RING_OK) {
     comm->error = *ring_messages_error(messages);
     return status;
   }
-  if (code == 0) return RING_OK;
-  return ring_error_set(&comm->error, RING_SYSTEM, fault, code,
-                        "rank %d (%s) cannot start a PMI server", fault,
-                        ring_comm_host(comm, fault));
+  if (report.code != 0)
+    return ring_error_set(&comm->error, RING_SYSTEM, report.rank, report.code,
+                          "rank %d (%s) cannot start a PMI server", report.rank,
+                          ring_comm_host(comm, report.rank));
+  if (pmi != NULL) memcpy(pmi->pmix.problem, report.problem, sizeof report.problem);
+  return RING_OK;
 }
 
-ring_status ring_pmi_serve(ring_comm *comm, ring_pmi **pmi) {
+/* PMIx is served on all hosts, or on none. A rank that fails has all ranks fail. */
+static ring_status pmi_finish_pmix(ring_comm *comm, ring_pmi *pmi) {
+  ring_error error;
+  ring_status status = RING_OK;
+  if (pmi->pmix.problem[0] == '\0')
+    status = ring_pmix_start_finish(&pmi->pmix, pmi->messages, &pmi->outbox, &error);
+  else
+    ring_pmix_end(&pmi->pmix);
+  if (status == RING_OK && !pmi_write_environment(pmi))
+    status = ring_pmi_failure_no_memory(&error, pmi->messages);
+  if (status == RING_OK) return RING_OK;
+  ring_messages_fail(pmi->messages, &error);
+  comm->error = error;
+  return status;
+}
+
+ring_status ring_pmi_serve(ring_comm *comm, int pmix, ring_pmi **pmi) {
   ring_messages *messages;
   if (comm == NULL || pmi == NULL) return RING_INVALID;
   *pmi = NULL;
+  ring_pmi *made = pmi_make(comm);
+  if (made != NULL) ring_pmix_start_begin(&made->pmix, comm, pmix != 0); /* goes on meanwhile */
   ring_status status = ring_messages_open(comm, &messages);
-  if (status != RING_OK) return status;
-  ring_pmi *made = pmi_make(messages);
+  if (status != RING_OK) {
+    pmi_discard(made);
+    return status;
+  }
+  if (made != NULL) made->messages = messages;
   int code = made != NULL ? pmi_begin(made) : ENOMEM;
-  status = pmi_agree(comm, messages, code);
-  if (status == RING_OK) {
+  status = pmi_agree(comm, messages, made, code);
+  if (status == RING_OK && made != NULL) status = pmi_finish_pmix(comm, made);
+  if (status == RING_OK && made != NULL) {
     ring_pmi_server_run(made);
     *pmi = made;
     return RING_OK;
@@ -158,6 +194,10 @@ ring_status ring_pmi_serve(ring_comm *comm, ring_pmi **pmi) {
 
 const char *const *ring_pmi_environment(const ring_pmi *pmi) {
   return pmi->environment;
+}
+
+const char *ring_pmi_pmix_problem(const ring_pmi *pmi) {
+  return pmi->pmix.problem[0] != '\0' ? pmi->pmix.problem : NULL;
 }
 
 int ring_pmi_fd(ring_pmi *pmi) {
@@ -275,7 +315,10 @@ static void pmi_free_copy(ring_pmi *pmi) {
   pmi_close_program_fd(pmi);
   for (int i = 0; i < 2; i++)
     if (pmi->wakeup[i] >= 0) close(pmi->wakeup[i]);
+  ring_pmix_process_forget(&pmi->pmix.process);
   ring_messages_free(pmi->messages);
+  free(pmi->environment);
+  free(pmi->pmix.environment.bytes);
   free(pmi);
 }
 

@@ -12,6 +12,7 @@
 #include "base/platform.h"
 #include "messages/message_driver.h"
 #include "pmi/pmi_failure.h"
+#include "pmi/pmix_start.h"
 
 #define PMI_SERVER_GRACE_NS UINT64_C(700000000) /* for a better reason than the server has */
 #define PMI_SERVER_SLICE_MS 100                 /* between two checks of the parent */
@@ -192,6 +193,12 @@ static void pmi_server_take(ring_pmi *pmi, const char *bytes, size_t length) {
     pmi_server_answer(pmi, bytes + 1, length - 1);
 }
 
+static void pmi_server_take_pmix(ring_pmi *pmi, const char *bytes, size_t length) {
+  ring_error error;
+  if (ring_pmix_side_take(&pmi->pmix, bytes[0], bytes + 1, length - 1, &error) != RING_OK)
+    ring_messages_fail(pmi->messages, &error);
+}
+
 /* Receives from the hub. Returns whether a control message, or a failure, had come. */
 static bool pmi_server_receive(ring_pmi *pmi) {
   ring_error error;
@@ -207,10 +214,12 @@ static bool pmi_server_receive(ring_pmi *pmi) {
   pmi->receive = NULL;
   if (pmi->ended && length > 0 && bytes[0] == RING_PMI_CONTROL_END)
     pmi_server_finish(pmi, NULL);
-  else if (pmi_server_post_receive(pmi) == RING_OK)
-    pmi_server_take(pmi, bytes, length);
-  else
+  else if (pmi_server_post_receive(pmi) != RING_OK)
     pmi_server_give_in(pmi, ring_messages_error(pmi->messages));
+  else if (length > 0 && ring_pmix_side_takes(bytes[0]))
+    pmi_server_take_pmix(pmi, bytes, length);
+  else
+    pmi_server_take(pmi, bytes, length);
   ring_free(bytes);
   return true;
 }
@@ -220,6 +229,30 @@ static bool pmi_server_serve_hub(ring_pmi *pmi) {
   ring_error error;
   if (pmi->rank == 0 && ring_hub_turn(&pmi->hub, &moved, &error) != RING_OK)
     ring_messages_fail(pmi->messages, &error); /* no effect on messages that have failed */
+  return moved;
+}
+
+/* ---- PMIx --------------------------------------------------------------------------------- */
+
+/* Publishes a new state of the program before the program knows. */
+static void pmi_server_take_news(ring_pmi *pmi, const ring_pmix_news *news) {
+  if (pmi->ended) return;
+  pmi->protocol.state = news->state;
+  pmi->protocol.exit_code = news->exit_code;
+  if (news->state == RING_PMI_ABORTED) pmi->grace = ring_platform_now() + PMI_SERVER_GRACE_NS;
+  pmi_server_show(pmi);
+}
+
+/* Returns whether something moved. */
+static bool pmi_server_serve_pmix(ring_pmi *pmi) {
+  bool moved = false;
+  ring_error error;
+  ring_status status = ring_pmix_side_turn(&pmi->pmix, &moved, &error);
+  if (status == RING_OK && pmi->pmix.news.has) {
+    pmi_server_take_news(pmi, &pmi->pmix.news);
+    status = ring_pmix_side_known(&pmi->pmix, &error);
+  }
+  if (status != RING_OK) ring_messages_fail(pmi->messages, &error);
   return moved;
 }
 
@@ -250,9 +283,10 @@ static void pmi_server_check_parent(ring_pmi *pmi) {
 
 /* Reports the end of the program to the hub, once. */
 static void pmi_server_report_end(ring_pmi *pmi) {
+  size_t silent = pmi->protocol.state == RING_PMI_SILENT ? 1 : 0; /* a byte that says so */
   pmi->ended = true;
   pmi_server_disconnect(pmi);
-  pmi_server_send(pmi, RING_PMI_CONTROL_END, NULL, 0);
+  pmi_server_send(pmi, RING_PMI_CONTROL_END, "s", silent);
 }
 
 /* ---- The thread --------------------------------------------------------------------------- */
@@ -268,6 +302,7 @@ static bool pmi_server_is_closing(ring_pmi *pmi) {
 static bool pmi_server_turn(ring_pmi *pmi) {
   bool closing = pmi_server_is_closing(pmi); /* before the last bytes are read */
   bool moved = pmi_server_read(pmi);
+  moved = pmi_server_serve_pmix(pmi) || moved;
   moved = pmi_server_serve_hub(pmi) || moved;
   ring_pmi_outbox_sweep(&pmi->outbox);
   moved = pmi_server_receive(pmi) || moved;
@@ -287,13 +322,16 @@ static int pmi_server_slice(const ring_pmi *pmi) {
   return left < PMI_SERVER_SLICE_MS ? (int)left : PMI_SERVER_SLICE_MS;
 }
 
-/* Sleeps until the program sends, a transfer completes, or the owner wakes the thread. */
+/* Sleeps until the program or the PMIx server sends, a transfer completes, or the owner wakes the thread. */
 static void pmi_server_sleep(const ring_pmi *pmi) {
   char bytes[64];
   bool reads = pmi->fd >= 0 && pmi->length < sizeof pmi->input;
-  struct pollfd entries[2] = {{.fd = reads ? pmi->fd : -1, .events = POLLIN},
-                              {.fd = pmi->wakeup[0], .events = POLLIN}};
-  if (poll(entries, 2, pmi_server_slice(pmi)) <= 0 || entries[1].revents == 0) return;
+  const ring_pmix_process *pmix = &pmi->pmix.process;
+  struct pollfd entries[3] = {{.fd = reads ? pmi->fd : -1, .events = POLLIN},
+                              {.fd = pmi->wakeup[0], .events = POLLIN},
+                              {.fd = pmix->pid != 0 ? pmix->channel.fd : -1,
+                               .events = ring_pmix_channel_events(&pmix->channel)}};
+  if (poll(entries, 3, pmi_server_slice(pmi)) <= 0 || entries[1].revents == 0) return;
   while (read(pmi->wakeup[0], bytes, sizeof bytes) == (ssize_t)sizeof bytes) continue;
 }
 
@@ -324,8 +362,9 @@ int ring_pmi_server_begin(ring_pmi *pmi) {
   pmi->outbox.messages = pmi->messages;
   ring_messages_announce_completions(pmi->messages, pmi->wakeup[1]);
   if (pmi_server_post_receive(pmi) != RING_OK) return ENOMEM;
-  if (pmi->rank == 0 && ring_hub_begin(&pmi->hub, pmi->messages,
-                                       ring_comm_size(pmi->messages->comm), &error) != RING_OK)
+  const ring_comm *comm = pmi->messages->comm;
+  if (pmi->rank == 0 && ring_hub_begin(&pmi->hub, pmi->messages, comm->topology.nodes,
+                                       ring_comm_size(comm), &error) != RING_OK)
     return ENOMEM;
   int code = ring_platform_thread(&pmi->thread, pmi_server_main, pmi);
   pmi->threaded = code == 0;
@@ -366,6 +405,7 @@ void ring_pmi_server_end(ring_pmi *pmi) {
   ring_hub_end(&pmi->hub);
   ring_transfer_free(pmi->receive); /* cancels it */
   pmi->receive = NULL;
+  ring_pmix_end(&pmi->pmix);
   pmi_server_close_wakeup(pmi);
   pmi_server_disconnect(pmi);
   ring_key_values_free(&pmi->protocol.values);

@@ -12,6 +12,7 @@
 
 #include "pmi/hub.h"
 #include "pmi/pmi_protocol.h"
+#include "pmi/pmix_side.h"
 
 #define RING_PMI_VARIABLES 5
 #define RING_PMI_VARIABLE_BYTES 48
@@ -21,7 +22,7 @@ struct ring_pmi {
   int rank;
   ring_messages *messages;
   char texts[RING_PMI_VARIABLES][RING_PMI_VARIABLE_BYTES];
-  const char *environment[RING_PMI_VARIABLES + 1];
+  const char **environment;
   int wakeup[2]; /* a pipe that ends the sleep of the thread */
   pthread_t thread;
   bool threaded; /* of the one thread that calls serve, close and free */
@@ -41,7 +42,8 @@ struct ring_pmi {
   int fd; /* -1: closed */
   ring_pmi_protocol protocol;
   ring_pmi_outbox outbox;
-  ring_hub hub;           /* on rank 0 */
+  ring_hub hub; /* on rank 0 */
+  ring_pmix_side pmix;
   ring_transfer *receive; /* from the hub, always posted: it fails when any rank does */
   ring_pmi_kind
       awaiting;   /* the kind of an answer of the hub, which comes before the next line; 0: none */

@@ -31,7 +31,7 @@ PyObject *pmi_serve(PyObject *module, PyObject *comm) {
   Py_INCREF(comm);
   self->comm = (comm_object *)comm;
   comm_enter(self->comm);
-  ring_status status = ring_pmi_serve(self->comm->comm, &self->pmi);
+  ring_status status = ring_pmi_serve(self->comm->comm, 0, &self->pmi);
   if (comm_leave(self->comm, status)) return (PyObject *)self;
   Py_DECREF((PyObject *)self);
   return NULL;

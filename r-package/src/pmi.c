@@ -34,7 +34,7 @@ SEXP pmi_serve(SEXP comm) {
   ring_pmi *served = NULL;
   SEXP pmi = PROTECT(R_MakeExternalPtr(NULL, pmi_tag(), comm));
   R_RegisterCFinalizer(pmi, pmi_finalise);
-  ring_status status = ring_pmi_serve(handle->comm, &served);
+  ring_status status = ring_pmi_serve(handle->comm, 0, &served);
   R_SetExternalPtrAddr(pmi, served);
   comm_finish(handle, status);
   UNPROTECT(1);

@@ -16,6 +16,7 @@
 #include "base/checksum.h"
 #include "peers/frame.h"
 #include "peers/wait_report.h"
+#include "pmi/pmix_message.h"
 #include "rendezvous/message.h"
 
 enum { ROOM = 4096 };
@@ -135,6 +136,40 @@ static void save_pmi(void) {
   save("fuzz_pmi", "spawn", all.bytes, all.length);
   add(&all, "cmd=finalize\n", 13);
   save("fuzz_pmi", "late", all.bytes, all.length);
+}
+
+static void add_pmix(seed *to, char kind, int32_t rank, int32_t value, const char *bytes,
+                     size_t length) {
+  uint8_t head[RING_PMIX_HEAD];
+  const ring_pmix_message message = {7, rank, value, bytes, length};
+  ring_pmix_message_head(head, kind, &message);
+  add(to, head, sizeof head);
+  add(to, bytes, length);
+}
+
+/* PMIx: what a server sends, and a job. */
+static void save_pmix(void) {
+  int nodes[] = {0, 1, 1};
+  const char *names[] = {"a", "b"};
+  const ring_pmix_job job = {"run", "/tmp/x", 3, 2, 1, nodes, names};
+  seed all = {.length = 0};
+  size_t length;
+  char *bytes = ring_pmix_job_write(&job, &length);
+  if (bytes == NULL) fail("seeds");
+  add_pmix(&all, RING_PMIX_JOB, 0, RING_PMIX_VERSION, bytes, length);
+  free(bytes);
+  save("fuzz_pmix", "job", all.bytes, all.length);
+  all.length = 0;
+  add_pmix(&all, RING_PMIX_ENVIRONMENT, 1, 0, "A=1", 4);
+  add_pmix(&all, RING_PMIX_READY, 0, 0, "", 0);
+  add_pmix(&all, RING_PMIX_CONNECTED, 1, 0, "", 0);
+  add_pmix(&all, RING_PMIX_FENCE, 0, 2, "\1\0\0\0\2\0\0\0data", 12);
+  add_pmix(&all, RING_PMIX_MODEX, 0, 0, "", 0);
+  add_pmix(&all, RING_PMIX_FETCHED, 0, 1, "data", 4);
+  add_pmix(&all, RING_PMIX_NAME, 0, RING_PMIX_PUBLISH, "key\0value", 10);
+  add_pmix(&all, RING_PMIX_NAME, 0, RING_PMIX_LOOKUP, "key", 4);
+  add_pmix(&all, RING_PMIX_ABORTED, 2, 7, "", 0);
+  save("fuzz_pmix", "server", all.bytes, all.length);
 }
 
 /* A broadcast of 40 int8 from rank 0 to rank 1, and the same with a failure in its place. */
@@ -354,6 +389,7 @@ int main(int count, char **arguments) {
   save_frames();
   save_messages();
   save_pmi();
+  save_pmix();
   save_notices();
   save_joining();
   save_meeting();

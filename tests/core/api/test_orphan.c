@@ -314,7 +314,7 @@ static void run_program(int rank, int size, void *unused) {
   ring_options options = family_options(rank);
   ring_comm *comm = open_with(&options);
   ring_pmi *pmi;
-  CHECK_INT(ring_pmi_serve(comm, &pmi), RING_OK);
+  CHECK_INT(ring_pmi_serve(comm, 0, &pmi), RING_OK);
   ranks_barrier(&shared->arrived, size);
   if (rank == ORPHAN) shared->waits = 1;
   while (ring_pmi_test(pmi, NULL, NULL) == RING_OK) usleep(1000);

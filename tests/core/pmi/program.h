@@ -14,7 +14,7 @@
 /* Starts a server; the caller sends requests in place of the program. */
 static inline ring_pmi *serve(ring_comm *comm) {
   ring_pmi *pmi;
-  ring_status status = ring_pmi_serve(comm, &pmi);
+  ring_status status = ring_pmi_serve(comm, 1, &pmi);
   if (status != RING_OK) fprintf(stderr, "%s\n", ring_comm_error(comm)->message);
   CHECK_INT(status, RING_OK);
   return pmi;

@@ -195,7 +195,7 @@ static void test_no_descriptor_is_left(void) {
 
 static void test_bad_arguments(void) {
   ring_pmi *pmi;
-  CHECK_INT(ring_pmi_serve(NULL, &pmi), RING_INVALID);
+  CHECK_INT(ring_pmi_serve(NULL, 0, &pmi), RING_INVALID);
   CHECK_INT(ring_pmi_test(NULL, NULL, NULL), RING_INVALID);
   CHECK_INT(ring_pmi_close(NULL), RING_INVALID);
   ring_pmi_abort(NULL, "nothing");

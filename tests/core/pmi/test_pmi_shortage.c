@@ -51,7 +51,7 @@ static void try_start(ring_comm *comm, void *shared) {
   const shortage *s = shared;
   ring_pmi *pmi = (ring_pmi *)1;
   if (ring_comm_rank(comm) == s->rank) atomic_store(s->flag, true);
-  CHECK_INT(ring_pmi_serve(comm, &pmi), RING_SYSTEM);
+  CHECK_INT(ring_pmi_serve(comm, 0, &pmi), RING_SYSTEM);
   CHECK(pmi == NULL);
   CHECK_INT(ring_comm_error(comm)->rank, s->rank);
   CHECK_CONTAINS(ring_comm_error(comm)->message, s->text);

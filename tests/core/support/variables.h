@@ -40,6 +40,7 @@ static const char *const variables[] = {
     "SPARKRING_ENCRYPTION",
     "SPARKRING_ALGORITHM",
     "SPARKRING_WARN_AFTER",
+    "SPARKRING_PMIX_SERVER",
 };
 enum { VARIABLES = sizeof variables / sizeof variables[0] };
 
