@@ -7,6 +7,9 @@ later versions; 3.9, 3.10 and free-threaded builds get a wheel of their own.
 OpenSSL is linked as an archive where it is installed as one. TensorFlow exports the functions of
 BoringSSL. They have the names of OpenSSL's, and took the place of those of a shared library that
 was loaded later. OPENSSL_LIBS="-lssl -lcrypto" links the shared library.
+
+Where pkg-config finds PMIx, the package also has the executable sparkring-pmix, which the core
+starts to serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
 """
 
 import os
@@ -36,14 +39,18 @@ def version() -> str:
     return re.search(r'#define RING_VERSION "(.+)"', header).group(1)
 
 
-def crypto(what: str, default: "list[str]") -> "list[str]":
-    """Ask pkg-config, where there is one, how to build with OpenSSL's libraries."""
+def ask_pkg_config(*arguments: str) -> "list[str] | None":
+    """Ask pkg-config, where there is one, how to build with libraries; None: it does not know."""
     if shutil.which("pkg-config") is None:
-        return default
-    asked = subprocess.run(
-        ["pkg-config", what, "libssl", "libcrypto"], capture_output=True, text=True, check=False
-    )
-    return asked.stdout.split() if asked.returncode == 0 else default
+        return None
+    asked = subprocess.run(["pkg-config", *arguments], capture_output=True, text=True, check=False)
+    return asked.stdout.split() if asked.returncode == 0 else None
+
+
+def crypto(what: str, default: "list[str]") -> "list[str]":
+    """Find how to build with OpenSSL's libraries."""
+    answer = ask_pkg_config(what, "libssl", "libcrypto")
+    return default if answer is None else answer
 
 
 def crypto_libraries() -> "list[list[str]]":
@@ -55,11 +62,58 @@ def crypto_libraries() -> "list[list[str]]":
     return [archives, shared]
 
 
+PMIX = "sparkring.sparkring-pmix"
+
+
+def pmix() -> "list[Extension]":
+    """Return the executable that serves PMIx, which is no Python module; none without PMIx."""
+    flags, libraries = (
+        ask_pkg_config("--cflags", "pmix >= 4"),
+        ask_pkg_config("--libs", "pmix >= 4"),
+    )
+    if flags is None or libraries is None or os.environ.get("SPARKRING_PMIX") == "0":
+        return []
+    return [
+        Extension(
+            PMIX,
+            sources=["core/pmix.c"],
+            depends=[*glob("core/pmix/*.[ch]"), *glob("core/pmi/pmix_*.[ch]")],
+            include_dirs=["core"],
+            define_macros=[("_GNU_SOURCE", None)],
+            extra_compile_args=["-std=c11", "-pthread", *flags],
+            extra_link_args=["-pthread", *libraries],
+        )
+    ]
+
+
 class BuildExt(build_ext):
-    """Links OpenSSL in the first way that works."""
+    """Links OpenSSL in the first way that works, and an executable as one."""
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Return the path of what is built."""
+        if fullname in (PMIX, PMIX.split(".")[-1]):
+            return os.path.join(*fullname.split("."))
+        return super().get_ext_filename(fullname)
+
+    def build_executable(self, ext: Extension) -> None:
+        """Compile and link an executable."""
+        folder, name = os.path.split(self.get_ext_fullpath(ext.name))
+        objects = self.compiler.compile(
+            ext.sources,
+            output_dir=self.build_temp,
+            macros=ext.define_macros,
+            include_dirs=ext.include_dirs,
+            extra_postargs=ext.extra_compile_args,
+            depends=ext.depends,
+        )
+        self.compiler.link_executable(
+            objects, name, output_dir=folder, extra_postargs=ext.extra_link_args
+        )
 
     def build_extension(self, ext: Extension) -> None:
-        """Build the module."""
+        """Build the module, or the executable."""
+        if ext.name == PMIX:
+            return self.build_executable(ext)
         *better, last = crypto_libraries()
         common = ext.extra_link_args
         for libraries in better:
@@ -93,7 +147,8 @@ setup(
             ],
             extra_link_args=["-pthread"],
             py_limited_api=LIMITED_API,
-        )
+        ),
+        *pmix(),
     ],
     cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED_API else {},

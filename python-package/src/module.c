@@ -121,7 +121,7 @@ static PyMethodDef functions[] = {
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {"reducer_open", reducer_open, METH_VARARGS, NULL}, /* sparkring._reducer calls this */
     {"messages_open", messages_open, METH_O, NULL},     /* sparkring._messages calls this */
-    {"pmi_serve", pmi_serve, METH_O, NULL},             /* sparkring._mpi calls this */
+    {"pmi_serve", pmi_serve, METH_VARARGS, NULL},       /* sparkring._mpi calls this */
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},

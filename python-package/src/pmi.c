@@ -20,18 +20,17 @@ static PyObject *pmi_raise(const pmi_object *self, ring_status status) {
   return error_raise(comm_state(self->comm), status, ring_pmi_error(self->pmi));
 }
 
-PyObject *pmi_serve(PyObject *module, PyObject *comm) {
+PyObject *pmi_serve(PyObject *module, PyObject *args) {
   module_state *state = PyModule_GetState(module);
-  if (Py_TYPE(comm) != state->comm_type) {
-    PyErr_SetString(PyExc_TypeError, "pmi_serve() takes a Communicator");
-    return NULL;
-  }
+  PyObject *comm;
+  int pmix;
+  if (!PyArg_ParseTuple(args, "O!p:pmi_serve", state->comm_type, &comm, &pmix)) return NULL;
   pmi_object *self = (pmi_object *)PyType_GenericAlloc(state->pmi_type, 0);
   if (self == NULL) return NULL;
   Py_INCREF(comm);
   self->comm = (comm_object *)comm;
   comm_enter(self->comm);
-  ring_status status = ring_pmi_serve(self->comm->comm, 0, &self->pmi);
+  ring_status status = ring_pmi_serve(self->comm->comm, pmix, &self->pmi);
   if (comm_leave(self->comm, status)) return (PyObject *)self;
   Py_DECREF((PyObject *)self);
   return NULL;
@@ -50,6 +49,14 @@ static PyObject *pmi_environment(PyObject *object, PyObject *unused) {
     Py_XDECREF(text);
   }
   return list;
+}
+
+/* pmix_problem(): why programs are not served by PMIx, or None */
+static PyObject *pmi_pmix_problem(PyObject *object, PyObject *unused) {
+  (void)unused;
+  const ring_pmi *pmi = pmi_get(object);
+  if (pmi == NULL) return NULL;
+  return Py_BuildValue("z", ring_pmi_pmix_problem(pmi));
 }
 
 static PyObject *pmi_fd(PyObject *object, PyObject *unused) {
@@ -135,6 +142,7 @@ static PyObject *pmi_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef pmi_methods[] = {
     {"environment", pmi_environment, METH_NOARGS, NULL},
+    {"pmix_problem", pmi_pmix_problem, METH_NOARGS, NULL},
     {"fd", pmi_fd, METH_NOARGS, NULL},
     {"started", pmi_started, METH_NOARGS, NULL},
     {"test", pmi_test, METH_NOARGS, NULL},

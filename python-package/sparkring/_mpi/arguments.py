@@ -86,6 +86,12 @@ def check_output(output: Any) -> None:
         raise InvalidError(f"output is {shorten(output)}: pass a function of one line")
 
 
+def check_pmix(pmix: Any) -> None:
+    """Raise InvalidError unless `pmix` is a bool or None."""
+    if pmix not in (None, True, False):
+        raise InvalidError(f"pmix is {shorten(pmix)}: pass True, False or None")
+
+
 def check_plain(comm: Communicator, allow_plain: bool) -> None:
     """Refuse MPI's own connections where the communicator encrypts."""
     if comm.encrypted and not allow_plain:

@@ -68,7 +68,7 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
     ...     world.allreduce(1.0, op=MPI.SUM)
     """
     check_plain(self, allow_plain)
-    pmi = _core.pmi_serve(self)
+    pmi = _core.pmi_serve(self, False)
     try:
         with aborting(pmi):
             fd = os.dup(pmi.fd())  # for MPI, which may close it

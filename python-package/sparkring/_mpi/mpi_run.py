@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sparkring import _core, _run_state
-from sparkring._core import Communicator, PmiHandle
+from sparkring._core import Communicator, PmiHandle, UnsupportedError
 from sparkring._launch.line_output import write_all
 from sparkring._launch.process_tree import describe
 from sparkring._method import method
@@ -21,6 +21,7 @@ from sparkring._mpi.arguments import (
     check_directory,
     check_output,
     check_plain,
+    check_pmix,
     check_variables,
     shorten,
 )
@@ -28,6 +29,11 @@ from sparkring._mpi.program import Program
 
 SLICE = 0.05  # seconds between two looks at the other ranks
 LATE = 0.2  # seconds that the server may need for the last lines of a program that has ended
+
+NO_PMIX = (
+    "PMIx, which programs of Open MPI need, cannot be served: {}. Install PMIx and its headers"
+    " (libpmix-dev, pmix-devel) on every host, and sparkring after them, from source"
+)
 
 
 @method
@@ -38,15 +44,17 @@ def mpi_run(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     allow_plain: bool = False,
+    pmix: bool | None = None,
     output: Callable[[str], object] | None = None,
 ) -> None:
     """Start an MPI program on every rank, and wait until all programs have ended. Collective.
 
-    The program of a rank has this rank in ``MPI_COMM_WORLD``. The programs find each other by
-    PMI-1, the protocol of MPICH, of libraries made from it, and of programs of the MPI 5 ABI that
-    run over MPICH. No mpiexec is needed. A program of Open MPI has another protocol. It is alone
-    in its ``MPI_COMM_WORLD``. Programs without MPI work, if no rank's program uses MPI.
-    ``MPI_Comm_spawn`` fails. The communicator can be used afterwards.
+    The program of a rank has this rank in ``MPI_COMM_WORLD``. No mpiexec is needed. The programs
+    find each other by PMI-1, the protocol of MPICH, of libraries made from it, and of programs of
+    the MPI 5 ABI that run over MPICH; or by PMIx, the protocol of Open MPI 4 and 5, which is served
+    where sparkring was installed with PMIx on all hosts. All programs use the same MPI library.
+    Programs without MPI work, if no rank's program uses MPI. ``MPI_Comm_spawn`` fails. The
+    communicator can be used afterwards.
 
     A program that fails, is killed or calls ``MPI_Abort`` ends the programs of all ranks, with all
     their descendants; so does a rank that dies, and an exception in this call.
@@ -64,6 +72,11 @@ def mpi_run(
     allow_plain : bool
         MPI connects the programs by itself, neither authenticated nor encrypted. Where the
         communicator encrypts, this is refused unless ``allow_plain`` is true.
+    pmix : bool, optional
+        Whether to serve PMIx, by a process on each host. By default it is served where all hosts
+        can; elsewhere a program of Open MPI is alone in its ``MPI_COMM_WORLD``. Pass true for
+        programs of Open MPI, to raise an error instead, and false for programs of MPICH, which
+        start a little faster. All ranks pass the same.
     output : callable
         Called with each line of output; a line of more than 64 KiB comes in pieces. By default
         lines go to the output of this process, with the rank before each line where nothing else
@@ -78,7 +91,8 @@ def mpi_run(
         When a program has ended while another program waits for it in ``MPI_Init`` or
         ``MPI_Finalize``.
     UnsupportedError
-        When the communicator encrypts, without ``allow_plain``.
+        When the communicator encrypts, without ``allow_plain``; when a host cannot serve PMIx,
+        with ``pmix=True``: the error names rank, host and reason.
     InvalidError
         For a bad argument.
     PeerLostError, TimeoutError
@@ -95,11 +109,16 @@ def mpi_run(
     variables = check_variables(env)
     directory = check_directory(cwd)
     check_output(output)
+    check_pmix(pmix)
     prefix = b"[%d] " % self.rank if output is None and needs_rank() else b""
     write = write_lines if output is None else functools.partial(call, output)
-    pmi = _core.pmi_serve(self)
+    pmi = _core.pmi_serve(self, pmix is not False)
     variables.update(dict(entry.split("=", 1) for entry in pmi.environment()))
     try:
+        problem = pmi.pmix_problem()
+        if pmix and problem is not None:
+            pmi.close()
+            raise UnsupportedError(NO_PMIX.format(problem))
         with aborting(pmi):
             program = start(pmi, command, variables, directory, prefix, write)
         with program, aborting(pmi):  # the other ranks know before this one has cleaned up

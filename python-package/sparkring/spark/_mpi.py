@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkring import Communicator
-from sparkring._mpi.arguments import check_command, check_directory, check_variables
+from sparkring._mpi.arguments import (
+    check_command,
+    check_directory,
+    check_pmix,
+    check_variables,
+)
 from sparkring.spark._driver import run
 
 
@@ -19,6 +24,7 @@ def mpi(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     allow_plain: bool = False,
+    pmix: bool | None = None,
     **options: Any,
 ) -> None:
     """Run an MPI program on all ranks, as the tasks of a Spark barrier stage.
@@ -39,6 +45,9 @@ def mpi(
         The working directory on the executors.
     allow_plain : bool
         Whether to start programs where the ranks encrypt. MPI connects programs unencrypted.
+    pmix : bool, optional
+        Whether to serve PMIx, which programs of Open MPI use: by default where all executors can.
+        True raises an error where one cannot.
     **options : object
         Further arguments of `run`, such as ``spark``, ``resources`` or ``max_restarts``.
 
@@ -59,8 +68,9 @@ def mpi(
     check_variables(env)
     variables = None if env is None else dict(env)
     directory = check_directory(cwd)
+    check_pmix(pmix)
 
     def work(comm: Communicator) -> None:
-        comm.mpi_run(command, env=variables, cwd=directory, allow_plain=allow_plain)
+        comm.mpi_run(command, env=variables, cwd=directory, allow_plain=allow_plain, pmix=pmix)
 
     run(work, num_proc=num_proc, **options)
