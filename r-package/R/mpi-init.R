@@ -46,7 +46,7 @@
 ring_mpi_init <- function(comm, code, allow_plain = FALSE) {
   allow_plain <- check_flag(allow_plain, "allow_plain")
   mpi_check_plain(comm, allow_plain)
-  pmi <- .Call(C_pmi_serve, comm)
+  pmi <- .Call(C_pmi_serve, comm, FALSE)
   on.exit(.Call(C_pmi_free, pmi))
   mpi_abort_with(pmi, {
     restore <- mpi_join(pmi)

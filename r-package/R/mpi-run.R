@@ -21,12 +21,12 @@ mpi_secrets <- paste0(
 #' the tasks of a Spark barrier stage.
 #'
 #' @details
-#' The program of a rank has this rank in `MPI_COMM_WORLD`. The programs find each other by PMI-1,
-#' which MPICH uses, libraries made from it, and programs of the MPI 5 ABI that run over MPICH. No
-#' mpiexec is needed. A program of Open MPI does not, and is alone in its `MPI_COMM_WORLD`.
-#' That holds for scripts of R, too: Rmpi and pbdMPI must have been built over MPICH, and Debian's
-#' `r-cran-rmpi` is built over Open MPI. Programs without MPI work, if no rank's program uses MPI.
-#' `MPI_Comm_spawn` fails. The communicator can be used afterwards.
+#' The program of a rank has this rank in `MPI_COMM_WORLD`. No mpiexec is needed. The programs find
+#' each other by PMI-1, which MPICH uses, libraries made from it, and programs of the MPI 5 ABI that
+#' run over MPICH; or by PMIx, which Open MPI 4 and 5 use. PMIx is served where sparkring was
+#' installed with PMIx on all hosts. All programs use the same MPI library. That holds for scripts
+#' of R, too: Debian's `r-cran-rmpi` is built over Open MPI. Programs without MPI work, if no rank's
+#' program uses MPI. `MPI_Comm_spawn` fails. The communicator can be used afterwards.
 #'
 #' A program that fails, is killed or calls `MPI_Abort` ends the programs of all ranks, with all
 #' their descendants. So does a rank that dies, and an interrupt or an error in this call.
@@ -48,6 +48,10 @@ mpi_secrets <- paste0(
 #' @param allow_plain Whether programs may run where the communicator encrypts, `TRUE` or `FALSE`.
 #'   MPI connects the programs by itself, neither authenticated nor encrypted. So where the
 #'   communicator encrypts, the call is refused unless `allow_plain` is `TRUE`.
+#' @param pmix Whether to serve PMIx, by a process on each host. `NULL`: where all hosts can;
+#'   elsewhere a program of Open MPI is alone in its `MPI_COMM_WORLD`. Pass `TRUE` for programs of
+#'   Open MPI, to raise an error instead, and `FALSE` for programs of MPICH, which start a little
+#'   faster. All ranks pass the same.
 #' @param output A function that is called with each line of output, one string. `NULL`: lines go to
 #'   the output of this process.
 #' @param num_proc The number of ranks, as for [ring_run()].
@@ -58,7 +62,8 @@ mpi_secrets <- paste0(
 #'   names rank, host, and signal or exit code, and has the last lines of the program's output.
 #' * `ring_error_mismatch` when a program has ended while another program waits for it in `MPI_Init`
 #'   or `MPI_Finalize`.
-#' * `ring_error_unsupported` when the communicator encrypts, without `allow_plain`.
+#' * `ring_error_unsupported` when the communicator encrypts, without `allow_plain`, and when a host
+#'   cannot serve PMIx, with `pmix = TRUE`. The message names rank, host and reason.
 #' * `ring_error_invalid` for an invalid argument.
 #' * `ring_error_peer_lost` and `ring_error_timeout` when a rank dies or cannot be reached.
 #'
@@ -79,16 +84,18 @@ mpi_secrets <- paste0(
 #' }
 #' @export
 ring_mpi_run <- function(comm, command, args = character(), env = character(), wd = NULL,
-                         allow_plain = FALSE, output = NULL) {
+                         allow_plain = FALSE, pmix = NULL, output = NULL) {
   command <- mpi_command(command, args)
   mpi_check_env(env)
   wd <- check_string(wd, "wd")
   allow_plain <- check_flag(allow_plain, "allow_plain")
+  if (!is.null(pmix)) pmix <- check_flag(pmix, "pmix")
   mpi_check_output(output)
   mpi_check_plain(comm, allow_plain)
   write <- if (is.null(output)) mpi_printer(ring_rank(comm)) else mpi_caller(output)
-  pmi <- .Call(C_pmi_serve, comm)
+  pmi <- .Call(C_pmi_serve, comm, !isFALSE(pmix))
   on.exit(.Call(C_pmi_free, pmi))
+  if (isTRUE(pmix)) mpi_check_pmix(pmi)
   call <- sys.call()
   tryCatch(
     mpi_abort_with(pmi, mpi_watch(pmi, command, env, wd, write)),
@@ -128,6 +135,17 @@ mpi_check_plain <- function(comm, allow_plain) {
   ring_stop("UNSUPPORTED", call = sys.call(-1), paste(
     "this communicator encrypts, and MPI connects programs without authentication or encryption:",
     "pass allow_plain = TRUE where the network between the hosts is trusted"
+  ))
+}
+
+# All ranks have the same problem.
+mpi_check_pmix <- function(pmi) {
+  problem <- .Call(C_pmi_pmix_problem, pmi)
+  if (is.null(problem)) return()
+  .Call(C_pmi_close, pmi)
+  ring_stop("UNSUPPORTED", call = sys.call(-1), paste0(
+    "PMIx, which programs of Open MPI need, cannot be served: ", problem, ". Install PMIx and its ",
+    "headers (libpmix-dev, pmix-devel) on every host, and sparkring after them, from source"
   ))
 }
 

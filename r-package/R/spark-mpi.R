@@ -6,12 +6,13 @@
 #' @rdname ring_mpi_run
 #' @export
 ring_mpi <- function(.sc, command, args = character(), num_proc = NULL, env = character(),
-                     wd = NULL, allow_plain = FALSE, ...) {
+                     wd = NULL, allow_plain = FALSE, pmix = NULL, ...) {
   command <- mpi_command(command, args)
   mpi_check_env(env)
   wd <- check_string(wd, "wd")
   allow_plain <- check_flag(allow_plain, "allow_plain")
+  if (!is.null(pmix)) pmix <- check_flag(pmix, "pmix")
   ring_run(.sc, ring_mpi_run, command = command, env = env, wd = wd, allow_plain = allow_plain,
-           num_proc = num_proc, ...)
+           pmix = pmix, num_proc = num_proc, ...)
   invisible(NULL)
 }

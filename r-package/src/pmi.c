@@ -29,12 +29,12 @@ static void pmi_finalise(SEXP pmi) {
   R_ClearExternalPtr(pmi);
 }
 
-SEXP pmi_serve(SEXP comm) {
+SEXP pmi_serve(SEXP comm, SEXP pmix) {
   comm_handle *handle = comm_of(comm);
   ring_pmi *served = NULL;
   SEXP pmi = PROTECT(R_MakeExternalPtr(NULL, pmi_tag(), comm));
   R_RegisterCFinalizer(pmi, pmi_finalise);
-  ring_status status = ring_pmi_serve(handle->comm, 0, &served);
+  ring_status status = ring_pmi_serve(handle->comm, Rf_asLogical(pmix) == TRUE, &served);
   R_SetExternalPtrAddr(pmi, served);
   comm_finish(handle, status);
   UNPROTECT(1);
@@ -66,6 +66,11 @@ SEXP pmi_environment(SEXP pmi) {
   }
   UNPROTECT(1);
   return strings;
+}
+
+SEXP pmi_pmix_problem(SEXP pmi) {
+  const char *problem = ring_pmi_pmix_problem(pmi_of(pmi));
+  return problem ? Rf_mkString(problem) : R_NilValue;
 }
 
 SEXP pmi_test(SEXP pmi) {

@@ -13,8 +13,11 @@
 /* The server. Raises an error when `pmi` is none, or was freed. */
 ring_pmi *pmi_of(SEXP pmi);
 
-/* Starts a server on every rank. Collective. */
-SEXP pmi_serve(SEXP comm);
+/* Starts a server on every rank, and with `pmix` also serves PMIx where all hosts can. Collective. */
+SEXP pmi_serve(SEXP comm, SEXP pmix);
+
+/* A string: why PMIx is not served; NULL: it is. */
+SEXP pmi_pmix_problem(SEXP pmi);
 
 /* Makes this process the program: returns a descriptor that MPI closes when it is finalized. */
 SEXP pmi_join(SEXP pmi);

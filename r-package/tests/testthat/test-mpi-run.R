@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# ring_mpi_run() and ring_mpi(), with MPICH where its compiler is there, and with programs without
-# MPI.
+# ring_mpi_run() and ring_mpi(), with MPICH and Open MPI where their compilers are there, and with
+# programs without MPI.
 
 # nolint start: object_usage_linter. Names that testthat defines.
-# A program of MPICH. `what` is what it does after MPI_Init.
-mpi_program <- function() {
-  compiler <- Sys.which("mpicc.mpich")
-  skip_if(compiler == "", "there is no MPICH to compile a program with")
+# A program of an MPI library.
+mpi_program <- function(library = "mpich") {
+  compiler <- Sys.which(paste0("mpicc.", library))
+  skip_if(compiler == "", paste("there is no", library, "to compile a program with"))
   source <- test_path("mpi_program.c")
   program <- tempfile("mpi_program")
   expect_identical(system2(compiler, shQuote(c(source, "-o", program))), 0L)
@@ -77,6 +77,35 @@ test_that("programs of MPICH find each other", {
   }
   found <- as.list(sprintf("rank %d found tag#0$a$", 0:2))
   expect_identical(run_programs(3, program, args = "names"), found)
+})
+
+test_that("programs of Open MPI find each other, fail together, and leave nothing", {
+  skip_if_not(file.exists(system.file("bin", "sparkring-pmix", package = "sparkring")),
+              "sparkring was installed without PMIx")
+  program <- mpi_program("openmpi")
+  for (size in c(1L, 2L, 4L)) {
+    said <- sprintf("rank %d of %d: sum %d, %d on this host", seq_len(size) - 1L, size,
+                    size * (size + 1L) / 2L, size)
+    expect_identical(run_programs(size, program, pmix = TRUE),
+                     Map(c, c("a warning", rep(list(NULL), size - 1L)), said, USE.NAMES = FALSE))
+  }
+  expect_failures(fail_programs(2, c(program, "abort")), 1L, "called MPI_Abort with exit code 7")
+  expect_failures(fail_programs(2, c(program, "kill")), 1L, "was killed by SIGKILL")
+  expect_failures(fail_programs(2, c(program, "leave")), 1L, "ended without MPI_Finalize")
+})
+
+test_that("PMIx is served where hosts can, unless it is switched off", {
+  folder <- c("sh", "-c", "test -z \"$PMIX_NAMESPACE\" || echo \"$PMIX_SERVER_TMPDIR\"")
+  expect_identical(run_programs(2, folder, pmix = FALSE), list(character(), character()))
+  Sys.setenv(SPARKRING_PMIX_SERVER = "/no/such/server")
+  on.exit(Sys.unsetenv("SPARKRING_PMIX_SERVER"))
+  expect_identical(run_programs(2, folder), list(character(), character()))
+  errors <- run_ring(2, tryCatch(ring_mpi_run(comm, "true", pmix = TRUE), error = identity))
+  for (error in errors) {
+    expect_s3_class(error, "ring_error_unsupported")
+    expect_match(conditionMessage(error), fixed = TRUE,
+                 "cannot be served: rank 0 (127.0.0.1): /no/such/server: No such file")
+  }
 })
 
 test_that("a program has its variables and its directory, and no variables of other launchers", {
@@ -294,6 +323,7 @@ test_that("arguments are checked, for the user's call", {
   }
   refused("`wd` must be one string", "true", wd = 1)
   refused("`allow_plain` must be TRUE or FALSE", "true", allow_plain = NA)
+  refused("`pmix` must be TRUE or FALSE", "true", pmix = "yes")
   expect_error(ring_mpi_run(comm, "true", output = 1), "`output` must be a function",
                class = "ring_error_invalid")
   expect_error(ring_mpi_run(1, "true"), "`comm` must be a", class = "ring_error_invalid")
