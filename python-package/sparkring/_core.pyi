@@ -1359,7 +1359,9 @@ class Communicator:
     # Method of sparkring._messages.
     def messages(self) -> Messages: ...
     # Method of sparkring._mpi.mpi_init.
-    def mpi_init(self, *, allow_plain: bool = False) -> AbstractContextManager[Any]: ...
+    def mpi_init(
+        self, *, allow_plain: bool = False, pmix: bool | None = None
+    ) -> AbstractContextManager[Any]: ...
     # Method of sparkring._mpi.mpi_run.
     def mpi_run(
         self,

@@ -10,10 +10,10 @@
 #' communicator, which can be used beside MPI.
 #'
 #' @details
-#' The package must have been built over MPICH 4, or another MPI library that uses PMI-1. MPICH 5
-#' leaves PMI at the exit of the process only, which is too late here. Debian's `r-cran-rmpi` is
-#' built over Open MPI, and is refused. Load the package inside the code, because that initializes
-#' MPI, and finalize MPI there, as `Rmpi::mpi.finalize()` does.
+#' The package must have been built over MPICH 4, a library made from it, or, where PMIx is served,
+#' Open MPI 4 or 5, as Debian's `r-cran-rmpi` is. MPICH 5 leaves PMI at the exit of the process
+#' only, which is too late here. Load the package inside the code, because that initializes MPI, and
+#' finalize MPI there, as `Rmpi::mpi.finalize()` does.
 #'
 #' A process can initialize MPI once. On Spark, [ring_apply()] and [ring_run()] give each call new
 #' processes.
@@ -28,12 +28,13 @@
 #' @section Errors:
 #' The error of `code` where `code` fails, and `ring_error_aborted` on the other ranks.
 #' `ring_error_aborted`, on every rank, when `code` does not finalize MPI. `ring_error_unsupported`
-#' when `code` does not initialize MPI, or the communicator encrypts, without `allow_plain`. Other
-#' failures are those of [ring_allreduce()].
+#' when `code` does not initialize MPI, when the communicator encrypts, without `allow_plain`, and
+#' when a host cannot serve PMIx, with `pmix = TRUE`. Other failures are those of
+#' [ring_allreduce()].
 #' @seealso [ring_mpi_run()], for MPI programs.
 #' @examples
 #' \dontrun{
-#' # Needs Rmpi over MPICH.
+#' # Needs Rmpi.
 #' comm <- ring_init()
 #' ring_mpi_init(comm, {
 #'   total <- Rmpi::mpi.allreduce(1, type = 2, comm = 0)
@@ -43,16 +44,19 @@
 #' ring_close(comm)
 #' }
 #' @export
-ring_mpi_init <- function(comm, code, allow_plain = FALSE) {
+ring_mpi_init <- function(comm, code, allow_plain = FALSE, pmix = NULL) {
   allow_plain <- check_flag(allow_plain, "allow_plain")
+  if (!is.null(pmix)) pmix <- check_flag(pmix, "pmix")
   mpi_check_plain(comm, allow_plain)
-  pmi <- .Call(C_pmi_serve, comm, FALSE)
+  pmi <- .Call(C_pmi_serve, comm, !isFALSE(pmix))
   on.exit(.Call(C_pmi_free, pmi))
+  if (isTRUE(pmix)) mpi_check_pmix(pmi)
   mpi_abort_with(pmi, {
     restore <- mpi_join(pmi)
     on.exit(restore(), add = TRUE, after = FALSE)
     value <- code
     mpi_check_used(pmi, ring_size(comm))
+    .Call(C_pmi_leave)
     .Call(C_pmi_close, pmi)
   })
   value
@@ -61,9 +65,11 @@ ring_mpi_init <- function(comm, code, allow_plain = FALSE) {
 # Refuses code after which each rank may have been alone in a world of its own.
 mpi_check_used <- function(pmi, size) {
   if (size == 1L || .Call(C_pmi_test, pmi)$state != "silent") return()
-  ring_stop("UNSUPPORTED", call = NULL, paste(
-    "`code` has not initialized MPI over PMI-1: load a package that was built over MPICH inside",
-    "`code`, in a process that has not initialized MPI before"
+  problem <- .Call(C_pmi_pmix_problem, pmi)
+  ring_stop("UNSUPPORTED", call = NULL, paste0(
+    "`code` has not initialized MPI over PMI-1 or PMIx: load a package such as Rmpi inside `code`, ",
+    "in a process that has not initialized MPI before",
+    if (!is.null(problem)) paste0("; PMIx, which Open MPI needs, cannot be served: ", problem)
   ))
 }
 

@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "comm.h"
 #include "error.h"
@@ -41,16 +44,36 @@ SEXP pmi_serve(SEXP comm, SEXP pmix) {
   return pmi;
 }
 
+/* The descriptor that MPI has got, until it is closed; its inode tells whether the number is another file's. */
+static struct {
+  bool open;
+  int fd;
+  ino_t inode;
+} pmi_joined;
+
 SEXP pmi_join(SEXP pmi) {
+  struct stat file;
   ring_pmi *server = pmi_of(pmi);
   int fd = fcntl(ring_pmi_fd(server), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) {
+  pmi_joined.open = fd >= 0 && fstat(fd, &file) == 0;
+  if (pmi_joined.open) {
+    pmi_joined.fd = fd;
+    pmi_joined.inode = file.st_ino;
+  } else {
     ring_error error = {.status = RING_SYSTEM, .rank = -1, .system_errno = errno};
     snprintf(error.message, sizeof error.message, "fcntl() failed: %s", strerror(errno));
     error_raise(RING_SYSTEM, &error);
   }
   ring_pmi_started(server);
   return Rf_ScalarInteger(fd);
+}
+
+SEXP pmi_leave(void) {
+  struct stat file;
+  bool ours = pmi_joined.open && fstat(pmi_joined.fd, &file) == 0;
+  if (ours && file.st_ino == pmi_joined.inode) close(pmi_joined.fd);
+  pmi_joined.open = false;
+  return R_NilValue;
 }
 
 SEXP pmi_environment(SEXP pmi) {
@@ -102,6 +125,7 @@ SEXP pmi_abort(SEXP pmi, SEXP reason) {
 }
 
 SEXP pmi_free(SEXP pmi) {
+  pmi_leave();
   ring_pmi_free(R_ExternalPtrAddr(pmi));
   R_ClearExternalPtr(pmi);
   return R_NilValue;

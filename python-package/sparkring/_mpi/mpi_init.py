@@ -12,11 +12,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from sparkring import _core
 from sparkring._core import Communicator, InvalidError, PmiHandle, RingError, UnsupportedError
 from sparkring._method import method
-from sparkring._mpi.arguments import FOREIGN, check_plain
-from sparkring._mpi.mpi_run import abort, aborting
+from sparkring._mpi.arguments import FOREIGN, check_plain, check_pmix
+from sparkring._mpi.server import abort, aborting, served
 
 GRACE = 0.5  # seconds in which the rank at fault reports its error, before MPI's waits are ended
 SLICE = 0.05  # seconds between two looks at the other ranks
@@ -25,12 +24,14 @@ ACKNOWLEDGED = b"cmd=finalize_ack\n"  # PMI-1's answer to the end of a connectio
 
 @method
 @contextlib.contextmanager
-def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
+def mpi_init(
+    self: Communicator, *, allow_plain: bool = False, pmix: bool | None = None
+) -> Iterator[Any]:
     """Initialize MPI in this process, for code that uses mpi4py; a context manager. Collective.
 
     ``MPI_COMM_WORLD`` has the ranks of the communicator, which can be used beside MPI. The MPI
-    library is that of mpi4py: MPICH, a library made from it, or another one that speaks PMI-1. The
-    end of the block finalizes MPI.
+    library is that of mpi4py: MPICH, a library made from it, or, where PMIx is served, Open MPI 4
+    or 5. The end of the block finalizes MPI.
 
     A process can initialize MPI once, by the MPI standard. Spark uses its Python workers again, so
     inside ``rdd.barrier()`` a second job needs ``spark.python.worker.reuse=false``.
@@ -44,6 +45,8 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
     ----------
     allow_plain : bool
         As for `mpi_run`: MPI connects the processes without authentication or encryption.
+    pmix : bool, optional
+        As for `mpi_run`: whether to serve PMIx, which Open MPI uses.
 
     Yields
     ------
@@ -57,7 +60,8 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
         When a rank cannot initialize MPI: the error names the rank. The processes of ranks that
         are initializing MPI meanwhile exit.
     UnsupportedError
-        When the communicator encrypts, without ``allow_plain``.
+        When the communicator encrypts, without ``allow_plain``; when a host cannot serve PMIx,
+        with ``pmix=True``.
     PeerLostError, TimeoutError
         When a rank dies or cannot be reached.
 
@@ -68,18 +72,15 @@ def mpi_init(self: Communicator, *, allow_plain: bool = False) -> Iterator[Any]:
     ...     world.allreduce(1.0, op=MPI.SUM)
     """
     check_plain(self, allow_plain)
-    pmi = _core.pmi_serve(self, False)
-    try:
-        with aborting(pmi):
-            fd = os.dup(pmi.fd())  # for MPI, which may close it
-            inode = os.fstat(fd).st_ino
-            pmi.started()
-            with ended_with_the_job(pmi, self):
-                yield join(pmi, self, fd)
-                finalize(pmi, fd, inode)
-            pmi.close()
-    finally:
-        pmi.free()
+    check_pmix(pmix)
+    with served(self, pmix) as pmi, aborting(pmi):
+        fd = os.dup(pmi.fd())  # for MPI, which may close it
+        inode = os.fstat(fd).st_ino
+        pmi.started()
+        with ended_with_the_job(pmi, self):
+            yield join(pmi, self, fd)
+            finalize(pmi, fd, inode)
+        pmi.close()
 
 
 def join(pmi: PmiHandle, comm: Communicator, fd: int) -> Any:
@@ -95,10 +96,12 @@ def join(pmi: PmiHandle, comm: Communicator, fd: int) -> Any:
         pmi.test()
         raise
     if (world.Get_rank(), world.Get_size()) != (comm.rank, comm.size):
+        problem = pmi.pmix_problem()
+        pmix = "" if problem is None else f", and PMIx cannot be served: {problem}"
         abort(
             pmi,
             f"MPI's world has {world.Get_size()} ranks and not {comm.size}: the MPI library of"
-            " mpi4py does not speak PMI-1. Install MPICH, as pip install mpich does",
+            f" mpi4py does not use PMI-1{pmix}. Install MPICH, as pip install mpich does",
         )
         pmi.test()
     return world
@@ -134,7 +137,7 @@ def finalize(pmi: PmiHandle, fd: int, inode: int) -> None:
         kept = False
     if not kept:
         return
-    if pmi.test()[0] != "active":  # of an MPI that does not speak PMI-1, with one rank
+    if pmi.test()[0] != "active":  # of an MPI that does not use PMI-1
         os.close(fd)
         return
     try:

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from sparkring import _core, _run_state
-from sparkring._core import Communicator, PmiHandle, UnsupportedError
+from sparkring import _run_state
+from sparkring._core import Communicator, PmiHandle
 from sparkring._launch.line_output import write_all
 from sparkring._launch.process_tree import describe
 from sparkring._method import method
@@ -26,14 +25,10 @@ from sparkring._mpi.arguments import (
     shorten,
 )
 from sparkring._mpi.program import Program
+from sparkring._mpi.server import abort, aborting, served
 
 SLICE = 0.05  # seconds between two looks at the other ranks
 LATE = 0.2  # seconds that the server may need for the last lines of a program that has ended
-
-NO_PMIX = (
-    "PMIx, which programs of Open MPI need, cannot be served: {}. Install PMIx and its headers"
-    " (libpmix-dev, pmix-devel) on every host, and sparkring after them, from source"
-)
 
 
 @method
@@ -112,37 +107,14 @@ def mpi_run(
     check_pmix(pmix)
     prefix = b"[%d] " % self.rank if output is None and needs_rank() else b""
     write = write_lines if output is None else functools.partial(call, output)
-    pmi = _core.pmi_serve(self, pmix is not False)
-    variables.update(dict(entry.split("=", 1) for entry in pmi.environment()))
-    try:
-        problem = pmi.pmix_problem()
-        if pmix and problem is not None:
-            pmi.close()
-            raise UnsupportedError(NO_PMIX.format(problem))
+    with served(self, pmix) as pmi:
+        variables.update(dict(entry.split("=", 1) for entry in pmi.environment()))
         with aborting(pmi):
             program = start(pmi, command, variables, directory, prefix, write)
         with program, aborting(pmi):  # the other ranks know before this one has cleaned up
             pmi.started()
             watch(pmi, program, command[0])
             pmi.close()
-    finally:
-        pmi.free()
-
-
-@contextlib.contextmanager
-def aborting(pmi: PmiHandle) -> Iterator[None]:
-    """End the programs of all ranks with an exception of this rank."""
-    try:
-        yield
-    except BaseException as error:
-        abort(pmi, f"{type(error).__name__}: {error}")  # no effect after another failure
-        raise
-
-
-def abort(pmi: PmiHandle, reason: str) -> None:
-    """End the programs of all ranks, with a reason that may hold any characters."""
-    text = reason.replace("\0", "\\0").encode(errors="backslashreplace").decode()
-    pmi.abort(text)
 
 
 def start(

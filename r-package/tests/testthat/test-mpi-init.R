@@ -1,26 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# ring_mpi_init(), with a library of MPICH in the processes of the ranks.
+# ring_mpi_init(), with a library of MPICH or Open MPI in the processes of the ranks.
 
 # nolint start: object_usage_linter. Names that testthat defines.
-mpi_library <- function() {
-  compiler <- Sys.which("mpicc.mpich")
-  skip_if(compiler == "", "there is no MPICH to compile a library with")
+mpi_library <- function(name = "mpich") {
+  compiler <- Sys.which(paste0("mpicc.", name))
+  skip_if(compiler == "", paste("there is no", name, "to compile a library with"))
   library <- tempfile("mpi_library", fileext = ".so")
   source <- test_path("mpi_library.c")
   expect_identical(system2(compiler, shQuote(c("-shared", "-fPIC", source, "-o", library))), 0L)
   library
 }
-# nolint end
 
-test_that("MPI's world has the ranks, beside the ring", {
-  library <- mpi_library()
+expect_world <- function(library, ...) {
   for (size in c(1L, 3L)) {
     results <- run_ring(size, {
       if (rank == 0) Sys.setenv(OMPI_COMM_WORLD_RANK = "5")
       before <- Sys.getenv()
-      value <- ring_mpi_init(comm, {
-        mpi <- dyn.load(library)
+      value <- ring_mpi_init(comm, pmix = pmix, {
+        mpi <- dyn.load(library, local = FALSE) # Open MPI's plugins look for its symbols
         world <- .C(mpi$mpi_begin, rank = 0L, size = 0L)
         both <- ring_allreduce(comm, .C(mpi$mpi_sum, c(1, rank), 2L)[[1L]], op = "max")
         .C(mpi$mpi_end)
@@ -28,13 +26,24 @@ test_that("MPI's world has the ranks, beside the ring", {
       })
       stopifnot(identical(Sys.getenv(), before), ring_allreduce(comm, 1) == size)
       value
-    }, library = library)
+    }, library = library, ...)
     for (rank in seq_len(size) - 1L) {
       expect_identical(results[[rank + 1L]], list(
         world = list(rank = rank, size = size), both = c(size, size * (size - 1) / 2)
       ))
     }
   }
+}
+# nolint end
+
+test_that("the world of MPICH has the ranks, beside the ring", {
+  expect_world(mpi_library(), pmix = NULL)
+})
+
+test_that("the world of Open MPI has the ranks, beside the ring", {
+  skip_if_not(file.exists(system.file("bin", "sparkring-pmix", package = "sparkring")),
+              "sparkring was installed without PMIx")
+  expect_world(mpi_library("openmpi"), pmix = TRUE)
 })
 
 test_that("code that fails, or does not finalize MPI, fails on all ranks", {
@@ -66,6 +75,6 @@ test_that("communicators that encrypt refuse", {
   for (result in results) {
     expect_s3_class(result[[1L]], "ring_error_unsupported")
     expect_match(conditionMessage(result[[1L]]), "pass allow_plain = TRUE")
-    expect_match(conditionMessage(result[[2L]]), "`code` has not initialized MPI over PMI-1")
+    expect_match(conditionMessage(result[[2L]]), "`code` has not initialized MPI over PMI-1 or PMIx")
   }
 })
