@@ -252,13 +252,15 @@ static ring_status pmix_start_share(ring_pmix_side *side) {
 }
 
 /* A rank waits for its lead. */
-static ring_status pmix_start_await(ring_pmix_side *side) {
+static ring_status pmix_start_await(ring_pmix_side *side, ring_error *error) {
   ring_transfer *transfer;
   ring_status status =
       ring_messages_take_start(side->messages, side->lead, RING_PMIX_START, &transfer);
   if (status != RING_OK) return status;
   status = ring_transfer_wait(transfer);
-  if (status == RING_OK) {
+  if (status != RING_OK) {
+    status = ring_pmi_failure_of_transfer(error, side->messages, transfer);
+  } else {
     size_t length = ring_transfer_info(transfer).count;
     char *bytes = ring_transfer_take_output(transfer), *copy = malloc(length + 1);
     if (copy == NULL) status = RING_NO_MEMORY;
@@ -284,7 +286,7 @@ ring_status ring_pmix_start_finish(ring_pmix_side *side, ring_messages *messages
   side->outbox = outbox;
   error->status = RING_OK;
   ring_status status =
-      side->lead == side->rank ? pmix_start_lead(side, error) : pmix_start_await(side);
+      side->lead == side->rank ? pmix_start_lead(side, error) : pmix_start_await(side, error);
   if (status == RING_NO_MEMORY) return ring_pmi_failure_no_memory(error, messages);
   if (status == RING_OK) return ring_pmix_side_begin(side, error);
   if (error->status == RING_OK) *error = *ring_messages_error(messages);
