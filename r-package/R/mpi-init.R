@@ -67,8 +67,8 @@ mpi_check_used <- function(pmi, size) {
   if (size == 1L || .Call(C_pmi_test, pmi)$state != "silent") return()
   problem <- .Call(C_pmi_pmix_problem, pmi)
   ring_stop("UNSUPPORTED", call = NULL, paste0(
-    "`code` has not initialized MPI over PMI-1 or PMIx: load a package such as Rmpi inside `code`, ",
-    "in a process that has not initialized MPI before",
+    "`code` has not initialized MPI over PMI-1 or PMIx: load a package such as Rmpi inside `code` ",
+    "and in a process that has not initialized MPI before",
     if (!is.null(problem)) paste0("; PMIx, which Open MPI needs, cannot be served: ", problem)
   ))
 }
@@ -83,7 +83,7 @@ mpi_join <- function(pmi) {
   Sys.unsetenv(names(before))
   do.call(Sys.setenv, as.list(variables))
   function() {
-    Sys.unsetenv(names(variables))
+    Sys.unsetenv(unique(c(names(variables), mpi_names(mpi_foreign)))) # MPI sets some, too
     if (length(before) > 0L) do.call(Sys.setenv, as.list(before))
   }
 }
