@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI inside the ranks' own processes: `Communicator.mpi_init`, with mpi4py over MPICH and Open MPI."""
+"""MPI inside the ranks' own processes: `Communicator.mpi_init`, over MPICH and Open MPI."""
 
 from __future__ import annotations
 
