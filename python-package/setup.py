@@ -15,6 +15,7 @@ starts to serve programs of Open MPI. SPARKRING_PMIX=0 leaves it out.
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -106,8 +107,9 @@ class BuildExt(build_ext):
             extra_postargs=ext.extra_compile_args,
             depends=ext.depends,
         )
+        flags = shlex.split(os.environ.get("LDFLAGS", ""))  # setuptools gives them to modules only
         self.compiler.link_executable(
-            objects, name, output_dir=folder, extra_postargs=ext.extra_link_args
+            objects, name, output_dir=folder, extra_postargs=[*flags, *ext.extra_link_args]
         )
 
     def build_extension(self, ext: Extension) -> None:
