@@ -188,7 +188,7 @@ RATIOS = (  # a job, over another, at most or at least
     ("torch_run", "torch_hand", "<=", 1.25),
     ("torch_distributor", "torch_run", ">=", 1.0),
 )
-MORE = (("mpi", "bare", 0.3),)  # a job, over another, at most so many seconds
+MORE = (("mpi", "run", 0.3),)  # a job, over another, at most so many seconds
 
 
 def start_spark(ranks):
