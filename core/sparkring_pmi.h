@@ -4,11 +4,11 @@
  *
  * Each rank starts one program, and a server beside it answers the program's requests in PMI-1, the protocol
  * between MPI libraries and launchers that Flux RFC 13 describes (https://flux-framework.org, RFC 13). MPICH and
- * libraries made from MPICH use PMI-1. Open MPI uses PMIx (https://pmix.org): the first rank of each host also starts the
- * executable sparkring-pmix, which serves all programs of the host, where every host has it: beside the core, in ../bin
- * from there, or where SPARKRING_PMIX_SERVER says. All programs of a run use the same MPI library. The program of rank r becomes rank r of
- * MPI_COMM_WORLD. MPI opens connections of its own between the programs: they are neither authenticated nor
- * encrypted, whatever the communicator does.
+ * libraries made from MPICH use PMI-1. Open MPI uses PMIx (https://pmix.org): the first rank of each host also
+ * starts the executable sparkring-pmix, which serves all programs of the host, where every host has it: beside the
+ * core, in ../bin from there, or at the path in SPARKRING_PMIX_SERVER. All programs of a run use the same MPI
+ * library. The program of rank r becomes rank r of MPI_COMM_WORLD. MPI opens connections of its own between the
+ * programs: they are neither authenticated nor encrypted, whatever the communicator does.
  */
 #ifndef SPARKRING_PMI_H
 #define SPARKRING_PMI_H
@@ -36,14 +36,14 @@ typedef enum ring_pmi_state {
 } ring_pmi_state;
 
 /* Starts a server on every rank of `comm`, whose options and hooks the servers inherit. Collective. The servers use
- * communicators of their own. `pmix`: whether to serve PMIx, too, on all hosts or on none; all ranks pass the same. On
- * failure, which all ranks have alike, *pmi is NULL and ring_comm_error(comm)
- * explains. A rank without memory, descriptors or a thread is such a failure. */
+ * communicators of their own. `pmix`: whether to serve PMIx, too, on all hosts or on none; all ranks pass the same.
+ * On failure, which all ranks have alike, *pmi is NULL and ring_comm_error(comm) explains. A rank without memory,
+ * descriptors or a thread is such a failure. */
 RING_API ring_status ring_pmi_serve(ring_comm *comm, int pmix, ring_pmi **pmi);
 
 /* Variables that the program needs: PMI_FD, PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS and, where PMIx is
- * served, variables of PMIx, Open MPI and MPICH; each as "NAME=value", with a NULL at the end. PMI_PORT and PMI_ID have to
- * be absent. Valid until ring_pmi_free. */
+ * served, variables of PMIx, Open MPI and MPICH; each as "NAME=value", with a NULL at the end. PMI_PORT and PMI_ID
+ * have to be absent. Valid until ring_pmi_free. */
 RING_API const char *const *ring_pmi_environment(const ring_pmi *pmi);
 
 /* NULL where programs are also served by PMIx; else why they are not: "rank 2 (host): ...". The same on all ranks.

@@ -12,8 +12,8 @@
  * request and ends when the queue has been empty for a while.
  *
  * A helper takes its time from the ranks' own threads where a host has no processor for helpers. A start
- * of a large request there waits a short time for the other ranks to start it, and then runs it. The wait has a bound, so a rank that starts later, or waits for this rank meanwhile, cannot
- * block it.
+ * of a large request there waits a short time for the other ranks to start it, and then runs it. The wait
+ * has a bound, so a rank that starts later, or waits for this rank meanwhile, cannot block it.
  *
  * Once `stop` is set no request begins, and the running one ends soon; the thread that set it breaks the
  * communicator.

@@ -9,7 +9,7 @@
 #include "pmi/key_values.h"
 #include "pmi/pmix_control.h"
 
-/* What one host has sent for a fence. */
+/* The data of one host for a fence. */
 typedef struct ring_pmix_part {
   uint64_t ticket;
   ring_pmi_payload *data; /* behind its kind; NULL: nothing was sent */

@@ -57,8 +57,8 @@ static bool pmix_process_find(char path[PATH_MAX], char problem[RING_PMIX_PROBLE
   return false;
 }
 
-/* Descriptor 0 of the server is its end of the socket. The server starts with the default action for all signals, none of
- * which is blocked, and does not get those of the terminal. 0 or an errno. */
+/* Descriptor 0 of the server is its end of the socket. The server starts with the default action for all signals,
+ * none of which is blocked, and does not get those of the terminal. 0 or an errno. */
 static int pmix_process_spawn(ring_pmix_process *process, char *path, int socket) {
   char parent[24];
   char *command[] = {path, parent, NULL};

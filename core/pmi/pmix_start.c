@@ -204,7 +204,7 @@ static ring_status pmix_start_ask(ring_pmix_side *side) {
   return status;
 }
 
-/* What the program of a rank needs in its environment behind a zero byte, or the problem; NULL without memory. */
+/* A zero byte and the variables for the program of a rank, or the problem; NULL without memory. */
 static char *pmix_start_environment(const ring_pmix_side *side, int rank, size_t *length) {
   if (side->problem[0] != '\0') {
     *length = strlen(side->problem) + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starting and ending the PMIx side of all ranks' servers, in two steps: a PMIx server starts while the ranks open their
- * links.
+ * Starts the PMIx side of all ranks' servers, in two steps, and ends it: a PMIx server starts while the ranks open
+ * their links.
  */
 #ifndef RING_PMI_PMIX_START_H
 #define RING_PMI_PMIX_START_H
@@ -12,9 +12,9 @@
  * wait. */
 void ring_pmix_start_begin(ring_pmix_side *side, const ring_comm *comm, bool wanted);
 
-/* Gets the environment of this rank's program from the PMIx server. Collective, before the threads serve, and only where
- * no rank had a problem. Where a server does not start, no host has one, and side->problem explains. RING_OK, or *error:
- * no memory, an interrupt, or why the messages have failed. */
+/* Gets the environment of this rank's program from the PMIx server. Collective, before the threads serve, and only
+ * where no rank had a problem. No host has a server where one does not start, and side->problem explains. RING_OK, or
+ * *error: no memory, an interrupt, or why the messages have failed. */
 ring_status ring_pmix_start_finish(ring_pmix_side *side, ring_messages *messages,
                                    ring_pmi_outbox *outbox, ring_error *error);
 

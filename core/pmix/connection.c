@@ -23,7 +23,7 @@ void *ring_pmix_connection_allocate(size_t bytes) {
   return memory;
 }
 
-/* What has become of the lead is for the receiving thread to see. */
+/* Ignores the end of the lead, which the receiving thread finds. */
 static void connection_write(const void *bytes, size_t length) {
   const char *from = bytes;
   while (length > 0) {

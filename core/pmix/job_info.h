@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs find out about their job from PMIx: sizes, the hosts, which rank is where.
+ * The facts that PMIx gives programs about their job: sizes, the hosts, the host of each rank.
  */
 #ifndef RING_PMIX_JOB_INFO_H
 #define RING_PMIX_JOB_INFO_H

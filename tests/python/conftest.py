@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,21 @@ def log_server(request):
     yield server
     server.close()
     assert not server.thread.is_alive()
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """Compile the program with Debian's MPICH and Open MPI."""
+    paths = {}
+    for name in ("mpich", "openmpi"):
+        paths[name] = str(tmp_path_factory.mktemp(name) / "mpi_program")
+        subprocess.run(
+            [f"mpicc.{name}", Path(__file__).with_name("mpi_program.c"), "-o", paths[name]],
+            check=True,
+        )
+    return paths
+
+
+@pytest.fixture(params=["mpich", "openmpi"])
+def program(request, programs):
+    return programs[request.param]

@@ -99,6 +99,27 @@ def test_an_exception_ends_all_ranks():
     assert re.search(rf"rank ([02]) ends, because its MPI has ended: {reason}", told), told
 
 
+def be_alone():
+    with open_comm() as comm, comm.mpi_init(pmix=False):
+        pass
+
+
+@pytest.mark.parametrize("library", ["Open MPI 5"], indirect=True)
+def test_open_mpi_without_pmix():
+    for outcome in outcomes(2, be_alone):
+        assert "MPI's world has 1 ranks and not 2" in str(outcome.error)
+        assert "PMIx cannot be served: rank 0 (127.0.0.1): PMIx was switched" in str(outcome.error)
+
+
+def refuse_arguments():
+    with open_comm() as comm, pytest.raises(sparkring.InvalidError, match="pmix is 'yes': pass"):
+        comm.mpi_init(pmix="yes").__enter__()
+
+
+def test_bad_arguments():
+    run(1, refuse_arguments)
+
+
 def initialize_early():
     from mpi4py import MPI
 
