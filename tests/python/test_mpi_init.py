@@ -107,7 +107,7 @@ def be_alone():
 @pytest.mark.parametrize("library", ["Open MPI 5"], indirect=True)
 def test_open_mpi_without_pmix():
     for outcome in outcomes(2, be_alone):
-        assert "MPI's world has 1 ranks and not 2" in str(outcome.error)
+        assert "MPI's world has size 1 and not 2" in str(outcome.error)
         assert "PMIx cannot be served: rank 0 (127.0.0.1): PMIx was switched" in str(outcome.error)
 
 

@@ -100,7 +100,7 @@ def join(pmi: PmiHandle, comm: Communicator, fd: int) -> Any:
         pmix = "" if problem is None else f", and PMIx cannot be served: {problem}"
         abort(
             pmi,
-            f"MPI's world has {world.Get_size()} ranks and not {comm.size}: the MPI library of"
+            f"MPI's world has size {world.Get_size()} and not {comm.size}: the MPI library of"
             f" mpi4py does not use PMI-1{pmix}. Install MPICH, as pip install mpich does",
         )
         pmi.test()
