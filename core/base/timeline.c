@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/timeline.h"
 
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/platform.h"
 
 #define TIMELINE_LEAST 64
 #define TIMELINE_MOST ((size_t)1 << 24)
+#define TIMELINE_BUSY UINT64_MAX /* the number of a slot that is being written */
 
 ring_timeline *ring_timeline_new(size_t events) {
   size_t capacity = TIMELINE_LEAST;
@@ -35,6 +37,16 @@ static ring_event timeline_unpack(const uint64_t words[RING_TIMELINE_WORDS]) {
                       .collective = (uint8_t)(words[3] >> 16)};
 }
 
+/* Takes the slot of this event. Waits while another thread still writes the event of a round before: otherwise
+ * the slot would hold words of both. */
+static ring_timeline_slot *timeline_take(ring_timeline *timeline, uint64_t number) {
+  ring_timeline_slot *slot = &timeline->slots[(number - 1) & (timeline->capacity - 1)];
+  uint64_t last = number > timeline->capacity ? number - timeline->capacity : 0;
+  while (atomic_load_explicit(&slot->number, memory_order_acquire) != last) sched_yield();
+  atomic_store_explicit(&slot->number, TIMELINE_BUSY, memory_order_relaxed);
+  return slot;
+}
+
 void ring_timeline_write(ring_timeline *timeline, ring_event_kind kind, bool begins,
                          const ring_call *call, int peer, uint64_t bytes) {
   const ring_event event = {.time = ring_platform_now(),
@@ -47,9 +59,8 @@ void ring_timeline_write(ring_timeline *timeline, ring_event_kind kind, bool beg
   uint64_t words[RING_TIMELINE_WORDS];
   timeline_pack(&event, words);
   uint64_t number = atomic_fetch_add_explicit(&timeline->next, 1, memory_order_relaxed) + 1;
-  ring_timeline_slot *slot = &timeline->slots[(number - 1) & (timeline->capacity - 1)];
+  ring_timeline_slot *slot = timeline_take(timeline, number);
   /* A reader that sees a word of this event also sees that the number has changed. */
-  atomic_store_explicit(&slot->number, 0, memory_order_relaxed);
   for (int i = 0; i < RING_TIMELINE_WORDS; i++)
     atomic_store_explicit(&slot->words[i], words[i], memory_order_release);
   atomic_store_explicit(&slot->number, number, memory_order_release);

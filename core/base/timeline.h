@@ -16,7 +16,7 @@
 enum { RING_TIMELINE_WORDS = 4 }; /* that an event packs into */
 
 typedef struct ring_timeline_slot {
-  _Atomic uint64_t number; /* of its event, from 1 on; 0: none, or one that is being written */
+  _Atomic uint64_t number; /* of its event, from 1 on; 0: none yet, UINT64_MAX: in writing */
   _Atomic uint64_t words[RING_TIMELINE_WORDS];
 } ring_timeline_slot;
 

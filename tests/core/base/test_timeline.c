@@ -63,7 +63,7 @@ static void *record(void *timeline) {
 }
 
 static void test_a_reader_beside_two_writers_sees_whole_events(void) {
-  ring_timeline *timeline = ring_timeline_new(256);
+  ring_timeline *timeline = ring_timeline_new(64);
   pthread_t writers[2];
   ring_event events[64];
   uint64_t from = 0;
