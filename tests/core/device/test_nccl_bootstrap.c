@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The unique id of NCCL: rank 0 alone asks for it, all get the same, and why there is none is an error
- * on all, after which the communicator goes on. The library is libraries/nccl.c.
+ * on all, after which the communicator goes on. The library is tests/core/libraries/nccl.c.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
