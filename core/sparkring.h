@@ -289,6 +289,7 @@ RING_API ring_status ring_recv(ring_comm *comm, void *output, size_t count, ring
 #endif
 
 #include "sparkring_async.h"    /* IWYU pragma: export */
+#include "sparkring_device.h"   /* IWYU pragma: export */
 #include "sparkring_messages.h" /* IWYU pragma: export */
 #include "sparkring_pmi.h"      /* IWYU pragma: export */
 #include "sparkring_reducer.h"  /* IWYU pragma: export */

@@ -70,8 +70,6 @@ enum {
     (void *, ring_cuda_memory, size_t, ring_cuda_stream))                                          \
   X(copy_up, cuMemcpyHtoDAsync_v2, ring_cuda_result,                                               \
     (ring_cuda_memory, const void *, size_t, ring_cuda_stream))                                    \
-  X(copy, cuMemcpyDtoDAsync_v2, ring_cuda_result,                                                  \
-    (ring_cuda_memory, ring_cuda_memory, size_t, ring_cuda_stream))                                \
   X(fill, cuMemsetD8Async, ring_cuda_result,                                                       \
     (ring_cuda_memory, unsigned char, size_t, ring_cuda_stream))                                   \
   X(module_load, cuModuleLoadData, ring_cuda_result, (ring_cuda_module *, const void *))           \

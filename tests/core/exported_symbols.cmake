@@ -4,7 +4,7 @@
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE listing
                 COMMAND_ERROR_IS_FATAL ANY)
 set(declarations "")
-foreach(header sparkring sparkring_async sparkring_messages sparkring_pmi sparkring_reducer sparkring_tools)
+foreach(header sparkring sparkring_async sparkring_device sparkring_messages sparkring_pmi sparkring_reducer sparkring_tools)
   file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../../core/${header}.h found REGEX "^RING_API ")
   list(APPEND declarations ${found})
 endforeach()

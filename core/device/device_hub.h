@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The hub: messages between rank 0 and every other rank, apart from the GPU. It is the failure detector of a
+ * device, and it finds the rank that keeps others waiting:
+ *
+ *   rank k   its call is late ─ LATE ─▶ rank 0 ─ ASK ─▶ all ─ ANSWER: that call, or the last one ─▶ rank 0
+ *                                       rank 0 ends the messages with a verdict, which all ranks get
+ *
+ * One thread at a time uses a hub. ring_device_hub_report may be called by any.
+ */
+#ifndef RING_DEVICE_DEVICE_HUB_H
+#define RING_DEVICE_DEVICE_HUB_H
+
+#include "device/device_state.h"
+
+/* Opens the messages and their links. Collective over the communicator of the device, which has the error. */
+ring_status ring_device_hub_open(ring_device *device);
+
+/* Answers what has come. The device fails when a rank is lost or has reported a failure. */
+void ring_device_hub_poll(ring_device *device);
+
+/* Tells all ranks that this rank cannot use NCCL. Every rank's hub.gives_up becomes true. */
+void ring_device_hub_give_up(ring_device *device);
+
+/* Asks which rank is at fault for a collective that has been late for so many seconds. The device fails when rank
+ * 0 has decided, or does not answer. */
+void ring_device_hub_complain(ring_device *device, const ring_call *call, double seconds);
+
+/* The device has failed on this rank: all ranks get the error. An error that came from another rank before counts
+ * instead. Returns the status of the failure, which becomes this thread's reason. */
+ring_status ring_device_hub_report(ring_device *device, const ring_error *error);
+
+/* Collective; after a barrier. */
+ring_status ring_device_hub_close(ring_device *device);
+
+void ring_device_hub_free(ring_device *device);
+
+#endif

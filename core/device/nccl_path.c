@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/nccl_path.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "device/device_hub.h"
+#include "device/nccl_comm.h"
+#include "device/pending.h"
+
+/* ---- Types and operations ------------------------------------------------------------------ */
+
+/* NCCL's dtype of the numbers that an element is made of; -1: it has none. */
+static ring_nccl_dtype nccl_dtype_of(ring_dtype dtype) {
+  static const int8_t dtypes[RING_DTYPE_COUNT] = {[RING_INT8] = RING_NCCL_INT8,
+                                                  [RING_UINT8] = RING_NCCL_UINT8,
+                                                  [RING_INT32] = RING_NCCL_INT32,
+                                                  [RING_INT64] = RING_NCCL_INT64,
+                                                  [RING_FLOAT16] = RING_NCCL_FLOAT16,
+                                                  [RING_BFLOAT16] = RING_NCCL_BFLOAT16,
+                                                  [RING_FLOAT32] = RING_NCCL_FLOAT32,
+                                                  [RING_FLOAT64] = RING_NCCL_FLOAT64,
+                                                  [RING_BOOL] = -1,
+                                                  [RING_INT16] = -1,
+                                                  [RING_UINT16] = -1,
+                                                  [RING_UINT32] = RING_NCCL_UINT32,
+                                                  [RING_UINT64] = RING_NCCL_UINT64,
+                                                  [RING_COMPLEX64] = RING_NCCL_FLOAT32,
+                                                  [RING_COMPLEX128] = RING_NCCL_FLOAT64};
+  return dtypes[dtype];
+}
+
+/* -1: NCCL has none. */
+static ring_nccl_op nccl_op_of(ring_op op) {
+  switch (op) {
+  case RING_SUM:
+    return RING_NCCL_SUM;
+  case RING_PROD:
+    return RING_NCCL_PROD;
+  case RING_MIN:
+    return RING_NCCL_MIN;
+  case RING_MAX:
+    return RING_NCCL_MAX;
+  case RING_AVG:
+    return RING_NCCL_AVG;
+  default:
+    return -1;
+  }
+}
+
+bool ring_nccl_serves(const ring_device *device, const ring_device_args *args) {
+  if (device->path != RING_DEVICE_NCCL) return false;
+  if (!ring_collective_reduces((uint8_t)args->collective)) return true;
+  if (nccl_dtype_of(args->dtype) < 0 || nccl_op_of(args->op) < 0) return false;
+  if (ring_dtype_is_complex(args->dtype)) return args->op == RING_SUM || args->op == RING_AVG;
+  return args->op != RING_AVG || !ring_dtype_is_integer(args->dtype);
+}
+
+/* ---- Issuing ------------------------------------------------------------------------------- */
+
+/* Parts of `sends` and `receives` elements, or of `count` each, to and from every rank. */
+static ring_nccl_result nccl_issue_alltoall(const ring_device *device,
+                                            const ring_device_args *args) {
+  const ring_nccl *nccl = &device->nccl;
+  size_t width = ring_dtype_size(args->dtype), from = 0, to = 0;
+  ring_nccl_result failed = RING_NCCL_SUCCESS, result = nccl->group_start();
+  if (result != RING_NCCL_SUCCESS) return result;
+  for (int rank = 0; rank < device->size; rank++) {
+    size_t sends = args->sends != NULL ? args->sends[rank] : args->count;
+    size_t receives = args->receives != NULL ? args->receives[rank] : args->count;
+    if (sends > 0)
+      result = nccl->send(device_args_input(args, from), sends * width, RING_NCCL_UINT8, rank,
+                          device->nccl_comm, args->stream);
+    if (result != RING_NCCL_SUCCESS && result != RING_NCCL_IN_PROGRESS) failed = result;
+    if (receives > 0)
+      result = nccl->recv(device_args_output(args, to), receives * width, RING_NCCL_UINT8, rank,
+                          device->nccl_comm, args->stream);
+    if (result != RING_NCCL_SUCCESS && result != RING_NCCL_IN_PROGRESS) failed = result;
+    from += sends;
+    to += receives;
+  }
+  result = nccl->group_end();
+  return failed != RING_NCCL_SUCCESS ? failed : result;
+}
+
+static ring_nccl_result nccl_issue_reduction(const ring_device *device,
+                                             const ring_device_args *args) {
+  const ring_nccl *nccl = &device->nccl;
+  size_t count = ring_dtype_is_complex(args->dtype) ? 2 * args->count : args->count;
+  ring_nccl_dtype dtype = nccl_dtype_of(args->dtype);
+  ring_nccl_op op = nccl_op_of(args->op);
+  if (args->collective == RING_COLLECTIVE_ALLREDUCE)
+    return nccl->allreduce(args->input, args->output, count, dtype, op, device->nccl_comm,
+                           args->stream);
+  if (args->collective == RING_COLLECTIVE_REDUCE)
+    return nccl->reduce(args->input, args->output, count, dtype, op, args->root, device->nccl_comm,
+                        args->stream);
+  return nccl->reduce_scatter(args->input, args->output, count, dtype, op, device->nccl_comm,
+                              args->stream);
+}
+
+/* Called with the mutex. */
+static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_args *args) {
+  const ring_nccl *nccl = &device->nccl;
+  size_t bytes = args->count * ring_dtype_size(args->dtype);
+  if (ring_collective_reduces((uint8_t)args->collective)) return nccl_issue_reduction(device, args);
+  if (args->collective == RING_COLLECTIVE_BROADCAST)
+    return nccl->broadcast(device->rank == args->root ? args->input : args->output,
+                           device->rank == args->root && args->output == NULL ? (void *)args->input
+                                                                              : args->output,
+                           bytes, RING_NCCL_UINT8, args->root, device->nccl_comm, args->stream);
+  if (args->collective == RING_COLLECTIVE_ALLGATHER)
+    return nccl->allgather(args->input, args->output, bytes, RING_NCCL_UINT8, device->nccl_comm,
+                           args->stream);
+  if (args->collective != RING_COLLECTIVE_MESSAGE) return nccl_issue_alltoall(device, args);
+  if (args->sending)
+    return nccl->send(args->input, bytes, RING_NCCL_UINT8, args->root, device->nccl_comm,
+                      args->stream);
+  return nccl->recv(args->output, bytes, RING_NCCL_UINT8, args->root, device->nccl_comm,
+                    args->stream);
+}
+
+/* ---- Running ------------------------------------------------------------------------------- */
+
+/* Whether an event on the stream can be queried: a stream that captures a graph runs nothing now. */
+static bool nccl_can_watch(const ring_device *device, ring_cuda_stream stream) {
+  ring_cuda_capture_status status = RING_CUDA_CAPTURE_STATUS_NONE;
+  return device->cuda.stream_capturing(stream, &status) == RING_CUDA_SUCCESS &&
+         status == RING_CUDA_CAPTURE_STATUS_NONE;
+}
+
+/* The work is on the stream, or nothing is. */
+static ring_status nccl_end(ring_device *device, ring_status status, ring_cuda_stream stream) {
+  ring_error error;
+  pthread_mutex_lock(&device->mutex);
+  ring_cuda_result result = RING_CUDA_SUCCESS;
+  if (status == RING_OK) result = ring_pending_record(device, stream);
+  if (status != RING_OK) ring_pending_drop(device);
+  pthread_mutex_unlock(&device->mutex);
+  if (result == RING_CUDA_SUCCESS) return status;
+  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
+                 "rank %d (%s): cuEventRecord failed with %d (%s)", device->rank,
+                 device_host(device, device->rank), (int)result,
+                 ring_cuda_text(&device->cuda, result));
+  return ring_device_hub_report(device, &error);
+}
+
+ring_status ring_nccl_run(ring_device *device, const ring_device_args *args,
+                          const ring_call *call) {
+  bool watched = nccl_can_watch(device, args->stream);
+  int peer = args->collective == RING_COLLECTIVE_MESSAGE ? args->root : -1;
+  ring_nccl_result result = RING_NCCL_SUCCESS;
+  pthread_mutex_lock(&device->mutex);
+  bool open = device->nccl_comm != NULL;
+  bool added = !watched || (open && ring_pending_add(device, call, peer));
+  if (open && added) result = nccl_issue(device, args);
+  pthread_mutex_unlock(&device->mutex);
+  if (!open) return ring_device_check(device);
+  if (!added) {
+    ring_error error;
+    ring_error_no_memory(&error, device->rank);
+    return ring_device_hub_report(device, &error);
+  }
+  ring_status status = ring_nccl_settle(device, result, ring_collective_name(call->collective));
+  return watched ? nccl_end(device, status, args->stream) : status;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives on the memory of GPUs: by NCCL, or through the memory of the host where NCCL cannot.
+ * sparkring.h includes this file.
+ */
+#ifndef SPARKRING_DEVICE_H
+#define SPARKRING_DEVICE_H
+
+#ifndef SPARKRING_H
+#error "include sparkring.h, which includes this file"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A device is one GPU of each rank. It has a communicator of its own. NCCL and CUDA's driver are loaded at run
+ * time. A device serves one call at a time; a second call meanwhile returns RING_BUSY. wait, test, abort, error
+ * and explain may be called from any thread at any time; free may not run beside another call. In a forked child
+ * only ring_device_free works.
+ *
+ * A thread of each device watches the calls that a GPU runs. When a rank is lost or fails, or a call does not end
+ * within the call timeout of the communicator, the thread ends the work of NCCL on the GPU: a stream that waits
+ * for it goes on, with undefined outputs. Then every later call, ring_device_wait and ring_device_test return the
+ * error, which names the rank. So ring_device_wait is the way to learn that outputs are valid. */
+typedef struct ring_device ring_device;
+
+/* How calls are carried out. */
+typedef enum ring_device_path {
+  RING_DEVICE_AUTO = 0, /* NCCL where every rank can, else the host */
+  RING_DEVICE_NCCL = 1,
+  RING_DEVICE_HOST = 2 /* through page-locked memory and the communicator */
+} ring_device_path;
+
+/* Begin with RING_DEVICE_OPTIONS_INIT. All ranks pass the same path. */
+typedef struct ring_device_options {
+  size_t struct_size;
+  const char *
+      nccl; /* names for dlopen() with colons between them, until one loads; NULL: libnccl.so.2, then
+                       libnccl.so */
+  const char *cuda; /* the same; NULL: libcuda.so.1 */
+  ring_device_path path;
+  int gpu; /* number of the GPU; -1: that of the calling thread's CUDA context, else 0 */
+} ring_device_options;
+
+#ifdef __cplusplus
+static inline ring_device_options ring_device_options_init(void) {
+  ring_device_options options = ring_device_options();
+  options.struct_size = sizeof options;
+  options.gpu = -1;
+  return options;
+}
+#define RING_DEVICE_OPTIONS_INIT ring_device_options_init()
+#else
+#define RING_DEVICE_OPTIONS_INIT {.struct_size = sizeof(ring_device_options), .gpu = -1}
+#endif
+
+/* ---- Life ---------------------------------------------------------------------------------- */
+
+/* Opens a device between all ranks of `comm`, whose options and hooks it inherits. Collective. `options` may be
+ * NULL. On failure *device is NULL and ring_comm_error(comm) explains: RING_UNSUPPORTED where a rank has no CUDA
+ * driver or no GPU, or lacks NCCL and the path is RING_DEVICE_NCCL. */
+RING_API ring_status ring_device_open(ring_comm *comm, const ring_device_options *options,
+                                      ring_device **device);
+
+/* Waits for this rank's calls, then until every rank has called close, and releases the GPU. Collective. */
+RING_API ring_status ring_device_close(ring_device *device);
+
+/* Ends the device from this rank alone: calls of all ranks fail with RING_ABORTED and `reason` (may be NULL). */
+RING_API void ring_device_abort(ring_device *device, const char *reason);
+
+/* Frees the device (or NULL); an open one is aborted first. */
+RING_API void ring_device_free(ring_device *device);
+
+/* Why the last call of this rank failed; status RING_OK when none has. Valid until the next failure. */
+RING_API const ring_error *ring_device_error(const ring_device *device);
+
+/* How the device carries out its calls, and why. Texts live as long as the device. */
+typedef struct ring_device_explanation {
+  ring_device_path path; /* RING_DEVICE_NCCL or RING_DEVICE_HOST */
+  const char *reason;    /* why not NCCL; "" with NCCL */
+  int gpu;
+  const char *gpu_name;
+  int nccl_version; /* 22803 for 2.28.3; 0 where NCCL is not used */
+  int cuda_version; /* of the driver: 13000 for 13.0 */
+  int page_locked; /* 1: the host's memory is; 0: it is not; -1: nothing went through the host yet */
+  uint64_t calls;  /* collectives since the open */
+  uint64_t launches; /* of kernels since the open */
+  char text[1024];   /* all of this in words */
+} ring_device_explanation;
+
+RING_API ring_status ring_device_explain(ring_device *device, ring_device_explanation *explanation);
+
+/* ---- Collectives ---------------------------------------------------------------------------- */
+
+/* As the functions of sparkring.h without `device` in their names, on memory of the GPU, in the order of
+ * `stream`, a CUstream or cudaStream_t (NULL: the default stream). Every rank makes the same calls in the same
+ * order, and the calls of a device use streams whose work can run in that order.
+ *
+ * With NCCL a call returns when its work is on the stream. NCCL rounds each addition of halves, so sums of float16
+ * and bfloat16 are not those of ring_allreduce; nor does NCCL keep NaN in MIN and MAX. These go through the host
+ * even where NCCL works: reductions of bool, int16, uint16 and, but for SUM and AVG, complex dtypes; logical and
+ * bitwise ops; AVG of integers.
+ *
+ * Through the host a call returns when the communicator has moved everything: copies back to the GPU may still be
+ * on the stream. It is RING_UNSUPPORTED on a stream that captures a graph. */
+RING_API ring_status ring_device_allreduce(ring_device *device, const void *input, void *output,
+                                           size_t count, ring_dtype dtype, ring_op op,
+                                           void *stream);
+RING_API ring_status ring_device_reduce(ring_device *device, const void *input, void *output,
+                                        size_t count, ring_dtype dtype, ring_op op, int root,
+                                        void *stream);
+RING_API ring_status ring_device_broadcast(ring_device *device, const void *input, void *output,
+                                           size_t count, ring_dtype dtype, int root, void *stream);
+RING_API ring_status ring_device_allgather(ring_device *device, const void *input, void *output,
+                                           size_t count, ring_dtype dtype, void *stream);
+RING_API ring_status ring_device_reduce_scatter(ring_device *device, const void *input,
+                                                void *output, size_t count, ring_dtype dtype,
+                                                ring_op op, void *stream);
+RING_API ring_status ring_device_alltoall(ring_device *device, const void *input, void *output,
+                                          size_t count, ring_dtype dtype, void *stream);
+RING_API ring_status ring_device_alltoallv(ring_device *device, const void *input,
+                                           const size_t *sends, void *output,
+                                           const size_t *receives, ring_dtype dtype, void *stream);
+
+/* Only the two ranks call, at the same place in the order of their calls. A send may wait for the receive, on the
+ * stream or in the call. */
+RING_API ring_status ring_device_send(ring_device *device, const void *input, size_t count,
+                                      ring_dtype dtype, int peer, void *stream);
+RING_API ring_status ring_device_recv(ring_device *device, void *output, size_t count,
+                                      ring_dtype dtype, int peer, void *stream);
+
+/* Returns when the work that is on the stream is done, or the device has failed. */
+RING_API ring_status ring_device_wait(ring_device *device, void *stream);
+
+/* Sets *done to 1 when the work on the stream is done, else to 0, without waiting. */
+RING_API ring_status ring_device_test(ring_device *device, void *stream, int *done);
+
+/* ---- Fusion --------------------------------------------------------------------------------- */
+
+/* One ring_device_allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
+ * as `wire`, multiplied by `prescale` before and by `postscale` after. dtype and wire are the same, or float32
+ * and a half; factors other than 1 need float32 or a half. Inputs are not modified. In place: a buffer's output is
+ * its input. */
+RING_API ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
+                                                 size_t buffer_count, ring_dtype dtype,
+                                                 ring_dtype wire, ring_op op, double prescale,
+                                                 double postscale, void *stream);
+
+/* Converts elements and multiplies them by `scale`: float32 to float16, bfloat16 or float32, and back. Not
+ * collective. The memory does not overlap, unless the dtypes are the same and output is input. */
+RING_API ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype dtype,
+                                      void *output, ring_dtype output_dtype, size_t count,
+                                      double scale, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Devices of the ranks of a test, on the stubs of CUDA and NCCL (tests/core/libraries), with a GPU for each rank.
+ */
+#ifndef RING_DEVICES_H
+#define RING_DEVICES_H
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "device/cuda_api.h"
+#include "ranks.h"
+
+/* What the stub has beside CUDA; the same functions as in libraries/cuda.h. */
+typedef struct stub {
+  ring_cuda cuda;
+  ring_cuda_context context;
+  int (*live)(void);
+  void (*capture)(ring_cuda_stream stream, int captures);
+  int at_first; /* live, before there is a device */
+} stub;
+
+static stub gpu;
+
+static inline void stub_find(void *library, const char *name, void *function) {
+  void *found = dlsym(library, name);
+  CHECK(found != NULL);
+  memcpy(function, &found, sizeof found);
+}
+
+/* Makes the primary context of a GPU this thread's, as a user's framework does. */
+static inline void use_gpu(int number) {
+  char problem[256];
+  CHECK_INT(setenv("CUDA_STUB_GPUS", "8", 1), 0);
+  if (!ring_cuda_load(&gpu.cuda, SPARKRING_CUDA_STUB, problem, sizeof problem)) {
+    fprintf(stderr, "%s\n", problem);
+    exit(1);
+  }
+  void *library = dlopen(SPARKRING_CUDA_STUB, RTLD_NOW);
+  CHECK(library != NULL);
+  stub_find(library, "stub_cuda_live", &gpu.live);
+  stub_find(library, "stub_cuda_capture", &gpu.capture);
+  CHECK_INT(gpu.cuda.context_retain(&gpu.context, number), 0);
+  CHECK_INT(gpu.cuda.context_push(gpu.context), 0);
+  gpu.at_first = gpu.live();
+}
+
+/* Nothing of a device is left. */
+static inline void expect_no_leak(void) {
+  CHECK_INT(gpu.live(), gpu.at_first);
+}
+
+static inline ring_device_options device_options(ring_device_path path) {
+  ring_device_options options = RING_DEVICE_OPTIONS_INIT;
+  options.nccl = SPARKRING_NCCL_RANKS_STUB;
+  options.cuda = SPARKRING_CUDA_STUB;
+  options.path = path;
+  return options;
+}
+
+/* A device on the GPU of the rank's number. */
+static inline ring_device *open_device(ring_comm *comm, ring_device_path path) {
+  const ring_device_options options = device_options(path);
+  ring_device *device;
+  if (gpu.context == NULL) use_gpu(ring_comm_rank(comm));
+  ring_status status = ring_device_open(comm, &options, &device);
+  if (status != RING_OK) fprintf(stderr, "device: %s\n", ring_comm_error(comm)->message);
+  CHECK_INT(status, RING_OK);
+  return device;
+}
+
+static inline void device_went_well(ring_device *device, ring_status status) {
+  if (status != RING_OK) fprintf(stderr, "device: %s\n", ring_device_error(device)->message);
+  CHECK_INT(status, RING_OK);
+}
+
+static inline void close_device(ring_device *device) {
+  device_went_well(device, ring_device_close(device));
+  ring_device_free(device);
+  expect_no_leak();
+}
+
+/* ---- Memory -------------------------------------------------------------------------------- */
+
+static inline void stream_rests(ring_cuda_stream stream) {
+  int tries = 0;
+  for (; gpu.cuda.stream_query(stream) == RING_CUDA_NOT_READY && tries < 100000; tries++)
+    usleep(100);
+  CHECK(tries < 100000);
+}
+
+static inline void *gpu_alloc(size_t bytes) {
+  ring_cuda_memory memory;
+  CHECK_INT(gpu.cuda.memory_alloc(&memory, bytes > 0 ? bytes : 1), 0);
+  return (void *)(uintptr_t)memory;
+}
+
+static inline void gpu_free(void *memory) {
+  CHECK_INT(gpu.cuda.memory_free((ring_cuda_memory)(uintptr_t)memory), 0);
+}
+
+static inline void gpu_put(void *memory, const void *from, size_t bytes) {
+  if (bytes > 0)
+    CHECK_INT(gpu.cuda.copy_up((ring_cuda_memory)(uintptr_t)memory, from, bytes, NULL), 0);
+  stream_rests(NULL);
+}
+
+static inline void gpu_get(void *to, const void *memory, size_t bytes) {
+  if (bytes > 0)
+    CHECK_INT(gpu.cuda.copy_down(to, (ring_cuda_memory)(uintptr_t)memory, bytes, NULL), 0);
+  stream_rests(NULL);
+}
+
+static inline void *gpu_copy(const void *from, size_t bytes) {
+  void *memory = gpu_alloc(bytes);
+  gpu_put(memory, from, bytes);
+  return memory;
+}
+
+#endif

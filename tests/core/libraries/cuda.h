@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the stub of CUDA has beside CUDA's functions, for tests and for the stub of NCCL.
+ */
+#ifndef RING_LIBRARIES_CUDA_H
+#define RING_LIBRARIES_CUDA_H
+
+#include <stdbool.h>
+
+#include "device/cuda_api.h"
+
+/* Memory of the GPU as the host can use it. */
+void *stub_cuda_host(const void *memory);
+
+/* Calls a function in the order of the stream. CUDA has the same. */
+typedef void (*stub_cuda_function)(void *arg);
+ring_cuda_result cuLaunchHostFunc(ring_cuda_stream stream, stub_cuda_function function, void *arg);
+
+/* The stream captures from now on, or no longer. */
+void stub_cuda_capture(ring_cuda_stream stream, int captures);
+
+/* How many streams, events, allocations, registrations, modules and retained contexts there are. */
+int stub_cuda_live(void);
+
+#endif

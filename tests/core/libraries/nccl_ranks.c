@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stands in for NCCL between ranks, where tests have none: communicators of sparkring on the stub of CUDA, whose
+ * memory is the host's. Ranks find each other as with NCCL: the unique id has the address of rank 0 and a secret.
+ * Work runs in the order of its stream, and ends when the communicator is aborted.
+ *
+ * It differs from NCCL: reductions are those of sparkring, and nothing is known of speed or of graphs.
+ *
+ * NCCL_STUB_FAILS makes a rank fail, "KIND:RANK" or "KIND:RANK:CALL" with calls counted from 1:
+ *   id       there is no unique id             init     init fails at once, without a communicator
+ *   pending  init is in progress for ever      hang     the work of that call never ends
+ *   async    the same, and the communicator reports an error
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cuda.h"
+#include "device/nccl_api.h"
+#include "sparkring.h"
+
+ring_cuda_result cuCtxGetDevice(ring_cuda_gpu *gpu);
+
+typedef struct id_text {
+  unsigned char secret[32];
+  char address[64], job[32];
+} id_text;
+
+struct ncclComm {
+  ring_comm *ring;
+  ring_messages *messages;
+  id_text id;
+  int rank, size, gpu;
+  int state;   /* a ring_nccl_result */
+  int aborted; /* no work begins any more */
+  int running; /* a piece of work does */
+  int references;
+  unsigned calls, turn; /* given out, and of the next work to run */
+  pthread_t opener;
+  int opening;
+};
+
+typedef struct message {
+  int sends, peer;
+  uint8_t *memory;
+  size_t bytes;
+} message;
+
+typedef struct work {
+  ring_nccl_comm comm;
+  enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, MESSAGES } kind;
+  const void *input;
+  void *output;
+  size_t count;
+  ring_dtype dtype;
+  ring_op op;
+  int root;
+  unsigned turn;
+  int hangs;
+  message *messages;
+  int message_count;
+} work;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* Whether this is the rank, and the call, that fails in that way. */
+static int fails(const char *kind, int rank, unsigned call) {
+  char name[16];
+  int at = 0;
+  unsigned number = 0;
+  const char *set = getenv("NCCL_STUB_FAILS");
+  if (set == NULL || sscanf(set, "%15[a-z]:%d:%u", name, &at, &number) < 2) return 0;
+  return strcmp(name, kind) == 0 && at == rank && number == call;
+}
+
+static int get(const int *value) {
+  return __atomic_load_n(value, __ATOMIC_SEQ_CST);
+}
+
+static void set_state(ring_nccl_comm comm, int state) {
+  __atomic_store_n(&comm->state, state, __ATOMIC_SEQ_CST);
+}
+
+/* ---- Opening ------------------------------------------------------------------------------- */
+
+ring_nccl_result ncclGetVersion(int *version) {
+  *version = 22803;
+  return RING_NCCL_SUCCESS;
+}
+
+const char *ncclGetErrorString(ring_nccl_result result) {
+  static const char *const texts[] = {"no error",
+                                      "unhandled cuda error",
+                                      "unhandled system error",
+                                      "internal error",
+                                      "invalid argument",
+                                      "invalid usage",
+                                      "remote process exited or there was a network error",
+                                      "in progress"};
+  return texts[result & 7];
+}
+
+const char *ncclGetLastError(ring_nccl_comm comm) {
+  (void)comm;
+  return "the stub of NCCL";
+}
+
+ring_nccl_result ncclGetUniqueId(ring_nccl_unique_id *result) {
+  id_text id = {.address = "127.0.0.1"};
+  if (fails("id", 0, 0)) return RING_NCCL_SYSTEM_ERROR;
+  if (getrandom(id.secret, sizeof id.secret, 0) != sizeof id.secret) return RING_NCCL_SYSTEM_ERROR;
+  snprintf(id.job, sizeof id.job, "nccl-%02x%02x%02x%02x", id.secret[0], id.secret[1], id.secret[2],
+           id.secret[3]);
+  memset(result, 0, sizeof *result);
+  memcpy(result, &id, sizeof id);
+  return RING_NCCL_SUCCESS;
+}
+
+static int interrupts(void *arg) {
+  const struct ncclComm *comm = arg;
+  return get(&comm->aborted);
+}
+
+/* NCCL refuses two ranks on one GPU. */
+static int check_gpus(ring_nccl_comm comm) {
+  int all[64] = {0};
+  if (ring_allgather(comm->ring, &comm->gpu, all, 1, RING_INT32) != RING_OK)
+    return RING_NCCL_REMOTE_ERROR;
+  for (int i = 0; i < comm->size; i++)
+    for (int j = 0; j < i; j++)
+      if (all[i] == all[j]) return RING_NCCL_INVALID_USAGE;
+  return RING_NCCL_SUCCESS;
+}
+
+static void *open_ranks(void *arg) {
+  ring_nccl_comm comm = arg;
+  ring_options options = RING_OPTIONS_INIT;
+  options.rank = comm->rank;
+  options.size = comm->size;
+  options.root_address = comm->id.address;
+  options.token = comm->id.secret;
+  options.token_length = sizeof comm->id.secret;
+  options.job = comm->id.job;
+  options.timeout = 60;
+  options.interrupt = interrupts;
+  options.interrupt_arg = comm;
+  if (ring_comm_open(&options, &comm->ring, NULL) != RING_OK ||
+      ring_messages_open(comm->ring, &comm->messages) != RING_OK)
+    set_state(comm, RING_NCCL_REMOTE_ERROR);
+  else
+    set_state(comm, check_gpus(comm));
+  return NULL;
+}
+
+ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_nccl_unique_id id,
+                                        int rank, ring_nccl_config *config) {
+  *result = NULL;
+  if (config->magic != RING_NCCL_CONFIG_MAGIC || config->size != sizeof *config ||
+      config->blocking != 0)
+    return RING_NCCL_INVALID_ARGUMENT;
+  if (fails("init", rank, 0)) return RING_NCCL_INTERNAL_ERROR;
+  ring_nccl_comm comm = calloc(1, sizeof *comm);
+  if (comm == NULL || cuCtxGetDevice(&comm->gpu) != RING_CUDA_SUCCESS) abort();
+  memcpy(&comm->id, &id, sizeof comm->id);
+  comm->rank = rank;
+  comm->size = size;
+  comm->references = 1;
+  comm->state = RING_NCCL_IN_PROGRESS;
+  comm->opening = !fails("pending", rank, 0);
+  if (comm->opening && pthread_create(&comm->opener, NULL, open_ranks, comm) != 0) abort();
+  *result = comm;
+  return RING_NCCL_IN_PROGRESS;
+}
+
+ring_nccl_result ncclCommGetAsyncError(ring_nccl_comm comm, ring_nccl_result *result) {
+  *result = get(&comm->state);
+  return RING_NCCL_SUCCESS;
+}
+
+/* ---- Ending -------------------------------------------------------------------------------- */
+
+/* Called with the lock. */
+static void release(ring_nccl_comm comm) {
+  if (--comm->references == 0) free(comm);
+}
+
+static void end(ring_nccl_comm comm, int aborts) {
+  pthread_mutex_lock(&lock);
+  __atomic_store_n(&comm->aborted, aborts, __ATOMIC_SEQ_CST);
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+  if (comm->opening) pthread_join(comm->opener, NULL);
+  pthread_mutex_lock(&lock);
+  while (comm->running) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+  if (!aborts && comm->messages != NULL) ring_messages_close(comm->messages);
+  if (!aborts && comm->ring != NULL) ring_comm_close(comm->ring);
+  ring_messages_free(comm->messages);
+  ring_comm_free(comm->ring);
+  pthread_mutex_lock(&lock);
+  comm->aborted = 1;
+  release(comm);
+  pthread_mutex_unlock(&lock);
+}
+
+ring_nccl_result ncclCommFinalize(ring_nccl_comm comm) {
+  return get(&comm->state);
+}
+
+ring_nccl_result ncclCommDestroy(ring_nccl_comm comm) {
+  end(comm, 0);
+  return RING_NCCL_SUCCESS;
+}
+
+ring_nccl_result ncclCommAbort(ring_nccl_comm comm) {
+  end(comm, 1);
+  return RING_NCCL_SUCCESS;
+}
+
+/* ---- Work ---------------------------------------------------------------------------------- */
+
+static ring_status exchange(const work *of) {
+  ring_messages *messages = of->comm->messages;
+  ring_status status = RING_OK;
+  ring_transfer **transfers = calloc((size_t)of->message_count, sizeof *transfers);
+  if (transfers == NULL) abort();
+  for (int i = 0; i < of->message_count && status == RING_OK; i++) {
+    const message *m = &of->messages[i];
+    status = m->sends ? ring_messages_send_start(messages, m->memory, m->bytes, RING_UINT8, m->peer,
+                                                 1, &transfers[i])
+                      : ring_messages_recv_start(messages, m->memory, m->bytes, RING_UINT8, m->peer,
+                                                 1, &transfers[i]);
+  }
+  for (int i = 0; i < of->message_count; i++) {
+    if (transfers[i] == NULL) continue;
+    ring_status ended = ring_transfer_wait(transfers[i]);
+    if (status == RING_OK) status = ended;
+    ring_transfer_free(transfers[i]);
+  }
+  free(transfers);
+  return status;
+}
+
+static ring_status run(const work *of) {
+  ring_comm *ring = of->comm->ring;
+  switch (of->kind) {
+  case ALLREDUCE:
+    return ring_allreduce(ring, of->input, of->output, of->count, of->dtype, of->op);
+  case REDUCE:
+    return ring_reduce(ring, of->input, of->output, of->count, of->dtype, of->op, of->root);
+  case BROADCAST:
+    return ring_broadcast(ring, of->input, of->output, of->count, of->dtype, of->root);
+  case ALLGATHER:
+    return ring_allgather(ring, of->input, of->output, of->count, of->dtype);
+  case REDUCE_SCATTER:
+    return ring_reduce_scatter(ring, of->input, of->output, of->count, of->dtype, of->op);
+  default:
+    return exchange(of);
+  }
+}
+
+/* On the stream: waits for its turn among the work of the communicator, on other streams, too. */
+static void run_in_turn(void *arg) {
+  work *of = arg;
+  ring_nccl_comm comm = of->comm;
+  pthread_mutex_lock(&lock);
+  while (!get(&comm->aborted) && (of->turn != comm->turn || of->hangs))
+    pthread_cond_wait(&changed, &lock);
+  int runs = !get(&comm->aborted);
+  comm->running += runs;
+  pthread_mutex_unlock(&lock);
+  if (runs && run(of) != RING_OK && !get(&comm->aborted)) {
+    set_state(comm, RING_NCCL_REMOTE_ERROR);
+    pthread_mutex_lock(&lock); /* as NCCL's kernels, which wait for the abort */
+    comm->running = 0;
+    pthread_cond_broadcast(&changed);
+    while (!get(&comm->aborted)) pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+  }
+  pthread_mutex_lock(&lock);
+  comm->running = 0;
+  comm->turn = of->turn + 1;
+  release(comm);
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+  free(of->messages);
+  free(of);
+}
+
+static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
+  work *of = malloc(sizeof *of);
+  if (of == NULL) abort();
+  *of = *given;
+  ring_nccl_comm comm = of->comm;
+  pthread_mutex_lock(&lock);
+  of->turn = comm->calls++;
+  comm->references++;
+  pthread_mutex_unlock(&lock);
+  if (fails("async", comm->rank, comm->calls)) set_state(comm, RING_NCCL_INTERNAL_ERROR);
+  of->hangs = fails("hang", comm->rank, comm->calls) || fails("async", comm->rank, comm->calls);
+  return cuLaunchHostFunc(stream, run_in_turn, of) == RING_CUDA_SUCCESS
+             ? RING_NCCL_SUCCESS
+             : RING_NCCL_UNHANDLED_CUDA_ERROR;
+}
+
+/* ---- Collectives --------------------------------------------------------------------------- */
+
+static const ring_dtype dtypes[] = {RING_INT8,    RING_UINT8,   RING_INT32,   RING_UINT32,
+                                    RING_INT64,   RING_UINT64,  RING_FLOAT16, RING_FLOAT32,
+                                    RING_FLOAT64, RING_BFLOAT16};
+static const ring_op ops[] = {RING_SUM, RING_PROD, RING_MAX, RING_MIN, RING_AVG};
+
+#define WORK(kind_, dtype_, op_, root_)                                                            \
+  append(&(work){.comm = comm,                                                                     \
+                 .kind = (kind_),                                                                  \
+                 .input = stub_cuda_host(input),                                                   \
+                 .output = stub_cuda_host(output),                                                 \
+                 .count = count,                                                                   \
+                 .dtype = dtypes[dtype_],                                                          \
+                 .op = (op_),                                                                      \
+                 .root = (root_)},                                                                 \
+         stream)
+
+ring_nccl_result ncclAllReduce(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
+                               ring_nccl_op op, ring_nccl_comm comm, ring_nccl_stream stream) {
+  return WORK(ALLREDUCE, dtype, ops[op], 0);
+}
+
+ring_nccl_result ncclReduce(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
+                            ring_nccl_op op, int root, ring_nccl_comm comm,
+                            ring_nccl_stream stream) {
+  return WORK(REDUCE, dtype, ops[op], root);
+}
+
+ring_nccl_result ncclBroadcast(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
+                               int root, ring_nccl_comm comm, ring_nccl_stream stream) {
+  return WORK(BROADCAST, dtype, RING_SUM, root);
+}
+
+ring_nccl_result ncclAllGather(const void *input, void *output, size_t count, ring_nccl_dtype dtype,
+                               ring_nccl_comm comm, ring_nccl_stream stream) {
+  return WORK(ALLGATHER, dtype, RING_SUM, 0);
+}
+
+ring_nccl_result ncclReduceScatter(const void *input, void *output, size_t count,
+                                   ring_nccl_dtype dtype, ring_nccl_op op, ring_nccl_comm comm,
+                                   ring_nccl_stream stream) {
+  return WORK(REDUCE_SCATTER, dtype, ops[op], 0);
+}
+
+/* ---- Messages, which a group collects ------------------------------------------------------ */
+
+static _Thread_local struct {
+  int depth, count, capacity;
+  message *messages;
+  ring_nccl_comm comm;
+  ring_nccl_stream stream;
+} group;
+
+static ring_nccl_result flush_group(void) {
+  if (group.count == 0) return RING_NCCL_SUCCESS;
+  const work of = {.comm = group.comm,
+                   .kind = MESSAGES,
+                   .messages = group.messages,
+                   .message_count = group.count};
+  group.messages = NULL;
+  group.count = group.capacity = 0;
+  return append(&of, group.stream);
+}
+
+static ring_nccl_result add(int sends, void *memory, size_t bytes, int peer, ring_nccl_comm comm,
+                            ring_nccl_stream stream) {
+  if (group.count == group.capacity) {
+    group.capacity = 2 * group.capacity + 8;
+    group.messages = realloc(group.messages, (size_t)group.capacity * sizeof *group.messages);
+    if (group.messages == NULL) abort();
+  }
+  group.comm = comm;
+  group.stream = stream;
+  group.messages[group.count++] = (message){sends, peer, memory, bytes};
+  return group.depth > 0 ? RING_NCCL_SUCCESS : flush_group();
+}
+
+ring_nccl_result ncclSend(const void *input, size_t count, ring_nccl_dtype dtype, int peer,
+                          ring_nccl_comm comm, ring_nccl_stream stream) {
+  return add(1, stub_cuda_host(input), count * ring_dtype_size(dtypes[dtype]), peer, comm, stream);
+}
+
+ring_nccl_result ncclRecv(void *output, size_t count, ring_nccl_dtype dtype, int peer,
+                          ring_nccl_comm comm, ring_nccl_stream stream) {
+  return add(0, stub_cuda_host(output), count * ring_dtype_size(dtypes[dtype]), peer, comm, stream);
+}
+
+ring_nccl_result ncclGroupStart(void) {
+  group.depth++;
+  return RING_NCCL_SUCCESS;
+}
+
+ring_nccl_result ncclGroupEnd(void) {
+  return --group.depth > 0 ? RING_NCCL_SUCCESS : flush_group();
+}
