@@ -6,12 +6,14 @@
  *
  * It differs from NCCL: reductions are those of sparkring, and nothing is known of speed or of graphs.
  *
- * NCCL_STUB_FAILS makes a rank fail, "KIND:RANK" or "KIND:RANK:CALL" with calls counted from 1:
+ * NCCL_STUB_FAILS makes a rank (-1: all) fail, "KIND:RANK" or "KIND:RANK:CALL" with calls counted from 1:
  *   id       there is no unique id             init     init fails at once, without a communicator
- *   pending  init is in progress for ever      hang     the work of that call never ends
- *   async    the same, and the communicator reports an error
+ *   pending  init is in progress for ever      die      the process is killed in init
+ *   hang     the work of that call never ends  async    the same, and the communicator reports an error
+ *   refuse   that call returns an error at once
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +75,7 @@ static int fails(const char *kind, int rank, unsigned call) {
   unsigned number = 0;
   const char *set = getenv("NCCL_STUB_FAILS");
   if (set == NULL || sscanf(set, "%15[a-z]:%d:%u", name, &at, &number) < 2) return 0;
-  return strcmp(name, kind) == 0 && at == rank && number == call;
+  return strcmp(name, kind) == 0 && (at == rank || at < 0) && number == call;
 }
 
 static int get(const int *value) {
@@ -161,6 +163,7 @@ ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_n
   if (config->magic != RING_NCCL_CONFIG_MAGIC || config->size != sizeof *config ||
       config->blocking != 0)
     return RING_NCCL_INVALID_ARGUMENT;
+  if (fails("die", rank, 0)) raise(SIGKILL);
   if (fails("init", rank, 0)) return RING_NCCL_INTERNAL_ERROR;
   ring_nccl_comm comm = calloc(1, sizeof *comm);
   if (comm == NULL || cuCtxGetDevice(&comm->gpu) != RING_CUDA_SUCCESS) abort();
@@ -295,6 +298,11 @@ static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
   if (of == NULL) abort();
   *of = *given;
   ring_nccl_comm comm = of->comm;
+  if (fails("refuse", comm->rank, comm->calls + 1)) {
+    free(of->messages);
+    free(of);
+    return RING_NCCL_INVALID_USAGE;
+  }
   pthread_mutex_lock(&lock);
   of->turn = comm->calls++;
   comm->references++;
