@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Devices of the ranks of a test, on the stubs of CUDA and NCCL (tests/core/libraries), with a GPU for each rank.
+ * Devices of the ranks of a test, on the stubs of CUDA and NCCL (tests/core/libraries), with a GPU for each rank. With
+ * SPARKRING_TEST_GPU=1 (scripts/sections/gpu) the libraries are the real ones, and all ranks share GPU 0. To NCCL they
+ * are on hosts of their own then, for it refuses two ranks of a host on one GPU.
  */
 #ifndef RING_DEVICES_H
 #define RING_DEVICES_H
@@ -13,16 +15,26 @@
 #include "device/cuda_api.h"
 #include "ranks.h"
 
-/* What the stub has beside CUDA; the same functions as in libraries/cuda.h. */
+/* CUDA; and what the stub has beside CUDA, the same functions as in libraries/cuda.h. */
 typedef struct stub {
   ring_cuda cuda;
   ring_cuda_context context;
-  int (*live)(void);
+  int (*live)(void); /* NULL: of a real GPU */
   void (*capture)(ring_cuda_stream stream, int captures);
   int at_first; /* live, before there is a device */
 } stub;
 
 static stub gpu;
+
+static inline bool gpu_is_real(void) {
+  const char *set = getenv("SPARKRING_TEST_GPU");
+  return set != NULL && strcmp(set, "1") == 0;
+}
+
+/* Ranks of a test: as many as divide numbers without rounding, where NCCL rounds otherwise. */
+static inline int most_ranks(void) {
+  return gpu_is_real() ? 2 : 3;
+}
 
 static inline void stub_find(void *library, const char *name, void *function) {
   void *found = dlsym(library, name);
@@ -32,30 +44,35 @@ static inline void stub_find(void *library, const char *name, void *function) {
 
 /* Makes the primary context of a GPU this thread's, as a user's framework does. */
 static inline void use_gpu(int number) {
-  char problem[256];
+  char problem[256], host[32];
+  const char *names = gpu_is_real() ? NULL : SPARKRING_CUDA_STUB;
   CHECK_INT(setenv("CUDA_STUB_GPUS", "8", 1), 0);
-  if (!ring_cuda_load(&gpu.cuda, SPARKRING_CUDA_STUB, problem, sizeof problem)) {
+  if (!ring_cuda_load(&gpu.cuda, names, problem, sizeof problem)) {
     fprintf(stderr, "%s\n", problem);
     exit(1);
   }
-  void *library = dlopen(SPARKRING_CUDA_STUB, RTLD_NOW);
-  CHECK(library != NULL);
-  stub_find(library, "stub_cuda_live", &gpu.live);
-  stub_find(library, "stub_cuda_capture", &gpu.capture);
-  CHECK_INT(gpu.cuda.context_retain(&gpu.context, number), 0);
+  if (!gpu_is_real()) {
+    void *library = dlopen(names, RTLD_NOW);
+    CHECK(library != NULL);
+    stub_find(library, "stub_cuda_live", &gpu.live);
+    stub_find(library, "stub_cuda_capture", &gpu.capture);
+  }
+  snprintf(host, sizeof host, "rank-%d", number);
+  if (gpu_is_real()) CHECK_INT(setenv("NCCL_HOSTID", host, 1), 0);
+  CHECK_INT(gpu.cuda.context_retain(&gpu.context, gpu_is_real() ? 0 : number), 0);
   CHECK_INT(gpu.cuda.context_push(gpu.context), 0);
-  gpu.at_first = gpu.live();
+  gpu.at_first = gpu.live != NULL ? gpu.live() : 0;
 }
 
 /* Nothing of a device is left. */
 static inline void expect_no_leak(void) {
-  CHECK_INT(gpu.live(), gpu.at_first);
+  if (gpu.live != NULL) CHECK_INT(gpu.live(), gpu.at_first);
 }
 
 static inline ring_device_options device_options(ring_device_path path) {
   ring_device_options options = RING_DEVICE_OPTIONS_INIT;
-  options.nccl = SPARKRING_NCCL_RANKS_STUB;
-  options.cuda = SPARKRING_CUDA_STUB;
+  options.nccl = gpu_is_real() ? getenv("SPARKRING_TEST_NCCL") : SPARKRING_NCCL_RANKS_STUB;
+  options.cuda = gpu_is_real() ? NULL : SPARKRING_CUDA_STUB;
   options.path = path;
   return options;
 }

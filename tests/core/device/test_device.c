@@ -139,14 +139,14 @@ static void run_counts(ring_comm *comm, void *shared) {
 }
 
 static void test_every_dtype_and_op(void) {
-  for (int size = 1; size <= 3; size++) {
+  for (int size = 1; size <= most_ranks(); size++) {
     RUN_COMMS(size, run_dtypes, (ring_device_path[1]){RING_DEVICE_NCCL});
     RUN_COMMS(size, run_dtypes, (ring_device_path[1]){RING_DEVICE_HOST});
   }
 }
 
 static void test_every_count(void) {
-  for (int size = 1; size <= 3; size++) {
+  for (int size = 1; size <= most_ranks(); size++) {
     RUN_COMMS(size, run_counts, (ring_device_path[1]){RING_DEVICE_NCCL});
     RUN_COMMS(size, run_counts, (ring_device_path[1]){RING_DEVICE_HOST});
   }
@@ -211,7 +211,7 @@ static void run_parts(ring_comm *comm, void *shared) {
 }
 
 static void test_unequal_parts_and_messages(void) {
-  for (int size = 1; size <= 3; size++) {
+  for (int size = 1; size <= most_ranks(); size++) {
     RUN_COMMS(size, run_parts, (ring_device_path[1]){RING_DEVICE_NCCL});
     RUN_COMMS(size, run_parts, (ring_device_path[1]){RING_DEVICE_HOST});
   }
@@ -241,8 +241,8 @@ static void run_chain(ring_comm *comm, void *shared) {
 }
 
 static void test_calls_run_in_order(void) {
-  RUN_COMMS(3, run_chain, (ring_device_path[1]){RING_DEVICE_NCCL});
-  RUN_COMMS(3, run_chain, (ring_device_path[1]){RING_DEVICE_HOST});
+  RUN_COMMS(most_ranks(), run_chain, (ring_device_path[1]){RING_DEVICE_NCCL});
+  RUN_COMMS(most_ranks(), run_chain, (ring_device_path[1]){RING_DEVICE_HOST});
 }
 
 int main(void) {

@@ -8,8 +8,6 @@
 #include "devices.h"
 #include "values.h"
 
-enum { RANKS = 3 };
-
 static float as_float(ring_dtype dtype, const void *memory, size_t i) {
   if (dtype == RING_FLOAT32) return ((const float *)memory)[i];
   uint16_t bits = ((const uint16_t *)memory)[i];
@@ -182,7 +180,7 @@ static void run_groups(ring_comm *comm, void *shared) {
 }
 
 static void test_groups(void) {
-  RUN_COMMS(RANKS, run_groups, (ring_device_path[1]){RING_DEVICE_NCCL});
+  RUN_COMMS(most_ranks(), run_groups, (ring_device_path[1]){RING_DEVICE_NCCL});
   RUN_COMMS(2, run_groups, (ring_device_path[1]){RING_DEVICE_HOST});
 }
 

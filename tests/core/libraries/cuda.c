@@ -443,6 +443,11 @@ ring_cuda_result cuMemcpyHtoDAsync_v2(ring_cuda_memory to, const void *from, siz
   return copy(host_of(to), from, bytes, stream);
 }
 
+ring_cuda_result cuMemcpyDtoDAsync_v2(ring_cuda_memory to, ring_cuda_memory from, size_t bytes,
+                                      ring_cuda_stream stream) {
+  return copy(host_of(to), host_of(from), bytes, stream);
+}
+
 ring_cuda_result cuMemsetD8Async(ring_cuda_memory to, unsigned char byte, size_t bytes,
                                  ring_cuda_stream stream) {
   NEED_CONTEXT;

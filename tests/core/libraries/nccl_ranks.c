@@ -126,7 +126,15 @@ static int interrupts(void *arg) {
   return get(&comm->aborted);
 }
 
-/* NCCL refuses two ranks on one GPU. */
+/* A number of the GPU and, as NCCL tells hosts apart, of the environment. */
+static int gpu_of(ring_cuda_gpu number) {
+  unsigned hash = 5381;
+  const char *host = getenv("NCCL_HOSTID");
+  for (; host != NULL && *host != '\0'; host++) hash = hash * 33 + (unsigned char)*host;
+  return (int)(hash << 4 | (unsigned)number);
+}
+
+/* NCCL refuses two ranks of a host on one GPU. */
 static int check_gpus(ring_nccl_comm comm) {
   int all[64] = {0};
   if (ring_allgather(comm->ring, &comm->gpu, all, 1, RING_INT32) != RING_OK)
@@ -160,13 +168,13 @@ static void *open_ranks(void *arg) {
 ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_nccl_unique_id id,
                                         int rank, ring_nccl_config *config) {
   *result = NULL;
-  if (config->magic != RING_NCCL_CONFIG_MAGIC || config->size != sizeof *config ||
-      config->blocking != 0)
+  if (config->magic != RING_NCCL_CONFIG_MAGIC || config->size != sizeof *config)
     return RING_NCCL_INVALID_ARGUMENT;
   if (fails("die", rank, 0)) raise(SIGKILL);
   if (fails("init", rank, 0)) return RING_NCCL_INTERNAL_ERROR;
   ring_nccl_comm comm = calloc(1, sizeof *comm);
   if (comm == NULL || cuCtxGetDevice(&comm->gpu) != RING_CUDA_SUCCESS) abort();
+  comm->gpu = gpu_of(comm->gpu);
   memcpy(&comm->id, &id, sizeof comm->id);
   comm->rank = rank;
   comm->size = size;
@@ -175,7 +183,10 @@ ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_n
   comm->opening = !fails("pending", rank, 0);
   if (comm->opening && pthread_create(&comm->opener, NULL, open_ranks, comm) != 0) abort();
   *result = comm;
-  return RING_NCCL_IN_PROGRESS;
+  if (config->blocking == 0) return RING_NCCL_IN_PROGRESS;
+  if (comm->opening) pthread_join(comm->opener, NULL);
+  comm->opening = 0;
+  return get(&comm->state);
 }
 
 ring_nccl_result ncclCommGetAsyncError(ring_nccl_comm comm, ring_nccl_result *result) {

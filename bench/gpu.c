@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a device costs on a real GPU, beside CUDA and NCCL alone, as lines of JSON: {"name", "value", "unit", "least" or
+ * "most", "ok"}. Ends with 1 when a value misses its bound. scripts/sections/gpu builds and runs it. All ranks share
+ * GPU 0; two of them are on hosts of their own to NCCL. SPARKRING_TEST_NCCL names NCCL, as ring_device_options.nccl.
+ */
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/library.h"
+#include "device/cuda_api.h"
+#include "device/nccl_api.h"
+#include "sparkring.h"
+#include "stopwatch.h"
+
+enum { ROUNDS = 15 };
+#ifndef GIB
+#define GIB ((size_t)1 << 30)
+#define MIB ((size_t)1 << 20)
+#endif
+
+static ring_cuda cuda;
+static ring_cuda_result (*copy_on_gpu)(ring_cuda_memory, ring_cuda_memory, size_t,
+                                       ring_cuda_stream);
+static int *missed; /* bounds, of all processes */
+
+/* ---- Telling -------------------------------------------------------------------------------- */
+
+static void need(bool worked, const char *what) {
+  if (worked) return;
+  printf("{\"name\": \"failed\", \"value\": 0, \"unit\": \"%s\", \"ok\": false}\n", what);
+  fflush(stdout);
+  exit(1);
+}
+
+static void tell(const char *name, double value, const char *unit) {
+  printf("{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\"}\n", name, value, unit);
+}
+
+static void tell_bound(const char *name, double value, const char *unit, const char *bound,
+                       double limit) {
+  bool ok = strcmp(bound, "least") == 0 ? value >= limit : value <= limit;
+  printf("{\"name\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"%s\": %.4g, \"ok\": %s}\n", name,
+         value, unit, bound, limit, ok ? "true" : "false");
+  if (!ok) __sync_fetch_and_add(missed, 1);
+}
+
+/* ---- A rank --------------------------------------------------------------------------------- */
+
+static void use_gpu(int rank, bool own_host) {
+  char problem[256], host[32];
+  ring_cuda_context context;
+  snprintf(host, sizeof host, "rank-%d", rank);
+  if (own_host) setenv("NCCL_HOSTID", host, 1);
+  need(ring_cuda_load(&cuda, NULL, problem, sizeof problem), problem);
+  void *library = ring_library_load(RING_CUDA_LIBRARIES, problem, sizeof problem);
+  ring_library_find(library, "cuMemcpyDtoDAsync_v2", &copy_on_gpu);
+  need(cuda.context_retain(&context, 0) == 0 && cuda.context_push(context) == 0, "no context");
+}
+
+static ring_comm *open_comm(int rank, int size, int job) {
+  static const char *addresses[] = {"127.0.0.1", "127.0.0.1"};
+  char name[64];
+  ring_comm *comm;
+  ring_error error;
+  ring_options options = RING_OPTIONS_INIT;
+  snprintf(name, sizeof name, "benchmark of a GPU %d %d", (int)(size == 1 ? getpid() : getppid()),
+           job);
+  options.rank = rank;
+  options.size = size;
+  options.addresses = addresses;
+  options.address_count = size;
+  options.token = name;
+  options.token_length = strlen(name) + 1;
+  options.job = name;
+  options.timeout = 60;
+  options.call_timeout = 30;
+  if (ring_comm_open(&options, &comm, &error) != RING_OK) need(false, error.message);
+  return comm;
+}
+
+static ring_device *open_device(ring_comm *comm, ring_device_path path) {
+  ring_device *device;
+  ring_device_options options = RING_DEVICE_OPTIONS_INIT;
+  options.nccl = getenv("SPARKRING_TEST_NCCL");
+  options.path = path;
+  if (ring_device_open(comm, &options, &device) != RING_OK)
+    need(false, ring_comm_error(comm)->message);
+  return device;
+}
+
+static void well(ring_device *device, ring_status status) {
+  if (status != RING_OK) need(false, ring_device_error(device)->message);
+}
+
+static void *on_gpu(size_t bytes) {
+  ring_cuda_memory memory;
+  need(cuda.memory_alloc(&memory, bytes) == 0, "no memory on the GPU");
+  need(cuda.fill(memory, 0, bytes, NULL) == 0, "fill");
+  return (void *)(uintptr_t)memory;
+}
+
+static void rest(void) {
+  while (cuda.stream_query(NULL) == RING_CUDA_NOT_READY) continue;
+}
+
+/* Median seconds of a function, after one more call. */
+typedef void (*timed)(void *arg);
+static double time_of(timed function, void *arg) {
+  double seconds[ROUNDS];
+  for (int round = -1; round < ROUNDS; round++) {
+    rest();
+    double begun = now();
+    function(arg);
+    rest();
+    if (round >= 0) seconds[round] = now() - begun;
+  }
+  return median(seconds, ROUNDS);
+}
+
+/* ---- Kernels -------------------------------------------------------------------------------- */
+
+typedef struct cast {
+  ring_device *device;
+  uint8_t *from, *to;
+  ring_dtype dtype, other;
+  size_t count;
+} cast;
+
+static void run_copy(void *arg) {
+  const cast *c = arg;
+  copy_on_gpu((uintptr_t)c->to, (uintptr_t)c->from, c->count * 4, NULL);
+}
+
+static void run_cast(void *arg) {
+  const cast *c = arg;
+  well(c->device,
+       ring_device_cast(c->device, c->from, c->dtype, c->to, c->other, c->count, 0.5, NULL));
+}
+
+/* Bytes a second that are read and written. */
+static double measure_casts(ring_device *device) {
+  cast c = {device, on_gpu(2 * GIB), on_gpu(2 * GIB), RING_FLOAT32, RING_FLOAT32, 2 * GIB / 4};
+  double copies = 4.0 * (double)GIB / time_of(run_copy, &c);
+  tell("copy on the GPU, 2 GiB", 1e-9 * copies, "GB/s");
+  tell_bound("cast f32 to f32 of a copy", 4.0 * (double)GIB / time_of(run_cast, &c) / copies, "",
+             "least", 0.85);
+  c.other = RING_BFLOAT16;
+  tell_bound("cast f32 to bf16 of a copy", 3.0 * (double)GIB / time_of(run_cast, &c) / copies, "",
+             "least", 0.85);
+  c.dtype = RING_BFLOAT16;
+  c.other = RING_FLOAT32;
+  tell_bound("cast bf16 to f32 of a copy", 3.0 * (double)GIB / time_of(run_cast, &c) / copies, "",
+             "least", 0.85);
+  cuda.memory_free((uintptr_t)c.from);
+  cuda.memory_free((uintptr_t)c.to);
+  return copies;
+}
+
+enum { TENSORS = 1000 };
+typedef struct group {
+  ring_device *device;
+  ring_buffer buffers[TENSORS];
+} group;
+
+static void run_group(void *arg) {
+  group *g = arg;
+  well(g->device, ring_device_allreduce_group(g->device, g->buffers, TENSORS, RING_FLOAT32,
+                                              RING_FLOAT32, RING_SUM, 1, 1, NULL));
+}
+
+static void measure_group(ring_device *device, double copies) {
+  static group g;
+  ring_device_explanation before, after;
+  size_t total = 0;
+  g.device = device;
+  for (int i = 0; i < TENSORS; i++) {
+    size_t bytes = (1 + (size_t)(i * 37 % 64)) * 1024;
+    void *memory = on_gpu(bytes);
+    g.buffers[i] = (ring_buffer){memory, memory, bytes / 4};
+    total += bytes;
+  }
+  run_group(&g);
+  ring_device_explain(device, &before);
+  run_group(&g);
+  ring_device_explain(device, &after);
+  tell_bound("launches to pack 1000 tensors", (double)(after.launches - before.launches) / 2, "",
+             "most", 7);
+  double seconds = time_of(run_group, &g); /* packed, reduced by one rank in place, unpacked */
+  tell_bound("pack and unpack 1000 tensors of a copy", 4.0 * (double)total / seconds / copies, "",
+             "least", 0.5);
+  for (int i = 0; i < TENSORS; i++) cuda.memory_free((uintptr_t)g.buffers[i].output);
+}
+
+/* ---- Beside NCCL ---------------------------------------------------------------------------- */
+
+typedef struct raw {
+  ring_device *device;
+  ring_nccl nccl;
+  ring_nccl_comm comm;
+  uint8_t *from, *to;
+  size_t count;
+  int calls;
+} raw;
+
+static void run_raw(void *arg) {
+  const raw *r = arg;
+  for (int i = 0; i < r->calls; i++)
+    need(r->nccl.allreduce(r->from, r->to, r->count, RING_NCCL_FLOAT32, RING_NCCL_SUM, r->comm,
+                           NULL) == 0,
+         "ncclAllReduce");
+}
+
+static void run_ours(void *arg) {
+  const raw *r = arg;
+  for (int i = 0; i < r->calls; i++)
+    well(r->device,
+         ring_device_allreduce(r->device, r->from, r->to, r->count, RING_FLOAT32, RING_SUM, NULL));
+}
+
+static void measure_overhead(ring_device *device) {
+  char problem[256], name[64];
+  raw r = {.device = device, .from = on_gpu(256 * MIB), .to = on_gpu(256 * MIB)};
+  ring_nccl_unique_id id;
+  ring_nccl_config config = {sizeof config, RING_NCCL_CONFIG_MAGIC, RING_NCCL_CONFIG_VERSION, 1,
+                             RING_NCCL_UNDEFINED};
+  need(ring_nccl_load(&r.nccl, getenv("SPARKRING_TEST_NCCL"), problem, sizeof problem), problem);
+  need(r.nccl.get_unique_id(&id) == 0 && r.nccl.init(&r.comm, 1, id, 0, &config) == 0, "NCCL");
+  r.count = 2;
+  r.calls = 100;
+  double theirs = time_of(run_raw, &r), ours = time_of(run_ours, &r);
+  tell("NCCL allreduce of 8 B on one rank", 1e6 * theirs / r.calls, "us");
+  tell_bound("more than NCCL, 8 B", 1e6 * (ours - theirs) / r.calls, "us", "most", 3);
+  for (size_t bytes = MIB; bytes <= 256 * MIB; bytes *= 16) {
+    r.count = bytes / 4;
+    r.calls = 20;
+    theirs = time_of(run_raw, &r);
+    ours = time_of(run_ours, &r);
+    snprintf(name, sizeof name, "of NCCL's time, %zu MiB", bytes / MIB);
+    tell_bound(name, ours / theirs, "", "most", 1.02);
+  }
+  r.nccl.destroy(r.comm);
+  cuda.memory_free((uintptr_t)r.from);
+  cuda.memory_free((uintptr_t)r.to);
+}
+
+/* ---- Two ranks ------------------------------------------------------------------------------ */
+
+typedef void (*rank_function)(int rank, void *shared);
+
+/* Runs two processes; rank 1 may be killed. */
+static void run_ranks(rank_function function, bool kills) {
+  pid_t ranks[2];
+  void *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  fflush(stdout);
+  for (int rank = 0; rank < 2; rank++) {
+    ranks[rank] = fork();
+    if (ranks[rank] != 0) continue;
+    alarm(120);
+    function(rank, shared);
+    fflush(stdout);
+    _exit(0);
+  }
+  for (int rank = 0; rank < 2; rank++) {
+    int status = 0;
+    waitpid(ranks[rank], &status, 0);
+    if (status != 0 && !(kills && rank == 1)) __sync_fetch_and_add(missed, 1);
+  }
+  munmap(shared, 4096);
+}
+
+typedef struct staging {
+  ring_device *device;
+  ring_comm *comm;
+  uint8_t *memory;
+  void *host;
+  size_t bytes;
+} staging;
+
+static void run_staged(void *arg) {
+  const staging *s = arg;
+  well(s->device, ring_device_allreduce(s->device, s->memory, s->memory, s->bytes / 4, RING_FLOAT32,
+                                        RING_SUM, NULL));
+}
+
+/* The ring's part: pieces of 4 MiB in memory that the ranks share. */
+static void run_ring(void *arg) {
+  const staging *s = arg;
+  for (size_t at = 0; at < s->bytes; at += 4 * MIB)
+    need(ring_allreduce(s->comm, s->host, s->host, MIB, RING_FLOAT32, RING_SUM) == RING_OK, "ring");
+}
+
+/* The bus's part: both ways at once. */
+static void run_bus(void *arg) {
+  const staging *s = arg;
+  static ring_cuda_stream down, up;
+  if (down == NULL)
+    need(cuda.stream_create(&down, 1) == 0 && cuda.stream_create(&up, 1) == 0, "streams");
+  for (size_t at = 0; at < s->bytes; at += 4 * MIB) {
+    cuda.copy_down(s->host, (uintptr_t)s->memory + at, 4 * MIB, down);
+    cuda.copy_up((uintptr_t)s->memory + at, (uint8_t *)s->host + 4 * MIB, 4 * MIB, up);
+  }
+  while (cuda.stream_query(down) == RING_CUDA_NOT_READY) continue;
+  while (cuda.stream_query(up) == RING_CUDA_NOT_READY) continue;
+}
+
+static void measure_staging(int rank, void *shared) {
+  (void)shared;
+  use_gpu(rank, false);
+  ring_comm *comm = open_comm(rank, 2, 1);
+  staging s = {.comm = comm, .bytes = 256 * MIB};
+  ring_device_explanation explanation;
+  s.device = open_device(comm, RING_DEVICE_AUTO); /* NCCL refuses two ranks on one GPU */
+  well(s.device, ring_device_explain(s.device, &explanation));
+  if (rank == 0)
+    printf("{\"name\": \"two ranks of a host on one GPU\", \"path\": %d, \"ok\": %s}\n",
+           (int)explanation.path, explanation.path == RING_DEVICE_HOST ? "true" : "false");
+  if (explanation.path != RING_DEVICE_HOST) __sync_fetch_and_add(missed, 1);
+  s.memory = on_gpu(s.bytes);
+  need(ring_alloc(comm, 9 * MIB, &s.host) == RING_OK, "memory");
+  s.host = (void *)(((uintptr_t)s.host + 4095) / 4096 * 4096);
+  bool locked = cuda.host_register(s.host, 8 * MIB, 1) == 0;
+  ring_barrier(comm);
+  double ours = time_of(run_staged, &s);
+  ring_barrier(comm);
+  double ring = time_of(run_ring, &s);
+  ring_barrier(comm);
+  double bus = time_of(run_bus, &s);
+  ring_barrier(comm);
+  if (rank == 0) {
+    tell("memory could be locked", locked, "");
+    tell("ring, 256 MiB in pieces of 4 MiB", (double)s.bytes / ring / 1e9, "GB/s");
+    tell("bus, 256 MiB both ways", (double)s.bytes / bus / 1e9, "GB/s");
+    tell("through the host, 256 MiB", (double)s.bytes / ours / 1e9, "GB/s");
+    tell_bound("through the host of the slower", (ring > bus ? ring : bus) / ours, "", "least",
+               0.8);
+  }
+  well(s.device, ring_device_close(s.device));
+  ring_device_free(s.device);
+  ring_comm_close(comm);
+}
+
+/* Rank 1 is killed in an allreduce; rank 0 learns that. */
+static void measure_death(int rank, void *shared, ring_device_path path, int job,
+                          const char *name) {
+  double *killed = shared;
+  use_gpu(rank, true);
+  ring_comm *comm = open_comm(rank, 2, job);
+  ring_device *device = open_device(comm, path);
+  uint8_t *memory = on_gpu(64 * MIB);
+  for (int round = 0; round < 3; round++)
+    well(device,
+         ring_device_allreduce(device, memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM, NULL));
+  well(device, ring_device_wait(device, NULL));
+  if (rank == 1) {
+    usleep(200000);
+    *killed = now();
+    raise(SIGKILL);
+  }
+  ring_status status =
+      ring_device_allreduce(device, memory, memory, 16 * MIB, RING_FLOAT32, RING_SUM, NULL);
+  if (status == RING_OK) status = ring_device_wait(device, NULL);
+  double seconds = now() - *killed;
+  need(status == RING_PEER_LOST, ring_device_error(device)->message);
+  rest(); /* the stream goes on */
+  tell_bound(name, seconds, "s", "most", 2);
+}
+
+static void death_with_nccl(int rank, void *shared) {
+  measure_death(rank, shared, RING_DEVICE_NCCL, 2, "a killed rank, NCCL");
+}
+
+static void death_through_host(int rank, void *shared) {
+  measure_death(rank, shared, RING_DEVICE_HOST, 3, "a killed rank, through the host");
+}
+
+static void run_alone(int rank, void *shared) {
+  (void)shared;
+  if (rank == 1) return;
+  use_gpu(0, false);
+  ring_comm *comm = open_comm(0, 1, 0);
+  ring_device *device = open_device(comm, RING_DEVICE_NCCL);
+  ring_device_explanation explanation;
+  well(device, ring_device_explain(device, &explanation));
+  printf("{\"name\": \"device\", \"gpu\": \"%s\", \"nccl\": %d, \"cuda\": %d}\n",
+         explanation.gpu_name, explanation.nccl_version, explanation.cuda_version);
+  double copies = measure_casts(device);
+  measure_group(device, copies);
+  measure_overhead(device);
+  well(device, ring_device_close(device));
+  ring_device_free(device);
+  ring_comm_close(comm);
+}
+
+int main(void) {
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+  missed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  run_ranks(run_alone, false);
+  run_ranks(measure_staging, false);
+  run_ranks(death_with_nccl, true);
+  run_ranks(death_through_host, true);
+  return *missed > 0;
+}
