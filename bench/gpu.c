@@ -113,7 +113,7 @@ static void rest(void) {
 /* Median seconds of a function, after one more call. */
 typedef void (*timed)(void *arg);
 static double time_of(timed function, void *arg) {
-  double seconds[ROUNDS];
+  double seconds[ROUNDS] = {0};
   for (int round = -1; round < ROUNDS; round++) {
     rest();
     double begun = now();

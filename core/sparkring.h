@@ -12,8 +12,8 @@
  *
  * Forks: a forked child may only free its parent's communicators and requests, and need not. The
  * library never prints, exits or installs a signal handler. It runs one thread, with all signals
- * blocked, while requests are outstanding, one for each open reducer and messages, and two
- * for each PMI server.
+ * blocked, while requests are outstanding, one for each open reducer, messages and device (which has messages,
+ * too), and two for each PMI server.
  */
 #ifndef SPARKRING_H
 #define SPARKRING_H

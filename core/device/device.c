@@ -192,6 +192,17 @@ static ring_status device_stream_failed(const ring_device *device, ring_cuda_res
                              (int)result, ring_cuda_text(&device->cuda, result));
 }
 
+/* A kernel before has broken the context. */
+static ring_status device_gpu_failed(ring_device *device, ring_cuda_result result) {
+  ring_error error;
+  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
+                 "rank %d (%s): the GPU failed with %d (%s), in this or an earlier kernel of the "
+                 "process",
+                 device->rank, device_host(device, device->rank), (int)result,
+                 ring_cuda_text(&device->cuda, result));
+  return ring_device_hub_report(device, &error);
+}
+
 /* The device has failed: its streams go on when NCCL has ended, which takes a moment. */
 static ring_status device_await_release(ring_device *device) {
   const struct timespec doze = {0, 1000000};
@@ -205,7 +216,7 @@ static ring_status device_await(ring_device *device, ring_cuda_event event) {
     ring_cuda_result result = device->cuda.event_query(event);
     if (device->failed) return device_await_release(device);
     if (result == RING_CUDA_SUCCESS) return RING_OK;
-    if (result != RING_CUDA_NOT_READY) return device_stream_failed(device, result);
+    if (result != RING_CUDA_NOT_READY) return device_gpu_failed(device, result);
     ring_status status = ring_device_rest(device, &pause, "ring_device_wait");
     if (status == RING_ABORTED && !device->failed)
       return ring_device_hub_report(device, ring_device_reason());
@@ -215,8 +226,8 @@ static ring_status device_await(ring_device *device, ring_cuda_event event) {
 ring_status ring_device_wait(ring_device *device, void *stream) {
   ring_cuda_event event = NULL;
   ring_status status = ring_device_check(device);
-  if (status != RING_OK)
-    return device != NULL && device->failed ? device_await_release(device) : status;
+  if (status == RING_INVALID) return status;
+  if (status != RING_OK) return device_await_release(device);
   ring_cuda_result result = ring_device_push(device);
   if (result != RING_CUDA_SUCCESS) return device_stream_failed(device, result);
   result = device->cuda.event_create(&event, RING_CUDA_EVENT_DISABLE_TIMING);

@@ -83,7 +83,7 @@ ring_status ring_device_open(ring_comm *comm, const ring_device_options *options
   if (status != RING_OK) return status;
   ring_device *made = lifecycle_make(child);
   status = lifecycle_agree(child, made != NULL, "memory");
-  if (status == RING_OK) status = lifecycle_open(made, options);
+  if (status == RING_OK && made != NULL) status = lifecycle_open(made, options);
   if (status == RING_OK) {
     *device = made;
     return RING_OK;

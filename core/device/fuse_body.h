@@ -8,7 +8,6 @@
  */
 #define FUSE_UNROLL 4
 #define FUSE_FLOAT(x) (x)
-/* Bytes that are copied are not multiplied. */
 #define FUSE_SAME(x) (x)
 #define FUSE_FACTOR_FUSE_FLOAT scale
 #define FUSE_FACTOR_FUSE_F16 scale
@@ -23,6 +22,7 @@
     to_type v[width];                                                                              \
   } fuse_to_##name;                                                                                \
   FUSE_KERNEL(name) {                                                                              \
+    (void)scale; /* bytes are copied */                                                            \
     for (uint32_t piece = FUSE_BLOCK; piece < FUSE_ALL.first[FUSE_ALL.count];                      \
          piece += FUSE_BLOCKS) {                                                                   \
       uint32_t low = 0, high = FUSE_ALL.count; /* the item that has this piece */                  \
@@ -44,12 +44,12 @@
         uint32_t whole = n / (width * stride) * stride; /* vectors */                              \
         for (uint32_t i = FUSE_THREAD; i < whole; i += stride) {                                   \
           fuse_from_##name in[FUSE_UNROLL];                                                        \
-          FUSE_UNROLLED for (int u = 0; u < FUSE_UNROLL; u++)                                      \
-              in[u] = ((const fuse_from_##name *)from)[i + u * FUSE_THREADS];                      \
+          FUSE_UNROLLED for (int u = 0; u < FUSE_UNROLL; u++) in[u] =                              \
+              ((const fuse_from_##name *)from)[i + u * FUSE_THREADS];                              \
           FUSE_UNROLLED for (int u = 0; u < FUSE_UNROLL; u++) {                                    \
             fuse_to_##name out;                                                                    \
-            FUSE_UNROLLED for (int k = 0; k < width; k++)                                          \
-                out.v[k] = narrow(widen(in[u].v[k]) * FUSE_FACTOR_##widen);                        \
+            FUSE_UNROLLED for (int k = 0; k < width; k++) out.v[k] =                               \
+                narrow(widen(in[u].v[k]) * FUSE_FACTOR_##widen);                                   \
             ((fuse_to_##name *)to)[i + u * FUSE_THREADS] = out;                                    \
           }                                                                                        \
         }                                                                                          \

@@ -128,7 +128,7 @@ static ring_status host_round(const host_call *call, size_t round, const ring_pi
   ring_comm *comm = call->device->comm;
   uint8_t *input = slot->input, *output = slot->output;
   const host_side *side = call->in.parts > 0 ? &call->in : &call->out;
-  size_t count = call->round_sends != NULL ? 0 : host_piece(call, side, 0, round);
+  size_t count = side->counts != NULL ? 0 : host_piece(call, side, 0, round);
   *results = output;
   switch (args->collective) {
   case RING_COLLECTIVE_ALLREDUCE:
@@ -234,16 +234,15 @@ static ring_status host_prepare(host_call *call) {
     return ring_device_hub_report(device, &error);
   }
   host_shape(call);
-  if (call->in.counts != NULL) {
-    call->round_sends = calloc(2 * (size_t)device->size, sizeof *call->round_sends);
-    if (call->round_sends == NULL) {
-      ring_error_no_memory(&error, device->rank);
-      return ring_device_hub_report(device, &error);
-    }
-    call->round_receives = call->round_sends + device->size;
-    ring_status status = host_longest(call, &most);
-    if (status != RING_OK) return status;
+  call->round_sends = calloc(2 * (size_t)device->size, sizeof *call->round_sends);
+  if (call->round_sends == NULL) {
+    ring_error_no_memory(&error, device->rank);
+    return ring_device_hub_report(device, &error);
   }
+  call->round_receives = call->round_sends + device->size;
+  ring_status status = RING_OK;
+  if (call->in.counts != NULL) status = host_longest(call, &most);
+  if (status != RING_OK) return status;
   host_cut(call, most);
   return RING_OK;
 }

@@ -3,6 +3,7 @@
  * Which path a device takes, agreed on by all ranks, and why: a rank without NCCL or CUDA, an init that fails or does
  * not end, two ranks on one GPU. And the life of a device: arguments, closing, forks, captures of graphs.
  */
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "devices.h"
@@ -210,6 +211,49 @@ static void test_arguments(void) {
   RUN_COMMS(2, run_arguments, (ring_device_path[1]){RING_DEVICE_HOST});
 }
 
+/* ---- Threads ------------------------------------------------------------------------------- */
+
+typedef struct caller {
+  ring_device *device;
+  void *memory;
+  ring_status status;
+} caller;
+
+static void *call(void *arg) {
+  caller *of = arg;
+  CHECK_INT(gpu.cuda.context_push(gpu.context), 0);
+  of->status =
+      ring_device_allreduce(of->device, of->memory, of->memory, 1, RING_INT32, RING_SUM, NULL);
+  return NULL;
+}
+
+/* Rank 0 calls from two threads, of which one waits for rank 1 in its call. */
+static void run_busy(ring_comm *comm, void *shared) {
+  int *begun = shared;
+  pthread_t thread;
+  ring_device *device = open_device(comm, RING_DEVICE_HOST);
+  caller of = {.device = device, .memory = gpu_alloc(64)};
+  if (ring_comm_rank(comm) == 1) await_count(begun, 1);
+  CHECK_INT(pthread_create(&thread, NULL, call, &of), 0);
+  if (ring_comm_rank(comm) == 0) {
+    ring_status status = RING_OK;
+    while (status != RING_BUSY) { /* its own refused calls count for nothing */
+      usleep(1000);
+      status = ring_device_allreduce(device, NULL, NULL, 1, RING_INT32, RING_SUM, NULL);
+      CHECK(status == RING_BUSY || status == RING_INVALID);
+    }
+    __sync_fetch_and_add(begun, 1);
+  }
+  pthread_join(thread, NULL);
+  CHECK_INT(of.status, RING_OK);
+  gpu_free(of.memory);
+  close_device(device);
+}
+
+static void test_a_device_serves_one_call_at_a_time(void) {
+  RUN_COMMS(2, run_busy, (int[1]){0});
+}
+
 /* ---- Graphs and forks ---------------------------------------------------------------------- */
 
 /* A stream that captures is not watched by NCCL's path, and refused by the host's. */
@@ -268,6 +312,7 @@ int main(void) {
   RUN(test_the_host_where_it_is_asked_for);
   RUN(test_options);
   RUN(test_arguments);
+  RUN(test_a_device_serves_one_call_at_a_time);
   RUN(test_captures);
   RUN(test_forked_children_only_free);
   return 0;

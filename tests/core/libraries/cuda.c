@@ -468,7 +468,6 @@ static _Thread_local uint32_t at_block, at_blocks, at_thread;
 #define FUSE_BF16(x) ring_bfloat16_to_float32(x)
 #define FUSE_TO_F16(x) ring_float16_from_float32(x)
 #define FUSE_TO_BF16(x) ring_bfloat16_from_float32(x)
-#pragma GCC diagnostic ignored "-Wunused-parameter"
 #include "device/fuse_body.h"
 
 typedef void (*fuse_function)(const ring_fuse_items *all, float scale);
