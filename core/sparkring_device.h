@@ -25,9 +25,13 @@ extern "C" {
  * error, which names the rank. So ring_device_wait is the way to learn that outputs are valid. */
 typedef struct ring_device ring_device;
 
+/* NCCL neither authenticates nor encrypts what it sends. Between hosts of a communicator that encrypts,
+ * RING_DEVICE_AUTO takes the host; RING_DEVICE_NCCL lets NCCL send in plain. */
+
 /* How calls are carried out. */
 typedef enum ring_device_path {
-  RING_DEVICE_AUTO = 0, /* NCCL where every rank can, else the host */
+  RING_DEVICE_AUTO =
+      0, /* NCCL where every rank can and no traffic is to be encrypted, else the host */
   RING_DEVICE_NCCL = 1,
   RING_DEVICE_HOST = 2 /* through page-locked memory and the communicator */
 } ring_device_path;

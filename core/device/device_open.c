@@ -144,6 +144,21 @@ static ring_status open_init(ring_device *device, const ring_device_options *opt
   return open_without(device, options, lacking);
 }
 
+/* What NCCL could do goes through the host: the user wants that, or encryption. The same on every rank. */
+static bool open_prefers_host(ring_device *device, const ring_device_options *options) {
+  if (options->path == RING_DEVICE_HOST) {
+    snprintf(device->reason, sizeof device->reason, "the path RING_DEVICE_HOST was asked for");
+    return true;
+  }
+  if (options->path == RING_DEVICE_NCCL || !ring_comm_encrypted(device->comm) ||
+      device->comm->topology.hosts < 2)
+    return false;
+  snprintf(device->reason, sizeof device->reason,
+           "the communicator encrypts its traffic between hosts, which NCCL does not: pass "
+           "RING_DEVICE_NCCL to let NCCL send it in plain");
+  return true;
+}
+
 ring_status ring_device_choose(ring_device *device, const ring_device_options *options) {
   open_report own = {.path = (int32_t)options->path};
   open_gpu(device, options, &own);
@@ -154,8 +169,7 @@ ring_status ring_device_choose(ring_device *device, const ring_device_options *o
   int lacking = open_find_lacking(device, all);
   free(all);
   if (status != RING_OK) return status;
-  if (options->path == RING_DEVICE_HOST) {
-    snprintf(device->reason, sizeof device->reason, "the path RING_DEVICE_HOST was asked for");
+  if (open_prefers_host(device, options)) {
     device->path = RING_DEVICE_HOST;
     return RING_OK;
   }

@@ -17,6 +17,7 @@ typedef struct setup {
   const char *nccl_fails;   /* NCCL_STUB_FAILS */
   const char *cuda_fails;   /* CUDA_STUB_FAILS, of rank 1 */
   bool lacks_nccl, one_gpu; /* rank 1 has no NCCL; all ranks are on GPU 0 */
+  bool encrypts;            /* and each rank is on a host of its own */
   double timeout;           /* 0: the usual one */
   ring_status status;       /* of the open */
   ring_device_path expected;
@@ -27,6 +28,9 @@ typedef struct setup {
 static ring_comm *open_ranks(const setup *s, int rank, int size) {
   ring_options options = rank_options(rank, size);
   if (s->timeout > 0) options.call_timeout = s->timeout;
+  options.encryption = s->encrypts ? RING_ON : RING_OFF;
+  static const char *hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"}; /* as support/places.h */
+  if (s->encrypts) options.addresses = hosts;
   return open_with(&options);
 }
 
@@ -138,6 +142,15 @@ static void test_the_host_where_it_is_asked_for(void) {
   setup s = {.path = RING_DEVICE_HOST, .expected = RING_DEVICE_HOST, .reason = "was asked for"};
   RUN_RANKS(RANKS, run_setup, s);
   s.cuda_fails = "register"; /* memory that cannot be locked does as well */
+  RUN_RANKS(RANKS, run_setup, s);
+}
+
+/* NCCL would send in plain. */
+static void test_the_host_where_traffic_is_encrypted(void) {
+  setup s = {.encrypts = true, .expected = RING_DEVICE_HOST, .reason = "encrypts its traffic"};
+  RUN_RANKS(RANKS, run_setup, s);
+  s.path = s.expected = RING_DEVICE_NCCL;
+  s.reason = "";
   RUN_RANKS(RANKS, run_setup, s);
 }
 
@@ -310,6 +323,7 @@ int main(void) {
   RUN(test_two_ranks_on_one_gpu);
   RUN(test_no_gpu);
   RUN(test_the_host_where_it_is_asked_for);
+  RUN(test_the_host_where_traffic_is_encrypted);
   RUN(test_options);
   RUN(test_arguments);
   RUN(test_a_device_serves_one_call_at_a_time);
