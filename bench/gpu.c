@@ -224,26 +224,33 @@ static void run_ours(void *arg) {
          ring_device_allreduce(r->device, r->from, r->to, r->count, RING_FLOAT32, RING_SUM, NULL));
 }
 
-static void measure_overhead(ring_device *device) {
-  char problem[256], name[64];
-  raw r = {.device = device, .from = on_gpu(256 * MIB), .to = on_gpu(256 * MIB)};
+/* A communicator of NCCL alone, which blocks, beside a device: `suffix` tells how many ranks they have. */
+static void measure_overhead(ring_device *device, ring_comm *comm, size_t most,
+                             const char *suffix) {
+  char problem[256], name[96];
+  raw r = {.device = device, .from = on_gpu(most), .to = on_gpu(most)};
+  int rank = ring_comm_rank(comm);
   ring_nccl_unique_id id;
   ring_nccl_config config = {sizeof config, RING_NCCL_CONFIG_MAGIC, RING_NCCL_CONFIG_VERSION, 1,
                              RING_NCCL_UNDEFINED};
-  need(ring_nccl_load(&r.nccl, getenv("SPARKRING_TEST_NCCL"), problem, sizeof problem), problem);
-  need(r.nccl.get_unique_id(&id) == 0 && r.nccl.init(&r.comm, 1, id, 0, &config) == 0, "NCCL");
+  const char *library = getenv("SPARKRING_TEST_NCCL");
+  need(ring_nccl_load(&r.nccl, library, problem, sizeof problem), problem);
+  need(ring_nccl_id(comm, library, &id) == RING_OK, "id");
+  need(r.nccl.init(&r.comm, ring_comm_size(comm), id, rank, &config) == 0, "NCCL");
   r.count = 2;
   r.calls = 100;
   double theirs = time_of(run_raw, &r), ours = time_of(run_ours, &r);
-  tell("NCCL allreduce of 8 B on one rank", 1e6 * theirs / r.calls, "us");
-  tell_bound("more than NCCL, 8 B", 1e6 * (ours - theirs) / r.calls, "us", "most", 3);
-  for (size_t bytes = MIB; bytes <= 256 * MIB; bytes *= 16) {
+  snprintf(name, sizeof name, "NCCL, 8 B%s", suffix);
+  if (rank == 0) tell(name, 1e6 * theirs / r.calls, "us");
+  snprintf(name, sizeof name, "more than NCCL, 8 B%s", suffix);
+  if (rank == 0) tell_bound(name, 1e6 * (ours - theirs) / r.calls, "us", "most", 3);
+  for (size_t bytes = MIB; bytes <= most; bytes *= 16) {
     r.count = bytes / 4;
     r.calls = 20;
     theirs = time_of(run_raw, &r);
     ours = time_of(run_ours, &r);
-    snprintf(name, sizeof name, "of NCCL's time, %zu MiB", bytes / MIB);
-    tell_bound(name, ours / theirs, "", "most", 1.02);
+    snprintf(name, sizeof name, "of NCCL's time, %zu MiB%s", bytes / MIB, suffix);
+    if (rank == 0) tell_bound(name, ours / theirs, "", "most", 1.02);
   }
   r.nccl.destroy(r.comm);
   cuda.memory_free((uintptr_t)r.from);
@@ -346,6 +353,18 @@ static void measure_staging(int rank, void *shared) {
   ring_comm_close(comm);
 }
 
+/* Two ranks on one GPU, which are on hosts of their own to NCCL: over sockets. */
+static void measure_two(int rank, void *shared) {
+  (void)shared;
+  use_gpu(rank, true);
+  ring_comm *comm = open_comm(rank, 2, 4);
+  ring_device *device = open_device(comm, RING_DEVICE_NCCL);
+  measure_overhead(device, comm, MIB, ", two ranks");
+  well(device, ring_device_close(device));
+  ring_device_free(device);
+  ring_comm_close(comm);
+}
+
 /* Rank 1 is killed in an allreduce; rank 0 learns that. */
 static void measure_death(int rank, void *shared, ring_device_path path, int job,
                           const char *name) {
@@ -392,7 +411,7 @@ static void run_alone(int rank, void *shared) {
          explanation.gpu_name, explanation.nccl_version, explanation.cuda_version);
   double copies = measure_casts(device);
   measure_group(device, copies);
-  measure_overhead(device);
+  measure_overhead(device, comm, 256 * MIB, ", one rank");
   well(device, ring_device_close(device));
   ring_device_free(device);
   ring_comm_close(comm);
@@ -403,6 +422,7 @@ int main(void) {
   missed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   run_ranks(run_alone, false);
   run_ranks(measure_staging, false);
+  run_ranks(measure_two, false);
   run_ranks(death_with_nccl, true);
   run_ranks(death_through_host, true);
   return *missed > 0;
