@@ -76,7 +76,7 @@ RING_API void ring_device_abort(ring_device *device, const char *reason);
 /* Frees the device (or NULL); an open one is aborted first. */
 RING_API void ring_device_free(ring_device *device);
 
-/* Why the last call of this rank failed; status RING_OK when none has. Valid until the next failure. */
+/* Why the last call of this thread on a device that has failed did so; status RING_OK when none has. Valid until the next failure. */
 RING_API const ring_error *ring_device_error(const ring_device *device);
 
 /* How the device carries out its calls, and why. Texts live as long as the device. */
@@ -145,7 +145,8 @@ RING_API ring_status ring_device_test(ring_device *device, void *stream, int *do
 /* One ring_device_allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
  * as `wire`, multiplied by `prescale` before and by `postscale` after. dtype and wire are the same, or float32
  * and a half; factors other than 1 need float32 or a half. Inputs are not modified. In place: a buffer's output is
- * its input. */
+ * its input. The first call of a device, and one that is longer than all before, are RING_UNSUPPORTED on a stream that
+ * captures a graph. */
 RING_API ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
                                                  size_t buffer_count, ring_dtype dtype,
                                                  ring_dtype wire, ring_op op, double prescale,

@@ -67,6 +67,12 @@ void ring_device_pop(const ring_device *device) {
   device->cuda.context_pop(&ours);
 }
 
+bool ring_device_captures(const ring_device *device, ring_cuda_stream stream) {
+  ring_cuda_capture_status status = RING_CUDA_CAPTURE_STATUS_NONE;
+  return device->cuda.stream_capturing(stream, &status) != RING_CUDA_SUCCESS ||
+         status != RING_CUDA_CAPTURE_STATUS_NONE;
+}
+
 ring_status ring_device_enter(ring_device *device) {
   ring_status status = ring_device_check(device);
   if (status != RING_OK) return status;

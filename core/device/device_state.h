@@ -135,6 +135,9 @@ ring_status ring_device_leave(ring_device *device, ring_status status);
 ring_cuda_result ring_device_push(const ring_device *device);
 void ring_device_pop(const ring_device *device);
 
+/* Whether the stream captures a graph, so that nothing runs now. */
+bool ring_device_captures(const ring_device *device, ring_cuda_stream stream);
+
 /* The device has failed with this error, unless it has failed before. Returns the status of its failure, which
  * becomes this thread's reason. */
 ring_status ring_device_set_failure(ring_device *device, const ring_error *error);

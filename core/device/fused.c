@@ -75,6 +75,20 @@ static ring_status fused_failed(ring_device *device, ring_cuda_result result) {
   return ring_device_hub_report(device, &error);
 }
 
+/* Loads the kernels and gets their memory. Neither is possible while a graph is captured. */
+static ring_status fused_prepare(ring_device *device, size_t bytes, ring_cuda_stream stream) {
+  const ring_kernels *kernels = &device->kernels;
+  if ((kernels->module == NULL || kernels->capacity < bytes) &&
+      ring_device_captures(device, stream))
+    return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
+                          "kernels are loaded, and get memory, at their first call, which a graph "
+                          "that captures the stream cannot: make the same call once before");
+  ring_cuda_result result = ring_kernels_load(device);
+  if (result == RING_CUDA_SUCCESS && bytes > 0)
+    result = ring_kernels_acquire(device, bytes, stream);
+  return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(device, result);
+}
+
 /* ---- Bundles ------------------------------------------------------------------------------- */
 
 static const uint8_t *fused_at(const void *memory, size_t element, ring_dtype dtype) {
@@ -120,11 +134,12 @@ static ring_status fused_bundle(const fused_call *call, fused_cursor *cursor) {
   *cursor = begin;
   while (fused_next(call, cursor, &piece)) continue;
   if (cursor->bytes == 0) return RING_OK;
-  ring_cuda_result result = ring_kernels_acquire(device, cursor->bytes, call->stream);
-  if (result == RING_CUDA_SUCCESS) result = fused_copy(call, begin, true);
+  ring_status status = fused_prepare(device, cursor->bytes, call->stream);
+  if (status != RING_OK) return status;
+  ring_cuda_result result = fused_copy(call, begin, true);
   if (result != RING_CUDA_SUCCESS) return fused_failed(device, result);
   void *fused = (void *)(uintptr_t)device->kernels.fused;
-  ring_status status =
+  status =
       fused_reduce(call, fused, fused, cursor->bytes / ring_dtype_size(call->wire), call->wire);
   if (status != RING_OK) return status;
   result = fused_copy(call, begin, false);
@@ -141,9 +156,6 @@ static ring_status fused_run(const fused_call *call) {
       status = fused_reduce(call, buffer->input, buffer->output, buffer->count, call->dtype);
   }
   if (call->buffer_count == 1 && !fused_converts(call)) return status;
-  ring_cuda_result result = RING_CUDA_SUCCESS;
-  if (status == RING_OK) result = ring_kernels_load(call->device);
-  if (result != RING_CUDA_SUCCESS) return fused_failed(call->device, result);
   while (status == RING_OK && cursor.buffer < call->buffer_count)
     status = fused_bundle(call, &cursor);
   return status;
@@ -197,10 +209,10 @@ ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype 
   else if (count > 0 && (input == NULL || output == NULL))
     status = ring_device_invalid(device, "cast: memory is NULL");
   if (status != RING_OK || count == 0) return ring_device_leave(device, status);
-  ring_cuda_result result = ring_kernels_load(device);
+  status = fused_prepare(device, 0, stream);
+  if (status != RING_OK) return ring_device_leave(device, status);
   ring_kernels_begin(&batch, dtype, output_dtype, scale);
-  if (result == RING_CUDA_SUCCESS)
-    result = ring_kernels_add(device, &batch, input, output, count, stream);
+  ring_cuda_result result = ring_kernels_add(device, &batch, input, output, count, stream);
   if (result == RING_CUDA_SUCCESS) result = ring_kernels_launch(device, &batch, stream);
   if (result != RING_CUDA_SUCCESS) status = fused_failed(device, result);
   return ring_device_leave(device, status);

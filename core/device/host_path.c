@@ -247,15 +247,9 @@ static ring_status host_prepare(host_call *call) {
   return RING_OK;
 }
 
-static bool host_captures(const ring_device *device, ring_cuda_stream stream) {
-  ring_cuda_capture_status status = RING_CUDA_CAPTURE_STATUS_NONE;
-  device->cuda.stream_capturing(stream, &status);
-  return status != RING_CUDA_CAPTURE_STATUS_NONE;
-}
-
 ring_status ring_host_run(ring_device *device, const ring_device_args *args) {
   host_call call = {.device = device, .args = args};
-  if (host_captures(device, args->stream))
+  if (ring_device_captures(device, args->stream))
     return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
                           "%s goes through the host, which a graph that captures the stream "
                           "cannot: call it outside of the capture",

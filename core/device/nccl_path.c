@@ -121,13 +121,6 @@ static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
-/* Whether an event on the stream can be queried: a stream that captures a graph runs nothing now. */
-static bool nccl_can_watch(const ring_device *device, ring_cuda_stream stream) {
-  ring_cuda_capture_status status = RING_CUDA_CAPTURE_STATUS_NONE;
-  return device->cuda.stream_capturing(stream, &status) == RING_CUDA_SUCCESS &&
-         status == RING_CUDA_CAPTURE_STATUS_NONE;
-}
-
 /* The work is on the stream, or nothing is. */
 static ring_status nccl_end(ring_device *device, ring_status status, ring_cuda_stream stream) {
   ring_error error;
@@ -146,7 +139,7 @@ static ring_status nccl_end(ring_device *device, ring_status status, ring_cuda_s
 
 ring_status ring_nccl_run(ring_device *device, const ring_device_args *args,
                           const ring_call *call) {
-  bool watched = nccl_can_watch(device, args->stream);
+  bool watched = !ring_device_captures(device, args->stream); /* an event of a graph has no end */
   int peer = args->collective == RING_COLLECTIVE_MESSAGE ? args->root : -1;
   ring_nccl_result result = RING_NCCL_SUCCESS;
   pthread_mutex_lock(&device->mutex);

@@ -67,6 +67,11 @@ static void run_setup(int rank, int size, void *shared) {
     CHECK_CONTAINS(explanation.text, "stub");
     CHECK_INT(explanation.gpu, s->one_gpu ? 0 : rank);
     use_device(device, size);
+    device_went_well(device, ring_device_explain(device, &explanation));
+    bool unlocked = rank == 1 && s->cuda_fails != NULL;
+    CHECK_INT(explanation.page_locked, s->expected == RING_DEVICE_NCCL ? -1 : !unlocked);
+    CHECK_INT(explanation.calls, 1);
+    if (unlocked) CHECK_CONTAINS(explanation.text, "in memory that CUDA could not lock");
     close_device(device);
   } else {
     CHECK(device == NULL);
@@ -269,6 +274,12 @@ static void test_a_device_serves_one_call_at_a_time(void) {
 
 /* ---- Graphs and forks ---------------------------------------------------------------------- */
 
+static ring_status reduce_group(ring_device *device, const ring_buffer *buffers,
+                                ring_cuda_stream stream) {
+  return ring_device_allreduce_group(device, buffers, 2, RING_FLOAT32, RING_FLOAT32, RING_SUM, 1, 1,
+                                     stream);
+}
+
 /* A stream that captures is not watched by NCCL's path, and refused by the host's. */
 static void run_capture(ring_comm *comm, void *shared) {
   ring_device_path path = *(ring_device_path *)shared;
@@ -280,8 +291,18 @@ static void run_capture(ring_comm *comm, void *shared) {
   ring_status status =
       ring_device_allreduce(device, memory, memory, 1, RING_INT8, RING_SUM, stream);
   CHECK_INT(status, path == RING_DEVICE_NCCL ? RING_OK : RING_UNSUPPORTED);
+  const ring_buffer buffers[2] = {{memory, memory, 2},
+                                  {(char *)memory + 32, (char *)memory + 32, 2}};
+  CHECK_INT(reduce_group(device, buffers, stream), RING_UNSUPPORTED);
+  CHECK_INT(ring_device_cast(device, memory, RING_FLOAT32, memory, RING_FLOAT32, 1, 2, stream),
+            RING_UNSUPPORTED);
   gpu.capture(stream, 0);
   use_device(device, 2);
+  device_went_well(device, reduce_group(device, buffers, stream));
+  gpu.capture(stream, 1);
+  status = reduce_group(device, buffers, stream);
+  CHECK_INT(status, path == RING_DEVICE_NCCL ? RING_OK : RING_UNSUPPORTED);
+  gpu.capture(stream, 0);
   stream_rests(stream);
   CHECK_INT(gpu.cuda.stream_destroy(stream), 0);
   gpu_free(memory);
