@@ -2,8 +2,7 @@
  *
  * Stands in for CUDA's driver, where tests have none: the parts that the core uses, on the memory of the host. A
  * stream is a thread. Memory of the GPU has an address that the process cannot touch, so that a test crashes where
- * the core reads it; copies and kernels use another mapping of it. Kernels are core/device/fuse_body.h, run by a loop
- * over blocks and threads: not the PTX, of which only the names are looked up.
+ * the core reads it; copies and kernels use another mapping of it. cuda_kernels.c has the kernels.
  *
  * It differs from CUDA: the default stream does not wait for other streams, copies never overlap kernels of a stream,
  * and nothing is known of speed.
@@ -18,9 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/half.h"
 #include "cuda.h"
-#include "device/fuse_items.h"
 
 enum {
   INVALID_VALUE = 1,
@@ -28,7 +25,6 @@ enum {
   NO_GPU = 100,
   INVALID_GPU = 101,
   INVALID_CONTEXT = 201,
-  NOT_FOUND = 500,
   LAUNCH_FAILED = 719,
   NOT_SUPPORTED = 801
 };
@@ -38,12 +34,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static int live, queued;
 
-static int fails(const char *what) {
+int stub_cuda_fails(const char *what) {
   const char *set = getenv("CUDA_STUB_FAILS");
   return set != NULL && strcmp(set, what) == 0;
 }
 
-static void count_live(int change) {
+void stub_cuda_count(int change) {
   __atomic_fetch_add(&live, change, __ATOMIC_SEQ_CST);
 }
 
@@ -68,8 +64,12 @@ static int gpus(void) {
 #define NEED_CONTEXT                                                                               \
   if (depth == 0) return INVALID_CONTEXT
 
+int stub_cuda_has_context(void) {
+  return depth > 0;
+}
+
 ring_cuda_result cuInit(unsigned flags) {
-  return fails("init") || flags != 0 ? NO_GPU : RING_CUDA_SUCCESS;
+  return stub_cuda_fails("init") || flags != 0 ? NO_GPU : RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuDriverGetVersion(int *version) {
@@ -101,14 +101,14 @@ ring_cuda_result cuDeviceGetAttribute(int *value, ring_cuda_attribute attribute,
 
 ring_cuda_result cuDevicePrimaryCtxRetain(ring_cuda_context *context, ring_cuda_gpu gpu) {
   if (gpu >= gpus()) return INVALID_GPU;
-  count_live(1);
+  stub_cuda_count(1);
   __atomic_fetch_add(&contexts[gpu].retained, 1, __ATOMIC_SEQ_CST);
   *context = &contexts[gpu];
   return RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuDevicePrimaryCtxRelease_v2(ring_cuda_gpu gpu) {
-  count_live(-1);
+  stub_cuda_count(-1);
   return __atomic_fetch_sub(&contexts[gpu].retained, 1, __ATOMIC_SEQ_CST) > 0 ? RING_CUDA_SUCCESS
                                                                               : INVALID_CONTEXT;
 }
@@ -170,7 +170,7 @@ ring_cuda_result cuMemAlloc_v2(ring_cuda_memory *result, size_t bytes) {
   of->next = memories;
   memories = of;
   pthread_mutex_unlock(&lock);
-  count_live(1);
+  stub_cuda_count(1);
   *result = (ring_cuda_memory)(uintptr_t)of->visible;
   return RING_CUDA_SUCCESS;
 }
@@ -189,22 +189,22 @@ ring_cuda_result cuMemFree_v2(ring_cuda_memory at) {
   munmap(of->visible, of->bytes);
   munmap(of->host, of->bytes);
   free(of);
-  count_live(-1);
+  stub_cuda_count(-1);
   return RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
   NEED_CONTEXT;
-  if (fails("register")) return NOT_SUPPORTED;
+  if (stub_cuda_fails("register")) return NOT_SUPPORTED;
   if ((uintptr_t)at % 4096 != 0 || bytes % 4096 != 0 || flags != RING_CUDA_HOST_REGISTER_PORTABLE)
     return INVALID_VALUE;
-  count_live(1);
+  stub_cuda_count(1);
   return RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuMemHostUnregister(void *at) {
   NEED_CONTEXT;
-  count_live(-1);
+  stub_cuda_count(-1);
   return at != NULL ? RING_CUDA_SUCCESS : INVALID_VALUE;
 }
 
@@ -215,15 +215,8 @@ struct CUevent_st {
   int references;
 };
 
-typedef struct kernel {
-  int number;
-  unsigned blocks;
-  ring_fuse_items items;
-  float scale;
-} kernel;
-
 typedef struct work {
-  enum { COPY, FILL, RECORD, WAIT, FUNCTION, KERNEL } kind;
+  enum { COPY, FILL, RECORD, WAIT, FUNCTION } kind;
   void *to;
   const void *from;
   size_t bytes;
@@ -232,7 +225,6 @@ typedef struct work {
   uint64_t turn; /* of the event */
   stub_cuda_function function;
   void *arg;
-  kernel *kernel;
   struct work *next;
 } work;
 
@@ -240,8 +232,6 @@ struct CUstream_st {
   work *first, **last;
   int ends, captures, busy;
 };
-
-static void run_kernel(const kernel *of);
 
 static void release_event(ring_cuda_event event) {
   if (--event->references == 0) free(event);
@@ -260,8 +250,6 @@ static void run(const work *of) {
   if (of->kind == COPY) memcpy(of->to, of->from, of->bytes);
   if (of->kind == FILL) memset(of->to, of->byte, of->bytes);
   if (of->kind == FUNCTION) of->function(of->arg);
-  if (of->kind == KERNEL) run_kernel(of->kernel);
-  free(of->kernel);
   pthread_mutex_lock(&lock);
 }
 
@@ -330,14 +318,14 @@ static ring_cuda_result append(ring_cuda_stream stream, const work *given) {
 ring_cuda_result cuStreamCreate(ring_cuda_stream *stream, unsigned flags) {
   NEED_CONTEXT;
   (void)flags;
-  count_live(1);
+  stub_cuda_count(1);
   *stream = stream_make();
   return RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuStreamDestroy_v2(ring_cuda_stream stream) {
   NEED_CONTEXT;
-  count_live(-1);
+  stub_cuda_count(-1);
   pthread_mutex_lock(&lock);
   stream->ends = 1;
   pthread_cond_broadcast(&changed);
@@ -390,13 +378,13 @@ ring_cuda_result cuEventCreate(ring_cuda_event *event, unsigned flags) {
   *event = calloc(1, sizeof **event);
   if (*event == NULL) abort();
   (*event)->references = 1;
-  count_live(1);
+  stub_cuda_count(1);
   return RING_CUDA_SUCCESS;
 }
 
 ring_cuda_result cuEventDestroy_v2(ring_cuda_event event) {
   NEED_CONTEXT;
-  count_live(-1);
+  stub_cuda_count(-1);
   pthread_mutex_lock(&lock);
   release_event(event);
   pthread_mutex_unlock(&lock);
@@ -425,7 +413,7 @@ ring_cuda_result cuLaunchHostFunc(ring_cuda_stream stream, stub_cuda_function fu
 
 static ring_cuda_result copy(void *to, const void *from, size_t bytes, ring_cuda_stream stream) {
   NEED_CONTEXT;
-  if (fails("copy")) return LAUNCH_FAILED;
+  if (stub_cuda_fails("copy")) return LAUNCH_FAILED;
   return append(stream, &(work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 }
 
@@ -452,97 +440,4 @@ ring_cuda_result cuMemsetD8Async(ring_cuda_memory to, unsigned char byte, size_t
                                  ring_cuda_stream stream) {
   NEED_CONTEXT;
   return append(stream, &(work){.kind = FILL, .to = host_of(to), .byte = byte, .bytes = bytes});
-}
-
-/* ---- Kernels ------------------------------------------------------------------------------- */
-
-static _Thread_local uint32_t at_block, at_blocks, at_thread;
-#define FUSE_KERNEL(name) static void fuse_##name(const ring_fuse_items *all, float scale)
-#define FUSE_ALL (*all)
-#define FUSE_BLOCK at_block
-#define FUSE_BLOCKS at_blocks
-#define FUSE_THREAD at_thread
-#define FUSE_THREADS RING_FUSE_THREADS
-#define FUSE_UNROLLED
-#define FUSE_F16(x) ring_float16_to_float32(x)
-#define FUSE_BF16(x) ring_bfloat16_to_float32(x)
-#define FUSE_TO_F16(x) ring_float16_from_float32(x)
-#define FUSE_TO_BF16(x) ring_bfloat16_from_float32(x)
-#include "device/fuse_body.h"
-
-typedef void (*fuse_function)(const ring_fuse_items *all, float scale);
-#define KERNEL_NAME(name, from, to, width, piece, widen, narrow) "ring_fuse_" #name,
-#define KERNEL_FUNCTION(name, from, to, width, piece, widen, narrow) fuse_##name,
-static const char *const names[] = {RING_FUSE_MAP(KERNEL_NAME)};
-static const fuse_function functions[] = {RING_FUSE_MAP(KERNEL_FUNCTION)};
-enum { KERNELS = sizeof names / sizeof names[0] };
-
-struct CUmod_st {
-  char *text;
-};
-
-struct CUfunc_st {
-  int number;
-};
-static struct CUfunc_st kernels[KERNELS];
-
-static void run_kernel(const kernel *of) {
-  at_blocks = of->blocks;
-  for (at_block = 0; at_block < at_blocks; at_block++)
-    for (at_thread = 0; at_thread < RING_FUSE_THREADS; at_thread++)
-      functions[of->number](&of->items, of->scale);
-}
-
-ring_cuda_result cuModuleLoadData(ring_cuda_module *module, const void *text) {
-  NEED_CONTEXT;
-  if (strncmp(text, ".version 7.0\n.target sm_60\n", 27) != 0) return INVALID_VALUE;
-  *module = malloc(sizeof **module);
-  if (*module == NULL) abort();
-  (*module)->text = strdup(text);
-  count_live(1);
-  return RING_CUDA_SUCCESS;
-}
-
-ring_cuda_result cuModuleUnload(ring_cuda_module module) {
-  NEED_CONTEXT;
-  free(module->text);
-  free(module);
-  count_live(-1);
-  return RING_CUDA_SUCCESS;
-}
-
-ring_cuda_result cuModuleGetFunction(ring_cuda_function *function, ring_cuda_module module,
-                                     const char *name) {
-  char entry[64];
-  snprintf(entry, sizeof entry, ".visible .entry %s(", name);
-  if (strstr(module->text, entry) == NULL) return NOT_FOUND;
-  for (int i = 0; i < KERNELS; i++) {
-    if (strcmp(names[i], name) != 0) continue;
-    kernels[i].number = i;
-    *function = &kernels[i];
-    return RING_CUDA_SUCCESS;
-  }
-  return NOT_FOUND;
-}
-
-ring_cuda_result cuLaunchKernel(ring_cuda_function function, unsigned blocks, unsigned y,
-                                unsigned z, unsigned threads, unsigned thread_y, unsigned thread_z,
-                                unsigned shared, ring_cuda_stream stream, void **parameters,
-                                void **extra) {
-  NEED_CONTEXT;
-  if (fails("launch")) return LAUNCH_FAILED;
-  if (y * z * thread_y * thread_z != 1 || threads != RING_FUSE_THREADS || shared != 0 ||
-      blocks == 0 || extra != NULL)
-    return INVALID_VALUE;
-  kernel *of = malloc(sizeof *of);
-  if (of == NULL) abort();
-  of->number = function->number;
-  of->blocks = blocks;
-  memcpy(&of->items, parameters[0], sizeof of->items);
-  memcpy(&of->scale, parameters[1], sizeof of->scale);
-  for (uint32_t i = 0; i < of->items.count; i++) {
-    of->items.item[i].from = stub_cuda_host(of->items.item[i].from);
-    of->items.item[i].to = stub_cuda_host(of->items.item[i].to);
-  }
-  return append(stream, &(work){.kind = KERNEL, .kernel = of});
 }

@@ -22,4 +22,10 @@ void stub_cuda_capture(ring_cuda_stream stream, int captures);
 /* How many streams, events, allocations, registrations, modules and retained contexts there are. */
 int stub_cuda_live(void);
 
+/* For the parts of the stub: counts what is live, whether CUDA_STUB_FAILS has a word, and whether this thread has a
+ * context. */
+void stub_cuda_count(int change);
+int stub_cuda_fails(const char *what);
+int stub_cuda_has_context(void);
+
 #endif
