@@ -50,6 +50,7 @@
 #include "device/device.c"
 #include "device/device_hub.c"
 #include "device/device_lifecycle.c"
+#include "device/device_memory.c"
 #include "device/device_open.c"
 #include "device/device_state.c"
 #include "device/dispatch.c"

@@ -158,6 +158,20 @@ RING_API ring_status ring_device_cast(ring_device *device, const void *input, ri
                                       void *output, ring_dtype output_dtype, size_t count,
                                       double scale, void *stream);
 
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+/* Memory of the GPU, as for a result. It outlives its device; any thread may free it. */
+typedef struct ring_device_memory ring_device_memory;
+
+/* At least one byte. On failure *memory is NULL: RING_NO_MEMORY where the GPU has too little. */
+RING_API ring_status ring_device_memory_alloc(ring_device *device, size_t bytes,
+                                              ring_device_memory **memory);
+
+RING_API void *ring_device_memory_address(const ring_device_memory *memory);
+
+/* Frees the memory (or NULL). Waits for work of the GPU. In a forked child it only forgets the memory. */
+RING_API void ring_device_memory_free(ring_device_memory *memory);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@ help(sparkring.init)           join the other ranks, from inside a task or a pro
 help(sparkring.Communicator)   allreduce, broadcast, send and the other calls of a rank
 help(sparkring.Reducer)        named arrays in any order, from any thread
 help(sparkring.Messages)       sends and receives with tags, from any rank, at any time
+help(sparkring.Device)         the GPUs of the ranks, for arrays there
 help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
@@ -35,6 +36,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import sparkring._device.device  # it gives Communicator the method device
 import sparkring._locations  # it gives Communicator the methods minloc and maxloc
 import sparkring._messages  # it gives Communicator the method messages
 import sparkring._mpi.mpi_init  # it gives Communicator the method mpi_init
@@ -63,6 +65,8 @@ from sparkring._core import (
     UnsupportedError,
 )
 from sparkring._core import version as __version__
+from sparkring._device.array import DeviceArray
+from sparkring._device.device import Device, DeviceExplanation
 from sparkring._docs import attach
 from sparkring._explanation import Explanation
 from sparkring._messages import Messages, MessageStatus, Transfer
@@ -86,6 +90,9 @@ __all__ = [
     "AuthError",
     "BusyError",
     "Communicator",
+    "Device",
+    "DeviceArray",
+    "DeviceExplanation",
     "Explanation",
     "InvalidError",
     "MessageStatus",

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sparkring._core import OnGpuError
+
 
 class Adapter(NamedTuple):
     """How arrays of one library are read, and how results are made.
@@ -190,6 +192,17 @@ DLPACK = Adapter(
 )
 INTERFACE = Adapter(lend=np.asarray, writable=True)
 
+
+# ---- Arrays on GPUs that have no DLPack
+
+
+def refuse_gpu(_: Any) -> Any:
+    """Refuse to lend an array. Calls that serve GPUs catch the error (sparkring._device)."""
+    raise OnGpuError("it is in the memory of a GPU, which this call does not read: pass a copy")
+
+
+ON_GPU = Adapter(lend=refuse_gpu)
+
 LIBRARIES = {
     ("torch", "Tensor"): TORCH,
     ("jaxlib", "ArrayImpl"): JAX,
@@ -214,6 +227,8 @@ def find(x: Any) -> Adapter | None:
             return adapter
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         return DLPACK
+    if hasattr(x, "__cuda_array_interface__"):
+        return ON_GPU
     try:
         memoryview(x)
     except (TypeError, ValueError, BufferError):

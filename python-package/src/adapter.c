@@ -152,7 +152,8 @@ static PyObject *first_line(PyObject *exception) {
 }
 
 int adapter_refuse(module_state *state, PyObject *object, const char *name) {
-  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
+      PyErr_ExceptionMatches(state->on_gpu))
     return -1;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

@@ -32,8 +32,8 @@ int adapter_find(module_state *state, PyObject *object, const adapter **found);
 int adapter_traverse(module_state *state, visitproc visit, void *arg);
 void adapter_clear(module_state *state);
 
-/* Raises InvalidError with the exception that the library has raised as the reason. MemoryError
- * and what is no Exception stay. Returns -1. */
+/* Raises InvalidError with the exception that the library has raised as the reason. MemoryError,
+ * OnGpuError and what is no Exception stay. Returns -1. */
 int adapter_refuse(module_state *state, PyObject *object, const char *name);
 
 #endif

@@ -41,6 +41,11 @@ PyObject *call_leave(call *call, ring_status status);
     return call_leave(&call_, CALL_CORE(&call_, name, __VA_ARGS__));                               \
   } while (0)
 
+/* Calls a method; or, where it finds an array in the memory of a GPU, that of sparkring._device. */
+typedef PyObject *(*call_method)(comm_object *comm, const arguments_given *given);
+PyObject *call_route(comm_object *comm, call_method method, const char *name,
+                     const arguments_given *given);
+
 /* The two methods <prefix>_<name> and <prefix>_<name>_start, of a static function <name>_call. They
  * are METH_FASTCALL | METH_KEYWORDS. */
 #define CALL_DECLARE(prefix, name)                                                                 \
@@ -52,11 +57,13 @@ PyObject *call_leave(call *call, ring_status status);
 #define CALL_DEFINE(prefix, name)                                                                  \
   PyObject *prefix##_##name(PyObject *self, PyObject *const *values, Py_ssize_t positional,        \
                             PyObject *names) {                                                     \
-    return name##_call((comm_object *)self, &(arguments_given){values, positional, names, false}); \
+    return call_route((comm_object *)self, name##_call, #name,                                     \
+                      &(arguments_given){values, positional, names, false});                       \
   }                                                                                                \
   PyObject *prefix##_##name##_start(PyObject *self, PyObject *const *values,                       \
                                     Py_ssize_t positional, PyObject *names) {                      \
-    return name##_call((comm_object *)self, &(arguments_given){values, positional, names, true});  \
+    return call_route((comm_object *)self, name##_call, #name,                                     \
+                      &(arguments_given){values, positional, names, true});                        \
   }
 
 #endif

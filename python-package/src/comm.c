@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device.h"
 #include "error.h"
 #include "gil.h"
 #include "trace.h"
@@ -189,13 +190,17 @@ PyObject *comm_close(PyObject *object, PyObject *args, PyObject *kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:close", names, &timeout)) return NULL;
   if (read_patience(comm_state(self), timeout, &seconds) < 0) return NULL;
   if (self->closed) Py_RETURN_NONE;
+  PyObject *kind, *value, *traceback;
+  if (self->device) device_end(self->device);
+  PyErr_Fetch(&kind, &value, &traceback);
   comm_enter(self);
   ring_status status = ring_comm_close_within(self->comm, seconds);
   bool succeeded = comm_leave(self, status);
   self->closed = succeeded || status != RING_BUSY;
   if (self->closed) trace_end(self);
-  if (!succeeded) return NULL;
-  Py_RETURN_NONE;
+  if (succeeded && kind == NULL) Py_RETURN_NONE;
+  if (succeeded) PyErr_Restore(kind, value, traceback);
+  return NULL;
 }
 
 /* ring_comm_abort must not run beside another call. So the calls of other threads are interrupted
@@ -220,6 +225,7 @@ static bool end_calls(comm_object *self) {
 static PyObject *end_at_once(comm_object *self, const char *reason) {
   if (self->closed) Py_RETURN_NONE;
   self->ending = true;
+  if (self->device) device_abort(self->device, reason);
   if (!gil_in_hook_of(&self->ending)) {
     if (!end_calls(self)) return NULL;
     comm_enter(self);

@@ -15,10 +15,11 @@ typedef struct comm_object {
   PyObject_HEAD ring_comm
       *comm; /* until deallocation; after close it still knows rank, size and hosts */
   PyObject *weakrefs;
-  ring_trace *trace; /* NULL: none */
-  int running;       /* calls inside the core; more than one while a second thread gets BUSY */
-  bool ending;       /* abort() ends the calls of other threads */
-  bool closed;       /* by close or abort */
+  ring_trace *trace;            /* NULL: none */
+  struct device_object *device; /* NULL until it is opened; refers to no communicator */
+  int running; /* calls inside the core; more than one while a second thread gets BUSY */
+  bool ending; /* abort() ends the calls of other threads */
+  bool closed; /* by close or abort */
 } comm_object;
 
 module_state *comm_state(comm_object *self);

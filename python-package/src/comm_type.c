@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Python type sparkring.Communicator: its properties, its methods, its end. It is a final heap
- * type without references to other Python objects, so it needs no cycle collector. Only
+ * type whose one reference, to its device, leads nowhere, so it needs no cycle collector. Only
  * sparkring.init makes communicators.
  */
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "collective.h"
 #include "comm.h"
+#include "device.h"
 #include "empty.h"
 #include "error.h"
 #include "explain.h"
@@ -165,6 +166,7 @@ static void comm_dealloc(PyObject *object) {
   if (self->weakrefs) PyObject_ClearWeakRefs(object);
   if (self->comm && !self->closed && ring_comm_usable(self->comm)) warn_unclosed(self);
   trace_end(self);
+  Py_XDECREF((PyObject *)self->device);
   ring_comm_free(self->comm);
   freefunc free_object = (freefunc)PyType_GetSlot(type, Py_tp_free);
   free_object(object);
@@ -229,6 +231,8 @@ static PyMethodDef methods[] = {
     {"_agree", agree_call, METH_O, NULL}, /* sparkring._agree calls both */
     {"_allgather_strings", agree_strings, METH_O, NULL},
     {"_nccl_id", nccl_id, METH_O, NULL}, /* sparkring.frameworks._nccl makes a method of it */
+    {"_device_open", device_open, METH_VARARGS, NULL}, /* sparkring._device calls both */
+    {"_device_get", device_get, METH_NOARGS, NULL},
     {"_measure_clock", trace_measure_clock, METH_NOARGS,
      NULL}, /* sparkring._timeline calls these */
     {"_start_trace", trace_start, METH_VARARGS, NULL},

@@ -20,13 +20,14 @@
 #define DLPACK_CAPSULE_OLD_USED "used_dltensor"
 #define DLPACK_CAPSULE_EXCHANGE "dlpack_exchange_api"
 
-/* Devices whose memory the CPU reads: its own, and the pinned memory of two drivers. */
+/* Devices. The CPU reads its own memory, and the pinned memory of two drivers. */
 enum {
   DLPACK_CPU = 1,
   DLPACK_CUDA = 2,
   DLPACK_CUDA_HOST = 3,
   DLPACK_ROCM = 10,
-  DLPACK_ROCM_HOST = 11
+  DLPACK_ROCM_HOST = 11,
+  DLPACK_CUDA_MANAGED = 13
 };
 
 enum {

@@ -35,6 +35,7 @@ void dlpack_input_close(dlpack_input *input) {
 static const char *device_name(int type) {
   switch (type) {
   case DLPACK_CUDA:
+  case DLPACK_CUDA_MANAGED:
     return "a CUDA GPU";
   case DLPACK_ROCM:
     return "a ROCm GPU";
@@ -49,11 +50,12 @@ static int check_device(module_state *state, dlpack_device device, const adapter
       device.type == DLPACK_ROCM_HOST)
     return 0;
   PyObject *remedy = PyUnicode_FromFormat(adapter->to_host, name);
+  bool cuda = device.type == DLPACK_CUDA || device.type == DLPACK_CUDA_MANAGED;
   if (remedy)
-    error_invalid(
+    (cuda ? error_on_gpu : error_invalid)(
         state,
-        "%s is in the memory of %s (device %d:%d of DLPack). Tensors of GPUs need the backend"
-        " nccl, which sparkring does not have yet: pass %U",
+        "%s is in the memory of %s (device %d:%d of DLPack), which this call does not read: pass"
+        " %U",
         name, device_name(device.type), (int)device.type, (int)device.id, remedy);
   Py_XDECREF(remedy);
   return -1;
@@ -74,16 +76,23 @@ static int check_device_first(module_state *state, PyObject *object, const adapt
 
 /* ---- Capsules ----------------------------------------------------------------------------- */
 
-/* The capsule of an object. Producers before version 1 have no argument max_version. */
-static PyObject *ask_capsule(PyObject *object) {
+/* The capsule of an object, for a stream of a GPU or NULL. Producers before version 1 have no argument
+ * max_version. */
+static PyObject *ask_capsule(PyObject *object, PyObject *stream) {
   PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
   PyObject *nothing = method ? PyTuple_New(0) : NULL;
-  PyObject *keywords = nothing ? Py_BuildValue("{s:(ii)}", "max_version", DLPACK_MAJOR, 0) : NULL;
-  PyObject *capsule = keywords ? PyObject_Call(method, nothing, keywords) : NULL;
-  if (keywords && capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+  PyObject *keywords = nothing ? PyDict_New() : NULL;
+  PyObject *version = keywords ? Py_BuildValue("(ii)", DLPACK_MAJOR, 0) : NULL;
+  PyObject *capsule = NULL;
+  if (version && (stream == NULL || PyDict_SetItemString(keywords, "stream", stream) == 0) &&
+      PyDict_SetItemString(keywords, "max_version", version) == 0)
+    capsule = PyObject_Call(method, nothing, keywords);
+  if (version && capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
     PyErr_Clear();
-    capsule = PyObject_Call(method, nothing, NULL);
+    if (PyDict_DelItemString(keywords, "max_version") == 0)
+      capsule = PyObject_Call(method, nothing, keywords);
   }
+  Py_XDECREF(version);
   Py_XDECREF(keywords);
   Py_XDECREF(nothing);
   Py_XDECREF(method);
@@ -171,36 +180,50 @@ static int read_tensor(dlpack_input *input, Py_buffer *buffer, const dlpack_tens
 /* ---- All of it ---------------------------------------------------------------------------- */
 
 /* Obtains the tensor of the object. 0, or -1 with an exception of the producer. */
-static int obtain(dlpack_input *input, PyObject *object, const adapter *adapter) {
-  if (adapter->exchange) return adapter->exchange->from_object(object, &input->managed);
-  PyObject *capsule = PyCapsule_CheckExact(object) ? object : ask_capsule(object);
+static int obtain_capsule(dlpack_input *input, PyObject *object, PyObject *stream) {
+  PyObject *capsule = PyCapsule_CheckExact(object) ? object : ask_capsule(object, stream);
   if (capsule == object) Py_INCREF(object);
   int failed = capsule ? take_capsule(input, capsule) : -1;
   Py_XDECREF(capsule);
   return failed;
 }
 
+static int obtain(dlpack_input *input, PyObject *object, const adapter *adapter) {
+  if (adapter->exchange) return adapter->exchange->from_object(object, &input->managed);
+  return obtain_capsule(input, object, NULL);
+}
+
 /* Before version 1 a tensor cannot tell that it is read-only. A copy is no place for a result. */
-static bool is_read_only(const dlpack_input *input, const adapter *adapter) {
+static bool is_read_only(const dlpack_input *input) {
   uint64_t flags = input->managed ? input->managed->flags : 0;
-  return !adapter->writable || (flags & (DLPACK_READ_ONLY | DLPACK_IS_COPIED)) != 0;
+  return (flags & (DLPACK_READ_ONLY | DLPACK_IS_COPIED)) != 0;
+}
+
+/* Checks what was obtained. NULL with an exception. */
+static const dlpack_tensor *find_tensor(const dlpack_input *input, module_state *state,
+                                        PyObject *object, const char *name) {
+  if (input->old == NULL && input->managed == NULL) {
+    PyErr_SetString(PyExc_BufferError, "it has returned no tensor");
+    adapter_refuse(state, object, name);
+    return NULL;
+  }
+  if (input->managed && input->managed->version.major != DLPACK_MAJOR)
+    PyErr_Format(PyExc_BufferError, "its tensor is of version %u of DLPack, not 1",
+                 (unsigned)input->managed->version.major);
+  if (PyErr_Occurred()) {
+    adapter_refuse(state, object, name);
+    return NULL;
+  }
+  return input->old ? &input->old->tensor : &input->managed->tensor;
 }
 
 static int open_tensor(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtype,
                        module_state *state, PyObject *object, const adapter *adapter,
                        const char *name) {
-  if (input->old == NULL && input->managed == NULL) {
-    PyErr_SetString(PyExc_BufferError, "it has returned no tensor");
-    return adapter_refuse(state, object, name);
-  }
-  if (input->managed && input->managed->version.major != DLPACK_MAJOR)
-    PyErr_Format(PyExc_BufferError, "its tensor is of version %u of DLPack, not 1",
-                 (unsigned)input->managed->version.major);
-  if (PyErr_Occurred()) return adapter_refuse(state, object, name);
-  const dlpack_tensor *tensor = input->old ? &input->old->tensor : &input->managed->tensor;
-  if (check_device(state, tensor->device, adapter, name) < 0) return -1;
+  const dlpack_tensor *tensor = find_tensor(input, state, object, name);
+  if (tensor == NULL || check_device(state, tensor->device, adapter, name) < 0) return -1;
   if (read_tensor(input, buffer, tensor) < 0) return adapter_refuse(state, object, name);
-  buffer->readonly = is_read_only(input, adapter);
+  buffer->readonly = !adapter->writable || is_read_only(input);
   *dtype = tensor->dtype;
   return 0;
 }
@@ -216,6 +239,24 @@ int dlpack_input_open(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtyp
     return adapter_refuse(state, object, name);
   }
   if (open_tensor(input, buffer, dtype, state, object, adapter, name) == 0) return 0;
+  dlpack_input_close(input);
+  return -1;
+}
+
+int dlpack_input_open_gpu(dlpack_input *input, Py_buffer *buffer, const dlpack_tensor **tensor,
+                          module_state *state, PyObject *object, PyObject *stream) {
+  memset(buffer, 0, sizeof(*buffer));
+  memset(input, 0, sizeof(*input));
+  *tensor = NULL;
+  if (obtain_capsule(input, object, stream) < 0)
+    adapter_refuse(state, object, "x");
+  else
+    *tensor = find_tensor(input, state, object, "x");
+  if (*tensor && read_tensor(input, buffer, *tensor) == 0) {
+    buffer->readonly = is_read_only(input);
+    return 0;
+  }
+  if (*tensor) adapter_refuse(state, object, "x");
   dlpack_input_close(input);
   return -1;
 }

@@ -22,6 +22,11 @@ int dlpack_input_open(dlpack_input *input, Py_buffer *buffer, dlpack_dtype *dtyp
                       module_state *state, PyObject *object, const adapter *adapter,
                       const char *name);
 
+/* Opens the memory of an object on a GPU, ready for work of a stream as DLPack numbers it, or of a
+ * capsule. 0, or -1 with an exception and nothing open. */
+int dlpack_input_open_gpu(dlpack_input *input, Py_buffer *buffer, const dlpack_tensor **tensor,
+                          module_state *state, PyObject *object, PyObject *stream);
+
 /* Copies the elements in C order; the buffer is then that of the copy. 0, or -1 with an exception
  * set. */
 int dlpack_input_pack(dlpack_input *input, Py_buffer *buffer);

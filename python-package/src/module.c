@@ -10,6 +10,9 @@
 #include "blame.h"
 #include "checkpoint.h"
 #include "comm.h"
+#include "device.h"
+#include "device_memory.h"
+#include "device_tensor.h"
 #include "docstring.h"
 #include "durable_file.h"
 #include "envelope.h"
@@ -52,11 +55,16 @@ static int add_names(PyObject *module, module_state *state) {
   state->messages_type = add_type(module, &messages_type_spec);
   state->transfer_type = add_type(module, &transfer_type_spec);
   state->pmi_type = add_type(module, &pmi_type_spec);
+  state->device_type = add_type(module, &device_type_spec);
+  state->device_memory_type = add_type(module, &device_memory_type_spec);
+  state->device_tensor_type = add_type(module, &device_tensor_type_spec);
   PyTypeObject *tls_type = add_type(module, &tls_type_spec);
   Py_XDECREF((PyObject *)tls_type);
   if (state->comm_type == NULL || state->request_type == NULL || state->memory_type == NULL ||
       tls_type == NULL || state->reducer_type == NULL || state->submission_type == NULL ||
-      state->messages_type == NULL || state->transfer_type == NULL || state->pmi_type == NULL)
+      state->messages_type == NULL || state->transfer_type == NULL || state->pmi_type == NULL ||
+      state->device_type == NULL || state->device_memory_type == NULL ||
+      state->device_tensor_type == NULL)
     return -1;
   if (PyModule_AddStringConstant(module, "openssl", OpenSSL_version(OPENSSL_VERSION)) < 0)
     return -1;
@@ -80,6 +88,10 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   Py_VISIT(state->messages_type);
   Py_VISIT(state->transfer_type);
   Py_VISIT(state->pmi_type);
+  Py_VISIT(state->device_type);
+  Py_VISIT(state->device_memory_type);
+  Py_VISIT(state->device_tensor_type);
+  Py_VISIT(state->on_gpu);
   for (int status = 0; status < STATUS_COUNT; status++) Py_VISIT(state->errors[status]);
   Py_VISIT(state->numpy);
   Py_VISIT(state->numpy_empty);
@@ -99,6 +111,10 @@ static int module_clear(PyObject *module) {
   Py_CLEAR(state->messages_type);
   Py_CLEAR(state->transfer_type);
   Py_CLEAR(state->pmi_type);
+  Py_CLEAR(state->device_type);
+  Py_CLEAR(state->device_memory_type);
+  Py_CLEAR(state->device_tensor_type);
+  Py_CLEAR(state->on_gpu);
   for (int status = 0; status < STATUS_COUNT; status++) Py_CLEAR(state->errors[status]);
   Py_CLEAR(state->numpy);
   Py_CLEAR(state->numpy_empty);
@@ -119,9 +135,10 @@ static PyMethodDef functions[] = {
      " warn_after, algorithms, exchange, shared_memory, connections, encryption, watch_parent, "
      "/)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
-    {"reducer_open", reducer_open, METH_VARARGS, NULL}, /* sparkring._reducer calls this */
-    {"messages_open", messages_open, METH_O, NULL},     /* sparkring._messages calls this */
-    {"pmi_serve", pmi_serve, METH_VARARGS, NULL},       /* sparkring._mpi calls this */
+    {"reducer_open", reducer_open, METH_VARARGS, NULL},      /* sparkring._reducer calls this */
+    {"messages_open", messages_open, METH_O, NULL},          /* sparkring._messages calls this */
+    {"pmi_serve", pmi_serve, METH_VARARGS, NULL},            /* sparkring._mpi calls this */
+    {"device_read", device_tensor_read, METH_VARARGS, NULL}, /* sparkring._device calls this */
     {"end", gil_end, METH_NOARGS,
      "end($module, /)\n--\n\n"
      "End the calls of all other threads; sparkring has it called when the interpreter ends."},

@@ -53,7 +53,11 @@ typedef struct module_state {
   PyTypeObject *messages_type;
   PyTypeObject *transfer_type;
   PyTypeObject *pmi_type;
+  PyTypeObject *device_type;
+  PyTypeObject *device_memory_type;
+  PyTypeObject *device_tensor_type;
   PyObject *errors[STATUS_COUNT];   /* exception classes by status; RingError itself at RING_OK */
+  PyObject *on_gpu;                 /* InvalidError for an array in the memory of a GPU */
   PyObject *numpy;                  /* NULL until module_need_numpy() */
   PyObject *numpy_empty;            /* numpy.empty */
   PyObject *numpy_array;            /* numpy.ndarray */

@@ -140,18 +140,23 @@ def test_unknown_version(comm):
 
 
 def test_memory_of_a_gpu(comm):
+    """Calls that serve no GPU refuse it; test_device.py has those that do."""
     text = (
-        r"^x is in the memory of a CUDA GPU \(device 2:3 of DLPack\). Tensors of GPUs need the"
-        r" backend nccl, which sparkring does not have yet: pass a copy of x in the memory of the"
+        r"^x is in the memory of a CUDA GPU \(device 2:3 of DLPack\), which this call does not"
+        r" read: pass a copy of x in the memory of the"
     )
     told = Producer(np.zeros(3), device=(CUDA, 3))
-    with invalid(text):
-        comm.allreduce(told)
-    assert told.made == 0
     lied = Producer(np.zeros(3), device_type=CUDA, device_id=3)
-    with invalid(text):
-        comm.allreduce(lied)
+    with comm.messages() as messages:
+        for x in (told, lied):
+            with invalid(text):
+                messages.send_start(x, 0)
+    assert told.made == 0
     assert lied.made == lied.deleted == 1
+    with pytest.raises(sparkring.UnsupportedError, match="gather takes no arrays on GPUs: copy"):
+        comm.gather(told)
+    with invalid("^x is in the memory of the host, and"):
+        comm.allreduce(lied)
     with invalid(r"^out is in the memory of another device \(device 8:0 of DLPack\)"):
         comm.allreduce(np.zeros(3), out=Producer(np.zeros(3), device=(8, 0)))
 

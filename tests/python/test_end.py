@@ -142,11 +142,12 @@ arguments = {
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
     "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
     "reducer": (), "messages": (), "mpi_run": (["true"],), "mpi_init": (), "torch_group": (),
+    "device": (),
 }
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 69, len(calls)
+assert len(calls) == 70, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X

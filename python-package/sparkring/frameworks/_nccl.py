@@ -60,12 +60,12 @@ def nccl_id(comm: Ring = None, /, library: str | os.PathLike[str] | None = None)
 
         def find() -> bytes:
             device.use_task_gpus()
-            return os.fsencode(":".join(_libraries()) if library is None else library)
+            return os.fsencode(":".join(libraries()) if library is None else library)
 
         return ring._nccl_id(agree(ring, find))
 
 
-def _libraries() -> list[str]:
+def libraries() -> list[str]:
     """List the paths where NCCL may be, the best path first."""
     try:
         wheel = importlib.util.find_spec("nvidia.nccl")

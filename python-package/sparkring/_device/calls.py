@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives of a communicator on arrays in the memory of GPUs.
+
+The methods of the communicator are in C, and take arrays of the host. A method that finds an array
+on a GPU calls `call` here, before any rank has sent anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparkring._core import Communicator, InvalidError, UnsupportedError
+from sparkring._device import operand as operands
+from sparkring._device.device import check_gpu, opened
+from sparkring._device.operand import Operand, Result, Shape
+
+if TYPE_CHECKING:
+    from sparkring._core import DeviceHandle
+
+
+class DeviceRequest:
+    """A call of a device that has started, with the methods of a `Request`."""
+
+    def __init__(self, handle: DeviceHandle, stream: int, result: Any) -> None:
+        self._handle, self._stream, self._result = handle, stream, result
+
+    def wait(self) -> Any:
+        """Wait until the work is done and return the result; raise its error."""
+        self._handle.wait(self._stream)
+        return self._result
+
+    def test(self) -> bool:
+        """Return whether the work is done; raise its error."""
+        return self._handle.test(self._stream)
+
+
+class _Call:
+    """A device and the operands of a call on it."""
+
+    def __init__(self, comm: Communicator, x: Any, dtype: str | None, opens: bool = True) -> None:
+        self.comm, self.x = comm, operands.read(x, "x", dtype)
+        if not opens and comm._device_get() is None:
+            raise InvalidError(
+                "only two ranks take part in a message, and all ranks open a device: call"
+                " comm.device() on all ranks first"
+            )
+        self.handle = opened(comm, self.x.gpu)
+        check_gpu(self.handle, self.x, "x")
+
+    def output(self, out: Any, shape: Shape, part: str = "same") -> Result:
+        """Make the output, or read the caller's."""
+        return output(self.handle, self.x, out, shape, part, self.comm)
+
+    def rows(self) -> int:
+        """Return the first dimension of x."""
+        if not self.x.shape:
+            raise InvalidError("x is a single number: pass an array with rows")
+        return self.x.shape[0]
+
+    def share(self) -> Shape:
+        """Return the shape of one of as many equal parts as there are ranks."""
+        rows, size = self.rows(), self.comm.size
+        if rows % size:
+            raise InvalidError(
+                f"the first dimension of x is {rows}, which {size} ranks cannot share equally:"
+                f" pass a multiple of {size}"
+            )
+        return (rows // size, *self.x.shape[1:])
+
+
+def output(
+    handle: DeviceHandle,
+    x: Operand,
+    out: Any,
+    shape: Shape,
+    part: str,
+    comm: Communicator | None = None,
+    name: str = "out",
+) -> Result:
+    """Make an output like x, or read the caller's, which may be in place."""
+    if out is None:
+        return operands.make(handle, x, shape, handle.gpu)
+    target = operands.read(out, name, x.dtype if x.dtype == "bfloat16" else None)
+    check_gpu(handle, target, name)
+    if target.readonly:
+        raise InvalidError(f"{name} is read-only, or not contiguous: pass a plain array")
+    if target.dtype != x.dtype:
+        raise InvalidError(f"{name} holds {target.dtype} and x {x.dtype}: pass the same dtype")
+    if target.elements != int(np.prod(shape, dtype=np.int64)):
+        raise InvalidError(
+            f"{name} has {target.elements} elements and the result"
+            f" {int(np.prod(shape, dtype=np.int64))}"
+        )
+    _check_apart(x, target, part, 0 if comm is None else comm.rank, name)
+    if target.stream != x.stream:
+        handle.wait(target.stream)  # two libraries, each with a stream of its own
+    return Result(target.address, lambda: out)
+
+
+def _check_apart(x: Operand, out: Operand, part: str, rank: int, name: str) -> None:
+    """Permit memory that is apart, or in place as the call has it."""
+    start, end = x.address, out.address
+    if start + x.bytes <= end or end + out.bytes <= start:
+        return
+    if part == "all":
+        end += rank * x.bytes
+    if part == "part":
+        start += rank * out.bytes
+    if part == "mixed" or start != end:
+        raise InvalidError(f"{name} overlaps x without being in place: pass a copy of x")
+
+
+def _refuse_factors(name: str, prescale: float, postscale: float) -> None:
+    if prescale != 1 or postscale != 1:
+        raise UnsupportedError(
+            f"{name} of arrays on GPUs takes no prescale and no postscale: multiply the array"
+        )
+
+
+# ---- Collectives
+
+
+def _allreduce(
+    comm: Communicator,
+    x: Any,
+    op: str = "sum",
+    *,
+    out: Any = None,
+    dtype: str | None = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> Any:
+    c = _Call(comm, x, dtype)
+    made, a = c.output(out, c.x.shape), c.x
+    if prescale == 1 and postscale == 1:
+        c.handle.allreduce(a.address, made.address, a.elements, a.dtype, op, a.stream)
+    else:
+        buffers = [(a.address, made.address, a.elements)]
+        c.handle.allreduce_group(buffers, a.dtype, a.dtype, op, prescale, postscale, a.stream)
+    return c, made.finish()
+
+
+def _reduce(
+    comm: Communicator,
+    x: Any,
+    op: str = "sum",
+    root: int = 0,
+    *,
+    out: Any = None,
+    dtype: str | None = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> Any:
+    _refuse_factors("reduce", prescale, postscale)
+    c = _Call(comm, x, dtype)
+    a = c.x
+    if comm.rank != root:
+        c.handle.reduce(a.address, 0, a.elements, a.dtype, op, root, a.stream)
+        return c, None
+    made = c.output(out, a.shape)
+    c.handle.reduce(a.address, made.address, a.elements, a.dtype, op, root, a.stream)
+    return c, made.finish()
+
+
+def _reduce_scatter(
+    comm: Communicator,
+    x: Any,
+    op: str = "sum",
+    *,
+    out: Any = None,
+    dtype: str | None = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> Any:
+    _refuse_factors("reduce_scatter", prescale, postscale)
+    c = _Call(comm, x, dtype)
+    made, a = c.output(out, c.share(), "part"), c.x
+    count = a.elements // comm.size
+    c.handle.reduce_scatter(a.address, made.address, count, a.dtype, op, a.stream)
+    return c, made.finish()
+
+
+def _broadcast(
+    comm: Communicator, x: Any, root: int = 0, *, out: Any = None, dtype: str | None = None
+) -> Any:
+    c = _Call(comm, x, dtype)
+    made, a = c.output(out, c.x.shape), c.x
+    c.handle.broadcast(a.address, made.address, a.elements, a.dtype, root, a.stream)
+    return c, made.finish()
+
+
+def _allgather(comm: Communicator, x: Any, *, out: Any = None, dtype: str | None = None) -> Any:
+    c = _Call(comm, x, dtype)
+    made, a = c.output(out, (comm.size, *c.x.shape), "all"), c.x
+    c.handle.allgather(a.address, made.address, a.elements, a.dtype, a.stream)
+    return c, made.finish()
+
+
+def _alltoall(comm: Communicator, x: Any, *, out: Any = None, dtype: str | None = None) -> Any:
+    c = _Call(comm, x, dtype)
+    c.share()
+    made, a = c.output(out, c.x.shape, "mixed"), c.x
+    c.handle.alltoall(a.address, made.address, a.elements // comm.size, a.dtype, a.stream)
+    return c, made.finish()
+
+
+def _read_counts(c: _Call, counts: Any) -> Any:
+    """Return the rows for each rank, which are all rows of x."""
+    rows = np.asarray(counts)
+    if rows.shape != (c.comm.size,) or rows.dtype.kind not in "iu" or (rows < 0).any():
+        raise InvalidError(f"counts must be {c.comm.size} whole numbers, one for each rank")
+    if int(rows.sum()) != c.rows():
+        raise InvalidError(f"counts add up to {rows.sum()}, and x has {c.rows()} rows")
+    return rows.astype("int64")
+
+
+def _alltoallv(
+    comm: Communicator,
+    x: Any,
+    counts: Any,
+    *,
+    dtype: str | None = None,
+    return_counts: bool = False,
+) -> Any:
+    c = _Call(comm, x, dtype)
+    sent, a = _read_counts(c, counts), c.x
+    received = comm.alltoall(sent)
+    row = int(np.prod(a.shape[1:], dtype=np.int64))
+    made = c.output(None, (int(received.sum()), *a.shape[1:]))
+    sends, receives = ([int(n) * row for n in rows] for rows in (sent, received))
+    c.handle.alltoallv(a.address, tuple(sends), made.address, tuple(receives), a.dtype, a.stream)
+    result = made.finish()
+    return c, (result, received) if return_counts else result
+
+
+# ---- Messages
+
+
+def _send(comm: Communicator, x: Any, peer: int, *, dtype: str | None = None) -> Any:
+    c = _Call(comm, x, dtype, opens=False)
+    c.handle.send(c.x.address, c.x.elements, c.x.dtype, peer, c.x.stream)
+    return c, None
+
+
+def _recv(
+    comm: Communicator, x: Any, peer: int, *, out: Any = None, dtype: str | None = None
+) -> Any:
+    c = _Call(comm, x, dtype, opens=False)
+    made = c.output(out, c.x.shape)
+    c.handle.recv(made.address, c.x.elements, c.x.dtype, peer, c.x.stream)
+    return c, made.finish()
+
+
+# ---- Groups
+
+
+def reduce_group(
+    handle: DeviceHandle,
+    xs: Iterable[Any],
+    op: str,
+    out: Iterable[Any] | None,
+    dtype: str | None,
+    wire: str | None,
+    prescale: float,
+    postscale: float,
+) -> list[Any]:
+    """Allreduce many arrays: one call of the core for each dtype, in the order of the arrays."""
+    given = [operands.read(x, f"xs[{index}]", dtype) for index, x in enumerate(xs)]
+    outs = [None] * len(given) if out is None else list(out)
+    if len(outs) != len(given):
+        raise InvalidError(f"out has {len(outs)} arrays and xs {len(given)}: pass one for each")
+    results = []
+    for index, (x, target) in enumerate(zip(given, outs)):
+        check_gpu(handle, x, f"xs[{index}]")
+        results.append(output(handle, x, target, x.shape, "same", name=f"out[{index}]"))
+    for kind in dict.fromkeys(x.dtype for x in given):
+        pairs = [(x, made) for x, made in zip(given, results) if x.dtype == kind]
+        buffers = [(x.address, made.address, x.elements) for x, made in pairs]
+        stream = pairs[0][0].stream
+        for other in {x.stream for x, _ in pairs} - {stream}:
+            handle.wait(other)
+        handle.allreduce_group(buffers, kind, wire or kind, op, prescale, postscale, stream)
+    return [made.finish() for made in results]
+
+
+def _allreduce_group(
+    comm: Communicator,
+    xs: Iterable[Any],
+    op: str = "sum",
+    *,
+    out: Iterable[Any] | None = None,
+    dtype: str | None = None,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> Any:
+    xs = list(xs)
+    c = _Call(comm, xs[0], dtype)
+    return c, reduce_group(c.handle, xs, op, out, dtype, None, prescale, postscale)
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the call of a group of the call of one array."""
+
+    def calls(comm: Communicator, xs: Iterable[Any], *args: Any, **options: Any) -> Any:
+        xs, outs = list(xs), options.pop("out", None)
+        targets = [None] * len(xs) if outs is None else list(outs)
+        if len(targets) != len(xs):
+            raise InvalidError(f"out has {len(targets)} arrays and xs {len(xs)}: pass one for each")
+        made = [function(comm, x, *args, out=to, **options) for x, to in zip(xs, targets)]
+        return made[0][0], [result for _, result in made]
+
+    return calls
+
+
+# ---- All
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "allreduce": _allreduce,
+    "reduce": _reduce,
+    "reduce_scatter": _reduce_scatter,
+    "broadcast": _broadcast,
+    "allgather": _allgather,
+    "alltoall": _alltoall,
+    "alltoallv": _alltoallv,
+    "send": _send,
+    "recv": _recv,
+    "allreduce_group": _allreduce_group,
+    "reduce_scatter_group": _each(_reduce_scatter),
+    "broadcast_group": _each(_broadcast),
+    "allgather_group": _each(_allgather),
+}
+
+
+def call(comm: Communicator, name: str, start: bool, /, *args: Any, **options: Any) -> Any:
+    """Make a call, whose arguments the method has checked, on the device of a communicator."""
+    if name not in _CALLS:
+        raise UnsupportedError(
+            f"{name} takes no arrays on GPUs: copy the array to the host, as with x.cpu() or"
+            f" x.get(), or use one of {', '.join(_CALLS)}"
+        )
+    made, result = _CALLS[name](comm, *args, **options)
+    return DeviceRequest(made.handle, made.x.stream, result) if start else result

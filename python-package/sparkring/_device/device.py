@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device of a communicator: one GPU of each rank."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sparkring._agree import agree
+from sparkring._core import Communicator, InvalidError
+from sparkring._device import operand as operands
+from sparkring._device.array import DeviceArray
+from sparkring._device.operand import Operand
+from sparkring._method import method
+from sparkring.frameworks._nccl import libraries
+
+if TYPE_CHECKING:
+    from sparkring._core import DeviceHandle
+
+_Path = str | os.PathLike[str] | None
+PATHS = ("auto", "nccl", "host")
+
+
+@dataclass(frozen=True)
+class DeviceExplanation:
+    """The way in which a device carries out its calls, and the reason; as text, all of it in words.
+
+    Attributes
+    ----------
+    path : str
+        ``"nccl"``, or ``"host"``: through page-locked memory and the communicator.
+    reason : str
+        The reason why NCCL is not used, with rank and host; ``""`` with NCCL.
+    gpu : int
+        The number of this rank's GPU in this process.
+    gpu_name : str
+        The name of the GPU.
+    nccl_version : int
+        22803 for 2.28.3; 0 where NCCL is not used.
+    cuda_version : int
+        Of the driver: 13000 for 13.0.
+    page_locked : int
+        1 where the memory of the host is page-locked, 0 where it is not, -1 while nothing has gone
+        through the host.
+    calls, launches : int
+        Collectives and kernels since the device was opened.
+    text : str
+        All of this in words.
+    """
+
+    path: str
+    reason: str
+    gpu: int
+    gpu_name: str
+    nccl_version: int
+    cuda_version: int
+    page_locked: int
+    calls: int
+    launches: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+class Device:
+    """A GPU of each rank, for the calls of a communicator on arrays there.
+
+    `Communicator.device` opens it; so does the first call with an array on a GPU. Closing the
+    communicator closes the device. Calls of a device have an order of their own, the same on every
+    rank.
+    """
+
+    def __init__(self, handle: DeviceHandle) -> None:
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        """Return the explanation in words."""
+        return f"<sparkring.Device {self.explain()}>"
+
+    def explain(self) -> DeviceExplanation:
+        """Explain which path the calls take, and why."""
+        return DeviceExplanation(*self._handle.explain())
+
+    def wait(self, x: Any = None) -> None:
+        """Wait until the work on a stream is done. Only then is it certain that results are valid.
+
+        Parameters
+        ----------
+        x : array or int, optional
+            An array, for the stream on which a call with it would run now, or the address of a
+            stream. By default the default stream of CUDA.
+
+        Raises
+        ------
+        PeerLostError, TimeoutError, MismatchError, AbortedError, SystemCallError
+            When a call has failed since: streams go on then, and their outputs are undefined. The
+            error names the rank at fault and its host.
+        """
+        self._handle.wait(_stream(x))
+
+    def test(self, x: Any = None) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._handle.test(_stream(x))
+
+    def cast(self, x: Any, dtype: str, scale: float = 1.0, out: Any = None) -> Any:
+        """Convert an array between float32 and a half, and multiply it, on the GPU. Not collective.
+
+        Parameters
+        ----------
+        x : array
+            Of float32, float16 or bfloat16.
+        dtype : str
+            That of the result: ``"float32"``, ``"float16"`` or ``"bfloat16"``; one of both dtypes
+            is float32, or both are the same.
+        scale : float
+            The factor.
+        out : array, optional
+            Gets the result, which is a `DeviceArray` else.
+
+        Returns
+        -------
+        DeviceArray or out
+
+        Raises
+        ------
+        InvalidError
+            For other dtypes, and for an array that is not on the GPU of the device.
+        """
+        source = operands.read(x, "x")
+        check_gpu(self._handle, source, "x")
+        numbers = (source.address, source.dtype)
+        if out is not None:
+            target = operands.read(out, "out", dtype)
+            if target.elements != source.elements or target.readonly:
+                raise InvalidError("out must be writable, contiguous and as long as x")
+            self._handle.cast(
+                *numbers, target.address, dtype, source.elements, scale, source.stream
+            )
+            return out
+        made = DeviceArray(self._handle, source.shape, dtype, self.explain().gpu)
+        made.stream = source.stream
+        self._handle.cast(*numbers, made.address, dtype, source.elements, scale, source.stream)
+        return made
+
+    def allreduce_group(
+        self,
+        xs: Iterable[Any],
+        op: str = "sum",
+        *,
+        out: Iterable[Any] | None = None,
+        wire: str | None = None,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> list[Any]:
+        """Combine many arrays of one dtype, of which short ones travel together, perhaps as halves.
+
+        Parameters
+        ----------
+        xs : iterable of array
+            Of one dtype.
+        op : str
+            As for `Communicator.allreduce`.
+        out : iterable of array, optional
+            Get the results; may be the arrays themselves.
+        wire : str, optional
+            The dtype in which the elements travel: that of the arrays, or a half for float32, or
+            float32 for halves.
+        prescale, postscale : float
+            Multiply floating-point elements before and after.
+
+        Returns
+        -------
+        list of array
+
+        Raises
+        ------
+        InvalidError, MismatchError, PeerLostError, TimeoutError, AbortedError, UnsupportedError
+            As for `Communicator.allreduce_group`.
+        """
+        from sparkring._device.calls import reduce_group
+
+        return reduce_group(self._handle, xs, op, out, None, wire, prescale, postscale)
+
+    def abort(self, reason: str | None = None) -> None:
+        """End the device from this rank alone: its calls fail on all ranks with `AbortedError`."""
+        self._handle.abort(reason)
+
+
+def _stream(x: Any) -> int:
+    if x is None:
+        return 0
+    return x if isinstance(x, int) else operands.read(x, "x").stream
+
+
+def check_gpu(handle: DeviceHandle, operand: Operand, name: str) -> None:
+    """Refuse an array on another GPU."""
+    gpu = handle.gpu
+    if operand.gpu not in (None, gpu):
+        raise InvalidError(
+            f"{name} is on GPU {operand.gpu}, and the device of the communicator is GPU {gpu}:"
+            f" move the array, or open the device with comm.device(gpu={operand.gpu}) first"
+        )
+
+
+def opened(comm: Communicator, gpu: int | None) -> DeviceHandle:
+    """Return the device of a communicator, which the first call of all ranks opens."""
+    handle = comm._device_get()
+    return device(comm, gpu=gpu)._handle if handle is None else handle
+
+
+@method
+def device(
+    self: Communicator,
+    path: str = "auto",
+    gpu: int | None = None,
+    *,
+    nccl: _Path = None,
+    cuda: _Path = None,
+) -> Device:
+    """Open the device of this communicator, one GPU of each rank. Collective.
+
+    Where it is open already, it is returned.
+    The first collective with an array on a GPU opens it as well, on the GPU of that array. NCCL
+    and CUDA's driver are loaded at run time. Closing the communicator closes the device.
+
+    Parameters
+    ----------
+    path : str
+        ``"auto"``: by NCCL where every rank can use it, else through the host. NCCL neither
+        authenticates nor encrypts its traffic, so a communicator that encrypts between hosts goes
+        through the host. ``"nccl"``: by NCCL, in plain, or not at all. ``"host"``: through
+        page-locked memory and the communicator. The same on every rank.
+    gpu : int, optional
+        The number of this rank's GPU in this process. By default that of the current CUDA context,
+        or else the first.
+    nccl, cuda : str or path, optional
+        The libraries. By default NCCL of the wheel ``nvidia-nccl``, or else ``libnccl.so.2`` where
+        the system finds it; and ``libcuda.so.1``.
+
+    Returns
+    -------
+    Device
+
+    Raises
+    ------
+    UnsupportedError
+        When a rank has no driver or no GPU, or lacks NCCL and ``path`` is ``"nccl"``; on all ranks.
+    InvalidError
+        When the device is open already, on another path or GPU.
+    MismatchError, PeerLostError, TimeoutError, AbortedError
+        As for `allreduce`.
+
+    Examples
+    --------
+    >>> print(comm.device().explain())
+    """
+    handle = self._device_get()
+    if handle is not None:
+        return _same(handle, path, gpu)
+
+    def check() -> tuple[str, int, str, str | None]:
+        if path not in PATHS:
+            raise InvalidError(f"path is {path!r}: it must be one of {', '.join(PATHS)}")
+        names = os.fspath(nccl) if nccl is not None else ":".join(libraries())
+        return path, -1 if gpu is None else gpu, names, None if cuda is None else os.fspath(cuda)
+
+    return Device(self._device_open(*agree(self, check)))
+
+
+def _same(handle: DeviceHandle, path: str, gpu: int | None) -> Device:
+    opened = Device(handle)
+    if path not in ("auto", handle.explain()[0]) or gpu not in (None, handle.gpu):
+        raise InvalidError(
+            f"the communicator has a device already: {opened.explain()}. Open it before the first"
+            " call with an array on a GPU"
+        )
+    return opened

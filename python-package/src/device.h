@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The device of a communicator as a Python object: its calls on addresses of a GPU and streams, which are numbers
+ * here. sparkring/_device reads arrays and makes results. A communicator owns its device, which refers to no
+ * communicator.
+ */
+#ifndef SPARKRING_DEVICE_OBJECT_H
+#define SPARKRING_DEVICE_OBJECT_H
+
+#include "comm.h"
+
+typedef struct device_object {
+  PyObject_HEAD ring_device *device;
+  int size;      /* of its communicator */
+  int gpu;       /* its number in this process */
+  bool reported; /* a call has raised the failure of the device */
+} device_object;
+
+/* The methods _device_open(path, gpu, nccl, cuda), which is collective, and _device_get(): None before. */
+PyObject *device_open(PyObject *self, PyObject *args);
+PyObject *device_get(PyObject *self, PyObject *unused);
+
+/* Closes the device with all ranks. Leaves an exception where it fails and no call has raised that. */
+void device_end(device_object *self);
+
+/* Ends the device at once, from this rank alone. */
+void device_abort(device_object *self, const char *reason);
+
+/* The Python type, for PyType_FromModuleAndSpec. */
+extern PyType_Spec device_type_spec;
+
+#endif
