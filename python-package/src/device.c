@@ -272,6 +272,14 @@ static PyObject *device_explain(PyObject *object, PyObject *unused) {
                        e.launches, e.text);
 }
 
+/* check(): raises the failure of the device, without a question to the GPU, which may capture a graph. */
+static PyObject *device_check(PyObject *object, PyObject *unused) {
+  PyObject *explanation = device_explain(object, unused);
+  if (explanation == NULL) return NULL;
+  Py_DECREF(explanation);
+  Py_RETURN_NONE;
+}
+
 static PyObject *device_alloc(PyObject *object, PyObject *args) {
   device_object *self = (device_object *)object;
   Py_ssize_t bytes;
@@ -391,6 +399,7 @@ static PyMethodDef methods[] = {
     {"wait", device_wait, METH_VARARGS, NULL},
     {"test", device_test, METH_VARARGS, NULL},
     {"explain", device_explain, METH_NOARGS, NULL},
+    {"check", device_check, METH_NOARGS, NULL},
     {"alloc", device_alloc, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -57,7 +57,7 @@ def reduce_types(torch, hvd, rank, size):
         assert hvd.allreduce(apart, op=hvd.Adasum).tolist() == [1.0] * size
     with pytest.raises(ValueError, match="exclude each other"):
         hvd.allreduce(x, average=True, op=hvd.Sum)
-    with pytest.raises(ValueError, match="dense tensors of the CPU"):
+    with pytest.raises(ValueError, match="dense tensors of the CPU and of NVIDIA"):
         hvd.allreduce(torch.empty(1, device="meta"))
 
 

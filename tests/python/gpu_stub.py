@@ -108,6 +108,10 @@ class Interface:
         return self.memory.host
 
     @property
+    def address(self):
+        return self.memory.address
+
+    @property
     def __cuda_array_interface__(self):
         return {
             "version": 3,

@@ -341,6 +341,11 @@ def misuse():
             (invalid, "has 6 elements", lambda: comm.allreduce(x, out=gpu.array(host[:3, :2]))),
             (invalid, "overlaps", lambda: comm.alltoall(x, out=x)),
             (invalid, "not contiguous", lambda: comm.allreduce(gpu.array(host, strides=(4, 24)))),
+            (
+                invalid,
+                "not aligned",
+                lambda: comm.allreduce(gpu.array(host, data=(x.address + 1, False))),
+            ),
             (invalid, "masked", lambda: comm.allreduce(gpu.array(host, mask=x))),
             (invalid, "holds float32, not int8", lambda: comm.allreduce(x, dtype="int8")),
             (invalid, "unknown op", lambda: comm.allreduce(x, op="median")),

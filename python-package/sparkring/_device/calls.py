@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sparkring._core import DeviceHandle
 
 
+_OF_THREAD = 2  # the driver's number of the default stream of a thread
+
+
 class DeviceRequest:
     """A call of a device that has started, with the methods of a `Request`."""
 
@@ -49,6 +52,7 @@ class _Call:
             )
         self.handle = opened(comm, self.x.gpu)
         check_gpu(self.handle, self.x, "x")
+        self.x = on_shared_stream(self.handle, self.x)
 
     def output(self, out: Any, shape: Shape, part: str = "same") -> Result:
         """Make the output, or read the caller's."""
@@ -69,6 +73,14 @@ class _Call:
                 f" pass a multiple of {size}"
             )
         return (rows // size, *self.x.shape[1:])
+
+
+def on_shared_stream(handle: DeviceHandle, x: Operand) -> Operand:
+    """Leave the default stream of this thread, which is another stream in the threads of NCCL."""
+    if x.stream != _OF_THREAD:
+        return x
+    handle.wait(x.stream)
+    return x._replace(stream=0)
 
 
 def output(
@@ -275,6 +287,7 @@ def reduce_group(
     results = []
     for index, (x, target) in enumerate(zip(given, outs)):
         check_gpu(handle, x, f"xs[{index}]")
+        x = given[index] = on_shared_stream(handle, x)
         results.append(output(handle, x, target, x.shape, "same", name=f"out[{index}]"))
     for kind in dict.fromkeys(x.dtype for x in given):
         pairs = [(x, made) for x, made in zip(given, results) if x.dtype == kind]

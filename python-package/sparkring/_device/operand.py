@@ -46,7 +46,17 @@ class Operand(NamedTuple):
     @property
     def bytes(self) -> int:
         """int: the number of bytes."""
-        return self.elements * (2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize)
+        return self.elements * width(self.dtype)
+
+
+def width(dtype: str) -> int:
+    """Return the bytes of an element; of a dtype that NumPy lacks, those of a half or a byte."""
+    if dtype == "bfloat16":
+        return 2
+    try:
+        return np.dtype(dtype).itemsize
+    except TypeError:
+        return 1  # the core refuses it
 
 
 class Library(NamedTuple):
@@ -232,6 +242,8 @@ def read(x: Any, name: str, dtype: str | None = None) -> Operand:
     if library is None:
         raise _elsewhere(name)
     operand = library.read(x, name)
+    if operand.elements and operand.address % (operand.bytes // operand.elements):
+        raise InvalidError(f"{name} is not aligned to its elements: pass a copy")
     if dtype is None or dtype == operand.dtype:
         return operand
     if dtype == "bfloat16" and operand.dtype == "uint16":

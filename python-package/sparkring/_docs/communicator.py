@@ -43,7 +43,15 @@ class Communicator:
     for booleans of pyarrow. ``out`` may be a tensor of PyTorch, contiguous in C order. The
     other libraries do not let their arrays be written. A parameter that requires a gradient is
     used without it, and autograd does not see that ``out`` changes. bfloat16 needs no
-    ``dtype``. Tensors in the memory of a GPU are an error: pass ``x.cpu()``.
+    ``dtype``.
+
+    *GPUs.* ``x`` may be in the memory of a GPU: a tensor of PyTorch, an array of CuPy, anything
+    with ``__cuda_array_interface__`` or DLPack. The result is of the same library, or a
+    `DeviceArray`. `allreduce`, `reduce`, `broadcast`, `allgather`, `reduce_scatter`, `alltoall`,
+    `alltoallv`, `send`, `recv` and the groups take such arrays, without a copy. The first such
+    call opens the device of the communicator, on all ranks: see `device`. The call runs in the
+    order of the current stream of the library; `Device.wait` waits for its end, and raises its
+    error. Other methods raise an error: pass ``x.cpu()``.
 
     *Objects.* The methods named ``_object`` take anything that can be pickled: see
     `allgather_object`. The methods for arrays, such as `gather`, are far faster.

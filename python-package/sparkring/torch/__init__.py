@@ -2,9 +2,11 @@
 # mypy: allow-subclassing-any, allow-untyped-calls
 """Training with PyTorch: a backend of ``torch.distributed``, and Horovod's API.
 
-Both take tensors of the CPU. The import registers the backend "sparkring"; ``import sparkring``
-alone imports no PyTorch. All is written in Python against the public classes of PyTorch, so it
-needs no compiler and fits any build of PyTorch.
+Both take tensors of the CPU and of NVIDIA's GPUs. The backend carries a collective on a GPU out
+there (`Communicator.device`); Horovod's API copies gradients of a GPU to the host and back. The
+import registers the backend "sparkring"; ``import sparkring`` alone imports no PyTorch. All is
+written in Python against the public classes of PyTorch, so it needs no compiler and fits any build
+of PyTorch.
 
 Where to go on
 --------------
@@ -184,7 +186,7 @@ __all__ = [
 if not dist.is_available():
     raise ImportError("this PyTorch has no torch.distributed: install a build that has it")
 if "SPARKRING" not in dist.Backend._plugins:
-    dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=["cpu"])
+    dist.Backend.register_backend("sparkring", ProcessGroup.create, devices=["cpu", "cuda"])
 
 
 def __dir__() -> list[str]:

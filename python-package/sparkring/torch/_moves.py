@@ -11,6 +11,7 @@ import torch
 
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._calls import Calls
+from sparkring.torch._sizes import check_all_gather
 from sparkring.torch._work import Work
 
 Tensors = list[torch.Tensor]
@@ -31,11 +32,7 @@ class Moves(Calls):
     def all_gather_single(self, output: torch.Tensor, inp: torch.Tensor, opts: Any = None) -> Work:
         """Give every rank the tensors of all, as one tensor."""
         size = self._comm.size
-        if output.numel() != inp.numel() * size or output.dtype != inp.dtype:
-            raise ValueError(
-                f"all_gather needs an output of {inp.numel() * size} elements of {inp.dtype}, not"
-                f" {output.numel()} of {output.dtype}"
-            )
+        check_all_gather(output, inp, size)
         target = _target(output)
         return self._call(
             opts,

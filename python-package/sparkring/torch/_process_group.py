@@ -2,12 +2,12 @@
 # mypy: allow-subclassing-any, allow-untyped-calls
 """The process group: a subclass of PyTorch's that calls a communicator.
 
-PyTorch's Python and C++ call the methods by name. Methods for GPUs and streams have no meaning here
-and keep the answers of the base.
+PyTorch's Python and C++ call the methods by name.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from datetime import timedelta
 from typing import Any
@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 
 from sparkring._core import Communicator, InvalidError, RingError
+from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._completions import Completions
 from sparkring.torch._device import Device
 from sparkring.torch._failure import fail
 from sparkring.torch._messages import Messages
-from sparkring.torch._moves import Moves
-from sparkring.torch._reductions import Reductions
+from sparkring.torch._on_gpu import OnGpu
 from sparkring.torch._rendezvous import open_group
 from sparkring.torch._work import ReceiveWork, Work
 
@@ -31,7 +31,7 @@ _PARTING = 60.0  # seconds that the end of a group waits for the other ranks
 _adopted: Communicator | None = None  # the communicator of the next default group
 
 
-class ProcessGroup(Reductions, Moves):
+class ProcessGroup(OnGpu):
     """A group of ranks of ``torch.distributed`` over a `Communicator`.
 
     ``torch.distributed.init_process_group("sparkring")`` and ``new_group`` make it. A group closes
@@ -47,6 +47,7 @@ class ProcessGroup(Reductions, Moves):
         self._completions = Completions(f"rank {comm.rank} of {comm.size} on {host}")
         self._messages = Messages(comm)
         self._device = Device(self)
+        self._streams = {}
         self._group_name = self._description = ""
         self._ended = False
 
@@ -68,7 +69,8 @@ class ProcessGroup(Reductions, Moves):
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int = 0) -> Work:  # noqa: N803
         """Send a tensor to a rank."""
         (tensor,) = tensors
-        payload = view.octets(view.plain(tensor))
+        host = streams.fetch(tensor) if streams.is_here(tensor) else tensor
+        payload = view.octets(view.plain(host))
         return Work(self._completions, tensors, self._messages.send(payload, dstRank, tag))
 
     def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int = 0) -> Work:  # noqa: N803
@@ -81,6 +83,11 @@ class ProcessGroup(Reductions, Moves):
 
     def _recv(self, tensors: list[torch.Tensor], peer: int | None, tag: int) -> Work:
         (tensor,) = tensors
+        if streams.is_here(tensor):
+            target = torch.empty(tensor.shape, dtype=tensor.dtype)
+            receive = self._messages.recv(view.octets(target), peer, tag)
+            after = functools.partial(streams.store, tensor, target)
+            return ReceiveWork(self._completions, tensors, receive, after)
         target = view.plain(tensor)
         receive = self._messages.recv(view.octets(target), peer, tag)
         after = None if target is tensor else lambda: tensor.detach().copy_(target)
@@ -135,7 +142,7 @@ class ProcessGroup(Reductions, Moves):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device("cpu"), torch.device("cuda")]
 
     def rank(self) -> int:
         """Return the rank in the group."""
@@ -146,12 +153,6 @@ class ProcessGroup(Reductions, Moves):
         return self._comm.size
 
     getRank, getSize = rank, size  # noqa: N815
-
-    def _start_coalescing(self, device: Any) -> None:
-        """Nothing is gained by waiting: requests run in the order of their starts."""
-
-    def _end_coalescing(self, device: Any) -> Work:
-        return Work(self._completions, [])
 
     @property
     def group_name(self) -> str:

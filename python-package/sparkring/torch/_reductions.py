@@ -14,6 +14,7 @@ from sparkring.torch import _sparse as sparse
 from sparkring.torch import _tensor_view as view
 from sparkring.torch._calls import After, Calls
 from sparkring.torch._reduction import Reduction
+from sparkring.torch._sizes import check_reduce_scatter
 from sparkring.torch._work import Work
 
 Tensors = list[torch.Tensor]
@@ -83,11 +84,7 @@ class Reductions(Calls):
         """Reduce a tensor over all ranks; each rank gets its part."""
         how = Reduction.of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM, inp.dtype)
         size = self._comm.size
-        if inp.numel() != output.numel() * size or inp.dtype != output.dtype:
-            raise ValueError(
-                f"reduce_scatter takes {output.numel() * size} elements of {output.dtype} for an"
-                f" output of {output.numel()}, not {inp.numel()} of {inp.dtype}"
-            )
+        check_reduce_scatter(output, inp, size)
         source = how.scaled(view.plain(inp)).view(size, -1)
         target = view.plain(output)
         after = None if target is output else lambda: _write(output, target)

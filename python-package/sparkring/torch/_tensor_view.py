@@ -36,8 +36,8 @@ def check(tensor: torch.Tensor) -> None:
     """Refuse a tensor whose memory the core cannot reach."""
     if not tensor.is_cpu or tensor.layout is not torch.strided:
         raise ValueError(
-            f"sparkring moves dense tensors of the CPU, and this tensor is {tensor.layout} on"
-            f" {tensor.device}: move it to the CPU, or use a backend for its device"
+            f"sparkring moves dense tensors of the CPU and of NVIDIA's GPUs, and this tensor is"
+            f" {tensor.layout} on {tensor.device}: move it, or use a backend for its device"
         )
 
 

@@ -16,9 +16,15 @@ from sparkring._horovod import operations, ops
 from sparkring._horovod.context import group
 from sparkring._horovod.pending import Pending
 from sparkring._horovod.process_sets import ProcessSet
+from sparkring.torch import _streams as streams
 from sparkring.torch import _tensor_view as view
 
 Factors = tuple[float, float]
+
+
+def _host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the CPU; one on a GPU is copied, after the work of the current stream."""
+    return streams.fetch(tensor) if streams.is_here(tensor) else tensor
 
 
 class _Argument:
@@ -28,12 +34,12 @@ class _Argument:
     no bfloat16, so it gets float32.
     """
 
-    __slots__ = ("_dtype", "_output", "_postscale", "factors", "out", "x")
+    __slots__ = ("_device", "_dtype", "_output", "_postscale", "factors", "out", "x")
 
     def __init__(
         self, tensor: torch.Tensor, output: torch.Tensor | None, op: ops.ReduceOp, factors: Factors
     ) -> None:
-        shared = self.x = view.plain(tensor).detach()
+        shared = self.x = view.plain(_host(tensor)).detach()
         self._dtype, self._postscale, self._output = tensor.dtype, 1.0, output
         self.factors = factors
         if op is ops.Adasum and tensor.dtype is torch.bfloat16:
@@ -42,7 +48,9 @@ class _Argument:
             self.factors, self._postscale = (1.0, 1.0), factors[1]
             self.x = self._multiply(self.x, factors[0])
         self.out: torch.Tensor | None = None
-        if output is not None and output.is_contiguous() and self.x.dtype is output.dtype:
+        self._device = tensor.device
+        here = output is not None and not streams.is_here(output)
+        if here and output.is_contiguous() and self.x.dtype is output.dtype:
             self.out = self.x if output is tensor and self.x is shared else output.detach()
 
     def _multiply(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
@@ -57,6 +65,7 @@ class _Argument:
         if self.out is not None and self._output is not None and self._postscale == 1.0:
             return self._output
         made = self._multiply(torch.as_tensor(result).to(self._dtype), self._postscale)
+        made = made.to(self._device)
         if self._output is None:
             return made
         self._output.detach().copy_(made)
@@ -112,7 +121,8 @@ def grouped_allreduce(
 
 def allgather(tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> Pending:
     """Concatenate tensors along the first dimension."""
-    return operations.allgather(view.plain(tensor).detach(), name, process_set)
+    work = operations.allgather(view.plain(_host(tensor)).detach(), name, process_set)
+    return work.then(lambda result: result.to(tensor.device)) if streams.is_here(tensor) else work
 
 
 def reducescatter(
@@ -136,8 +146,10 @@ def alltoall(
         if splits.dtype is not torch.int32:
             raise ValueError(f"splits are of type {splits.dtype}: pass torch.int32")
         splits = splits.tolist()
-    work = operations.alltoall(view.plain(tensor).detach(), splits, name, process_set)
-    return work.then(lambda result: (result, torch.tensor(work.rows, dtype=torch.int32)))
+    work = operations.alltoall(view.plain(_host(tensor)).detach(), splits, name, process_set)
+    return work.then(
+        lambda result: (result.to(tensor.device), torch.tensor(work.rows, dtype=torch.int32))
+    )
 
 
 def broadcast(
