@@ -382,6 +382,7 @@ def fail(path, how):
     x = gpu.array(numbers(comm.rank, (1 << 16,)))
     comm.allreduce(x)
     device.wait()
+    comm.barrier()
     if comm.rank == 1 and how == "death":
         os._exit(0)
     if comm.rank == 1 and how == "abort":

@@ -86,8 +86,8 @@ class ProcessGroup(OnGpu):
         if streams.is_here(tensor):
             target = torch.empty(tensor.shape, dtype=tensor.dtype)
             receive = self._messages.recv(view.octets(target), peer, tag)
-            after = functools.partial(streams.store, tensor, target)
-            return ReceiveWork(self._completions, tensors, receive, after)
+            store = functools.partial(streams.store, tensor, target)
+            return ReceiveWork(self._completions, tensors, receive, store)
         target = view.plain(tensor)
         receive = self._messages.recv(view.octets(target), peer, tag)
         after = None if target is tensor else lambda: tensor.detach().copy_(target)

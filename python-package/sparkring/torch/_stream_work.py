@@ -71,7 +71,8 @@ class StreamWork(dist.Work):
         try:
             self._handle.check()
         except RingError as error:
-            return failure(self._owner.where, error)
+            made: Exception = failure(self._owner.where, error)
+            return made
         return None
 
     def result(self) -> Any:

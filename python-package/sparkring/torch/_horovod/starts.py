@@ -49,8 +49,9 @@ class _Argument:
             self.x = self._multiply(self.x, factors[0])
         self.out: torch.Tensor | None = None
         self._device = tensor.device
-        here = output is not None and not streams.is_here(output)
-        if here and output.is_contiguous() and self.x.dtype is output.dtype:
+        if output is None or streams.is_here(output):
+            return
+        if output.is_contiguous() and self.x.dtype is output.dtype:
             self.out = self.x if output is tensor and self.x is shared else output.detach()
 
     def _multiply(self, tensor: torch.Tensor, factor: float) -> torch.Tensor:
