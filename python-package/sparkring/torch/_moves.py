@@ -65,7 +65,7 @@ class Moves(Calls):
                 view.deal(everything, outputs)
 
             return self._now(output_lists, gather)
-        rows = torch.empty((len(outputs), tensor.numel()), dtype=tensor.dtype)
+        rows = tensor.new_empty((len(outputs), tensor.numel()))
         return self._call(
             opts,
             "allgather",
@@ -92,7 +92,7 @@ class Moves(Calls):
         if root != self._comm.rank:
             return self._call(opts, "gather", mine, root, result=[])
         (outputs,) = output_lists
-        rows = torch.empty((len(outputs), tensor.numel()), dtype=tensor.dtype)
+        rows = tensor.new_empty((len(outputs), tensor.numel()))
         return self._call(
             opts,
             "gather",
@@ -167,7 +167,7 @@ class Moves(Calls):
 def _target(output: torch.Tensor) -> torch.Tensor:
     """Return a plain tensor to receive into: the output, or one of its size."""
     view.check(output)
-    return output if output.is_contiguous() else torch.empty(output.shape, dtype=output.dtype)
+    return output if output.is_contiguous() else output.new_empty(output.shape)
 
 
 def _write(tensor: torch.Tensor, plain: torch.Tensor) -> None:

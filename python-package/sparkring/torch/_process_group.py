@@ -84,7 +84,7 @@ class ProcessGroup(OnGpu):
     def _recv(self, tensors: list[torch.Tensor], peer: int | None, tag: int) -> Work:
         (tensor,) = tensors
         if streams.is_here(tensor):
-            target = torch.empty(tensor.shape, dtype=tensor.dtype)
+            target = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
             receive = self._messages.recv(view.octets(target), peer, tag)
             store = functools.partial(streams.store, tensor, target)
             return ReceiveWork(self._completions, tensors, receive, store)

@@ -245,10 +245,47 @@ static void test_calls_run_in_order(void) {
   RUN_COMMS(most_ranks(), run_chain, (ring_device_path[1]){RING_DEVICE_HOST});
 }
 
+/* ---- Memory -------------------------------------------------------------------------------- */
+
+/* Memory takes results and lends them, and is freed after the device. */
+static void run_memory(ring_comm *comm, void *shared) {
+  enum { COUNT = 1000 };
+  int32_t values[COUNT];
+  ring_device_memory *memory, *nothing;
+  ring_device *device = open_device(comm, *(ring_device_path *)shared);
+  device_went_well(device, ring_device_memory_alloc(device, sizeof values, &memory));
+  device_went_well(device, ring_device_memory_alloc(device, 0, &nothing));
+  CHECK_INT(ring_device_memory_alloc(device, 1, NULL), RING_INVALID);
+  CHECK(ring_device_memory_address(nothing) != NULL);
+  ring_device_memory_free(nothing);
+  for (int i = 0; i < COUNT; i++) values[i] = i;
+  void *input = gpu_copy(values, sizeof values), *output = ring_device_memory_address(memory);
+  device_went_well(device,
+                   ring_device_allreduce(device, input, output, COUNT, RING_INT32, RING_SUM, NULL));
+  device_went_well(device, ring_device_wait(device, NULL));
+  gpu_get(values, output, sizeof values);
+  for (int i = 0; i < COUNT; i++) CHECK_INT(values[i], i * ring_comm_size(comm));
+  gpu_free(input);
+  CHECK_INT(ring_device_close(device), RING_OK);
+  CHECK_INT(ring_device_memory_alloc(device, 1, &nothing), RING_INVALID);
+  CHECK(nothing == NULL);
+  ring_device_free(device);
+  gpu_get(values, output, sizeof values);
+  CHECK_INT(values[1], ring_comm_size(comm));
+  ring_device_memory_free(memory);
+  ring_device_memory_free(NULL);
+}
+
+static void test_memory(void) {
+  RUN_COMMS(2, run_memory, (ring_device_path[1]){RING_DEVICE_NCCL});
+  RUN_COMMS(2, run_memory, (ring_device_path[1]){RING_DEVICE_HOST});
+}
+
 int main(void) {
   RUN(test_every_dtype_and_op);
   RUN(test_every_count);
   RUN(test_unequal_parts_and_messages);
   RUN(test_calls_run_in_order);
+  RUN(test_memory);
   return 0;
 }
