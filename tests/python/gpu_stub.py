@@ -153,7 +153,7 @@ def result(gpu, array):
     return seen(gpu, facts["data"][0], facts["shape"], facts["typestr"])
 
 
-# ---- Modules that look like PyTorch and CuPy as far as sparkring looks
+# ---- Modules that look like PyTorch, CuPy and JAX as far as sparkring looks
 
 
 class FakeTensor:
@@ -220,8 +220,19 @@ class FakeArray:
 FakeArray.__name__, FakeArray.__module__ = "ndarray", "cupy"
 
 
+class FakeJax(Lent):
+    """An array of the GPU of the stub, under the name of JAX's."""
+
+    @property
+    def __cuda_array_interface__(self):
+        raise AssertionError("the interface of JAX tells no stream")
+
+
+FakeJax.__name__, FakeJax.__module__ = "ArrayImpl", "jaxlib.xla_client"
+
+
 def fake_modules(gpu, stream):
-    """Pretend that PyTorch and CuPy are loaded; their current stream is this one."""
+    """Pretend that the modules are loaded; the current stream of two of them is this one."""
 
     def torch_empty(shape, dtype, device):
         return FakeTensor(gpu, np.zeros(shape, dtype.partition(".")[2]))
@@ -236,4 +247,6 @@ def fake_modules(gpu, stream):
     cupy = types.ModuleType("cupy")
     cupy.empty, cupy.ndarray, cupy.ascontiguousarray = cupy_empty, FakeArray, lambda x: x
     cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: current)
-    sys.modules.update(torch=torch, cupy=cupy)
+    jax = types.ModuleType("jax")
+    jax.dlpack = types.SimpleNamespace(from_dlpack=lambda array: ("jax", array))
+    sys.modules.update(torch=torch, cupy=cupy, jax=jax)

@@ -12,7 +12,7 @@ import gpu_stub
 import numpy as np
 import pytest
 import sparkring
-from gpu_stub import FakeArray, FakeTensor, Lent
+from gpu_stub import FakeArray, FakeJax, FakeTensor, Lent
 from ranks import open_comm, outcomes, run
 
 both = pytest.mark.parametrize("path", ["nccl", "host"])
@@ -186,6 +186,10 @@ def use_libraries(path):
         assert lent.streams == [1], "it was asked to be ready for the default stream"
         assert lent.made == lent.deleted == 1
         assert type(made) is sparkring.DeviceArray, "the module has no from_dlpack"
+        np.testing.assert_array_equal(gpu_stub.result(gpu, made), total)
+        jax = gpu.array(x, FakeJax)
+        name, made = comm.allreduce(jax)
+        assert name == "jax" and jax.streams == [1]
         np.testing.assert_array_equal(gpu_stub.result(gpu, made), total)
         with_stream = comm.allreduce(gpu.array(x, stream=stream))
         assert with_stream.__cuda_array_interface__["stream"] == stream

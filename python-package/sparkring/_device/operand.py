@@ -224,13 +224,21 @@ def _scattered(name: str) -> InvalidError:
     return InvalidError(f"{name} is not contiguous: pass a copy in C order")
 
 
+# JAX has __cuda_array_interface__ as well, which tells no stream.
+_LIBRARIES = {
+    ("torch", "Tensor"): TORCH,
+    ("cupy", "ndarray"): CUPY,
+    ("jaxlib", "ArrayImpl"): DLPACK,
+    ("jax", "ArrayImpl"): DLPACK,
+    ("tensorflow", "EagerTensor"): DLPACK,
+}
+
+
 def _library(x: Any) -> Library | None:
     for base in type(x).__mro__:
-        known = {"torch": TORCH, "cupy": CUPY, "tensorflow": DLPACK}
-        if base.__name__ in ("Tensor", "ndarray", "EagerTensor"):
-            found = known.get(base.__module__.partition(".")[0])
-            if found is not None:
-                return found
+        found = _LIBRARIES.get((base.__module__.partition(".")[0], base.__name__))
+        if found is not None:
+            return found
     if hasattr(x, "__cuda_array_interface__"):
         return INTERFACE
     return DLPACK if hasattr(x, "__dlpack_device__") else None
