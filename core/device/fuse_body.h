@@ -53,7 +53,15 @@
             ((fuse_to_##name *)to)[i + u * FUSE_THREADS] = out;                                    \
           }                                                                                        \
         }                                                                                          \
-        done = whole * width;                                                                      \
+        uint32_t vectors = n / width;                                                              \
+        for (uint32_t i = whole + FUSE_THREAD; i < vectors; i += FUSE_THREADS) {                   \
+          fuse_from_##name one = ((const fuse_from_##name *)from)[i];                              \
+          fuse_to_##name out;                                                                      \
+          FUSE_UNROLLED for (int k = 0; k < width; k++) out.v[k] =                                 \
+              narrow(widen(one.v[k]) * FUSE_FACTOR_##widen);                                       \
+          ((fuse_to_##name *)to)[i] = out;                                                         \
+        }                                                                                          \
+        done = vectors * width;                                                                    \
       }                                                                                            \
       for (uint32_t i = done + FUSE_THREAD; i < n; i += FUSE_THREADS)                              \
         to[i] = narrow(widen(from[i]) * FUSE_FACTOR_##widen);                                      \
