@@ -47,6 +47,7 @@
 #include "bindings/trace_event.c"
 #include "bindings/trace_file.c"
 #include "device/cuda_api.c"
+#include "device/detached.c"
 #include "device/device.c"
 #include "device/device_hub.c"
 #include "device/device_lifecycle.c"

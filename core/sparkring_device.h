@@ -22,11 +22,12 @@ extern "C" {
  * A thread of each device watches the calls that a GPU runs. When a rank is lost or fails, or a call does not end
  * within the call timeout of the communicator, the thread ends the work of NCCL on the GPU: a stream that waits
  * for it goes on, with undefined outputs. Then every later call, ring_device_wait and ring_device_test return the
- * error, which names the rank. So ring_device_wait is the way to learn that outputs are valid. */
-typedef struct ring_device ring_device;
-
-/* NCCL neither authenticates nor encrypts what it sends. Between hosts of a communicator that encrypts,
+ * error, which names the rank. So ring_device_wait is the way to learn that outputs are valid. A call that fails
+ * returns when NCCL uses its memory no more, or 5 seconds later.
+ *
+ * NCCL neither authenticates nor encrypts its traffic. Between hosts of a communicator that encrypts,
  * RING_DEVICE_AUTO takes the host; RING_DEVICE_NCCL lets NCCL send in plain. */
+typedef struct ring_device ring_device;
 
 /* How calls are carried out. */
 typedef enum ring_device_path {
@@ -36,15 +37,15 @@ typedef enum ring_device_path {
   RING_DEVICE_HOST = 2 /* through page-locked memory and the communicator */
 } ring_device_path;
 
-/* Begin with RING_DEVICE_OPTIONS_INIT. All ranks pass the same path. */
+/* Begin with RING_DEVICE_OPTIONS_INIT. All ranks pass the same path.
+ * nccl, cuda: names for dlopen() with colons between them, until one loads. NULL: libnccl.so.2, then libnccl.so; and
+ * libcuda.so.1. NCCL has to be 2.23 or newer, and the same on all ranks. */
 typedef struct ring_device_options {
   size_t struct_size;
-  const char *
-      nccl; /* names for dlopen() with colons between them, until one loads; NULL: libnccl.so.2, then
-                       libnccl.so */
-  const char *cuda; /* the same; NULL: libcuda.so.1 */
+  const char *nccl;
+  const char *cuda;
   ring_device_path path;
-  int gpu; /* number of the GPU; -1: that of the calling thread's CUDA context, else 0 */
+  int gpu; /* its number; -1: that of the calling thread's CUDA context, else by the rank on its host */
 } ring_device_options;
 
 #ifdef __cplusplus
@@ -63,20 +64,26 @@ static inline ring_device_options ring_device_options_init(void) {
 
 /* Opens a device between all ranks of `comm`, whose options and hooks it inherits. Collective. `options` may be
  * NULL. On failure *device is NULL and ring_comm_error(comm) explains: RING_UNSUPPORTED where a rank has no CUDA
- * driver or no GPU, or lacks NCCL and the path is RING_DEVICE_NCCL. */
+ * driver or no GPU, has made another context than the primary one of the GPU current, or lacks NCCL and the path is
+ * RING_DEVICE_NCCL. Where RING_DEVICE_AUTO takes the host because a rank lacks NCCL, rank 0 reports that to the
+ * communicator's log hook. */
 RING_API ring_status ring_device_open(ring_comm *comm, const ring_device_options *options,
                                       ring_device **device);
 
-/* Waits for this rank's calls, then until every rank has called close, and releases the GPU. Collective. */
+/* Waits for this rank's calls, then until every rank has called close, and releases the GPU. Collective. RING_SYSTEM
+ * where the GPU or NCCL does not end: memory of the device then stays until the process ends. */
 RING_API ring_status ring_device_close(ring_device *device);
 
 /* Ends the device from this rank alone: calls of all ranks fail with RING_ABORTED and `reason` (may be NULL). */
 RING_API void ring_device_abort(ring_device *device, const char *reason);
 
-/* Frees the device (or NULL); an open one is aborted first. */
+/* Frees the device (or NULL); an open one is aborted first. It waits for the GPU and NCCL for 10 seconds each. Where
+ * they do not end, memory of the device stays until the process ends, and the communicator's log hook gets a
+ * warning. */
 RING_API void ring_device_free(ring_device *device);
 
-/* Why the last call of this thread on a device that has failed did so; status RING_OK when none has. Valid until the next failure. */
+/* Why the last call of this thread on a device that has failed did so; status RING_OK when none has. Valid until the
+ * next failure. */
 RING_API const ring_error *ring_device_error(const ring_device *device);
 
 /* How the device carries out its calls, and why. Texts live as long as the device. */
@@ -99,15 +106,21 @@ RING_API ring_status ring_device_explain(ring_device *device, ring_device_explan
 
 /* As the functions of sparkring.h without `device` in their names, on memory of the GPU, in the order of
  * `stream`, a CUstream or cudaStream_t (NULL: the default stream). Every rank makes the same calls in the same
- * order, and the calls of a device use streams whose work can run in that order.
+ * order, and the calls of a device use streams whose work can run in that order. So do the calls of a device and those
+ * of other communicators of NCCL on the same GPU, such as PyTorch's.
  *
- * With NCCL a call returns when its work is on the stream. NCCL rounds each addition of halves, so sums of float16
+ * RING_UNSUPPORTED on a stream that captures a graph. RING_INVALID on the default stream of a thread (0x2), which is
+ * another stream in the threads of NCCL, and for memory of another GPU or that is not aligned to its elements. These
+ * errors are local: nothing was issued.
+ *
+ * With NCCL a call returns when its work is on the stream. The first call of each kind may wait for the call of the
+ * other ranks, for NCCL connects them then. NCCL rounds each addition of halves, so sums of float16
  * and bfloat16 are not those of ring_allreduce; nor does NCCL keep NaN in MIN and MAX. These go through the host
  * even where NCCL works: reductions of bool, int16, uint16 and, but for SUM and AVG, complex dtypes; logical and
  * bitwise ops; AVG of integers.
  *
  * Through the host a call returns when the communicator has moved everything: copies back to the GPU may still be
- * on the stream. It is RING_UNSUPPORTED on a stream that captures a graph. */
+ * on the stream. */
 RING_API ring_status ring_device_allreduce(ring_device *device, const void *input, void *output,
                                            size_t count, ring_dtype dtype, ring_op op,
                                            void *stream);
@@ -134,7 +147,9 @@ RING_API ring_status ring_device_send(ring_device *device, const void *input, si
 RING_API ring_status ring_device_recv(ring_device *device, void *output, size_t count,
                                       ring_dtype dtype, int peer, void *stream);
 
-/* Returns when the work that is on the stream is done, or the device has failed. */
+/* Returns when the work that is on the stream is done, or the device has failed. Only calls of the device are watched:
+ * there is no deadline for other kernels on the stream. RING_UNSUPPORTED on a stream that captures a graph, as
+ * ring_device_test. */
 RING_API ring_status ring_device_wait(ring_device *device, void *stream);
 
 /* Sets *done to 1 when the work on the stream is done, else to 0, without waiting. */
@@ -145,15 +160,16 @@ RING_API ring_status ring_device_test(ring_device *device, void *stream, int *do
 /* One ring_device_allreduce of each buffer, of which short ones travel together. The elements of `dtype` travel
  * as `wire`, multiplied by `prescale` before and by `postscale` after. dtype and wire are the same, or float32
  * and a half; factors other than 1 need float32 or a half. Inputs are not modified. In place: a buffer's output is
- * its input. The first call of a device, and one that is longer than all before, are RING_UNSUPPORTED on a stream that
- * captures a graph. */
+ * its input. Memory of the GPU for it, 64 MiB at most, grows with the longest call. RING_UNSUPPORTED where a
+ * conversion or a factor is needed and a rank cannot load the kernels. */
 RING_API ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
                                                  size_t buffer_count, ring_dtype dtype,
                                                  ring_dtype wire, ring_op op, double prescale,
                                                  double postscale, void *stream);
 
 /* Converts elements and multiplies them by `scale`: float32 to float16, bfloat16 or float32, and back. Not
- * collective. The memory does not overlap, unless the dtypes are the same and output is input. */
+ * collective. The memory does not overlap, unless the dtypes are the same and output is input. RING_UNSUPPORTED as
+ * for ring_device_allreduce_group. */
 RING_API ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype dtype,
                                       void *output, ring_dtype output_dtype, size_t count,
                                       double scale, void *stream);

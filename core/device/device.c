@@ -3,7 +3,6 @@
  * The calls of sparkring_device.h: collectives, messages, waits.
  */
 #include <stdint.h>
-#include <time.h>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -28,12 +27,23 @@ static bool device_counts_any(const ring_device *device, const ring_device_args 
   return false;
 }
 
+/* So the sum of all parts fits, too. */
+static ring_status device_check_counts(const ring_device *device, const ring_device_args *args,
+                                       const size_t *counts) {
+  const size_t most = SIZE_MAX / ring_dtype_size(args->dtype) / (size_t)device->size;
+  for (int rank = 0; counts != NULL && rank < device->size; rank++)
+    if (counts[rank] > most)
+      return ring_device_invalid(device, "%s: count %zu of rank %d is too large",
+                                 ring_collective_name((uint8_t)args->collective), counts[rank],
+                                 rank);
+  if (args->count <= most) return RING_OK;
+  return ring_device_invalid(device, "%s: count %zu is too large",
+                             ring_collective_name((uint8_t)args->collective), args->count);
+}
+
 static ring_status device_check_memory(const ring_device *device, const ring_device_args *args) {
   const char *name = ring_collective_name((uint8_t)args->collective);
   bool message = args->collective == RING_COLLECTIVE_MESSAGE;
-  if (args->collective == RING_COLLECTIVE_ALLTOALLV &&
-      (args->sends == NULL || args->receives == NULL))
-    return ring_device_invalid(device, "%s: counts are NULL", name);
   if (message) {
     if (args->count == 0 || (args->sending ? args->input : args->output) != NULL) return RING_OK;
     return ring_device_invalid(device, "the memory of a message is NULL");
@@ -49,8 +59,7 @@ static ring_status device_check_memory(const ring_device *device, const ring_dev
 
 static ring_status device_check_args(const ring_device *device, const ring_device_args *args) {
   const char *name = ring_collective_name((uint8_t)args->collective);
-  size_t width = ring_dtype_size(args->dtype);
-  if (width == 0)
+  if (ring_dtype_size(args->dtype) == 0)
     return ring_device_invalid(device, "%s: %d is no dtype: pass a ring_dtype", name,
                                (int)args->dtype);
   if (ring_collective_reduces((uint8_t)args->collective) && !ring_op_allowed(args->op, args->dtype))
@@ -61,9 +70,16 @@ static ring_status device_check_args(const ring_device *device, const ring_devic
                                device->size - 1);
   if (args->collective == RING_COLLECTIVE_MESSAGE && args->root == device->rank)
     return ring_device_invalid(device, "a rank sends no message to itself: copy the memory");
-  if (args->count > SIZE_MAX / width / (size_t)device->size)
-    return ring_device_invalid(device, "%s: count %zu is too large", name, args->count);
-  return device_check_memory(device, args);
+  if (args->collective == RING_COLLECTIVE_ALLTOALLV &&
+      (args->sends == NULL || args->receives == NULL))
+    return ring_device_invalid(device, "%s: counts are NULL", name);
+  ring_status status = device_check_counts(device, args, args->sends);
+  if (status == RING_OK) status = device_check_counts(device, args, args->receives);
+  if (status == RING_OK) status = device_check_memory(device, args);
+  if (status == RING_OK) status = ring_device_check_pointer(device, args->input, args->dtype, name);
+  if (status == RING_OK)
+    status = ring_device_check_pointer(device, args->output, args->dtype, name);
+  return status == RING_OK ? ring_device_check_call(device, args->stream, name) : status;
 }
 
 static ring_status device_run(ring_device *device, const ring_device_args *args) {
@@ -192,21 +208,9 @@ static ring_status device_stream_failed(const ring_device *device, ring_cuda_res
                              (int)result, ring_cuda_text(&device->cuda, result));
 }
 
-/* A kernel before has broken the context. */
-static ring_status device_gpu_failed(ring_device *device, ring_cuda_result result) {
-  ring_error error;
-  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
-                 "rank %d (%s): the GPU failed with %d (%s), in this or an earlier kernel of the "
-                 "process",
-                 device->rank, device_host(device, device->rank), (int)result,
-                 ring_cuda_text(&device->cuda, result));
-  return ring_device_hub_report(device, &error);
-}
-
-/* The device has failed: its streams go on when NCCL has ended, which takes a moment. */
-static ring_status device_await_release(ring_device *device) {
-  const struct timespec doze = {0, 1000000};
-  for (int tries = 0; !device->released && tries < 5000; tries++) nanosleep(&doze, NULL);
+/* The device has failed: its streams go on when NCCL has ended. */
+static ring_status device_failed(ring_device *device) {
+  ring_device_await_release(device);
   return ring_device_check(device);
 }
 
@@ -214,46 +218,67 @@ static ring_status device_await(ring_device *device, ring_cuda_event event) {
   ring_device_pause pause = {0};
   for (;;) {
     ring_cuda_result result = device->cuda.event_query(event);
-    if (device->failed) return device_await_release(device);
+    if (device->failed) return device_failed(device);
     if (result == RING_CUDA_SUCCESS) return RING_OK;
-    if (result != RING_CUDA_NOT_READY) return device_gpu_failed(device, result);
-    ring_status status = ring_device_rest(device, &pause, "ring_device_wait");
+    if (result != RING_CUDA_NOT_READY)
+      return ring_device_hub_report_cuda(device, result, RING_DEVICE_GPU_WORK);
+    ring_status status = ring_device_pause_once(device, &pause, "ring_device_wait");
     if (status == RING_ABORTED && !device->failed)
       return ring_device_hub_report(device, ring_device_reason());
   }
 }
 
-ring_status ring_device_wait(ring_device *device, void *stream) {
+static ring_status device_await_stream(ring_device *device, ring_cuda_stream stream) {
   ring_cuda_event event = NULL;
-  ring_status status = ring_device_check(device);
-  if (status == RING_INVALID) return status;
-  if (status != RING_OK) return device_await_release(device);
-  ring_cuda_result result = ring_device_push(device);
-  if (result != RING_CUDA_SUCCESS) return device_stream_failed(device, result);
-  result = device->cuda.event_create(&event, RING_CUDA_EVENT_DISABLE_TIMING);
-  if (result == RING_CUDA_SUCCESS) result = device->cuda.event_record(event, stream);
-  if (result == RING_CUDA_SUCCESS)
-    status = device_await(device, event);
-  else
-    status = device_stream_failed(device, result);
-  if (event != NULL) device->cuda.event_destroy(event);
-  ring_device_pop(device);
+  ring_status status = ring_device_check_stream(device, stream, "wait");
+  if (status != RING_OK) return status;
+  ring_cuda_result result = device->cuda.event_create(&event, RING_CUDA_EVENT_DISABLE_TIMING);
+  if (result == RING_CUDA_SUCCESS) {
+    result = device->cuda.event_record(event, stream);
+    if (result == RING_CUDA_SUCCESS) status = device_await(device, event);
+    device->cuda.event_destroy(event);
+  }
+  return result == RING_CUDA_SUCCESS ? status : device_stream_failed(device, result);
+}
+
+static ring_status device_query_stream(ring_device *device, ring_cuda_stream stream, int *done) {
+  ring_status status = ring_device_check_stream(device, stream, "test");
+  if (status != RING_OK) return status;
+  ring_cuda_result result = device->cuda.stream_query(stream);
+  if (device->failed) return ring_device_check(device);
+  *done = result == RING_CUDA_SUCCESS;
+  if (result == RING_CUDA_SUCCESS || result == RING_CUDA_NOT_READY) return RING_OK;
+  return device_stream_failed(device, result);
+}
+
+/* done NULL: waits. */
+static ring_status device_look(ring_device *device, ring_cuda_stream stream, int *done) {
+  ring_cuda_capture_mode mode;
+  ring_cuda_result result = ring_device_push(device, &mode);
+  if (result != RING_CUDA_SUCCESS)
+    return ring_device_invalid(device, "cuCtxPushCurrent failed with %d (%s): CUDA is shut down",
+                               (int)result, ring_cuda_text(&device->cuda, result));
+  ring_status status = done == NULL ? device_await_stream(device, stream)
+                                    : device_query_stream(device, stream, done);
+  ring_device_pop(device, mode);
+  return status;
+}
+
+ring_status ring_device_wait(ring_device *device, void *stream) {
+  ring_status status = ring_device_use(device);
+  if (status == RING_OK)
+    status = device_look(device, stream, NULL);
+  else if (status != RING_INVALID)
+    device_failed(device);
+  ring_device_unuse(device);
   return status;
 }
 
 ring_status ring_device_test(ring_device *device, void *stream, int *done) {
-  ring_status status = ring_device_check(device);
   if (done == NULL) return ring_device_invalid(device, "test: done is NULL");
   *done = 0;
-  if (status != RING_OK) return status;
-  ring_cuda_result result = ring_device_push(device);
-  if (result == RING_CUDA_SUCCESS) {
-    result = device->cuda.stream_query(stream);
-    ring_device_pop(device);
-  }
-  if (device->failed) return ring_device_check(device);
-  if (result != RING_CUDA_SUCCESS && result != RING_CUDA_NOT_READY)
-    return device_stream_failed(device, result);
-  *done = result == RING_CUDA_SUCCESS;
-  return RING_OK;
+  ring_status status = ring_device_use(device);
+  if (status == RING_OK) status = device_look(device, stream, done);
+  ring_device_unuse(device);
+  return status;
 }

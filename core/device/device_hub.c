@@ -7,31 +7,28 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/platform.h"
-#include "device/pending.h"
 #include "messages/message_driver.h"
 
 #define HUB_TAG 1
-#define HUB_ANSWER_NS UINT64_C(1000000000)  /* that ranks have for an answer */
-#define HUB_VERDICT_NS UINT64_C(3000000000) /* that rank 0 has for a verdict */
+#define HUB_SPARE_SECONDS 3 /* for the decision of rank 0, beyond the answers */
 
 typedef enum device_hub_kind {
   HUB_HELLO = 1,
-  HUB_GIVE_UP = 2,
+  HUB_REFUSE_NCCL = 2,
   HUB_LATE = 3,
   HUB_ASK = 4,
   HUB_ANSWER = 5
 } device_hub_kind;
 
-/* ---- Notes --------------------------------------------------------------------------------- */
+/* ---- Control messages ---------------------------------------------------------------------- */
 
 static const ring_call device_hub_no_call;
 
-/* The rest of the bytes stays 0. */
-static void device_hub_pack(uint8_t *note, device_hub_kind kind, const ring_call *call,
+/* The bytes after the call stay 0. */
+static void device_hub_pack(uint8_t *message, device_hub_kind kind, const ring_call *call,
                             double seconds) {
-  memset(note, 0, RING_HUB_NOTE_BYTES);
-  uint8_t *to = bytes_put(note, kind, 1);
+  memset(message, 0, RING_HUB_MESSAGE_BYTES);
+  uint8_t *to = bytes_put(message, kind, 1);
   to = bytes_put(to, (uint64_t)(1000 * seconds), 8);
   ring_call_pack(call, to);
 }
@@ -39,9 +36,9 @@ static void device_hub_pack(uint8_t *note, device_hub_kind kind, const ring_call
 /* Short messages leave before the receive, so that a send does not wait. A failure reaches the posted receive. */
 static void device_hub_send(ring_device *device, int rank, device_hub_kind kind,
                             const ring_call *call, double seconds) {
-  uint8_t note[RING_HUB_NOTE_BYTES];
-  device_hub_pack(note, kind, call, seconds);
-  ring_messages_send(device->hub.messages, note, sizeof note, RING_UINT8, rank, HUB_TAG);
+  uint8_t message[RING_HUB_MESSAGE_BYTES];
+  device_hub_pack(message, kind, call, seconds);
+  ring_messages_send(device->hub.messages, message, sizeof message, RING_UINT8, rank, HUB_TAG);
 }
 
 static void device_hub_send_all(ring_device *device, device_hub_kind kind, const ring_call *call) {
@@ -51,56 +48,70 @@ static void device_hub_send_all(ring_device *device, device_hub_kind kind, const
 static void device_hub_post(ring_device *device) {
   ring_device_hub *hub = &device->hub;
   int source = device->rank == 0 ? RING_ANY_SOURCE : 0;
-  if (ring_messages_recv_start(hub->messages, hub->note, sizeof hub->note, RING_UINT8, source,
+  if (ring_messages_recv_start(hub->messages, hub->message, sizeof hub->message, RING_UINT8, source,
                                HUB_TAG, &hub->receive) != RING_OK)
     ring_device_set_failure(device, ring_messages_error(hub->messages));
 }
 
-/* ---- Verdicts ------------------------------------------------------------------------------ */
+/* ---- Decisions ----------------------------------------------------------------------------- */
 
-/* What this rank has to say of the call that another rank waits for. */
+/* Whether sequence number `one` was given out before `other`, where numbers wrap around. */
+static bool device_hub_is_before(uint32_t one, uint32_t other) {
+  return (int32_t)(one - other) < 0;
+}
+
+/* The answer of this rank: its call of the same number, or its last one when it has not made as many. A call that is
+ * too old to be remembered was made, and has ended. */
 static ring_call device_hub_answer(ring_device *device, const ring_call *asked) {
-  ring_call answer = *asked; /* it was made, and has ended */
+  ring_call answer = *asked;
   pthread_mutex_lock(&device->mutex);
-  const ring_pending *pending = ring_pending_find(device, asked->sequence);
-  if (device->sequence < asked->sequence) answer.sequence = device->sequence;
-  if (pending != NULL) answer = pending->call;
+  const ring_call *made = &device->calls[asked->sequence % RING_DEVICE_CALLS];
+  if (device_hub_is_before(device->sequence, asked->sequence))
+    answer.sequence = device->sequence;
+  else if (made->sequence == asked->sequence)
+    answer = *made;
   pthread_mutex_unlock(&device->mutex);
   return answer;
+}
+
+static void device_hub_begin(ring_device *device, const ring_call *call, int rank, double seconds,
+                             double patience) {
+  ring_device_hub *hub = &device->hub;
+  hub->late = true;
+  hub->late_call = *call;
+  hub->late_rank = rank;
+  hub->late_seconds = seconds;
+  ring_wait_init(&hub->wait, patience, NULL, NULL);
 }
 
 /* Rank 0 asks all ranks. */
 static void device_hub_ask(ring_device *device, const ring_call *call, int rank, double seconds) {
   ring_device_hub *hub = &device->hub;
   if (hub->late) return;
-  hub->late = true;
-  hub->late_call = *call;
-  hub->late_rank = rank;
-  hub->late_seconds = seconds;
-  hub->due = ring_platform_now() + HUB_ANSWER_NS;
-  for (int i = 0; i < device->size; i++) hub->answers[i].sequence = UINT32_MAX;
-  hub->answers[rank] = *call;
-  if (rank != 0) hub->answers[0] = device_hub_answer(device, call);
+  device_hub_begin(device, call, rank, seconds, device_answer_seconds(device));
+  for (int i = 0; i < device->size; i++) hub->answers[i].given = false;
+  hub->answers[rank] = (ring_device_answer){true, *call};
+  if (rank != 0) hub->answers[0] = (ring_device_answer){true, device_hub_answer(device, call)};
   device_hub_send_all(device, HUB_ASK, call);
 }
 
 static bool device_hub_has_all(const ring_device *device) {
   for (int rank = 0; rank < device->size; rank++)
-    if (device->hub.answers[rank].sequence == UINT32_MAX) return false;
+    if (!device->hub.answers[rank].given) return false;
   return true;
 }
 
-/* What is wrong with a rank; RING_OK: nothing. */
+/* The fault of a rank, in words; RING_OK: none. */
 static ring_status device_hub_judge(const ring_device *device, int rank, char *text, size_t size) {
-  const ring_call *answer = &device->hub.answers[rank], *call = &device->hub.late_call;
+  const ring_call *answer = &device->hub.answers[rank].call, *call = &device->hub.late_call;
   char other[RING_CALL_TEXT];
   ring_call_describe(answer, other, sizeof other);
   const char *host = device_host(device, rank);
-  if (answer->sequence == UINT32_MAX) {
+  if (!device->hub.answers[rank].given) {
     snprintf(text, size, "rank %d (%s) does not answer: it or its host is stopped", rank, host);
     return RING_TIMEOUT;
   }
-  if (answer->sequence < call->sequence) {
+  if (device_hub_is_before(answer->sequence, call->sequence)) {
     snprintf(text, size, "rank %d (%s) has not made that call; it has made %u", rank, host,
              answer->sequence);
     return RING_TIMEOUT;
@@ -110,6 +121,7 @@ static ring_status device_hub_judge(const ring_device *device, int rank, char *t
   return RING_MISMATCH;
 }
 
+/* A rank whose own kernels keep a call has made it, too, so nobody is at fault for a call that all have made. */
 static void device_hub_decide(ring_device *device) {
   const ring_device_hub *hub = &device->hub;
   char call[RING_CALL_TEXT], fault[400];
@@ -118,12 +130,13 @@ static void device_hub_decide(ring_device *device) {
   ring_status status = RING_OK;
   for (; rank < device->size && status == RING_OK; rank++)
     status = device_hub_judge(device, rank, fault, sizeof fault);
+  rank--;
   if (status == RING_OK) {
-    rank = hub->late_rank;
+    rank = -1;
     status = RING_TIMEOUT;
-    snprintf(fault, sizeof fault, "every rank has made the call, which a GPU or NCCL does not end");
-  } else {
-    rank--;
+    snprintf(fault, sizeof fault,
+             "every rank has made the call, which a GPU or NCCL does not end: kernels before it "
+             "may run for longer than the call timeout");
   }
   ring_call_describe(&hub->late_call, call, sizeof call);
   ring_error_set(&error, status, rank, 0, "rank %d (%s) waited %.1f s for %s on its GPU: %s",
@@ -146,41 +159,51 @@ static void device_hub_decide_alone(ring_device *device) {
   ring_device_hub_report(device, &error);
 }
 
-void ring_device_hub_complain(ring_device *device, const ring_call *call, double seconds) {
-  ring_device_hub *hub = &device->hub;
-  if (hub->late) return;
+double ring_device_hub_patience(const ring_device *device) {
+  return device_answer_seconds(device) + HUB_SPARE_SECONDS;
+}
+
+void ring_device_hub_report_late(ring_device *device, const ring_call *call, double seconds) {
+  if (device->hub.late) return;
   if (device->rank == 0) {
     device_hub_ask(device, call, 0, seconds);
     return;
   }
-  hub->late = true;
-  hub->late_call = *call;
-  hub->late_rank = device->rank;
-  hub->late_seconds = seconds;
-  hub->due = ring_platform_now() + HUB_VERDICT_NS;
+  device_hub_begin(device, call, device->rank, seconds, ring_device_hub_patience(device));
   device_hub_send(device, 0, HUB_LATE, call, seconds);
 }
 
-/* ---- What comes ---------------------------------------------------------------------------- */
+/* ---- Receiving ----------------------------------------------------------------------------- */
 
 static void device_hub_take(ring_device *device, int source) {
   ring_device_hub *hub = &device->hub;
-  const uint8_t *from = hub->note;
+  const uint8_t *from = hub->message;
   device_hub_kind kind = (device_hub_kind)bytes_get(&from, 1);
   double seconds = 1e-3 * (double)bytes_get(&from, 8);
   ring_call call = ring_call_unpack(&from);
-  if (kind == HUB_GIVE_UP) {
-    if (device->rank == 0 && !hub->gives_up)
-      device_hub_send_all(device, HUB_GIVE_UP, &device_hub_no_call);
-    hub->gives_up = true;
+  if (kind == HUB_REFUSE_NCCL) {
+    if (device->rank == 0 && !hub->nccl_refused)
+      device_hub_send_all(device, HUB_REFUSE_NCCL, &device_hub_no_call);
+    hub->nccl_refused = true;
   } else if (kind == HUB_LATE && device->rank == 0) {
     device_hub_ask(device, &call, source, seconds);
   } else if (kind == HUB_ASK) {
     const ring_call answer = device_hub_answer(device, &call);
     device_hub_send(device, 0, HUB_ANSWER, &answer, 0);
   } else if (kind == HUB_ANSWER && hub->late) {
-    hub->answers[source] = call;
+    hub->answers[source] = (ring_device_answer){true, call};
   }
+}
+
+/* The posted receive has failed: a rank has failed, or has closed its messages, which only ranks do that have passed
+ * the barrier of close. */
+static void device_hub_end_receive(ring_device *device) {
+  ring_device_hub *hub = &device->hub;
+  ring_error error;
+  if (ring_messages_failure(hub->messages, &error))
+    ring_device_set_failure(device, &error);
+  else if (!device->closing)
+    ring_device_set_failure(device, ring_transfer_error(hub->receive));
 }
 
 void ring_device_hub_poll(ring_device *device) {
@@ -189,7 +212,7 @@ void ring_device_hub_poll(ring_device *device) {
     ring_status status = ring_transfer_test(hub->receive, &done);
     if (!done) break;
     if (status != RING_OK) {
-      ring_device_set_failure(device, ring_transfer_error(hub->receive));
+      device_hub_end_receive(device);
       return;
     }
     device_hub_take(device, ring_transfer_info(hub->receive).source);
@@ -198,16 +221,16 @@ void ring_device_hub_poll(ring_device *device) {
     device_hub_post(device);
   }
   if (device->failed || !hub->late) return;
-  bool due = ring_platform_now() > hub->due;
+  bool due = ring_wait_check(&hub->wait) != RING_OK;
   if (device->rank == 0 && (due || device_hub_has_all(device))) device_hub_decide(device);
   if (device->rank != 0 && due) device_hub_decide_alone(device);
 }
 
-void ring_device_hub_give_up(ring_device *device) {
-  if (device->hub.gives_up) return;
-  if (device->rank == 0) device_hub_send_all(device, HUB_GIVE_UP, &device_hub_no_call);
-  if (device->rank != 0) device_hub_send(device, 0, HUB_GIVE_UP, &device_hub_no_call, 0);
-  device->hub.gives_up = true;
+void ring_device_hub_refuse_nccl(ring_device *device) {
+  if (device->hub.nccl_refused) return;
+  if (device->rank == 0) device_hub_send_all(device, HUB_REFUSE_NCCL, &device_hub_no_call);
+  if (device->rank != 0) device_hub_send(device, 0, HUB_REFUSE_NCCL, &device_hub_no_call, 0);
+  device->hub.nccl_refused = true;
 }
 
 ring_status ring_device_hub_report(ring_device *device, const ring_error *error) {
@@ -215,11 +238,18 @@ ring_status ring_device_hub_report(ring_device *device, const ring_error *error)
   ring_error cause = *error;
   if (messages != NULL) {
     ring_messages_fail(messages, error);
-    messages_lock(messages);
-    if (messages->broken) cause = messages->failure;
-    messages_unlock(messages);
+    ring_messages_failure(messages, &cause);
   }
   return ring_device_set_failure(device, &cause);
+}
+
+ring_status ring_device_hub_report_cuda(ring_device *device, ring_cuda_result result,
+                                        const char *what) {
+  ring_error error;
+  ring_error_set(&error, RING_SYSTEM, device->rank, 0, "rank %d (%s): %s failed with %d (%s)",
+                 device->rank, device_host(device, device->rank), what, (int)result,
+                 ring_cuda_text(&device->cuda, result));
+  return ring_device_hub_report(device, &error);
 }
 
 /* ---- Life ---------------------------------------------------------------------------------- */
@@ -227,13 +257,13 @@ ring_status ring_device_hub_report(ring_device *device, const ring_error *error)
 /* Rank 0 and every other rank exchange a message each way, which opens the links. */
 static ring_status device_hub_link(ring_device *device) {
   ring_messages *messages = device->hub.messages;
-  uint8_t note[RING_HUB_NOTE_BYTES];
+  uint8_t message[RING_HUB_MESSAGE_BYTES];
   ring_status status = RING_OK;
-  device_hub_pack(note, HUB_HELLO, &device_hub_no_call, 0);
+  device_hub_pack(message, HUB_HELLO, &device_hub_no_call, 0);
   int first = device->rank == 0 ? 1 : 0, end = device->rank == 0 ? device->size : 1;
   for (int rank = first; rank < end && status == RING_OK; rank++)
-    status = ring_messages_sendrecv(messages, note, sizeof note, RING_UINT8, rank, 0,
-                                    device->hub.note, sizeof note, RING_UINT8, rank, 0, NULL);
+    status = ring_messages_sendrecv(messages, message, sizeof message, RING_UINT8, rank, 0,
+                                    device->hub.message, sizeof message, RING_UINT8, rank, 0, NULL);
   if (status != RING_OK) device->comm->error = *ring_messages_error(messages);
   return status;
 }
@@ -250,12 +280,13 @@ ring_status ring_device_hub_open(ring_device *device) {
   return device->failed ? device->failure.status : RING_OK;
 }
 
+/* Control messages that were never received are of no use any more: a rank without NCCL, a question that was answered. */
 ring_status ring_device_hub_close(ring_device *device) {
   ring_device_hub *hub = &device->hub;
   ring_transfer_cancel(hub->receive);
-  ring_status status = ring_messages_close(hub->messages);
-  if (status != RING_OK) *ring_device_reason() = *ring_messages_error(hub->messages);
-  return status;
+  if (ring_messages_close(hub->messages) == RING_OK) return RING_OK;
+  return ring_messages_failure(hub->messages, ring_device_reason()) ? ring_device_reason()->status
+                                                                    : RING_OK;
 }
 
 void ring_device_hub_free(ring_device *device) {

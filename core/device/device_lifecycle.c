@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/platform.h"
@@ -25,6 +26,19 @@ static int lifecycle_interrupt(void *arg) {
   return device->interrupt != NULL ? device->interrupt(device->interrupt_arg) : 0;
 }
 
+/* Frees what the GPU and the driver have. The communicator's memory goes with it. */
+static void lifecycle_release(void *arg) {
+  ring_device *device = arg;
+  ring_cuda_capture_mode mode;
+  ring_nccl_end(device);
+  if (device->context == NULL || ring_device_push(device, &mode) != RING_CUDA_SUCCESS) return;
+  ring_pinned_free(device);
+  ring_kernels_free(device);
+  ring_pending_free(device);
+  ring_device_pop(device, mode);
+  device->cuda.context_release(device->gpu);
+}
+
 static ring_device *lifecycle_make(ring_comm *child) {
   ring_device *device = calloc(1, sizeof *device);
   if (device == NULL) return NULL;
@@ -36,18 +50,21 @@ static ring_device *lifecycle_make(ring_comm *child) {
   device->interrupt = child->interrupt;
   device->interrupt_arg = child->interrupt_arg;
   pthread_mutex_init(&device->mutex, NULL);
+  pthread_mutex_init(&device->nccl_mutex, NULL);
   ring_platform_condition_init(&device->stopped);
+  ring_detached_init(&device->abort, ring_nccl_end, device);
+  ring_detached_init(&device->release, lifecycle_release, device);
   return device;
 }
 
-/* What a rank lacks makes the open fail on all. */
-static ring_status lifecycle_agree(ring_comm *child, bool made, const char *what) {
+/* A thing that a rank lacks makes the open fail on all. */
+static ring_status lifecycle_agree(ring_comm *child, bool made, const char *thing) {
   const int32_t lacking = made ? -1 : ring_comm_rank(child);
   int32_t most;
   ring_status status = ring_allreduce(child, &lacking, &most, 1, RING_INT32, RING_MAX);
   if (status != RING_OK || most < 0) return status;
   return ring_error_set(&child->error, RING_SYSTEM, most, 0, "rank %d (%s) has no %s for a device",
-                        most, ring_comm_host(child, most), what);
+                        most, ring_comm_host(child, most), thing);
 }
 
 /* The device inherits the hooks after the hub does: a hub's own waits end by its messages. */
@@ -58,6 +75,8 @@ static ring_status lifecycle_open(ring_device *device, const ring_device_options
   device->comm->interrupt_arg = device;
   status = ring_device_choose(device, options);
   if (status != RING_OK) return status;
+  if (device->path == RING_DEVICE_NCCL) /* the decision about a call of NCCL comes first */
+    device->comm->call_timeout += ring_device_hub_patience(device) + 1;
   return lifecycle_agree(device->comm, ring_watch_begin(device) == 0, "thread");
 }
 
@@ -88,7 +107,10 @@ ring_status ring_device_open(ring_comm *comm, const ring_device_options *options
     *device = made;
     return RING_OK;
   }
-  comm->error = made != NULL && made->failed ? made->failure : *ring_comm_error(child);
+  bool failed = made != NULL && made->failed;
+  comm->error = failed ? made->failure : *ring_comm_error(child);
+  if (!failed)
+    ring_comm_close(child); /* to free it would abort ranks that do not have the error yet */
   if (made == NULL) ring_comm_free(child);
   ring_device_free(made);
   return status;
@@ -96,50 +118,63 @@ ring_status ring_device_open(ring_comm *comm, const ring_device_options *options
 
 /* ---- Ending -------------------------------------------------------------------------------- */
 
-/* Frees what the GPU and the driver have. The communicator's memory goes with it. */
-static void lifecycle_release(ring_device *device) {
-  if (device->context == NULL) return;
-  ring_device_push(device);
-  ring_nccl_abort(device);
-  ring_pinned_free(device);
-  ring_kernels_free(device);
-  ring_pending_free(device);
-  ring_device_pop(device);
-  if (device->retained) device->cuda.context_release(device->gpu);
-  device->context = NULL;
+/* Waits until no other thread waits, tests, aborts, explains or allocates. */
+static bool lifecycle_await_users(const ring_device *device) {
+  const struct timespec time = {0, 1000000};
+  for (uint64_t begun = ring_platform_now(); device->users > 0; nanosleep(&time, NULL))
+    if (ring_platform_now() - begun > RING_DEVICE_FREE_SECONDS * UINT64_C(1000000000)) return false;
+  return true;
 }
 
-/* Waits until no call is pending. */
+/* False when the GPU, NCCL or a user does not let go of the device: its memory has to stay. The watch thread has
+ * ended. */
+static bool lifecycle_let_go(ring_device *device) {
+  if (!ring_detached_await(&device->abort, RING_DEVICE_FREE_SECONDS)) return false;
+  if (!lifecycle_await_users(device)) return false;
+  ring_detached_begin(&device->release);
+  return ring_detached_await(&device->release, RING_DEVICE_FREE_SECONDS);
+}
+
+/* Waits until the watch thread has retired all calls. */
 static ring_status lifecycle_drain(ring_device *device) {
   ring_device_pause pause = {0};
   for (;;) {
-    pthread_mutex_lock(&device->mutex);
-    ring_pending_retire(device);
-    bool rests = device->pending.count == 0;
-    pthread_mutex_unlock(&device->mutex);
+    size_t pending = ring_pending_count(device);
     if (device->failed) return ring_device_check(device);
-    if (rests) return RING_OK;
-    ring_status status = ring_device_rest(device, &pause, "close");
+    if (pending == 0) return RING_OK;
+    ring_status status = ring_device_pause_once(device, &pause, "close");
     if (status == RING_ABORTED && !device->failed)
       return ring_device_hub_report(device, ring_device_reason());
   }
 }
 
+/* The watch thread watches until NCCL has ended. The ranks that are ahead may end their messages meanwhile. */
 static ring_status lifecycle_close(ring_device *device) {
   ring_status status = lifecycle_drain(device);
-  if (status == RING_OK) status = ring_barrier(device->comm);
-  if (status != RING_OK) {
+  if (status != RING_OK) return status;
+  device->closing = true;
+  if (ring_barrier(device->comm) != RING_OK) {
     if (device->failed) return ring_device_check(device);
     return ring_device_hub_report(device, ring_comm_error(device->comm));
   }
-  ring_watch_end(device); /* all ranks close: nothing is to be watched, and none may be lost */
-  ring_nccl_close(device);
-  status = ring_device_hub_close(device);
-  if (status == RING_OK) status = ring_comm_close(device->comm);
-  if (status != RING_OK && ring_device_reason()->status == RING_OK)
-    *ring_device_reason() = *ring_comm_error(device->comm);
+  status = ring_nccl_finalize(device);
+  if (status != RING_OK) return status;
+  ring_watch_end(device);
+  status = ring_device_check(device);
+  if (status != RING_OK) return status;
   device->closed = true;
+  status = ring_device_hub_close(device);
+  if (status != RING_OK) return status;
+  status = ring_comm_close(device->comm);
+  if (status != RING_OK) *ring_device_reason() = *ring_comm_error(device->comm);
   return status;
+}
+
+static ring_status lifecycle_leaks(const ring_device *device) {
+  return ring_error_set(ring_device_reason(), RING_SYSTEM, device->rank, 0,
+                        "rank %d (%s): its GPU or NCCL does not end within %d s, so memory of the "
+                        "device is not freed before the process ends",
+                        device->rank, device_host(device, device->rank), RING_DEVICE_FREE_SECONDS);
 }
 
 ring_status ring_device_close(ring_device *device) {
@@ -147,30 +182,47 @@ ring_status ring_device_close(ring_device *device) {
   if (status != RING_OK) return status;
   status = lifecycle_close(device);
   ring_device_leave(device, status);
-  if (device->closed) lifecycle_release(device);
+  if (device->closed && !lifecycle_let_go(device) && status == RING_OK)
+    status = lifecycle_leaks(device);
   return status;
 }
 
 void ring_device_abort(ring_device *device, const char *reason) {
   ring_error error;
-  if (ring_device_check(device) != RING_OK) return;
-  ring_error_set(&error, RING_ABORTED, device->rank, 0, "rank %d (%s) aborted its device: %s",
-                 device->rank, device_host(device, device->rank),
-                 reason != NULL && reason[0] != '\0' ? reason : "no reason was given");
-  ring_device_hub_report(device, &error);
+  if (ring_device_use(device) == RING_OK) {
+    ring_error_set(&error, RING_ABORTED, device->rank, 0, "rank %d (%s) aborted its device: %s",
+                   device->rank, device_host(device, device->rank),
+                   reason != NULL && reason[0] != '\0' ? reason : "no reason was given");
+    ring_device_hub_report(device, &error);
+  }
+  ring_device_unuse(device);
+}
+
+static void lifecycle_warn(const ring_device *device) {
+  const ring_alarm *alarm = &device->comm->alarm;
+  lifecycle_leaks(device);
+  if (alarm->log != NULL) alarm->log(alarm->log_arg, ring_device_reason()->message);
 }
 
 void ring_device_free(ring_device *device) {
   if (device == NULL) return;
-  if (device->process == ring_platform_process()) {
+  bool mine = device->process == ring_platform_process(), lets_go = true;
+  if (mine) {
     if (device->watched) ring_device_abort(device, "it freed the device without closing it");
     ring_watch_end(device);
-    lifecycle_release(device);
-    pthread_mutex_destroy(&device->mutex);
-    pthread_cond_destroy(&device->stopped);
+    lets_go = lifecycle_let_go(device);
+    if (!lets_go) lifecycle_warn(device);
   }
   ring_device_hub_free(device);
   ring_comm_free(device->comm);
+  if (!lets_go) return;
+  if (mine) {
+    ring_detached_destroy(&device->abort);
+    ring_detached_destroy(&device->release);
+    pthread_mutex_destroy(&device->mutex);
+    pthread_mutex_destroy(&device->nccl_mutex);
+    pthread_cond_destroy(&device->stopped);
+  }
   free(device);
 }
 
@@ -193,12 +245,9 @@ static void lifecycle_write(const ring_device *device, ring_device_explanation *
              e->reason);
 }
 
-ring_status ring_device_explain(ring_device *device, ring_device_explanation *explanation) {
-  ring_status status = ring_device_check(device);
-  if (status != RING_OK) return status;
-  if (explanation == NULL) return ring_device_invalid(device, "explain: explanation is NULL");
-  const ring_pinned *pinned = &device->pinned;
+static void lifecycle_explain(ring_device *device, ring_device_explanation *explanation) {
   bool nccl = device->path == RING_DEVICE_NCCL;
+  int page_locked = device->pinned.page_locked;
   pthread_mutex_lock(&device->mutex);
   uint32_t calls = device->sequence;
   pthread_mutex_unlock(&device->mutex);
@@ -208,9 +257,17 @@ ring_status ring_device_explain(ring_device *device, ring_device_explanation *ex
                                            .gpu_name = device->gpu_name,
                                            .nccl_version = nccl ? device->nccl_version : 0,
                                            .cuda_version = device->cuda_version,
-                                           .page_locked = pinned->ready ? pinned->page_locked : -1,
+                                           .page_locked = page_locked == 0 ? -1 : page_locked > 0,
                                            .calls = calls,
                                            .launches = atomic_load(&device->kernels.launches)};
   lifecycle_write(device, explanation);
-  return RING_OK;
+}
+
+ring_status ring_device_explain(ring_device *device, ring_device_explanation *explanation) {
+  ring_status status = ring_device_use(device);
+  if (status == RING_OK && explanation == NULL)
+    status = ring_device_invalid(device, "explain: explanation is NULL");
+  if (status == RING_OK) lifecycle_explain(device, explanation);
+  ring_device_unuse(device);
+  return status;
 }

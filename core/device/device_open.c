@@ -7,56 +7,100 @@
 
 #include "base/error.h"
 #include "device/device_hub.h"
+#include "device/kernels.h"
 #include "device/nccl_comm.h"
 
-/* What a rank tells the others: "" is no problem. */
+/* The facts of a rank that all ranks get; "" is no problem. */
 typedef struct open_report {
   int32_t path; /* its option */
+  int32_t nccl_version;
   char cuda[256];
   char nccl[256];
+  char kernels[256];
 } open_report;
 
 /* ---- This rank ----------------------------------------------------------------------------- */
 
-/* The context of the calling thread, or the primary context of a GPU. */
-static ring_cuda_result open_context(ring_device *device, int gpu, const char **function) {
+/* The number of the GPU: that of the caller, that of the calling thread's context, or that of the rank on its host. */
+static ring_cuda_result open_number(const ring_device *device, int *number, const char **function) {
   const ring_cuda *cuda = &device->cuda;
   ring_cuda_context current = NULL;
+  ring_cuda_gpu gpu;
+  int count = 0;
+  if (*number >= 0) return RING_CUDA_SUCCESS;
   *function = "cuCtxGetCurrent";
-  ring_cuda_result result = gpu < 0 ? cuda->context_current(&current) : RING_CUDA_SUCCESS;
+  ring_cuda_result result = cuda->context_current(&current);
   if (result == RING_CUDA_SUCCESS && current != NULL) {
-    device->context = current;
     *function = "cuCtxGetDevice";
-    return cuda->context_gpu(&device->gpu);
+    result = cuda->context_gpu(&gpu);
+    *number = (int)gpu;
+    return result;
   }
-  *function = "cuDeviceGet";
-  if (result == RING_CUDA_SUCCESS) result = cuda->gpu_get(&device->gpu, gpu < 0 ? 0 : gpu);
-  if (result != RING_CUDA_SUCCESS) return result;
-  *function = "cuDevicePrimaryCtxRetain";
-  result = cuda->context_retain(&device->context, device->gpu);
-  device->retained = result == RING_CUDA_SUCCESS;
+  *function = "cuDeviceGetCount";
+  if (result == RING_CUDA_SUCCESS) result = cuda->gpu_count(&count);
+  *number = count > 0 ? ring_comm_local_rank(device->comm) % count : 0;
   return result;
 }
 
+static ring_cuda_result open_context(ring_device *device, int number, const char **function) {
+  const ring_cuda *cuda = &device->cuda;
+  ring_cuda_result result = open_number(device, &number, function);
+  if (result != RING_CUDA_SUCCESS) return result;
+  *function = "cuDeviceGet";
+  result = cuda->gpu_get(&device->gpu, number);
+  if (result != RING_CUDA_SUCCESS) return result;
+  *function = "cuDevicePrimaryCtxRetain";
+  result = cuda->context_retain(&device->context, device->gpu);
+  if (result != RING_CUDA_SUCCESS) device->context = NULL;
+  return result;
+}
+
+/* NCCL's threads use the primary context. The streams of another one are none there. */
+static bool open_is_primary(const ring_device *device) {
+  ring_cuda_context current = NULL;
+  ring_cuda_gpu gpu;
+  const ring_cuda *cuda = &device->cuda;
+  if (cuda->context_current(&current) != RING_CUDA_SUCCESS || current == NULL) return true;
+  if (current == device->context || cuda->context_gpu(&gpu) != RING_CUDA_SUCCESS) return true;
+  return gpu != device->gpu;
+}
+
 static void open_gpu(ring_device *device, const ring_device_options *options, open_report *report) {
-  const char *function;
+  const char *function = "cuDeviceGet";
   if (!ring_cuda_load(&device->cuda, options->cuda, report->cuda, sizeof report->cuda)) return;
   ring_cuda_result result = open_context(device, options->gpu, &function);
   if (result != RING_CUDA_SUCCESS) {
     snprintf(report->cuda, sizeof report->cuda, "%s failed with %d (%s)", function, (int)result,
              ring_cuda_text(&device->cuda, result));
-    device->context = NULL;
     return;
   }
+  if (!open_is_primary(device))
+    snprintf(report->cuda, sizeof report->cuda,
+             "the current CUDA context is not the primary one of GPU %d: make that one current",
+             (int)device->gpu);
   device->cuda.gpu_name(device->gpu_name, sizeof device->gpu_name - 1, device->gpu);
   device->cuda.driver_version(&device->cuda_version);
+}
+
+static void open_kernels(ring_device *device, open_report *report) {
+  ring_cuda_capture_mode mode;
+  if (report->cuda[0] != '\0') return;
+  ring_cuda_result result = ring_device_push(device, &mode);
+  if (result == RING_CUDA_SUCCESS) {
+    result = ring_kernels_load(device);
+    ring_device_pop(device, mode);
+  }
+  if (result != RING_CUDA_SUCCESS)
+    snprintf(report->kernels, sizeof report->kernels, "CUDA returned %d (%s)", (int)result,
+             ring_cuda_text(&device->cuda, result));
 }
 
 static void open_nccl(ring_device *device, const ring_device_options *options,
                       open_report *report) {
   if (options->path == RING_DEVICE_HOST || report->cuda[0] != '\0') return;
-  if (ring_nccl_load(&device->nccl, options->nccl, report->nccl, sizeof report->nccl))
-    device->nccl.get_version(&device->nccl_version);
+  if (ring_nccl_load(&device->nccl, options->nccl, &device->nccl_version, report->nccl,
+                     sizeof report->nccl))
+    report->nccl_version = device->nccl_version;
 }
 
 /* ---- All ranks ----------------------------------------------------------------------------- */
@@ -73,7 +117,7 @@ static open_report *open_gather(ring_device *device, const open_report *own) {
   return all;
 }
 
-/* What makes the open fail on all ranks. */
+/* The problems that make the open fail on all ranks. */
 static ring_status open_check(ring_device *device, const open_report *all) {
   for (int rank = 0; rank < device->size; rank++) {
     if (all[rank].path != all[0].path)
@@ -93,26 +137,62 @@ static ring_status open_check(ring_device *device, const open_report *all) {
 
 /* The first rank that cannot use NCCL; -1: none. Its reason becomes the device's. */
 static int open_find_lacking(ring_device *device, const open_report *all) {
+  char one[RING_NCCL_VERSION_TEXT], other[RING_NCCL_VERSION_TEXT];
   for (int rank = 0; rank < device->size; rank++) {
     if (all[rank].nccl[0] == '\0') continue;
     snprintf(device->reason, sizeof device->reason, "rank %d (%s) cannot use NCCL: %s", rank,
              device_host(device, rank), all[rank].nccl);
     return rank;
   }
+  for (int rank = 1; rank < device->size; rank++) {
+    if (all[rank].nccl_version == all[0].nccl_version) continue;
+    ring_nccl_version(all[rank].nccl_version, one);
+    ring_nccl_version(all[0].nccl_version, other);
+    snprintf(device->reason, sizeof device->reason,
+             "rank %d (%s) has NCCL %s, and rank 0 (%s) has %s: install the same on all hosts",
+             rank, device_host(device, rank), one, device_host(device, 0), other);
+    return rank;
+  }
   return -1;
 }
 
-/* Without NCCL: the host's path, unless the user wants NCCL. */
-static ring_status open_without(ring_device *device, const ring_device_options *options, int rank) {
-  device->path = RING_DEVICE_HOST;
-  if (options->path != RING_DEVICE_NCCL) return RING_OK;
-  return ring_error_set(&device->comm->error, RING_UNSUPPORTED, rank, 0,
-                        "%s. The path "
-                        "RING_DEVICE_AUTO would go through the host",
-                        device->reason);
+/* Groups convert on all ranks or on none. */
+static void open_find_kernels(ring_device *device, const open_report *all) {
+  for (int rank = 0; rank < device->size; rank++) {
+    if (all[rank].kernels[0] == '\0') continue;
+    snprintf(device->kernels.lacking, sizeof device->kernels.lacking,
+             "rank %d (%.60s) cannot use the kernels of sparkring: %s", rank,
+             device_host(device, rank), all[rank].kernels);
+    return;
+  }
 }
 
-/* A rank whose init has failed because another rank gave up does not report that as its own reason. */
+/* Without NCCL: the host's path, which rank 0 reports to its log, unless the user wants NCCL. */
+static ring_status open_without(ring_device *device, const ring_device_options *options, int rank) {
+  const ring_alarm *alarm = &device->comm->alarm;
+  char text[sizeof device->reason + 100];
+  device->path = RING_DEVICE_HOST;
+  snprintf(text, sizeof text, "arrays on GPUs go through the host, which is slow: %s",
+           device->reason);
+  if (options->path != RING_DEVICE_NCCL && device->rank == 0 && alarm->log != NULL)
+    alarm->log(alarm->log_arg, text);
+  if (options->path != RING_DEVICE_NCCL) return RING_OK;
+  return ring_error_set(&device->comm->error, RING_UNSUPPORTED, rank, 0,
+                        "%s. The path RING_DEVICE_AUTO would go through the host", device->reason);
+}
+
+static void open_make(ring_device *device, const ring_nccl_unique_id *id, open_report *report) {
+  ring_cuda_capture_mode mode;
+  ring_cuda_result result = ring_device_push(device, &mode);
+  if (result != RING_CUDA_SUCCESS) {
+    snprintf(report->nccl, sizeof report->nccl, "cuCtxPushCurrent failed with %d", (int)result);
+    ring_device_hub_refuse_nccl(device);
+    return;
+  }
+  ring_nccl_open(device, id, report->nccl, sizeof report->nccl);
+  ring_device_pop(device, mode);
+}
+
 static ring_status open_init(ring_device *device, const ring_device_options *options) {
   ring_nccl_unique_id id;
   open_report own = {.path = (int32_t)options->path};
@@ -123,15 +203,11 @@ static ring_status open_init(ring_device *device, const ring_device_options *opt
     return open_without(device, options, 0);
   }
   if (status != RING_OK) return status;
-  ring_device_push(device);
-  bool made = ring_nccl_open(device, &id, own.nccl, sizeof own.nccl);
-  ring_device_pop(device);
+  open_make(device, &id, &own);
   if (device->failed) {
     device->comm->error = device->failure;
     return device->failure.status;
   }
-  if (device->hub.gives_up) own.nccl[0] = '\0';
-  if (!made) ring_device_hub_give_up(device);
   open_report *all = open_gather(device, &own);
   if (all == NULL) return ring_comm_error(device->comm)->status;
   int lacking = open_find_lacking(device, all);
@@ -140,11 +216,11 @@ static ring_status open_init(ring_device *device, const ring_device_options *opt
     device->path = RING_DEVICE_NCCL;
     return RING_OK;
   }
-  ring_nccl_abort(device);
+  ring_detached_begin(&device->abort);
   return open_without(device, options, lacking);
 }
 
-/* What NCCL could do goes through the host: the user wants that, or encryption. The same on every rank. */
+/* The host's path although ranks may have NCCL: the user wants that, or encryption. The same on every rank. */
 static bool open_prefers_host(ring_device *device, const ring_device_options *options) {
   if (options->path == RING_DEVICE_HOST) {
     snprintf(device->reason, sizeof device->reason, "the path RING_DEVICE_HOST was asked for");
@@ -162,11 +238,13 @@ static bool open_prefers_host(ring_device *device, const ring_device_options *op
 ring_status ring_device_choose(ring_device *device, const ring_device_options *options) {
   open_report own = {.path = (int32_t)options->path};
   open_gpu(device, options, &own);
+  open_kernels(device, &own);
   open_nccl(device, options, &own);
   open_report *all = open_gather(device, &own);
   if (all == NULL) return ring_comm_error(device->comm)->status;
   ring_status status = open_check(device, all);
   int lacking = open_find_lacking(device, all);
+  open_find_kernels(device, all);
   free(all);
   if (status != RING_OK) return status;
   if (open_prefers_host(device, options)) {

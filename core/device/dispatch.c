@@ -16,6 +16,7 @@ static ring_call dispatch_sign(ring_device *device, const ring_device_args *args
   if (message) return call;
   pthread_mutex_lock(&device->mutex);
   call.sequence = ++device->sequence;
+  device->calls[call.sequence % RING_DEVICE_CALLS] = call;
   pthread_mutex_unlock(&device->mutex);
   return call;
 }

@@ -9,10 +9,10 @@
 #include "device/dispatch.h"
 #include "device/kernels.h"
 
-#define FUSED_BUNDLE_BYTES ((size_t)64 << 20)
-#define FUSED_DIRECT_BYTES                                                                         \
-  ((size_t)4 << 20)              /* from here on a buffer that is not converted travels alone */
-#define FUSED_ALIGN ((size_t)16) /* bytes, of each buffer in a bundle */
+/* From here on a buffer that is not converted travels alone. */
+#define FUSED_DIRECT_BYTES ((size_t)4 << 20)
+#define FUSED_ALIGN ((size_t)16)  /* bytes, of each buffer in a bundle */
+#define FUSED_WIDEST ((size_t)16) /* bytes of an element */
 
 typedef struct fused_call {
   ring_device *device;
@@ -40,7 +40,7 @@ static bool fused_converts(const fused_call *call) {
 
 static bool fused_is_direct(const fused_call *call, const ring_buffer *buffer) {
   return !fused_converts(call) &&
-         (call->buffer_count == 1 ||
+         (call->buffer_count == 1 || call->device->kernels.lacking[0] != '\0' ||
           buffer->count * ring_dtype_size(call->dtype) >= FUSED_DIRECT_BYTES);
 }
 
@@ -51,7 +51,7 @@ static bool fused_next(const fused_call *call, fused_cursor *cursor, fused_piece
   while (cursor->buffer < call->buffer_count) {
     const ring_buffer *buffer = &call->buffers[cursor->buffer];
     size_t left = buffer->count - cursor->element,
-           room = (FUSED_BUNDLE_BYTES - cursor->bytes) / width;
+           room = (RING_KERNELS_MOST_BYTES - cursor->bytes) / width;
     if (left > 0 && !fused_is_direct(call, buffer)) {
       if (room == 0) return false;
       size_t count = left < room ? left : room;
@@ -67,26 +67,25 @@ static bool fused_next(const fused_call *call, fused_cursor *cursor, fused_piece
 }
 
 static ring_status fused_failed(ring_device *device, ring_cuda_result result) {
-  ring_error error;
-  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
-                 "rank %d (%s): kernels of sparkring failed with %d (%s)", device->rank,
-                 device_host(device, device->rank), (int)result,
-                 ring_cuda_text(&device->cuda, result));
-  return ring_device_hub_report(device, &error);
+  if (result == RING_CUDA_NO_MEMORY)
+    return ring_device_hub_report_cuda(
+        device, result, "the allocation of memory on the GPU for a group, 64 MiB at most,");
+  return ring_device_hub_report_cuda(device, result, "kernels of sparkring");
 }
 
-/* Loads the kernels and gets their memory. Neither is possible while a graph is captured. */
-static ring_status fused_prepare(ring_device *device, size_t bytes, ring_cuda_stream stream) {
-  const ring_kernels *kernels = &device->kernels;
-  if ((kernels->module == NULL || kernels->capacity < bytes) &&
-      ring_device_captures(device, stream))
-    return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
-                          "kernels are loaded, and get memory, at their first call, which a graph "
-                          "that captures the stream cannot: make the same call once before");
-  ring_cuda_result result = ring_kernels_load(device);
-  if (result == RING_CUDA_SUCCESS && bytes > 0)
-    result = ring_kernels_acquire(device, bytes, stream);
-  return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(device, result);
+/* Gets memory for the longest bundle, before anything of the group is issued. */
+static ring_status fused_prepare(const fused_call *call) {
+  fused_cursor cursor = {0};
+  fused_piece piece;
+  size_t longest = 0;
+  while (cursor.buffer < call->buffer_count) {
+    cursor.bytes = 0;
+    while (fused_next(call, &cursor, &piece)) continue;
+    if (cursor.bytes > longest) longest = cursor.bytes;
+  }
+  if (longest == 0) return RING_OK;
+  ring_cuda_result result = ring_kernels_acquire(call->device, longest, call->stream);
+  return result == RING_CUDA_SUCCESS ? RING_OK : fused_failed(call->device, result);
 }
 
 /* ---- Bundles ------------------------------------------------------------------------------- */
@@ -134,12 +133,10 @@ static ring_status fused_bundle(const fused_call *call, fused_cursor *cursor) {
   *cursor = begin;
   while (fused_next(call, cursor, &piece)) continue;
   if (cursor->bytes == 0) return RING_OK;
-  ring_status status = fused_prepare(device, cursor->bytes, call->stream);
-  if (status != RING_OK) return status;
   ring_cuda_result result = fused_copy(call, begin, true);
   if (result != RING_CUDA_SUCCESS) return fused_failed(device, result);
   void *fused = (void *)(uintptr_t)device->kernels.fused;
-  status =
+  ring_status status =
       fused_reduce(call, fused, fused, cursor->bytes / ring_dtype_size(call->wire), call->wire);
   if (status != RING_OK) return status;
   result = fused_copy(call, begin, false);
@@ -149,19 +146,44 @@ static ring_status fused_bundle(const fused_call *call, fused_cursor *cursor) {
 
 static ring_status fused_run(const fused_call *call) {
   fused_cursor cursor = {0};
-  ring_status status = RING_OK;
+  ring_status status = fused_prepare(call);
   for (size_t i = 0; i < call->buffer_count && status == RING_OK; i++) {
     const ring_buffer *buffer = &call->buffers[i];
     if (buffer->count > 0 && fused_is_direct(call, buffer))
       status = fused_reduce(call, buffer->input, buffer->output, buffer->count, call->dtype);
   }
-  if (call->buffer_count == 1 && !fused_converts(call)) return status;
   while (status == RING_OK && cursor.buffer < call->buffer_count)
     status = fused_bundle(call, &cursor);
   return status;
 }
 
 /* ---- Entry points -------------------------------------------------------------------------- */
+
+static ring_status fused_lacking(const ring_device *device) {
+  return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
+                        "elements cannot be converted or multiplied on the GPU: %s",
+                        device->kernels.lacking);
+}
+
+static ring_status fused_check_buffers(const fused_call *call) {
+  const ring_device *device = call->device;
+  const size_t most = SIZE_MAX / FUSED_WIDEST / (size_t)device->size;
+  ring_status status = RING_OK;
+  if (call->buffers == NULL && call->buffer_count > 0)
+    return ring_device_invalid(device, "allreduce_group: buffers is NULL");
+  for (size_t i = 0; i < call->buffer_count && status == RING_OK; i++) {
+    const ring_buffer *buffer = &call->buffers[i];
+    if (buffer->count > 0 && (buffer->input == NULL || buffer->output == NULL))
+      return ring_device_invalid(device, "allreduce_group: memory of buffer %zu is NULL", i);
+    if (buffer->count > most)
+      return ring_device_invalid(device, "allreduce_group: count %zu of buffer %zu is too large",
+                                 buffer->count, i);
+    status = ring_device_check_pointer(device, buffer->input, call->dtype, "allreduce_group");
+    if (status == RING_OK)
+      status = ring_device_check_pointer(device, buffer->output, call->dtype, "allreduce_group");
+  }
+  return status;
+}
 
 static ring_status fused_check(const fused_call *call) {
   const ring_device *device = call->device;
@@ -175,13 +197,11 @@ static ring_status fused_check(const fused_call *call) {
         device,
         "allreduce_group: %s cannot travel as %s with these factors: halves and float32 can",
         ring_dtype_name(call->dtype), ring_dtype_name(call->wire));
-  if (call->buffers == NULL && call->buffer_count > 0)
-    return ring_device_invalid(device, "allreduce_group: buffers is NULL");
-  for (size_t i = 0; i < call->buffer_count; i++)
-    if (call->buffers[i].count > 0 &&
-        (call->buffers[i].input == NULL || call->buffers[i].output == NULL))
-      return ring_device_invalid(device, "allreduce_group: memory of buffer %zu is NULL", i);
-  return RING_OK;
+  ring_status status = fused_check_buffers(call);
+  if (status == RING_OK && fused_converts(call) && device->kernels.lacking[0] != '\0')
+    status = fused_lacking(device);
+  if (status != RING_OK) return status;
+  return ring_device_check_call(device, call->stream, "allreduce_group");
 }
 
 ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *buffers,
@@ -197,20 +217,31 @@ ring_status ring_device_allreduce_group(ring_device *device, const ring_buffer *
   return ring_device_leave(device, status);
 }
 
+static ring_status fused_check_cast(const ring_device *device, const void *input, ring_dtype dtype,
+                                    const void *output, ring_dtype output_dtype, size_t count,
+                                    double scale) {
+  if (!ring_kernels_convert(dtype, output_dtype, scale))
+    return ring_device_invalid(
+        device, "cast: there is none of %s to %s with a scale: halves and float32 have one",
+        ring_dtype_name(dtype), ring_dtype_name(output_dtype));
+  if (count > 0 && (input == NULL || output == NULL))
+    return ring_device_invalid(device, "cast: memory is NULL");
+  if (count > SIZE_MAX / FUSED_WIDEST)
+    return ring_device_invalid(device, "cast: count %zu is too large", count);
+  if (device->kernels.lacking[0] != '\0') return fused_lacking(device);
+  ring_status status = ring_device_check_pointer(device, input, dtype, "cast");
+  return status == RING_OK ? ring_device_check_pointer(device, output, output_dtype, "cast")
+                           : status;
+}
+
 ring_status ring_device_cast(ring_device *device, const void *input, ring_dtype dtype, void *output,
                              ring_dtype output_dtype, size_t count, double scale, void *stream) {
   ring_kernel_batch batch;
   ring_status status = ring_device_enter(device);
   if (status != RING_OK) return status;
-  if (!ring_kernels_convert(dtype, output_dtype, scale))
-    status = ring_device_invalid(
-        device, "cast: there is none of %s to %s with a scale: halves and float32 have one",
-        ring_dtype_name(dtype), ring_dtype_name(output_dtype));
-  else if (count > 0 && (input == NULL || output == NULL))
-    status = ring_device_invalid(device, "cast: memory is NULL");
+  status = fused_check_cast(device, input, dtype, output, output_dtype, count, scale);
+  if (status == RING_OK) status = ring_device_check_call(device, stream, "cast");
   if (status != RING_OK || count == 0) return ring_device_leave(device, status);
-  status = fused_prepare(device, 0, stream);
-  if (status != RING_OK) return ring_device_leave(device, status);
   ring_kernels_begin(&batch, dtype, output_dtype, scale);
   ring_cuda_result result = ring_kernels_add(device, &batch, input, output, count, stream);
   if (result == RING_CUDA_SUCCESS) result = ring_kernels_launch(device, &batch, stream);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "device/device_hub.h"
+#include "device/pending.h"
 #include "device/pinned.h"
 
 #define HOST_LEAST_BYTES ((size_t)1 << 20) /* of a round, where the call has as many */
@@ -38,15 +39,6 @@ static size_t host_piece(const host_call *call, const host_side *side, int part,
 
 /* ---- Failures ------------------------------------------------------------------------------ */
 
-static ring_status host_cuda_failed(ring_device *device, ring_cuda_result result,
-                                    const char *what) {
-  ring_error error;
-  ring_error_set(&error, RING_SYSTEM, device->rank, 0, "rank %d (%s): %s failed with %d (%s)",
-                 device->rank, device_host(device, device->rank), what, (int)result,
-                 ring_cuda_text(&device->cuda, result));
-  return ring_device_hub_report(device, &error);
-}
-
 static ring_status host_comm_failed(ring_device *device) {
   const ring_error *error = ring_comm_error(device->comm);
   if (error->status == RING_ABORTED && device->failed) return ring_device_check(device);
@@ -75,16 +67,19 @@ static ring_pinned_slot *host_fill(const host_call *call, size_t round, ring_cud
   return slot;
 }
 
-/* Waits until a slot is filled. */
-static ring_status host_await(const host_call *call, const ring_pinned_slot *slot) {
+/* Waits until an event has come. While NCCL's calls are pending, the decision about a late one comes first, which names
+ * the rank at fault. */
+static ring_status host_await(const host_call *call, ring_cuda_event event) {
   ring_device *device = call->device;
   ring_device_pause pause = {.seconds = device->call_timeout};
+  if (ring_pending_count(device) > 0) pause.seconds += ring_device_hub_patience(device) + 1;
   for (;;) {
-    ring_cuda_result result = device->cuda.event_query(slot->down);
+    ring_cuda_result result = device->cuda.event_query(event);
     if (result == RING_CUDA_SUCCESS) return RING_OK;
-    if (result != RING_CUDA_NOT_READY) return host_cuda_failed(device, result, "the GPU");
-    ring_status status =
-        ring_device_rest(device, &pause, ring_collective_name((uint8_t)call->args->collective));
+    if (result != RING_CUDA_NOT_READY)
+      return ring_device_hub_report_cuda(device, result, RING_DEVICE_GPU_WORK);
+    ring_status status = ring_device_pause_once(
+        device, &pause, ring_collective_name((uint8_t)call->args->collective));
     if (status != RING_OK) return ring_device_hub_report(device, ring_device_reason());
   }
 }
@@ -157,20 +152,30 @@ static ring_status host_round(const host_call *call, size_t round, const ring_pi
 static ring_status host_rounds(const host_call *call) {
   ring_device *device = call->device;
   const uint8_t *results;
-  ring_cuda_result result;
+  ring_cuda_result result = ring_pinned_begin(device, call->args->stream);
+  if (result != RING_CUDA_SUCCESS)
+    return ring_device_hub_report_cuda(device, result, "an event on the stream");
+  ring_status status = RING_OK;
+  if (device->pinned.page_locked < 0) /* a copy would block for as long as work before it */
+    status = host_await(call, device->pinned.begin);
+  if (status != RING_OK) return status;
   ring_pinned_slot *next = host_fill(call, 0, &result);
   for (size_t round = 0; round < call->rounds; round++) {
     ring_pinned_slot *slot = next;
     if (result == RING_CUDA_SUCCESS && round + 1 < call->rounds)
       next = host_fill(call, round + 1, &result);
-    if (result != RING_CUDA_SUCCESS) return host_cuda_failed(device, result, "a copy from the GPU");
-    ring_status status = host_await(call, slot);
+    if (result != RING_CUDA_SUCCESS)
+      return ring_device_hub_report_cuda(device, result, "a copy from the GPU");
+    status = host_await(call, slot->down);
     if (status != RING_OK) return status;
     if (host_round(call, round, slot, &results) != RING_OK) return host_comm_failed(device);
     result = host_drain(call, round, slot, results);
-    if (result != RING_CUDA_SUCCESS) return host_cuda_failed(device, result, "a copy to the GPU");
+    if (result != RING_CUDA_SUCCESS)
+      return ring_device_hub_report_cuda(device, result, "a copy to the GPU");
   }
-  return RING_OK;
+  result = ring_pinned_end(device, call->args->stream);
+  if (result == RING_CUDA_SUCCESS) return RING_OK;
+  return ring_device_hub_report_cuda(device, result, "an event on the stream");
 }
 
 /* ---- Preparing ----------------------------------------------------------------------------- */
@@ -229,7 +234,8 @@ static ring_status host_prepare(host_call *call) {
   ring_cuda_result result;
   ring_error error;
   if (ring_pinned_ready(device, &result) != RING_OK) {
-    if (result != RING_CUDA_SUCCESS) return host_cuda_failed(device, result, "the GPU");
+    if (result != RING_CUDA_SUCCESS)
+      return ring_device_hub_report_cuda(device, result, "cuStreamCreate");
     ring_error_no_memory(&error, device->rank);
     return ring_device_hub_report(device, &error);
   }
@@ -249,19 +255,9 @@ static ring_status host_prepare(host_call *call) {
 
 ring_status ring_host_run(ring_device *device, const ring_device_args *args) {
   host_call call = {.device = device, .args = args};
-  if (ring_device_captures(device, args->stream))
-    return ring_error_set(ring_device_reason(), RING_UNSUPPORTED, device->rank, 0,
-                          "%s goes through the host, which a graph that captures the stream "
-                          "cannot: call it outside of the capture",
-                          ring_collective_name((uint8_t)args->collective));
   ring_status status = host_prepare(&call);
-  ring_cuda_result result = RING_CUDA_SUCCESS;
-  if (status == RING_OK) result = ring_pinned_begin(device, args->stream);
-  if (status == RING_OK && result == RING_CUDA_SUCCESS) status = host_rounds(&call);
-  if (status == RING_OK && result == RING_CUDA_SUCCESS)
-    result = ring_pinned_end(device, args->stream);
+  if (status == RING_OK) status = host_rounds(&call);
+  if (status != RING_OK) ring_pinned_await(device); /* copies may still write the caller's memory */
   free(call.round_sends);
-  if (status == RING_OK && result != RING_CUDA_SUCCESS)
-    return host_cuda_failed(device, result, "an event on the stream");
   return status;
 }

@@ -8,6 +8,10 @@
 #include "device/fuse_ptx.h"
 
 #define KERNELS_BLOCKS_EACH 8 /* of a multiprocessor */
+#define KERNELS_LEAST_BYTES ((size_t)1 << 20)
+
+/* Each is twice as long as the one before. */
+_Static_assert(KERNELS_LEAST_BYTES << RING_KERNELS_OUTGROWN >= RING_KERNELS_MOST_BYTES, "outgrown");
 
 typedef enum kernels_index {
 #define KERNELS_INDEX(name, from, to, width, piece, widen, narrow) KERNELS_##name,
@@ -60,29 +64,42 @@ static char *kernels_text(void) {
   return text;
 }
 
-#define KERNELS_NO_MEMORY 2 /* CUDA_ERROR_OUT_OF_MEMORY */
+static ring_cuda_result kernels_load_module(ring_device *device) {
+  const ring_cuda *cuda = &device->cuda;
+  ring_kernels *kernels = &device->kernels;
+  char *text = kernels_text();
+  if (text == NULL) return RING_CUDA_NO_MEMORY;
+  ring_cuda_result result = cuda->module_load(&kernels->module, text);
+  free(text);
+  if (result != RING_CUDA_SUCCESS) kernels->module = NULL;
+  for (int i = 0; i < RING_KERNEL_COUNT && result == RING_CUDA_SUCCESS; i++)
+    result = cuda->module_function(&kernels->functions[i], kernels->module, kernels_rows[i].name);
+  return result;
+}
+
+/* The first memory, which the next user has after the event. */
+static ring_cuda_result kernels_get_memory(ring_device *device) {
+  const ring_cuda *cuda = &device->cuda;
+  ring_cuda_stream stream;
+  ring_cuda_result result = cuda->stream_create(&stream, RING_CUDA_STREAM_NON_BLOCKING);
+  if (result != RING_CUDA_SUCCESS) return result;
+  result = ring_kernels_acquire(device, KERNELS_LEAST_BYTES, stream);
+  if (result == RING_CUDA_SUCCESS) result = ring_kernels_release(device, stream);
+  cuda->stream_destroy(stream);
+  return result;
+}
 
 ring_cuda_result ring_kernels_load(ring_device *device) {
   const ring_cuda *cuda = &device->cuda;
   ring_kernels *kernels = &device->kernels;
   int processors = 0;
-  if (kernels->module != NULL) return RING_CUDA_SUCCESS;
   ring_cuda_result result =
       cuda->gpu_attribute(&processors, RING_CUDA_MULTIPROCESSOR_COUNT, device->gpu);
   kernels->blocks = KERNELS_BLOCKS_EACH * (unsigned)(processors > 0 ? processors : 1);
-  if (result == RING_CUDA_SUCCESS && kernels->used == NULL)
+  if (result == RING_CUDA_SUCCESS)
     result = cuda->event_create(&kernels->used, RING_CUDA_EVENT_DISABLE_TIMING);
-  if (result != RING_CUDA_SUCCESS) return result;
-  char *text = kernels_text();
-  if (text == NULL) return KERNELS_NO_MEMORY;
-  ring_cuda_module module = NULL;
-  result = cuda->module_load(&module, text);
-  free(text);
-  for (int i = 0; i < RING_KERNEL_COUNT && result == RING_CUDA_SUCCESS; i++)
-    result = cuda->module_function(&kernels->functions[i], module, kernels_rows[i].name);
-  if (result == RING_CUDA_SUCCESS) kernels->module = module;
-  if (result != RING_CUDA_SUCCESS && module != NULL) cuda->module_unload(module);
-  return result;
+  if (result == RING_CUDA_SUCCESS) result = kernels_load_module(device);
+  return result == RING_CUDA_SUCCESS ? kernels_get_memory(device) : result;
 }
 
 /* ---- Launching ----------------------------------------------------------------------------- */
@@ -131,17 +148,19 @@ ring_cuda_result ring_kernels_add(ring_device *device, ring_kernel_batch *batch,
 
 /* ---- Memory -------------------------------------------------------------------------------- */
 
+/* Memory that was outgrown stays until the device is closed: to free it would wait for the GPU, perhaps for a call
+ * whose peer is lost, and would keep the watch thread from CUDA meanwhile. Its sum is shorter than the memory. */
 ring_cuda_result ring_kernels_acquire(ring_device *device, size_t bytes, ring_cuda_stream stream) {
   const ring_cuda *cuda = &device->cuda;
   ring_kernels *kernels = &device->kernels;
-  size_t capacity = (size_t)1 << 20;
+  size_t capacity = KERNELS_LEAST_BYTES;
+  ring_cuda_memory made = 0;
   if (bytes <= kernels->capacity) return cuda->stream_wait(stream, kernels->used, 0);
   while (capacity < bytes) capacity *= 2;
-  if (kernels->fused != 0) cuda->memory_free(kernels->fused); /* waits for the GPU */
-  kernels->fused = 0;
-  kernels->capacity = 0;
-  ring_cuda_result result = cuda->memory_alloc(&kernels->fused, capacity);
+  ring_cuda_result result = cuda->memory_alloc(&made, capacity);
   if (result != RING_CUDA_SUCCESS) return result;
+  if (kernels->fused != 0) kernels->outgrown[kernels->outgrown_count++] = kernels->fused;
+  kernels->fused = made;
   kernels->capacity = capacity;
   return cuda->fill(kernels->fused, 0, capacity, stream); /* gaps are reduced, too */
 }
@@ -153,8 +172,8 @@ ring_cuda_result ring_kernels_release(ring_device *device, ring_cuda_stream stre
 void ring_kernels_free(ring_device *device) {
   const ring_cuda *cuda = &device->cuda;
   ring_kernels *kernels = &device->kernels;
+  for (int i = 0; i < kernels->outgrown_count; i++) cuda->memory_free(kernels->outgrown[i]);
   if (kernels->fused != 0) cuda->memory_free(kernels->fused);
   if (kernels->used != NULL) cuda->event_destroy(kernels->used);
   if (kernels->module != NULL) cuda->module_unload(kernels->module);
-  *kernels = (ring_kernels){0};
 }

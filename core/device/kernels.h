@@ -9,6 +9,8 @@
 #include "device/device_state.h"
 #include "device/fuse_items.h"
 
+#define RING_KERNELS_MOST_BYTES ((size_t)64 << 20)
+
 /* Runs that one kernel takes. Begin with ring_kernels_begin. */
 typedef struct ring_kernel_batch {
   int kernel;
@@ -22,7 +24,7 @@ typedef struct ring_kernel_batch {
  * factor is 1. */
 bool ring_kernels_convert(ring_dtype from, ring_dtype to, double scale);
 
-/* Loads the kernels at the first use, for which there has to be a current context. */
+/* Loads the kernels and gets the first memory, when the device is opened. */
 ring_cuda_result ring_kernels_load(ring_device *device);
 
 /* Begins a batch of conversions that ring_kernels_convert allows. */
@@ -36,7 +38,8 @@ ring_cuda_result ring_kernels_add(ring_device *device, ring_kernel_batch *batch,
 ring_cuda_result ring_kernels_launch(ring_device *device, ring_kernel_batch *batch,
                                      ring_cuda_stream stream);
 
-/* Memory of the GPU of at least so many bytes, for one user at a time: work on the stream waits for the user before.
+/* Memory of the GPU of at least so many bytes, RING_KERNELS_MOST_BYTES at most, for one user at a time: work on the
+ * stream waits for the user before.
  * ring_kernels_release ends the use. */
 ring_cuda_result ring_kernels_acquire(ring_device *device, size_t bytes, ring_cuda_stream stream);
 ring_cuda_result ring_kernels_release(ring_device *device, ring_cuda_stream stream);

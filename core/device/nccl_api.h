@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the core uses of NCCL, declared here and loaded at run time. tests/core/device/test_nccl_header.c
+ * The functions of NCCL that the core uses, declared here and loaded at run time. tests/core/device/test_nccl_header.c
  * compares the declarations with nccl.h.
  */
 #ifndef RING_DEVICE_NCCL_API_H
@@ -10,6 +10,10 @@
 #include <stddef.h>
 
 #define RING_NCCL_LIBRARIES "libnccl.so.2:libnccl.so"
+
+/* Before this version a call of a communicator that does not block could block in the caller, and NCCL's thread could
+ * free a communicator whose init had failed. */
+#define RING_NCCL_LEAST 22300
 
 /* The config of NCCL 2.14, with the field after it, which fills the padding. Later versions give the fields
  * that the version below does not have their defaults. */
@@ -105,8 +109,13 @@ typedef struct ring_nccl {
 #undef NCCL_FIELD
 } ring_nccl;
 
-/* Loads the first of the libraries, with colons between their names; NULL: RING_NCCL_LIBRARIES. Else returns
- * false, and `problem` has the reason. */
-bool ring_nccl_load(ring_nccl *nccl, const char *libraries, char *problem, size_t size);
+/* Loads the first of the libraries, with colons between their names; NULL: RING_NCCL_LIBRARIES. Else, and where the
+ * library is older than RING_NCCL_LEAST, returns false, and `problem` has the reason. */
+bool ring_nccl_load(ring_nccl *nccl, const char *libraries, int *version, char *problem,
+                    size_t size);
+
+/* "2.28.3"; enough room is RING_NCCL_VERSION_TEXT bytes. */
+#define RING_NCCL_VERSION_TEXT 24
+void ring_nccl_version(int version, char *text);
 
 #endif

@@ -98,7 +98,7 @@ static ring_nccl_result nccl_issue_reduction(const ring_device *device,
                               args->stream);
 }
 
-/* Called with the mutex. */
+/* Called with the mutex of NCCL. */
 static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_args *args) {
   const ring_nccl *nccl = &device->nccl;
   size_t bytes = args->count * ring_dtype_size(args->dtype);
@@ -121,38 +121,25 @@ static ring_nccl_result nccl_issue(const ring_device *device, const ring_device_
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
-/* The work is on the stream, or nothing is. */
-static ring_status nccl_end(ring_device *device, ring_status status, ring_cuda_stream stream) {
-  ring_error error;
-  pthread_mutex_lock(&device->mutex);
-  ring_cuda_result result = RING_CUDA_SUCCESS;
-  if (status == RING_OK) result = ring_pending_record(device, stream);
-  if (status != RING_OK) ring_pending_drop(device);
-  pthread_mutex_unlock(&device->mutex);
-  if (result == RING_CUDA_SUCCESS) return status;
-  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
-                 "rank %d (%s): cuEventRecord failed with %d (%s)", device->rank,
-                 device_host(device, device->rank), (int)result,
-                 ring_cuda_text(&device->cuda, result));
-  return ring_device_hub_report(device, &error);
-}
-
 ring_status ring_nccl_run(ring_device *device, const ring_device_args *args,
                           const ring_call *call) {
-  bool watched = !ring_device_captures(device, args->stream); /* an event of a graph has no end */
   int peer = args->collective == RING_COLLECTIVE_MESSAGE ? args->root : -1;
-  ring_nccl_result result = RING_NCCL_SUCCESS;
-  pthread_mutex_lock(&device->mutex);
-  bool open = device->nccl_comm != NULL;
-  bool added = !watched || (open && ring_pending_add(device, call, peer));
-  if (open && added) result = nccl_issue(device, args);
-  pthread_mutex_unlock(&device->mutex);
-  if (!open) return ring_device_check(device);
-  if (!added) {
+  ring_nccl_result result =
+      RING_NCCL_IN_PROGRESS; /* until the device fails, where NCCL has ended */
+  if (!ring_pending_add(device, call, peer)) {
     ring_error error;
     ring_error_no_memory(&error, device->rank);
     return ring_device_hub_report(device, &error);
   }
-  ring_status status = ring_nccl_settle(device, result, ring_collective_name(call->collective));
-  return watched ? nccl_end(device, status, args->stream) : status;
+  pthread_mutex_lock(&device->nccl_mutex);
+  if (device->nccl_comm != NULL) result = nccl_issue(device, args);
+  pthread_mutex_unlock(&device->nccl_mutex);
+  ring_status status = ring_nccl_complete(device, result, ring_collective_name(call->collective));
+  if (status != RING_OK) {
+    ring_pending_drop(device);
+    return status;
+  }
+  ring_cuda_result recorded = ring_pending_record(device, args->stream);
+  if (recorded == RING_CUDA_SUCCESS) return RING_OK;
+  return ring_device_hub_report_cuda(device, recorded, "cuEventRecord");
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The calls whose work is on streams of the GPU. All functions are called with the mutex of the device, and in
- * its context.
+ * The calls whose work is on streams of the GPU. The thread that makes calls adds, records and drops; the watch thread
+ * retires. Both are in the context of the device. CUDA is called without the mutex of the device, for CUDA may block
+ * where the queue of the GPU is full.
  */
 #ifndef RING_DEVICE_PENDING_H
 #define RING_DEVICE_PENDING_H
@@ -14,21 +15,20 @@ bool ring_pending_add(ring_device *device, const ring_call *call, int peer);
 /* The work of the call that was added last is on `stream`. */
 ring_cuda_result ring_pending_record(ring_device *device, ring_cuda_stream stream);
 
-/* Takes back the call that was added last. */
+/* Drops the call that was added last. */
 void ring_pending_drop(ring_device *device);
 
-/* Forgets the calls that have ended, up to the first that has not. Returns what CUDA says otherwise. */
+/* Removes the calls that have ended, up to the first that has not. Returns an error of CUDA. */
 ring_cuda_result ring_pending_retire(ring_device *device);
 
-/* The oldest call, when nothing has ended for as long as the call timeout; else NULL. */
-const ring_pending *ring_pending_late(const ring_device *device);
+size_t ring_pending_count(ring_device *device);
 
-/* How long nothing has ended since the oldest call began, in seconds. */
-double ring_pending_age(const ring_device *device);
+/* Copies the oldest call, when nothing has ended for as long as its patience, and for how many seconds. The patience
+ * is the call timeout. A message has some seconds more, for its peer may wait for a collective, whose decision then
+ * comes first. */
+bool ring_pending_late(ring_device *device, ring_pending *late, double *age);
 
-/* The pending call of that number; NULL: none. */
-const ring_pending *ring_pending_find(const ring_device *device, uint32_t sequence);
-
+/* Destroys the events. No thread uses the list any more. */
 void ring_pending_free(ring_device *device);
 
 #endif

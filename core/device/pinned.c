@@ -3,21 +3,28 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/platform.h"
 
-#define PINNED_PAGE ((size_t)4096)
-#define PINNED_DOZE_NS 100000
+#define PINNED_PAUSE_NS 100000
 #define PINNED_PATIENCE_NS UINT64_C(5000000000)
+
+static size_t pinned_page(void) {
+  long bytes = sysconf(_SC_PAGESIZE);
+  return bytes > 0 ? (size_t)bytes : 4096;
+}
 
 /* Registers whole pages, of which the arena's neighbours have no part. */
 static void pinned_lock(ring_device *device, size_t bytes) {
+  const size_t page = pinned_page();
   ring_pinned *pinned = &device->pinned;
   uint8_t *first = pinned->memory;
-  first += (PINNED_PAGE - (uintptr_t)first % PINNED_PAGE) % PINNED_PAGE;
+  first += (page - (uintptr_t)first % page) % page;
   pinned->locked = first;
-  pinned->page_locked = device->cuda.host_register(
-                            first, bytes, RING_CUDA_HOST_REGISTER_PORTABLE) == RING_CUDA_SUCCESS;
+  ring_cuda_result result =
+      device->cuda.host_register(first, bytes, RING_CUDA_HOST_REGISTER_PORTABLE);
+  pinned->page_locked = result == RING_CUDA_SUCCESS ? 1 : -1;
   for (int i = 0; i < RING_PINNED_SLOTS; i++) {
     pinned->slots[i].input = first + (size_t)(2 * i) * RING_PINNED_BYTES;
     pinned->slots[i].output = first + (size_t)(2 * i + 1) * RING_PINNED_BYTES;
@@ -49,7 +56,7 @@ ring_status ring_pinned_ready(ring_device *device, ring_cuda_result *result) {
   *result = RING_CUDA_SUCCESS;
   if (pinned->ready) return RING_OK;
   if (pinned->memory == NULL) {
-    ring_status status = ring_alloc(device->comm, bytes + PINNED_PAGE, &pinned->memory);
+    ring_status status = ring_alloc(device->comm, bytes + pinned_page(), &pinned->memory);
     if (status != RING_OK) return status;
     pinned_lock(device, bytes);
   }
@@ -75,21 +82,21 @@ ring_cuda_result ring_pinned_end(ring_device *device, ring_cuda_stream stream) {
 
 ring_pinned_slot *ring_pinned_take(ring_device *device, ring_cuda_result *result) {
   ring_pinned *pinned = &device->pinned;
-  ring_pinned_slot *slot = &pinned->slots[pinned->turn++ % RING_PINNED_SLOTS];
+  ring_pinned_slot *slot = &pinned->slots[pinned->turn];
+  pinned->turn = (pinned->turn + 1) % RING_PINNED_SLOTS;
   *result = device->cuda.stream_wait(pinned->down, slot->up, 0); /* one never recorded is done */
   return slot;
 }
 
-/* Waits until no copy uses the memory. False when that lasts too long. */
-static bool pinned_rests(const ring_device *device) {
+bool ring_pinned_await(const ring_device *device) {
   const ring_pinned *pinned = &device->pinned;
-  const struct timespec doze = {0, PINNED_DOZE_NS};
+  const struct timespec time = {0, PINNED_PAUSE_NS};
   if (!pinned->ready) return true;
   for (uint64_t begun = ring_platform_now(); ring_platform_now() - begun < PINNED_PATIENCE_NS;) {
     if (device->cuda.stream_query(pinned->down) != RING_CUDA_NOT_READY &&
         device->cuda.stream_query(pinned->up) != RING_CUDA_NOT_READY)
       return true;
-    nanosleep(&doze, NULL);
+    nanosleep(&time, NULL);
   }
   return false;
 }
@@ -97,7 +104,7 @@ static bool pinned_rests(const ring_device *device) {
 void ring_pinned_free(ring_device *device) {
   const ring_cuda *cuda = &device->cuda;
   ring_pinned *pinned = &device->pinned;
-  if (!pinned_rests(device)) return; /* the GPU may still write: the memory stays */
+  if (!ring_pinned_await(device)) return; /* the GPU may still write: the memory stays */
   for (int i = 0; i < RING_PINNED_SLOTS; i++) {
     if (pinned->slots[i].down != NULL) cuda->event_destroy(pinned->slots[i].down);
     if (pinned->slots[i].up != NULL) cuda->event_destroy(pinned->slots[i].up);
@@ -106,7 +113,7 @@ void ring_pinned_free(ring_device *device) {
   if (pinned->end != NULL) cuda->event_destroy(pinned->end);
   if (pinned->down != NULL) cuda->stream_destroy(pinned->down);
   if (pinned->up != NULL) cuda->stream_destroy(pinned->up);
-  if (pinned->page_locked) cuda->host_unregister(pinned->locked);
+  if (pinned->page_locked > 0) cuda->host_unregister(pinned->locked);
   ring_free(pinned->memory);
   memset(pinned, 0, sizeof *pinned);
 }

@@ -21,6 +21,9 @@ ring_cuda_result ring_pinned_end(ring_device *device, ring_cuda_stream stream);
 /* The next slot, which copies from the GPU may fill: they wait for its last copy to the GPU. */
 ring_pinned_slot *ring_pinned_take(ring_device *device, ring_cuda_result *result);
 
+/* Waits until no copy uses the memory. False when that takes longer than 5 s. */
+bool ring_pinned_await(const ring_device *device);
+
 void ring_pinned_free(ring_device *device);
 
 #endif

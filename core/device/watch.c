@@ -23,61 +23,58 @@ static void watch_blame_peer(ring_device *device, const ring_pending *late, doub
   ring_device_hub_report(device, &error);
 }
 
-static void watch_gpu_failed(ring_device *device, ring_cuda_result result) {
-  ring_error error;
-  ring_error_set(&error, RING_SYSTEM, device->rank, 0,
-                 "rank %d (%s): the GPU failed with %d (%s), in this or an earlier kernel of the "
-                 "process",
-                 device->rank, device_host(device, device->rank), (int)result,
-                 ring_cuda_text(&device->cuda, result));
-  ring_device_hub_report(device, &error);
+/* Whether CUDA's driver ends with the process, which a device that is not freed outlives. */
+static bool watch_is_over(ring_cuda_result result) {
+  return result == RING_CUDA_DEINITIALIZED || result == RING_CUDA_CONTEXT_IS_DESTROYED;
 }
 
-/* Looks at the calls and at NCCL. */
-static void watch_calls(ring_device *device) {
+/* Checks the calls and NCCL. False at the end of the process. */
+static bool watch_calls(ring_device *device) {
   ring_error error;
-  ring_pending late = {.peer = -1};
-  pthread_mutex_lock(&device->mutex);
+  ring_pending late;
+  double age;
   ring_cuda_result result = ring_pending_retire(device);
-  const ring_pending *oldest = ring_pending_late(device);
-  if (oldest != NULL) late = *oldest;
-  double age = ring_pending_age(device);
-  bool failed = ring_nccl_check(device, &error);
-  pthread_mutex_unlock(&device->mutex);
+  if (watch_is_over(result)) return false;
   if (result != RING_CUDA_SUCCESS)
-    watch_gpu_failed(device, result);
-  else if (failed)
+    ring_device_hub_report_cuda(device, result, RING_DEVICE_GPU_WORK);
+  else if (ring_nccl_check(device, &error))
     ring_device_hub_report(device, &error);
-  else if (oldest != NULL && late.peer >= 0)
+  else if (!ring_pending_late(device, &late, &age))
+    return true;
+  else if (late.peer >= 0)
     watch_blame_peer(device, &late, age);
-  else if (oldest != NULL)
-    ring_device_hub_complain(device, &late.call, age);
+  else
+    ring_device_hub_report_late(device, &late.call, age);
+  return true;
 }
 
-static void watch_turn(ring_device *device) {
+/* The hub comes first: CUDA may block a query while another thread waits for the GPU. */
+static bool watch_turn(ring_device *device) {
+  bool goes_on = true;
   ring_device_hub_poll(device);
-  if (!device->failed) watch_calls(device);
-  if (!device->failed || device->released) return;
-  ring_nccl_abort(device);
-  device->released = true;
+  if (!device->failed) goes_on = watch_calls(device);
+  if (device->failed) ring_detached_begin(&device->abort);
+  return goes_on;
 }
 
-/* A user's thread may capture a graph: queries of this thread shall not end that. */
+static bool watch_pause(ring_device *device) {
+  pthread_mutex_lock(&device->mutex);
+  int pause = device->pending.count > 0 && !device->failed ? WATCH_BUSY_MS : WATCH_IDLE_MS;
+  if (!device->stops) ring_platform_condition_wait(&device->stopped, &device->mutex, pause);
+  bool stops = device->stops;
+  pthread_mutex_unlock(&device->mutex);
+  return !stops;
+}
+
 static void *watch_main(void *arg) {
   ring_device *device = arg;
-  ring_cuda_capture_mode mode = RING_CUDA_CAPTURE_MODE_RELAXED;
-  ring_device_push(device);
-  device->cuda.capture_mode(&mode);
-  for (bool stops = false; !stops;) {
-    watch_turn(device);
-    pthread_mutex_lock(&device->mutex);
-    int pause = device->pending.count > 0 && !device->failed ? WATCH_BUSY_MS : WATCH_IDLE_MS;
-    if (!device->stops) ring_platform_condition_wait(&device->stopped, &device->mutex, pause);
-    stops = device->stops;
-    pthread_mutex_unlock(&device->mutex);
-  }
-  if (device->failed) watch_turn(device);
-  ring_device_pop(device);
+  ring_cuda_capture_mode mode;
+  ring_cuda_result result = ring_device_push(device, &mode);
+  if (result != RING_CUDA_SUCCESS) /* the device fails, so CUDA is not called */
+    ring_device_hub_report_cuda(device, result, "cuCtxPushCurrent");
+  while (watch_turn(device) && watch_pause(device)) continue;
+  if (device->failed) ring_detached_begin(&device->abort);
+  if (result == RING_CUDA_SUCCESS) ring_device_pop(device, mode);
   return NULL;
 }
 

@@ -46,6 +46,14 @@ ring_status ring_messages_enter(ring_messages *messages) {
   return status;
 }
 
+bool ring_messages_failure(ring_messages *messages, ring_error *failure) {
+  messages_lock(messages);
+  bool broken = messages->broken;
+  if (broken) *failure = messages->failure;
+  messages_unlock(messages);
+  return broken;
+}
+
 void ring_messages_announce_completions(ring_messages *messages, int fd) {
   messages_lock(messages);
   messages->completions = fd;

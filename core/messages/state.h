@@ -73,6 +73,9 @@ ring_status ring_messages_check(const ring_messages *messages);
 /* Locks, and checks that nothing has failed. Unlocks where it returns another status than RING_OK. */
 ring_status ring_messages_enter(ring_messages *messages);
 
+/* Copies the failure that has ended the messages. False where none has. Called without the mutex. */
+bool ring_messages_failure(ring_messages *messages, ring_error *failure);
+
 /* From now on each completion of a transfer writes a byte to `fd`, which does not block. -1: no more. */
 void ring_messages_announce_completions(ring_messages *messages, int fd);
 

@@ -194,6 +194,11 @@ def use_libraries(path):
         with_stream = comm.allreduce(gpu.array(x, stream=stream))
         assert with_stream.__cuda_array_interface__["stream"] == stream
         np.testing.assert_array_equal(values(comm, gpu, with_stream), total)
+        of_thread = comm.allreduce(gpu.array(x, stream=2))  # another stream in threads of NCCL
+        assert of_thread.__cuda_array_interface__["stream"] == 1
+        np.testing.assert_array_equal(values(comm, gpu, of_thread), total)
+        halves = device.cast(gpu.array(x, stream=2), "float16")
+        np.testing.assert_array_equal(values(comm, gpu, halves), x.astype("float16"))
         assert comm.allreduce(gpu.array(x), out=out) is out, "two libraries"
         device.wait(stream)
 

@@ -14,14 +14,11 @@ import numpy as np
 
 from sparkring._core import Communicator, InvalidError, UnsupportedError
 from sparkring._device import operand as operands
-from sparkring._device.device import check_gpu, opened
+from sparkring._device.device import check_gpu, on_shared_stream, opened
 from sparkring._device.operand import Operand, Result, Shape
 
 if TYPE_CHECKING:
     from sparkring._core import DeviceHandle
-
-
-_OF_THREAD = 2  # the driver's number of the default stream of a thread
 
 
 class DeviceRequest:
@@ -73,14 +70,6 @@ class _Call:
                 f" pass a multiple of {size}"
             )
         return (rows // size, *self.x.shape[1:])
-
-
-def on_shared_stream(handle: DeviceHandle, x: Operand) -> Operand:
-    """Leave the default stream of this thread, which is another stream in the threads of NCCL."""
-    if x.stream != _OF_THREAD:
-        return x
-    handle.wait(x.stream)
-    return x._replace(stream=0)
 
 
 def output(

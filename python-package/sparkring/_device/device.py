@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _Path = str | os.PathLike[str] | None
 PATHS = ("auto", "nccl", "host")
+_OF_THREAD = 2  # the driver's number of the default stream of a thread
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,12 @@ class Device:
         ------
         InvalidError
             For other dtypes, and for an array that is not on the GPU of the device.
+        UnsupportedError
+            On a stream that captures a graph, and where a rank cannot load the kernels.
         """
         source = operands.read(x, "x")
         check_gpu(self._handle, source, "x")
+        source = on_shared_stream(self._handle, source)
         numbers = (source.address, source.dtype)
         if out is not None:
             target = operands.read(out, "out", dtype)
@@ -196,6 +200,14 @@ def _stream(x: Any) -> int:
     return x if isinstance(x, int) else operands.read(x, "x").stream
 
 
+def on_shared_stream(handle: DeviceHandle, x: Operand) -> Operand:
+    """Leave the default stream of this thread, which is another stream in the threads of NCCL."""
+    if x.stream != _OF_THREAD:
+        return x
+    handle.wait(x.stream)
+    return x._replace(stream=0)
+
+
 def check_gpu(handle: DeviceHandle, operand: Operand, name: str) -> None:
     """Refuse an array on another GPU."""
     gpu = handle.gpu
@@ -235,11 +247,12 @@ def device(
         through the host. ``"nccl"``: by NCCL, in plain, or not at all. ``"host"``: through
         page-locked memory and the communicator. The same on every rank.
     gpu : int, optional
-        The number of this rank's GPU in this process. By default that of the current CUDA context,
-        or else the first.
+        The number of this rank's GPU in this process. By default that of the current CUDA context.
+        Without one the ranks of a host take its GPUs in turn.
     nccl, cuda : str or path, optional
         The libraries. By default NCCL of the wheel ``nvidia-nccl``, or else ``libnccl.so.2`` where
-        the system finds it; and ``libcuda.so.1``.
+        the system finds it; and ``libcuda.so.1``. NCCL has to be 2.23 or newer, the same on all
+        ranks.
 
     Returns
     -------
@@ -248,7 +261,8 @@ def device(
     Raises
     ------
     UnsupportedError
-        When a rank has no driver or no GPU, or lacks NCCL and ``path`` is ``"nccl"``; on all ranks.
+        When a rank has no driver or no GPU, when another CUDA context than the primary one of its
+        GPU is current, or when a rank lacks NCCL and ``path`` is ``"nccl"``; on all ranks.
     InvalidError
         When the device is open already, on another path or GPU.
     MismatchError, PeerLostError, TimeoutError, AbortedError

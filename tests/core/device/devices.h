@@ -21,6 +21,7 @@ typedef struct stub {
   ring_cuda_context context;
   int (*live)(void); /* NULL: of a real GPU */
   void (*capture)(ring_cuda_stream stream, int captures);
+  void (*use_foreign)(int gpu);
   int at_first; /* live, before there is a device */
 } stub;
 
@@ -42,9 +43,17 @@ static inline void stub_find(void *library, const char *name, void *function) {
   memcpy(function, &found, sizeof found);
 }
 
-/* Makes the primary context of a GPU this thread's, as a user's framework does. */
-static inline void use_gpu(int number) {
-  char problem[256], host[32];
+/* Runs a test that needs failures which only the stubs have, or several GPUs. */
+#define RUN_ON_STUBS(test)                                                                         \
+  do {                                                                                             \
+    if (gpu_is_real())                                                                             \
+      printf("%s: skipped, for it needs the stubs of CUDA and NCCL\n", #test);                     \
+    else                                                                                           \
+      RUN(test);                                                                                   \
+  } while (0)
+
+static inline void load_cuda(void) {
+  char problem[256];
   const char *names = gpu_is_real() ? NULL : SPARKRING_CUDA_STUB;
   CHECK_INT(setenv("CUDA_STUB_GPUS", "8", 1), 0);
   if (!ring_cuda_load(&gpu.cuda, names, problem, sizeof problem)) {
@@ -56,7 +65,14 @@ static inline void use_gpu(int number) {
     CHECK(library != NULL);
     stub_find(library, "stub_cuda_live", &gpu.live);
     stub_find(library, "stub_cuda_capture", &gpu.capture);
+    stub_find(library, "stub_cuda_use_foreign", &gpu.use_foreign);
   }
+}
+
+/* Makes the primary context of a GPU this thread's, as a user's framework does. */
+static inline void use_gpu(int number) {
+  char host[32];
+  load_cuda();
   snprintf(host, sizeof host, "rank-%d", number);
   if (gpu_is_real()) CHECK_INT(setenv("NCCL_HOSTID", host, 1), 0);
   CHECK_INT(gpu.cuda.context_retain(&gpu.context, gpu_is_real() ? 0 : number), 0);

@@ -10,16 +10,17 @@
 #include "victims.h"
 
 enum { RANKS = 3, COUNT = 1000 };
-static const double SOON = 0.7; /* call timeout where one shall pass */
+enum { NOBODY = -1, ANYBODY = -2 }; /* at fault */
+static const double SOON = 0.7;     /* call timeout where one shall pass */
 
 /* How rank 1, or the victim, fails, and what every other rank learns. */
 typedef struct story {
   failing f; /* f.victim: a rank that is killed; -1: none */
   ring_device_path path;
-  const char *nccl_fails;
+  const char *nccl_fails, *cuda_fails;
   double timeout; /* 0: the usual one */
   ring_status status;
-  int fault; /* -1: any */
+  int fault;
   const char *text;
   int met, over;
 } story;
@@ -29,15 +30,16 @@ static ring_device *open_story(const story *s, int rank, int size, ring_comm **c
   if (s->timeout > 0) options.call_timeout = s->timeout;
   *comm = open_with(&options);
   if (s->nccl_fails != NULL) CHECK_INT(setenv("NCCL_STUB_FAILS", s->nccl_fails, 1), 0);
+  if (s->cuda_fails != NULL) CHECK_INT(setenv("CUDA_STUB_FAILS", s->cuda_fails, 1), 0);
   return open_device(*comm, s->path);
 }
 
 static void check_reason(const story *s, const ring_error *error) {
-  if (error->status != s->status || (s->fault >= 0 && error->rank != s->fault))
+  if (error->status != s->status || (s->fault != ANYBODY && error->rank != s->fault))
     fprintf(stderr, "%s, rank %d: %s\n", ring_status_name(error->status), error->rank,
             error->message);
   CHECK_INT(error->status, s->status);
-  if (s->fault >= 0) CHECK_INT(error->rank, s->fault);
+  if (s->fault != ANYBODY) CHECK_INT(error->rank, s->fault);
   CHECK_CONTAINS(error->message, s->text);
 }
 
@@ -84,7 +86,7 @@ static void test_work_that_hangs(void) {
             (story){.nccl_fails = "hang:1:2",
                     .timeout = SOON,
                     .status = RING_TIMEOUT,
-                    .fault = -1,
+                    .fault = NOBODY,
                     .text =
                         "allreduce(count 1000, int32, sum) as call 2 on its GPU: every rank has "
                         "made the call"});
@@ -92,7 +94,18 @@ static void test_work_that_hangs(void) {
             (story){.nccl_fails = "hang:0:1",
                     .timeout = SOON,
                     .status = RING_TIMEOUT,
+                    .fault = NOBODY,
                     .text = "rank 0 (127.0.0.1) waited"});
+}
+
+/* NCCL never launches the call, as where a first connection is not made. */
+static void test_a_call_that_stays_in_progress(void) {
+  RUN_RANKS(RANKS, run_calls,
+            (story){.nccl_fails = "stuck:1:2",
+                    .timeout = SOON,
+                    .status = RING_TIMEOUT,
+                    .fault = NOBODY,
+                    .text = "every rank has made the call"});
 }
 
 static void test_errors_of_nccl(void) {
@@ -100,12 +113,17 @@ static void test_errors_of_nccl(void) {
             (story){.nccl_fails = "async:1:2",
                     .status = RING_SYSTEM,
                     .fault = 1,
-                    .text = "rank 1 (127.0.0.1): a call of NCCL failed with 3 (internal error"});
+                    .text = " failed with 3 (internal error)"});
   RUN_RANKS(RANKS, run_calls,
             (story){.nccl_fails = "refuse:1:2",
                     .status = RING_SYSTEM,
                     .fault = 1,
                     .text = "rank 1 (127.0.0.1): allreduce failed with 5 (invalid usage"});
+  RUN_RANKS(RANKS, run_calls,
+            (story){.nccl_fails = "later:1:2",
+                    .status = RING_SYSTEM,
+                    .fault = 1,
+                    .text = "rank 1 (127.0.0.1): "});
 }
 
 /* ---- Ranks that are lost, stopped or late -------------------------------------------------- */
@@ -139,6 +157,36 @@ static void test_a_rank_is_killed(void) {
                               .text = text});
     }
   }
+}
+
+/* CUDA shuts down in the victim, as at the end of a process that has not freed its device. The watch thread does not
+ * take that for a failure of the GPU. */
+static void run_shut_down(int rank, int size, void *shared) {
+  story *s = shared;
+  ring_comm *comm;
+  ring_device *device = open_story(s, rank, size, &comm);
+  void *memory = gpu_alloc(4 * COUNT);
+  CHECK_INT(reduce_and_wait(device, memory), RING_OK);
+  if (rank == s->f.victim) {
+    CHECK_INT(setenv("CUDA_STUB_FAILS", "shutdown", 1), 0);
+    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+              RING_OK);
+    usleep(200000);
+    raise(SIGKILL);
+  }
+  ring_status status = reduce_and_wait(device, memory);
+  if (status == RING_OK) status = reduce_and_wait(device, memory);
+  CHECK_INT(status, s->status);
+  expect_failure(s, device, comm, memory);
+}
+
+static void test_cuda_shuts_down(void) {
+  RUN_WITH_VICTIM(RANKS, run_shut_down,
+                  (story){.f.victim = 1,
+                          .path = RING_DEVICE_NCCL,
+                          .status = RING_PEER_LOST,
+                          .fault = 1,
+                          .text = "rank 1 (127.0.0.1)"});
 }
 
 /* The victim stops until it is killed. Nothing but the call timeout finds that. */
@@ -224,13 +272,63 @@ static void test_ranks_that_call_different_things(void) {
                     .nccl_fails = "hang:-1:1",
                     .timeout = SOON,
                     .status = RING_MISMATCH,
-                    .fault = -1,
+                    .fault = ANYBODY,
                     .text = "broadcast(count 1000, int32, root 2)"});
   RUN_RANKS(RANKS, run_mismatch,
             (story){.path = RING_DEVICE_HOST,
                     .status = RING_MISMATCH,
-                    .fault = -1,
+                    .fault = ANYBODY,
                     .text = "broadcast(count 1000, int32, root 2)"});
+}
+
+/* Rank 1 makes its call through the host, the others by NCCL. */
+static void run_paths(int rank, int size, void *shared) {
+  story *s = shared;
+  ring_comm *comm;
+  ring_device *device = open_story(s, rank, size, &comm);
+  void *memory = gpu_alloc(4 * COUNT);
+  ring_status status =
+      rank == 1 ? ring_device_allreduce(device, memory, memory, COUNT, RING_BOOL, RING_LOR, NULL)
+                : reduce_and_wait(device, memory);
+  CHECK_INT(status, s->status);
+  expect_failure(s, device, comm, memory);
+}
+
+static void test_a_rank_takes_another_path(void) {
+  RUN_RANKS(RANKS, run_paths,
+            (story){.path = RING_DEVICE_NCCL,
+                    .timeout = SOON,
+                    .status = RING_MISMATCH,
+                    .fault = ANYBODY,
+                    .text = "allreduce(count 1000, bool, lor)"});
+}
+
+/* A call through the host waits behind one of NCCL, which rank 1 does not make. */
+static void run_behind(int rank, int size, void *shared) {
+  story *s = shared;
+  ring_comm *comm;
+  ring_device *device = open_story(s, rank, size, &comm);
+  void *memory = gpu_alloc(4 * COUNT);
+  CHECK_INT(reduce_and_wait(device, memory), RING_OK);
+  if (rank != 1) {
+    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+              RING_OK);
+    CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_BOOL, RING_LOR, NULL),
+              s->status);
+  }
+  while (ring_device_wait(device, NULL) == RING_OK) usleep(1000);
+  expect_failure(s, device, comm, memory);
+}
+
+static void test_the_host_waits_behind_nccl(void) {
+  story s = {.path = RING_DEVICE_NCCL,
+             .timeout = SOON,
+             .status = RING_TIMEOUT,
+             .fault = 1,
+             .text = "rank 1 (127.0.0.1) has not made that call; it has made 1"};
+  RUN_RANKS(RANKS, run_behind, s);
+  s.cuda_fails = "register"; /* copies block, but not before the call of NCCL has ended */
+  if (!gpu_is_real()) RUN_RANKS(RANKS, run_behind, s);
 }
 
 /* Rank 0 receives what rank 1 never sends. */
@@ -255,6 +353,29 @@ static void test_a_message_that_never_comes(void) {
                     .status = RING_TIMEOUT,
                     .fault = 1,
                     .text = "to receive 1000 elements from rank 1 (127.0.0.1)"});
+}
+
+/* Rank 0 receives from rank 1, whose stream is behind a collective that does not end there. */
+static void run_victim(int rank, int size, void *shared) {
+  story *s = shared;
+  ring_comm *comm;
+  ring_device *device = open_story(s, rank, size, &comm);
+  void *memory = gpu_alloc(4 * COUNT);
+  CHECK_INT(ring_device_broadcast(device, memory, memory, COUNT, RING_INT32, 0, NULL), RING_OK);
+  if (rank == 0) CHECK_INT(ring_device_recv(device, memory, COUNT, RING_INT32, 1, NULL), RING_OK);
+  if (rank == 1) CHECK_INT(ring_device_send(device, memory, COUNT, RING_INT32, 0, NULL), RING_OK);
+  while (ring_device_wait(device, NULL) == RING_OK) usleep(1000);
+  expect_failure(s, device, comm, memory);
+}
+
+static void test_a_peer_that_waits_is_not_at_fault(void) {
+  RUN_RANKS(RANKS, run_victim,
+            (story){.path = RING_DEVICE_NCCL,
+                    .nccl_fails = "hang:1:1",
+                    .timeout = SOON,
+                    .status = RING_TIMEOUT,
+                    .fault = NOBODY,
+                    .text = "for broadcast(count 1000, int32, root 0) as call 1 on its GPU"});
 }
 
 /* Rank 1 is killed within NCCL's init. */
@@ -404,18 +525,49 @@ static void test_a_rank_does_not_close(void) {
                       .text = "for rank 1 (127.0.0.1; last seen"});
 }
 
+/* The GPU does not end: what it may use stays, and nothing waits for ever. */
+static void run_leak(int rank, int size, void *shared) {
+  story *s = shared;
+  ring_comm *comm;
+  ring_device *device = open_story(s, rank, size, &comm);
+  void *memory = gpu_alloc(4 * COUNT);
+  CHECK_INT(ring_device_allreduce(device, memory, memory, COUNT, RING_INT32, RING_SUM, NULL),
+            s->status);
+  check_reason(s, ring_device_error(device));
+  CHECK_INT(ring_device_close(device), s->status);
+  gpu_free(memory);
+  ring_device_free(device);
+  CHECK_CONTAINS(ring_device_error(NULL)->message, "memory of the device is not freed");
+  CHECK(gpu.live() > gpu.at_first);
+  CHECK_INT(ring_barrier(comm), RING_OK); /* which goes on */
+  close_rank(comm);
+}
+
+static void test_nccl_that_does_not_end(void) {
+  RUN_RANKS(1, run_leak,
+            (story){.nccl_fails = "abort:0:1",
+                    .status = RING_SYSTEM,
+                    .text = "allreduce failed with 5 (invalid usage"});
+}
+
 int main(void) {
-  RUN(test_work_that_hangs);
-  RUN(test_errors_of_nccl);
+  RUN_ON_STUBS(test_work_that_hangs);
+  RUN_ON_STUBS(test_a_call_that_stays_in_progress);
+  RUN_ON_STUBS(test_errors_of_nccl);
   RUN(test_a_rank_is_killed);
+  RUN_ON_STUBS(test_cuda_shuts_down);
   RUN(test_a_rank_is_stopped);
   RUN(test_a_rank_is_late);
-  RUN(test_ranks_that_call_different_things);
+  RUN_ON_STUBS(test_ranks_that_call_different_things);
+  RUN(test_a_rank_takes_another_path);
+  RUN(test_the_host_waits_behind_nccl);
   RUN(test_a_message_that_never_comes);
-  RUN(test_a_rank_is_killed_in_init);
+  RUN_ON_STUBS(test_a_peer_that_waits_is_not_at_fault);
+  RUN_ON_STUBS(test_a_rank_is_killed_in_init);
   RUN(test_aborts);
   RUN(test_interrupts);
-  RUN(test_failures_of_a_gpu);
+  RUN_ON_STUBS(test_failures_of_a_gpu);
   RUN(test_a_rank_does_not_close);
+  RUN_ON_STUBS(test_nccl_that_does_not_end);
   return 0;
 }

@@ -4,10 +4,14 @@
  * stream is a thread. Memory of the GPU has an address that the process cannot touch, so that a test crashes where
  * the core reads it; copies and kernels use another mapping of it. cuda_kernels.c has the kernels.
  *
- * It differs from CUDA: the default stream does not wait for other streams, copies never overlap kernels of a stream,
- * and nothing is known of speed.
+ * It differs from CUDA: the default stream is that of all threads and does not wait for other streams, copies never
+ * overlap kernels of a stream, and nothing is known of speed.
  *
- * CUDA_STUB_GPUS: how many GPUs there are; else 1. CUDA_STUB_FAILS: "init", "register", "launch" or "copy".
+ * A stream that captures a graph may not be used at all: that ends the process. While a stream captures, a thread that
+ * is not in relaxed mode may not query events, allocate or load, as in CUDA's global mode.
+ *
+ * CUDA_STUB_GPUS: how many GPUs there are; else 1. CUDA_STUB_FAILS: "init", "register", "launch", "copy", "module",
+ * "memory" or "shutdown". Where memory cannot be registered, copies block.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -26,7 +30,8 @@ enum {
   INVALID_GPU = 101,
   INVALID_CONTEXT = 201,
   LAUNCH_FAILED = 719,
-  NOT_SUPPORTED = 801
+  NOT_SUPPORTED = 801,
+  CAPTURE_UNSUPPORTED = 900
 };
 enum { GPUS = 8, DEPTH = 16 };
 
@@ -52,7 +57,7 @@ int stub_cuda_live(void) {
 struct CUctx_st {
   int retained;
 };
-static struct CUctx_st contexts[GPUS];
+static struct CUctx_st contexts[GPUS], foreign[GPUS]; /* the primary ones, and others */
 static _Thread_local ring_cuda_context stack[DEPTH];
 static _Thread_local int depth;
 
@@ -61,8 +66,26 @@ static int gpus(void) {
   return set != NULL ? atoi(set) : 1;
 }
 
+static _Thread_local ring_cuda_capture_mode mode;
+static int capturing; /* streams */
+
 #define NEED_CONTEXT                                                                               \
   if (depth == 0) return INVALID_CONTEXT
+
+/* For calls that a capture forbids. */
+#define NEED_NO_CAPTURE                                                                            \
+  if (!stub_cuda_may_disturb()) return CAPTURE_UNSUPPORTED
+
+int stub_cuda_may_disturb(void) {
+  return __atomic_load_n(&capturing, __ATOMIC_SEQ_CST) == 0 ||
+         mode == RING_CUDA_CAPTURE_MODE_RELAXED;
+}
+
+static ring_cuda_gpu current_gpu(void) {
+  ring_cuda_context current = stack[depth - 1];
+  int is_foreign = current >= foreign && current < foreign + GPUS;
+  return (int)(current - (is_foreign ? foreign : contexts));
+}
 
 int stub_cuda_has_context(void) {
   return depth > 0;
@@ -79,6 +102,11 @@ ring_cuda_result cuDriverGetVersion(int *version) {
 
 ring_cuda_result cuGetErrorString(ring_cuda_result result, const char **text) {
   *text = result == NO_GPU ? "no CUDA-capable device is detected" : "the stub of CUDA fails";
+  return RING_CUDA_SUCCESS;
+}
+
+ring_cuda_result cuDeviceGetCount(int *count) {
+  *count = gpus();
   return RING_CUDA_SUCCESS;
 }
 
@@ -120,8 +148,12 @@ ring_cuda_result cuCtxGetCurrent(ring_cuda_context *context) {
 
 ring_cuda_result cuCtxGetDevice(ring_cuda_gpu *gpu) {
   NEED_CONTEXT;
-  *gpu = (int)(stack[depth - 1] - contexts);
+  *gpu = current_gpu();
   return RING_CUDA_SUCCESS;
+}
+
+void stub_cuda_use_foreign(int gpu) {
+  stack[depth++] = &foreign[gpu];
 }
 
 ring_cuda_result cuCtxPushCurrent_v2(ring_cuda_context context) {
@@ -141,6 +173,7 @@ ring_cuda_result cuCtxPopCurrent_v2(ring_cuda_context *context) {
 typedef struct memory {
   uint8_t *visible, *host;
   size_t bytes;
+  ring_cuda_gpu gpu;
   struct memory *next;
 } memory;
 static memory *memories;
@@ -155,12 +188,29 @@ void *stub_cuda_host(const void *at) {
   return found;
 }
 
+ring_cuda_result cuPointerGetAttribute(void *value, ring_cuda_pointer_attribute attribute,
+                                       ring_cuda_memory at) {
+  ring_cuda_result result = INVALID_VALUE;
+  if (attribute != RING_CUDA_POINTER_GPU) return INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  for (const memory *of = memories; of != NULL; of = of->next)
+    if (at >= (uintptr_t)of->visible && at < (uintptr_t)of->visible + of->bytes) {
+      *(int *)value = of->gpu;
+      result = RING_CUDA_SUCCESS;
+    }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
 ring_cuda_result cuMemAlloc_v2(ring_cuda_memory *result, size_t bytes) {
   NEED_CONTEXT;
+  NEED_NO_CAPTURE;
+  if (stub_cuda_fails("memory")) return OUT_OF_MEMORY;
   int fd = memfd_create("gpu", MFD_CLOEXEC);
   memory *of = calloc(1, sizeof *of);
   if (bytes == 0 || fd < 0 || of == NULL || ftruncate(fd, (off_t)bytes) != 0) abort();
   of->bytes = bytes;
+  of->gpu = current_gpu();
   of->visible = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, 0);
   of->host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (of->visible == MAP_FAILED || of->host == MAP_FAILED) abort();
@@ -178,6 +228,7 @@ ring_cuda_result cuMemAlloc_v2(ring_cuda_memory *result, size_t bytes) {
 /* Waits for all streams. */
 ring_cuda_result cuMemFree_v2(ring_cuda_memory at) {
   NEED_CONTEXT;
+  NEED_NO_CAPTURE;
   pthread_mutex_lock(&lock);
   while (queued > 0) pthread_cond_wait(&changed, &lock);
   memory **link = &memories;
@@ -195,6 +246,7 @@ ring_cuda_result cuMemFree_v2(ring_cuda_memory at) {
 
 ring_cuda_result cuMemHostRegister_v2(void *at, size_t bytes, unsigned flags) {
   NEED_CONTEXT;
+  NEED_NO_CAPTURE;
   if (stub_cuda_fails("register")) return NOT_SUPPORTED;
   if ((uintptr_t)at % 4096 != 0 || bytes % 4096 != 0 || flags != RING_CUDA_HOST_REGISTER_PORTABLE)
     return INVALID_VALUE;
@@ -292,9 +344,17 @@ static void make_default_stream(void) {
 
 static ring_cuda_stream stream_of(ring_cuda_stream stream) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (stream != NULL) return stream;
+  if (stream != NULL && (uintptr_t)stream != RING_CUDA_STREAM_OF_THREAD) return stream;
   pthread_once(&once, make_default_stream);
   return default_stream;
+}
+
+/* Ends the process where a stream captures: nothing may be put on it, and it may not be asked. */
+static ring_cuda_stream used_stream(ring_cuda_stream stream) {
+  stream = stream_of(stream);
+  if (!__atomic_load_n(&stream->captures, __ATOMIC_SEQ_CST)) return stream;
+  fprintf(stderr, "stub of CUDA: a stream that captures is used\n");
+  abort();
 }
 
 static ring_cuda_result append(ring_cuda_stream stream, const work *given) {
@@ -302,7 +362,7 @@ static ring_cuda_result append(ring_cuda_stream stream, const work *given) {
   if (of == NULL) abort();
   *of = *given;
   of->next = NULL;
-  stream = stream_of(stream);
+  stream = used_stream(stream);
   pthread_mutex_lock(&lock);
   if (of->kind == RECORD) of->turn = ++of->event->asked;
   if (of->kind == WAIT) of->turn = of->event->asked;
@@ -335,7 +395,8 @@ ring_cuda_result cuStreamDestroy_v2(ring_cuda_stream stream) {
 
 ring_cuda_result cuStreamQuery(ring_cuda_stream stream) {
   NEED_CONTEXT;
-  stream = stream_of(stream);
+  NEED_NO_CAPTURE;
+  stream = used_stream(stream);
   pthread_mutex_lock(&lock);
   ring_cuda_result result = stream->first == NULL ? RING_CUDA_SUCCESS : RING_CUDA_NOT_READY;
   pthread_mutex_unlock(&lock);
@@ -359,16 +420,21 @@ ring_cuda_result cuStreamWaitEvent(ring_cuda_stream stream, ring_cuda_event even
 
 ring_cuda_result cuStreamIsCapturing(ring_cuda_stream stream, ring_cuda_capture_status *status) {
   NEED_CONTEXT;
-  *status = stream_of(stream)->captures;
+  if (stream == NULL && __atomic_load_n(&capturing, __ATOMIC_SEQ_CST) > 0)
+    return RING_CUDA_CAPTURE_IMPLICIT;
+  *status = __atomic_load_n(&stream_of(stream)->captures, __ATOMIC_SEQ_CST);
   return RING_CUDA_SUCCESS;
 }
 
 void stub_cuda_capture(ring_cuda_stream stream, int captures) {
-  stream_of(stream)->captures = captures;
+  __atomic_store_n(&stream_of(stream)->captures, captures, __ATOMIC_SEQ_CST);
+  __atomic_fetch_add(&capturing, captures ? 1 : -1, __ATOMIC_SEQ_CST);
 }
 
-ring_cuda_result cuThreadExchangeStreamCaptureMode(ring_cuda_capture_mode *mode) {
-  *mode = 0;
+ring_cuda_result cuThreadExchangeStreamCaptureMode(ring_cuda_capture_mode *given) {
+  const ring_cuda_capture_mode before = mode;
+  mode = *given;
+  *given = before;
   return RING_CUDA_SUCCESS;
 }
 
@@ -398,6 +464,8 @@ ring_cuda_result cuEventRecord(ring_cuda_event event, ring_cuda_stream stream) {
 
 ring_cuda_result cuEventQuery(ring_cuda_event event) {
   NEED_CONTEXT;
+  NEED_NO_CAPTURE;
+  if (stub_cuda_fails("shutdown")) return RING_CUDA_DEINITIALIZED;
   pthread_mutex_lock(&lock);
   ring_cuda_result result = event->done >= event->asked ? RING_CUDA_SUCCESS : RING_CUDA_NOT_READY;
   pthread_mutex_unlock(&lock);
@@ -414,7 +482,9 @@ ring_cuda_result cuLaunchHostFunc(ring_cuda_stream stream, stub_cuda_function fu
 static ring_cuda_result copy(void *to, const void *from, size_t bytes, ring_cuda_stream stream) {
   NEED_CONTEXT;
   if (stub_cuda_fails("copy")) return LAUNCH_FAILED;
-  return append(stream, &(work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+  ring_cuda_result result =
+      append(stream, &(work){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+  return stub_cuda_fails("register") ? cuStreamSynchronize(stream) : result;
 }
 
 static void *host_of(ring_cuda_memory at) {

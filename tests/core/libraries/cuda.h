@@ -19,13 +19,17 @@ ring_cuda_result cuLaunchHostFunc(ring_cuda_stream stream, stub_cuda_function fu
 /* The stream captures from now on, or no longer. */
 void stub_cuda_capture(ring_cuda_stream stream, int captures);
 
+/* Makes a context this thread's that is not the primary one of the GPU. */
+void stub_cuda_use_foreign(int gpu);
+
 /* How many streams, events, allocations, registrations, modules and retained contexts there are. */
 int stub_cuda_live(void);
 
-/* For the parts of the stub: counts what is live, whether CUDA_STUB_FAILS has a word, and whether this thread has a
- * context. */
+/* For the parts of the stub: counts what is live, whether CUDA_STUB_FAILS has a word, whether this thread has a
+ * context, and whether it may make calls that would disturb a capture. */
 void stub_cuda_count(int change);
 int stub_cuda_fails(const char *what);
 int stub_cuda_has_context(void);
+int stub_cuda_may_disturb(void);
 
 #endif

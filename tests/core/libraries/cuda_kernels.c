@@ -12,7 +12,14 @@
 #include "cuda.h"
 #include "device/fuse_items.h"
 
-enum { INVALID_VALUE = 1, INVALID_CONTEXT = 201, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum {
+  INVALID_VALUE = 1,
+  INVALID_CONTEXT = 201,
+  NO_COMPILER = 221,
+  NOT_FOUND = 500,
+  LAUNCH_FAILED = 719,
+  CAPTURE_UNSUPPORTED = 900
+};
 
 typedef struct kernel {
   int number;
@@ -62,6 +69,8 @@ static void run_kernel(void *arg) {
 
 ring_cuda_result cuModuleLoadData(ring_cuda_module *module, const void *text) {
   if (!stub_cuda_has_context()) return INVALID_CONTEXT;
+  if (!stub_cuda_may_disturb()) return CAPTURE_UNSUPPORTED;
+  if (stub_cuda_fails("module")) return NO_COMPILER;
   if (strncmp(text, ".version 7.0\n.target sm_60\n", 27) != 0) return INVALID_VALUE;
   *module = malloc(sizeof **module);
   if (*module == NULL) abort();

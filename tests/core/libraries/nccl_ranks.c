@@ -2,15 +2,19 @@
  *
  * Stands in for NCCL between ranks, where tests have none: communicators of sparkring on the stub of CUDA, whose
  * memory is the host's. Ranks find each other as with NCCL: the unique id has the address of rank 0 and a secret.
- * Work runs in the order of its stream, and ends when the communicator is aborted.
+ * Work runs in the order of its stream, and ends when the communicator is aborted. As in NCCL from 2.23 on, a call of a
+ * communicator that does not block is in progress until a thread has launched it, and another call meanwhile is
+ * refused; with one rank a call is launched at once.
  *
  * It differs from NCCL: reductions are those of sparkring, and nothing is known of speed or of graphs.
  *
- * NCCL_STUB_FAILS makes a rank (-1: all) fail, "KIND:RANK" or "KIND:RANK:CALL" with calls counted from 1:
+ * NCCL_STUB_VERSION: its version. NCCL_STUB_FAILS makes a rank (-1: all) fail, "KIND:RANK" or "KIND:RANK:CALL" with
+ * calls counted from 1:
  *   id       there is no unique id             init     init fails at once, without a communicator
  *   pending  init is in progress for ever      die      the process is killed in init
  *   hang     the work of that call never ends  async    the same, and the communicator reports an error
- *   refuse   that call returns an error at once
+ *   refuse   that call returns an error        abort    the same, and ncclCommAbort never returns
+ *   stuck    that call is in progress for ever  later    that call is in progress, then fails
  */
 #include <pthread.h>
 #include <signal.h>
@@ -18,12 +22,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "cuda.h"
 #include "device/nccl_api.h"
 #include "sparkring.h"
 
+enum { LAUNCH_US = 200 };
+
 ring_cuda_result cuCtxGetDevice(ring_cuda_gpu *gpu);
+ring_cuda_result cuCtxGetCurrent(ring_cuda_context *context);
+ring_cuda_result cuCtxPushCurrent_v2(ring_cuda_context context);
 
 typedef struct id_text {
   unsigned char secret[32];
@@ -34,10 +43,12 @@ struct ncclComm {
   ring_comm *ring;
   ring_messages *messages;
   id_text id;
-  int rank, size, gpu;
-  int state;   /* a ring_nccl_result */
-  int aborted; /* no work begins any more */
-  int running; /* a piece of work does */
+  int rank, size, gpu, blocking;
+  int state;       /* a ring_nccl_result */
+  int launching;   /* a thread launches a call, or finalizes */
+  int abort_hangs; /* ncclCommAbort never returns */
+  int aborted;     /* no work begins any more */
+  int running;     /* a piece of work does */
   int references;
   unsigned calls, turn; /* given out, and of the next work to run */
   pthread_t opener;
@@ -60,9 +71,11 @@ typedef struct work {
   ring_op op;
   int root;
   unsigned turn;
-  int hangs;
+  int hangs, stuck, later;
   message *messages;
   int message_count;
+  ring_nccl_stream stream;
+  ring_cuda_context context;
 } work;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,7 +102,8 @@ static void set_state(ring_nccl_comm comm, int state) {
 /* ---- Opening ------------------------------------------------------------------------------- */
 
 ring_nccl_result ncclGetVersion(int *version) {
-  *version = 22803;
+  const char *set = getenv("NCCL_STUB_VERSION");
+  *version = set != NULL ? atoi(set) : 22803;
   return RING_NCCL_SUCCESS;
 }
 
@@ -178,6 +192,7 @@ ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_n
   memcpy(&comm->id, &id, sizeof comm->id);
   comm->rank = rank;
   comm->size = size;
+  comm->blocking = config->blocking;
   comm->references = 1;
   comm->state = RING_NCCL_IN_PROGRESS;
   comm->opening = !fails("pending", rank, 0);
@@ -191,7 +206,24 @@ ring_nccl_result ncclCommInitRankConfig(ring_nccl_comm *result, int size, ring_n
 
 ring_nccl_result ncclCommGetAsyncError(ring_nccl_comm comm, ring_nccl_result *result) {
   *result = get(&comm->state);
+  if (*result == RING_NCCL_SUCCESS && get(&comm->launching)) *result = RING_NCCL_IN_PROGRESS;
   return RING_NCCL_SUCCESS;
+}
+
+static void set_launching(ring_nccl_comm comm, int launching) {
+  pthread_mutex_lock(&lock);
+  __atomic_store_n(&comm->launching, launching, __ATOMIC_SEQ_CST);
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Runs a function on a thread of its own; the communicator is in progress until the function ends that. */
+static ring_nccl_result begin_launch(ring_nccl_comm comm, void *(*function)(void *arg), void *arg) {
+  pthread_t thread;
+  set_launching(comm, 1);
+  if (pthread_create(&thread, NULL, function, arg) != 0) abort();
+  pthread_detach(thread);
+  return RING_NCCL_IN_PROGRESS;
 }
 
 /* ---- Ending -------------------------------------------------------------------------------- */
@@ -208,7 +240,7 @@ static void end(ring_nccl_comm comm, int aborts) {
   pthread_mutex_unlock(&lock);
   if (comm->opening) pthread_join(comm->opener, NULL);
   pthread_mutex_lock(&lock);
-  while (comm->running) pthread_cond_wait(&changed, &lock);
+  while (comm->running || get(&comm->launching)) pthread_cond_wait(&changed, &lock);
   pthread_mutex_unlock(&lock);
   if (!aborts && comm->messages != NULL) ring_messages_close(comm->messages);
   if (!aborts && comm->ring != NULL) ring_comm_close(comm->ring);
@@ -220,8 +252,14 @@ static void end(ring_nccl_comm comm, int aborts) {
   pthread_mutex_unlock(&lock);
 }
 
+static void *finalize(void *arg) {
+  usleep(LAUNCH_US);
+  set_launching(arg, 0);
+  return NULL;
+}
+
 ring_nccl_result ncclCommFinalize(ring_nccl_comm comm) {
-  return get(&comm->state);
+  return begin_launch(comm, finalize, comm);
 }
 
 ring_nccl_result ncclCommDestroy(ring_nccl_comm comm) {
@@ -230,6 +268,8 @@ ring_nccl_result ncclCommDestroy(ring_nccl_comm comm) {
 }
 
 ring_nccl_result ncclCommAbort(ring_nccl_comm comm) {
+  if (get(&comm->abort_hangs) && comm->opening) pthread_join(comm->opener, NULL);
+  while (get(&comm->abort_hangs)) pause();
   end(comm, 1);
   return RING_NCCL_SUCCESS;
 }
@@ -304,25 +344,75 @@ static void run_in_turn(void *arg) {
   free(of);
 }
 
+static void drop(work *of) {
+  pthread_mutex_lock(&lock);
+  release(of->comm);
+  pthread_mutex_unlock(&lock);
+  free(of->messages);
+  free(of);
+}
+
+static ring_nccl_result launch(work *of) {
+  ring_nccl_comm comm = of->comm;
+  if (fails("async", comm->rank, of->turn + 1)) set_state(comm, RING_NCCL_INTERNAL_ERROR);
+  return cuLaunchHostFunc(of->stream, run_in_turn, of) == RING_CUDA_SUCCESS
+             ? RING_NCCL_SUCCESS
+             : RING_NCCL_UNHANDLED_CUDA_ERROR;
+}
+
+/* The thread of a call in progress. The communicator lives until it is no longer launching. */
+static void *launch_later(void *arg) {
+  work *of = arg;
+  ring_nccl_comm comm = of->comm;
+  usleep(LAUNCH_US);
+  pthread_mutex_lock(&lock);
+  while (of->stuck && !get(&comm->aborted)) pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+  if (of->later) set_state(comm, RING_NCCL_INVALID_USAGE);
+  if (of->later || of->stuck) {
+    drop(of);
+  } else if (cuCtxPushCurrent_v2(of->context) != RING_CUDA_SUCCESS ||
+             launch(of) != RING_NCCL_SUCCESS) {
+    set_state(comm, RING_NCCL_UNHANDLED_CUDA_ERROR);
+  }
+  set_launching(comm, 0);
+  return NULL;
+}
+
+static ring_nccl_result refuse(const work *given) {
+  ring_nccl_comm comm = given->comm;
+  ring_nccl_result state;
+  ncclCommGetAsyncError(comm, &state);
+  if (state == RING_NCCL_IN_PROGRESS) return RING_NCCL_INVALID_ARGUMENT;
+  if (fails("abort", comm->rank, comm->calls + 1))
+    __atomic_store_n(&comm->abort_hangs, 1, __ATOMIC_SEQ_CST);
+  if (get(&comm->abort_hangs) || fails("refuse", comm->rank, comm->calls + 1))
+    return RING_NCCL_INVALID_USAGE;
+  return RING_NCCL_SUCCESS;
+}
+
 static ring_nccl_result append(const work *given, ring_nccl_stream stream) {
+  ring_nccl_comm comm = given->comm;
+  ring_nccl_result refused = refuse(given);
   work *of = malloc(sizeof *of);
   if (of == NULL) abort();
   *of = *given;
-  ring_nccl_comm comm = of->comm;
-  if (fails("refuse", comm->rank, comm->calls + 1)) {
+  if (refused != RING_NCCL_SUCCESS) {
     free(of->messages);
     free(of);
-    return RING_NCCL_INVALID_USAGE;
+    return refused;
   }
+  of->stream = stream;
+  if (cuCtxGetCurrent(&of->context) != RING_CUDA_SUCCESS) abort();
   pthread_mutex_lock(&lock);
   of->turn = comm->calls++;
   comm->references++;
   pthread_mutex_unlock(&lock);
-  if (fails("async", comm->rank, comm->calls)) set_state(comm, RING_NCCL_INTERNAL_ERROR);
+  of->stuck = fails("stuck", comm->rank, comm->calls);
+  of->later = fails("later", comm->rank, comm->calls);
   of->hangs = fails("hang", comm->rank, comm->calls) || fails("async", comm->rank, comm->calls);
-  return cuLaunchHostFunc(stream, run_in_turn, of) == RING_CUDA_SUCCESS
-             ? RING_NCCL_SUCCESS
-             : RING_NCCL_UNHANDLED_CUDA_ERROR;
+  if (comm->size == 1 || comm->blocking) return launch(of);
+  return begin_launch(comm, launch_later, of);
 }
 
 /* ---- Collectives --------------------------------------------------------------------------- */
