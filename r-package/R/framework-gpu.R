@@ -32,7 +32,7 @@
 #' As for [ring_allreduce()]. In addition, `ring_error_invalid` on all ranks: when a rank sees too
 #' few GPUs, when an address is not in `CUDA_VISIBLE_DEVICES`, and when a process has initialised
 #' CUDA with other GPUs.
-#' @seealso [ring_tf_config()], [ring_nccl_id()]
+#' @seealso [ring_tf_config()], [ring_nccl_id()], [ring_device()]
 #' @examples
 #' comm <- ring_init()
 #' ring_gpus(comm)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# An R rank that has an array on the GPU of the stub of CUDA, by reticulate (test_r_device.py).
+
+arguments <- commandArgs(TRUE)
+library(sparkring)
+comm <- ring_init(timeout = 60, call_timeout = 60)
+rank <- ring_rank(comm)
+stub <- reticulate::import_from_path("gpu_stub", path = arguments[[1L]])
+gpu <- stub$Gpu(rank)
+refused <- tryCatch(ring_device(comm, path = "fast"), error = conditionMessage)
+cat("refused", grepl("it must be one of auto, nccl, host", refused, fixed = TRUE), "\n")
+ring <- ring_device(comm, arguments[[2L]], gpu = rank)
+cat("path", ring$device()$explain()$path, "gpu", ring$device()$explain()$gpu, "\n")
+x <- gpu$array(matrix(c(1, 2, 3, 4, 5, 6), 2) * (rank + 1))
+total <- ring$allreduce(x)
+ring$device()$wait(total)
+cat("class", class(total)[[1L]], "\n")
+cat("sum", stub$result(gpu, total), "\n")
+gathered <- ring$allgather(x)
+ring$device()$wait(gathered)
+cat("shape", dim(stub$result(gpu, gathered)), "\n")
+cat("again", identical(ring_device(comm, gpu = rank), ring), "\n")
+cat("of R", ring_allreduce(comm, 1), "\n")
+ring$close()
+ring_close(comm)
