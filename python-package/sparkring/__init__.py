@@ -46,6 +46,7 @@ import sparkring._reducer  # it gives Communicator the method reducer
 import sparkring._request  # it makes Request awaitable
 import sparkring._run_state  # it gives Communicator attempt and progress
 import sparkring._timeline  # it gives Communicator start_timeline and stop_timeline
+import sparkring.frameworks._raft  # it gives Communicator the method raft_handle
 import sparkring.frameworks._torch_group  # noqa: F401 (it gives Communicator torch_group)
 from sparkring._communicator import init
 from sparkring._core import (

@@ -36,7 +36,7 @@ FUNCTIONS = [
 
 
 def test_public_names_are_documented():
-    assert len(METHODS) == 78
+    assert len(METHODS) == 79
     assert sparkring.__doc__
     for name in dir(sparkring):
         member = getattr(sparkring, name)
@@ -116,6 +116,7 @@ def test_parameters_are_documented(function):
         "mpi_run",
         "port_release",
         "progress",
+        "raft_handle",
         "send",
         "send_object",
         "start_timeline",

@@ -142,18 +142,18 @@ arguments = {
     "scatter_object": ([1, 2],), "port_reserve": (), "gpus": (), "tf_config": (), "torch_env": (),
     "jax_config": (), "xgboost_config": (), "lightgbm_config": (), "nccl_id": (), "ray_config": (),
     "reducer": (), "messages": (), "mpi_run": (["true"],), "mpi_init": (), "torch_group": (),
-    "device": (),
+    "device": (), "raft_handle": (),
 }
 local = {"abort", "counters", "link", "explain", "empty", "port_release", "progress"}
 local.add("stop_timeline")
 calls = [name for name in names if callable(getattr(comm, name)) and name not in local]
-assert len(calls) == 70, len(calls)
+assert len(calls) == 71, len(calls)
 for name in calls:
     whole = name.replace("_start", "") in ("reduce_scatter", "scatter", "alltoall")
     given = np.ones(2) if whole else X
     try:
         made = getattr(comm, name)(*arguments.get(name, (given,)))
-        if name == "mpi_init":
+        if name in ("mpi_init", "raft_handle"):
             made.__enter__()
         raise AssertionError(name)
     except sparkring.InvalidError as error:
