@@ -1,33 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# An attempt of ring_apply() or ring_run() as a barrier stage of Spark: packs the rows, starts the
-# log server, submits the job, and reads the results of the ranks, or the error if Spark has lost a
-# rank. Python's spark/_barrier_job.py does the same.
+# An attempt of ring_apply() or ring_run() as a barrier stage of Spark: deals the rows out, starts
+# the log server, submits the job, and reads the results of the ranks, or the error if Spark has
+# lost a rank. Python's spark/_barrier_job.py does the same.
 
 barrier_job_sql <- function(sc, sql) {
   sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)
 }
 
-# Packs `sdf` into a table with one partition for each rank, none of them empty.
-barrier_job_pack <- function(sc, sdf, kinds, size, deal) {
-  hashes <- sparklyr::sdf_collect(barrier_job_sql(sc, cells_hashes_sql(size)), arrow = FALSE)
-  keys <- cells_keys(hashes$parts, size)
-  counts <- if (deal) barrier_job_count(sdf, kinds)
-  rows <- sparklyr::invoke(sdf, "selectExpr", as.list(cells_select_sql(kinds, keys, counts)))
-  rows <- sparklyr::invoke(rows, "union", barrier_job_sql(sc, cells_empty_sql(keys)))
-  barrier_job_view(rows, function(tbl, view) barrier_job_sql(sc, cells_pack_sql(view, size)))
+# The batches of a table as Spark's RDD, which is computed in the partitions of the table.
+barrier_job_batches <- function(sdf, kinds) {
+  chosen <- sparklyr::invoke(sdf, "selectExpr", as.list(batches_select_sql(kinds)))
+  sparklyr::invoke(chosen, "toArrowBatchRdd")
+}
+
+# Vectors of MLlib become arrays of doubles.
+barrier_job_vectors <- function(sc, sdf, types) {
+  for (name in names(types)[batches_is_vector(types)]) {
+    column <- sparklyr::invoke(sdf, "col", batches_name(name))
+    array <- sparklyr::invoke_static(
+      sc, "org.apache.spark.ml.functions", "vector_to_array", column, "float64"
+    )
+    sdf <- sparklyr::invoke(sdf, "withColumn", name, array)
+  }
+  sdf
+}
+
+barrier_job_keys <- function(sc, size) {
+  hashes <- sparklyr::sdf_collect(barrier_job_sql(sc, batches_hashes_sql(size)), arrow = FALSE)
+  batches_keys(hashes$parts, size)
+}
+
+# Makes a table of one partition for each rank, each with one row: the name of the file with the
+# rows of the rank. `counts` has the rows of each partition if they are to be dealt out.
+barrier_job_files <- function(sc, batches, size, counts = NULL) {
+  session <- sparklyr::spark_session(sc)
+  encoder <- function(type) sparklyr::invoke_static(sc, "org.apache.spark.sql.Encoders", type)
+  dataset <- function(rdd, type) {
+    sparklyr::invoke(sparklyr::invoke(session, "createDataset", rdd, encoder(type)), "toDF")
+  }
+  keys <- barrier_job_keys(sc, size)
+  most <- sparklyr::invoke(sparklyr::invoke(session, "conf"), "get", batches_setting, "10000")
+  lines <- barrier_job_view(dataset(batches, "BINARY"), function(tbl, view) {
+    placed <- batches_place(view, size, counts, batches_most(most))
+    barrier_job_sql(sc, batches_lines_sql(placed, keys))
+  })
+  lines <- sparklyr::invoke(sparklyr::invoke(lines, "as", encoder("STRING")), "rdd")
+  dataset(sparklyr::invoke(lines, "pipe", batches_command()), "STRING")
 }
 
 # Counts the rows of each partition of `sdf`.
 barrier_job_count <- function(sdf, kinds) {
   found <- barrier_job_view(
-    sparklyr::invoke(sdf, "selectExpr", as.list(cells_place_sql(kinds))),
+    sparklyr::invoke(sdf, "selectExpr", as.list(batches_place_sql(kinds))),
     function(tbl, view) {
-      sql <- barrier_job_sql(sparklyr::spark_connection(tbl), cells_count_sql(view))
+      sql <- barrier_job_sql(sparklyr::spark_connection(tbl), batches_count_sql(view))
       sparklyr::sdf_collect(sql, arrow = FALSE)
     }
   )
-  cells_counts(found$part, found$rows)
+  batches_counts(found$part, found$rows)
 }
 
 # Calls `code` with `sdf` as a table and the name of its view. The view is dropped with the call.
@@ -59,21 +90,26 @@ barrier_job_run <- function(sc, job, make_table, columns, packages, results, tim
     results <- results_open(host, job$size, directory, limit)
     on.exit(results_close(results), add = TRUE)
     job$results <- results$route
-    rank_results <- barrier_job_launch(job, table, packages)
+    rows <<- barrier_job_launch(job, table, packages)
     over <- TRUE
-    results_fetch(rank_results, results)
+    results_fetch(rows$rank_results, results)
   }
-  barrier_job_attempts(launch, function() job$size, columns, max_restarts)
+  rows <- NULL # of the last attempt
+  values <- function(rank_results) {
+    if (job$collect) return(rank_result_values(rank_results, columns))
+    barrier_job_table(sc, rows$kept, table_agree(rank_results, columns), job$size)
+  }
+  barrier_job_attempts(launch, function() job$size, values, max_restarts)
 }
 
 # Launches the ranks until they succeed or no restart is left. launch() returns their results, or
-# the condition for a rank that Spark has lost.
-barrier_job_attempts <- function(launch, size, columns, max_restarts) {
+# the condition for a rank that Spark has lost. values() makes the value of the call of them.
+barrier_job_attempts <- function(launch, size, values, max_restarts) {
   for (attempt in seq_len(max_restarts + 1L) - 1L) {
     rank_results <- launch(attempt)
     lost <- inherits(rank_results, "condition")
     error <- if (lost) rank_results else rank_result_judge(rank_results, size(), attempt)
-    if (is.null(error)) return(rank_result_values(rank_results, columns))
+    if (is.null(error)) return(values(rank_results))
     if (attempt == max_restarts) stop(error)
     first <- strsplit(conditionMessage(error), "\n", fixed = TRUE)[[1L]][[1L]]
     message("sparkring: ", first, "; launching all ranks again (", attempt + 1L, " of ",
@@ -81,8 +117,9 @@ barrier_job_attempts <- function(launch, size, columns, max_restarts) {
   }
 }
 
-# Returns the results of the ranks, or the condition for a rank that Spark has lost. Without arrow,
-# which calls the closure for each batch of rows, and without the cache, which would keep the
+# Returns the results of the ranks as `rank_results`, or there the condition for a rank that Spark
+# has lost. Where tables stay in Spark, `kept` is the rows of all ranks, which Spark keeps. Without
+# arrow, which calls the closure for each batch of rows, and without the cache, which would keep the
 # results.
 barrier_job_launch <- function(job, table, packages) {
   tryCatch({
@@ -93,11 +130,28 @@ barrier_job_launch <- function(job, table, packages) {
         barrier = TRUE, arrow = FALSE
       )
     })
-    rank_result_read(as.data.frame(sparklyr::sdf_collect(rows, arrow = FALSE)))
+    kept <- if (!job$collect) {
+      sparklyr::invoke(sparklyr::spark_dataframe(rows), "localCheckpoint", TRUE)
+    }
+    if (!is.null(kept)) rows <- sparklyr::invoke(kept, "where", "pieces >= 0")
+    rows <- as.data.frame(sparklyr::sdf_collect(rows, arrow = FALSE))
+    list(rank_results = rank_result_read(rows), kept = kept)
   }, error = function(error) {
     sc <- sparklyr::spark_connection(table)
-    barrier_job_explain(error, job$attempt, function(stage, rank) barrier_job_host(sc, stage, rank))
+    list(rank_results = barrier_job_explain(
+      error, job$attempt, function(stage, rank) barrier_job_host(sc, stage, rank)
+    ))
   })
+}
+
+# The tables of all ranks as one table of Spark.
+barrier_job_table <- function(sc, kept, agreed, size) {
+  keys <- barrier_job_keys(sc, size)
+  texts <- sparklyr::invoke(kept, "where", "pieces = -1")
+  rows <- barrier_job_view(texts, function(tbl, view) {
+    barrier_job_sql(sc, table_sql(view, agreed, keys))
+  })
+  sparklyr::sdf_register(sparklyr::invoke(rows, "localCheckpoint", TRUE))
 }
 
 # Finds in Spark's error the rank that Spark has lost. Raises the error itself where no rank was
@@ -122,9 +176,14 @@ barrier_job_explain <- function(error, attempt, find_host = function(stage, rank
 # Undoes the line breaks that sparklyr puts into Spark's text.
 barrier_job_unwrap <- function(text) gsub("[ ]*\n(?![\n\t])", " ", text, perl = TRUE)
 
-# Reads a signal from an exit status above 128, as shells and sparklyr report it.
+# Reads a signal from an exit status above 128, as shells and sparklyr report it. The only
+# subprocess of Spark itself is batches_command().
 barrier_job_why <- function(text) {
   text <- sub(" Driver stacktrace:.*$", "", text)
+  if (grepl("Subprocess exited with status", text, fixed = TRUE)) {
+    return(paste("its rows could not be written to a file of its executor: is the disk of",
+                 "SPARK_LOCAL_DIRS full? The executor's log has the reason"))
+  }
   status <- "^.*sparklyr worker rscript failure with status ([0-9]+).*$"
   if (!grepl(status, text)) return(text)
   code <- as.integer(sub(status, "\\1", text))

@@ -26,16 +26,18 @@
 #' is interrupted.
 #'
 #' @param .x A Spark table of a sparklyr connection, without groups. Its columns are numbers,
-#'   logicals, strings, dates, timestamps, binary, or arrays of numbers. A binary or array column
-#'   becomes a list of vectors. Integers of 64 bits and decimals become doubles.
+#'   logicals, strings, dates, timestamps, binary, vectors of MLlib, or arrays of these. They become
+#'   the vectors that `dplyr::collect()` makes of them: integers of 64 bits and decimals become
+#'   doubles, a binary or array column becomes a list of vectors, an array of strings a list of
+#'   strings, and a null `NA`, also in a list. Unlike there, the fractions of seconds are right.
 #' @param .sc A connection, from `sparklyr::spark_connect()`. With a negative `num_proc` it is
 #'   ignored, and may be `NULL`.
 #' @param .f A function or a formula. `ring_apply()` calls `.f(df, comm, ...)`, where `df` is a data
-#'   frame of the rows of the rank (a tibble, if tibble is installed). `ring_run()` calls
-#'   `.f(comm, ...)`. In a formula, as in `sparklyr::spark_apply()`, `.x` is the first argument,
-#'   `.y` the second, and `..3` the third: `~ nrow(.x)`. `.f` is sent by [serialize()], with its
-#'   environment, unless that is the global environment. So pass the values that `.f` needs in
-#'   `...`, and call functions of packages as `package::name()`.
+#'   frame of the rows of the rank (a tibble, if tibble is installed), unless `rows` is `"batches"`.
+#'   `ring_run()` calls `.f(comm, ...)`. In a formula, as in `sparklyr::spark_apply()`, `.x` is the
+#'   first argument, `.y` the second, and `..3` the third: `~ nrow(.x)`. `.f` is sent by
+#'   [serialize()], with its environment, unless that is the global environment. So pass the values
+#'   that `.f` needs in `...`, and call functions of packages as `package::name()`.
 #' @param ... Further arguments of `.f`, by name or position. An argument of `.f` must not have the
 #'   name of an argument of `ring_apply()` or `ring_run()`, such as `timeout`.
 #' @param columns The columns of the result, if `.f` returns data frames: a character vector of
@@ -47,7 +49,7 @@
 #'   * `NULL` for `ring_run()`: the number of free slots.
 #'   * A positive number for `ring_apply()`: the rows are distributed evenly, in their order, so
 #'     rank 0 gets the first rows. Spark counts the rows first, and so computes the table twice,
-#'     unless it is cached (`sparklyr::tbl_cache()`).
+#'     unless it is cached (`sparklyr::tbl_cache()`). A restart does not compute the table again.
 #'   * A negative number, for `ring_run()` only: this number of processes of this machine, without
 #'     Spark.
 #' @param packages The packages to send to the executors, as for `sparklyr::spark_apply()`: a
@@ -71,6 +73,18 @@
 #'   they are shown only without Spark. On Spark a process that is forked from this process shows
 #'   them, on the standard error, if R runs in a terminal. Executors must be able to connect to this
 #'   host (`spark.driver.host`); else nothing is shown.
+#' @param rows What `.f` gets of its rows.
+#'   * `"all"`: a data frame of all rows of the rank.
+#'   * `"batches"`: a function without arguments, which returns a data frame of the next rows, and
+#'     `NULL` after the last. Called with `reset = TRUE` it begins again, and returns `NULL`. A rank
+#'     holds one batch at a time, so the rows of a rank may be larger than its memory. A batch has
+#'     up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by default. Lower it in the
+#'     configuration of Spark where rows are wide, such as images.
+#' @param collect Whether to collect the values of the ranks, `TRUE` or `FALSE`. With `FALSE`, `.f`
+#'   returns data frames, and their rows stay in Spark. `ring_apply()` returns a Spark table of the
+#'   rows. Spark keeps the rows in its executors, and does not run `.f` again. The rows are lost
+#'   with their executor. Columns are numbers, strings, factors, logicals, dates, times, and lists
+#'   of numbers, of strings, of logicals or of raw vectors.
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
 #'   rings, because the supervisors of the ranks have a ring of their own.
@@ -81,7 +95,8 @@
 #' @returns If `.f` returns a data frame on every rank: one data frame (a tibble, if tibble is
 #'   installed) with the rows of all ranks in rank order, and the rank in the first column, `rank`.
 #'   Else a list with the values of `.f` in rank order, of any type that [serialize()] supports. The
-#'   values of all ranks are collected: if they are equal, return the value from one rank only.
+#'   values of all ranks are collected: if they are equal, return the value from one rank only. With
+#'   `collect = FALSE` a Spark table (`tbl_spark`) with the same columns and rows.
 #'
 #' @section GPUs:
 #' Request GPUs in the configuration of the connection, from `config <- sparklyr::spark_config()`:
@@ -96,6 +111,14 @@
 #' so `.f` cannot be called once for each group of a rank. Remove the grouping with
 #' `dplyr::ungroup()`, and group the rows within `.f`. To have all rows of a group on one rank, call
 #' `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, and leave out `num_proc`.
+#'
+#' @section Rows:
+#' Spark packs the rows into batches of Arrow, and shuffles the batches to the ranks. R reads them
+#' without the package arrow. Before R starts, a task writes the batches of its rank to a file in
+#' the local directory of its executor (`SPARK_LOCAL_DIRS`). The file takes about 1.4 times the size
+#' of the batches, and only the user of the executor can read it. It has no name any more when `.f`
+#' runs, and it is gone when the rank has ended. With `rows = "batches"` neither Spark nor R holds
+#' more than one batch in memory.
 #'
 #' @section Large values:
 #' Spark returns a value of up to 16 MiB, as it returns the result of `spark_apply()`. With more
@@ -162,20 +185,32 @@
 #' @export
 ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = NULL, seed = NULL,
                        results = NULL, timeout = 300, max_restarts = 0, progress = FALSE,
-                       timeline = NULL, options = list()) {
+                       timeline = NULL, options = list(), rows = c("all", "batches"),
+                       collect = TRUE) {
   options <- driver_timeline(timeline, options)
   on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 2L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
+  job$batches <- driver_rows(rows) == "batches"
+  job$collect <- check_flag(collect, "collect")
   driver_check_table(.x)
   sc <- sparklyr::spark_connection(.x)
   sync_connection(sc)
   sdf <- sparklyr::spark_dataframe(.x)
   types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
-  job$cells <- cells_kinds(types)
+  job$kinds <- batches_kinds(types)
+  sdf <- barrier_job_vectors(sc, sdf, types)
+  batches <- barrier_job_batches(sdf, job$kinds)
   deal <- !is.null(num_proc)
-  if (!deal) job$size <- max(1L, as.integer(sparklyr::sdf_num_partitions(sdf)))
-  make_table <- function(size) barrier_job_pack(sc, sdf, job$cells, size, deal)
+  if (!deal) job$size <- max(1L, as.integer(sparklyr::invoke(batches, "getNumPartitions")))
+  files <- NULL # of all attempts, so that Spark computes the table once
+  make_table <- function(size) {
+    if (is.null(files)) {
+      counts <- if (deal) barrier_job_count(sdf, job$kinds)
+      files <<- barrier_job_files(sc, batches, size, counts)
+    }
+    files
+  }
   barrier_job_run(sc, job, make_table, columns, packages, results, timeout, max_restarts)
 }
 
@@ -188,6 +223,7 @@ ring_run <- function(.sc, .f, ..., columns = NULL, num_proc = NULL, packages = N
   on.exit(timeline_merge_run(options$timeline))
   job <- driver_job(.f, list(...), 1L, columns, num_proc, seed, timeout, max_restarts, options)
   job$progress <- check_flag(progress, "progress")
+  job$collect <- TRUE
   if (isTRUE(job$local)) return(local_attempts(job, columns, max_restarts))
   driver_need_sparklyr()
   if (!inherits(.sc, "spark_connection")) {
@@ -224,6 +260,13 @@ driver_job <- function(f, args, given, columns, num_proc, seed, timeout, max_res
   )
 }
 
+driver_rows <- function(rows) {
+  known <- c("all", "batches")
+  if (identical(rows, known)) return("all")
+  if (is_string(rows) && rows %in% known) return(rows)
+  check_stop("`rows` must be \"all\" or \"batches\", not ", describe(rows))
+}
+
 # The options with the directory of timelines. A path is relative to the directory of this process.
 driver_timeline <- function(timeline, options) {
   timeline <- check_string(timeline, "timeline")
@@ -242,7 +285,7 @@ driver_function <- function(f, args, given, call) {
                describe(f), call = call)
   }
   if (is.primitive(f)) return(f)
-  driver_check_names(f, call)
+  driver_check_names(f, if (given == 2L) ring_apply else ring_run, call)
   tryCatch(
     match.call(f, as.call(c(quote(.f), lapply(ours, as.name), args))),
     error = function(error) {
@@ -264,9 +307,9 @@ driver_lambda <- function(formula, call) {
 }
 
 # Refuses an argument name that `f` and the caller share: R would pass the argument to the caller.
-driver_check_names <- function(f, call) {
-  both <- intersect(intersect(names(formals(f)), names(formals(ring_run))), names(call))
-  both <- setdiff(both, c("", "...", ".sc", ".f"))
+driver_check_names <- function(f, caller, call) {
+  both <- intersect(intersect(names(formals(f)), names(formals(caller))), names(call))
+  both <- setdiff(both, c("", "...", ".sc", ".x", ".f"))
   if (length(both) == 0L) return()
   caller <- deparse(call[[1L]])
   check_stop("`", both[[1L]], "` is an argument of ", caller, "() and of `.f`, and only ", caller,

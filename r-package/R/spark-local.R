@@ -17,7 +17,8 @@ local_attempts <- function(job, columns, max_restarts) {
     display$restart()
     local_launch(job, display)
   }
-  barrier_job_attempts(launch, function() job$size, columns, max_restarts)
+  values <- function(rank_results) rank_result_values(rank_results, columns)
+  barrier_job_attempts(launch, function() job$size, values, max_restarts)
 }
 
 # Returns the results of the ranks.

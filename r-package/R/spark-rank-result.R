@@ -79,14 +79,18 @@ rank_result_weight <- function(error, rank) {
 
 # ---- As rows ------------------------------------------------------------------------------------
 
+# Further rows with `pieces` -1 have the texts of a table that stays in Spark (spark-table.R).
 rank_result_rows <- function(rank_result) {
+  texts <- rank_result$table$texts
+  rank_result$table$texts <- NULL
   bytes <- serialize(rank_result, NULL, version = 3L)
   starts <- seq(1, length(bytes), by = rank_result_piece)
   text <- vapply(starts, function(start) {
     base64_text(bytes[seq(start, min(start + rank_result_piece - 1, length(bytes)))])
   }, "")
   data.frame(
-    rank = rank_result$rank, piece = seq_along(text), pieces = length(text), text = text,
+    rank = rank_result$rank, piece = c(seq_along(text), seq_along(texts)),
+    pieces = rep(c(length(text), -1L), c(length(text), length(texts))), text = c(text, texts),
     stringsAsFactors = FALSE
   )
 }
@@ -203,11 +207,7 @@ rank_result_table <- function(tables, columns = NULL) {
   for (i in seq_along(tables)) {
     odd <- setdiff(names, names(tables[[i]]))
     if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
-    if (length(odd) > 0L) {
-      check_stop("rank ", i - 1L, " returned other columns than ",
-                 if (is.null(columns)) "rank 0" else "`columns` has", ", such as ", odd[[1L]],
-                 ": return the same columns on all ranks", call = NULL)
-    }
+    if (length(odd) > 0L) table_odd_columns(i - 1L, columns, odd[[1L]])
     tables[[i]] <- as.data.frame(tables[[i]])[names]
   }
   ranks <- rep(seq_along(tables) - 1L, vapply(tables, nrow, 0L))
@@ -228,12 +228,19 @@ table_check_types <- function(rows, columns) {
   if (is.null(names(columns))) return()
   for (name in names(columns)) {
     type <- columns[[name]]
-    if (!table_types[[type]](rows[[name]])) {
-      check_stop("`.f` returned a ", class(rows[[name]])[[1L]], " as column ", name,
-                 ", and its type in `columns` is ", type, ": convert the column in `.f`, or ",
-                 "change `columns`", call = NULL)
-    }
+    if (!table_types[[type]](rows[[name]])) table_odd_type(class(rows[[name]])[[1L]], name, type)
   }
+}
+
+table_odd_columns <- function(rank, columns, odd) {
+  check_stop("rank ", rank, " returned other columns than ",
+             if (is.null(columns)) "rank 0" else "`columns` has", ", such as ", odd,
+             ": return the same columns on all ranks", call = NULL)
+}
+
+table_odd_type <- function(found, name, type) {
+  check_stop("`.f` returned a ", found, " as column ", name, ", and its type in `columns` is ",
+             type, ": convert the column in `.f`, or change `columns`", call = NULL)
 }
 
 # Makes a tibble where the package tibble is installed, else a data frame.

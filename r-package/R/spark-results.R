@@ -27,6 +27,11 @@ results_advice <- paste(
 # Makes the result of a rank from its value: with the bytes of the value where Spark carries them,
 # else with the size of the file that holds them.
 results_store <- function(rank, value, job) {
+  if (isFALSE(job$collect)) {
+    rank_result <- rank_result_make(rank)
+    rank_result$table <- table_pack(value)
+    return(rank_result)
+  }
   if (is.null(job$folder)) return(rank_result_of_value(rank, value))
   file <- results_file(job$folder, rank)
   results_write(value, file)

@@ -19,7 +19,10 @@ supervisor_run <- function(df, job, barrier) {
     on.exit(unlink(job$folder, recursive = TRUE))
   }
   printed <- supervisor_reader(state, isTRUE(job$local))
-  child <- tryCatch(child_start(function() task_child(df, job, barrier)), error = function(error) {
+  child <- tryCatch({
+    file <- supervisor_file(df, job)
+    child_start(function() task_child(file, job, barrier))
+  }, error = function(error) {
     state$rank_result <- rank_result_of_error(rank, error)
     NULL
   })
@@ -38,6 +41,12 @@ supervisor_run <- function(df, job, barrier) {
   state$rank_result$log <- printed$last()
   supervisor_log(state$rank_result$failure, isTRUE(job$local))
   state$rank_result
+}
+
+# Opens the file with the rows of the rank, whose name is in `df`. It stays open in this process,
+# which ends with the rank. NULL for ring_run().
+supervisor_file <- function(df, job) {
+  if (!is.null(job$kinds)) .Call(C_batch_file_open, as.character(df[[1L]][[1L]]))
 }
 
 # Makes a reader of the output of the rank, which writes the lines to the output of this process.

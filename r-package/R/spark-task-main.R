@@ -32,14 +32,15 @@ task_columns <- c(rank = "integer", piece = "integer", pieces = "integer", text 
 task_main <- function(df, job, barrier) rank_result_rows(supervisor_run(df, job, barrier))
 
 # Runs in the child. Warnings are printed at once, like all output.
-task_child <- function(df, job, barrier) {
+task_child <- function(file, job, barrier) {
   if (identical(getOption("warn"), 0L)) options(warn = 1L)
   run_state$supervised <- TRUE
-  task_run(df, job, barrier)
+  task_run(file, job, barrier)
 }
 
-# Runs the rank, and returns its result. The driver sends `job` as sparklyr's `context`.
-task_run <- function(df, job, barrier) {
+# Runs the rank, and returns its result. The driver sends `job` as sparklyr's `context`. `file` is
+# the descriptor of the file with the rows of the rank; NULL for ring_run().
+task_run <- function(file, job, barrier) {
   rank <- as.integer(barrier$partition)
   on.exit(list2env(list(attempt = 0L, executor = FALSE), run_state))
   run_state$attempt <- job$attempt
@@ -49,7 +50,7 @@ task_run <- function(df, job, barrier) {
   rank_result <- tryCatch(
     withCallingHandlers({
       task_check(job, barrier)
-      rows <- if (!is.null(job$cells)) cells_read(df, job$cells)
+      rows <- if (!is.null(file)) task_rows(file, job)
       comm <- task_init(job, barrier)
       task_seed(job$seed, rank)
       value <- results_store(rank, task_call(job$work, rows, comm), job)
@@ -66,9 +67,13 @@ task_check <- function(job, barrier) {
   tasks <- length(barrier$address)
   if (tasks == job$size) return()
   ring_stop("UNSUPPORTED", call = NULL, paste0(
-    "Spark started ", tasks, " tasks for ", job$size, " ranks: set ",
-    "spark.sql.requireAllClusterKeysForDistribution to false"
+    "Spark started ", tasks, " tasks for ", job$size, " ranks: pass another `num_proc`"
   ))
+}
+
+# The first argument of the user's function.
+task_rows <- function(file, job) {
+  if (job$batches) batches_tables(file, job$kinds) else batches_all(file, job$kinds)
 }
 
 # Opens the communicator. The call has names in the place of the token and of the user's values, so

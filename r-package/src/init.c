@@ -6,6 +6,7 @@
 #include <R_ext/Visibility.h>
 
 #include "agree.h"
+#include "batch_file.h"
 #include "blame.h"
 #include "checkpoint.h"
 #include "child_process.h"
@@ -49,6 +50,9 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
                                           ENTRY(comm_live, 0),
                                           ENTRY(agree_call, 3),
                                           ENTRY(agree_strings, 2),
+                                          ENTRY(batch_file_open, 1),
+                                          ENTRY(batch_file_read, 3),
+                                          ENTRY(batch_file_close, 1),
                                           ENTRY(blame_weight, 1),
                                           ENTRY(blame_first, 3),
                                           ENTRY(envelope_trailer, 1),

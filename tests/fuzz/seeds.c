@@ -378,6 +378,54 @@ static void save_handshakes(void) {
   save("fuzz_handshake", "refused", made.bytes, made.length);
 }
 
+/* ---- Record batches ---------------------------------------------------------------------------- */
+
+enum { VALIDITY = 1, OFFSETS = 16 }; /* bytes of a buffer that is one */
+
+/* A record batch of three rows, of which the second is null in every column, as Spark writes it.
+ * `asked` are the kinds of the columns, as the target reads them. A list column has two nodes. */
+static void save_batch(const char *name, const char *asked, int nodes, const uint8_t *sizes,
+                       int buffers) {
+  static const uint8_t head[] = {16, 0, 12, 20, 18, 16, 4,  8,  12, 0,  32, 0, 0, 0, 0, 0,  3,
+                                 4,  0, 0,  10, 20, 4,  12, 16, 0,  12, 0,  3, 0, 0, 0, 12, 0};
+  seed made = {.length = 0};
+  int end = 0;
+  add(&made, asked, strlen(asked));
+  add_number(&made, 0xff00, 2); /* from the first row to the last */
+  add_number(&made, UINT32_MAX, 4);
+  add_number(&made, (uint64_t)(88 + 16 * (nodes + buffers)), 4);
+  for (size_t i = 0; i < sizeof head; i++) add_number(&made, head[i], 2);
+  add_number(&made, (uint64_t)(16 + 16 * nodes), 8); /* where the buffers are */
+  add_number(&made, (uint64_t)nodes, 4);
+  for (int i = 0; i < nodes; i++) {
+    add_number(&made, 3, 8);
+    add_number(&made, 1, 8);
+  }
+  add_number(&made, 0, 4);
+  add_number(&made, (uint64_t)buffers, 4);
+  for (int i = 0; i < buffers; end += (sizes[i++] + 7) / 8 * 8) {
+    add_number(&made, (uint64_t)end, 8);
+    add_number(&made, sizes[i], 8);
+  }
+  for (int i = 0; i < buffers; i++) {
+    seed buffer = {.length = 0};
+    if (sizes[i] == VALIDITY) add_byte(&buffer, 5);
+    if (sizes[i] == OFFSETS) add(&buffer, "\0\0\0\0\1\0\0\0\1\0\0\0\3", 13);
+    add(&made, buffer.bytes, (size_t)(sizes[i] + 7) / 8 * 8);
+  }
+  save("fuzz_record_batch", name, made.bytes, made.length);
+}
+
+static void save_batches(void) {
+  static const uint8_t fixed[] = {VALIDITY, 24, VALIDITY, 12, VALIDITY, 2, VALIDITY, 24};
+  static const uint8_t variable[] = {VALIDITY, OFFSETS,  3,       VALIDITY, OFFSETS,
+                                     3,        VALIDITY, OFFSETS, VALIDITY, 24};
+  static const uint8_t strings[] = {VALIDITY, OFFSETS, VALIDITY, OFFSETS, 3};
+  save_batch("fixed", "\3\16\1\2\5", 4, fixed, 8);     /* d i l t */
+  save_batch("variable", "\2\3\6\7", 4, variable, 10); /* c r [d */
+  save_batch("strings", "\4\x0b", 2, strings, 5);      /* [c */
+}
+
 int main(int count, char **arguments) {
   if (count != 2) {
     fprintf(stderr, "usage: fuzz_seeds FOLDER\n");
@@ -396,5 +444,6 @@ int main(int count, char **arguments) {
   save_exchange();
   save_handshakes();
   save_streams();
+  save_batches();
   return 0;
 }

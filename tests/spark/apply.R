@@ -7,7 +7,7 @@
 ours <- asNamespace("sparkring")
 arguments <- commandArgs(TRUE)
 folder <- arguments[[2]]
-kinds <- c(id = "double", name = "character", day = "date", pair = "doubles")
+kinds <- c(id = "d", name = "c", day = "D", pair = "[d")
 size <- 4L
 
 fit <- function(df, comm, scale) {
@@ -53,15 +53,40 @@ wait_for <- function(text, file) {
 # What is asked of Spark, a line each. `told` is the hashes and, for rows that are dealt out, the
 # partitions and how many rows each has.
 sql <- function(told) {
-  if (length(told) == 0) return(ours$cells_hashes_sql(size))
-  keys <- ours$cells_keys(told[[1]], size)
+  if (length(told) == 0) return(ours$batches_hashes_sql(size))
+  keys <- ours$batches_keys(told[[1]], size)
   numbers <- lapply(strsplit(told[-1], " ", fixed = TRUE), as.double)
-  counts <- if (length(numbers) > 0) do.call(ours$cells_counts, numbers)
-  c(ours$cells_select_sql(kinds, keys, counts), ours$cells_empty_sql(keys),
-    ours$cells_pack_sql("packing", size))
+  counts <- if (length(numbers) > 0) do.call(ours$batches_counts, numbers)
+  placed <- ours$batches_place("packing", size, counts, 10000)
+  c(ours$batches_select_sql(kinds), ours$batches_lines_sql(placed, keys), ours$batches_command())
 }
 
-count <- function() c(ours$cells_place_sql(kinds), ours$cells_count_sql("counting"))
+count <- function() c(ours$batches_place_sql(kinds), ours$batches_count_sql("counting"))
+
+# A table that rank `rank` returns, which stays in Spark: that many rows.
+returned <- function(rank) {
+  table <- data.frame(
+    x = c(rank + 0.1, NA, -Inf), n = c(rank, NA, -1L), l = c(TRUE, NA, FALSE),
+    s = c("\u00e9\n\"\\\t", NA, ""), d = as.Date(c("2020-02-29", NA, "1969-12-31")),
+    t = as.POSIXct(c(1e9 + 0.25, NA, 0), origin = "1970-01-01"), stringsAsFactors = FALSE
+  )
+  table$v <- list(c(0.5, NA), NA, numeric())
+  table$b <- list(as.raw(c(0, 255)), NULL, raw())
+  table[["odd `name`"]] <- factor(c("low", NA, "high"))
+  table[seq_len(rank), if (rank == 1) rev(names(table)) else names(table)]
+}
+
+# The SQL that makes rows of the tables of all ranks, and what it reads: rank, piece and text.
+stored <- function(told) {
+  utils::assignInNamespace("table_rows", 2L, "sparkring")
+  packed <- lapply(seq_len(size) - 1L, function(rank) ours$table_pack(returned(rank)))
+  agreed <- ours$table_agree(lapply(packed, function(each) list(table = each["types"])))
+  texts <- unlist(lapply(seq_len(size) - 1L, function(rank) {
+    texts <- packed[[rank + 1L]]$texts
+    if (length(texts) > 0) paste(rank, seq_along(texts), texts)
+  }))
+  c(ours$table_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(texts))
+}
 
 # The driver's part: calls a function, whose arguments are told as name=value.
 drive <- function(name, told) {
@@ -71,7 +96,7 @@ drive <- function(name, told) {
   for (each in names(replaced)) utils::assignInNamespace(each, replaced[[each]], "sparkring")
   args <- setNames(as.list(sub(".*?=", "", told, perl = TRUE)), sub("=.*", "", told))
   job <- ours$driver_job(get(name), args, 2L, NULL, size, NULL, 60, 0, list())
-  job[c("cells", "progress")] <- list(kinds, TRUE)
+  job[c("kinds", "batches", "collect", "progress")] <- list(kinds, FALSE, TRUE, TRUE)
   tryCatch(
     tell(ours$barrier_job_run(NULL, job, identity, NULL, FALSE, NULL, 60, 0)),
     error = function(error) {
@@ -94,7 +119,7 @@ launch <- function(job, table, packages) {
                context = serialize(context, NULL, version = 2)), file.path(folder, "job.rds"))
   cat("sent\n")
   rows <- read.table(file("stdin"), col.names = names(ours$task_columns), stringsAsFactors = FALSE)
-  ours$rank_result_read(rows)
+  list(rank_results = ours$rank_result_read(rows))
 }
 
 # In place of random_bytes(): a file tells what was drawn, for who looks for it elsewhere.
@@ -105,7 +130,7 @@ draw <- function(length) {
   bytes
 }
 
-# In a task: from stdin come the barrier, as an R expression, and the rows, chunk and text in hex.
+# In a task: from stdin come the barrier, as an R expression, and the name of the file of rows.
 work <- function() {
   input <- file("stdin")
   lines <- readLines(input)
@@ -113,10 +138,7 @@ work <- function() {
   sent <- readRDS(file.path(folder, "job.rds"))
   closure <- unserialize(sent$closure)
   context <- unserialize(sent$context)
-  cells <- strsplit(lines[-1], " ", fixed = TRUE)
-  text <- vapply(cells, function(cell) rawToChar(ours$cells_raw(c(cell, "")[[2]])), "")
-  Encoding(text) <- "UTF-8"
-  df <- data.frame(chunk = as.double(vapply(cells, `[[`, "", 1)), text = text)
+  df <- data.frame(value = lines[-1])
   barrier <- eval(parse(text = lines[[1]]))
   arguments <- list(df, context$user_context, barrier = barrier)[0:length(formals(closure))]
   rows <- do.call(closure, arguments)
@@ -126,5 +148,6 @@ work <- function() {
 
 switch(arguments[[1]],
   sql = writeLines(sql(arguments[-(1:2)])), count = writeLines(count()), work = work(),
+  stored = writeLines(stored(arguments[-(1:2)])),
   drive = drive(arguments[[3]], arguments[-(1:3)])
 )

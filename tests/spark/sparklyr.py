@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from pyspark import BarrierTaskContext, SparkFiles
+from pyspark.sql import DataFrame
 
 SCRIPT = Path(__file__).with_name("apply.R")
 
@@ -37,7 +38,7 @@ def ring_apply(spark, frame, folder, function, deal=False, **arguments):
     standard error.
     """
     spark.sparkContext.addFile(str(SCRIPT))
-    rdd = packed(spark, frame, folder, deal)
+    rdd = files(spark, frame, folder, deal)
     assert rdd.getNumPartitions() == 4
     call = [function, *(f"{name}={value}" for name, value in arguments.items())]
     errors = folder / "errors"
@@ -54,13 +55,28 @@ def ring_apply(spark, frame, folder, function, deal=False, **arguments):
     return said
 
 
-def packed(spark, frame, folder, deal):
-    """Pack the rows of a table for four ranks."""
+def files(spark, frame, folder, deal):
+    """Deal the rows of a table out to files of four ranks; their names are the rows."""
     hashes = spark.sql(asked("sql", folder)).first()["parts"]
     counts = counted(spark, frame, folder) if deal else []
-    *select, empty, pack = asked("sql", folder, hashes, *counts).splitlines()
-    frame.selectExpr(*select).union(spark.sql(empty)).createOrReplaceTempView("packing")
-    return spark.sql(pack).rdd
+    *select, lines, command = asked("sql", folder, hashes, *counts).splitlines()
+    encoders, session = spark._jvm.org.apache.spark.sql.Encoders, spark._jsparkSession
+    batches = frame.selectExpr(*select)._jdf.toArrowBatchRdd()
+    packed = session.createDataset(batches, encoders.BINARY()).toDF()
+    packed.createOrReplaceTempView("packing")
+    rdd = getattr(spark.sql(lines)._jdf, "as")(encoders.STRING()).rdd()
+    names = session.createDataset(rdd.pipe(command), encoders.STRING()).toDF()
+    return DataFrame(names, spark).rdd
+
+
+def kept(spark, folder):
+    """Make the table that stays in Spark of the tables of apply.R's returned()."""
+    hashes = spark.sql(asked("sql", folder)).first()["parts"]
+    sql, *told = asked("stored", folder, hashes).splitlines()
+    rows = [(int(rank), int(piece), text) for rank, piece, text in (x.split(" ", 2) for x in told)]
+    frame = spark.createDataFrame(rows, "rank int, piece int, text string")
+    frame.createOrReplaceTempView("kept")
+    return spark.sql(sql)
 
 
 def counted(spark, frame, folder):
@@ -100,7 +116,7 @@ def worker(folder):
         context = BarrierTaskContext.get()
         addresses = ", ".join(json.dumps(info.address) for info in context.getTaskInfos())
         barrier = f"list(address = list({addresses}), partition = {context.partitionId()}L)"
-        told = [f"{row['chunk']} {row['text'].encode().hex()}" for row in rows]
+        told = [row["value"] for row in rows]
         home = SparkFiles.getRootDirectory()  # of all tasks of an executor
         before = sorted(os.listdir(home))
         context.barrier()

@@ -3,6 +3,7 @@
 
 import csv
 import io
+from datetime import date, datetime
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,25 @@ def test_rows_are_dealt_out_in_their_order(spark, rows, tmp_path):
     assert [row["rows"] for row in table] == ["750"] * 4
     assert [row["first"] for row in table] == ["0", "750", "2500", "3250"]
     assert float(table[1]["pair"]) == sum([*range(750, 1000), *range(2000, 2500)]) + 375
+
+
+def test_tables_that_stay_in_spark(spark, tmp_path):
+    """The texts of ranks become rows in rank order, of the right types."""
+    frame = sparklyr.kept(spark, tmp_path)
+    assert frame.schema.simpleString() == (
+        "struct<rank:int,x:double,n:int,l:boolean,s:string,d:date,t:timestamp,v:array<double>,"
+        "b:binary,odd `name`:string>"
+    )
+    rows = [tuple(row) for row in frame.collect()]
+    assert [row[0] for row in rows] == [1, 2, 2, 3, 3, 3]
+    day, moment = date(2020, 2, 29), datetime.fromtimestamp(1e9 + 0.25)
+    first = (True, 'é\n"\\\t', day, moment, [0.5, None], bytearray(b"\0\xff"), "low")
+    assert [row[1:] for row in rows if row[1] and row[1] > 0] == [
+        (rank + 0.1, rank, *first) for rank in (1, 2, 3)
+    ]
+    assert rows[2] == (2, *[None] * 9) and rows[4] == (3, *[None] * 9)
+    last = (3, float("-inf"), -1, False, "", date(1969, 12, 31), datetime.fromtimestamp(0), [])
+    assert rows[5] == (*last, bytearray(), "high")
 
 
 def test_large_values_come_past_spark(spark, rows, tmp_path):

@@ -104,21 +104,50 @@ of_script <- function(f) {
   f
 }
 
+# A record batch of Arrow with one column of doubles, as Spark would write it.
+arrow_batch <- function(x) {
+  int <- function(...) writeBin(as.integer(c(...)), raw(), endian = "little")
+  short <- function(...) writeBin(as.integer(c(...)), raw(), size = 2L, endian = "little")
+  count <- length(x)
+  metadata <- c(
+    int(16), # the message
+    short(12, 20, 18, 16, 4, 8), # its table of offsets: version, kind, header, length of the body
+    int(12, 32, 8 * count, 0), as.raw(c(3, 0)), short(4), raw(4),
+    short(10, 20, 4, 12, 16), raw(2), # the offsets of the record batch: length, nodes, buffers
+    int(12, count, 0, 12, 32), raw(4),
+    int(1, count, 0, 0, 0), raw(4),
+    int(2, 0, 0, 0, 0, 0, 0, 8 * count, 0)
+  )
+  c(int(-1, length(metadata)), metadata, writeBin(as.double(x), raw(), endian = "little"))
+}
+
+# The lines of a file of batches, and such a file.
+batch_line <- function(batch, skip = 0, upto = -1) paste(skip, upto, base64_text(batch))
+
+batch_file <- function(...) {
+  file <- tempfile("rows")
+  writeLines(c(...), file)
+  file
+}
+
 # The results of ranks that run the shipped closure with rows that Spark could have packed.
-play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL) {
+play <- function(size, f, ..., attempt = 0L, log_server = NULL, results = NULL, rows = "all",
+                 collect = TRUE, read = rank_result_read) {
   job <- list(
     work = serialize(list(f = f, args = list(...)), NULL), size = size, attempt = attempt,
     token = charToRaw(fresh_token()), options = list(timeout = 30, shared_memory = FALSE),
-    cells = c(n = "double"), log_server = log_server, results = results
+    kinds = c(n = "d"), log_server = log_server, results = results, batches = rows == "batches",
+    collect = collect
   )
   closure <- unserialize(serialize(task_closure, NULL, version = 2)) # as sparklyr ships it
-  rows <- run_ranks(size, job = job, closure = closure, code = {
-    lines <- paste0("V", seq_len(rank), collapse = "\036") # none for rank 0
-    packed <- data.frame(chunk = c(-1, 0), text = c("", lines))[c(TRUE, rank > 0), ]
+  files <- vapply(seq_len(size) - 1L, function(rank) { # rank r has r rows
+    batch_file("", vapply(seq_len(rank), function(n) batch_line(arrow_batch(n)), ""))
+  }, "")
+  rows <- run_ranks(size, job = job, closure = closure, files = files, code = {
     barrier <- list(address = as.list(rep("127.0.0.1:7", size)), partition = rank)
-    closure(packed, job, barrier)
+    closure(data.frame(value = files[[rank + 1]]), job, barrier)
   })
-  rank_result_read(do.call(rbind, rows))
+  read(do.call(rbind, rows))
 }
 
 # Whether a process runs; one that nobody has waited for yet has ended.

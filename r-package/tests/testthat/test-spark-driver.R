@@ -33,6 +33,10 @@ test_that("a function that does not take what it gets is told so", {
   invalid(ring_apply(NULL, function(df) 1), "f\\(df, comm\\), which does not fit.*unused argument")
   invalid(ring_run(NULL, function() 1), "f\\(comm\\), which does not fit")
   invalid(ring_run(NULL, function(comm) 1, rate = 2), "f\\(comm, ...\\), which .* unused argument")
+  invalid(ring_apply(NULL, sum, rows = "some"), "`rows` must be \"all\" or \"batches\", not \"some")
+  invalid(ring_apply(NULL, sum, collect = NA), "`collect` must be TRUE or FALSE, not NA")
+  both <- function(df, comm, rows) rows
+  invalid(ring_apply(NULL, both, rows = "all"), "`rows` is an argument of ring_apply\\(\\) and of")
   invalid(ring_run(NULL, sum, num_proc = 0), "`num_proc` is 0: it must be 1 or more")
   invalid(ring_apply(NULL, sum, num_proc = -2), "`num_proc` is -2: it must be 1 or more")
   invalid(ring_run(NULL, sum, max_restarts = -1), "`max_restarts` is -1: it must be 0 or more")
@@ -133,11 +137,10 @@ test_that("nothing tells the token", {
   f <- of_script(function(df, comm) stop("no"))
   job <- list(
     work = serialize(list(f = f, args = list()), NULL), size = 2L, attempt = 0L,
-    token = as.raw(1:16), options = list(timeout = 1), cells = c(n = "double")
+    token = as.raw(1:16), options = list(timeout = 1)
   )
-  packed <- data.frame(chunk = -1, text = "")
   barrier <- list(address = list("127.0.0.1:1", "127.0.0.1:1"), partition = 0L)
-  failure <- task_run(packed, job, barrier)$failure
+  failure <- task_run(NULL, job, barrier)$failure
   expect_match(failure$message, "token")
   told <- c(failure$message, failure$traceback, deparse(unserialize(failure$error)$call))
   expect_no_match(told, "as.raw|01, ?0|0102")
@@ -172,6 +175,10 @@ test_that("what Spark says of a rank that it lost becomes an error that names it
     "^rank 2 was lost: its R process was killed by SIGKILL \\(status 137\\) \\(probably out of ",
     "memory: raise spark.executor.memoryOverhead\\) \\(attempt 1\\)$"
   ))
+  expect_match(
+    barrier_job_why("java.lang.IllegalStateException: Subprocess exited with status 1. Command"),
+    "its rows could not be written to a file of its executor: is the disk of SPARK_LOCAL_DIRS full"
+  )
   expect_identical(barrier_job_why("sparklyr worker rscript failure with status 255, check"),
                    "its R process failed with exit code 255")
   wrapped <- paste(

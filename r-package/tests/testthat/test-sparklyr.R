@@ -89,6 +89,98 @@ expect_rows <- function(sc) {
   expect_identical(sums, list(33, 33))
 }
 
+# Columns are those that collect() makes. It adds the fraction of a second twice.
+expect_columns <- function(sc) {
+  tbl <- spark_table(sc, paste(
+    "SELECT id, cast(id AS int) AS n, cast(id AS tinyint) AS y, cast(id / 4 AS float) AS f,",
+    "if(id = 3, NULL, if(id = 4, double('NaN'), id / 3)) AS x, cast(id AS decimal(10, 2)) AS m,",
+    "if(id = 5, NULL, concat('\u00e9', id)) AS s, if(id = 4, NULL, id > 5) AS l,",
+    "if(id = 4, NULL, date_add(date'1969-12-30', cast(id AS int))) AS d,",
+    "if(id = 4, NULL, timestamp_seconds(id * 1e6)) AS t, if(id = 4, NULL, cast(s AS binary)) AS b,",
+    "if(id = 4, NULL, array(id, NULL)) AS al, if(id = 4, NULL, array(id / 4, NULL)) AS ad,",
+    "if(id = 4, array(), array(cast(id AS int), NULL)) AS ai, array(id > 4, NULL) AS ab,",
+    "if(id = 4, NULL, array(cast(id AS tinyint))) AS ay, array(current_date(), NULL) AS a_d,",
+    "if(id = 4, NULL, array('\u00e9', s, NULL)) AS a_s, array(timestamp_seconds(id)) AS at,",
+    "NULL AS v",
+    "FROM (SELECT id, concat('b', id) AS s FROM range(3, 9, 1, 1))"
+  ))
+  rows <- ring_apply(tbl, of_script(function(df, comm) list(df)))[[1]][[1]]
+  collected <- as.data.frame(dplyr::collect(tbl))
+  for (name in setdiff(names(collected), c("t", "v"))) {
+    expect_identical(rows[[name]], collected[[name]], label = name)
+  }
+  expect_equal(rows$t, collected$t) # a null is NA, not NaN
+  expect_true(all(is.na(rows$v)))
+  vectors <- sparklyr::ft_vector_assembler(
+    sparklyr::sdf_len(sc, 4, repartition = 2), "id", "features"
+  )
+  rows <- ring_apply(vectors, of_script(function(df, comm) df))
+  expect_identical(rows$features, dplyr::collect(vectors)$features)
+}
+
+# Partitions of 0, 6 and 13 rows, as tests/spark/test_frame.py has them.
+expect_parts <- function(sc) {
+  tbl <- spark_table(sc, paste(
+    "SELECT * FROM range(0, 300, 1, 3)",
+    "WHERE id BETWEEN 100 AND 105 OR id BETWEEN 200 AND 212"
+  ))
+  ids <- of_script(function(df, comm) list(df$id, ring_allreduce(comm, sum(df$id))))
+  parts <- list(numeric(), 100:105 + 0, 200:212 + 0)
+  expect_identical(ring_apply(tbl, ids), lapply(parts, list, sum(unlist(parts))))
+  expect_message(
+    again <- ring_apply(tbl, of_script(function(df, comm) {
+      ring_barrier(comm)
+      if (ring_attempt(comm) == 0 && ring_rank(comm) == 1) tools::pskill(Sys.getpid(), 9)
+      list(df$id, ring_allreduce(comm, sum(df$id)))
+    }), max_restarts = 1),
+    "rank 1 on .* was lost: .*SIGKILL.*; launching all ranks again \\(1 of 1 times\\)"
+  )
+  expect_identical(again, lapply(parts, list, sum(unlist(parts))))
+  dealt <- ring_apply(tbl, of_script(function(df, comm) df$id), num_proc = 2)
+  expect_identical(lengths(dealt), c(10L, 9L))
+  expect_identical(unlist(dealt), unlist(parts))
+  nothing <- dplyr::filter(tbl, id < 0)
+  for (num_proc in list(NULL, 2)) {
+    rows <- ring_apply(nothing, of_script(~ c(nrow(.x), ncol(.x))), num_proc = num_proc)
+    expect_identical(unique(rows), list(c(0L, 1L)))
+  }
+  both <- sparklyr::sdf_bind_rows(spark_table(sc, "SELECT * FROM range(0, 2, 1, 1)"),
+                                  spark_table(sc, "SELECT * FROM range(2, 9, 1, 2)"))
+  expect_identical(unlist(ring_apply(both, of_script(~ .x$id))), 0:8 + 0)
+  expect_error(
+    ring_apply(spark_table(sc, "SELECT * FROM range(0, 9, 1, 7)"), ids), "^7 ranks need",
+    class = "ring_error_invalid"
+  )
+}
+
+# Batches one after another, and results that stay in Spark; also after a restart.
+expect_kept <- function(sc) {
+  tbl <- spark_table(sc, "SELECT id, id / 4 AS x FROM range(0, 30000, 1, 2)")
+  f <- of_script(function(batches, comm) {
+    sizes <- integer()
+    while (!is.null(df <- batches())) sizes <- c(sizes, nrow(df))
+    ring_barrier(comm)
+    if (ring_attempt(comm) == 0) stop("once")
+    data.frame(size = sizes, odd = c(NA, "\u00e9 \"'\\")[seq_along(sizes)],
+               at = as.Date("2020-01-01"), attempt = ring_attempt(comm), stringsAsFactors = FALSE)
+  })
+  expect_message(
+    kept <- ring_apply(tbl, f, rows = "batches", collect = FALSE, max_restarts = 1),
+    "once; launching"
+  )
+  expect_s3_class(kept, "tbl_spark")
+  expect_identical(as.data.frame(dplyr::collect(kept)), data.frame(
+    rank = rep(0:1, each = 2), size = rep(c(10000L, 5000L), 2), odd = rep(c(NA, "\u00e9 \"'\\"), 2),
+    at = as.Date("2020-01-01"), attempt = 1L, stringsAsFactors = FALSE
+  ))
+  expect_identical(nrow(dplyr::collect(utils::head(kept, 1))), 1L) # it is no barrier stage
+  expect_identical(sparklyr::sdf_nrow(sparklyr::sdf_bind_rows(kept, kept)), 8)
+  expect_error(
+    ring_apply(tbl, of_script(~ 1), collect = FALSE), "with `collect = FALSE` it must return a d",
+    class = "ring_error_remote"
+  )
+}
+
 # A table's rows are dealt out in its order; one with groups is refused.
 expect_order <- function(sc) {
   tbl <- sparklyr::sdf_copy_to(
@@ -334,6 +426,9 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   )
 
   expect_order(sc)
+  expect_columns(sc)
+  expect_parts(sc)
+  expect_kept(sc)
   expect_large(sc)
   expect_programs(sc)
   expect_restarts(sc)
@@ -344,6 +439,8 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
 test_that("ring_apply() and ring_run() work on two executors", {
   sc <- spark_connection("local-cluster[2,2,1024]")
   expect_rows(sc)
+  expect_parts(sc)
+  expect_kept(sc)
   expect_large(sc)
   expect_failure(sc)
   expect_programs(sc)

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "batch_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "record_batch.h"
+
+#define BATCH_FILE_PIECE (1 << 16)
+
+static _Noreturn void batch_file_failed(const char *what) {
+  ring_error error = {.status = RING_SYSTEM, .rank = -1, .system_errno = errno};
+  snprintf(error.message, sizeof error.message, "the file of this rank's rows cannot be %s: %s",
+           what, strerror(errno));
+  error_raise(RING_SYSTEM, &error);
+}
+
+SEXP batch_file_open(SEXP path) {
+  const char *name = Rf_translateChar(STRING_ELT(path, 0));
+  int file = open(name, O_RDONLY | O_CLOEXEC);
+  if (file < 0) batch_file_failed("opened");
+  unlink(name);
+  return Rf_ScalarInteger(file);
+}
+
+/* Reads `size` bytes, or up to the end of the file. Returns their number. */
+static size_t batch_file_bytes(int file, char *bytes, size_t size, off_t at) {
+  size_t got = 0;
+  while (got < size) {
+    ssize_t some = pread(file, bytes + got, size - got, at + (off_t)got);
+    if (some < 0 && errno == EINTR) continue;
+    if (some < 0) batch_file_failed("read");
+    if (some == 0) break;
+    got += (size_t)some;
+  }
+  return got;
+}
+
+/* The length of the line that begins at `at`, without its end. */
+static size_t batch_file_line(int file, off_t at) {
+  static char piece[BATCH_FILE_PIECE];
+  for (size_t length = 0;;) {
+    size_t got = batch_file_bytes(file, piece, sizeof piece, at + (off_t)length);
+    const char *end = memchr(piece, '\n', got);
+    if (end != NULL) return length + (size_t)(end - piece);
+    length += got;
+    if (got < sizeof piece) return length;
+  }
+}
+
+/* The columns of a line: the first row, the row behind the last, and the batch. */
+static SEXP batch_file_columns(char *line, size_t length, SEXP kinds) {
+  char *end;
+  int64_t from = strtoll(line, &end, 10);
+  int64_t to = strtoll(end, &end, 10);
+  end += strspn(end, " ");
+  size_t left = length - (size_t)(end - line);
+  SEXP message = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)(left / 4 * 3)));
+  int size = left > INT32_MAX || left % 4 != 0
+                 ? -1
+                 : EVP_DecodeBlock(RAW(message), (const unsigned char *)end, (int)left);
+  if (size < 0)
+    Rf_error("the rows of this rank cannot be read: a line of their file is not of Spark");
+  SEXP columns = record_batch_columns(message, kinds, from, to);
+  UNPROTECT(1);
+  return columns;
+}
+
+SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds) {
+  int file = Rf_asInteger(descriptor);
+  off_t at = (off_t)Rf_asReal(offset);
+  size_t length;
+  char newline;
+  while ((length = batch_file_line(file, at)) == 0) {
+    if (batch_file_bytes(file, &newline, 1, at) == 0) return R_NilValue;
+    at++;
+  }
+  SEXP line = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)length + 1));
+  char *text = (char *)RAW(line);
+  text[batch_file_bytes(file, text, length, at)] = 0;
+  SEXP result = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(result, 0, batch_file_columns(text, length, kinds));
+  SET_VECTOR_ELT(result, 1, Rf_ScalarReal((double)at + (double)length + 1));
+  UNPROTECT(2);
+  return result;
+}
+
+SEXP batch_file_close(SEXP descriptor) {
+  close(Rf_asInteger(descriptor));
+  return R_NilValue;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of a rank in a file, which the Spark task has written on its host (R/spark-batches.R). Each line has a
+ * record batch of Arrow: the first row of this rank and the row behind its last, -1 for all further rows, and the batch
+ * in base64. A line without a batch is empty.
+ */
+#ifndef SPARKRING_BATCH_FILE_H
+#define SPARKRING_BATCH_FILE_H
+
+#include <Rinternals.h>
+
+/* Opens the file and removes its name, so that nothing remains when the processes of the rank have ended. Returns the
+ * descriptor, which a forked process inherits. */
+SEXP batch_file_open(SEXP path);
+
+/* Reads the next batch that begins at or after the byte `offset`. Returns a list of the columns (record_batch.h) and
+ * the offset behind the line; NULL at the end of the file. */
+SEXP batch_file_read(SEXP descriptor, SEXP offset, SEXP kinds);
+
+SEXP batch_file_close(SEXP descriptor);
+
+#endif
