@@ -229,6 +229,7 @@ async def total(comm: sparkring.Communicator) -> NDArray[np.float32]:
 
 JOBS = """
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,6 +252,13 @@ def total(comm: Communicator, x: NDArray[np.float32], *rest: str) -> NDArray[np.
     return comm.allreduce(x)
 
 
+def mean(comm: Communicator, rows: Any, column: str = "x") -> float:
+    return float(rows[column].sum())
+
+
+FRAME: Any = None
+
+
 class Trainer:
     def __call__(self, comm: Communicator, steps: int) -> str:
         return ""
@@ -270,9 +278,15 @@ assert_type(run(total, args=(X, "a", "b")), list[NDArray[np.float32]])
 assert_type(run(Trainer(), args=(3,)), list[str])
 assert_type(run(partial(fit, rate=0.1), args=(3,)), list[float])
 assert_type(run("train.py", args=["--rate", "0.5"], num_proc=4), list[None])
+assert_type(run(mean, frame=FRAME), list[float])
+assert_type(run(mean, ("y",), frame=FRAME, rows="arrow", num_proc=2, timeout=3), list[float])
+assert_type(run(mean, frame=FRAME, schema="mean double"), Any)
 """
 BAD = """
 run(fit, args=("three",))
+run(mean)
+run(mean, frame=FRAME, rows="polars")
+run(rank, frame=FRAME)
 run(fit)
 run(rank, args=(3,))
 run(fit, args=(3, 0.5, True))
@@ -318,7 +332,10 @@ def test_types_of_run(cache, tmp_path):
 
 
 def test_options_of_run():
-    """The types name all options that there are."""
+    """The types name all options that there are; those of a frame have signatures of their own."""
     run, init = (inspect.signature(f).parameters for f in (sparkring.spark.run, sparkring.init))
     own = [name for name, option in run.items() if option.kind is option.KEYWORD_ONLY]
-    assert set(Options.__annotations__) == {*own, *init} - {*OURS} | {"timeout", "encryption"}
+    assert set(Options.__annotations__) == {*own, *init} - {*OURS, "frame", "rows", "schema"} | {
+        "timeout",
+        "encryption",
+    }

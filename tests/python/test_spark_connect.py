@@ -14,6 +14,7 @@ from sparkring.spark import _barrier_job as barrier_job
 from sparkring.spark import _connect as connect
 from sparkring.spark import _preflight as preflight
 from sparkring.spark import _slot_check as slot_check
+from sparkring.spark import _stage as stage
 from sparkring.spark import _task_main as task_main
 from sparkring.spark import explained, run
 from sparkring.spark._connect import Connect
@@ -160,13 +161,14 @@ def test_whether_ranks_share_folder_and_log(monkeypatch):
 
 def test_outcomes_travel_in_pieces(monkeypatch):
     pytest.importorskip("pyarrow", reason="Spark Connect needs it, too")
-    monkeypatch.setattr(connect, "PIECE", 10)
+    monkeypatch.setattr(stage, "PIECE", 10)
     ended = [RankResult(number, bytes(100), log=("a line",)) for number in range(3)]
-    monkeypatch.setattr(task_main, "task", lambda job, _: iter([ended[job]]))
-    cells = [batch.to_pylist()[0] for job in range(3) for batch in connect.task(job, [])]
+    monkeypatch.setattr(task_main, "task", lambda job, _: iter([ended[job.number]]))
+    jobs = [types.SimpleNamespace(number=number, table=None) for number in range(3)]
+    cells = [batch.to_pylist()[0] for job in jobs for batch in stage.task(job, [])]
     assert len(cells) > 30
-    rows = [(cell["rank"], cell["piece"], cell["data"]) for cell in reversed(cells)]
-    assert connect.assemble(rows) == ended
+    rows = [tuple(cell.values()) for cell in reversed(cells)]
+    assert stage.assemble(rows) == ended
 
 
 def test_progress_tells_when_ranks_have_started():

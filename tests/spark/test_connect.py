@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import warnings
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -162,6 +163,79 @@ def test_resources(connected):
 def test_relative_checkpoint(connected):
     with pytest.raises(sparkring.InvalidError, match="job is relative, and each executor has"):
         run(lambda comm: Checkpoint(comm, "job"), num_proc=1, verbose=0)
+
+
+# ---- The rows of a frame; test_frame.py has more
+
+
+def ids(comm, rows):
+    if not hasattr(rows, "columns"):
+        rows = [x for batch in rows for x in batch.column("id").to_pylist()]
+    else:
+        rows = rows["id"].tolist()
+    return rows, float(comm.allreduce(np.array(float(sum(rows)))))
+
+
+def rows_0_6_13(session):
+    frame = session.range(0, 300, 1, 3)
+    return frame.where("id BETWEEN 100 AND 105 OR id BETWEEN 200 AND 212")
+
+
+PARTS = [[], list(range(100, 106)), list(range(200, 213))]
+
+
+@pytest.mark.parametrize("rows", ["pandas", "batches"])
+def test_rows_of_partitions(connected, rows):
+    found = run(ids, frame=rows_0_6_13(connected), rows=rows, verbose=0)
+    assert found == [(part, float(sum(map(sum, PARTS)))) for part in PARTS]
+
+
+def test_rows_that_are_dealt_out(connected):
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql.functions import array, lit
+
+    found = run(ids, num_proc=4, frame=rows_0_6_13(connected), verbose=0)
+    assert [len(part) for part, _ in found] == [5, 5, 5, 4]
+    assert [x for part, _ in found for x in part] == list(chain(*PARTS))
+    vectors = connected.range(2).select(array_to_vector(array("id", lit(0.5))).alias("v"))
+    found = run(lambda comm, rows: rows["v"].tolist(), num_proc=1, frame=vectors, verbose=0)
+    assert [list(vector) for vector in found[0]] == [[0, 0.5], [1, 0.5]]
+    one = connected.range(0, 10, 1, 2)
+    assert [part for part, _ in run(ids, frame=one.union(one), verbose=0)] == 2 * [
+        list(range(5)),
+        list(range(5, 10)),
+    ]
+
+
+def test_tables_without_rows(connected):
+    some = rows_0_6_13(connected)
+    assert run(ids, frame=some.where("id < 0"), verbose=0) == [([], 0.0)] * 3
+    empty = connected.createDataFrame([], "id bigint")
+    assert run(ids, frame=empty, verbose=0) == [([], 0.0)]
+    assert run(ids, frame=some.where("id < 0").repartition(3), num_proc=2, verbose=0) == [
+        ([], 0.0),
+        ([], 0.0),
+    ]
+
+
+def test_a_restart_and_results_that_stay_in_spark(connected):
+    def work(comm, rows):
+        comm.barrier()
+        if comm.attempt == 0 and comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return rows.assign(attempt=comm.attempt)
+
+    frame = run(
+        work,
+        frame=rows_0_6_13(connected),
+        schema="id long, attempt int",
+        max_restarts=1,
+        verbose=0,
+    )
+    expected = [(x, 1) for x in chain(*PARTS)]
+    assert [tuple(row) for row in frame.collect()] == expected
+    assert tuple(frame.take(1)[0]) in expected  # of any partition, on Connect
+    assert frame.union(frame).count() == 38
 
 
 # ---- A function of one's own

@@ -23,8 +23,8 @@ from pyspark.resource import (
     TaskResourceRequests,
 )
 from sparkring.spark import Checkpoint, RankError, run
+from sparkring.spark import _attempts as attempts
 from sparkring.spark import _classic as classic
-from sparkring.spark import _driver as driver
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -114,14 +114,14 @@ def environments(comm):
 
 def test_no_token_in_the_environment(spark, monkeypatch):
     """The ring has no token but keys of its own; those of this module come with the closure."""
-    make, keys = driver.Attempt, []
+    make, keys = attempts.Attempt, []
 
     def note(*args, **kwargs):
         job = make(*args, **kwargs)
         keys.extend([job.key, bytes.fromhex(job.address.key)])
         return job
 
-    monkeypatch.setattr(driver, "Attempt", note)
+    monkeypatch.setattr(attempts, "Attempt", note)
     found = run(environments, num_proc=4)
     variables = {variable for rank in found for each in rank for variable in each}
     assert any(variable.startswith(b"PATH=") for variable in variables) and len(keys) == 2

@@ -24,7 +24,7 @@ from cluster import until
 from conftest import TWO_EXECUTORS, work_of
 from notebook import PaperError
 from pyspark import cloudpickle
-from sparkring.spark import _driver as driver
+from sparkring.spark import _attempts as attempts
 from sparkring.spark import run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
@@ -141,8 +141,8 @@ def kept(monkeypatch):
         found.extend([job.key, bytes.fromhex(job.address.key)])
         return job
 
-    make = driver.Attempt
-    monkeypatch.setattr(driver, "Attempt", note)
+    make = attempts.Attempt
+    monkeypatch.setattr(attempts, "Attempt", note)
     return found
 
 

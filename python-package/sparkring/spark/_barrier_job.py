@@ -48,7 +48,11 @@ class BarrierJob:
         Shows the user a line.
     log_server : sparkring.spark._log_server.LogServer or None
         The output of the ranks, as far as it has arrived.
+    frame : pyspark.sql.DataFrame or None
+        The rows of the ranks, one partition a rank.
     """
+
+    kept: Any = None  # the rows that stay in Spark, after `run`
 
     def __init__(
         self,
@@ -58,9 +62,11 @@ class BarrierJob:
         timeout: float,
         show: Callable[[str], None],
         log_server: LogServer | None,
+        frame: Any = None,
     ) -> None:
         self.spark, self.num_proc, self.resources = spark, num_proc, resources
         self.timeout, self.show, self.log_server = timeout, show, log_server
+        self.frame = frame
 
     # ---- Methods of the subclasses
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sparkring.spark import _stage as barrier_stage
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._cancellable import run_cancellable
@@ -27,13 +28,19 @@ class ClassicJob(BarrierJob):
 
     def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
+        group = self.spark.context.getLocalProperty(PROPERTIES[0])
+        if self.frame is not None:
+            plan = barrier_stage.plan(self.frame, attempt, self.resources)
+            rank_results, self.kept = run_cancellable(
+                lambda: barrier_stage.collect(plan, attempt), lambda: self.cancel(group)
+            )
+            return rank_results
         # PySpark would read Spark's own range(), and a task must not read its partition.
         rdd = self.spark.context.parallelize(list(range(self.num_proc)), self.num_proc)
         if self.resources is not None:
             rdd = rdd.withResources(self.resources)
-        stage = rdd.barrier().mapPartitions(functools.partial(task_main.task, attempt))
-        group = self.spark.context.getLocalProperty(PROPERTIES[0])
-        return list(run_cancellable(stage.collect, lambda: self.cancel(group)))
+        ranks = rdd.barrier().mapPartitions(functools.partial(task_main.task, attempt))
+        return list(run_cancellable(ranks.collect, lambda: self.cancel(group)))
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
@@ -162,6 +169,18 @@ class Classic:
     def register(self, resources: Any) -> Any:
         """Register a profile with Spark; return the profile of the JVM."""
         return self.context.emptyRDD().withResources(resources)._jrdd.getResourceProfile()
+
+    def pin(self, frame: Any) -> Any:
+        """Fix the plan of a frame: Spark runs its shuffles once, and keeps its partitions."""
+        plan = frame._jdf
+        pinned = plan.sparkSession().internalCreateDataFrame(
+            plan.queryExecution().toRdd(), plan.schema(), plan.isStreaming()
+        )
+        return type(frame)(pinned, frame.sparkSession)
+
+    def partitions(self, frame: Any) -> int:
+        """Count the partitions of a frame."""
+        return int(frame._jdf.queryExecution().toRdd().getNumPartitions())
 
     def reach(self) -> tuple[str, str]:
         """Find the host where executors reach this process, and the address to listen on."""

@@ -80,10 +80,15 @@ class Work:
         return replace(self, sources=replace(self.sources, archive=None))
 
 
-def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
-    """Pickle a function with its arguments, or raise an error with the reason."""
+def dumps_work(f: Any, args: Any, kwargs: Any, *, rows: bool = False) -> Work:
+    """Pickle a function with its arguments, or raise an error with the reason.
+
+    With `rows` the function gets the rows of its rank as its second argument.
+    """
     path = None
     if isinstance(f, (str, os.PathLike)):
+        if rows:
+            raise InvalidError("f is a script, which takes no rows: pass a function, or no frame")
         f = script.find(f, args, kwargs)
         path = Path(f.path)
     if not callable(f):
@@ -94,7 +99,7 @@ def dumps_work(f: Any, args: Any, kwargs: Any) -> Work:
     check_kind(f)
     check_arguments(args, kwargs)
     args, kwargs = tuple(args), dict(kwargs or {})
-    check_call(f, args, kwargs)
+    check_call(f, args, kwargs, rows=rows)
     try:
         data, notes = dumps_noting((f, args, kwargs))
         if _pickler() is pickle and "__main__" in notes.modules:
@@ -153,19 +158,24 @@ def check_arguments(args: Any, kwargs: Any) -> None:
             raise InvalidError(f"kwargs has the name {name!r}, which is no string")
 
 
-def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def check_call(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, rows: bool) -> None:
     """Refuse a function whose signature does not fit the arguments."""
     try:
         signature = inspect.signature(f)
     except (TypeError, ValueError):  # some functions in C have no signature
         return
     try:
-        signature.bind(object(), *args, **kwargs)
+        signature.bind(*[object()] * (1 + rows), *args, **kwargs)
     except TypeError as error:
         name = getattr(f, "__name__", type(f).__name__)
+        first = (
+            "parameters are the communicator and the rows"
+            if rows
+            else ("parameter is the communicator")
+        )
         raise InvalidError(
-            f"f is called as f(comm, *args, **kwargs), which {name}{signature} does not take:"
-            f" {error}. The first parameter is the communicator, and args and kwargs follow"
+            f"f is called as f(comm, {'rows, ' * rows}*args, **kwargs), which {name}{signature}"
+            f" does not take: {error}. The first {first}, and args and kwargs follow"
         ) from None
 
 

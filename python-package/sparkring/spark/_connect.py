@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Spark behind Spark Connect: a server that runs plans. Its jobs and executors are out of reach.
 
-The ranks are the tasks of ``mapInArrow(barrier=True)``, one row for each rank. Their results return
-as binary cells, cut into pieces, because the server sends rows in messages of few megabytes. Two
+The ranks are the tasks of ``mapInArrow(barrier=True)`` (`_stage`). Two
 properties of the cluster are known: its configuration, and the number of partitions of a range,
 which is the number of cores of all executors. Tags replace job groups. Reports of progress, which
 the server sends from Spark 4.0 on, replace the status tracker.
@@ -11,25 +10,22 @@ the server sends from Spark 4.0 on, replace the status tracker.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import ipaddress
 import os
-import pickle
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from sparkring._core import UnsupportedError
+from sparkring.spark import _stage as stage
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._rank_result import RankResult
 from sparkring.spark._slot_check import Executor, is_local
 
-PIECE = 1 << 20  # bytes of a cell
-SCHEMA = "rank int, piece int, data binary"
 FIXED = ("spark.default.parallelism", "spark.sql.leafNodeDefaultParallelism")
 
 
@@ -41,14 +37,12 @@ class ConnectJob(BarrierJob):
 
     def collect(self, attempt: task_main.Attempt) -> list[RankResult]:
         """Run the ranks, and return their results."""
-
-        def ranks(batches: Iterable[Any]) -> Iterator[Any]:
-            return task(attempt, batches)
-
-        rows = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
-        with_profile = {} if self.resources is None else {"profile": self.resources}
-        plan = rows.mapInArrow(ranks, SCHEMA, barrier=True, **with_profile)
-        return assemble(plan.collect())
+        frame = self.frame
+        if frame is None:
+            frame = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
+        plan = stage.plan(frame, attempt, self.resources)
+        rank_results, self.kept = stage.collect(plan, attempt)
+        return rank_results
 
     @contextlib.contextmanager
     def named(self, name: str, what: str) -> Iterator[None]:
@@ -78,13 +72,11 @@ class ConnectJob(BarrierJob):
         self.spark.session.interruptTag(name)
 
     def started(self, name: str) -> int | None:
-        """Count the tasks that have started, as far as the server has reported."""
-        return self.running
+        """Count the tasks that have started, as far as the server has reported.
 
-
-def takes(method: Any, name: str) -> bool:
-    """Return whether a method has a parameter of this name."""
-    return name in inspect.signature(method).parameters
+        With a frame the reports include the tasks that compute it.
+        """
+        return self.running if self.frame is None else None
 
 
 def is_loopback(host: str) -> bool:
@@ -92,37 +84,6 @@ def is_loopback(host: str) -> bool:
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
-
-
-# ---- Results of ranks as rows --------------------------------------------------------------------
-
-
-def task(attempt: task_main.Attempt, batches: Iterable[Any]) -> Iterator[Any]:
-    """Run the rank of this Spark task; for ``mapInArrow``."""
-    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    for rank_result in task_main.task(attempt, batches):
-        for piece, data in enumerate(cut(pickle.dumps(rank_result))):
-            columns = {"rank": "int32", "piece": "int32", "data": "binary"}
-            values = [[rank_result.rank], [piece], [data]]
-            arrays = [pyarrow.array(v, t) for v, t in zip(values, columns.values())]
-            yield pyarrow.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-def cut(data: bytes) -> list[bytes]:
-    """Cut bytes into pieces."""
-    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
-
-
-def assemble(rows: Iterable[Any]) -> list[RankResult]:
-    """Read the results of the ranks, in rank order."""
-    pieces: dict[int, list[tuple[int, bytes]]] = {}
-    for number, piece, data in rows:
-        pieces.setdefault(number, []).append((piece, bytes(data)))
-    return [
-        pickle.loads(b"".join(data for _, data in sorted(pieces[number])))
-        for number in sorted(pieces)
-    ]
 
 
 class Connect:
@@ -135,7 +96,7 @@ class Connect:
         self.known: dict[str, Any] = {}
         version = str(session.version)
         frames = type(session.range(1))
-        if not takes(frames.mapInArrow, "barrier") or version.startswith("3.4."):
+        if not stage.takes(frames.mapInArrow, "barrier") or version.startswith("3.4."):
             raise UnsupportedError(
                 f"spark is a session of Spark Connect with Spark {version}: it runs barrier stages"
                 " from 3.5 on, so use a classic session"
@@ -209,9 +170,23 @@ class Connect:
 
     def register(self, resources: Any) -> int:
         """Register a profile with the server; return its number."""
-        if not takes(type(self.session.range(1)).mapInArrow, "profile"):
+        if not stage.takes(type(self.session.range(1)).mapInArrow, "profile"):
             raise UnsupportedError("Spark Connect takes resources from Spark 4.0 on")
         return int(resources.id)
+
+    def pin(self, frame: Any) -> Any:
+        """Return the frame. Spark plans it anew in each job."""
+        return frame
+
+    def partitions(self, frame: Any) -> int:
+        """Count the partitions of a frame, by a job that reads no rows of them."""
+
+        def count(_: Iterator[Any]) -> Iterator[Any]:
+            import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+            yield pyarrow.RecordBatch.from_pydict({"partition": pyarrow.array([1], "int32")})
+
+        return int(frame.mapInArrow(count, "partition int").count())
 
     def host(self) -> tuple[str, int]:
         """Find the server; raise ``OSError`` when its client does not report it."""

@@ -1,28 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run`: slots, barrier job, communicator, output, and results or the first error."""
+"""`run`: its arguments, and their checks. R's spark-driver.R does the same."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 import operator
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from sparkring import _communicator as communicator
-from sparkring import _spark_encryption as spark_encryption
 from sparkring._core import InvalidError
 from sparkring._trace import merge
 from sparkring.spark import _closure_codec as closure_codec
-from sparkring.spark import _rank_result as rank_result
-from sparkring.spark import _slot_check as slot_check
+from sparkring.spark import _frame as frames
+from sparkring.spark._attempts import OnSpark, attempts
 from sparkring.spark._local import LocalJob
-from sparkring.spark._log_server import LogServer
 from sparkring.spark._progress_bar import Display
-from sparkring.spark._results import Results, directory_of
+from sparkring.spark._results import directory_of
 from sparkring.spark._session import find
 from sparkring.spark._task_main import Attempt
 
@@ -31,8 +27,6 @@ if TYPE_CHECKING:
 
     from sparkring import Communicator
     from sparkring.spark._options import Options
-    from sparkring.spark._rank_result import RankResult
-    from sparkring.spark._session import Spark
 
     R = TypeVar("R")
     Ts = TypeVarTuple("Ts")
@@ -92,6 +86,30 @@ if TYPE_CHECKING:
         num_proc: int | None = ...,
         **options: Unpack[Options],
     ) -> list[None]: ...
+    @overload
+    def run(
+        f: Callable[Concatenate[Communicator, Any, ...], R],
+        args: Sequence[Any] = ...,
+        kwargs: Mapping[str, Any] | None = ...,
+        num_proc: int | None = ...,
+        *,
+        frame: Any,
+        rows: Literal["pandas", "arrow", "batches"] = ...,
+        schema: None = ...,
+        **options: Unpack[Options],
+    ) -> list[R]: ...
+    @overload
+    def run(
+        f: Callable[Concatenate[Communicator, Any, ...], Any],
+        args: Sequence[Any] = ...,
+        kwargs: Mapping[str, Any] | None = ...,
+        num_proc: int | None = ...,
+        *,
+        frame: Any,
+        rows: Literal["pandas", "arrow", "batches"] = ...,
+        schema: Any,
+        **options: Unpack[Options],
+    ) -> Any: ...
 
 
 def run(
@@ -100,6 +118,9 @@ def run(
     kwargs: Mapping[str, Any] | None = None,
     num_proc: int | None = None,
     *,
+    frame: Any = None,
+    rows: str = "pandas",
+    schema: Any = None,
     spark: Any = None,
     resources: Any = None,
     results: str | os.PathLike[str] | None = None,
@@ -108,12 +129,13 @@ def run(
     verbose: int = 1,
     encryption: bool | None = None,
     **options: Any,
-) -> list[Any]:
+) -> Any:
     """Run a function on all ranks of a ring, as the tasks of a Spark barrier stage.
 
     Each rank calls ``f(comm, *args, **kwargs)`` with its open `Communicator`, and closes it
-    afterwards. ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's
-    Python worker. The Python processes end with the run.
+    afterwards. With ``frame`` each rank calls ``f(comm, rows, *args, **kwargs)`` with its part of
+    the rows. ``f`` does not call `sparkring.init`. ``f`` runs in a child process of Spark's Python
+    worker. The child ends with the run.
 
     Parameters
     ----------
@@ -131,12 +153,35 @@ def run(
     kwargs : mapping, optional
         Arguments of ``f`` by name.
     num_proc : int, optional
-        The number of ranks; by default the number of slots. A negative number runs that many
-        processes of this machine, without Spark, for trying and debugging.
+        The number of ranks; by default the number of slots, or of the partitions of ``frame``. A
+        negative number runs that many processes of this machine, without Spark, for trying and
+        debugging.
+    frame : pyspark.sql.DataFrame, optional
+        A table whose rows the ranks get, on Spark 3.5 or later. A rank without rows calls ``f``,
+        too. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
+        is the number of the partition. With ``num_proc`` the rows are distributed evenly, in their
+        order, so rank 0 gets the first rows. Spark counts the rows first, and so computes the table
+        twice, unless it is cached. A restart reads the table again, but not what Spark has
+        shuffled. Spark refuses partitions of ``union()`` and ``coalesce()`` in a barrier stage, so
+        these are shuffled first.
+    rows : str
+        What ``f`` gets of its rows: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it;
+        ``"arrow"``, a table of pyarrow; or ``"batches"``, an iterator of record batches of pyarrow,
+        which takes the memory of one batch, so the partition may be larger than the memory. A batch
+        has up to ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches`
+        takes the iterator, and gives all ranks the same number of batches. Vectors of MLlib become
+        arrays of doubles.
+    schema : str or pyspark.sql.types.StructType, optional
+        The columns of the result, as for ``mapInPandas``: ``"loss double"``. Then ``f`` returns
+        rows with these columns: a DataFrame of pandas, a table or record batch of pyarrow, a list
+        of them, or None. ``run`` returns a DataFrame of the rows of all ranks, in rank order, a
+        partition for each rank. Its rows stay in the executors, as those of ``localCheckpoint``: f
+        runs once, and the rows are lost with their executor. On Spark Connect it needs Spark 4.
     spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
         The Spark; by default the active session. The ranks also work through a session of Spark
         Connect, with three limits, because only the configuration of its cluster is known.
-        ``timeout`` counts from the start of the tasks, unless server and client are of Spark 4.
+        ``timeout`` counts from the start of the tasks, unless server and client are of Spark 4 and
+        there is no ``frame``.
         ``resources`` needs server and client of Spark 4. Output is shown only if executors can
         reach this process at the address that the server would use.
     resources : pyspark.resource.ResourceProfile, optional
@@ -171,8 +216,9 @@ def run(
 
     Returns
     -------
-    list
-        The return values of the ranks, in rank order; None for each rank of a script.
+    list or pyspark.sql.DataFrame
+        The return values of the ranks, in rank order; None for each rank of a script. With
+        ``schema`` a DataFrame.
 
     Raises
     ------
@@ -203,9 +249,19 @@ def run(
     [0.5, 0.5]
     >>> run("train.py", args=["--rate", "0.5"], num_proc=4)
     [None, None, None, None]
+    >>> def mean(comm, rows):
+    ...     total, count = comm.allreduce(numpy.array([rows["id"].sum(), len(rows)]))
+    ...     return float(total / count)
+    >>> run(mean, frame=spark.range(1000).repartition(4))
+    [499.5, 499.5, 499.5, 499.5]
     """
     check(num_proc, timeout, max_restarts, options)
-    work = closure_codec.dumps_work(f, args, kwargs)
+    if frame is not None:
+        frames.check(frame, rows, num_proc)
+        spark = frame.sparkSession
+    elif schema is not None or rows != "pandas":
+        raise InvalidError("rows and schema are for the rows of a frame: pass frame=")
+    work = closure_codec.dumps_work(f, args, kwargs, rows=frame is not None)
     options = {**options, "timeout": timeout, "encryption": encryption}
     if options.get("timeline"):
         options["timeline"] = os.path.abspath(options["timeline"])
@@ -227,7 +283,10 @@ def run(
             )
         found = find(spark)
         directory = directory_of(results, found.here)
-        return on_spark(work, options, num_proc, found, resources, directory, max_restarts, display)
+        run_on_spark = OnSpark(work, options, found, resources, directory, display)
+        if frame is not None:
+            run_on_spark.take(frame, rows, schema)
+        return run_on_spark.run(num_proc, max_restarts)
     finally:
         merge_timeline(options.get("timeline"), display)
         display.close()
@@ -287,104 +346,3 @@ def seconds(name: str, value: Any) -> None:
             f"{name} is {value!r}: it must be a positive, finite number of seconds; for no limit"
             " pass a large number, such as 1e6"
         )
-
-
-def attempts(
-    launch: Callable[[int], list[RankResult] | BaseException], max_restarts: int, display: Display
-) -> list[Any]:
-    """Launch the ranks until they succeed, or no restart is left."""
-    for attempt in range(max_restarts + 1):
-        start = time.monotonic()
-        rank_results = launch(attempt)
-        error = (
-            rank_results
-            if isinstance(rank_results, BaseException)
-            else error_of(rank_results, attempt)
-        )
-        if isinstance(rank_results, list) and error is None:
-            display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
-            return rank_result.values(rank_results, attempt)
-        assert error is not None
-        if attempt == max_restarts:
-            raise error
-        cause = error if isinstance(error, rank_result.RankError) else error.__cause__
-        first = str(cause).partition("\n")[0]
-        display.notify(
-            f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)"
-        )
-        display.restart()
-    raise AssertionError("one attempt is the last")
-
-
-def error_of(rank_results: list[RankResult], attempt: int) -> BaseException | None:
-    """Find the error to raise for the rank at fault; None when no rank has failed."""
-    failed = rank_result.culprit(rank_results)
-    return None if failed is None else rank_result.to_raise(failed, attempt)
-
-
-def on_spark(
-    work: closure_codec.Work,
-    options: dict[str, Any],
-    num_proc: int | None,
-    spark: Spark,
-    resources: Any,
-    results: str | None,
-    max_restarts: int,
-    display: Display,
-) -> list[Any]:
-    """Run the attempts on Spark."""
-    slot_check.check_settings(spark, resources)
-    timeout = options["timeout"]
-    gpus = slot_check.gpus_of_task(spark, resources)
-    here = os.getcwd() if spark.here else None
-    size = num_proc  # by default, all attempts have the size of the first
-
-    def launch(number: int) -> list[RankResult] | BaseException:
-        nonlocal size
-        size = slot_check.wait_for(spark, resources, size, timeout, number)
-        display.detail(f"{size} ranks, {slot_check.arithmetic(slot_check.read(spark, resources))}")
-        large = Results(spark, size, results)
-        with large, listening(spark, size, options, display) as log_server:
-            address = log_server.address if log_server else None
-            job = spark.job_type(spark, size, resources, timeout, display.notify, log_server)
-            echo = (None if not display.verbose else not address) if spark.here else True
-            attempt = Attempt(
-                work, options, number, address, echo, gpus, directory=here, route=large.route
-            )
-            rank_results = job.run(attempt)
-            return large.insert(rank_results) if isinstance(rank_results, list) else rank_results
-
-    return attempts(launch, max_restarts, display)
-
-
-@contextlib.contextmanager
-def listening(
-    spark: Spark, size: int, options: dict[str, Any], display: Display
-) -> Iterator[LogServer | None]:
-    """Listen for the output of the ranks. The error of a lost rank always shows its last lines."""
-    log_server = None
-    with contextlib.suppress(OSError):
-        host, bind = spark.reach()
-        tls = encrypts(spark, options)
-        log_server = LogServer(host, bind, size, display.line, display.progress, tls)
-    try:
-        yield log_server
-    finally:
-        if log_server is not None:
-            log_server.close()
-    if log_server is not None and not log_server.hosts:
-        display.notify(
-            "live output is off because no executor has connected to this process; see the executor"
-            " logs"
-        )
-
-
-def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
-    """Return whether the connections of the ranks to the driver are encrypted."""
-    given = options["encryption"]
-    if given is not None:
-        return bool(given)
-    asked = spark.setting("spark.executorEnv.SPARKRING_ENCRYPTION")
-    if asked:
-        return bool(asked == "1")
-    return spark_encryption.asked(spark.setting)

@@ -126,6 +126,7 @@ class RankResult:
     host: str = field(default_factory=socket.gethostname)
     kind: str = ""  # the type of the value
     receipt: Receipt | None = None  # of a value that is sent separately
+    rows: bytes | None = field(default=None, repr=False)  # of schema=, which stay in Spark
 
 
 def chain(error: BaseException) -> Iterator[RingError]:

@@ -54,6 +54,12 @@ class Spark(Protocol):
     def register(self, resources: Any) -> Any:
         """Register a profile. Raise an error where profiles are not supported."""
 
+    def pin(self, frame: Any) -> Any:
+        """Fix the plan of a DataFrame, where possible."""
+
+    def partitions(self, frame: Any) -> int:
+        """Count the partitions of a DataFrame."""
+
     def reach(self) -> tuple[str, str]:
         """Find the host where executors reach this process, and the address to listen on."""
 

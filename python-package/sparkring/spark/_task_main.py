@@ -6,8 +6,8 @@ rank returns its failure like a value: the driver gets the failures of all ranks
 at fault. In a Spark task the rank is a child of Spark's worker (`child`), so the task also reports
 the end of a killed rank. Before a task ends it waits in the exit barrier (`exit_barrier`).
 
-A task never reads its partition. So PySpark does not reuse the process, and every attempt begins in
-a new process.
+Without frame= a task never reads its partition, so PySpark does not reuse the process. With frame=
+the task sends its rows to the rank (`_rows`). In both cases a rank is a new process.
 """
 
 from __future__ import annotations
@@ -21,28 +21,40 @@ import re
 import secrets
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import sparkring
 from sparkring import _run_state as run_state
 from sparkring._launch.process_tree import describe
+from sparkring.spark import _arrow as arrow
 from sparkring.spark import _child as child
 from sparkring.spark import _closure_codec as closure_codec
 from sparkring.spark import _script as script
 from sparkring.spark._exit_barrier import ExitBarrier, RankFailed, SocketBarrier
 from sparkring.spark._rank_result import Failure, RankResult, advise
 from sparkring.spark._results import hand_over
+from sparkring.spark._rows import Feed
 from sparkring.spark._stdio_redirect import StdioRedirect, flush
 
 if TYPE_CHECKING:
     from sparkring.spark._log_server import Address
     from sparkring.spark._results import Route
+    from sparkring.spark._rows import Rows
 
 BUSY = 5.0  # seconds for a call of another thread to end
 PATIENCE = 1e9  # seconds: the other ranks may work this long without the communicator
 LARGEST = 1 << 18  # bytes of a pickled exception in an error message
+
+
+@dataclass(frozen=True)
+class Table:
+    """The schema of rows that stay in Spark."""
+
+    fields: tuple[Any, ...] = field(repr=False)  # of Spark
+    schema: bytes = field(repr=False)  # of Arrow
+    zone: str  # of the session
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,8 @@ class Attempt:
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     directory: str | None = None  # the driver's working directory, where all ranks run on its host
     route: Route | None = None  # of large results; None: all are part of the `RankResult`
+    rows: Rows | None = None  # of frame=
+    table: Table | None = None  # of schema=
 
     @property
     def here(self) -> bool:
@@ -80,10 +94,16 @@ class Printer(Protocol):
         """Write to the log alone."""
 
 
-def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) -> RankResult:
-    """Run a rank, up to the exit barrier."""
+def play(
+    attempt: Attempt,
+    rank: int,
+    barrier: ExitBarrier,
+    printer: Printer,
+    feed: Feed | None = None,
+) -> RankResult:
+    """Run a rank, up to the exit barrier. `feed` has its rows."""
     comm = None
-    value = failure = receipt = None
+    value = failure = receipt = rows = None
     kind = ""
     faulthandler.enable(file=2)  # the last lines of a crashed rank show its stack
     try:
@@ -93,16 +113,20 @@ def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) ->
         if attempt.gpus:  # before unpickling the function, which may import frameworks
             comm.gpus(attempt.gpus)
         attempt.work.sources.install()
-        result = call(attempt.work.data, comm)
+        given = [attempt.rows.of(feed.read())] if attempt.rows and feed else []
+        result = call(attempt.work.data, comm, given)
         kind = type(result).__name__
-        value = closure_codec.dumps_value(result, rank)
+        if attempt.table is None:
+            value = closure_codec.dumps_value(result, rank)
+        else:
+            rows = arrow.pack(result, attempt.table.schema, attempt.table.zone, rank)
         finish(comm)
-        if attempt.route:
+        if attempt.route and value is not None:
             value, receipt = hand_over(attempt.route, rank, attempt.number, value, kind)
     except BaseException as error:
         attempt.work.sources.advise(error)
         explain_close(error)
-        value, failure = None, Failure.of(error, outside_frames(error))
+        value, rows, failure = None, None, Failure.of(error, outside_frames(error))
         if comm is not None:
             with contextlib.suppress(sparkring.RingError):  # a thread of f may still be in a call
                 comm.abort(f"rank {rank} {failure.what}")
@@ -110,15 +134,15 @@ def play(attempt: Attempt, rank: int, barrier: ExitBarrier, printer: Printer) ->
         run_state.begin(0, None)
     if failure:  # the driver shows only the traceback of the rank at fault
         printer.log(failure.traceback)
-    return RankResult(rank, value, failure, kind=kind, receipt=receipt)
+    return RankResult(rank, value, failure, kind=kind, receipt=receipt, rows=rows)
 
 
-def call(work: bytes, comm: sparkring.Communicator) -> Any:
+def call(work: bytes, comm: sparkring.Communicator, given: Sequence[Any]) -> Any:
     """Call the function. A process that the function has forked, and that returns, ends here."""
     f, args, kwargs = closure_codec.loads(work)
     process = os.getpid()
     try:
-        result = f(comm, *args, **kwargs)
+        result = f(comm, *given, *args, **kwargs)
     except BaseException as error:
         if os.getpid() != process:
             exit_child(error)
@@ -179,17 +203,17 @@ def outside_frames(error: BaseException) -> Any:
 # ---- In a Spark task -----------------------------------------------------------------------------
 
 
-def task(attempt: Attempt, _: Iterable[Any]) -> Iterator[RankResult]:
-    """Run the rank of this Spark task; for ``mapPartitions``."""
+def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
+    """Run the rank of this Spark task; for ``mapPartitions``, or for ``mapInArrow``."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     rank = context.partitionId()
     with StdioRedirect(rank, attempt.number, attempt.address, attempt.echo) as redirect:
         barrier, incomplete = SocketBarrier(context, attempt.key), ""
-        with attempt.work.sources.directory():
-            ended = child.call(
-                lambda: play(attempt, rank, barrier, redirect), barrier.receive_peers
+        with attempt.work.sources.directory(), feeding(attempt, batches) as feed:
+            ended = run_child(
+                lambda: play(attempt, rank, barrier, redirect, feed), barrier.receive_peers, feed
             )
         rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
         try:
@@ -202,6 +226,33 @@ def task(attempt: Attempt, _: Iterable[Any]) -> Iterator[RankResult]:
             to_text(rank_result, rank_result.failure) if rank_result.failure else incomplete
         )
     yield rank_result
+
+
+@contextlib.contextmanager
+def feeding(attempt: Attempt, batches: Iterable[Any]) -> Iterator[Feed | None]:
+    """Send the rows to the child that runs in this block, if the run has rows."""
+    feed = Feed(batches) if attempt.rows else None
+    yield feed
+    if feed:
+        feed.close()
+
+
+def run_child(
+    work: Callable[[], RankResult], meanwhile: Callable[[], None], feed: Feed | None
+) -> RankResult | int:
+    """Run the rank in a child. Return its result, or the wait status without a result."""
+    if feed is None:
+        return child.call(work, meanwhile)
+
+    def in_child() -> RankResult:
+        feed.open()
+        return work()
+
+    def in_task() -> None:
+        feed.start()
+        meanwhile()
+
+    return child.call(in_child, in_task)
 
 
 def lost(rank: int, status: int, attempt: Attempt) -> RankResult:

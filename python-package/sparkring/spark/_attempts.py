@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The attempts of a run: all ranks are launched, and again after a failure.
+
+R's spark-barrier-job.R does the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparkring import _spark_encryption as spark_encryption
+from sparkring._core import UnsupportedError
+from sparkring.spark import _arrow as arrow
+from sparkring.spark import _frame as frames
+from sparkring.spark import _rank_result as rank_result
+from sparkring.spark import _slot_check as slot_check
+from sparkring.spark import _stage as stage
+from sparkring.spark._log_server import LogServer
+from sparkring.spark._results import Results
+from sparkring.spark._task_main import Attempt, Table
+
+if TYPE_CHECKING:
+    from sparkring.spark import _closure_codec as closure_codec
+    from sparkring.spark._progress_bar import Display
+    from sparkring.spark._rank_result import RankResult
+    from sparkring.spark._session import Spark
+
+
+def attempts(
+    launch: Callable[[int], list[RankResult] | BaseException], max_restarts: int, display: Display
+) -> list[Any]:
+    """Launch the ranks until they succeed, or no restart is left."""
+    for attempt in range(max_restarts + 1):
+        start = time.monotonic()
+        rank_results = launch(attempt)
+        error = (
+            rank_results
+            if isinstance(rank_results, BaseException)
+            else error_of(rank_results, attempt)
+        )
+        if isinstance(rank_results, list) and error is None:
+            display.detail(f"all ranks ended after {time.monotonic() - start:.1f} s")
+            return rank_result.values(rank_results, attempt)
+        assert error is not None
+        if attempt == max_restarts:
+            raise error
+        cause = error if isinstance(error, rank_result.RankError) else error.__cause__
+        first = str(cause).partition("\n")[0]
+        display.notify(
+            f"{first}; launching all ranks again ({attempt + 1} of {max_restarts} times)"
+        )
+        display.restart()
+    raise AssertionError("one attempt is the last")
+
+
+def error_of(rank_results: list[RankResult], attempt: int) -> BaseException | None:
+    """Find the error to raise for the rank at fault; None when no rank has failed."""
+    failed = rank_result.culprit(rank_results)
+    return None if failed is None else rank_result.to_raise(failed, attempt)
+
+
+class OnSpark:
+    """Runs the attempts on Spark."""
+
+    def __init__(
+        self,
+        work: closure_codec.Work,
+        options: dict[str, Any],
+        spark: Spark,
+        resources: Any,
+        results: str | None,
+        display: Display,
+    ) -> None:
+        self.work, self.options, self.spark, self.resources = work, options, spark, resources
+        self.results, self.display = results, display
+        self.size: int | None = None  # by default, all attempts have the size of the first
+        self.table: Table | None = None
+        self.frame: Any = None
+        self.kept: Any = None
+        self.source: frames.Frame | None = None
+        self.kind = ""
+
+    def take(self, frame: Any, kind: str, schema: Any) -> None:
+        """Give the ranks the rows of a frame. With a schema their results stay in Spark."""
+        self.frame, self.kind = frame, kind
+        if schema is None:
+            return
+        if not hasattr(type(frame), "localCheckpoint"):
+            raise UnsupportedError("schema= on Spark Connect needs Spark 4.0: leave schema out")
+        session = frame.sparkSession
+        fields = session.createDataFrame([], schema).schema
+        zone = session.conf.get(frames.ZONE)
+        self.table = Table(tuple(fields), arrow.schema_of(fields), zone)
+
+    def run(self, num_proc: int | None, max_restarts: int) -> Any:
+        """Run the attempts. Return the values of the ranks, or their DataFrame."""
+        slot_check.check_settings(self.spark, self.resources)
+        self.size = num_proc
+        if self.frame is not None:
+            self.source = frames.Frame(self.spark, self.frame, self.kind, num_proc)
+            self.size = self.source.size
+        values = attempts(self.launch, max_restarts, self.display)
+        if self.table is None or self.size is None:
+            return values
+        return stage.table_of(self.kept, self.table, self.size)
+
+    def launch(self, number: int) -> list[RankResult] | BaseException:
+        """Run an attempt."""
+        spark, resources = self.spark, self.resources
+        size = slot_check.wait_for(spark, resources, self.size, self.options["timeout"], number)
+        self.size = size
+        self.display.detail(
+            f"{size} ranks, {slot_check.arithmetic(slot_check.read(spark, resources))}"
+        )
+        try:
+            return self.submit(size, number)
+        except UnsupportedError as error:
+            if self.source is None or not self.source.shuffle(error):
+                raise
+            return self.submit(size, number)
+
+    def submit(self, size: int, number: int) -> list[RankResult] | BaseException:
+        """Run the ranks once."""
+        spark, display = self.spark, self.display
+        frame = self.source.prepare() if self.source else None
+        large = Results(spark, size, self.results)
+        with large, listening(spark, size, self.options, display) as log_server:
+            address = log_server.address if log_server else None
+            job = spark.job_type(
+                spark,
+                size,
+                self.resources,
+                self.options["timeout"],
+                display.notify,
+                log_server,
+                frame,
+            )
+            attempt = Attempt(
+                self.work,
+                self.options,
+                number,
+                address,
+                (None if not display.verbose else not address) if spark.here else True,
+                slot_check.gpus_of_task(spark, self.resources),
+                directory=os.getcwd() if spark.here else None,
+                route=large.route,
+                rows=self.source.rows if self.source else None,
+                table=self.table,
+            )
+            rank_results = job.run(attempt)
+            self.kept = job.kept
+            return large.insert(rank_results) if isinstance(rank_results, list) else rank_results
+
+
+@contextlib.contextmanager
+def listening(
+    spark: Spark, size: int, options: dict[str, Any], display: Display
+) -> Iterator[LogServer | None]:
+    """Listen for the output of the ranks. The error of a lost rank always shows its last lines."""
+    log_server = None
+    with contextlib.suppress(OSError):
+        host, bind = spark.reach()
+        tls = encrypts(spark, options)
+        log_server = LogServer(host, bind, size, display.line, display.progress, tls)
+    try:
+        yield log_server
+    finally:
+        if log_server is not None:
+            log_server.close()
+    if log_server is not None and not log_server.hosts:
+        display.notify(
+            "live output is off because no executor has connected to this process; see the executor"
+            " logs"
+        )
+
+
+def encrypts(spark: Spark, options: dict[str, Any]) -> bool:
+    """Return whether the connections of the ranks to the driver are encrypted."""
+    given = options["encryption"]
+    if given is not None:
+        return bool(given)
+    asked = spark.setting("spark.executorEnv.SPARKRING_ENCRYPTION")
+    if asked:
+        return bool(asked == "1")
+    return spark_encryption.asked(spark.setting)

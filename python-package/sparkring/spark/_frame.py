@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DataFrame of `run`, in as many partitions as there are ranks.
+
+Without ``num_proc`` a rank has the rows of a partition, in their order. With ``num_proc`` the rows
+are distributed evenly, in their order. R's spark-batches.R has the same rules.
+
+Spark chooses the partition of a row by the hash of a key. So rows get a key whose hash chooses the
+partition of their rank. Within a partition rows are sorted by their place in the table.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import InvalidError, UnsupportedError
+from sparkring.spark import _arrow as arrow
+from sparkring.spark._rows import KINDS, Rows
+
+if TYPE_CHECKING:
+    from sparkring._core import RingError
+    from sparkring.spark._session import Spark
+
+KEY, ROW = "_sparkring_key", "_sparkring_row"
+PARTITION, PLACE = f"shiftright({ROW}, 33)", f"({ROW} & 8589934591L)"
+ZONE = "spark.sql.session.timeZone"
+LARGE = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+class Frame:
+    """A DataFrame whose partitions are the rows of the ranks.
+
+    Parameters
+    ----------
+    spark : sparkring.spark._session.Spark
+        The Spark of the frame.
+    given : pyspark.sql.DataFrame
+        The user's.
+    kind : str
+        One of `KINDS`.
+    num_proc : int or None
+        The number of ranks; None for one rank a partition.
+    """
+
+    def __init__(self, spark: Spark, given: Any, kind: str, num_proc: int | None) -> None:
+        given = without_vectors(given)
+        self.spark, self.given, self.session = spark, given, given.sparkSession
+        large = self.session.conf.get(LARGE, "false") == "true"
+        self.rows = Rows(kind, arrow.schema_of(given.schema, large=large), self.zone)
+        self.dealt = num_proc is not None
+        self.prepared: Any = None
+        self.shuffled = False
+        if num_proc is None:
+            self.prepared = spark.pin(given)
+            num_proc = spark.partitions(self.prepared)
+            if num_proc == 0:  # of a table without rows
+                num_proc, self.prepared = 1, self.without_rows(1)
+        self.size = num_proc
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the session."""
+        return str(self.session.conf.get(ZONE))
+
+    def prepare(self) -> Any:
+        """Return the frame with a partition for each rank. Rows to deal out are counted first."""
+        if self.prepared is None:
+            self.prepared = self.deal()
+        return self.prepared
+
+    def shuffle(self, error: RingError) -> bool:
+        """Shuffle partitions that Spark refuses in a barrier stage, such as those of a union.
+
+        Return whether the error is of that kind, so that the ranks can be launched again.
+        """
+        if self.shuffled or self.dealt or "SPARK-24820" not in str(error):
+            return False
+        self.shuffled = True
+        rank = f"pmod({PARTITION}, {self.size})"
+        self.prepared = self.spark.pin(self.keyed(self.prepared, rank))
+        return True
+
+    def deal(self) -> Any:
+        """Distribute the rows evenly, in their order."""
+        counts = self.counts()
+        total = sum(counts)
+        if total == 0:
+            return self.without_rows(self.size)
+        before = ", ".join(f"{count}L" for count in [0, *itertools.accumulate(counts)])
+        partition = f"cast(least(1 + {PARTITION}, {len(counts) + 1}) AS int)"
+        row = f"(element_at(array({before}), {partition}) + {PLACE})"
+        rank = f"least({self.size - 1}L, {row} * {self.size}L div {total}L)"
+        return self.spark.pin(self.keyed(self.given, rank))
+
+    def counts(self) -> list[int]:
+        """Count the rows of each partition, up to the last partition that has rows.
+
+        The hash keeps Spark from leaving columns out, so that it chooses the same partitions as
+        later. If it chooses others, the order is still right, but the parts are uneven.
+        """
+        from pyspark.sql import functions
+
+        columns = [
+            functions.col(quoted(column.name))
+            for column in self.given.schema
+            if "map<" not in column.dataType.simpleString()  # which has no hash
+        ]
+        rows = self.given.select(
+            functions.spark_partition_id().alias("part"), functions.hash(*columns).alias("hash")
+        )
+        found = rows.groupBy("part").agg(
+            functions.count("*").alias("rows"), functions.expr("bit_xor(hash)").alias("hash")
+        )
+        counts = {row["part"]: int(row["rows"]) for row in found.collect()}
+        return [counts.get(part, 0) for part in range(max(counts, default=-1) + 1)]
+
+    def keyed(self, frame: Any, rank: str) -> Any:
+        """Put each row on the partition of its rank, an expression of SQL of `ROW`."""
+        from pyspark.sql import functions
+
+        rows = frame.withColumn(ROW, functions.monotonically_increasing_id())
+        return deal_rows(rows, rank, self.size).drop(ROW)
+
+    def without_rows(self, size: int) -> Any:
+        """Make a frame with partitions, but without rows. Spark drops plans that have no rows."""
+        from pyspark.sql import functions
+
+        columns = [
+            functions.lit(None).cast(column.dataType).alias(column.name)
+            for column in self.given.schema
+        ]
+        return self.session.range(0, size, 1, size).where("id < 0").select(*columns)
+
+
+def quoted(name: str) -> str:
+    """Quote the name of a column."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def without_vectors(frame: Any) -> Any:
+    """Make arrays of doubles of MLlib's vectors, of which Arrow has only the parts."""
+    names = [column.name for column in frame.schema if is_vector(column.dataType)]
+    if not names:
+        return frame
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions
+
+    return frame.withColumns({name: vector_to_array(functions.col(quoted(name))) for name in names})
+
+
+def is_vector(kind: Any) -> bool:
+    """Return whether a type of Spark is MLlib's vector."""
+    return type(kind).__name__ == "VectorUDT"
+
+
+def deal_rows(rows: Any, rank: str, size: int) -> Any:
+    """Put each row on the partition of a rank, an expression of SQL, in the order of `ROW`."""
+    from pyspark.sql import functions
+
+    keys = ", ".join(map(str, keys_of(rows.sparkSession, size)))
+    key = functions.expr(f"element_at(array({keys}), cast(1 + {rank} AS int))")
+    return rows.withColumn(KEY, key).repartition(size, KEY).sortWithinPartitions(ROW).drop(KEY)
+
+
+def keys_of(session: Any, size: int) -> list[int]:
+    """Find for each partition a number whose hash chooses the partition. Spark runs no job."""
+    sql = (
+        f"SELECT transform(sequence(0, {64 * size}), x -> pmod(hash(cast(x AS int)), {size})) AS p"
+    )
+    parts = list(session.sql(sql).first()["p"])
+    return [parts.index(part) for part in range(size)]
+
+
+def check(frame: Any, rows: str, num_proc: int | None) -> None:
+    """Refuse invalid arguments, before anything starts."""
+    if rows not in KINDS:
+        raise InvalidError(
+            f"rows is {rows!r}: pass {', '.join(map(repr, KINDS[:-1]))} or 'batches'"
+        )
+    if not hasattr(frame, "mapInArrow"):
+        advice = ""
+        if hasattr(frame, "to_numpy"):
+            advice = ", as from spark.createDataFrame(frame)"
+        raise InvalidError(
+            f"frame is of type {type(frame).__module__}.{type(frame).__name__}: pass a DataFrame of"
+            f" Spark{advice}"
+        )
+    if "barrier" not in inspect.signature(frame.mapInArrow).parameters:
+        raise UnsupportedError("frame= needs Spark 3.5: barrier stages of DataFrames came with it")
+    if frame.isStreaming:
+        raise InvalidError("frame is a stream: call run() in foreachBatch, with each batch")
+    if num_proc is not None and num_proc < 0:
+        raise InvalidError(
+            "frame is a table of Spark, but num_proc is negative, which is without Spark: leave one"
+            " out"
+        )

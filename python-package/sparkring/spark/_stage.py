@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A barrier stage of DataFrames: the ranks are the tasks of ``mapInArrow(barrier=True)``.
+
+The results of the ranks return as binary cells, cut into pieces, because the server of Spark
+Connect sends rows in messages of few megabytes. With ``schema=`` the rows of a rank follow, in
+columns of their own, and stay in Spark.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from sparkring._core import UnsupportedError
+from sparkring.spark import _arrow as arrow
+from sparkring.spark import _task_main as task_main
+from sparkring.spark._frame import ROW, deal_rows, quoted
+from sparkring.spark._rank_result import RankResult
+
+PIECE = 1 << 20  # bytes of a cell
+RANK, DATA = "_sparkring_rank", "_sparkring_data"
+OURS = {RANK: "int", ROW: "bigint", DATA: "binary"}
+
+
+def takes(method: Any, name: str) -> bool:
+    """Return whether a method has a parameter of this name."""
+    return name in inspect.signature(method).parameters
+
+
+def plan(frame: Any, attempt: task_main.Attempt, resources: Any) -> Any:
+    """Make the DataFrame of the stage. Nothing runs yet."""
+
+    def ranks(batches: Iterable[Any]) -> Iterator[Any]:
+        return task(attempt, batches)
+
+    if resources is not None and not takes(frame.mapInArrow, "profile"):
+        raise UnsupportedError(
+            "resources with frame= needs Spark 4.0: set the resources of tasks in the configuration"
+        )
+    with_profile = {} if resources is None else {"profile": resources}
+    return frame.mapInArrow(ranks, schema_of(attempt), barrier=True, **with_profile)
+
+
+def schema_of(attempt: task_main.Attempt) -> Any:
+    """Return the schema of the stage, for Spark."""
+    from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+    types = [IntegerType(), LongType(), BinaryType()]
+    fields = [StructField(name, kind) for name, kind in zip(OURS, types)]
+    if attempt.table is not None:
+        fields += [StructField(f.name, f.dataType) for f in attempt.table.fields]
+    return StructType(fields)
+
+
+# ---- In a task -----------------------------------------------------------------------------------
+
+
+def task(attempt: task_main.Attempt, batches: Iterable[Any]) -> Iterator[Any]:
+    """Run the rank of this Spark task; for ``mapInArrow``."""
+    for rank_result in task_main.task(attempt, batches):
+        rows, rank_result = rank_result.rows, replace(rank_result, rows=None)
+        schema = arrow_schema(attempt)
+        for piece, data in enumerate(cut(pickle.dumps(rank_result))):
+            yield batch(schema, {RANK: [rank_result.rank], ROW: [piece], DATA: [data]}, 1)
+        start = 0
+        for some in arrow.read_stream(rows) if rows else ():
+            places = range(start, start + some.num_rows)
+            columns = {RANK: [rank_result.rank] * some.num_rows, ROW: places}
+            columns.update(zip(some.schema.names, some.columns))
+            yield batch(schema, columns, some.num_rows)
+            start += some.num_rows
+
+
+def arrow_schema(attempt: task_main.Attempt) -> Any:
+    """Return the schema of the stage, for Arrow."""
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    types = [pyarrow.int32(), pyarrow.int64(), pyarrow.binary()]
+    fields = [pyarrow.field(name, kind) for name, kind in zip(OURS, types)]
+    if attempt.table is not None:
+        fields += [f.with_nullable(True) for f in arrow.read_schema(attempt.table.schema)]
+    return pyarrow.schema(fields)
+
+
+def batch(schema: Any, columns: dict[str, Any], rows: int) -> Any:
+    """Make a batch; columns that are not given are null."""
+    import pyarrow
+
+    arrays = []
+    for column in schema:
+        values = columns.get(column.name)
+        if values is None:
+            arrays.append(pyarrow.nulls(rows, column.type))
+        elif isinstance(values, pyarrow.Array):
+            arrays.append(values)
+        else:
+            arrays.append(pyarrow.array(values, column.type))
+    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Cut bytes into pieces."""
+    return [data[start : start + PIECE] for start in range(0, len(data), PIECE)]
+
+
+# ---- On the driver -------------------------------------------------------------------------------
+
+
+def assemble(rows: Iterable[Any]) -> list[RankResult]:
+    """Read the results of the ranks, in rank order."""
+    pieces: dict[int, list[tuple[int, bytes]]] = {}
+    for number, piece, data in rows:
+        pieces.setdefault(number, []).append((piece, bytes(data)))
+    return [
+        pickle.loads(b"".join(data for _, data in sorted(pieces[number])))
+        for number in sorted(pieces)
+    ]
+
+
+def collect(stage: Any, attempt: task_main.Attempt) -> tuple[list[RankResult], Any]:
+    """Run a stage. Return the results of the ranks, and what Spark keeps of it, if anything.
+
+    Spark keeps the rows of all ranks in its executors, so that f does not run again.
+    """
+    if attempt.table is None:
+        return assemble(stage.collect()), None
+    kept = stage.localCheckpoint(eager=True)
+    found = kept.where(f"{DATA} IS NOT NULL").select(*OURS)
+    return assemble(found.collect()), kept
+
+
+def table_of(kept: Any, table: task_main.Table, size: int) -> Any:
+    """Make the DataFrame of the rows of all ranks, in rank order.
+
+    Spark runs every stage on top of a barrier stage as a barrier stage, too, without head() and
+    union(). So the rows go through a shuffle, and are kept again.
+    """
+    rows = deal_rows(kept.where(f"{DATA} IS NULL"), RANK, size)
+    return rows.select(*(quoted(column.name) for column in table.fields)).localCheckpoint(
+        eager=True
+    )

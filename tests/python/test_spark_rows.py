@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of rows from Spark's worker to its child, and of a result back, without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+
+import pytest
+from sparkring.spark import _arrow as arrow
+from sparkring.spark import _child as child
+from sparkring.spark._rows import Feed, Rows
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def batch(*ids):
+    return pyarrow.RecordBatch.from_pydict({"id": pyarrow.array(ids, pyarrow.int64())})
+
+
+def carry(batches, work):
+    """What a child makes of the batches, as the task of a rank has it."""
+    feed = Feed(batches)
+
+    def in_child():
+        feed.open()
+        return work(feed.read())
+
+    ended = child.call(in_child, feed.start)
+    feed.close()
+    assert not feed.thread.is_alive()
+    return ended
+
+
+def ids(batches):
+    return [some["id"].to_pylist() for some in batches]
+
+
+# ---- To the child
+
+
+def test_batches_arrive_in_their_order():
+    assert carry([batch(1, 2), batch(3)], ids) == [[1, 2], [3]]
+    assert carry([batch(), batch(1), batch(), batch(2)], ids) == [[], [1], [], [2]]
+    assert carry([], ids) == []
+
+
+def test_large_batches_arrive():
+    large = batch(*range(300_000))
+    assert carry([large] * 3, lambda batches: [b.num_rows for b in batches]) == [300_000] * 3
+
+
+def test_a_child_may_stop_early():
+    """Though there are more rows than a pipe holds."""
+    endless = itertools.repeat(batch(*range(10_000)))
+    assert carry(endless, lambda batches: next(batches).num_rows) == 10_000
+    assert carry(endless, lambda batches: None) is None
+
+
+def test_a_child_may_die():
+    def die(batches):
+        next(batches)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert carry(itertools.repeat(batch(1)), die) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_an_error_of_spark_reaches_both(good):
+    """The child must not take the rows before it for all."""
+    seen = []
+
+    def failing():
+        yield from [batch(1)] * good
+        raise ArithmeticError("no such row")
+
+    def read(batches):
+        with pytest.raises(ConnectionError, match="has ended the rows of this rank early"):
+            ids(batches)
+
+    feed = Feed(failing())
+
+    def in_child():
+        feed.open()
+        read(feed.read())
+        return "told"
+
+    seen.append(child.call(in_child, feed.start))
+    assert seen == ["told"]
+    with pytest.raises(ArithmeticError, match="no such row"):
+        feed.close()
+
+
+# ---- What the function gets
+
+
+@pytest.mark.parametrize("batches", [[], [batch(1), batch(2)]])
+def test_kinds_of_rows(batches):
+    schema = pyarrow.schema([("id", pyarrow.int64())]).serialize().to_pybytes()
+    expected = list(range(1, 1 + len(batches)))
+    table = Rows("arrow", schema, "UTC").of(iter(batches))
+    assert isinstance(table, pyarrow.Table)
+    assert table["id"].to_pylist() == expected
+    frame = Rows("pandas", schema, "UTC").of(iter(batches))
+    assert frame["id"].tolist() == expected
+    assert str(frame["id"].dtype) == "int64"
+    assert ids(Rows("batches", schema, "UTC").of(iter(batches))) == [[i] for i in expected]
+
+
+def test_timestamps_have_the_time_of_the_session():
+    pandas = pytest.importorskip("pandas")
+    times = pyarrow.array([0, None], pyarrow.timestamp("us", "America/New_York"))
+    table = pyarrow.table({"t": times, "u": times})
+    frame = arrow.to_pandas(table, "America/New_York")
+    assert frame["u"][0] == pandas.Timestamp("1969-12-31 19:00:00")
+    assert frame["t"].isna().tolist() == [False, True]
+    schema = table.schema.serialize().to_pybytes()
+    back = list(arrow.read_stream(arrow.pack(frame, schema, "America/New_York", 0)))
+    assert pyarrow.Table.from_batches(back).equals(table)
+
+
+# ---- What it returns
+
+SCHEMA = pyarrow.schema([("x", pyarrow.float64()), ("s", pyarrow.string())])
+TABLE = pyarrow.table({"s": ["a", None], "more": [1, 2], "x": [0.5, 1.5]})
+
+
+def packed(value):
+    data = arrow.pack(value, SCHEMA.serialize().to_pybytes(), "UTC", 3)
+    batches = list(arrow.read_stream(data))
+    return [row for some in batches for row in some.to_pylist()]
+
+
+def test_rows_that_fit():
+    rows = [{"x": 0.5, "s": "a"}, {"x": 1.5, "s": None}]
+    assert packed(TABLE) == packed(TABLE.to_batches()[0]) == packed(TABLE.to_pandas()) == rows
+    assert packed([TABLE, None, TABLE.to_pandas()]) == rows * 2
+    assert packed(None) == packed([]) == packed(TABLE.slice(0, 0)) == []
+    whole = TABLE.set_column(2, "x", pyarrow.array([1, 2]))
+    assert packed(whole) == [{"x": 1.0, "s": "a"}, {"x": 2.0, "s": None}]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "they are of type int"),
+        ([TABLE, 3], "they are of type int"),
+        (TABLE.drop_columns(["x"]), "there is no column 'x', only 's', 'more'"),
+        (TABLE.to_pandas()[["x"]], "there is no column 's', only 'x'"),
+        (TABLE.set_column(2, "x", pyarrow.array(["no", "number"])), "."),
+    ],
+)
+def test_rows_that_do_not_fit(value, text):
+    with pytest.raises(TypeError, match=rf"rows on rank 3 that do not fit schema=: .*{text}"):
+        packed(value)
