@@ -30,6 +30,9 @@ FUNCTIONS = [
     sparkring.Request.wait,
     sparkring.Request.test,
     sparkring.data.batches,
+    sparkring.data.parquet,
+    sparkring.data.write_parquet,
+    sparkring.data.Loader.tf_dataset,
     sparkring.spark.run,
     sparkring.spark.mpi,
 ]
@@ -49,7 +52,7 @@ def test_public_names_are_documented():
     [
         ("sparkring", {"init", "Communicator", "TimeoutError", "data", "spark", "frameworks"}),
         ("sparkring.spark", {"run", "mpi", "Checkpoint", "RankError"}),
-        ("sparkring.data", {"batches"}),
+        ("sparkring.data", {"batches", "parquet", "write_parquet", "Loader"}),
         ("sparkring.frameworks", {"tf_config"}),
     ],
 )
@@ -146,7 +149,7 @@ def test_starts_have_the_arguments_of_those_that_wait():
         assert f"\nStart `{call.__name__}`" in "\n" + inspect.getdoc(start)
 
 
-@pytest.mark.parametrize("name", ["python", "train", "mpi", "migration"])
+@pytest.mark.parametrize("name", ["python", "train", "data", "mpi", "migration"])
 def test_vignettes_name_what_there_is(name):
     """Also in tables and in code that is only shown."""
     text = (Path(__file__).parents[2] / "vignettes" / f"{name}.Rmd").read_text()

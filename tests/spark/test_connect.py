@@ -22,6 +22,7 @@ from conftest import QUIET, TWO_EXECUTORS, work_of
 from notebook import PaperError, fail
 from pyspark import __version__, cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+from sparkring.data import parquet, write_parquet
 from sparkring.spark import Checkpoint, RankError, explained, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
@@ -236,6 +237,27 @@ def test_a_restart_and_results_that_stay_in_spark(connected):
     assert [tuple(row) for row in frame.collect()] == expected
     assert tuple(frame.take(1)[0]) in expected  # of any partition, on Connect
     assert frame.union(frame).count() == 38
+
+
+# ---- Rows
+
+
+def ids_of(comm, path):
+    with parquet(path, comm, 16, shuffle=2) as data:
+        return [row for batch in data for row in batch["id"].tolist()]
+
+
+def test_rows_of_a_frame(connected, tmp_path):
+    def frame():
+        return connected.range(500).selectExpr("id", "id / 2 half")
+
+    with pytest.raises(sparkring.InvalidError, match="a directory that all of them see"):
+        write_parquet(frame())
+    path = write_parquet(frame(), tmp_path)
+    assert write_parquet(frame(), tmp_path) == path
+    assert write_parquet(frame().where("id > 3"), tmp_path) != path
+    ranks = run(ids_of, args=(path,), num_proc=3, verbose=0)
+    assert sorted(row for ids in ranks for row in ids) == list(range(500))
 
 
 # ---- A function of one's own

@@ -49,18 +49,24 @@ class Batch(dict[Any, Any]):
 
 
 def _describe(values: Any) -> str:
+    if isinstance(values, list):
+        return f"list[{len(values)}]"
+    if not hasattr(values, "dtype"):  # of Arrow
+        return f"{values.type}[{len(values)}]"
     return f"{str(values.dtype).replace('torch.', '')}{list(values.shape)}"
 
 
 def tensors(arrays: Chunk) -> dict[Any, Any]:
-    """Make tensors of PyTorch that share the memory of the arrays.
+    """Make tensors of PyTorch."""
+    return {name: tensor(values) for name, values in arrays.items()}
+
+
+def tensor(values: Any) -> Any:
+    """Make a tensor of PyTorch that shares the memory of the array.
 
     Tensors are always writable. So read-only arrays are copied: views of Arrow's memory, and arrays
     that are kept for the next epoch.
     """
     import torch  # type: ignore[import-not-found, unused-ignore]
 
-    return {
-        name: torch.from_numpy(values if values.flags.writeable else np.array(values))
-        for name, values in arrays.items()
-    }
+    return torch.from_numpy(values if values.flags.writeable else np.array(values))

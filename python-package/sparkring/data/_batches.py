@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +23,13 @@ import numpy as np
 from sparkring._core import Communicator, InvalidError
 from sparkring.data import _schema as schema
 from sparkring.data import _source as source
+from sparkring.data._arguments import (
+    check_choice,
+    check_communicator,
+    check_dtypes,
+    check_whole,
+)
 from sparkring.data._batch import Batch, tensors
-from sparkring.data._number import is_number
 from sparkring.data._store import Store
 from sparkring.data._stream import Shuffled, Stream
 
@@ -330,49 +334,15 @@ def batches(
     ...                 weights -= comm.allreduce(gradient_sum(weights, batch)) / batch.total
     """
     options = {
-        "batch_size": _whole("batch_size", batch_size, 1),
+        "batch_size": check_whole("batch_size", batch_size, 1),
         "columns": source.select(columns),
-        "dtype": _dtypes(dtype),
+        "dtype": check_dtypes(dtype),
         "missing": missing,
-        "shuffle_buffer": _whole("shuffle_buffer", shuffle_buffer, 0),
-        "seed": _whole("seed", seed, 0),
-        "epochs": None if epochs is None else _whole("epochs", epochs, 1),
-        "equalize": _one_of("equalize", equalize, WAYS),
-        "as_": _one_of("as_", as_, KINDS),
+        "shuffle_buffer": check_whole("shuffle_buffer", shuffle_buffer, 0),
+        "seed": check_whole("seed", seed, 0),
+        "epochs": None if epochs is None else check_whole("epochs", epochs, 1),
+        "equalize": check_choice("equalize", equalize, WAYS),
+        "as_": check_choice("as_", as_, KINDS),
         "memory": memory,
     }
-    if not isinstance(comm, Communicator):
-        raise InvalidError(
-            f"comm is of type {type(comm).__name__}: pass the communicator that sparkring.init()"
-            " returned"
-        )
-    return Batches(rows, comm, options)
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise InvalidError(f"{name} is {value!r}: it must be a whole number from {least} on")
-    return number
-
-
-def _dtypes(asked: Any) -> Any:
-    """Read the argument ``dtype``: one, one by name, or None."""
-    if isinstance(asked, Mapping):
-        return {name: _dtypes(dtype) for name, dtype in asked.items()}
-    try:
-        dtype = None if asked is None else np.dtype(asked)
-    except TypeError:
-        raise InvalidError(f"dtype is {asked!r}: NumPy does not know it") from None
-    if dtype is not None and not is_number(dtype):
-        raise InvalidError(f"dtype is {asked!r}: batches hold numbers and booleans")
-    return dtype
-
-
-def _one_of(name: str, value: Any, values: tuple[Any, ...]) -> Any:
-    if value not in values:
-        raise InvalidError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, values))}")
-    return value
+    return Batches(rows, check_communicator(comm), options)

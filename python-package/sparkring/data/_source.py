@@ -94,7 +94,7 @@ def chunks(rows: Any, selected: list[Column] | None, missing: Missing) -> Iterat
             continue
         wanted = selected or [Column(name, (name,), False) for name in table.names]
         try:
-            yield {column.name: _read(table, column) for column in wanted}
+            yield {column.name: read(table, column) for column in wanted}
         except InvalidError as error:
             where = f"rows {start:,} to {start + table.rows - 1:,} of its partition"
             raise InvalidError(f"{where}: {error}") from error.__cause__
@@ -135,7 +135,8 @@ def _is_arrow(item: Any) -> bool:
     return hasattr(item, "schema") and hasattr(item, "num_rows")
 
 
-def _read(table: Table, column: Column) -> NDArray[Any]:
+def read(table: Table, column: Column) -> NDArray[Any]:
+    """Read one array of a batch."""
     parts = [_source(table, name) for name in column.sources]
     return _side_by_side(parts) if column.stacked else parts[0]
 

@@ -29,7 +29,16 @@ def join(parts: list[Chunk]) -> Chunk:
     """Concatenate chunks."""
     if len(parts) == 1:
         return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def concatenate(arrays: list[Any]) -> Any:
+    """Concatenate arrays of NumPy, or of Arrow."""
+    if isinstance(arrays[0], np.ndarray):
+        return np.concatenate(arrays)
+    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    return pyarrow.concat_arrays(arrays)
 
 
 class Stream:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the arguments of `batches` and `parquet`. Each check returns the value to use."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sparkring._core import Communicator, InvalidError
+from sparkring.data._number import is_number
+
+
+def check_communicator(comm: Any) -> Communicator:
+    """Refuse anything else."""
+    if not isinstance(comm, Communicator):
+        raise InvalidError(
+            f"comm is of type {type(comm).__name__}: pass the communicator that sparkring.init()"
+            " returned"
+        )
+    return comm
+
+
+def check_whole(name: str, value: Any, least: int) -> int:
+    """Return a whole number, not below the least."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise InvalidError(f"{name} is {value!r}: it must be a whole number from {least} on")
+    return number
+
+
+def check_dtypes(asked: Any) -> Any:
+    """Read the argument ``dtype``: one, one by name, or None."""
+    if isinstance(asked, Mapping):
+        return {name: check_dtypes(dtype) for name, dtype in asked.items()}
+    try:
+        dtype = None if asked is None else np.dtype(asked)
+    except TypeError:
+        raise InvalidError(f"dtype is {asked!r}: NumPy does not know it") from None
+    if dtype is not None and not is_number(dtype):
+        raise InvalidError(f"dtype is {asked!r}: batches hold numbers and booleans")
+    return dtype
+
+
+def check_choice(name: str, value: Any, values: tuple[Any, ...]) -> Any:
+    """Accept one of the values."""
+    if value not in values:
+        raise InvalidError(f"{name} is {value!r}: it must be one of {', '.join(map(repr, values))}")
+    return value

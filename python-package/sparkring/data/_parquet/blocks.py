@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a rank as blocks: arrays of the rows of one window, in their order.
+
+All work on rows is done here, and so by the thread that reads ahead: reading, conversion and
+shuffling. A batch is then a slice of each array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from sparkring._core import InvalidError
+from sparkring.data._stream import concatenate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from sparkring.data._parquet.columns import Columns
+    from sparkring.data._parquet.order import Interval, Order, Piece
+    from sparkring.data._parquet.row_groups import RowGroups
+    from sparkring.data._source import Chunk
+
+
+class Block(NamedTuple):
+    """Rows, or the end of an epoch.
+
+    Attributes
+    ----------
+    arrays : dict or None
+        The arrays; None at the end of the epoch.
+    groups : int
+        The number of row groups that the arrays come from.
+    """
+
+    arrays: Chunk | None
+    groups: int
+
+
+END = Block(None, 0)
+
+
+class Blocks:
+    """Makes the blocks of a rank.
+
+    Parameters
+    ----------
+    order : Order
+        The order of the rows.
+    row_groups : RowGroups
+        The row groups.
+    columns : Columns
+        The columns of a batch.
+    """
+
+    def __init__(self, order: Order, row_groups: RowGroups, columns: Columns) -> None:
+        self._order, self._row_groups, self._columns = order, row_groups, columns
+
+    def epoch(self, epoch: int, intervals: list[Interval]) -> Iterator[Block]:
+        """Yield the blocks of an epoch, and its end."""
+        for piece in self._order.pieces(epoch, intervals):
+            yield Block(self._arrays(piece), len(piece.groups))
+        yield END
+
+    def close(self) -> None:
+        """Close the files."""
+        self._row_groups.close()
+
+    def _arrays(self, piece: Piece) -> Chunk:
+        if isinstance(piece.rows, slice):
+            return self._part(piece.groups[0], piece.rows)
+        parts = [self._part(group, slice(None)) for group in piece.groups]
+        return {
+            name: _shuffled([part.pop(name) for part in parts], piece.rows)
+            for name in list(parts[0])
+        }
+
+    def _part(self, group: int, rows: slice) -> Chunk:
+        """Read rows of a row group."""
+        import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+        try:
+            table = self._row_groups.read(group)
+            if rows.stop is not None:
+                table = table.slice(rows.start, rows.stop - rows.start)
+            return self._columns.fit(self._columns.arrays(table))
+        except (InvalidError, pyarrow.ArrowException, OSError, ValueError) as error:
+            where = self._row_groups.name(group)
+            raise InvalidError(f"{where}: {_text(error)}") from error
+
+
+def _shuffled(parts: list[Any], rows: NDArray[np.int64]) -> Any:
+    """Concatenate arrays, and take rows."""
+    import pyarrow
+
+    if not isinstance(parts[0], np.ndarray):
+        count, places = len(rows), pyarrow.py_buffer(rows)
+        places = pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, places])
+        return concatenate(parts).take(places)
+    count = sum(map(len, parts))
+    whole = np.concatenate(parts, out=_allocated(count, parts[0]))
+    return whole.take(rows, 0, _allocated(len(rows), whole), "clip")
+
+
+def _allocated(count: int, like: NDArray[Any]) -> NDArray[Any]:
+    """Allocate rows from Arrow's memory, which has the pages of freed row groups at hand."""
+    import pyarrow
+
+    shape = count, *like.shape[1:]
+    buffer = pyarrow.allocate_buffer(math.prod(shape) * like.dtype.itemsize)
+    return np.ndarray(shape, like.dtype, buffer)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, InvalidError):
+        return str(error)
+    return (
+        f"it cannot be read: {error}. Every host must be able to read the file, and the file must"
+        " be whole"
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`parquet`: its arguments."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import InvalidError, UnsupportedError
+from sparkring.data import _source as source
+from sparkring.data._arguments import (
+    check_choice,
+    check_communicator,
+    check_dtypes,
+    check_whole,
+)
+from sparkring.data._parquet.loader import Loader
+
+if TYPE_CHECKING:
+    import os
+
+    from sparkring._core import Communicator
+
+WAYS = ("join", "pad", "drop")
+KINDS = ("numpy", "torch", "tensorflow", "jax", "arrow")
+WINDOW = 4  # row groups of shuffle=True
+
+
+def parquet(
+    path_or_frame: Any,
+    comm: Communicator,
+    batch_size: int,
+    *,
+    columns: Any = None,
+    dtype: Any = None,
+    missing: float | None = None,
+    shuffle: bool | int = False,
+    seed: int = 0,
+    epochs: int | None = 1,
+    state: Mapping[str, Any] | None = None,
+    equalize: str = "join",
+    as_: str = "numpy",
+    cache: str | os.PathLike[str] | None = None,
+    filesystem: Any = None,
+) -> Loader:
+    """Read Parquet files as batches, each row on one rank, as many batches on every rank.
+
+    Collective: every rank calls it. Rank 0 lists the files and their row groups, and sends the list
+    to all ranks. Each rank then reads its own row groups with pyarrow, past Spark, and no batch
+    needs a message. Of N rows every rank has the N-th part, rounded up or down, so the number of
+    batches is known (``len``). Each row is in one batch of an epoch.
+
+    The rows of an epoch have an order that does not depend on the number of ranks. So a job can go
+    on within an epoch on another number of ranks (``state``).
+
+    A thread of each rank reads ahead: two row groups or, where more than two are shuffled together,
+    as many as are shuffled. A rank needs the memory of the row groups that are shuffled, twice, and
+    of one further row group: of their decoded columns, as far as they are taken. The thread ends
+    with the loader: use ``with``.
+
+    Parameters
+    ----------
+    path_or_frame : str, path, list, DataFrame or table
+        A Parquet file or a directory of files, a list of these, or a table of Delta Lake or
+        Iceberg. Ranks other than 0 may pass None. Paths are local, or URLs of HDFS, S3, Google
+        Cloud Storage, Azure (``hdfs://``, ``s3://``, ``gs://``, ``abfss://``) or any other that
+        fsspec knows. A directory ``year=2024`` gives its files a column ``year``. Iceberg needs the
+        package pyiceberg; a table that pyiceberg has loaded from a catalog may be passed itself. A
+        DataFrame of Spark is first written by `write_parquet`, which also takes the directory; this
+        works in the process that has the Spark session.
+    comm : Communicator
+        The communicator of the ranks.
+    batch_size : int
+        The rows of a rank in a step.
+    columns : list or dict, optional
+        The columns to take, as for `batches`. By default all columns. Columns hold numbers,
+        booleans, arrays of these that all have one length, vectors of Spark ML, strings, or bytes,
+        such as images.
+    dtype : dtype or dict, optional
+        The dtype of the arrays, for all arrays or by name, such as ``"float32"``.
+    missing : float, optional
+        The number that replaces nulls. By default a null is an error.
+    shuffle : bool or int
+        The number of row groups whose rows are shuffled together, in a random order of the row
+        groups. True for 4. False for the order of the files. A row is drawn from the whole window
+        of row groups, so sort no table by its label.
+    seed : int
+        The order follows from the seed, the epoch and the files.
+    epochs : int or None
+        How often the result can be iterated over; None for any number. The thread reads ahead into
+        the next epoch.
+    state : dict, optional
+        A result of `Loader.state`, the same on every rank. The first iteration goes on there: with
+        the same number of ranks and the same batch size the remaining batches are the same.
+        Otherwise their rows are the same.
+    equalize : {"join", "pad", "drop"}
+        The treatment of the last batches, where the ranks' numbers of rows differ by one, or are no
+        multiple of ``batch_size``. ``"join"``: the last batch has fewer rows, or none. ``"pad"``:
+        all batches are full; rows of other ranks follow, where `Batch.mask` is False. ``"drop"``:
+        all batches are full, and the rows that remain are not in this epoch.
+    as_ : {"numpy", "torch", "tensorflow", "jax", "arrow"}
+        The library of the arrays. Strings and bytes become arrays of objects (NumPy, JAX), a list
+        (PyTorch) or a tensor of strings (TensorFlow). JAX makes 32 bits of 64, unless
+        ``jax_enable_x64`` is set. Arrow takes columns of any type as they are:
+        ``pyarrow.table(batch)`` makes a table. `Loader.tf_dataset` makes a ``tf.data.Dataset``.
+    cache : str or path, optional
+        A directory on a local disk that keeps decoded row groups, for later epochs, later jobs and
+        the other ranks of the host. Nothing is deleted there. A full disk ends its growth.
+    filesystem : object, optional
+        A file system of ``pyarrow.fs`` or fsspec for the paths, where the environment lacks
+        credentials or addresses. Every rank passes its own.
+
+    Returns
+    -------
+    Loader
+        Each iteration is an epoch. It yields one `Batch` a step, the same number on all ranks.
+
+    Raises
+    ------
+    InvalidError
+        For invalid arguments, files that cannot be read, that have changed or differ in their
+        schema, and columns with nulls, arrays of several lengths or other types. The message has
+        the rank, the file, the row group, the column and the remedy. An error before the first
+        batch is raised on all ranks. A later error is raised on one rank, which aborts the
+        communicator with the message.
+    MismatchError
+        When ranks pass different arguments.
+    UnsupportedError
+        When a package is missing.
+    PeerLostError, TimeoutError, AbortedError
+        As for `Communicator.broadcast`. Batches make no calls.
+
+    Examples
+    --------
+    >>> with parquet("s3://bucket/table", comm, 256, shuffle=True, epochs=5, state=state) as data:
+    ...     for epoch in range(data.epoch, 5):
+    ...         for batch in data:
+    ...             weights -= comm.allreduce(gradient_sum(weights, batch)) / batch.total
+    ...             if batch.step % 1000 == 0:
+    ...                 checkpoint.save((weights, data.state()))
+    """
+    options = {
+        "batch_size": check_whole("batch_size", batch_size, 1),
+        "columns": source.select(columns),
+        "dtype": check_dtypes(dtype),
+        "missing": missing,
+        "shuffle": WINDOW if shuffle is True else check_whole("shuffle", shuffle, 0),
+        "seed": check_whole("seed", seed, 0),
+        "epochs": None if epochs is None else check_whole("epochs", epochs, 1),
+        "state": _check_state(state),
+        "equalize": check_choice("equalize", equalize, WAYS),
+        "as_": check_choice("as_", as_, KINDS),
+        "cache": cache,
+        "filesystem": filesystem,
+    }
+    _check_arrow(options)
+    try:
+        importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise UnsupportedError(
+            f"pyarrow cannot be imported ({error}): pip install 'sparkring[data]'"
+        ) from error
+    return Loader(path_or_frame, check_communicator(comm), options)
+
+
+def _check_state(state: Any) -> Any:
+    """Accept what can be sent to the other ranks."""
+    try:
+        return json.loads(json.dumps(dict(state))) if state is not None else None
+    except (TypeError, ValueError):
+        raise InvalidError(
+            f"state is of type {type(state).__name__}: pass what state() of a loader has returned"
+        ) from None
+
+
+def _check_arrow(options: dict[str, Any]) -> None:
+    if options["as_"] != "arrow":
+        return
+    stacked = [column.name for column in options["columns"] or () if column.stacked]
+    for name, given in (("dtype", options["dtype"]), ("missing", options["missing"])):
+        if given is not None:
+            raise InvalidError(f'{name} is for arrays of numbers: leave it out with as_="arrow"')
+    if stacked:
+        raise InvalidError(
+            f'columns joins several columns in {stacked[0]!r}: as_="arrow" takes single columns'
+        )

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that reads ahead.
+
+It begins to read a block while the blocks that are ready come from fewer than two row groups. An
+error in the thread is raised where its block would be taken. The thread knows the blocks and not
+the loader, so a loader that nobody uses any more ends its thread. It is a daemon, so a process that
+is about to end does not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+from sparkring._core import UnsupportedError
+
+if TYPE_CHECKING:
+    from sparkring.data._parquet.blocks import Block
+
+AHEAD = 2  # row groups
+
+
+class Reader:
+    """Blocks, read ahead."""
+
+    def __init__(self, blocks: Generator[Block, None, None]) -> None:
+        self._blocks = blocks
+        self._ready: deque[Block] = deque()
+        self._groups = 0  # that the ready blocks come from
+        self._failure: BaseException | None = None
+        self._closed = self._ended = False
+        self._changed = threading.Condition()
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="sparkring-reader", daemon=True)
+        self._thread.start()
+
+    def get(self) -> Block | None:
+        """Wait for the next block and return it; None after the last block."""
+        if os.getpid() != self._process:
+            raise UnsupportedError(
+                "this process is a fork of the one that made the loader, and threads are not"
+                " forked: make the loader in the process that uses it"
+            )
+        with self._changed:
+            while not self._ready and not self._ended:
+                self._changed.wait()
+            if self._ready:
+                block = self._ready.popleft()
+                self._groups -= block.groups
+                self._changed.notify_all()
+                return block
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    def close(self) -> None:
+        """End the thread. It ends when it has read its row group."""
+        with self._changed:
+            self._closed = True
+            self._ready.clear()
+            self._changed.notify_all()
+        if threading.current_thread() is not self._thread and os.getpid() == self._process:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while self._has_space():
+                block = next(self._blocks, None)
+                if block is None:
+                    break
+                self._put(block)
+                del block  # else its memory would stay while the next block is read
+        except BaseException as error:
+            self._failure = error
+        self._blocks.close()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _has_space(self) -> bool:
+        """Wait until another block may be read; return whether it is to be read."""
+        with self._changed:
+            while self._groups >= AHEAD and not self._closed:
+                self._changed.wait()
+            return not self._closed
+
+    def _put(self, block: Block) -> None:
+        with self._changed:
+            if not self._closed:
+                self._ready.append(block)
+                self._groups += block.groups
+                self._changed.notify_all()

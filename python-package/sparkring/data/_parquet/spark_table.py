@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DataFrames of Spark as Parquet files that live as long as this process.
+
+Equal plans of a session share their files. A plan is recognised by Spark's own comparison
+(``sameSemantics``), so the names of variables do not matter.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import tempfile
+import threading
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sparkring._core import InvalidError
+from sparkring.data._arguments import check_whole
+from sparkring.data._parquet import file_system
+
+ROW_GROUP = 16 << 20  # bytes
+
+
+class _Table(NamedTuple):
+    """A DataFrame that has been written."""
+
+    frame: Any
+    where: tuple[Any, ...]  # session, directory, row group size
+    path: str
+
+
+_tables: list[_Table] = []
+_lock = threading.Lock()
+_process = os.getpid()
+
+
+def is_frame(source: Any) -> bool:
+    """Return whether an object is a DataFrame of Spark, classic or Connect."""
+    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
+
+
+def write_parquet(
+    frame: Any, directory: str | os.PathLike[str] | None = None, *, row_group_size: int = ROW_GROUP
+) -> str:
+    """Write a DataFrame of Spark to Parquet files for `parquet`, once in this process.
+
+    Call it on the driver, and pass its result to the ranks. Frames with equal plans share their
+    files. The files are deleted when this process ends. A plan does not tell whether the data that
+    it reads have changed since: write such data under another plan, or in a new process.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        The frame, of a classic session or of Spark Connect. Each of its partitions becomes a file.
+    directory : str or path, optional
+        The directory of the new files, or its URL, such as ``hdfs:///tmp``, ``s3a://bucket/tmp`` or
+        ``/shared/tmp``, which the executors and the driver must see. A path without a scheme is on
+        a disk that the hosts share. By default the directory for temporary files, where Spark runs
+        on this machine alone. Elsewhere the default is an error.
+    row_group_size : int
+        The bytes of a row group. The ranks keep a few row groups in memory.
+
+    Returns
+    -------
+    str
+        The path or URL of the files.
+
+    Raises
+    ------
+    InvalidError
+        When the argument is no DataFrame, or a directory is needed.
+
+    Examples
+    --------
+    >>> path = write_parquet(frame, "hdfs:///tmp")
+    >>> run(train, args=(path,), num_proc=4)
+    """
+    check_whole("row_group_size", row_group_size, 1)
+    if not is_frame(frame):
+        raise InvalidError(
+            f"frame is of type {type(frame).__name__}: pass a DataFrame of Spark; `parquet` takes"
+            " paths as they are"
+        )
+    session = frame.sparkSession
+    where = session, directory, row_group_size
+    with _lock:
+        for table in _tables:
+            if table.where == where and table.frame.sameSemantics(frame):
+                return table.path
+        path = f"{_base(session, directory)}/sparkring-{uuid.uuid4().hex[:16]}"
+        local = file_system.local_path(path)
+        if not _tables:
+            atexit.register(_delete)
+        _tables.append(_Table(frame, where, path))  # before the write, which may fail half-way
+        try:
+            frame.write.option("parquet.block.size", row_group_size).parquet(
+                path if local is None else Path(local).as_uri()
+            )
+        except BaseException:
+            _delete_table(_tables.pop())
+            raise
+        return path
+
+
+def _base(session: Any, directory: str | os.PathLike[str] | None) -> str:
+    if directory is not None:
+        url = os.fspath(directory).rstrip("/")
+        return file_system.local_path(url) or url
+    from sparkring.spark import _session as sessions
+
+    spark = sessions.find(session)
+    is_classic = "connect" not in type(session).__module__
+    if spark.here or (is_classic and spark.master.startswith("local-cluster")):
+        return tempfile.gettempdir()
+    raise InvalidError(
+        "the hosts of this Spark need a directory that all of them see: write the frame with"
+        " sparkring.data.write_parquet(frame, directory), such as hdfs:///tmp or /shared/tmp, and"
+        " pass the path that it returns"
+    )
+
+
+def _delete() -> None:
+    """Delete all files, at the end of the process."""
+    if os.getpid() == _process:  # a fork leaves the files of its parent
+        while _tables:
+            _delete_table(_tables.pop())
+
+
+def _delete_table(table: _Table) -> None:
+    try:
+        place = file_system.find(table.path)
+        with contextlib.suppress(FileNotFoundError):
+            place.files.delete_dir(place.path)
+    except Exception as error:
+        warnings.warn(
+            f"the files in {table.path} could not be deleted: {error}", RuntimeWarning, stacklevel=2
+        )

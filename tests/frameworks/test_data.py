@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader with real frameworks and real writers of tables."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import parquet_files as files
+import pytest
+import sparkring
+from ranks import open_comm, run
+from sparkring.data import parquet
+
+COUNTS, BATCH = (20, 31, 7), 8
+ROWS = sum(COUNTS)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return files.write(tmp_path / "table", COUNTS)
+
+
+def check(found):
+    """Every row once, with its other columns."""
+    assert sorted(itertools.chain(*(ids for ids, _ in found))) == list(range(ROWS))
+    assert all(agrees for _, agrees in found)
+
+
+def plain(values):
+    return np.asarray(values.tolist() if hasattr(values, "tolist") else values)
+
+
+# ---- PyTorch -------------------------------------------------------------------------------------
+
+
+def in_torch(path, shuffle):
+    import torch
+
+    ids, agrees = [], True
+    with open_comm() as comm, parquet(path, comm, BATCH, shuffle=shuffle, as_="torch") as data:
+        for batch in data:
+            assert {type(x) for x in batch.values()} == {torch.Tensor, list}
+            assert batch.mask.dtype == torch.bool and len(batch.mask) == batch.rows
+            assert batch["array"].dtype == torch.float32
+            assert str(batch).startswith("<sparkring.data.Batch")
+            batch["half"].add_(0)  # it can be written
+            ids += batch["id"].tolist()
+            agrees &= files.agrees({name: plain(x) for name, x in batch.items()})
+    return ids, bool(agrees)
+
+
+@pytest.mark.parametrize("shuffle", [False, 2])
+def test_tensors_of_torch(table, shuffle):
+    check(run(2, in_torch, table, shuffle))
+
+
+# ---- JAX -----------------------------------------------------------------------------------------
+
+
+def in_jax(path):
+    import jax
+
+    ids, agrees = [], True
+    with open_comm() as comm, parquet(path, comm, BATCH, shuffle=2, as_="jax") as data:
+        for batch in data:
+            assert isinstance(batch["array"], jax.Array) and isinstance(batch.mask, jax.Array)
+            assert batch["id"].dtype == "int32" and batch["half"].dtype == "float32"
+            ids += batch["id"].tolist()
+            agrees &= files.agrees({name: plain(x) for name, x in batch.items()})
+    return ids, bool(agrees)
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_of_jax(table):
+    check(run(2, in_jax, table))
+
+
+# ---- TensorFlow ----------------------------------------------------------------------------------
+
+
+def numpy_of(tensors):
+    return {
+        name: x.numpy() if name != "name" else np.array([t.decode() for t in x.numpy()])
+        for name, x in tensors.items()
+    }
+
+
+def in_tensorflow(path):
+    import tensorflow as tf
+
+    found = []
+    with open_comm() as comm:
+        with parquet(path, comm, BATCH, shuffle=2, as_="tensorflow") as data:
+            found.append([])
+            for batch in data:
+                assert batch.mask.dtype == tf.bool
+                found[0].append(numpy_of(batch))
+        with parquet(path, comm, BATCH, shuffle=2, epochs=2) as data:
+            dataset = data.tf_dataset().prefetch(2)
+            assert dataset.cardinality().numpy() == len(data)
+            assert dataset.element_spec["array"].shape.as_list() == [None, 2]
+            assert dataset.element_spec["image"].dtype == tf.string
+            found += [[numpy_of(tensors) for tensors in dataset] for _ in range(2)]
+            state = data.state(1)
+            assert (state["epoch"], state["row"]) == (1, comm.size * BATCH)
+        with parquet(path, comm, BATCH, shuffle=2, epochs=2, state=state) as data:
+            dataset = data.tf_dataset()
+            assert dataset.cardinality().numpy() == tf.data.UNKNOWN_CARDINALITY
+            rest = [numpy_of(tensors)["id"].tolist() for tensors in dataset]
+            assert rest == [batch["id"].tolist() for batch in found[2][1:]]
+    return [
+        (
+            [row for batch in batches for row in batch["id"].tolist()],
+            all(files.agrees(batch) for batch in batches),
+        )
+        for batches in found
+    ]
+
+
+def test_datasets_of_tensorflow(table):
+    for epoch in zip(*run(2, in_tensorflow, table)):
+        check(epoch)
+
+
+# ---- Tables --------------------------------------------------------------------------------------
+
+
+def ids_of(source, **options):
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        (batch,) = parquet(source, comm, 1000, **options)
+        return sorted(batch["id"].tolist()), batch
+
+
+def plain_table(ids):
+    return files.table_of(ids).select(["id", "half", "name"])
+
+
+def test_tables_of_delta_lake(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "delta")
+    for start in range(0, 60, 6):
+        deltalake.write_deltalake(path, plain_table(range(start, start + 6)), mode="append")
+    table = deltalake.DeltaTable(path)
+    table.create_checkpoint()
+    assert ids_of(path)[0] == list(range(60))
+    table.delete("id < 5")
+    table.optimize.compact()
+    assert ids_of(path)[0] == list(range(5, 60))
+    for version in range(10):
+        Path(path, "_delta_log", f"{version:020}.json").unlink()
+    assert ids_of(path)[0] == list(range(5, 60))
+
+
+def test_partitions_of_delta_lake(tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "delta")
+    deltalake.write_deltalake(path, plain_table(range(9)), partition_by=["name"])
+    ids, batch = ids_of(path)
+    assert ids == list(range(9))
+    assert batch["name"].tolist() == [f"row {i}" for i in batch["id"].tolist()]
+
+
+def test_tables_of_iceberg(tmp_path):
+    catalog = pytest.importorskip("pyiceberg.catalog.sql").SqlCatalog(
+        "test", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}"
+    )
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.people", plain_table([]).schema)
+    table.append(plain_table(range(20)))
+    table.append(plain_table(range(20, 30)))
+    assert ids_of(table)[0] == list(range(30))
+    location = table.location().removeprefix("file://")
+    assert ids_of(location, shuffle=2)[0] == list(range(30))
+    table.delete("id < 4")  # it writes the file anew
+    assert ids_of(table)[0] == list(range(4, 30))
+    assert ids_of(location)[0] == list(range(4, 30))

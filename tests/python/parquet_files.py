@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parquet files for tests of the loader, and functions that take their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+GROUP = 7  # rows of a row group
+
+
+def table_of(ids):
+    """Make rows from their ids alone, so that a mixed-up row is seen."""
+    ids = np.asarray(ids, np.int64)
+    arrays = np.stack([ids, -ids], 1).astype("float32")
+    return pa.table(
+        {
+            "id": ids,
+            "half": ids / 2,
+            "small": ids.astype("int8"),
+            "truth": ids % 3 == 0,
+            "array": pa.FixedSizeListArray.from_arrays(arrays.ravel(), 2).cast(
+                pa.list_(pa.float32())
+            ),
+            "image": [b"\0" + str(i).encode() * (1 + i % 3) for i in ids.tolist()],
+            "name": [f"row {i}" for i in ids.tolist()],
+        }
+    )
+
+
+def write(folder, counts, group=GROUP, **options):
+    """Write files with so many rows, whose ids go on from file to file."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    start = 0
+    for number, count in enumerate(counts):
+        table = table_of(range(start, start + count))
+        pq.write_table(table, folder / f"part-{number:03}.parquet", row_group_size=group, **options)
+        start += count
+    return str(folder)
+
+
+def agrees(batch):
+    """Whether all columns of a batch are of the same rows."""
+    ids = np.asarray(batch["id"])
+    return bool(
+        (batch["half"] == ids / 2).all()
+        and (batch["small"] == ids.astype("int8")).all()
+        and (batch["truth"] == (ids % 3 == 0)).all()
+        and (batch["array"] == np.stack([ids, -ids], 1)).all()
+        and list(batch["image"]) == [b"\0" + str(i).encode() * (1 + i % 3) for i in ids.tolist()]
+        and list(batch["name"]) == [f"row {i}" for i in ids.tolist()]
+    )
