@@ -167,7 +167,7 @@ def test_tables_of_iceberg(tmp_path):
         "test", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}"
     )
     catalog.create_namespace("db")
-    table = catalog.create_table("db.people", plain_table([]).schema)
+    table = catalog.create_table("db.people", plain_table([0]).schema)
     table.append(plain_table(range(20)))
     table.append(plain_table(range(20, 30)))
     assert ids_of(table)[0] == list(range(30))
