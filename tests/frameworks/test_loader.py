@@ -124,6 +124,31 @@ def test_datasets_of_tensorflow(table):
         check(epoch)
 
 
+def in_keras(path):
+    import keras
+    import sparkring.keras as hvd
+
+    keras.utils.set_random_seed(1)
+    with open_comm() as comm:
+        hvd.init(comm)
+        columns = {"x": ["half", "truth"], "y": "small"}
+        options = {"shuffle": 2, "epochs": 3, "equalize": "drop", "dtype": "float32"}
+        with parquet(path, comm, BATCH, columns=columns, **options) as data:
+            dataset = data.tf_dataset().map(lambda batch: (batch["x"] / 30, batch["y"] / 60))
+            model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+            model.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.5)), "mse")
+            steps = len(data)
+            history = model.fit(dataset, epochs=3, verbose=0).history
+            assert model.optimizer.iterations.numpy() == 3 * steps
+        return history["loss"], [weights.tolist() for weights in model.get_weights()]
+
+
+def test_keras_fits_a_dataset(table):
+    (losses, weights), other = run(2, in_keras, table)
+    assert losses[-1] < losses[0] / 2
+    assert other[1] == weights
+
+
 # ---- Tables --------------------------------------------------------------------------------------
 
 

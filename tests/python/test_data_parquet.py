@@ -528,6 +528,12 @@ def test_a_corrupt_row_group(table):
     assert f"row group 4 of {path}" in str(bystander.error)
 
 
+def test_a_corrupt_first_row_group(table):
+    path = f"{table}/part-000.parquet"
+    corrupt(path, 0)
+    all_ranks_raise(f"row group 0 of {path}: it cannot be read: ", table)
+
+
 def barriers(path, change=None):
     with open_comm() as comm, parquet(path, comm, BATCH) as data:
         if change is not None and comm.rank == 0:

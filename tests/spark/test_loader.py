@@ -125,7 +125,7 @@ assert list(__import__("pathlib").Path(path).glob("*.parquet"))
 @pytest.mark.parametrize("spark", [ONE_EXECUTOR], indirect=True)
 @pytest.mark.parametrize("end", ["", "spark.stop()", "raise SystemExit(3)"])
 def test_files_are_deleted_when_the_process_ends(spark, tmp_path, end):
-    command = [sys.executable, "-c", PROGRAM + end, str(tmp_path / "tables")]
+    command = [sys.executable, "-c", PROGRAM + end, str(tmp_path / "the tables")]
     job = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert job.returncode == (3 if "3" in end else 0), job.stderr
-    assert list((tmp_path / "tables").iterdir()) == []
+    assert list((tmp_path / "the tables").iterdir()) == []

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sparkring._core import InvalidError
 from sparkring.data._stream import concatenate
 
 if TYPE_CHECKING:
@@ -80,21 +79,16 @@ class Blocks:
 
     def _part(self, group: int, rows: slice) -> Chunk:
         """Read rows of a row group."""
-        import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-        try:
+        with self._row_groups.named(group):
             table = self._row_groups.read(group)
             if rows.stop is not None:
                 table = table.slice(rows.start, rows.stop - rows.start)
             return self._columns.fit(self._columns.arrays(table))
-        except (InvalidError, pyarrow.ArrowException, OSError, ValueError) as error:
-            where = self._row_groups.name(group)
-            raise InvalidError(f"{where}: {_text(error)}") from error
 
 
 def _shuffled(parts: list[Any], rows: NDArray[np.int64]) -> Any:
     """Concatenate arrays, and take rows."""
-    import pyarrow
+    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     if not isinstance(parts[0], np.ndarray):
         count, places = len(rows), pyarrow.py_buffer(rows)
@@ -112,12 +106,3 @@ def _allocated(count: int, like: NDArray[Any]) -> NDArray[Any]:
     shape = count, *like.shape[1:]
     buffer = pyarrow.allocate_buffer(math.prod(shape) * like.dtype.itemsize)
     return np.ndarray(shape, like.dtype, buffer)
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, InvalidError):
-        return str(error)
-    return (
-        f"it cannot be read: {error}. Every host must be able to read the file, and the file must"
-        " be whole"
-    )

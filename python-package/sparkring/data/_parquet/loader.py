@@ -187,7 +187,7 @@ class Loader:
 
     def _warn_of_few_groups(self) -> None:
         twice = (self._comm.size - 1) * max(1, self._options["shuffle"])
-        if self._comm.rank == 0 and twice > len(self._groups) / 2:
+        if self._comm.rank == 0 and 0 < len(self._groups) < 2 * twice:
             logger.warning(
                 f"the files have {len(self._groups)} row groups, which are few for"
                 f" {self._comm.size} ranks and shuffle={self._options['shuffle']}: several ranks"
@@ -298,12 +298,10 @@ def _found(source: Any, options: dict[str, Any]) -> tuple[Manifest, dict[str, An
     try:
         if not len(found.groups()):
             return found, {}
-        table = row_groups.sample()
         columns = Columns(_selected(found, options), options["missing"], options["as_"] == "arrow")
-        try:
+        with row_groups.named(0):
+            table = row_groups.sample()
             fields = columns.describe(table, options["dtype"])
-        except InvalidError as error:
-            raise InvalidError(f"{row_groups.name(0)}: {error}") from error.__cause__
     finally:
         row_groups.close()
     texts = [[name, dtype.str, shape] for name, dtype, shape in fields]

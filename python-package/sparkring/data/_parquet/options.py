@@ -94,7 +94,7 @@ def parquet(
     state : dict, optional
         A result of `Loader.state`, the same on every rank. The first iteration goes on there: with
         the same number of ranks and the same batch size the remaining batches are the same.
-        Otherwise their rows are the same.
+        Otherwise their rows are the same. `Batch.step` counts from 0 again.
     equalize : {"join", "pad", "drop"}
         The treatment of the last batches, where the ranks' numbers of rows differ by one, or are no
         multiple of ``batch_size``. ``"join"``: the last batch has fewer rows, or none. ``"pad"``:
@@ -102,7 +102,8 @@ def parquet(
         all batches are full, and the rows that remain are not in this epoch.
     as_ : {"numpy", "torch", "tensorflow", "jax", "arrow"}
         The library of the arrays. Strings and bytes become arrays of objects (NumPy, JAX), a list
-        (PyTorch) or a tensor of strings (TensorFlow). JAX makes 32 bits of 64, unless
+        (PyTorch) or a tensor of strings (TensorFlow). NumPy's arrays that are not shuffled are
+        read-only views of Arrow's memory where possible. JAX makes 32 bits of 64, unless
         ``jax_enable_x64`` is set. Arrow takes columns of any type as they are:
         ``pyarrow.table(batch)`` makes a table. `Loader.tf_dataset` makes a ``tf.data.Dataset``.
     cache : str or path, optional

@@ -58,11 +58,13 @@ class Reader:
 
     def close(self) -> None:
         """End the thread. It ends when it has read its row group."""
+        if os.getpid() != self._process:
+            return  # a fork has no thread, and perhaps a lock that nobody holds
         with self._changed:
             self._closed = True
             self._ready.clear()
             self._changed.notify_all()
-        if threading.current_thread() is not self._thread and os.getpid() == self._process:
+        if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sparkring._core import InvalidError
@@ -46,19 +47,31 @@ class RowGroups:
 
     def sample(self) -> Any:
         """Return the table of the first row of the first row group."""
+        import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
         number, index, _ = self._groups[0].tolist()
         batches = self._file(number).parquet.iter_batches(
             1, row_groups=[index], columns=self._manifest.columns, use_threads=False
         )
-        import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
         table = pyarrow.Table.from_batches([next(batches)])
         return self._completed(table, self._manifest.files[number])
 
-    def name(self, group: int) -> str:
-        """Name a row group in an error."""
+    @contextlib.contextmanager
+    def named(self, group: int) -> Iterator[None]:
+        """Name the row group in the errors of the block."""
+        import pyarrow
+
         number, index, _ = self._groups[group].tolist()
-        return f"row group {index} of {self._manifest.path(self._manifest.files[number])}"
+        where = f"row group {index} of {self._manifest.path(self._manifest.files[number])}"
+        try:
+            yield
+        except InvalidError as error:
+            raise InvalidError(f"{where}: {error}") from error
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise InvalidError(
+                f"{where}: it cannot be read: {error}. Every host must be able to read the file,"
+                " and the file must be whole"
+            ) from error
 
     def close(self) -> None:
         """Close all files."""

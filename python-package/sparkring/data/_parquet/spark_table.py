@@ -14,7 +14,6 @@ import tempfile
 import threading
 import uuid
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from sparkring._core import InvalidError
@@ -39,7 +38,7 @@ _process = os.getpid()
 
 def is_frame(source: Any) -> bool:
     """Return whether an object is a DataFrame of Spark, classic or Connect."""
-    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
+    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "write")
 
 
 def write_parquet(
@@ -48,8 +47,8 @@ def write_parquet(
     """Write a DataFrame of Spark to Parquet files for `parquet`, once in this process.
 
     Call it on the driver, and pass its result to the ranks. Frames with equal plans share their
-    files. The files are deleted when this process ends. A plan does not tell whether the data that
-    it reads have changed since: write such data under another plan, or in a new process.
+    files. The files are deleted when this process ends, unless it is killed. A plan does not tell
+    whether the data that it reads have changed since: write such data in a new process.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ def write_parquet(
         _tables.append(_Table(frame, where, path))  # before the write, which may fail half-way
         try:
             frame.write.option("parquet.block.size", row_group_size).parquet(
-                path if local is None else Path(local).as_uri()
+                path if local is None else f"file://{local}"
             )
         except BaseException:
             _delete_table(_tables.pop())
