@@ -661,7 +661,7 @@ def test_ranks_that_differ(table, what):
         ({"dtype": {"name": "int8"}}, "dtype names 'name', which holds string"),
         ({"dtype": {"y": "int8"}}, "dtype names ['y']"),
         ({"state": 3}, "state is of type int"),
-        ({"state": {"epoch": object()}}, "state is of type dict"),
+        ({"state": {"epoch": {1}}}, "state is of type dict"),
         ({"comm": None}, "comm is of type NoneType"),
         ({"filesystem": 3}, "filesystem is of type int: pass a file system of pyarrow.fs"),
     ],
