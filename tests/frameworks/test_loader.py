@@ -3,16 +3,24 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import shutil
 from pathlib import Path
 
+import deltalake
 import numpy as np
 import parquet_files as files
 import pytest
 import sparkring
+from deltalake.schema import Field, PrimitiveType
+from pyarrow import parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import DoubleType
 from ranks import open_comm, run
-from sparkring.data import parquet
+from sparkring import data as sparkring_data
 
+parquet = functools.partial(sparkring_data.parquet, equalize="join")
 COUNTS, BATCH = (20, 31, 7), 8
 ROWS = sum(COUNTS)
 
@@ -54,6 +62,15 @@ def in_torch(path, shuffle):
 @pytest.mark.parametrize("shuffle", [False, 2])
 def test_tensors_of_torch(table, shuffle):
     check(run(2, in_torch, table, shuffle))
+
+
+def test_times_have_no_tensors(tmp_path, comm):
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": [1], "t": pa.array([0], pa.timestamp("us"))}), path)
+    with pytest.raises(sparkring.InvalidError, match=r"columns \['t'\] hold times, and torch"):
+        parquet(path, comm, 1, as_="torch")
+    with pytest.raises(sparkring.InvalidError, match=r"columns \['t'\] hold times, and tensorflow"):
+        parquet(path, comm, 1).tf_dataset()
 
 
 # ---- JAX -----------------------------------------------------------------------------------------
@@ -119,11 +136,6 @@ def in_tensorflow(path):
     ]
 
 
-def test_datasets_of_tensorflow(table):
-    for epoch in zip(*run(2, in_tensorflow, table)):
-        check(epoch)
-
-
 def in_keras(path):
     import keras
     import sparkring.keras as hvd
@@ -143,8 +155,16 @@ def in_keras(path):
         return history["loss"], [weights.tolist() for weights in model.get_weights()]
 
 
-def test_keras_fits_a_dataset(table):
-    (losses, weights), other = run(2, in_keras, table)
+def both(path):
+    """Do both in one process, because TensorFlow takes seconds to import."""
+    return in_tensorflow(path), in_keras(path)
+
+
+def test_datasets_of_tensorflow_and_keras(table):
+    ranks = run(2, both, table)
+    for epoch in zip(*(epochs for epochs, _ in ranks)):
+        check(epoch)
+    (losses, weights), other = (fitted for _, fitted in ranks)
     assert losses[-1] < losses[0] / 2
     assert other[1] == weights
 
@@ -163,7 +183,6 @@ def plain_table(ids):
 
 
 def test_tables_of_delta_lake(tmp_path):
-    deltalake = pytest.importorskip("deltalake")
     path = str(tmp_path / "delta")
     for start in range(0, 60, 6):
         deltalake.write_deltalake(path, plain_table(range(start, start + 6)), mode="append")
@@ -173,13 +192,19 @@ def test_tables_of_delta_lake(tmp_path):
     table.delete("id < 5")
     table.optimize.compact()
     assert ids_of(path)[0] == list(range(5, 60))
+    assert ids_of(path, version=3)[0] == list(range(24))
     for version in range(10):
         Path(path, "_delta_log", f"{version:020}.json").unlink()
     assert ids_of(path)[0] == list(range(5, 60))
+    with pytest.raises(sparkring.InvalidError, match="does not lead to version 3"):
+        ids_of(path, version=3)
+    table.alter.add_columns([Field("more", PrimitiveType("double"))])
+    with pytest.raises(sparkring.InvalidError, match="there is no column 'more'"):
+        ids_of(path)
+    assert ids_of(path, columns=["id"])[0] == list(range(5, 60))
 
 
 def test_partitions_of_delta_lake(tmp_path):
-    deltalake = pytest.importorskip("deltalake")
     path = str(tmp_path / "delta")
     deltalake.write_deltalake(path, plain_table(range(9)), partition_by=["name"])
     ids, batch = ids_of(path)
@@ -187,17 +212,70 @@ def test_partitions_of_delta_lake(tmp_path):
     assert batch["name"].tolist() == [f"row {i}" for i in batch["id"].tolist()]
 
 
-def test_tables_of_iceberg(tmp_path):
-    catalog = pytest.importorskip("pyiceberg.catalog.sql").SqlCatalog(
-        "test", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}"
-    )
+@pytest.fixture
+def iceberg(tmp_path):
+    """Make a table of a catalog with two files."""
+    catalog = SqlCatalog("test", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("db")
     table = catalog.create_table("db.people", plain_table([0]).schema)
     table.append(plain_table(range(20)))
     table.append(plain_table(range(20, 30)))
+    return table
+
+
+def test_tables_of_iceberg(iceberg):
+    table = iceberg
     assert ids_of(table)[0] == list(range(30))
-    location = table.location().removeprefix("file://")
-    assert ids_of(location, shuffle=2)[0] == list(range(30))
+    snapshot = table.current_snapshot().snapshot_id
     table.delete("id < 4")  # it writes the file anew
     assert ids_of(table)[0] == list(range(4, 30))
-    assert ids_of(location)[0] == list(range(4, 30))
+    assert ids_of(table, version=snapshot)[0] == list(range(30))
+    with pytest.raises(sparkring.InvalidError, match="has no snapshot 7"):
+        ids_of(table, version=7)
+
+
+def metadata_of(table):
+    return Path(table.metadata_location.removeprefix("file://"))
+
+
+def test_directories_of_iceberg(iceberg):
+    table = iceberg
+    location = table.location().removeprefix("file://")
+    with pytest.raises(sparkring.InvalidError, match="pass the table that pyiceberg has loaded"):
+        ids_of(location)
+    with pytest.raises(
+        sparkring.InvalidError, match=f"{location} is a table of Iceberg, and its log"
+    ):
+        ids_of(f"{location}/data")
+    metadata = metadata_of(table)
+    metadata.with_name("version-hint.text").write_text("1")
+    shutil.copy(metadata, metadata.with_name("v1.metadata.json"))
+    metadata.with_name("v2.metadata.json").write_text("a commit that has lost its race")
+    table.append(plain_table(range(30, 40)))
+    assert ids_of(location, shuffle=2)[0] == list(range(30))
+
+
+def change(table, *changes):
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        for name, *arguments in changes:
+            getattr(update, name)(*arguments)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("delete_column", "half")],
+        [("rename_column", "half", "other")],
+        [("add_column", "more", DoubleType())],
+        [("delete_column", "half"), ("add_column", "half", DoubleType())],
+    ],
+    ids=lambda changes: changes[-1][0] + str(len(changes)),
+)
+def test_columns_of_iceberg_are_matched_by_field_id(iceberg, changes):
+    table = iceberg
+    snapshot = table.current_snapshot().snapshot_id
+    for one in changes:
+        change(table, one)
+    with pytest.raises(sparkring.InvalidError, match="has not the columns of the Iceberg table"):
+        ids_of(table)
+    assert ids_of(table, version=snapshot)[0] == list(range(30))

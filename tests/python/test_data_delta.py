@@ -99,7 +99,7 @@ class Table:
 
 def batch_of(path, **options):
     with sparkring.init(rank=0, addresses=["localhost"]) as comm:
-        (batch,) = parquet(path, comm, 1000, **options)
+        (batch,) = parquet(path, comm, 1000, equalize="join", **options)
         return batch
 
 
@@ -236,9 +236,12 @@ def test_a_table_without_files(tmp_path):
         table.ids()
 
 
-def test_a_table_of_iceberg_without_pyiceberg(tmp_path):
+def test_tables_of_iceberg_that_are_refused(tmp_path):
     path = Path(tmp_path, "metadata")
     path.mkdir()
     (path / "v1.metadata.json").write_text("{}")
+    with pytest.raises(sparkring.InvalidError, match="pass the table that pyiceberg has loaded"):
+        batch_of(tmp_path)
+    (path / "version-hint.text").write_text("1")
     with pytest.raises(sparkring.InvalidError, match="pip install pyiceberg"):
         batch_of(tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from sparkring import InvalidError
 from sparkring.data._parquet import state as states
-from sparkring.data._parquet.deal import Deal, Stretch, cut, left, share
+from sparkring.data._parquet.deal import Deal, Segment, cut, left, share
 from sparkring.data._parquet.order import Order
 from sparkring.data._parquet.state import State
 
@@ -25,9 +25,9 @@ def rows_of(order, epoch, intervals, groups=GROUPS):
     """The numbers of the rows at these positions, counted through all row groups."""
     starts = np.cumsum(groups) - groups
     found = []
-    for piece in order.pieces(epoch, intervals):
-        rows = np.concatenate([np.arange(starts[g], starts[g] + groups[g]) for g in piece.groups])
-        found += rows[piece.rows].tolist()
+    for part in order.slices(epoch, intervals):
+        rows = np.concatenate([np.arange(starts[g], starts[g] + groups[g]) for g in part.groups])
+        found += rows[part.rows].tolist()
     return found
 
 
@@ -93,7 +93,7 @@ def test_order_is_that_of_earlier_versions():
 
 
 def test_no_rows():
-    assert list(Order(np.array([], np.int64), 2, 0).pieces(0, [])) == []
+    assert list(Order(np.array([], np.int64), 2, 0).slices(0, [])) == []
 
 
 # ---- Deal ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_going_on_with_the_same_ranks_changes_nothing():
         for stop in range(1, whole.steps):
             if (row := whole.row(stop)) == rows:
                 continue
-            rest = Deal(rows, [Stretch(size, row)], size, batch_size, "join")
+            rest = Deal(rows, [Segment(size, row)], size, batch_size, "join")
             assert rest.steps == whole.steps - stop
             for rank in range(size):
                 before = positions(whole.intervals(rank))
@@ -172,7 +172,7 @@ def test_going_on_with_other_ranks_takes_every_row_once():
         counts = Counter()
         while state.epoch == 0:
             size, batch_size = dice.randrange(1, 8), dice.randrange(1, 9)
-            deal = Deal(rows, list(state.stretches), size, batch_size, "join")
+            deal = Deal(rows, list(state.segments), size, batch_size, "join")
             stop = dice.randrange(1, deal.steps + 1)
             for rank in range(size):
                 own = sum(deal.own(rank, step) for step in range(stop))
@@ -180,7 +180,7 @@ def test_going_on_with_other_ranks_takes_every_row_once():
             done = stop == deal.steps
             state = State(1) if done else state.after(size, deal.row(stop))
             assert done or sorted(counts.elements()) == sorted(
-                set(range(rows)) - set(positions(left(rows, list(state.stretches))))
+                set(range(rows)) - set(positions(left(rows, list(state.segments))))
             )
             if not done:
                 saved = states.write(state, MARKS)
@@ -189,13 +189,13 @@ def test_going_on_with_other_ranks_takes_every_row_once():
         assert counts == Counter(range(rows))
 
 
-def test_states_of_the_same_ranks_have_one_stretch():
+def test_states_of_the_same_ranks_have_one_segment():
     state = State().after(3, 12).after(3, 30).after(2, 40).after(2, 44)
-    assert state.stretches == (Stretch(3, 30), Stretch(2, 44))
+    assert state.segments == (Segment(3, 30), Segment(2, 44))
     assert State().after(3, 0) == State()
 
 
-SAVED = states.write(State(2, (Stretch(3, 12), Stretch(2, 20))), MARKS)
+SAVED = states.write(State(2, (Segment(3, 12), Segment(2, 20))), MARKS)
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_restart_and_results_that_stay_in_spark(connected):
 
 
 def ids_of(comm, path):
-    with parquet(path, comm, 16, shuffle=2) as data:
+    with parquet(path, comm, 16, shuffle=2, equalize="join") as data:
         return [row for batch in data for row in batch["id"].tolist()]
 
 

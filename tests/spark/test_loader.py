@@ -50,7 +50,7 @@ def _delete():
 
 def take(comm, path, epochs):
     found = []
-    with parquet(path, comm, 16, shuffle=2, epochs=epochs) as data:
+    with parquet(path, comm, 16, shuffle=2, epochs=epochs, equalize="join") as data:
         for _ in range(epochs):
             ids = []
             for batch in data:
@@ -79,7 +79,7 @@ def with_checkpoint(comm, path, folder):
     """Take rows, each step saved; rank 1 is killed in its first attempt."""
     checkpoint = Checkpoint(comm, folder)
     state, ids = checkpoint.restore(default=(None, []))
-    with parquet(path, comm, 16, shuffle=True, seed=3, state=state) as data:
+    with parquet(path, comm, 16, shuffle=True, seed=3, state=state, equalize="join") as data:
         for batch in data:
             if comm.attempt == 0 and comm.rank == 1 and batch.step == 5:
                 os.kill(os.getpid(), signal.SIGKILL)

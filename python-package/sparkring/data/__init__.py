@@ -10,7 +10,7 @@ Examples
 >>> from sparkring.data import batches, parquet
 >>> for batch in batches(frames, comm, 32, columns={"x": ["height", "width"], "y": "label"}):
 ...     gradient = comm.allreduce(gradient_sum(batch["x"], batch["y"])) / batch.total
->>> with parquet("hdfs:///people", comm, 32, shuffle=True) as data:
+>>> with parquet("hdfs:///people", comm, 32, shuffle=True, equalize="join") as data:
 ...     for batch in data:
 ...         gradient = comm.allreduce(gradient_sum(batch["x"], batch["y"])) / batch.total
 """

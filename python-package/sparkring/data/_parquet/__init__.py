@@ -8,5 +8,6 @@
 - row_groups, cache, columns, blocks: rows of row groups as arrays, in their order
 - reader: the thread that reads ahead
 - frameworks: arrays as tensors
-- loader: batches
+- discovery: the manifest and the columns, on all ranks
+- loader: batches; options: the arguments of `parquet`
 """

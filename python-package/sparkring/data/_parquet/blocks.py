@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sparkring.data._stream import concatenate
+from sparkring.data._parquet.columns import concatenated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sparkring.data._parquet.columns import Columns
-    from sparkring.data._parquet.order import Interval, Order, Piece
+    from sparkring.data._parquet.order import Interval, Order
     from sparkring.data._parquet.row_groups import RowGroups
     from sparkring.data._source import Chunk
 
@@ -60,40 +60,42 @@ class Blocks:
 
     def epoch(self, epoch: int, intervals: list[Interval]) -> Iterator[Block]:
         """Yield the blocks of an epoch, and its end."""
-        for piece in self._order.pieces(epoch, intervals):
-            yield Block(self._arrays(piece), len(piece.groups))
+        for part in self._order.slices(epoch, intervals):
+            if isinstance(part.rows, slice):
+                yield from self._ordered(part.groups[0], part.rows)
+            else:
+                yield Block(self._shuffled(part.groups, part.rows), len(part.groups))
         yield END
 
     def close(self) -> None:
         """Close the files."""
         self._row_groups.close()
 
-    def _arrays(self, piece: Piece) -> Chunk:
-        if isinstance(piece.rows, slice):
-            return self._part(piece.groups[0], piece.rows)
-        parts = [self._part(group, slice(None)) for group in piece.groups]
-        return {
-            name: _shuffled([part.pop(name) for part in parts], piece.rows)
-            for name in list(parts[0])
-        }
-
-    def _part(self, group: int, rows: slice) -> Chunk:
-        """Read rows of a row group."""
+    def _ordered(self, group: int, rows: slice) -> Iterator[Block]:
         with self._row_groups.named(group):
-            table = self._row_groups.read(group)
-            if rows.stop is not None:
-                table = table.slice(rows.start, rows.stop - rows.start)
-            return self._columns.fit(self._columns.arrays(table))
+            for table in self._row_groups.parts(group, rows.start, rows.stop):
+                yield Block(self._columns.fit(self._columns.arrays(table)), 1)
+
+    def _shuffled(self, groups: list[int], rows: NDArray[np.int64]) -> Chunk:
+        parts = []
+        for group in groups:
+            with self._row_groups.named(group):
+                arrays = self._columns.arrays(self._row_groups.read(group))
+                parts.append(self._columns.fit(arrays))
+        with self._row_groups.named(groups[0]):
+            return {
+                name: _taken([part.pop(name) for part in parts], rows) for name in list(parts[0])
+            }
 
 
-def _shuffled(parts: list[Any], rows: NDArray[np.int64]) -> Any:
+def _taken(parts: list[Any], rows: NDArray[np.int64]) -> Any:
     """Concatenate arrays, and take rows."""
     import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     if not isinstance(parts[0], np.ndarray):
-        count, places = len(rows), pyarrow.py_buffer(rows)
-        places = pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, places])
-        return concatenate(parts).take(places)
+        count, indices = len(rows), pyarrow.py_buffer(rows)
+        indices = pyarrow.Array.from_buffers(pyarrow.int64(), count, [None, indices])
+        return concatenated(parts, parts[0].type).take(indices)
     count = sum(map(len, parts))
     whole = np.concatenate(parts, out=_allocated(count, parts[0]))
     return whole.take(rows, 0, _allocated(len(rows), whole), "clip")

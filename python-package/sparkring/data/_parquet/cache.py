@@ -2,37 +2,47 @@
 """Row groups on a local disk, for later epochs and for the other ranks of the host.
 
 A row group is kept as an Arrow file with the columns that were read. Such a file is mapped into
-memory, and needs no decoding. A file appears with its name when it is complete. The name has the
-digest of the files, so a cache never gives rows of other files. When the disk is full, the cache
-takes no more row groups.
+memory, and needs no decoding. A file appears with its name when it is complete. The name of the
+directory has the digest of the files, so a cache never gives rows of other files. It has the user,
+too, and belongs to the user.
+
+A cache is a help and no condition: a row group that it cannot give is read from its file. It takes
+up half of the space that was free when the loader was made, and ends its growth at an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sparkring._core import InvalidError
 
 if TYPE_CHECKING:
     from sparkring.data._parquet.manifest import Manifest
 
 logger = logging.getLogger("sparkring")
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Cache:
     """The row groups of a manifest, in a directory."""
 
     def __init__(self, directory: str | os.PathLike[str], manifest: Manifest) -> None:
-        columns = repr((manifest.digest(), manifest.columns))
-        name = hashlib.sha256(columns.encode()).hexdigest()[:32]
+        contents = repr((os.getuid(), manifest.digest(), manifest.columns))
+        name = hashlib.sha256(contents.encode()).hexdigest()[:32]
         self._directory = Path(directory).expanduser().absolute() / f"sparkring-{name}"
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        if self._directory.stat().st_uid != os.getuid():
+            raise InvalidError(
+                f"{self._directory} belongs to another user: pass a directory of your own as cache="
+            )
+        self._least = shutil.disk_usage(self._directory).free // 2
         self._takes = True
 
     def get(self, group: int) -> Any:
@@ -43,10 +53,7 @@ class Cache:
         try:
             with pyarrow.memory_map(str(self._path(group))) as memory:
                 return ipc.open_file(memory).read_all()
-        except (
-            FileNotFoundError,
-            pyarrow.ArrowInvalid,
-        ):  # a crash of the host may leave half a file
+        except (OSError, pyarrow.ArrowException):
             return None
 
     def put(self, group: int, table: Any) -> None:
@@ -54,13 +61,14 @@ class Cache:
         if not self._takes:
             return
         try:
+            if shutil.disk_usage(self._directory).free < self._least:
+                raise OSError("half of the space that was free is in use")
             self._write(group, table)
         except OSError as error:
-            if error.errno not in FULL:
-                raise
             self._takes = False
             logger.warning(
-                f"the disk of {self._directory} is full: further row groups are not cached"
+                f"further row groups are not cached in {self._directory}: {error}. They are read"
+                " from their files"
             )
 
     def _write(self, group: int, table: Any) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The columns of a row group as arrays of a batch, of the dtypes and shapes of all batches.
 
-Numbers, arrays and vectors become NumPy arrays, as for `sparkring.data.batches`. Strings and bytes,
-such as images, stay arrays of Arrow until their batch is made. For batches of Arrow, all columns
-do.
+Numbers, arrays and vectors become NumPy arrays, as for `sparkring.data.batches`; so do times, as
+datetime64 in UTC, and decimals, as float64. Strings and bytes, such as images, stay arrays of Arrow
+until their batch is made. For batches of Arrow, all columns do. Such arrays get the types of the
+first row group, because files may differ in the sizes of offsets.
 """
 
 from __future__ import annotations
@@ -42,50 +43,75 @@ class Columns:
     """
 
     def __init__(self, selected: list[Column], missing: Missing, arrow: bool) -> None:
-        self._selected, self._missing, self._arrow = selected, missing, arrow
+        self.selected, self._missing, self._arrow = selected, missing, arrow
         self.fields: list[Field] = []
+        self.types: dict[Any, Any] = {}  # of arrays that stay arrays of Arrow
 
     def arrays(self, table: Any) -> Chunk:
         """Convert a table of Arrow to arrays by name, as they come."""
         if self._arrow:
             return {
-                column.name: _combined(_find(table, column.sources[0])) for column in self._selected
+                column.name: _combined(table.column(column.sources[0])) for column in self.selected
             }
         return {
             column.name: source.read(_Group(table, self._missing, not column.stacked), column)
-            for column in self._selected
+            for column in self.selected
         }
 
     def fit(self, arrays: Chunk) -> Chunk:
         """Convert arrays to the dtypes of the fields."""
-        if self._arrow:
-            return arrays
         numbers = [field for field in self.fields if field.dtype != BYTES]
         fitted = schema.fit({field.name: arrays[field.name] for field in numbers}, numbers)
-        return {field.name: fitted.get(field.name, arrays[field.name]) for field in self.fields}
+        for name, kind in self.types.items():
+            values: Any = arrays[name]
+            fitted[name] = values if values.type == kind else values.cast(kind)
+        return {field.name: fitted[field.name] for field in self.fields}
 
     def describe(self, table: Any, dtype: Any) -> list[Field]:
         """List the fields of a table, with dtypes that replace its own."""
-        arrays: dict[Any, Any] = self.arrays(table)
-        numbers = {name: x for name, x in arrays.items() if isinstance(x, np.ndarray)}
+        arrays: dict[Any, Any] = self._all(table)
+        numbers = {
+            name: x
+            for name, x in arrays.items()
+            if isinstance(x, np.ndarray) and number.is_number(x.dtype)
+        }
         if isinstance(dtype, Mapping):
             for name in dtype:
                 if name in arrays and name not in numbers:
-                    raise InvalidError(
-                        f"dtype names {name!r}, which holds {arrays[name].type}: leave it out"
-                    )
+                    kind = getattr(arrays[name], "type", None) or arrays[name].dtype
+                    raise InvalidError(f"dtype names {name!r}, which holds {kind}: leave it out")
         fields = {field.name: field for field in schema.fields_of(numbers, dtype)}
-        return [fields.get(name, Field(name, BYTES, ())) for name in arrays]
+        for name, x in arrays.items():
+            others = (x.dtype, x.shape[1:]) if isinstance(x, np.ndarray) else (BYTES, ())
+            fields.setdefault(name, Field(name, *others))
+        return [fields[name] for name in arrays]
 
-    def nothing(self, of_table: Any) -> Chunk:
-        """Make arrays without rows, of tables with this schema."""
+    def _all(self, table: Any) -> Chunk:
+        """Convert a table; the error names all columns that are of other types."""
+        try:
+            return self.arrays(table)
+        except InvalidError as error:
+            others = [column.name for column in self.selected if not self._takes(table, column)]
+            if len(others) < 2:
+                raise
+            raise InvalidError(f"{error}. The columns {others} are all refused") from error
+
+    def _takes(self, table: Any, column: Column) -> bool:
+        try:
+            source.read(_Group(table, self._missing, not column.stacked), column)
+        except InvalidError:
+            return False
+        return True
+
+    def nothing(self) -> Chunk:
+        """Make arrays without rows."""
         import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
         return {
-            field.name: pyarrow.nulls(0, of_table.field(column.sources[0]).type)
-            if field.dtype == BYTES
+            field.name: pyarrow.nulls(0, self.types[field.name])
+            if field.name in self.types
             else field.empty(0)
-            for field, column in zip(self.fields, self._selected)
+            for field in self.fields
         }
 
 
@@ -99,12 +125,17 @@ class _Group:
 
     def column(self, name: Any) -> Any:
         """Return a column as an array."""
-        column = _combined(_find(self._table, name))
-        if not (self._takes_bytes and is_bytes(column.type)):
-            return from_arrow(column, self._missing)
-        if column.null_count:
-            raise number.nulls(column.null_count, len(column), arrays=True)
-        return column
+        from pyarrow import types  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+        column = _combined(self._table.column(name))
+        is_time = types.is_temporal(column.type)
+        if is_time or (self._takes_bytes and is_bytes(column.type)):
+            if column.null_count:
+                raise number.nulls(column.null_count, len(column), arrays=True)
+            return _times(column) if is_time else column
+        if types.is_decimal(column.type):
+            column = column.cast("float64")
+        return from_arrow(column, self._missing)
 
 
 def is_bytes(kind: Any) -> bool:
@@ -115,12 +146,36 @@ def is_bytes(kind: Any) -> bool:
     return types.is_fixed_size_binary(kind) or any(test(kind) for test in tests)
 
 
-def _find(table: Any, name: Any) -> Any:
-    return table.column(table.schema.get_field_index(name))
+def _times(column: Any) -> Any:
+    """View timestamps, or copy dates; other times are an error."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_timestamp(kind) or types.is_date64(kind):
+        unit = kind.unit if types.is_timestamp(kind) else "ms"
+        return from_arrow(column.view("int64"), None).view(f"M8[{unit}]")
+    if types.is_date32(kind):
+        return from_arrow(column.view("int32"), None).astype("M8[D]")
+    raise number.unsupported(str(kind))
 
 
 def _combined(column: Any) -> Any:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column.chunk(0) if column.num_chunks == 1 else concatenated(column.chunks, column.type)
+
+
+def concatenated(parts: list[Any], kind: Any) -> Any:
+    """Concatenate arrays of Arrow."""
+    import pyarrow
+
+    try:
+        return pyarrow.concat_arrays(parts) if parts else pyarrow.nulls(0, kind)
+    except pyarrow.ArrowInvalid as error:
+        size = sum(part.nbytes for part in parts)
+        raise InvalidError(
+            f"a column of {kind} has {size:,} bytes in row groups"
+            f" that are in memory together, and Arrow takes 2 GB: {error}. Pass a smaller shuffle=, or"
+            " write smaller row groups"
+        ) from error
 
 
 def names(selected: list[Column] | None) -> list[str] | None:

@@ -4,10 +4,10 @@
 The positions that are left of an epoch form a sequence. Of R positions and n ranks, rank r takes
 the r-th of n intervals of the sequence. The first R modulo n ranks take one position more than the
 others. After a step every rank has taken the same number of positions, except at the end. So the
-number of positions that all ranks have taken together tells what each of them has taken.
+number of positions that each rank has taken follows from the sum over all ranks.
 
-What is left after some steps is again a sequence: the rest of rank 0, then the rest of rank 1 and
-so on. A job that goes on with another number of ranks deals this sequence. With the same number of
+The rest after some steps is again a sequence: the rest of rank 0, then the rest of rank 1 and so
+on. A job that goes on with another number of ranks deals this sequence. With the same number of
 ranks the cuts fall where they were, so the job goes on as if it had not been interrupted.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sparkring.data._parquet.order import Interval
 
 
-class Stretch(NamedTuple):
+class Segment(NamedTuple):
     """A part of an epoch with one number of ranks.
 
     Attributes
@@ -52,10 +52,10 @@ def cut(intervals: list[Interval], start: int, end: int) -> list[Interval]:
     return found
 
 
-def left(rows: int, stretches: list[Stretch]) -> list[Interval]:
+def left(rows: int, segments: list[Segment]) -> list[Interval]:
     """Return the positions that are left of an epoch, in the sequence in which they are dealt."""
     intervals, before = [(0, rows)] if rows else [], 0
-    for size, row in stretches:
+    for size, row in segments:
         taken = -(-(row - before) // size)  # of each rank
         some = []
         for rank in range(size):
@@ -81,7 +81,7 @@ class Deal:
     ----------
     rows : int
         The rows of the epoch.
-    stretches : list of Stretch
+    segments : list of Segment
         The history of the epoch, empty at its start.
     size : int
         The number of ranks.
@@ -92,11 +92,11 @@ class Deal:
     """
 
     def __init__(
-        self, rows: int, stretches: list[Stretch], size: int, batch_size: int, equalize: str
+        self, rows: int, segments: list[Segment], size: int, batch_size: int, equalize: str
     ) -> None:
         self._size, self._batch_size, self._equalize = size, batch_size, equalize
-        self._left = left(rows, stretches)
-        self._before = stretches[-1].row if stretches else 0
+        self._left = left(rows, segments)
+        self._before = segments[-1].row if segments else 0
         self._rows = rows - self._before
         least, most = self._rows // size, -(-self._rows // size)
         self.steps = least // batch_size if equalize == "drop" else -(-most // batch_size)

@@ -20,7 +20,7 @@ from sparkring._core import InvalidError, UnsupportedError
 from sparkring.data._parquet import file_system
 
 if TYPE_CHECKING:
-    from sparkring.data._parquet.file_system import Place
+    from sparkring.data._parquet.file_system import Location
 
 LOG = "_delta_log"
 COMMIT = re.compile(r"(\d{20})\.json")
@@ -52,82 +52,93 @@ REMEDY = (
 )
 
 
-def is_table(place: Place) -> bool:
+def is_table(location: Location) -> bool:
     """Return whether a directory is a table."""
-    return place.at(f"{place.path}/{LOG}").is_directory()
+    return location.at(f"{location.path}/{LOG}").is_directory()
 
 
-def files(place: Place) -> tuple[list[tuple[str, dict[str, str | None]]], dict[str, str]]:
-    """Return the files, with the values of their partition columns, and the types of these."""
-    table = _Table(place)
-    for action in _actions(place.at(f"{place.path}/{LOG}")):
-        table.take(action)
-    return table.files(), table.types()
+class Table:
+    """A version of a table, as the actions of its log leave it.
 
+    Parameters
+    ----------
+    location : Location
+        The directory of the table.
+    version : int, optional
+        The version; by default the newest.
+    """
 
-class _Table:
-    """The table as its actions leave it."""
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, location: Location, version: int | None) -> None:
+        self._location = location
         self._added: dict[tuple[str, str], dict[str, Any]] = {}
         self._metadata: dict[str, Any] = {}
+        self._protocol: dict[str, Any] = {}
+        log = location.at(f"{location.path}/{LOG}")
+        self.version, parts, later = _find(log, version)
+        for name in parts:
+            self._take(_read(log, name))
+        for number in later:
+            self._take(_lines(log.at(f"{log.path}/{number:020}.json").read().decode()))
+        self._check()
 
-    def take(self, action: dict[str, Any]) -> None:
-        """Apply an action of the log."""
-        if action.get("add"):
-            self._added[_key(action["add"])] = action["add"]
-        elif action.get("remove"):
-            self._added.pop(_key(action["remove"]), None)
-        elif action.get("metaData"):
-            self._metadata = action["metaData"]
-            mapping = dict(self._metadata.get("configuration") or {})
-            if mapping.get("delta.columnMapping.mode", "none") != "none":
-                raise UnsupportedError(
-                    f"the Delta table {self._place.path} maps the names of its columns: {REMEDY}"
-                )
-        elif action.get("protocol"):
-            self._check(action["protocol"])
+    def _take(self, actions: Iterable[dict[str, Any]]) -> None:
+        """Apply actions of the log."""
+        for action in actions:
+            if action.get("add"):
+                self._added[_key(action["add"])] = action["add"]
+            elif action.get("remove"):
+                self._added.pop(_key(action["remove"]), None)
+            elif action.get("metaData"):
+                self._metadata = action["metaData"]
+            elif action.get("protocol"):
+                self._protocol = action["protocol"]
 
-    def _check(self, protocol: dict[str, Any]) -> None:
-        version = protocol["minReaderVersion"]
-        unknown = set(protocol.get("readerFeatures") or ()) - FEATURES
-        if version > READERS or unknown:
-            what = f"the features {sorted(unknown)}" if unknown else f"version {version}"
-            raise UnsupportedError(
-                f"the Delta table {self._place.path} needs {what} of the protocol: {REMEDY}"
-            )
-
-    def files(self) -> list[tuple[str, dict[str, str | None]]]:
-        """Return the paths of the files, and values."""
-        paths = {self._path(add["path"]): add for add in self._added.values()}
-        deleted = [path for path, add in paths.items() if add.get("deletionVector")]
+    def _check(self) -> None:
+        where = f"version {self.version} of the Delta table {self._location.path}"
+        needed = self._protocol.get("minReaderVersion", 1)
+        unknown = set(self._protocol.get("readerFeatures") or ()) - FEATURES
+        if needed > READERS or unknown:
+            what = f"the features {sorted(unknown)}" if unknown else f"version {needed}"
+            raise UnsupportedError(f"{where} needs {what} of the protocol: {REMEDY}")
+        mapping = dict(self._metadata.get("configuration") or {})
+        if mapping.get("delta.columnMapping.mode", "none") != "none":
+            raise UnsupportedError(f"{where} maps the names of its columns: {REMEDY}")
+        deleted = [add["path"] for add in self._added.values() if add.get("deletionVector")]
         if deleted:
             raise UnsupportedError(
-                f"the Delta table {self._place.path} has deletion vectors: some rows of"
-                f" {len(deleted)} of its {len(paths)} files are deleted, such as of {deleted[0]}."
-                " Purge them (REORG TABLE ... APPLY (PURGE)), or " + REMEDY
+                f"{where} has deletion vectors: some rows of {len(deleted)} of its"
+                f" {len(self._added)} files are deleted, such as of {deleted[0]}. Purge them"
+                f" (REORG TABLE ... APPLY (PURGE)), or {REMEDY}"
             )
-        if not paths:
-            raise InvalidError(f"the Delta table {self._place.path} has no files: it has no rows")
+        if not self._added:
+            raise InvalidError(f"{where} has no files: it has no rows")
+
+    def files(self) -> list[tuple[str, dict[str, str | None]]]:
+        """Return the paths of the files, with the values of their partition columns."""
         names = self._metadata.get("partitionColumns") or []
+        paths = {self._path(add["path"]): add for add in self._added.values()}
         return [(path, {name: _value(add, name) for name in names}) for path, add in paths.items()]
 
     def types(self) -> dict[str, str]:
         """Return the types of the partition columns."""
-        fields = json.loads(self._metadata["schemaString"])["fields"]
         names = self._metadata.get("partitionColumns") or []
-        return {
-            field["name"]: TYPES.get(str(field["type"]), "string")
-            for field in fields
-            if field["name"] in names
-        }
+        kinds = {field["name"]: str(field["type"]) for field in self._fields()}
+        return {name: TYPES.get(kinds[name], "string") for name in kinds if name in names}
+
+    def columns(self) -> list[str]:
+        """Return the other columns, which the files have."""
+        names = self._metadata.get("partitionColumns") or []
+        return [field["name"] for field in self._fields() if field["name"] not in names]
+
+    def _fields(self) -> list[dict[str, Any]]:
+        fields: list[dict[str, Any]] = json.loads(self._metadata["schemaString"])["fields"]
+        return fields
 
     def _path(self, name: str) -> str:
         if "://" in name or name.startswith(("file:/", "dbfs:/")):
-            return file_system.path_of(self._place)(unquote(name))
+            return file_system.path_of(self._location)(unquote(name))
         path = unquote(name)
-        return path if path.startswith("/") else posixpath.join(self._place.path, path)
+        return path if path.startswith("/") else posixpath.join(self._location.path, path)
 
 
 def _key(action: dict[str, Any]) -> tuple[str, str]:
@@ -144,54 +155,59 @@ def _value(add: dict[str, Any], name: str) -> str | None:
 # ---- The log -------------------------------------------------------------------------------------
 
 
-def _actions(log: Place) -> Iterator[dict[str, Any]]:
-    """Yield the actions of the newest complete checkpoint, and of the versions after it."""
+def _find(log: Location, version: int | None) -> tuple[int, list[str], list[int]]:
+    """Return the version, the files of a complete checkpoint, and the versions after it."""
     names = [posixpath.basename(entry.path) for entry in log.entries(recursive=False)]
-    start, parts = _checkpoint(names)
-    for name in parts:
-        yield from _read(log, name)
-    versions = sorted(int(match[1]) for match in map(COMMIT.fullmatch, names) if match)
-    later = [version for version in versions if version > start]
-    if later != list(range(start + 1, start + 1 + len(later))) or (start < 0 and not later):
+    start, parts = _checkpoint(names, version)
+    later = sorted(int(match[1]) for match in map(COMMIT.fullmatch, names) if match)
+    later = [number for number in later if start < number]
+    if version is not None:
+        later = [number for number in later if number <= version]
+    newest = max([start, *later])
+    if version not in (None, newest):
+        raise InvalidError(
+            f"the log {log.path} does not lead to version {version}, but to {newest}: the version"
+            " is not there yet, or the log is cleaned up"
+        )
+    if later != list(range(start + 1, newest + 1)) or newest < 0:
         raise InvalidError(
             f"the log {log.path} is not complete: versions after {start} are missing"
         )
-    for version in later:
-        text = log.at(f"{log.path}/{version:020}.json").read().decode()
-        yield from _lines(text)
+    return newest, parts, later
 
 
-def _checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+def _checkpoint(names: Iterable[str], version: int | None) -> tuple[int, list[str]]:
     """Return the version and the files of the newest complete checkpoint, or -1."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in sorted(names):
         match = CHECKPOINT.fullmatch(name)
-        if match:
+        if match and (version is None or int(match[1]) <= version):
             found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
     complete = [key for key, parts in found.items() if len(parts) >= key[1]]
     if not complete:
         return -1, []
-    version, count = max(complete)
-    return version, found[version, count][:count]
+    start, count = max(complete)
+    return start, found[start, count][:count]
 
 
-def _read(log: Place, name: str) -> Iterator[dict[str, Any]]:
-    """Yield the actions of a file of a checkpoint, and of those that it names."""
+def _read(log: Location, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the actions of a file of a checkpoint, and of the sidecars that it names."""
     file = log.at(f"{log.path}/{name}")
     for action in _lines(file.read().decode()) if name.endswith(".json") else _rows(file):
         if action.get("sidecar"):
-            yield from _read(log, f"_sidecars/{action['sidecar']['path']}")
+            sidecar = posixpath.basename(unquote(action["sidecar"]["path"]))
+            yield from _read(log, f"_sidecars/{sidecar}")
         else:
             yield action
 
 
 def _lines(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines():
+    for line in text.split("\n"):  # splitlines() splits at more characters, which strings may have
         if line.strip():
             yield json.loads(line)
 
 
-def _rows(file: Place) -> Iterator[dict[str, Any]]:
+def _rows(file: Location) -> Iterator[dict[str, Any]]:
     from pyarrow import parquet  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     with file.files.open_input_file(file.path) as opened:

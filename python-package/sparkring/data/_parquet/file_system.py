@@ -21,14 +21,14 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 ALIASES = {"s3a": "s3", "s3n": "s3"}  # names of Hadoop's drivers
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A directory or file: its file system, and its path there."""
 
     files: Any
     path: str
     local: bool
 
-    def at(self, path: str) -> Place:
+    def at(self, path: str) -> Location:
         """Return another path of the file system."""
         return self._replace(path=path)
 
@@ -68,7 +68,7 @@ def local_path(url: str) -> str | None:
     return os.path.abspath(os.path.expanduser(match[1] if match else url))
 
 
-def find(url: str, given: Any = None) -> Place:
+def find(url: str, given: Any = None) -> Location:
     """Find the file system of a URL.
 
     Parameters
@@ -84,34 +84,41 @@ def find(url: str, given: Any = None) -> Place:
         return _in_given(url, given)
     path = local_path(url)
     if path is not None:
-        return Place(fs.LocalFileSystem(), path, True)
+        return Location(fs.LocalFileSystem(), path, True)
     match = SCHEME.fullmatch(url)
     assert match is not None
     scheme = ALIASES.get(match[1], match[1])
     url = f"{scheme}://{match[2]}"
     try:
         files, path = fs.FileSystem.from_uri(url)
-        return Place(files, path, False)
+        return Location(files, path, False)
     except (ValueError, NotImplementedError):  # no scheme of pyarrow, or of its build
         return _by_fsspec(url)
+    except OSError as error:
+        if scheme not in ("hdfs", "viewfs"):
+            raise
+        raise InvalidError(
+            f"{url}: {error}. pyarrow needs libhdfs (HADOOP_HOME or ARROW_LIBHDFS_DIR), JAVA_HOME"
+            " and CLASSPATH=$(hadoop classpath --glob) on every host, before Python starts"
+        ) from error
 
 
-def _in_given(url: str, given: Any) -> Place:
+def _in_given(url: str, given: Any) -> Location:
     from pyarrow import fs
 
     if isinstance(given, fs.FileSystem):
         match = SCHEME.fullmatch(url)
         local = isinstance(given, fs.LocalFileSystem)
         path = local_path(url) if local else None
-        return Place(given, path or (match[2] if match else url), local)
+        return Location(given, path or (match[2] if match else url), local)
     if hasattr(given, "_strip_protocol"):
-        return Place(_wrapped(given), given._strip_protocol(url), False)
+        return Location(_wrapped(given), given._strip_protocol(url), False)
     raise InvalidError(
         f"filesystem is of type {type(given).__name__}: pass a file system of pyarrow.fs or fsspec"
     )
 
 
-def _by_fsspec(url: str) -> Place:
+def _by_fsspec(url: str) -> Location:
     try:
         from fsspec import core  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError as error:
@@ -123,7 +130,7 @@ def _by_fsspec(url: str) -> Place:
         files, path = core.url_to_fs(url)
     except (ValueError, ImportError) as error:
         raise InvalidError(f"neither pyarrow nor fsspec can read {url}: {error}") from error
-    return Place(_wrapped(files), path, False)
+    return Location(_wrapped(files), path, False)
 
 
 def _wrapped(files: Any) -> Any:
@@ -132,19 +139,19 @@ def _wrapped(files: Any) -> Any:
     return fs.PyFileSystem(fs.FSSpecHandler(files))
 
 
-def path_of(place: Place) -> Callable[[str], str]:
+def path_of(location: Location) -> Callable[[str], str]:
     """Return a function that finds the path of a URL in a file system, for lists of URLs."""
 
     def path(url: str) -> str:
         local = local_path(url)
         match = SCHEME.fullmatch(url)
-        if local is not None and place.local:
+        if local is not None and location.local:
             return local
-        if match is None or place.local:
-            raise InvalidError(f"the file {url} is in another file system than {place.path}")
-        kind, after = place.files.type_name, match[2]
+        if match is None or location.local:
+            raise InvalidError(f"the file {url} is in another file system than {location.path}")
+        kind, after = location.files.type_name, match[2]
         if kind.startswith("py::fsspec"):
-            return str(place.files.handler.fs._strip_protocol(url))
+            return str(location.files.handler.fs._strip_protocol(url))
         if kind in ("hdfs", "viewfs", "abfs"):  # the authority is of the file system
             container = match[2].partition("@")[0]
             after = match[2].partition("/")[2]

@@ -54,6 +54,18 @@ def read(file: Any) -> Footer:
     return Footer(metadata, size, hashlib.sha256(footer).hexdigest()[:32])
 
 
+def bytes_of(group: Any, columns: list[str] | None) -> int:
+    """Return the bytes of columns of a row group, or of all columns, decompressed."""
+    if columns is None:
+        return int(group.total_byte_size)
+    parts = (group.column(index) for index in range(group.num_columns))
+    return sum(
+        part.total_uncompressed_size
+        for part in parts
+        if part.path_in_schema.partition(".")[0] in columns
+    )
+
+
 def _at(file: Any, size: int, count: int) -> bytes:
     start = max(0, size - count)
     return bytes(file.read_at(size - start, start))

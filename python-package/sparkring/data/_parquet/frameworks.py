@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparkring._core import UnsupportedError
+from sparkring._core import InvalidError, UnsupportedError
 from sparkring.data import _batch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sparkring.data._schema import Field
     from sparkring.data._source import Chunk
 
 
@@ -28,6 +31,16 @@ def check(as_: str) -> None:
         raise UnsupportedError(
             f'as_="{as_}" needs the package {module}, which cannot be imported: {error}'
         ) from error
+
+
+def check_fields(as_: str, fields: Iterable[Field]) -> None:
+    """Refuse times, of which only NumPy and Arrow have arrays."""
+    times = [field.name for field in fields if field.dtype.kind == "M"]
+    if times and as_ not in ("numpy", "arrow"):
+        raise InvalidError(
+            f"the columns {times} hold times, and {as_} has no tensors of times: leave them out"
+            " with columns=, or make numbers of them in Spark (unix_timestamp)"
+        )
 
 
 def convert(arrays: Chunk, as_: str) -> dict[Any, Any]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import weakref
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,32 +11,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sparkring._agree import agree
-from sparkring._core import Communicator, InvalidError
-from sparkring.data import _schema as schema
+from sparkring._core import Communicator, InvalidError, UnsupportedError
 from sparkring.data._batch import Batch
 from sparkring.data._parquet import columns as columns_of
-from sparkring.data._parquet import file_system, frameworks, listing, manifest, spark_table
+from sparkring.data._parquet import file_system, frameworks
 from sparkring.data._parquet import state as states
 from sparkring.data._parquet.blocks import Block, Blocks
 from sparkring.data._parquet.cache import Cache
-from sparkring.data._parquet.columns import Columns
 from sparkring.data._parquet.deal import Deal
 from sparkring.data._parquet.order import Order
 from sparkring.data._parquet.reader import Reader
 from sparkring.data._parquet.row_groups import RowGroups
 from sparkring.data._parquet.state import State
-from sparkring.data._source import Column
+from sparkring.data._source import rows_of
 from sparkring.data._stream import Stream
 
 if TYPE_CHECKING:
-    from sparkring.data._parquet.file_system import Place
-    from sparkring.data._parquet.manifest import Manifest
+    from sparkring.data._parquet.discovery import Found
+    from sparkring.data._parquet.file_system import Location
     from sparkring.data._parquet.order import Interval
     from sparkring.data._schema import Field
     from sparkring.data._source import Chunk
-
-SETTINGS = ("batch_size", "shuffle", "seed", "epochs", "state", "equalize", "as_")
-logger = logging.getLogger("sparkring")
 
 
 class Loader:
@@ -54,29 +48,29 @@ class Loader:
         The number of rows of an epoch, of all ranks.
     """
 
-    def __init__(self, source: Any, comm: Communicator, options: dict[str, Any]) -> None:
-        self._comm, self._options = comm, options
-        found, fields = self._find(source)
-        self._columns, self._nothing = _columns(found, fields, options)
-        self._manifest = found
-        self._groups = found.groups()[:, 2]
+    def __init__(self, comm: Communicator, found: Found) -> None:
+        self._comm = comm
+        self._options, self._manifest, self._columns = found
+        self._nothing = self._columns.nothing()
+        self._groups = self._manifest.groups()[:, 2]
         self.rows = int(self._groups.sum())
         self._marks = {
-            "seed": options["seed"],
-            "shuffle": options["shuffle"],
-            "files": found.digest(),
+            "seed": self._options["seed"],
+            "shuffle": self._options["shuffle"],
+            "version": self._manifest.version,
+            "files": self._manifest.digest(),
         }
-        self._place, self._cache, self._state = agree(comm, self._prepare)
+        self._location, self._cache, self._state = agree(comm, self._prepare)
         self._deal = self._deal_of(self._state)
         self._step = 0
-        self._begun = self._runs = self._closed = False
+        self._iterations = 0  # that have begun
+        self._runs = self._over = self._closed = False  # the last iteration; its epoch; the loader
         self._reader: Reader | None = None
         self._reads = -1  # the epoch at whose start the reader is, or -1
         has_bytes = any(field.dtype == columns_of.BYTES for field in self._columns.fields)
         self._as_they_are = ("arrow",) if has_bytes else ("arrow", "numpy")
-        self._all_rows = np.ones(options["batch_size"], bool)
+        self._all_rows = np.ones(self._options["batch_size"], bool)
         self._all_rows.flags.writeable = False
-        self._warn_of_few_groups()
 
     def __enter__(self) -> Loader:
         return self
@@ -86,17 +80,16 @@ class Loader:
 
     def __len__(self) -> int:
         """Return the number of batches of this epoch or, between epochs, of the next epoch."""
-        begins = self._begun and not self._runs
-        return (self._deal_of(State()) if begins else self._deal).steps
+        return (self._deal if self._runs else self._deal_of(self._next())).steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """Begin the next epoch."""
+        """Begin the next epoch, or again an epoch that was left after its first batch."""
         return self._batches(self._options["as_"])
 
     @property
     def epoch(self) -> int:
         """The number of the epoch that the next iteration begins or continues."""
-        return self._state.epoch + self._begun
+        return self._next().epoch
 
     def state(self, step: int | None = None) -> dict[str, Any]:
         """Return how far this epoch got, the same on every rank. Not a collective.
@@ -114,7 +107,7 @@ class Loader:
             another number of ranks or with another batch size.
         """
         step = self._step if step is None else step
-        if step >= self._deal.steps and self._begun:
+        if step >= self._deal.steps and self._iterations:
             return states.write(State(self._state.epoch + 1), self._marks)
         return states.write(self._state.after(self._comm.size, self._deal.row(step)), self._marks)
 
@@ -130,10 +123,11 @@ class Loader:
         Raises
         ------
         InvalidError
-            When the loader makes batches of Arrow.
+            When the loader makes batches of Arrow, or columns hold times.
         """
         if self._options["as_"] == "arrow":
             raise InvalidError('a loader with as_="arrow" makes no tensors: leave out as_')
+        frameworks.check_fields("tensorflow", self._columns.fields)
         import tensorflow as tf  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
         def specification(field: Field) -> Any:
@@ -144,7 +138,7 @@ class Loader:
         dataset = tf.data.Dataset.from_generator(
             lambda: map(dict, self._batches("numpy")), output_signature=signature
         )
-        if self._begun or not self._state.stretches:
+        if not self._next().segments:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(self)))
         return dataset
 
@@ -153,46 +147,16 @@ class Loader:
         self._closed = True
         self._end_reader()
 
-    # ---- Before the first batch
-
-    def _find(self, source: Any) -> tuple[Manifest, dict[str, Any]]:
-        """Find the files and fields on rank 0, and send them to all ranks."""
-        found = failure = None
-        try:
-            frameworks.check(self._options["as_"])
-            if self._comm.rank == 0:
-                found = _found(source, self._options)
-        except Exception as error:
-            failure = error
-        settings = {name: self._options[name] for name in SETTINGS}
-        settings["columns"] = repr(self._options["columns"])
-        text = None if failure is None else str(failure) or type(failure).__name__
-        reports = schema.exchange(self._comm, schema.Report(settings, None, 0, text))
-        try:
-            schema.agree(reports)
-        except InvalidError as error:
-            raise error from failure
-        return manifest.broadcast(self._comm, *(found or (None, None)))
-
-    def _prepare(self) -> tuple[Place, Cache | None, State]:
+    def _prepare(self) -> tuple[Location, Cache | None, State]:
         """Find what may be missing on a single rank."""
-        place = file_system.find(self._manifest.url, self._options["filesystem"])
+        location = file_system.find(self._manifest.url, self._options["filesystem"])
         directory = self._options["cache"]
         cache = None if directory is None else Cache(directory, self._manifest)
-        return place, cache, states.read(self._options["state"], self._marks, self.rows)
+        return location, cache, states.read(self._options["state"], self._marks, self.rows)
 
     def _deal_of(self, state: State) -> Deal:
         batch_size, equalize = self._options["batch_size"], self._options["equalize"]
-        return Deal(self.rows, list(state.stretches), self._comm.size, batch_size, equalize)
-
-    def _warn_of_few_groups(self) -> None:
-        twice = (self._comm.size - 1) * max(1, self._options["shuffle"])
-        if self._comm.rank == 0 and 0 < len(self._groups) < 2 * twice:
-            logger.warning(
-                f"the files have {len(self._groups)} row groups, which are few for"
-                f" {self._comm.size} ranks and shuffle={self._options['shuffle']}: several ranks"
-                " read the same row groups. Write smaller row groups, or pass a smaller shuffle"
-            )
+        return Deal(self.rows, list(state.segments), self._comm.size, batch_size, equalize)
 
     # ---- The reader
 
@@ -200,7 +164,7 @@ class Loader:
         """Return a reader that is at the start of this epoch, or where it is continued."""
         if self._reader is None or self._reads != epoch:
             self._end_reader()
-            row_groups = RowGroups(self._manifest, self._place, self._cache)
+            row_groups = RowGroups(self._manifest, self._location, self._cache)
             order = Order(self._groups, self._options["shuffle"], self._options["seed"])
             blocks = _blocks(
                 Blocks(order, row_groups, self._columns),
@@ -211,51 +175,68 @@ class Loader:
                 self._deal_of(State()).intervals(self._comm.rank),
             )
             self._reader = Reader(blocks)
-            weakref.finalize(self, self._reader.close)
+            self._unused = weakref.finalize(self, self._reader.stop)
         self._reads = -1
         return self._reader
 
     def _end_reader(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
+            self._unused.detach()
             reader.close()
 
     # ---- Batches
 
-    def _begin(self) -> int:
+    def _next(self) -> State:
+        """Return the state at the start of the next iteration.
+
+        Frameworks take a first batch to see its shapes, and then begin again. So an iteration that
+        has been left after its first batch at the latest does not count as an epoch.
+        """
+        if not self._iterations or (self._step <= 1 and not self._over):
+            return self._state
+        return State(self._state.epoch + 1)
+
+    def _begin(self) -> State:
         """Begin an epoch."""
-        epoch, epochs = self.epoch, self._options["epochs"]
+        state, epochs = self._next(), self._options["epochs"]
         if self._closed:
             raise InvalidError("the loader is closed: make another one")
-        if epochs is not None and epoch >= epochs:
+        if epochs is not None and state.epoch >= epochs:
             raise InvalidError(
-                f"this is epoch {epoch + 1} of {epochs}: pass a larger epochs=, or None for any"
-                " number"
+                f"this is epoch {state.epoch + 1} of {epochs}: pass a larger epochs=, or None for"
+                " any number"
             )
-        if self._begun:
-            self._state = State(epoch)
-            self._deal = self._deal_of(self._state)
-        self._begun, self._runs, self._step = True, True, 0
-        return epoch
+        self._state, self._deal = state, self._deal_of(state)
+        self._iterations += 1
+        self._runs, self._over, self._step = True, False, 0
+        return state
 
     def _batches(self, as_: str) -> Generator[Batch, None, None]:
-        epoch = self._begin()
+        epoch = self._begin().epoch
+        iteration = self._iterations
         reader = self._reader_at(epoch)
         rows = Stream(_arrays(reader))
         try:
             for step in range(self._deal.steps):
-                if self._state.epoch != epoch:
-                    raise InvalidError(f"epoch {epoch} is over, because a later epoch has begun")
+                self._check_current(iteration)
                 batch = self._batch(rows, epoch, step, as_)
                 self._step = step + 1
                 yield batch
-            self._take(rows, 1)  # the end of the epoch
-            self._reads = epoch + 1
+            self._check_current(iteration)
+            self._take(rows, 0)
+            self._reads, self._over = epoch + 1, True
         finally:
-            if self._state.epoch == epoch:
+            if self._iterations == iteration:
                 self._runs = False
             if self._reads != epoch + 1 and self._reader is reader:
                 self._end_reader()
+
+    def _check_current(self, iteration: int) -> None:
+        if self._closed:
+            raise InvalidError("the loader is closed: make another one")
+        if self._iterations != iteration:
+            raise InvalidError("this iteration is over, because a later iteration has begun")
 
     def _batch(self, rows: Stream, epoch: int, step: int, as_: str) -> Batch:
         own = self._deal.own(self._comm.rank, step)
@@ -269,15 +250,26 @@ class Loader:
         return Batch(arrays, mask, own, self._deal.total(step), epoch, step)
 
     def _take(self, rows: Stream, count: int) -> Chunk:
+        """Take rows; with 0, take the end of the epoch."""
+        iteration = self._iterations
         try:
-            return rows.take(count) or {}
-        except InvalidError as error:
-            raise self._failed(error) from error.__cause__
+            taken = rows.take(count or 1) or {}
+        except UnsupportedError:  # this process is a fork
+            raise
+        except Exception as error:
+            self._check_current(iteration)
+            kind = "" if isinstance(error, InvalidError) else f"{type(error).__name__}: "
+            raise self._failed(f"{kind}{error}") from error.__cause__
+        found = rows_of(taken) if taken else 0
+        if found != count:
+            self._check_current(iteration)
+            raise self._failed(f"the reader has {found} rows of {count}: report this defect")
+        return taken
 
-    def _failed(self, error: InvalidError) -> InvalidError:
+    def _failed(self, text: str) -> InvalidError:
         """Abort, because the other ranks wait for this rank's batch; return the error to raise."""
         rank = self._comm.rank
-        failure = InvalidError(f"rank {rank} ({self._comm.hosts[rank]}): {error}")
+        failure = InvalidError(f"rank {rank} ({self._comm.hosts[rank]}): {text}")
         failure.rank = rank
         if self._comm.size > 1:
             self._comm.abort(str(failure))
@@ -285,48 +277,6 @@ class Loader:
 
 
 # ---- Without the loader, so that the thread does not keep it -------------------------------------
-
-
-def _found(source: Any, options: dict[str, Any]) -> tuple[Manifest, dict[str, Any]]:
-    """Find the files, and the fields of their first row, on rank 0."""
-    if spark_table.is_frame(source):
-        source = spark_table.write_parquet(source)
-    wanted = columns_of.names(options["columns"])
-    files = listing.find(source, options["filesystem"])
-    found = manifest.find(files, wanted)
-    row_groups = RowGroups(found, files.place, None)
-    try:
-        if not len(found.groups()):
-            return found, {}
-        columns = Columns(_selected(found, options), options["missing"], options["as_"] == "arrow")
-        with row_groups.named(0):
-            table = row_groups.sample()
-            fields = columns.describe(table, options["dtype"])
-    finally:
-        row_groups.close()
-    texts = [[name, dtype.str, shape] for name, dtype, shape in fields]
-    return found, {"fields": texts, "schema": bytes(table.schema.serialize()).hex()}
-
-
-def _selected(found: Manifest, options: dict[str, Any]) -> list[Column]:
-    names = [*found.columns, *found.types]
-    return options["columns"] or [Column(name, (name,), False) for name in names]
-
-
-def _columns(
-    found: Manifest, fields: dict[str, Any], options: dict[str, Any]
-) -> tuple[Columns, Chunk]:
-    """Make the columns of a batch, and a batch without rows."""
-    import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    columns = Columns(_selected(found, options), options["missing"], options["as_"] == "arrow")
-    if not fields:
-        return columns, {}
-    columns.fields = [
-        schema.Field(name, np.dtype(dtype), tuple(shape)) for name, dtype, shape in fields["fields"]
-    ]
-    of_table = pyarrow.ipc.read_schema(pyarrow.py_buffer(bytes.fromhex(fields["schema"])))
-    return columns, columns.nothing(of_table)
 
 
 def _blocks(

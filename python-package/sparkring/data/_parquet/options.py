@@ -16,6 +16,7 @@ from sparkring.data._arguments import (
     check_dtypes,
     check_whole,
 )
+from sparkring.data._parquet import discovery
 from sparkring.data._parquet.loader import Loader
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from sparkring._core import Communicator
 
-WAYS = ("join", "pad", "drop")
+WAYS = ("pad", "drop", "join")
 KINDS = ("numpy", "torch", "tensorflow", "jax", "arrow")
 WINDOW = 4  # row groups of shuffle=True
 
@@ -40,10 +41,11 @@ def parquet(
     seed: int = 0,
     epochs: int | None = 1,
     state: Mapping[str, Any] | None = None,
-    equalize: str = "join",
+    equalize: str = "pad",
     as_: str = "numpy",
     cache: str | os.PathLike[str] | None = None,
     filesystem: Any = None,
+    version: int | None = None,
 ) -> Loader:
     """Read Parquet files as batches, each row on one rank, as many batches on every rank.
 
@@ -57,8 +59,9 @@ def parquet(
 
     A thread of each rank reads ahead: two row groups or, where more than two are shuffled together,
     as many as are shuffled. A rank needs the memory of the row groups that are shuffled, twice, and
-    of one further row group: of their decoded columns, as far as they are taken. The thread ends
-    with the loader: use ``with``.
+    of one further row group: of their decoded columns, as far as they are taken. Rank 0 warns where
+    this is more than 500 MB. Without a shuffle, large row groups are decoded in parts of 32 MB. The
+    thread ends with the loader: use ``with``.
 
     Parameters
     ----------
@@ -75,9 +78,10 @@ def parquet(
     batch_size : int
         The rows of a rank in a step.
     columns : list or dict, optional
-        The columns to take, as for `batches`. By default all columns. Columns hold numbers,
-        booleans, arrays of these that all have one length, vectors of Spark ML, strings, or bytes,
-        such as images.
+        The columns to take, as for `batches`. By default all columns, which all files must have.
+        Columns hold numbers, booleans, arrays of these that all have one length, vectors of Spark
+        ML, strings, or bytes, such as images. NumPy also has decimals, as float64, and timestamps
+        and dates, as datetime64 in UTC.
     dtype : dtype or dict, optional
         The dtype of the arrays, for all arrays or by name, such as ``"float32"``.
     missing : float, optional
@@ -90,28 +94,34 @@ def parquet(
         The order follows from the seed, the epoch and the files.
     epochs : int or None
         How often the result can be iterated over; None for any number. The thread reads ahead into
-        the next epoch.
+        the next epoch. An iteration that is left after its first batch, as to see its shapes, does
+        not count: the next iteration begins the epoch again.
     state : dict, optional
         A result of `Loader.state`, the same on every rank. The first iteration goes on there: with
         the same number of ranks and the same batch size the remaining batches are the same.
         Otherwise their rows are the same. `Batch.step` counts from 0 again.
-    equalize : {"join", "pad", "drop"}
+    equalize : {"pad", "drop", "join"}
         The treatment of the last batches, where the ranks' numbers of rows differ by one, or are no
-        multiple of ``batch_size``. ``"join"``: the last batch has fewer rows, or none. ``"pad"``:
-        all batches are full; rows of other ranks follow, where `Batch.mask` is False. ``"drop"``:
-        all batches are full, and the rows that remain are not in this epoch.
+        multiple of ``batch_size``. ``"pad"``: all batches are full; rows of other ranks follow,
+        where `Batch.mask` is False. ``"drop"``: all batches are full, and the rows that remain are
+        not in this epoch. ``"join"``: the last batch has fewer rows, or none, of which a mean is
+        NaN.
     as_ : {"numpy", "torch", "tensorflow", "jax", "arrow"}
         The library of the arrays. Strings and bytes become arrays of objects (NumPy, JAX), a list
         (PyTorch) or a tensor of strings (TensorFlow). NumPy's arrays that are not shuffled are
         read-only views of Arrow's memory where possible. JAX makes 32 bits of 64, unless
-        ``jax_enable_x64`` is set. Arrow takes columns of any type as they are:
-        ``pyarrow.table(batch)`` makes a table. `Loader.tf_dataset` makes a ``tf.data.Dataset``.
+        ``jax_enable_x64`` is set. Arrow takes columns of any type: ``pyarrow.table(batch)`` makes a
+        table. Dictionaries become their values. `Loader.tf_dataset` makes a ``tf.data.Dataset``.
     cache : str or path, optional
         A directory on a local disk that keeps decoded row groups, for later epochs, later jobs and
-        the other ranks of the host. Nothing is deleted there. A full disk ends its growth.
+        the other ranks of the host. It takes at most half of the space that is free now. Nothing is
+        deleted there. An error of the disk ends its growth.
     filesystem : object, optional
         A file system of ``pyarrow.fs`` or fsspec for the paths, where the environment lacks
         credentials or addresses. Every rank passes its own.
+    version : int, optional
+        The version of a table of Delta Lake, or the id of a snapshot of Iceberg. By default that of
+        ``state``, or else the newest.
 
     Returns
     -------
@@ -121,15 +131,14 @@ def parquet(
     Raises
     ------
     InvalidError
-        For invalid arguments, files that cannot be read, that have changed or differ in their
-        schema, and columns with nulls, arrays of several lengths or other types. The message has
-        the rank, the file, the row group, the column and the remedy. An error before the first
-        batch is raised on all ranks. A later error is raised on one rank, which aborts the
-        communicator with the message.
+        For invalid arguments, missing packages, files that cannot be read, that have changed or
+        differ in their schema, parts of tables, tables with deleted rows in their files, and
+        columns with nulls, arrays of several lengths or other types. The message has the rank, the
+        file, the row group, the column and the remedy. An error before the first batch is raised on
+        all ranks. A later error is raised on one rank, which aborts the communicator with the
+        message.
     MismatchError
         When ranks pass different arguments.
-    UnsupportedError
-        When a package is missing.
     PeerLostError, TimeoutError, AbortedError
         As for `Communicator.broadcast`. Batches make no calls.
 
@@ -138,23 +147,45 @@ def parquet(
     >>> with parquet("s3://bucket/table", comm, 256, shuffle=True, epochs=5, state=state) as data:
     ...     for epoch in range(data.epoch, 5):
     ...         for batch in data:
-    ...             weights -= comm.allreduce(gradient_sum(weights, batch)) / batch.total
+    ...             mine = gradient_sum(weights, batch["x"], batch["y"], batch.mask)
+    ...             weights -= comm.allreduce(mine) / batch.total
     ...             if batch.step % 1000 == 0:
     ...                 checkpoint.save((weights, data.state()))
     """
-    options = {
-        "batch_size": check_whole("batch_size", batch_size, 1),
-        "columns": source.select(columns),
-        "dtype": check_dtypes(dtype),
+    arguments = {
+        "batch_size": batch_size,
+        "columns": columns,
+        "dtype": dtype,
         "missing": missing,
-        "shuffle": WINDOW if shuffle is True else check_whole("shuffle", shuffle, 0),
-        "seed": check_whole("seed", seed, 0),
-        "epochs": None if epochs is None else check_whole("epochs", epochs, 1),
-        "state": _check_state(state),
-        "equalize": check_choice("equalize", equalize, WAYS),
-        "as_": check_choice("as_", as_, KINDS),
+        "shuffle": shuffle,
+        "seed": seed,
+        "epochs": epochs,
+        "state": state,
+        "equalize": equalize,
+        "as_": as_,
         "cache": cache,
         "filesystem": filesystem,
+        "version": version,
+    }
+    comm = check_communicator(comm)
+    return Loader(comm, discovery.find(path_or_frame, comm, lambda: _checked(arguments)))
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Check the arguments, and return the options."""
+    shuffle, epochs, version = given["shuffle"], given["epochs"], given["version"]
+    options = {
+        **given,
+        "batch_size": check_whole("batch_size", given["batch_size"], 1),
+        "columns": source.select(given["columns"]),
+        "dtype": check_dtypes(given["dtype"]),
+        "shuffle": WINDOW if shuffle is True else check_whole("shuffle", shuffle, 0),
+        "seed": check_whole("seed", given["seed"], 0),
+        "epochs": None if epochs is None else check_whole("epochs", epochs, 1),
+        "state": _check_state(given["state"]),
+        "equalize": check_choice("equalize", given["equalize"], WAYS),
+        "as_": check_choice("as_", given["as_"], KINDS),
+        "version": None if version is None else check_whole("version", version, 0),
     }
     _check_arrow(options)
     try:
@@ -163,7 +194,7 @@ def parquet(
         raise UnsupportedError(
             f"pyarrow cannot be imported ({error}): pip install 'sparkring[data]'"
         ) from error
-    return Loader(path_or_frame, check_communicator(comm), options)
+    return options
 
 
 def _check_state(state: Any) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Rows: TypeAlias = Union[slice, "NDArray[np.int64]"]
 
 
-class Piece(NamedTuple):
+class Slice(NamedTuple):
     """Some rows that follow each other in the order, all of one window.
 
     Attributes
@@ -57,7 +57,7 @@ class Order:
     def __init__(self, rows: NDArray[np.int64], window: int, seed: int) -> None:
         self._rows, self._window, self._seed = rows, window, seed
 
-    def pieces(self, epoch: int, intervals: list[Interval]) -> Iterator[Piece]:
+    def slices(self, epoch: int, intervals: list[Interval]) -> Iterator[Slice]:
         """Yield the rows of intervals of positions, in the order of the intervals."""
         groups = self._groups(epoch)
         firsts = np.arange(0, len(groups), max(self._window, 1))
@@ -69,7 +69,7 @@ class Order:
                 until = min(end, int(starts[window + 1]))
                 first, origin = int(firsts[window]), int(starts[window])
                 members = groups[first : first + max(self._window, 1)].tolist()
-                yield Piece(
+                yield Slice(
                     members, self._part(epoch, window, members, start - origin, until - origin)
                 )
                 start = until

@@ -3,14 +3,17 @@
 
 It begins to read a block while the blocks that are ready come from fewer than two row groups. An
 error in the thread is raised where its block would be taken. The thread knows the blocks and not
-the loader, so a loader that nobody uses any more ends its thread. It is a daemon, so a process that
-is about to end does not wait for it.
+the loader, so a loader that nobody uses any more ends its thread.
+
+A read of a storage that hangs cannot be interrupted. So `close` waits for the thread some seconds
+at most, and the thread is a daemon, for which the end of the process does not wait.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from sparkring.data._parquet.blocks import Block
 
 AHEAD = 2  # row groups
+CLOSE = 5.0  # seconds that `close` waits for the thread
 
 
 class Reader:
@@ -38,14 +42,14 @@ class Reader:
         self._thread.start()
 
     def get(self) -> Block | None:
-        """Wait for the next block and return it; None after the last block."""
+        """Wait for the next block and return it; None after the last block, and after `close`."""
         if os.getpid() != self._process:
             raise UnsupportedError(
                 "this process is a fork of the one that made the loader, and threads are not"
                 " forked: make the loader in the process that uses it"
             )
         with self._changed:
-            while not self._ready and not self._ended:
+            while not (self._ready or self._ended or self._closed):
                 self._changed.wait()
             if self._ready:
                 block = self._ready.popleft()
@@ -56,16 +60,20 @@ class Reader:
             raise self._failure
         return None
 
-    def close(self) -> None:
-        """End the thread. It ends when it has read its row group."""
+    def stop(self) -> None:
+        """Have the thread end when it has read its row group. This does not wait."""
         if os.getpid() != self._process:
             return  # a fork has no thread, and perhaps a lock that nobody holds
         with self._changed:
             self._closed = True
             self._ready.clear()
             self._changed.notify_all()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+
+    def close(self) -> None:
+        """Stop the thread, and wait for its end, but not for a storage that hangs."""
+        self.stop()
+        if os.getpid() == self._process and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE)
 
     def _run(self) -> None:
         try:
@@ -76,6 +84,7 @@ class Reader:
                 self._put(block)
                 del block  # else its memory would stay while the next block is read
         except BaseException as error:
+            _forget_rows(error)
             self._failure = error
         self._blocks.close()
         with self._changed:
@@ -85,7 +94,7 @@ class Reader:
     def _has_space(self) -> bool:
         """Wait until another block may be read; return whether it is to be read."""
         with self._changed:
-            while self._groups >= AHEAD and not self._closed:
+            while max(self._groups, len(self._ready)) >= AHEAD and not self._closed:
                 self._changed.wait()
             return not self._closed
 
@@ -95,3 +104,10 @@ class Reader:
                 self._ready.append(block)
                 self._groups += block.groups
                 self._changed.notify_all()
+
+
+def _forget_rows(error: BaseException | None) -> None:
+    """Free what the calls that have failed hold: an error may be kept for long."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """DataFrames of Spark as Parquet files that live as long as this process.
 
-Equal plans of a session share their files. A plan is recognised by Spark's own comparison
-(``sameSemantics``), so the names of variables do not matter.
+Equal plans of a session share their files. Spark compares the plans (``sameSemantics``), so the
+names of variables do not matter. Spark's comparison leaves out the names of columns, so the schemas
+are compared, too.
 """
 
 from __future__ import annotations
@@ -28,12 +29,39 @@ class _Table(NamedTuple):
 
     frame: Any
     where: tuple[Any, ...]  # session, directory, row group size
-    path: str
+    path: ParquetPath
+    root: str  # the directory to delete
+    process: int
 
 
 _tables: list[_Table] = []
 _lock = threading.Lock()
-_process = os.getpid()
+
+
+class ParquetPath(str):
+    """The path or URL of files that `write_parquet` has written.
+
+    As a context manager it deletes the files at the end of the block. A copy in another process is
+    a plain string.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> ParquetPath:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delete()
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+    def delete(self) -> None:
+        """Delete the files now. `write_parquet` then writes the frame anew."""
+        with _lock:
+            for table in [table for table in _tables if table.path == self]:
+                _tables.remove(table)
+                _delete_table(table)
 
 
 def is_frame(source: Any) -> bool:
@@ -43,12 +71,14 @@ def is_frame(source: Any) -> bool:
 
 def write_parquet(
     frame: Any, directory: str | os.PathLike[str] | None = None, *, row_group_size: int = ROW_GROUP
-) -> str:
+) -> ParquetPath:
     """Write a DataFrame of Spark to Parquet files for `parquet`, once in this process.
 
-    Call it on the driver, and pass its result to the ranks. Frames with equal plans share their
-    files. The files are deleted when this process ends, unless it is killed. A plan does not tell
-    whether the data that it reads have changed since: write such data in a new process.
+    Call it on the driver, and pass its result to the ranks. Frames with equal plans and columns
+    share their files, also when the data that the plan reads have changed since: call ``delete()``
+    of the result first. The files are deleted when this process ends, unless it is killed. A new
+    process writes other files, for which a `Loader.state` of these files is not valid: where a job
+    has to go on in another process, write the frame with ``frame.write.parquet``.
 
     Parameters
     ----------
@@ -65,7 +95,8 @@ def write_parquet(
     Returns
     -------
     str
-        The path or URL of the files.
+        The path or URL of the files. Its method ``delete()`` deletes them, and so does the end of a
+        ``with`` block.
 
     Raises
     ------
@@ -87,13 +118,15 @@ def write_parquet(
     where = session, directory, row_group_size
     with _lock:
         for table in _tables:
-            if table.where == where and table.frame.sameSemantics(frame):
+            if table.where == where and _is_same(table.frame, frame):
                 return table.path
-        path = f"{_base(session, directory)}/sparkring-{uuid.uuid4().hex[:16]}"
+        root = _new_directory(session, directory)
+        path = ParquetPath(f"{root}/table")
         local = file_system.local_path(path)
         if not _tables:
             atexit.register(_delete)
-        _tables.append(_Table(frame, where, path))  # before the write, which may fail half-way
+        # Before the write, which may fail half-way.
+        _tables.append(_Table(frame, where, path, root, os.getpid()))
         try:
             frame.write.option("parquet.block.size", row_group_size).parquet(
                 path if local is None else f"file://{local}"
@@ -104,16 +137,21 @@ def write_parquet(
         return path
 
 
-def _base(session: Any, directory: str | os.PathLike[str] | None) -> str:
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one.schema == other.schema and one.sameSemantics(other))
+
+
+def _new_directory(session: Any, directory: str | os.PathLike[str] | None) -> str:
+    """Choose a new directory; on this machine alone, make one that other users cannot read."""
     if directory is not None:
         url = os.fspath(directory).rstrip("/")
-        return file_system.local_path(url) or url
+        return f"{file_system.local_path(url) or url}/sparkring-{uuid.uuid4().hex[:16]}"
     from sparkring.spark import _session as sessions
 
     spark = sessions.find(session)
     is_classic = "connect" not in type(session).__module__
     if spark.here or (is_classic and spark.master.startswith("local-cluster")):
-        return tempfile.gettempdir()
+        return tempfile.mkdtemp(prefix="sparkring-")
     raise InvalidError(
         "the hosts of this Spark need a directory that all of them see: write the frame with"
         " sparkring.data.write_parquet(frame, directory), such as hdfs:///tmp or /shared/tmp, and"
@@ -123,17 +161,18 @@ def _base(session: Any, directory: str | os.PathLike[str] | None) -> str:
 
 def _delete() -> None:
     """Delete all files, at the end of the process."""
-    if os.getpid() == _process:  # a fork leaves the files of its parent
-        while _tables:
-            _delete_table(_tables.pop())
+    while _tables:
+        _delete_table(_tables.pop())
 
 
 def _delete_table(table: _Table) -> None:
+    if os.getpid() != table.process:
+        return  # a fork leaves the files of its parent
     try:
-        place = file_system.find(table.path)
+        location = file_system.find(table.root)
         with contextlib.suppress(FileNotFoundError):
-            place.files.delete_dir(place.path)
+            location.files.delete_dir(location.path)
     except Exception as error:
         warnings.warn(
-            f"the files in {table.path} could not be deleted: {error}", RuntimeWarning, stacklevel=2
+            f"the files in {table.root} could not be deleted: {error}", RuntimeWarning, stacklevel=2
         )
