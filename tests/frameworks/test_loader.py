@@ -11,6 +11,7 @@ from pathlib import Path
 import deltalake
 import numpy as np
 import parquet_files as files
+import pyarrow as pa
 import pytest
 import sparkring
 from deltalake.schema import Field, PrimitiveType
@@ -64,13 +65,15 @@ def test_tensors_of_torch(table, shuffle):
     check(run(2, in_torch, table, shuffle))
 
 
-def test_times_have_no_tensors(tmp_path, comm):
+def test_times_have_no_tensors(tmp_path):
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": [1], "t": pa.array([0], pa.timestamp("us"))}), path)
-    with pytest.raises(sparkring.InvalidError, match=r"columns \['t'\] hold times, and torch"):
-        parquet(path, comm, 1, as_="torch")
-    with pytest.raises(sparkring.InvalidError, match=r"columns \['t'\] hold times, and tensorflow"):
-        parquet(path, comm, 1).tf_dataset()
+    text = r"columns \['t'\] hold times, and {} has no"
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        with pytest.raises(sparkring.InvalidError, match=text.format("torch")):
+            parquet(path, comm, 1, as_="torch")
+        with pytest.raises(sparkring.InvalidError, match=text.format("tensorflow")):
+            parquet(path, comm, 1).tf_dataset()
 
 
 # ---- JAX -----------------------------------------------------------------------------------------

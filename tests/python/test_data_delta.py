@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -178,7 +179,7 @@ def test_checkpoint_with_sidecars(table, ending):
     table.checkpoint("_sidecars/one.parquet", *parts(table)[:2])
     table.checkpoint("_sidecars/two.parquet", *parts(table)[2:])
     name = f"{1:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.{ending}"
-    actions = [metadata(), *({"sidecar": {"path": f"{x}.parquet"}} for x in ("one", "two"))]
+    actions = [metadata(), *({"sidecar": {"path": f"{x}.parquet"}} for x in ("s3://b/one", "two"))]
     if ending == "json":
         (table.log / name).write_text("\n".join(map(json.dumps, actions)))
     else:
@@ -190,6 +191,77 @@ def test_a_log_that_is_not_complete(table):
     table.commit(table.add("e.parquet", [20]))
     table.forget(1)
     with pytest.raises(sparkring.InvalidError, match="not complete: versions after -1 are missing"):
+        table.ids()
+
+
+def test_any_string_may_be_in_the_log(table):
+    action = table.add("e.parquet", [20])
+    action["add"]["stats"] = "{'max': 'one\u2028two\u0085three'}"
+    line = json.dumps(action, ensure_ascii=False)
+    (table.log / f"{table.version:020}.json").write_text(line, encoding="utf-8")
+    assert table.ids() == list(range(21))
+
+
+def test_versions(table):
+    table.commit({"remove": {"path": "c.parquet"}}, table.add("e.parquet", [20]))
+    assert len(batch_of(table.path, version=0)["id"]) == 5
+    assert len(batch_of(table.path, version=1)["id"]) == 20
+    with pytest.raises(sparkring.InvalidError, match="does not lead to version 3, but to 2"):
+        batch_of(table.path, version=3)
+    with pytest.raises(sparkring.InvalidError, match="is not one table of Delta Lake or Iceberg"):
+        batch_of([table.path], version=1)
+    table.checkpoint(f"{2:020}.checkpoint.parquet", metadata(), *parts(table))
+    assert len(batch_of(table.path, version=0)["id"]) == 5
+
+
+def test_a_state_has_the_version(table):
+    """A table may grow between a job and the job that goes on."""
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        with parquet(table.path, comm, 6, shuffle=2) as data:
+            first = next(iter(data))["id"].tolist()
+            state = data.state()
+        table.commit(table.add("e.parquet", [20]))
+        with parquet(table.path, comm, 6, shuffle=2, state=state, equalize="join") as data:
+            rest = [row for batch in data for row in batch["id"].tolist()]
+        assert sorted(first + rest) == list(range(20))
+        assert state["version"] == 1
+        with pytest.raises(sparkring.InvalidError, match="version=1 and version=2 is passed"):
+            parquet(table.path, comm, 6, shuffle=2, state=state, version=2)
+
+
+def test_a_part_of_a_table(tmp_path):
+    table = Table(tmp_path / "table")
+    adds = [table.add(f"year={year}/x y.parquet", [year], year=str(year)) for year in (1, 2)]
+    table.commit(PROTOCOL, metadata(["year"]), *adds)
+    file = table.path / "year=1" / "x y.parquet"
+    for part in (file, file.parent, [file], table.path.parent):
+        with pytest.raises(sparkring.InvalidError) as caught:
+            batch_of(part)
+        assert f"{table.path} is a table of Delta Lake, and its log decides" in str(caught.value)
+    shutil.rmtree(table.log)
+    assert len(batch_of(file)["id"]) == 1
+    for name, kind in ((".hoodie", "Hudi"), ("_spark_metadata", "Structured Streaming")):
+        (table.path / name).mkdir()
+        for part in (file, table.path):
+            with pytest.raises(sparkring.InvalidError, match=f"is a table of {kind}"):
+                batch_of(part)
+        (table.path / name).rmdir()
+
+
+def test_columns_are_those_of_the_table(table):
+    """A column that no file has is null in Delta Lake."""
+    action = metadata()
+    kinds = json.loads(action["metaData"]["schemaString"])
+    kinds["fields"].append({"name": "more", "type": "long"})
+    action["metaData"]["schemaString"] = json.dumps(kinds)
+    table.commit(action)
+    with pytest.raises(sparkring.InvalidError, match="there is no column 'more'"):
+        table.ids()
+    assert sorted(batch_of(table.path, columns=["id"])["id"]) == list(range(20))
+    kinds["fields"] = kinds["fields"][:2]
+    action["metaData"]["schemaString"] = json.dumps(kinds)
+    table.commit(action)
+    with pytest.raises(sparkring.InvalidError, match="has a column 'name', and the first file or"):
         table.ids()
 
 
@@ -210,7 +282,10 @@ def test_deletion_vectors(table):
 
 def test_column_mapping(table):
     table.commit(metadata(**{"delta.columnMapping.mode": "name"}))
+    refused(table, "version 2 of the Delta table")
     refused(table, "maps the names of its columns")
+    table.commit(metadata())  # the table is replaced
+    assert table.ids() == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -227,6 +302,8 @@ def test_protocols(table, protocol, text):
     assert table.ids() == list(range(20))
     table.commit({"protocol": protocol})
     refused(table, text)
+    table.commit({"protocol": known})  # the feature is dropped
+    assert table.ids() == list(range(20))
 
 
 def test_a_table_without_files(tmp_path):

@@ -172,9 +172,8 @@ def concatenated(parts: list[Any], kind: Any) -> Any:
     except pyarrow.ArrowInvalid as error:
         size = sum(part.nbytes for part in parts)
         raise InvalidError(
-            f"a column of {kind} has {size:,} bytes in row groups"
-            f" that are in memory together, and Arrow takes 2 GB: {error}. Pass a smaller shuffle=, or"
-            " write smaller row groups"
+            f"a column of {kind} has {size:,} bytes in row groups that are in memory together, and"
+            f" Arrow takes 2 GB: {error}. Pass a smaller shuffle=, or write smaller row groups"
         ) from error
 
 

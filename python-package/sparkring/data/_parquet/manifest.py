@@ -170,6 +170,9 @@ def _columns(
 ) -> list[str]:
     """Return the columns to read, which all files must have with the same types."""
     path, schema = described[0]
+    if listing.schema is not None:
+        for other, found in described:
+            iceberg.check(other, found, listing.schema)
     names = listing.columns
     if names is None:
         names = [name for name in schema.names if name not in listing.types]
@@ -183,8 +186,6 @@ def _columns(
     for other, found in described:
         if found is not checked:
             _check(other, found, path, schema, columns)
-            if listing.schema is not None:
-                iceberg.check(other, found, listing.schema)
             more = set(found.names) - set(names) - set(listing.types)
             if wanted is None and more:
                 raise _unlike(
