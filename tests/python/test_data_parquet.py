@@ -80,12 +80,21 @@ def every_way(path, comm=None):
     return found
 
 
+@pytest.fixture(scope="module")
+def by_one_rank(tmp_path_factory):
+    """Read a table with one rank, in this process."""
+    path = files.write(tmp_path_factory.mktemp("data") / "table", COUNTS)
+    with sparkring.init(rank=0, addresses=["localhost"]) as comm:
+        found = every_way(path, comm)
+    check_ways([found])
+    return path, found
+
+
 @pytest.mark.parametrize("size", range(2, 8))
-def test_every_row_once_and_equal_steps(comm, table, size):
+def test_every_row_once_and_equal_steps(by_one_rank, size):
+    table, alone = by_one_rank
     ranks = run(size, every_way, table)
-    alone = every_way(table, comm)
     check_ways(ranks)
-    check_ways([alone])
     for way in itertools.product(["join", "pad"], SHUFFLES):  # the order does not depend on size
         for epoch in range(2):
             order = order_of([rank[way][1][epoch] for rank in ranks])

@@ -256,6 +256,7 @@ def test_rows_of_a_frame(connected, tmp_path):
     path = write_parquet(frame(), tmp_path)
     assert write_parquet(frame(), tmp_path) == path
     assert write_parquet(frame().where("id > 3"), tmp_path) != path
+    assert write_parquet(frame().selectExpr("id half", "half id"), tmp_path) != path
     ranks = run(ids_of, args=(path,), num_proc=3, verbose=0)
     assert sorted(row for ids in ranks for row in ids) == list(range(500))
 
