@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to read Parquet files as batches: processor time and memory of each rank.
+"""Measures the cost of Parquet files as batches: processor time and memory of each rank.
 
 data.py [--rows N] [--ranks N,...] [--rounds N] [--petastorm PYTHON]; scripts/bench --data calls it.
 
 The table has 32 columns of float32. Bare reading is a loop over all row groups with pyarrow, in one
 process and one thread, without batches. The loader is measured in the order of the files, and with
-rows shuffled across four row groups, alone and on several ranks, whose times are added. Petastorm
+rows shuffled across four row groups, alone and on several ranks, whose times are added. "large" is
+the same in the order of files with row groups of 128 MB, which is Spark's size. Petastorm
 reads with its pool of threads, and its loader for PyTorch shuffles in a buffer of as many rows.
 Times begin after imports. All runs of a round follow each other, and each median is of all rounds.
 """
@@ -29,17 +30,18 @@ TARGETS = (("ordered", "bare", 1.5), ("shuffled", "bare", 1.5), ("shuffled", "pe
 MEMORY = 500  # MB
 
 
-def write(folder, rows):
+def write(folder, rows, files, group):
     """Write the table."""
     import numpy as np
     import pyarrow as pa
     from pyarrow import parquet as pq
 
     random = np.random.default_rng(1)
-    for number in range(FILES):
-        shape = COLUMNS, rows // FILES
+    Path(folder).mkdir()
+    for number in range(files):
+        shape = COLUMNS, rows // files
         columns = {f"c{i}": x for i, x in enumerate(random.random(shape, np.float32))}
-        pq.write_table(pa.table(columns), f"{folder}/{number}.parquet", row_group_size=GROUP)
+        pq.write_table(pa.table(columns), f"{folder}/{number}.parquet", row_group_size=group)
 
 
 # ---- What a process does -------------------------------------------------------------------------
@@ -66,7 +68,7 @@ def loader(folder, shuffle):
     with sparkring.init() as comm:
         comm.barrier()
         start, rows = time.process_time(), 0
-        with parquet(folder, comm, BATCH, shuffle=shuffle) as data:
+        with parquet(folder, comm, BATCH, shuffle=shuffle, equalize="join") as data:
             for batch in data:
                 rows += len(batch["c31"])
         report(start, rows)
@@ -107,13 +109,16 @@ def measure(command, rows):
 
 def commands(options, folder):
     """Return the command of each system."""
-    here = [sys.executable, __file__, "--folder", folder, "--do"]
+    here = [sys.executable, __file__, "--folder", f"{folder}/small", "--do"]
     found = {"bare": [*here, "bare"]}
     for ranks in options.ranks:
         launcher = [sys.executable, "-m", "sparkring._launch.launcher", "-n", str(ranks)]
         suffix = "" if ranks == 1 else f", {ranks} ranks"
         found["ordered" + suffix] = [*launcher, *here, "ordered"]
         found["shuffled" + suffix] = [*launcher, *here, "shuffled"]
+    launcher = [sys.executable, "-m", "sparkring._launch.launcher", "-n", "1"]
+    large = [sys.executable, __file__, "--folder", f"{folder}/large", "--do"]
+    found["ordered, large"] = [*launcher, *large, "ordered"]
     if options.petastorm:
         found["petastorm"] = [options.petastorm, "-W", "ignore", *here[1:], "petastorm"]
     return found
@@ -122,7 +127,8 @@ def commands(options, folder):
 def compare(options):
     """Measure all systems, and print a table."""
     with tempfile.TemporaryDirectory(prefix="sparkring-bench-") as folder:
-        write(folder, options.rows)
+        write(f"{folder}/small", options.rows, FILES, GROUP)
+        write(f"{folder}/large", options.rows, FILES // 2, 16 * GROUP)
         systems = commands(options, folder)
         found = {name: [] for name in systems}
         for number in range(options.rounds + 1):

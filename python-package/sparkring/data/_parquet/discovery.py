@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all ranks know before the first batch: the options, the manifest, and the columns.
+"""Finds the options, the manifest and the columns, which all ranks know before the first batch.
 
 Rank 0 lists the files, reads their footers and the first row. All ranks exchange their options and
 errors, so each error is raised on every rank. Then rank 0 broadcasts the manifest.
@@ -32,7 +32,7 @@ logger = logging.getLogger("sparkring")
 
 
 class Found(NamedTuple):
-    """What was found.
+    """The result of `find`.
 
     Attributes
     ----------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a source: a file, a directory, a list of these, a table of Delta Lake or Iceberg.
+"""The files of a source: a path, a list of paths, or a table of Delta Lake or Iceberg.
 
 Names that begin with ``_`` or ``.`` are hidden, as for Spark. A directory ``year=2024`` gives its
 files a column ``year``, which is no column of the file. A part of a table that has a log, such as
@@ -94,7 +94,7 @@ def _find(source: Any, given: Any, version: int | None) -> Listing:
         return _of_list(paths, given)
     raise InvalidError(
         f"path_or_frame is of type {type(source).__name__}: pass the path or URL of a Parquet file"
-        " or directory, a list of these, a DataFrame of Spark, or a table of pyiceberg"
+        " or directory, a list of paths, a DataFrame of Spark, or a table of pyiceberg"
     )
 
 

@@ -61,7 +61,7 @@ class Manifest(NamedTuple):
     url : str
         A URL by which every rank finds the file system.
     root : str
-        What the paths of all files begin with.
+        The common beginning of the paths of all files.
     files : list of File
         The files, in their order.
     columns : list of str
@@ -138,7 +138,7 @@ def find(listing: Listing, wanted: list[str] | None) -> Manifest:
 
 
 class _Summary(NamedTuple):
-    """What is kept of a footer, which may take much memory."""
+    """The part of a footer that is kept. The footer itself may take much memory."""
 
     size: int
     digest: str

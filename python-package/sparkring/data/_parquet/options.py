@@ -66,7 +66,7 @@ def parquet(
     Parameters
     ----------
     path_or_frame : str, path, list, DataFrame or table
-        A Parquet file or a directory of files, a list of these, or a table of Delta Lake or
+        A Parquet file or a directory of files, a list of paths, or a table of Delta Lake or
         Iceberg. Ranks other than 0 may pass None. Paths are local, or URLs of HDFS, S3, Google
         Cloud Storage, Azure (``hdfs://``, ``s3://``, ``gs://``, ``abfss://``) or any other that
         fsspec knows. A directory ``year=2024`` gives its files a column ``year``. Iceberg needs the
@@ -79,7 +79,7 @@ def parquet(
         The rows of a rank in a step.
     columns : list or dict, optional
         The columns to take, as for `batches`. By default all columns, which all files must have.
-        Columns hold numbers, booleans, arrays of these that all have one length, vectors of Spark
+        Columns hold numbers, booleans, arrays of numbers that all have one length, vectors of Spark
         ML, strings, or bytes, such as images. NumPy also has decimals, as float64, and timestamps
         and dates, as datetime64 in UTC.
     dtype : dtype or dict, optional

@@ -77,8 +77,8 @@ def write_parquet(
     Call it on the driver, and pass its result to the ranks. Frames with equal plans and columns
     share their files, also when the data that the plan reads have changed since: call ``delete()``
     of the result first. The files are deleted when this process ends, unless it is killed. A new
-    process writes other files, for which a `Loader.state` of these files is not valid: where a job
-    has to go on in another process, write the frame with ``frame.write.parquet``.
+    process writes other files, and then a `Loader.state` of the earlier files is an error: where a
+    job has to go on in another process, write the frame with ``frame.write.parquet``.
 
     Parameters
     ----------
