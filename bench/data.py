@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -127,8 +128,12 @@ def commands(options, folder):
 def compare(options):
     """Measure all systems, and print a table."""
     with tempfile.TemporaryDirectory(prefix="sparkring-bench-") as folder:
-        write(f"{folder}/small", options.rows, FILES, GROUP)
-        write(f"{folder}/large", options.rows, FILES // 2, 16 * GROUP)
+        for name, files, group in (("small", FILES, GROUP), ("large", FILES // 2, 16 * GROUP)):
+            # In a process of its own, whose memory the processes to measure do not inherit.
+            arguments = f"{folder}/{name}", options.rows, files, group
+            writer = multiprocessing.Process(target=write, args=arguments)
+            writer.start()
+            writer.join()
         systems = commands(options, folder)
         found = {name: [] for name in systems}
         for number in range(options.rounds + 1):

@@ -208,8 +208,9 @@ def test_versions(table):
     assert len(batch_of(table.path, version=1)["id"]) == 20
     with pytest.raises(sparkring.InvalidError, match="does not lead to version 3, but to 2"):
         batch_of(table.path, version=3)
-    with pytest.raises(sparkring.InvalidError, match="is not one table of Delta Lake or Iceberg"):
-        batch_of([table.path], version=1)
+    assert len(batch_of([table.path], version=0)["id"]) == 5
+    with pytest.raises(sparkring.InvalidError, match="the list of paths has a table"):
+        batch_of([table.path, table.path])
     table.checkpoint(f"{2:020}.checkpoint.parquet", metadata(), *parts(table))
     assert len(batch_of(table.path, version=0)["id"]) == 5
 
@@ -240,6 +241,8 @@ def test_a_part_of_a_table(tmp_path):
         assert f"{table.path} is a table of Delta Lake, and its log decides" in str(caught.value)
     shutil.rmtree(table.log)
     assert len(batch_of(file)["id"]) == 1
+    with pytest.raises(sparkring.InvalidError, match="is not one table of Delta Lake or Iceberg"):
+        batch_of(file, version=1)
     for name, kind in ((".hoodie", "Hudi"), ("_spark_metadata", "Structured Streaming")):
         (table.path / name).mkdir()
         for part in (file, table.path):

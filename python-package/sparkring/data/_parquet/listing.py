@@ -86,12 +86,12 @@ def _find(source: Any, given: Any, version: int | None) -> Listing:
     if iceberg.is_table(source):
         return _of_iceberg(source, given, version)
     if isinstance(source, (str, os.PathLike)):
-        return _of_path(os.fspath(source), given, version)
+        return _of_path(os.fspath(source), given, version, set())
     if isinstance(source, (list, tuple)):
         paths = [os.fspath(path) for path in source]
         if not paths:
             raise InvalidError("the list of files is empty: pass at least one file")
-        return _of_list(paths, given)
+        return _of_list(paths, given) if len(paths) > 1 else _find(paths[0], given, version)
     raise InvalidError(
         f"path_or_frame is of type {type(source).__name__}: pass the path or URL of a Parquet file"
         " or directory, a list of paths, a DataFrame of Spark, or a table of pyiceberg"
@@ -103,12 +103,12 @@ def absolute(url: str) -> str:
     return file_system.local_path(url) or url
 
 
-def _of_path(url: str, given: Any, version: int | None) -> Listing:
+def _of_path(url: str, given: Any, version: int | None, checked: set[str]) -> Listing:
     url = url if given is not None else absolute(url)
     location = file_system.find(url, given)
     location = location.at(location.path.rstrip("/") or "/")
     if location.is_file():
-        _refuse_part(location.at(posixpath.dirname(location.path)))
+        _refuse_part(location.at(posixpath.dirname(location.path)), checked)
         return Listing(url, location, [FileEntry(location.path, {})], {})
     if not location.is_directory():
         raise InvalidError(f"there is no file or directory {url}")
@@ -119,7 +119,7 @@ def _of_path(url: str, given: Any, version: int | None) -> Listing:
         return Listing(url, location, entries, table.types(), table.columns(), table.version)
     if iceberg.is_directory(location):
         return _of_iceberg(iceberg.find(url, location), given, version)
-    _refuse_part(location)
+    _refuse_part(location, checked)
     entries = _entries(location)
     if not entries:
         raise InvalidError(f"the directory {url} has no files")
@@ -139,10 +139,9 @@ def _entries(location: Location) -> list[FileEntry]:
     return sorted(entries, key=_path)
 
 
-def _refuse_part(location: Location) -> None:
+def _refuse_part(above: Location, checked: set[str]) -> None:
     """Refuse a directory in a table whose log decides which files count."""
-    above = location
-    while above.path.strip("/"):
+    while above.path.strip("/") and above.path not in checked:
         try:
             infos = above.files.get_file_info([f"{above.path}/{name}" for name in LOGS])
             kinds = [
@@ -150,12 +149,11 @@ def _refuse_part(location: Location) -> None:
             ]
             if not kinds and iceberg.is_directory(above):
                 kinds = ["Iceberg"]
-        except (
-            Exception
-        ):  # a directory that this user may not list; errors of drivers have any type
+        except Exception:  # drivers raise any type for a directory that this user may not list
             return
         if kinds:
             raise _part_of(kinds[0], above.path)
+        checked.add(above.path)
         above = above.at(posixpath.dirname(above.path))
 
 
@@ -168,9 +166,14 @@ def _part_of(kind: str, root: str) -> InvalidError:
 
 def _of_list(urls: list[str], given: Any) -> Listing:
     """List several files or directories, in their order."""
-    listings = [_of_path(url, given, None) for url in urls]
+    checked: set[str] = set()
+    listings = [_of_path(url, given, None, checked) for url in urls]
     first = listings[0]
-    for listing in listings[1:]:
+    for listing in listings:
+        if listing.version is not None:
+            raise InvalidError(
+                f"the list of paths has a table, {listing.url}: pass one table, or files"
+            )
         if not listing.location.files.equals(first.location.files):
             raise InvalidError(f"{listing.url} is in another file system than {first.url}")
     entries = [entry for listing in listings for entry in listing.entries]
@@ -179,7 +182,7 @@ def _of_list(urls: list[str], given: Any) -> Listing:
             "the paths have directories of different partition columns: pass the directory above"
         )
     types = {name: _common({listing.types[name] for listing in listings}) for name in first.types}
-    return Listing(first.url, first.location, entries, types, first.columns)
+    return Listing(first.url, first.location, entries, types)
 
 
 def _of_iceberg(table: Any, given: Any, version: int | None) -> Listing:
@@ -238,6 +241,4 @@ def _type(texts: set[str | None]) -> str:
 
 
 def _common(types: set[str]) -> str:
-    if len(types) == 1:
-        return next(iter(types))
-    return "double" if types == {"int64", "double"} else "string"
+    return next(kind for kind in ("string", "double", "int64") if kind in types)

@@ -60,7 +60,7 @@ def parquet(
     A thread of each rank reads ahead: two row groups or, where more than two are shuffled together,
     as many as are shuffled. A rank needs the memory of the row groups that are shuffled, twice, and
     of one further row group: of their decoded columns, as far as they are taken. Rank 0 warns where
-    this is more than 500 MB. Without a shuffle, large row groups are decoded in parts of 32 MB. The
+    this is more than 500 MB. Without a shuffle, large row groups are decoded in parts of 8 MB. The
     thread ends with the loader: use ``with``.
 
     Parameters

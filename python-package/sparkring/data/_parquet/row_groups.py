@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OPEN = 32  # files
 FOOTERS = 8 << 20  # bytes of the footers of open files; in memory they take several times as much
-PART = 32 << 20  # bytes, decompressed, of a part of a row group
+PART = 8 << 20  # bytes, decompressed, of a part of a row group
 
 
 class RowGroups:
@@ -75,13 +75,14 @@ class RowGroups:
         """Yield tables of so many rows each."""
         import pyarrow  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-        for batch in (
+        batches = (
             self._file(number)
             .reader()
             .iter_batches(
                 rows, row_groups=[index], columns=self._manifest.columns, use_threads=False
             )
-        ):
+        )
+        for batch in batches:
             table = pyarrow.Table.from_batches([batch])
             yield self._completed(table, self._manifest.files[number])
 
@@ -160,7 +161,7 @@ class _OpenFile:
         return int(self.metadata.row_group(index).total_byte_size)
 
     def reader(self) -> Any:
-        """Make a reader."""
+        """Make a reader. Its buffer_size is left alone, which crashes before pyarrow 19."""
         from pyarrow import parquet
 
         return parquet.ParquetFile(self._source, metadata=self.metadata, pre_buffer=not self._local)
