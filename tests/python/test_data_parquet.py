@@ -757,6 +757,9 @@ def test_schemas_that_are_alike(tmp_path):
         assert sorted(rows) == sorted(2 * list(zip(["a", "b"], when, [1.0, 2.0])))
         (batch,) = alone(tmp_path, as_="arrow", shuffle=shuffle)
         assert pa.table(batch).schema.types == spark.schema.types
+    zone = pa.schema({**dict(zip(polars.names, polars.types)), "when": pa.timestamp("us", "UTC")})
+    pq.write_table(pa.table(columns, schema=zone), tmp_path / "c.parquet")
+    refused("has timestamp with time zone in the column 'when'", tmp_path)
 
 
 def test_columns_of_one_name(tmp_path):

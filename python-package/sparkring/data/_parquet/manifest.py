@@ -225,7 +225,7 @@ def _plain(kind: Any) -> str:
     if types.is_struct(kind):
         return f"struct<{', '.join(f'{field.name}: {_plain(field.type)}' for field in kind)}>"
     if types.is_timestamp(kind):
-        return "timestamp"
+        return "timestamp with time zone" if kind.tz else "timestamp"
     return str(kind).removeprefix("large_")
 
 
