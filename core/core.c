@@ -25,6 +25,7 @@
 #include "auth/token.c"
 #include "backend/native.c"
 #include "base/address.c"
+#include "base/background.c"
 #include "base/call.c"
 #include "base/checksum.c"
 #include "base/dtype.c"

@@ -5,6 +5,9 @@
 #include <limits.h>
 #include <stdlib.h>
 
+#include "base/background.h"
+#include "base/platform.h"
+
 void ring_poll_set_fini(ring_poll_set *poll_set) {
   free(poll_set->entries);
   *poll_set = (ring_poll_set){0};
@@ -35,10 +38,21 @@ void ring_poll_set_hurry(ring_poll_set *poll_set, int milliseconds) {
   if (milliseconds < poll_set->most) poll_set->most = milliseconds;
 }
 
+/* Polls, in pieces where a library has to be called meanwhile. Returns what poll() returns. */
+static int poll_set_poll(ring_poll_set *poll_set, int milliseconds) {
+  nfds_t count = (nfds_t)poll_set->count;
+  int piece = ring_background_work(milliseconds), ready = poll(poll_set->entries, count, piece);
+  if (piece == milliseconds) return ready;
+  uint64_t end = ring_platform_now() + (uint64_t)(milliseconds - piece) * 1000000;
+  while (ready == 0 && (milliseconds < 0 || ring_platform_now() < end))
+    ready = poll(poll_set->entries, count, ring_background_work(piece));
+  return ready;
+}
+
 ring_status ring_poll_set_sleep(ring_poll_set *poll_set, int milliseconds) {
   if (poll_set->full) return RING_NO_MEMORY;
   if (milliseconds > poll_set->most) milliseconds = poll_set->most;
-  if (poll(poll_set->entries, (nfds_t)poll_set->count, milliseconds) >= 0) return RING_OK;
+  if (poll_set_poll(poll_set, milliseconds) >= 0) return RING_OK;
   for (size_t i = 0; i < poll_set->count; i++) poll_set->entries[i].revents = 0;
   return errno == EINTR || errno == EAGAIN ? RING_OK : RING_SYSTEM;
 }

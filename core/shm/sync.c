@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "base/background.h"
 #include "base/counter.h"
 #include "shm/shm_failure.h"
 
@@ -70,7 +71,7 @@ static ring_status sync_wait_long(const ring_shm_call *call, const _Atomic uint6
   }
   while (status == RING_OK) {
     int slice = *shm->service.pending > 0 ? SYNC_PENDING_MS : ring_wait_slice(&wait);
-    sync_sleep(shm, index, flag, sequence, slice);
+    sync_sleep(shm, index, flag, sequence, ring_background_work(slice));
     if (ring_shm_reached(atomic_load_explicit(flag, memory_order_acquire), sequence)) break;
     shm->service.serve(shm->service.context);
     status = ring_shm_check(call, index, &wait);
