@@ -11,9 +11,10 @@
  * read-only functions may run at any time. Requests are not calls. Communicators are independent.
  *
  * Forks: a forked child may only free its parent's communicators and requests, and need not. The
- * library never prints, exits or installs a signal handler. It runs one thread, with all signals
- * blocked, while requests are outstanding, one for each open reducer, messages and device (which has messages,
- * too), and two for each PMI server.
+ * library never prints, exits or installs a signal handler; an MPI library that the backend mpi loads may do all
+ * three. It runs one thread, with all signals blocked, while requests are outstanding, one for each open reducer,
+ * messages and device (which has messages, too), two for each PMI server, and one while a communicator with the
+ * backend mpi opens.
  */
 #ifndef SPARKRING_H
 #define SPARKRING_H
@@ -111,7 +112,8 @@ typedef int (*ring_exchange_fn)(void *arg, const char *mine, ring_exchange_put_f
 
 /* How a rank finds the others, and how it works with them. Begin with RING_OPTIONS_INIT; a field that is
  * 0 or NULL has its default. Durations are seconds, more than 0. Strings are read in ring_comm_open only.
- * All ranks pass the same algorithms, connections and encryption, else RING_MISMATCH. The ranks come from
+ * All ranks pass the same algorithms, connections, encryption and backend, else RING_MISMATCH. The ranks
+ * come from
  *   an exchange      rank, size, addresses and `exchange`
  *   addresses        rank, size and either `addresses` or `root_address`
  *   the environment  rank -1: as sparkring-run, Open MPI, MPICH, Slurm or torchrun has set it, missing
@@ -135,7 +137,7 @@ typedef struct ring_options {
   uint16_t port_first; /* ports to listen on, both ends included; 0: any free port for links, and */
   uint16_t port_last;  /*   21000 to 31999 for finding rank 0 */
   double timeout;      /* until all ranks must have joined, from the exchange's end on; 0: 300 */
-  double call_timeout; /* that a call waits with nothing moving; 0: 600 */
+  double call_timeout; /* that a call waits with nothing moving, or is in MPI; 0: 600 */
   double warn_after; /* the same before `log` is called, doubled each time; RING_NEVER: no warnings;
                           0: SPARKRING_WARN_AFTER, else 60 */
   ring_choice watch_parent; /* whether waits end when this process's parent has ended; else off */
@@ -153,6 +155,10 @@ typedef struct ring_options {
   int connections;           /* of a link between hosts, 1 to 16; SPARKRING_CONNECTIONS, else 1 */
   const char *algorithms;    /* rules, as in "allreduce:ring:64KiB-,broadcast:tree:-1MiB";
                                 SPARKRING_ALGORITHM, else the table of costs decides */
+  const char *backend; /* "native", or "mpi": an MPI library carries collectives out, for ranks
+                                that its mpirun has started; SPARKRING_BACKEND, else native. Buffers
+                                of a call of MPI that fails must stay allocated until the process
+                                ends; vignette "mpi" */
 } ring_options;
 
 #ifdef __cplusplus

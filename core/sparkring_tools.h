@@ -149,6 +149,10 @@ RING_API const char *ring_comm_host(const ring_comm *comm, int rank);
 /* 1 until close, abort or a failure; 0 in a forked child. */
 RING_API int ring_comm_usable(const ring_comm *comm);
 
+/* 1 after a failure with the backend mpi: MPI may still use the buffers of calls that failed, so they stay allocated
+ * until the process ends. */
+RING_API int ring_comm_holds_buffers(const ring_comm *comm);
+
 /* ring_comm_close with `seconds` in place of the call timeout; 0 keeps it. */
 RING_API ring_status ring_comm_close_within(ring_comm *comm, double seconds);
 
@@ -161,8 +165,8 @@ RING_API int ring_comm_authenticated(const ring_comm *comm);
 /* 1 when links over the network are encrypted. */
 RING_API int ring_comm_encrypted(const ring_comm *comm);
 
-/* Bytes on links count headers and payload, without handshakes. bytes_shared is payload that this rank
- * passed to ranks of its host through shared memory alone: each byte once, and no messages. */
+/* Bytes on links count headers and payload, without handshakes, and nothing that MPI carries. bytes_shared is payload
+ * that this rank passed to ranks of its host through shared memory alone: each byte once, and no messages. */
 typedef struct ring_counters {
   uint64_t calls;
   uint64_t bytes_sent;
@@ -187,16 +191,16 @@ RING_API const char *ring_comm_link(const ring_comm *comm, int peer);
 typedef struct ring_explanation {
   const char *collective, *dtype;
   const char *algorithm; /* "slots" (short calls) and "arena" use shared memory and no links */
-  const char *reason;    /* "rule", "least cost", "only one" or "shared memory" */
+  const char *reason;    /* "rule", "least cost", "only one", "shared memory" or "backend" */
   const char *tier;      /* of the slowest link between two ranks: "shm", "loopback" or "network" */
-  const char *backend;   /* that carries the call out: "native" */
+  const char *backend;   /* that carries the call out: "native" or "mpi" */
   uint64_t bytes;        /* of the larger of a rank's two buffers */
   uint64_t count;        /* the call's argument */
   uint64_t steps;        /* of this rank: sends, receives, reductions and copies */
   uint64_t links;        /* ranks that this rank exchanges messages with */
   uint64_t messages_sent, messages_received; /* as ring_comm_counters counts them */
   uint64_t bytes_sent, bytes_received;
-  double seconds;           /* predicted by the table of costs */
+  double seconds;           /* predicted by the table of costs; 0 for MPI */
   const char *runner_up;    /* the next best algorithm, or "" */
   double runner_up_seconds; /* its predicted time, or 0 */
   char text[512];           /* all of this in words */

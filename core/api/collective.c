@@ -101,6 +101,12 @@ void ring_collective_record(const ring_comm *comm, const collective_args *args,
   ring_timeline_record(comm->timeline, kind, begins, call, -1, bytes);
 }
 
+/* Whether the core itself makes the call, to open, split or close: `native` carries it out. */
+static bool collective_is_internal(const collective_args *args) {
+  const ring_call *signature = args->work.signature;
+  return signature != NULL && ring_collective_of_group(signature->collective) == 0;
+}
+
 ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wait *wait) {
   ring_outline *outline = &args->work.outline;
   ring_backend *backend = comm->backend;
@@ -109,7 +115,8 @@ ring_status ring_collective_run(ring_comm *comm, collective_args *args, ring_wai
   outline->size = comm->peers.size;
   outline->nodes = comm->topology.nodes;
   args->work.wait = wait;
-  if (!ring_backend_serves(backend, outline)) backend = &comm->native.base;
+  if (collective_is_internal(args) || !ring_backend_serves(backend, outline))
+    backend = &comm->native.base;
   ring_collective_record(comm, args, RING_EVENT_CALL, true);
   ring_status status = backend->table->run(backend, &args->work, &error);
   ring_collective_record(comm, args, RING_EVENT_CALL, false);
@@ -181,10 +188,15 @@ ring_status ring_collective_admit(ring_comm *comm, collective_args *args) {
 
 ring_status ring_collective_barrier(ring_comm *comm, ring_collective collective, ring_wait *wait) {
   collective_args args = {.work.outline.call.collective = (uint8_t)collective};
-  if (collective == RING_COLLECTIVE_CLOSE) args.work.outline.call.sequence = ++comm->sequence;
+  if (collective == RING_COLLECTIVE_CLOSE) {
+    args.work.outline.call.sequence = ++comm->sequence;
+    args.work.outline.call.digest = comm->backend->unchecked;
+  }
   if (collective == RING_COLLECTIVE_OPEN)
-    args.work.outline.call.digest = bytes_digest(ring_selector_digest(&comm->native.plans.selector),
-                                                 (uint64_t)comm->peers.connections);
+    args.work.outline.call.digest =
+        bytes_digest(bytes_digest(ring_selector_digest(&comm->native.plans.selector),
+                                  (uint64_t)comm->peers.connections),
+                     comm->wants_mpi);
   return ring_collective_run(comm, &args, wait);
 }
 

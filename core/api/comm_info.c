@@ -48,6 +48,10 @@ int ring_comm_usable(const ring_comm *comm) {
          !atomic_load(&comm->ending);
 }
 
+int ring_comm_holds_buffers(const ring_comm *comm) {
+  return comm->state == RING_COMM_BROKEN && comm->backend != &comm->native.base;
+}
+
 static void comm_add_counters(ring_counters *sum, const ring_counters *more) {
   sum->bytes_sent += ring_counter_read(&more->bytes_sent);
   sum->bytes_received += ring_counter_read(&more->bytes_received);

@@ -10,6 +10,7 @@
 #include "api/options.h"
 #include "api/request.h"
 #include "api/reserved_port.h"
+#include "backend/mpi_opening.h"
 #include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
@@ -151,7 +152,21 @@ static ring_status comm_form_shm(ring_comm *comm, ring_wait *wait) {
   return status;
 }
 
-/* The first barrier also compares the selectors of all ranks. */
+/* Opens the backend that the user wants above `native`. One rank needs none. The ranks share no memory yet: there
+ * the calls of opening, which have no number, could not be told apart. */
+static ring_status comm_open_backend(ring_comm *comm, ring_wait *wait) {
+  ring_mpi *mpi;
+  ring_error error;
+  if (!comm->wants_mpi || comm->peers.size == 1) return RING_OK;
+  ring_status status = ring_mpi_open(&comm->native, comm->topology.nodes, wait, &mpi, &error);
+  if (status == RING_OK)
+    comm->backend = &mpi->base;
+  else
+    comm_break_opening(comm, &error);
+  return status == RING_OK ? RING_OK : comm->failure.status;
+}
+
+/* The first barrier also compares the selectors and the backends of all ranks. */
 static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
   ring_status status = ring_collective_barrier(comm, RING_COLLECTIVE_OPEN, wait);
   if (status != RING_MISMATCH) return status;
@@ -159,13 +174,13 @@ static ring_status comm_first_barrier(ring_comm *comm, ring_wait *wait) {
   size_t length = strlen(error->message);
   snprintf(
       error->message + length, sizeof error->message - length,
-      ": give all ranks the same algorithm rules, the same connections and the same version of "
-      "sparkring; rank %d has %d connection%s between hosts and %d rule%s, and takes the slowest "
-      "link for %s",
+      ": give all ranks the same algorithm rules, the same connections, the same backend and the "
+      "same version of sparkring; rank %d has %d connection%s between hosts and %d rule%s, takes "
+      "the slowest link for %s, and wants the backend %s",
       comm->peers.rank, comm->peers.connections, comm->peers.connections == 1 ? "" : "s",
       comm->native.plans.selector.rules.count,
       comm->native.plans.selector.rules.count == 1 ? "" : "s",
-      ring_tier_name(comm->native.plans.selector.tier));
+      ring_tier_name(comm->native.plans.selector.tier), comm->wants_mpi ? "mpi" : "native");
   return status;
 }
 
@@ -175,6 +190,7 @@ ring_status ring_comm_gather_up(ring_comm *comm, ring_wait *wait, ring_error *er
   if (may_share && comm->shares) ring_shm_invite(&comm->shm, &comm->peers);
   ring_status status = comm_first_barrier(comm, wait);
   if (status == RING_OK) comm->peers.exchanged = false; /* every rank has returned from it */
+  if (status == RING_OK) status = comm_open_backend(comm, wait);
   if (status == RING_OK && may_share) status = comm_form_shm(comm, wait);
   if (status != RING_OK && error != NULL) *error = comm->failure;
   return status;
@@ -215,6 +231,7 @@ static ring_status comm_create(const ring_options *options, ring_comm **out, rin
       .log = options->log,
       .log_arg = options->log_arg};
   comm->watch_parent = options->watch_parent == RING_ON;
+  comm->wants_mpi = strcmp(options->backend, "mpi") == 0;
   ring_status status = comm_read_algorithms(comm, options, error);
   if (status == RING_OK) status = comm_connect(comm, options, error);
   if (status == RING_OK) {
@@ -244,6 +261,16 @@ ring_status ring_comm_open(const ring_options *given, ring_comm **comm, ring_err
 
 #define COMM_LONGEST 1e9 /* seconds */
 
+/* Whether the backend still carries calls out. If not, its communicator has not ended well: a rank that closed it
+ * nevertheless would finalize MPI, and wait there for ranks that do not. */
+static ring_status comm_check_backend(ring_comm *comm) {
+  ring_error error;
+  if (comm->backend->table->check == NULL) return RING_OK;
+  ring_status status = comm->backend->table->check(comm->backend, &error);
+  if (status != RING_OK) ring_comm_break(comm, &error);
+  return status;
+}
+
 /* Runs two barriers over links, and one in shared memory before them. A rank that passes the
  * first two knows that all ranks have called close and that no call of its own differed. A rank
  * that passes the last knows the same of all ranks: no rank closes well while another one fails. */
@@ -254,11 +281,13 @@ ring_status ring_comm_close_within(ring_comm *comm, double seconds) {
   if (!(seconds > 0)) seconds = comm->call_timeout;
   comm_prepare_wait(comm, seconds < COMM_LONGEST ? seconds : COMM_LONGEST, &wait);
   ring_wait_begin(&wait);
-  status = ring_collective_barrier_shared(comm, &wait);
+  status = comm_check_backend(comm);
+  if (status == RING_OK) status = ring_collective_barrier_shared(comm, &wait);
   if (status == RING_OK) status = ring_collective_barrier(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) status = ring_collective_barrier(comm, RING_COLLECTIVE_CLOSE, &wait);
   if (status == RING_OK) {
     comm->state = RING_COMM_CLOSED;
+    if (comm->backend->table->end != NULL) comm->backend->table->end(comm->backend);
     ring_shutdown(&comm->peers, &comm->native.engine.poll_set, &wait);
   } else {
     comm->error = comm->failure;

@@ -46,6 +46,7 @@ struct ring_comm {
   ring_poll_set wait_polls; /* of the listener, which is served while shm waits */
   bool shares;              /* memory with the ranks of its host, unless the user refused */
   bool scaled;              /* the next call has the factors below */
+  bool wants_mpi;           /* as `backend`, where there are several ranks */
   ring_backend *backend;    /* chosen by all ranks alike; `native` or one that opened above it */
   ring_native native;
   ring_store store;

@@ -6,8 +6,8 @@
  * the world has one rank. SPARKRING_ADDRESSES, _ROOT_ADDRESS, _TOKEN (token.h), _JOB, _PORTS and _TIMEOUT
  * count with every source.
  *
- * The second step reads SPARKRING_ALGORITHM, _SHARED_MEMORY, _CONNECTIONS, _ENCRYPTION and _WARN_AFTER,
- * also where a caller passes the ranks itself.
+ * The second step reads SPARKRING_ALGORITHM, _SHARED_MEMORY, _CONNECTIONS, _ENCRYPTION, _BACKEND and
+ * _WARN_AFTER, also where a caller passes the ranks itself.
  */
 #ifndef RING_API_ENVIRONMENT_H
 #define RING_API_ENVIRONMENT_H
@@ -17,6 +17,7 @@
 #include "sparkring.h"
 
 #define RING_ENVIRONMENT_ALGORITHMS "SPARKRING_ALGORITHM"
+#define RING_ENVIRONMENT_BACKEND "SPARKRING_BACKEND"
 
 typedef struct ring_environment {
   const char *source; /* "sparkring-run", "Open MPI", "MPICH", "torchrun", "Slurm"; NULL: none */

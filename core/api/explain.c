@@ -141,20 +141,20 @@ static void explain_write(ring_explanation *e, const ring_outline *outline, int 
 /* A call that the backend carries out in a way of its own, without a schedule over links. */
 static void explain_way(const ring_outline *outline, const ring_selection *selection,
                         const ring_backend_way *way, ring_explanation *e) {
-  char time[32], next_time[32], what[96];
+  char time[48] = "", next_time[32], what[96];
   const ring_call *call = &outline->call;
   e->algorithm = way->algorithm;
   e->reason = way->reason;
   e->seconds = 1e-12 * (double)way->cost;
   e->runner_up = ring_algorithm_name(selection->algorithm);
   e->runner_up_seconds = 1e-12 * (double)selection->cost;
-  explain_time(e->seconds, time, sizeof time);
+  if (way->cost > 0) explain_time(e->seconds, stpcpy(time, ", about "), sizeof time - 8);
   explain_time(e->runner_up_seconds, next_time, sizeof next_time);
   snprintf(what, sizeof what, " of %llu bytes (count %llu, %s)", (unsigned long long)e->bytes,
            (unsigned long long)e->count, e->dtype);
   if (call->collective == RING_COLLECTIVE_BARRIER) what[0] = '\0';
   snprintf(e->text, sizeof e->text,
-           "%s%s on %d ranks over %s: %s (%s), about %s; next would be %s over links, about %s\n"
+           "%s%s on %d ranks over %s: %s (%s)%s; next would be %s over links, about %s\n"
            "rank %d: %s; backend %s",
            e->collective, what, outline->size, e->tier, e->algorithm, e->reason, time, e->runner_up,
            next_time, outline->rank, way->traffic, e->backend);

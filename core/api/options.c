@@ -3,10 +3,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "auth/handshake.h"
 #include "auth/secret.h"
+#include "base/address.h"
 #include "base/error.h"
 #include "base/platform.h"
 
@@ -127,6 +129,21 @@ static ring_status options_check_connections(const ring_options *options, ring_e
   return RING_OK;
 }
 
+/* MPI would carry in plain text what is to be encrypted. */
+static ring_status options_check_backend(const ring_options *options, ring_error *error) {
+  bool mpi = strcmp(options->backend, "mpi") == 0;
+  if (!mpi && strcmp(options->backend, "native") != 0)
+    return ring_error_set(
+        error, RING_INVALID, -1, 0,
+        "backend is %s: it must be native or mpi (the variable " RING_ENVIRONMENT_BACKEND
+        " sets it, too)",
+        ring_quote(options->backend).text);
+  if (mpi && options->encryption == RING_ON)
+    return options_invalid(error, "MPI does not encrypt what it carries: turn encryption off, or "
+                                  "take the backend native");
+  return RING_OK;
+}
+
 static ring_status options_check_encryption(const ring_options *options, ring_error *error) {
   bool secret = options->token != NULL || options->exchange != NULL;
   if (options->encryption != RING_ON || secret || options->size == 1) return RING_OK;
@@ -167,6 +184,7 @@ static void options_take_defaults(ring_options *options) {
   if (options->encryption == RING_DEFAULT) options->encryption = RING_OFF;
   if (options->shared_memory == RING_DEFAULT) options->shared_memory = RING_ON;
   if (options->watch_parent == RING_DEFAULT) options->watch_parent = RING_OFF;
+  if (options->backend == NULL) options->backend = "native";
 }
 
 static ring_status options_check(const ring_options *options, ring_error *error) {
@@ -178,6 +196,7 @@ static ring_status options_check(const ring_options *options, ring_error *error)
   if (status == RING_OK) status = options_check_warn_after(options, error);
   if (status == RING_OK) status = options_check_connections(options, error);
   if (status == RING_OK) status = options_check_choices(options, error);
+  if (status == RING_OK) status = options_check_backend(options, error);
   if (status != RING_OK) return status;
   if (options->port_last < options->port_first ||
       (options->port_first == 0) != (options->port_last == 0))
@@ -200,6 +219,7 @@ static ring_status options_heed_variables(ring_options *options, ring_error *err
     status = ring_environment_warn_after(&options->warn_after, error);
   if (options->shared_memory == RING_DEFAULT)
     options->shared_memory = ring_environment_shared_memory();
+  if (options->backend == NULL) options->backend = getenv(RING_ENVIRONMENT_BACKEND);
   return status;
 }
 

@@ -8,6 +8,8 @@
  *
  *   entry of a rank   color i32, key i32, port u16, failed u8
  */
+#include "api/split.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@ typedef struct split_member {
 typedef struct split_run {
   ring_comm *parent;
   int color, key;
+  bool wants_mpi; /* the child */
   int listener, port;
   uint8_t *entries;      /* of all ranks */
   split_member *members; /* of this rank's color, in the order of the child's ranks */
@@ -310,6 +313,7 @@ static ring_status split_open(split_run *run, ring_comm **out) {
   child->interrupt_arg = parent->interrupt_arg;
   child->alarm = parent->alarm;
   child->watch_parent = parent->watch_parent;
+  child->wants_mpi = run->wants_mpi;
   ring_error why;
   ring_status status = split_place(run, child);
   if (status == RING_OK) {
@@ -355,11 +359,16 @@ static ring_status split_run_all(split_run *run, ring_comm **child) {
   return split_open(run, child);
 }
 
-ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child) {
+static ring_status split_run_in(ring_comm *comm, int color, int key, bool wants_mpi,
+                                ring_comm **child) {
   if (child != NULL) *child = NULL;
   ring_status status = ring_comm_enter(comm);
   if (status != RING_OK) return status;
-  split_run run = {.parent = comm, .color = color < 0 ? -1 : color, .key = key, .listener = -1};
+  split_run run = {.parent = comm,
+                   .color = color < 0 ? -1 : color,
+                   .key = key,
+                   .wants_mpi = wants_mpi && comm->wants_mpi,
+                   .listener = -1};
   if (child == NULL)
     status = ring_error_set(&comm->error, RING_INVALID, comm->peers.rank, 0,
                             "split: child is NULL: pass where to put it");
@@ -371,4 +380,12 @@ ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **chi
   free(run.ranks);
   ring_comm_leave(comm);
   return status;
+}
+
+ring_status ring_comm_split(ring_comm *comm, int color, int key, ring_comm **child) {
+  return split_run_in(comm, color, key, true, child);
+}
+
+ring_status ring_comm_split_native(ring_comm *comm, ring_comm **child) {
+  return split_run_in(comm, 0, 0, false, child);
 }

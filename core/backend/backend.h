@@ -4,17 +4,19 @@
  * this table; ring_comm_explain reports its name. `native` (native.h) is always there: it opens first,
  * connects the ranks, detects failures, and carries out every call that another backend does not serve.
  *
- * Another backend is opened by a function of its own, on all ranks, at the end of
- * ring_comm_gather_up. Collectives of `native` serve it there to exchange what it needs: each rank's
- * number in MPI_COMM_WORLD, or an ncclUniqueId.
+ * Another backend is opened by a function of its own, on all ranks, in ring_comm_gather_up, after its first
+ * barrier. Collectives of `native` serve it there to exchange what it needs: each rank's
+ * number in MPI_COMM_WORLD, or an ncclUniqueId. Calls that the core makes itself, to open, split and close,
+ * are carried out by `native`.
  *
  * Rules for `run`:
  * - It blocks until this rank's buffers may be used again. Requests need no more: a thread of theirs
  *   calls it. Work on a stream or a nonblocking MPI call is polled to its end.
  * - Every wait calls ring_wait_check at least every 100 ms: the deadline, the interrupt hook, and the
- *   thread that aborts are found there. A wait outside of `native` also calls ring_native_peer_failed.
- * - Ranks have to pass the same signature. A backend that cannot compare signatures has them compared
- *   by `native`, or leaves RING_MISMATCH to the next call that `native` carries out.
+ *   thread that aborts are found there. A wait outside of `native` calls ring_outside_wait_look, which does that and
+ *   looks at the links.
+ * - Ranks have to pass the same signature. A backend that cannot compare signatures adds them to
+ *   `unchecked`, and leaves RING_MISMATCH to close.
  * - On failure the output is undefined and *error names the rank at fault (-1: unknown). The
  *   communicator then calls `fail` and never `run` again.
  */
@@ -40,7 +42,7 @@ typedef struct ring_backend_call {
 typedef struct ring_backend_way {
   const char *algorithm, *reason;
   const char *traffic; /* a sentence for the text of ring_comm_explain */
-  uint64_t cost;       /* ps */
+  uint64_t cost;       /* ps; 0: unknown */
 } ring_backend_way;
 
 typedef struct ring_backend ring_backend;
@@ -57,9 +59,17 @@ typedef struct ring_backend_table {
   /* False where the call is a schedule over links, which ring_select chooses. */
   bool (*explain)(const ring_backend *backend, const ring_outline *outline, ring_backend_way *way);
 
+  /* Called as close begins: RING_OK, or why the backend can carry nothing out any more. The communicator fails with
+   * that *error. NULL: it always can. */
+  ring_status (*check)(const ring_backend *backend, ring_error *error);
+
   /* Sends the failure to the other ranks and ends what runs there on this rank's behalf. Another backend
    * calls that of `native` besides. */
   void (*fail)(ring_backend *backend, const ring_error *error);
+
+  /* All ranks have closed: gives back what they hold in common, which waits for all of them. NULL: nothing. A
+   * communicator that fails never calls it. */
+  void (*end)(ring_backend *backend);
 
   /* Frees what the backend holds. `torn`: the process was forked while a thread used the backend;
    * nothing but descriptors may be touched then. */
@@ -69,6 +79,8 @@ typedef struct ring_backend_table {
 /* The first member of every backend. */
 struct ring_backend {
   const ring_backend_table *table;
+  /* Digest of the calls whose signatures the ranks have not compared; 0: none. Close compares it. */
+  uint64_t unchecked;
 };
 
 static inline bool ring_backend_serves(const ring_backend *backend, const ring_outline *outline) {

@@ -77,7 +77,19 @@ int ring_platform_processors(void) {
   return found ? ring_platform_quota("/sys/fs/cgroup", line + 3, most) : most;
 }
 
+void ring_platform_affinity(uint64_t mask[RING_PROCESSOR_WORDS]) {
+  cpu_set_t set;
+  memset(mask, 0, RING_PROCESSOR_WORDS * sizeof *mask);
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return;
+  for (size_t i = 0; i < RING_PROCESSOR_WORDS * 64; i++)
+    if (CPU_ISSET(i, &set)) mask[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 #else
+
+void ring_platform_affinity(uint64_t mask[RING_PROCESSOR_WORDS]) {
+  memset(mask, 0, RING_PROCESSOR_WORDS * sizeof *mask);
+}
 
 int ring_platform_processors(void) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -112,6 +124,10 @@ __attribute__((constructor)) static void platform_load(void) {
 
 unsigned ring_platform_process(void) {
   return atomic_load_explicit(&platform_generation, memory_order_relaxed);
+}
+
+bool ring_platform_forked(void) {
+  return ring_platform_process() != 1;
 }
 
 bool ring_platform_orphaned(long *parent) {

@@ -20,6 +20,10 @@ uint64_t ring_platform_now(void);
  * group. At least 1. */
 int ring_platform_processors(void);
 
+/* The processors of this thread's affinity mask, one bit each; zeros where they are not known. */
+#define RING_PROCESSOR_WORDS 16
+void ring_platform_affinity(uint64_t mask[RING_PROCESSOR_WORDS]);
+
 /* The least of `most` and of the quotas of a control group and its ancestors, in whole processors, rounded
  * up (cpu.max of cgroup v2). `root` is the mount point of the groups. */
 int ring_platform_quota(const char *root, const char *group, int most);
@@ -29,6 +33,9 @@ size_t ring_platform_cache(void);
 
 /* A number of this process, which differs in a forked child. Makes no system call. */
 unsigned ring_platform_process(void);
+
+/* Whether this process was forked after it had loaded this library. */
+bool ring_platform_forked(void);
 
 /* Whether the parent of this process has ended. The parent is that of the moment when the library was
  * loaded or, in a forked child, of the fork. *parent becomes its pid, 0 in another pid namespace. */

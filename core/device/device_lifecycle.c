@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/split.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "device/device_hub.h"
@@ -98,7 +99,7 @@ ring_status ring_device_open(ring_comm *comm, const ring_device_options *options
   *device = NULL;
   if (options == NULL) options = &usual;
   ring_status status = lifecycle_check(comm, options);
-  if (status == RING_OK) status = ring_comm_split(comm, 0, 0, &child);
+  if (status == RING_OK) status = ring_comm_split_native(comm, &child);
   if (status != RING_OK) return status;
   ring_device *made = lifecycle_make(child);
   status = lifecycle_agree(child, made != NULL, "memory");

@@ -44,7 +44,7 @@ static void idle_watch(ring_run *run) {
     peer->slot = SIZE_MAX;
     if (!peer->ended) peer->slot = ring_poll_set_add(&engine->poll_set, peer->link->fd, events);
   }
-  for (size_t lane = 0; lane < run->task->schedule->lane_count; lane++) {
+  for (size_t lane = 0; lane < run->task->schedule->lane_count && !run->outside; lane++) {
     const ring_lane *shape = run_lane(run, lane);
     if (!engine->progress[lane].active || shape->kind == RING_LANE_LOCAL) continue;
     const ring_peer *peer = &peers->peer[shape->peer];
@@ -125,9 +125,8 @@ ring_status ring_idle_check(ring_run *run) {
   return ring_stall_search(run);
 }
 
-static ring_status idle_sleep(ring_run *run) {
-  ring_status status =
-      ring_poll_set_sleep(&run->engine->poll_set, ring_wait_slice(run->task->wait));
+static ring_status idle_sleep(ring_run *run, int milliseconds) {
+  ring_status status = ring_poll_set_sleep(&run->engine->poll_set, milliseconds);
   if (status != RING_OK)
     return ring_error_set(run->error, status, run->engine->peers->rank, errno,
                           "rank %d cannot wait for the others", run->engine->peers->rank);
@@ -172,9 +171,15 @@ ring_status ring_idle_wait(ring_run *run) {
   if (cores == RING_CORES_SHARED) status = idle_yield(run, begun);
   if (status == RING_OK && !run->moved && run->lanes_left > 0) {
     idle_watch(run);
-    status = idle_sleep(run);
+    status = idle_sleep(run, ring_wait_slice(run->task->wait));
   }
   ring_counter_add(&run->engine->wait_ns, ring_platform_now() - begun);
   ring_timeline_record(timeline, RING_EVENT_WAIT, false, &run->task->call, -1, 0);
   return status;
+}
+
+ring_status ring_idle_look(ring_run *run) {
+  idle_clock(run);
+  idle_watch(run);
+  return idle_sleep(run, 0);
 }

@@ -13,6 +13,9 @@
  * from. */
 ring_status ring_idle_wait(ring_run *run);
 
+/* The same for a run whose lanes move nothing themselves, without waiting (outside_wait.h). */
+ring_status ring_idle_look(ring_run *run);
+
 /* Checks the deadline and the interrupt hook, warns the user, and lets the detector search for the
  * cause of the wait. The deadline of a call begins anew whenever bytes move; that of open covers
  * all of the opening. */

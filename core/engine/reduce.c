@@ -225,3 +225,43 @@ void ring_reduction_fold(const ring_reduction *reduction, int divisor, const voi
   ring_reduction both = {.dtype = reduction->dtype, .op = reduction->op, .divisor = divisor};
   ring_reduction_apply(&both, destination, sources[0], sources[1], count);
 }
+
+void ring_reduction_widen(ring_dtype dtype, float *to, const void *from, size_t count) {
+  (dtype == RING_FLOAT16 ? reduce_float16_widen : reduce_bfloat16_widen)(to, from, count);
+}
+
+/* Halves are divided where they are still float32. All other quotients are those of the average of two, of
+ * which one adds nothing: -0 to floats, so that a sum of -0 stays -0. */
+static void reduce_divide(ring_dtype dtype, int divisor, void *to, const void *from, size_t count) {
+  _Alignas(64) uint8_t nothing[REDUCE_BLOCK * 2 * sizeof(double)] = {0};
+  bool complex = ring_dtype_is_complex(dtype), integer = ring_dtype_is_integer(dtype);
+  size_t width = ring_dtype_wide_size(dtype) / (complex ? 2 : 1);
+  if (complex) count *= 2;
+  for (size_t i = 0; i < REDUCE_BLOCK && !integer; i++) {
+    if (width == sizeof(float))
+      ((float *)(void *)nothing)[i] = -0.0F;
+    else
+      ((double *)(void *)nothing)[i] = -0.0;
+  }
+  for (size_t done = 0, length; done < count; done += length) {
+    length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
+    reduce_kernels[dtype][RING_AVG]((uint8_t *)to + done * width,
+                                    (const uint8_t *)from + done * width, nothing, length, divisor);
+  }
+}
+
+void ring_reduction_finish(ring_dtype dtype, int divisor, void *to, const void *from,
+                           size_t count) {
+  if (!ring_dtype_is_half(dtype)) {
+    if (divisor != 0) reduce_divide(dtype, divisor, to, from, count);
+    return;
+  }
+  float block[REDUCE_BLOCK];
+  for (size_t done = 0, length; done < count; done += length) {
+    length = count - done < REDUCE_BLOCK ? count - done : REDUCE_BLOCK;
+    const float *sums = (const float *)from + done;
+    if (divisor != 0) reduce_divide(dtype, divisor, block, sums, length);
+    (dtype == RING_FLOAT16 ? reduce_float16_narrow : reduce_bfloat16_narrow)(
+        (uint16_t *)to + done, divisor != 0 ? block : sums, length);
+  }
+}

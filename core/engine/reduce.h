@@ -37,4 +37,10 @@ void ring_reduction_apply(const ring_reduction *reduction, void *destination, co
 void ring_reduction_fold(const ring_reduction *reduction, int divisor, const void *const *sources,
                          int number, void *destination, size_t count);
 
+/* Elements that were reduced elsewhere, as MPI does. Accumulators of halves are float32, of any other dtype
+ * elements. widen: to[i] = from[i] as an accumulator, of a half. finish: to[i] = from[i], which are
+ * accumulators, divided by `divisor` unless that is 0, as elements; `to` may be `from` where both are. */
+void ring_reduction_widen(ring_dtype dtype, float *to, const void *from, size_t count);
+void ring_reduction_finish(ring_dtype dtype, int divisor, void *to, const void *from, size_t count);
+
 #endif

@@ -97,6 +97,7 @@ typedef struct ring_run {
   bool progressed; /* bytes have moved since the last look at the deadline */
   bool timed;      /* the deadline has begun */
   bool reported;   /* other ranks have a wait report of this run */
+  bool outside;    /* what its lanes wait for does not come over links (outside_wait.h) */
   ring_error *error;
 } ring_run;
 

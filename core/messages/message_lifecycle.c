@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "api/split.h"
 #include "base/error.h"
 #include "base/platform.h"
 #include "messages/message_driver.h"
@@ -55,7 +56,7 @@ ring_status ring_messages_open(ring_comm *comm, ring_messages **messages) {
   ring_comm *child;
   if (messages == NULL || comm == NULL) return RING_INVALID;
   *messages = NULL;
-  ring_status status = ring_comm_split(comm, 0, 0, &child);
+  ring_status status = ring_comm_split_native(comm, &child);
   if (status != RING_OK) return status;
   ring_messages *made = messages_make(child);
   status = messages_agree(comm, child, made != NULL);

@@ -246,6 +246,8 @@ static void wait_graph_describe_suspect(const ring_run *run, const ring_suspect 
   if (pending_link != NULL && pending_link->have > 0)
     snprintf(text, size, "of whose link %d of the %d connections are open", pending_link->have,
              pending_link->connections);
+  else if (run->outside && !waits) /* calls outside of the links leave no trace here */
+    snprintf(text, size, "not waiting");
   else if ((suspect->state & RING_SUSPECT_STATE) != RING_SUSPECT_UNSEEN)
     snprintf(text, size, "%s in %s", waits ? "waits" : "last seen", name);
   else if (peer->link == NULL && peer->connector != NULL)
@@ -266,6 +268,19 @@ int ring_wait_graph_first(const ring_run *run) {
 static bool wait_graph_keeps_open(const ring_run *run, const ring_suspect *suspect) {
   bool past = !ring_collective_opens(run->task->call.collective);
   return past && (suspect->state & RING_SUSPECT_OPENING) != 0;
+}
+
+/* Whether another rank than the first suspect may be at fault. Outside of the links a rank that does not wait is
+ * late or, where the collective has ranks that need not wait for all, past the call. */
+static bool wait_graph_is_open(const ring_run *run, const ring_wait_report *report) {
+  const ring_peers *peers = run->engine->peers;
+  uint8_t collective = run->task->call.collective;
+  bool leaves = ring_collective_has_root(collective) || ring_collective_scans(collective);
+  bool hidden = peers->linked_count < peers->size - 1;
+  int silent = 0;
+  for (int i = 0; i < report->count; i++)
+    silent += (report->suspects[i].state & RING_SUSPECT_STATE) != RING_SUSPECT_WAITS;
+  return run->outside && (silent > 1 || (silent == 1 && leaves && hidden));
 }
 
 int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
@@ -296,5 +311,6 @@ int ring_wait_graph_describe(const ring_run *run, char *text, size_t size) {
     snprintf(text + length, size - length, ", which keeps other ranks in open()");
   else if (!direct && length < size)
     snprintf(text + length, size - length, ", for which rank %d waits, too", first);
+  if (wait_graph_is_open(run, &report)) return -1;
   return report.count == 0 ? first : report.suspects[0].rank;
 }

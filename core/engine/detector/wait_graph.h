@@ -40,7 +40,7 @@ void ring_wait_graph_compose_above(const ring_run *run, const ring_split_wait *s
                                    const ring_wait_report *below, ring_wait_report *report);
 
 /* "rank 1 (host; last seen in barrier() as call 16), rank 3 (host; ...)": describes the suspects
- * of a run. Returns the rank at fault, or -1. */
+ * of a run. Returns the rank at fault, or -1 where several may be. */
 int ring_wait_graph_describe(const ring_run *run, char *text, size_t size);
 
 #endif

@@ -401,6 +401,42 @@ static void test_all_three_buffers_may_be_one(void) {
   CHECK(memcmp(values, expected, sizeof values) == 0);
 }
 
+/* Sums that were made elsewhere, of which some are -0. */
+static void test_sums_of_elsewhere_are_finished(void) {
+  enum { COUNT = 1300 };
+  float wide[COUNT], floats[COUNT];
+  uint16_t halves[COUNT];
+  int32_t integers[COUNT];
+  double parts[2 * COUNT];
+  for (size_t i = 0; i < COUNT; i++) {
+    halves[i] = ring_float16_from_float32(i % 7 == 0 ? -0.0F : (float)i - 600);
+    integers[i] = 3 * (int32_t)i - 2000;
+    floats[i] = i % 5 == 0 ? -0.0F : 3 * (float)i;
+    parts[2 * i] = 4 * (double)i;
+    parts[2 * i + 1] = -0.0;
+  }
+  ring_reduction_widen(RING_FLOAT16, wide, halves, COUNT);
+  for (size_t i = 0; i < COUNT; i++) wide[i] *= 3;
+  ring_reduction_finish(RING_FLOAT16, 3, halves, wide, COUNT);
+  ring_reduction_finish(RING_INT32, 3, integers, integers, COUNT);
+  ring_reduction_finish(RING_FLOAT32, 3, floats, floats, COUNT);
+  ring_reduction_finish(RING_COMPLEX128, 4, parts, parts, COUNT);
+  for (size_t i = 0; i < COUNT; i++) {
+    float half = ring_float16_to_float32(halves[i]);
+    CHECK(half == (i % 7 == 0 ? 0 : (float)i - 600));
+    CHECK_INT(signbit(half) != 0, i % 7 == 0 || i < 600);
+    CHECK_INT(integers[i], (3 * (int32_t)i - 2000) / 3);
+    CHECK(floats[i] == (i % 5 == 0 ? 0 : (float)i));
+    CHECK_INT(signbit(floats[i]) != 0, i % 5 == 0);
+    CHECK(parts[2 * i] == (double)i && parts[2 * i + 1] == 0 && signbit(parts[2 * i + 1]) != 0);
+  }
+  wide[0] = 1.00048828125F; /* halfway between two float16: to even */
+  wide[1] = 65520;
+  ring_reduction_finish(RING_FLOAT16, 0, halves, wide, 2);
+  CHECK_INT(halves[0], 0x3c00);
+  CHECK_INT(halves[1], 0x7c00);
+}
+
 static void test_nothing_to_do(void) {
   for (int dtype = 0; dtype < RING_DTYPE_COUNT; dtype++) {
     ring_reduction reduction = {.dtype = (ring_dtype)dtype, .op = RING_SUM};
@@ -420,6 +456,7 @@ int main(void) {
   RUN(test_minimum_and_maximum_do_not_depend_on_order);
   RUN(test_halves_round_once);
   RUN(test_all_three_buffers_may_be_one);
+  RUN(test_sums_of_elsewhere_are_finished);
   RUN(test_nothing_to_do);
   return 0;
 }
