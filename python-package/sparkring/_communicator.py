@@ -55,6 +55,7 @@ def init(
     shared_memory: bool = True,
     connections: int | None = None,
     encryption: bool | None = None,
+    backend: str | None = None,
     timeline: str | os.PathLike[str] | None = None,
 ) -> Communicator:
     """Find the other ranks and form a communicator with them.
@@ -152,6 +153,15 @@ def init(
         default ``SPARKRING_ENCRYPTION``, 1 or 0. If that is not set, yes in the tasks of a Spark
         that encrypts its own traffic (``spark.network.crypto.enabled``, ``spark.ssl.rpc.enabled``
         or ``spark.authenticate.enableSaslEncryption``), else no.
+    backend : str, optional
+        What carries collectives out, the same on every rank: ``"native"``, or ``"mpi"`` for the MPI
+        library of the ``mpirun`` or ``srun`` that has started the ranks, on networks that
+        sparkring does not drive itself. MPI is loaded at run time, and initialized where the
+        program has not done so. Messages, and all else that is no collective, use the links of
+        sparkring in any case. With MPI ``call_timeout`` is for the whole call, and MPI encrypts
+        nothing. After an error of a communicator end the process: MPI may still use the arrays of
+        the call, which are not freed any more. By default ``SPARKRING_BACKEND`` or, if that is not
+        set, ``"native"``.
     timeline : str or path, optional
         A directory for the timelines of the ranks, the same on every rank, as for
         `Communicator.start_timeline`. By default ``SPARKRING_TIMELINE``, if it is set. ``""`` for
@@ -171,9 +181,13 @@ def init(
     AuthError
         When the peer at the address of a rank cannot prove that it belongs to the job.
     MismatchError
-        When the ranks have different ``algorithms``, ``connections`` or ``encryption``.
+        When the ranks have different ``algorithms``, ``connections``, ``encryption`` or
+        ``backend``.
+    UnsupportedError
+        When ``backend`` is ``"mpi"`` and a rank has no MPI library, not that of the launcher, or no
+        launcher of MPI.
     BusyError
-        While another thread is in `init`.
+        While another thread is in `init`, or with MPI in `Communicator.split`.
 
     Examples
     --------
@@ -216,6 +230,7 @@ def init(
         options.check_count("connections", connections),
         options.check_encryption(True if as_spark else encryption),
         attempt is not None,
+        None if backend is None else options.check_text("backend", backend),
     )
     if as_spark and rank is not None and exchange is None:
         spark_encryption.check_token(checked[4], checked[1] or len(checked[2] or ()))

@@ -62,6 +62,7 @@ def open(
     connections: int,
     encryption: bool | None,
     watch_parent: bool,
+    backend: str | None,
     /,
 ) -> Communicator: ...
 def reducer_open(

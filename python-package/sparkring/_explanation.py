@@ -19,11 +19,12 @@ class Explanation:
     reason : str
         ``"rule"``, ``"least cost"``, ``"only one"`` where the collective has no other, or
         ``"shared memory"``. With shared memory nothing goes over links, and the algorithm is
-        ``"slots"`` for short calls, else ``"arena"``.
+        ``"slots"`` for short calls, else ``"arena"``. ``"backend"`` where MPI carries the call
+        out.
     tier : str
         The slowest link between any two ranks: ``"shm"``, ``"loopback"`` or ``"network"``.
     backend : str
-        Carries the call out: ``"native"``.
+        Carries the call out: ``"native"`` or ``"mpi"``.
     bytes : int
         The bytes of the larger of a rank's two buffers, rounded up to whole elements.
     count : int
@@ -35,7 +36,7 @@ class Explanation:
     messages_sent, messages_received, bytes_sent, bytes_received : int
         The counts that `Communicator.counters` would add for the call.
     seconds : float
-        The predicted time of the table of costs.
+        The predicted time of the table of costs; 0 for MPI.
     runner_up : str or None
         The next best algorithm.
     runner_up_seconds : float or None

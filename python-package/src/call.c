@@ -17,6 +17,8 @@ int call_enter(call *call, comm_object *comm, operands *operands, operands_finis
 
 PyObject *call_leave(call *call, ring_status status) {
   bool succeeded = comm_leave(call->comm, status);
+  if (!succeeded && call->request == NULL && ring_comm_holds_buffers(call->comm->comm))
+    return NULL; /* the operands leak */
   if (call->request == NULL) return call->finish(call->operands, succeeded);
   if (succeeded) return (PyObject *)call->request;
   Py_DECREF((PyObject *)call->request);

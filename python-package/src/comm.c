@@ -106,11 +106,11 @@ PyObject *comm_open(PyObject *module, PyObject *args) {
   Py_buffer token;
   ring_options options = RING_OPTIONS_INIT;
   if (module_need_numpy(PyModule_GetState(module)) < 0) return NULL;
-  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiOp:open", &options.rank, &options.size, &addresses,
-                        &options.root_address, &token, &options.job, &port_first, &port_last,
-                        &options.timeout, &options.call_timeout, &options.warn_after,
+  if (!PyArg_ParseTuple(args, "iiOzz*z(ii)dddzOpiOpz:open", &options.rank, &options.size,
+                        &addresses, &options.root_address, &token, &options.job, &port_first,
+                        &port_last, &options.timeout, &options.call_timeout, &options.warn_after,
                         &options.algorithms, &exchange, &shared, &options.connections, &encryption,
-                        &watch))
+                        &watch, &options.backend))
     return NULL;
   if (addresses != Py_None) {
     texts = borrow_texts(addresses);

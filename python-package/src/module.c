@@ -133,7 +133,7 @@ static PyMethodDef functions[] = {
     {"open", comm_open, METH_VARARGS,
      "open($module, rank, size, addresses, root_address, token, job, ports, timeout, call_timeout,"
      " warn_after, algorithms, exchange, shared_memory, connections, encryption, watch_parent, "
-     "/)\n--\n\n"
+     "backend, /)\n--\n\n"
      "Open a communicator; `sparkring.init` checks the arguments and calls this."},
     {"reducer_open", reducer_open, METH_VARARGS, NULL},      /* sparkring._reducer calls this */
     {"messages_open", messages_open, METH_O, NULL},          /* sparkring._messages calls this */

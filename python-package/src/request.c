@@ -40,6 +40,7 @@ static void request_settle(request_object *self, bool succeeded) {
   operands_finish_fn finish = self->finish;
   if (finish == NULL) return;
   self->finish = NULL;
+  if (!succeeded && ring_comm_holds_buffers(self->comm->comm)) return; /* the operands leak */
   self->result = finish(self->operands, succeeded);
 }
 
@@ -160,7 +161,8 @@ static int request_end_rest(void *arg) {
   request_rest *rest = arg;
   if (gil_in_hook()) return Py_AddPendingCall(request_end_rest, rest), 0;
   request_free(rest->request);
-  if (rest->finish) rest->finish(rest->operands, false);
+  bool leaks = ring_comm_holds_buffers(rest->comm->comm);
+  if (rest->finish && !leaks) rest->finish(rest->operands, false);
   Py_DECREF((PyObject *)rest->comm);
   PyMem_Free(rest);
   return 0;

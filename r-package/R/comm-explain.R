@@ -41,13 +41,13 @@
 #'   * `algorithm`, a string.
 #'   * `reason`, a string: `"rule"`, `"least cost"`, `"only one"` or `"shared memory"`. With
 #'     `"shared memory"` nothing is sent over links, and the algorithm is `"slots"` for short calls
-#'     or `"arena"`.
+#'     or `"arena"`. `"backend"`: MPI carries the call out.
 #'   * `tier`, the slowest kind of link between two ranks: `"shm"`, `"loopback"` or `"network"`.
-#'   * `backend`, the part of sparkring that carries out the call: `"native"`.
+#'   * `backend`, the part of sparkring that carries out the call: `"native"` or `"mpi"`.
 #'   * `steps` and `links`, the number of steps of this rank and of the links that it uses.
 #'   * `messages_sent`, `messages_received`, `bytes_sent` and `bytes_received`, by which the call
 #'     would raise the counters of [ring_counters()].
-#'   * `seconds`, the predicted duration.
+#'   * `seconds`, the predicted duration; 0 for MPI.
 #'   * `runner_up` and `runner_up_seconds`, the next best algorithm and its predicted duration; `NA`
 #'     if there is no other algorithm.
 #'   * `text`, the explanation as one string.

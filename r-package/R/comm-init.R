@@ -71,6 +71,14 @@
 #'   not encrypted. `NULL`: the variable `SPARKRING_ENCRYPTION`, 1 or 0. If it is not set, `NULL` is
 #'   `TRUE` in a worker of a Spark that encrypts its own traffic (`spark.network.crypto.enabled`,
 #'   `spark.ssl.rpc.enabled` or `spark.authenticate.enableSaslEncryption`), else `FALSE`.
+#' @param backend What carries collectives out, the same on every rank: `"native"`, or `"mpi"` for
+#'   the MPI library of the `mpirun` or `srun` that has started the ranks, on networks that
+#'   sparkring does not drive itself. MPI is loaded at run time, and initialized where the program
+#'   has not done so. Messages, and all else that is no collective, use the links of sparkring in
+#'   any case. With MPI `call_timeout` is for the whole call, and MPI encrypts nothing. After an
+#'   error of a communicator end the process: MPI may still use the vectors of the call, whose
+#'   result is not freed any more. `NULL`: the variable `SPARKRING_BACKEND` or, if it is not set,
+#'   `"native"`.
 #' @param timeline A directory for the timelines of the ranks, the same on every rank, as for
 #'   [ring_timeline_start()]. `NULL`: the variable `SPARKRING_TIMELINE`, if it is set. `""`: none.
 #'
@@ -93,7 +101,10 @@
 #' * `ring_error_timeout`: the rendezvous was not complete in time. The message has the missing
 #'   ranks and the usual causes.
 #' * `ring_error_auth`: a peer cannot prove that it belongs to the job.
-#' * `ring_error_mismatch`: the ranks have different `algorithms`, `connections` or `encryption`.
+#' * `ring_error_mismatch`: the ranks have different `algorithms`, `connections`, `encryption` or
+#'   `backend`.
+#' * `ring_error_unsupported`: `backend` is `"mpi"` and a rank has no MPI library, not that of the
+#'   launcher, or no launcher of MPI.
 #'
 #' See [ring_error] for the other classes.
 #'
@@ -131,7 +142,7 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
                       root_address = NULL, token = NULL, job = NULL, ports = NULL,
                       timeout = NULL, call_timeout = 600, warn_after = NULL, algorithms = NULL,
                       shared_memory = TRUE, connections = NULL, encryption = NULL,
-                      timeline = NULL) {
+                      backend = NULL, timeline = NULL) {
   if (...length() > 0L) {
     ring_stop(
       "INVALID", "`...` must be empty: name all arguments except `barrier`, by their full names",
@@ -172,7 +183,8 @@ ring_init <- function(barrier = NULL, ..., rank = NULL, size = NULL, addresses =
     check_flag(shared_memory, "shared_memory"),
     check_whole(connections, "connections", least = 1, absent = 0L),
     if (!is.null(encryption)) check_flag(encryption, "encryption"),
-    !is.null(barrier)
+    !is.null(barrier),
+    check_string(backend, "backend")
   )
   timeline_begin(comm, timeline)
   comm

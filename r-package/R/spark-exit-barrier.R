@@ -39,7 +39,7 @@ exit_barrier_join <- function(state, job, barrier) {
       token = job$token, job = paste(c(exit_barrier_job, job$options$job), collapse = " "),
       timeout = job$options$timeout, ports = job$options$ports, warn_after = 0,
       encryption = job$options$encryption, shared_memory = FALSE, connections = 1,
-      timeline = ""
+      backend = "native", timeline = ""
     ),
     ring_error = function(error) {
       exit_barrier_broken(state, error)

@@ -17,7 +17,8 @@ log_forwarder_ring <- function(rank, endpoint, timeout) {
   ring_init(
     rank = rank, size = 2, root_address = endpoint$host, token = endpoint$token,
     job = "sparkring progress", timeout = timeout, call_timeout = 1e8, warn_after = 0,
-    shared_memory = FALSE, connections = 1, encryption = TRUE, timeline = ""
+    shared_memory = FALSE, connections = 1, encryption = TRUE, backend = "native",
+    timeline = ""
   )
 }
 

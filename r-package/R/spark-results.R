@@ -168,7 +168,8 @@ results_ring <- function(rank, size, endpoint, timeout) {
   ring_init(
     rank = rank, size = size, root_address = endpoint$host, token = endpoint$token,
     job = "sparkring results", timeout = timeout, call_timeout = 1e8, warn_after = 0,
-    shared_memory = FALSE, connections = 1, encryption = TRUE, timeline = ""
+    shared_memory = FALSE, connections = 1, encryption = TRUE, backend = "native",
+    timeline = ""
   )
 }
 

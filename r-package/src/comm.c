@@ -150,7 +150,8 @@ static ring_options comm_options(SEXP addresses, SEXP token, SEXP ports) {
 
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
-               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent) {
+               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent,
+               SEXP backend) {
   comm_refuse_second();
   SEXP pointer = PROTECT(comm_new());
   comm_handle *handle = R_ExternalPtrAddr(pointer);
@@ -168,6 +169,7 @@ SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP tok
   options.connections = Rf_asInteger(connections);
   options.encryption = comm_choice(encryption);
   options.watch_parent = comm_choice(watch_parent);
+  options.backend = comm_string(backend);
   ring_error error;
   ring_status status = ring_comm_open(&options, &handle->comm, &error);
   if (status == RING_OK) current = handle;

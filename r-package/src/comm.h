@@ -45,7 +45,8 @@ void comm_finish(comm_handle *handle, ring_status status);
 /* The entry points. R/comm.R and R/comm-init.R document them, and check their arguments. */
 SEXP comm_open(SEXP rank, SEXP size, SEXP addresses, SEXP root_address, SEXP token, SEXP job,
                SEXP ports, SEXP timeout, SEXP call_timeout, SEXP warn_after, SEXP algorithms,
-               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent);
+               SEXP shared_memory, SEXP connections, SEXP encryption, SEXP watch_parent,
+               SEXP backend);
 SEXP comm_split(SEXP comm, SEXP color, SEXP key);
 SEXP comm_close(SEXP comm, SEXP seconds);
 SEXP comm_abort(SEXP comm, SEXP reason);

@@ -34,7 +34,7 @@
 /* The cast goes through void (*)(void), which compilers allow for any function. */
 #define ENTRY(name, arguments) {#name, (DL_FUNC)(void (*)(void))name, arguments}
 
-static const R_CallMethodDef entries[] = {ENTRY(comm_open, 15),
+static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(comm_split, 3),
                                           ENTRY(comm_close, 2),
                                           ENTRY(comm_abort, 2),

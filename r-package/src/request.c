@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "comm.h"
 #include "error.h"
 #include "interrupt.h"
 #include "view.h"
@@ -54,8 +55,15 @@ static bool request_is_free(const request_handle *handle) {
 
 /* ---- Life --------------------------------------------------------------------------------- */
 
+/* MPI may still write to the output of a call that failed. */
+static void request_hold(const comm_handle *handle, SEXP output) {
+  if (ring_comm_holds_buffers(handle->comm)) R_PreserveObject(output);
+}
+
 static void request_free(SEXP request) {
   request_handle *handle = R_ExternalPtrAddr(request);
+  const comm_handle *comm = R_ExternalPtrAddr(request_kept(request, REQUEST_COMM));
+  if (comm != NULL) request_hold(comm, request_kept(request, REQUEST_OUTPUT));
   R_ClearExternalPtr(request);
   ring_request_free(handle->request);
   free(handle);
@@ -144,6 +152,7 @@ static void request_warn(bool overflow) {
 }
 
 SEXP request_finish(SEXP request, comm_handle *handle, ring_status status, SEXP output) {
+  if (status != RING_OK && request == R_NilValue) request_hold(handle, output);
   comm_finish(handle, status);
   if (request != R_NilValue) return request;
   PROTECT(output);

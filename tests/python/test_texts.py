@@ -74,7 +74,7 @@ def quotes():
     rows = re.findall(r"^\| \*(.+?)\* \|", VIGNETTE, re.MULTILINE)
     bullets = re.findall(r'\*"(.+?)"\*', VIGNETTE, re.DOTALL)
     blocks = re.findall(r"^ {4}(rank \d.*(?:\n {4}.*)+)", VIGNETTE, re.MULTILINE)
-    assert (len(rows), len(bullets), len(blocks)) == (18, 2, 1)
+    assert (len(rows), len(bullets), len(blocks)) == (24, 2, 1)
     return [re.sub(r"\s+", " ", quote) for quote in (*rows, *bullets, *blocks)]
 
 

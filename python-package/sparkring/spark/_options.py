@@ -8,7 +8,10 @@ from typing import Any, TypedDict
 
 
 class Options(TypedDict, total=False):
-    """Keyword arguments of `run`; from `job` on, arguments of `sparkring.init`."""
+    """Keyword arguments of `run`; from `job` on, arguments of `sparkring.init`.
+
+    ``backend="mpi"`` always fails: no launcher of MPI has started the tasks.
+    """
 
     spark: Any
     resources: Any
@@ -24,4 +27,5 @@ class Options(TypedDict, total=False):
     algorithms: str | None
     shared_memory: bool
     connections: int | None
+    backend: str | None
     timeline: str | PathLike[str] | None

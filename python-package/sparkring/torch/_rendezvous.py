@@ -42,6 +42,7 @@ def open_group(store: Any, rank: int, size: int, seconds: float) -> Communicator
         options.check_count("connections", None),
         options.check_encryption(True if spark_encryption.by_default(False) else None),
         False,
+        "native",
     )
 
 
