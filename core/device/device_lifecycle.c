@@ -252,15 +252,16 @@ static void lifecycle_explain(ring_device *device, ring_device_explanation *expl
   pthread_mutex_lock(&device->mutex);
   uint32_t calls = device->sequence;
   pthread_mutex_unlock(&device->mutex);
-  *explanation = (ring_device_explanation){.path = device->path,
-                                           .reason = device->reason,
-                                           .gpu = device->gpu,
-                                           .gpu_name = device->gpu_name,
-                                           .nccl_version = nccl ? device->nccl_version : 0,
-                                           .cuda_version = device->cuda_version,
-                                           .page_locked = page_locked == 0 ? -1 : page_locked > 0,
-                                           .calls = calls,
-                                           .launches = atomic_load(&device->kernels.launches)};
+  *explanation =
+      (ring_device_explanation){.path = device->path,
+                                .reason = device->reason,
+                                .gpu = device->gpu,
+                                .gpu_name = device->gpu_name,
+                                .nccl_version = nccl ? device->nccl_version : 0,
+                                .cuda_version = device->cuda_version,
+                                .page_locked = page_locked == 0 ? -1 : (page_locked > 0 ? 1 : 0),
+                                .calls = calls,
+                                .launches = atomic_load(&device->kernels.launches)};
   lifecycle_write(device, explanation);
 }
 

@@ -393,9 +393,9 @@ static void save_batch(const char *name, const char *asked, int nodes, const uin
   add(&made, asked, strlen(asked));
   add_number(&made, 0xff00, 2); /* from the first row to the last */
   add_number(&made, UINT32_MAX, 4);
-  add_number(&made, (uint64_t)(88 + 16 * (nodes + buffers)), 4);
+  add_number(&made, 88 + 16 * (uint64_t)(nodes + buffers), 4);
   for (size_t i = 0; i < sizeof head; i++) add_number(&made, head[i], 2);
-  add_number(&made, (uint64_t)(16 + 16 * nodes), 8); /* where the buffers are */
+  add_number(&made, 16 + 16 * (uint64_t)nodes, 8); /* where the buffers are */
   add_number(&made, (uint64_t)nodes, 4);
   for (int i = 0; i < nodes; i++) {
     add_number(&made, 3, 8);

@@ -6,7 +6,7 @@
 # Runs R code on ranks of MPICH, and returns what they print, sorted.
 mpiexec <- function(size, code, ...) {
   launcher <- Sys.which("mpiexec.mpich")
-  installs <- nzchar(Sys.getenv("SPARKRING_PYTHON")) # scripts/setup
+  installs <- nzchar(Sys.getenv("SPARKRING_PYTHON")) # in the tests of this repository
   skip_if(launcher == "" && !installs, "there is no mpiexec of MPICH")
   script <- tempfile(fileext = ".R")
   on.exit(unlink(script))
