@@ -37,11 +37,13 @@
 #' \dontrun{
 #' # Needs GPUs, and PyTorch in the Python of reticulate.
 #' torch <- reticulate::import("torch")
+#' comm <- ring_init()
 #' ring_gpus(comm, 1)
 #' ring <- ring_device(comm)
 #' gradient <- torch$ones(1000L, device = "cuda")
 #' total <- ring$allreduce(gradient, op = "sum")
 #' ring$device()$wait(total)
+#' ring_close(comm)
 #' }
 #' @export
 ring_device <- function(comm, path = "auto", gpu = NULL, ...) {
