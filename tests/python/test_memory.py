@@ -23,7 +23,7 @@ testcapi = pytest.importorskip("_testcapi", reason="this Python has no allocator
 HERE = Path(__file__).parent
 ENOUGH = 12  # calls in a row in which nothing failed: there are no further allocations
 MOST = 2000
-SWEEPS = 40
+SWEEPS = 200
 X = np.arange(6.0).reshape(3, 2)
 BYTES = bytearray(48)
 
