@@ -97,7 +97,7 @@ barrier_job_run <- function(sc, job, make_table, columns, packages, results, tim
   rows <- NULL # of the last attempt
   values <- function(rank_results) {
     if (job$collect) return(rank_result_values(rank_results, columns))
-    barrier_job_table(sc, rows$kept, table_agree(rank_results, columns), job$size)
+    barrier_job_table(sc, rows$kept, kept_agree(rank_results, columns), job$size)
   }
   barrier_job_attempts(launch, function() job$size, values, max_restarts)
 }
@@ -149,7 +149,7 @@ barrier_job_table <- function(sc, kept, agreed, size) {
   keys <- barrier_job_keys(sc, size)
   texts <- sparklyr::invoke(kept, "where", "pieces = -1")
   rows <- barrier_job_view(texts, function(tbl, view) {
-    barrier_job_sql(sc, table_sql(view, agreed, keys))
+    barrier_job_sql(sc, kept_sql(view, agreed, keys))
   })
   sparklyr::sdf_register(sparklyr::invoke(rows, "localCheckpoint", TRUE))
 }

@@ -320,10 +320,10 @@ driver_check_columns <- function(columns, call) {
   if (is.null(columns)) return()
   columns <- unlist(columns)
   known <- is.character(columns) && !anyNA(columns)
-  if (known && !is.null(names(columns))) known <- all(columns %in% names(table_types))
+  if (known && !is.null(names(columns))) known <- all(columns %in% names(columns_types))
   if (known) return()
   check_stop("`columns` must be names, or types with names, which are ",
-             toString(names(table_types)), call = call)
+             toString(names(columns_types)), call = call)
 }
 
 driver_check_options <- function(options, call) {

@@ -79,7 +79,7 @@ rank_result_weight <- function(error, rank) {
 
 # ---- As rows ------------------------------------------------------------------------------------
 
-# Further rows with `pieces` -1 have the texts of a table that stays in Spark (spark-table.R).
+# Further rows with `pieces` -1 have the texts of a table that stays in Spark (spark-kept.R).
 rank_result_rows <- function(rank_result) {
   texts <- rank_result$table$texts
   rank_result$table$texts <- NULL
@@ -203,44 +203,17 @@ rank_result_values <- function(rank_results, columns = NULL) {
 }
 
 rank_result_table <- function(tables, columns = NULL) {
-  names <- if (is.null(columns)) names(tables[[1L]]) else table_names(columns)
+  names <- if (is.null(columns)) names(tables[[1L]]) else columns_names(columns)
   for (i in seq_along(tables)) {
     odd <- setdiff(names, names(tables[[i]]))
     if (is.null(columns)) odd <- c(odd, setdiff(names(tables[[i]]), names))
-    if (length(odd) > 0L) table_odd_columns(i - 1L, columns, odd[[1L]])
+    if (length(odd) > 0L) columns_refuse(i - 1L, columns, odd[[1L]])
     tables[[i]] <- as.data.frame(tables[[i]])[names]
   }
   ranks <- rep(seq_along(tables) - 1L, vapply(tables, nrow, 0L))
   rows <- do.call(rbind, tables)
-  table_check_types(rows, columns)
+  columns_check(rows, columns)
   as_table(c(list(rank = ranks), rows[names != "rank"]))
-}
-
-table_types <- list(
-  double = is.double, numeric = is.numeric, integer = is.integer, character = is.character,
-  logical = is.logical, date = function(x) inherits(x, "Date"), list = is.list,
-  timestamp = function(x) inherits(x, "POSIXct"), factor = is.factor
-)
-
-table_names <- function(columns) if (is.null(names(columns))) unlist(columns) else names(columns)
-
-table_check_types <- function(rows, columns) {
-  if (is.null(names(columns))) return()
-  for (name in names(columns)) {
-    type <- columns[[name]]
-    if (!table_types[[type]](rows[[name]])) table_odd_type(class(rows[[name]])[[1L]], name, type)
-  }
-}
-
-table_odd_columns <- function(rank, columns, odd) {
-  check_stop("rank ", rank, " returned other columns than ",
-             if (is.null(columns)) "rank 0" else "`columns` has", ", such as ", odd,
-             ": return the same columns on all ranks", call = NULL)
-}
-
-table_odd_type <- function(found, name, type) {
-  check_stop("`.f` returned a ", found, " as column ", name, ", and its type in `columns` is ",
-             type, ": convert the column in `.f`, or change `columns`", call = NULL)
 }
 
 # Makes a tibble where the package tibble is installed, else a data frame.

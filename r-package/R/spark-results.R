@@ -29,7 +29,7 @@ results_advice <- paste(
 results_store <- function(rank, value, job) {
   if (isFALSE(job$collect)) {
     rank_result <- rank_result_make(rank)
-    rank_result$table <- table_pack(value)
+    rank_result$table <- kept_pack(value)
     return(rank_result)
   }
   if (is.null(job$folder)) return(rank_result_of_value(rank, value))

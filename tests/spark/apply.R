@@ -78,14 +78,14 @@ returned <- function(rank) {
 
 # The SQL that makes rows of the tables of all ranks, and what it reads: rank, piece and text.
 stored <- function(told) {
-  utils::assignInNamespace("table_rows", 2L, "sparkring")
-  packed <- lapply(seq_len(size) - 1L, function(rank) ours$table_pack(returned(rank)))
-  agreed <- ours$table_agree(lapply(packed, function(each) list(table = each["types"])))
+  utils::assignInNamespace("kept_rows", 2L, "sparkring")
+  packed <- lapply(seq_len(size) - 1L, function(rank) ours$kept_pack(returned(rank)))
+  agreed <- ours$kept_agree(lapply(packed, function(each) list(table = each["types"])))
   texts <- unlist(lapply(seq_len(size) - 1L, function(rank) {
     texts <- packed[[rank + 1L]]$texts
     if (length(texts) > 0) paste(rank, seq_along(texts), texts)
   }))
-  c(ours$table_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(texts))
+  c(ours$kept_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(texts))
 }
 
 # The driver's part: calls a function, whose arguments are told as name=value.

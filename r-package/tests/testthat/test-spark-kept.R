@@ -12,7 +12,7 @@ test_that("a table becomes texts of JSON, with the types of its columns", {
   )
   table$v <- list(c(1, NA), NULL, integer())
   table$b <- list(as.raw(c(0, 255)), NA, raw())
-  packed <- table_pack(table)
+  packed <- kept_pack(table)
   expect_identical(packed$types, c(
     x = "double", n = "int", l = "boolean", s = "string", f = "string", d = "date",
     t = "timestamp", v = "array<double>", b = "binary"
@@ -24,28 +24,28 @@ test_that("a table becomes texts of JSON, with the types of its columns", {
     "\"c74\":[250000,null,1000000000000000],\"c76\":[[1,null],null,[]],",
     "\"c62\":[\"00ff\",null,\"\"]}"
   ))
-  expect_identical(table_pack(table[0, 2:5])$texts, character())
-  expect_length(table_pack(data.frame(x = seq_len(2 * table_rows + 1)))$texts, 3)
+  expect_identical(kept_pack(table[0, 2:5])$texts, character())
+  expect_length(kept_pack(data.frame(x = seq_len(2 * kept_rows + 1)))$texts, 3)
 })
 
 test_that("what no column of Spark takes is an error of the rank", {
-  expect_error(table_pack(1), "`.f` returned 1, and with `collect = FALSE` it must return a data")
-  expect_error(table_pack(data.frame(z = 1i)), "column z is a complex that no column of Spark")
+  expect_error(kept_pack(1), "`.f` returned 1, and with `collect = FALSE` it must return a data")
+  expect_error(kept_pack(data.frame(z = 1i)), "column z is a complex that no column of Spark")
   odd <- data.frame(x = 1:2)
   odd$z <- list("a", 1)
-  expect_error(table_pack(odd), "column z is a list that no column")
-  expect_error(table_pack(data.frame(rank = 1)), "a data frame without columns")
+  expect_error(kept_pack(odd), "column z is a list that no column")
+  expect_error(kept_pack(data.frame(rank = 1)), "a data frame without columns")
 })
 
 test_that("ranks agree on their columns", {
   of <- function(...) list(table = list(types = c(...)))
-  agreed <- table_agree(list(of(x = "double", s = "string"), of(s = "string", x = "double")))
+  agreed <- kept_agree(list(of(x = "double", s = "string"), of(s = "string", x = "double")))
   expect_identical(agreed, c(x = "double", s = "string"))
   unknown <- list(of(v = "unknown"), of(v = "binary"), of(v = "unknown"))
-  expect_identical(table_agree(unknown), c(v = "binary"))
-  expect_identical(table_agree(unknown[-2]), c(v = "array<double>"))
+  expect_identical(kept_agree(unknown), c(v = "binary"))
+  expect_identical(kept_agree(unknown[-2]), c(v = "array<double>"))
   invalid <- function(message, ...) {
-    expect_error(table_agree(...), message, class = "ring_error_invalid")
+    expect_error(kept_agree(...), message, class = "ring_error_invalid")
   }
   invalid("rank 1 returned other columns than rank 0, such as s",
           list(of(x = "double", s = "string"), of(x = "double")))
@@ -53,8 +53,8 @@ test_that("ranks agree on their columns", {
           list(of(x = "double"), of(x = "int")))
   invalid("a string as column x, and its type in `columns` is double",
           list(of(x = "string")), c(x = "double"))
-  expect_identical(table_agree(list(of(x = "double", s = "string")), "s"), c(s = "string"))
-  expect_identical(table_agree(list(of(v = "array<int>")), c(v = "list")), c(v = "array<int>"))
+  expect_identical(kept_agree(list(of(x = "double", s = "string")), "s"), c(s = "string"))
+  expect_identical(kept_agree(list(of(v = "array<int>")), c(v = "list")), c(v = "array<int>"))
 })
 
 test_that("the texts of a rank travel as rows of their own", {
@@ -64,7 +64,7 @@ test_that("the texts of a rank travel as rows of their own", {
   expect_identical(rows$text[rows$pieces < 0], c("{\"c6e\":[1]}", "{\"c6e\":[1,2]}"))
   rank_results <- rank_result_read(rows[rows$pieces >= 0, ])
   expect_null(rank_result_judge(rank_results, 3L, 0L))
-  expect_identical(table_agree(rank_results), c(n = "double"))
+  expect_identical(kept_agree(rank_results), c(n = "double"))
 })
 
 test_that("the function takes batches one after another", {
