@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a device costs on a real GPU, beside CUDA and NCCL alone, as lines of JSON: {"name", "value", "unit", "least" or
+ * Costs of a device on a real GPU, beside CUDA and NCCL alone, as lines of JSON: {"name", "value", "unit", "least" or
  * "most", "ok"}. Ends with 1 when a value misses its bound. scripts/sections/gpu builds and runs it. All ranks share
  * GPU 0; two of them are on hosts of their own to NCCL. SPARKRING_TEST_NCCL names NCCL, as ring_device_options.nccl.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the backend needs of MPI, whichever library is loaded. A driver calls the functions of a library by its
- * binary interface (mpi_constants.h); one table for each interface. No driver knows ranks of a communicator
+ * The parts of MPI that the backend needs, whichever library is loaded. A driver calls the functions of a library by
+ * its binary interface (mpi_constants.h); one table for each interface. No driver knows ranks of a communicator
  * of ours, deadlines or errors: its functions return MPI's codes, 0 for success.
  */
 #ifndef RING_BACKEND_MPI_DRIVER_H
@@ -61,7 +61,7 @@ typedef struct ring_mpi_work {
   const int *send_counts, *send_offsets, *receive_counts, *receive_offsets;
 } ring_mpi_work;
 
-/* Which threads may call MPI: the one that initialized it, any, or several at the same time. */
+/* The threads that may call MPI: the one that initialized it, any, or several at the same time. */
 typedef enum ring_mpi_threads {
   RING_MPI_ONE_THREAD,
   RING_MPI_IN_TURNS,

@@ -16,7 +16,7 @@
 #define OPENING_SLEEP_MS 1
 #define OPENING_TAGS 32768
 
-/* What the ranks exchange: the MPI of each. */
+/* The ranks exchange the MPI of each. */
 typedef struct opening_entry {
   uint64_t version;   /* of its library */
   int32_t rank, size; /* in MPI_COMM_WORLD */

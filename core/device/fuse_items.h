@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a kernel that packs and unpacks takes: up to RING_FUSE_ITEMS runs of elements, in pieces of the same length,
- * so that long and short ones load all blocks alike. The struct and a factor fit the 4 KiB of a kernel's
+ * The argument of a kernel that packs and unpacks: up to RING_FUSE_ITEMS runs of elements, in pieces of the same
+ * length, so that long and short ones load all blocks alike. The struct and a factor fit the 4 KiB of a kernel's
  * parameters. C and CUDA read this file.
  */
 #ifndef RING_DEVICE_FUSE_ITEMS_H

@@ -160,7 +160,8 @@ def run(
         A table whose rows the ranks get, on Spark 3.5 or later. A rank without rows calls ``f``,
         too. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
         is the number of the partition. With ``num_proc`` the rows are distributed evenly, in their
-        order, so rank 0 gets the first rows. Spark counts the rows first, and so computes the table
+        order, so rank 0 gets the first rows. Cache a sorted table first, or Spark may plan it
+        differently when it distributes. Spark counts the rows first, and so computes the table
         twice, unless it is cached. A restart reads the table again, but not what Spark has
         shuffled. Spark refuses partitions of ``union()`` and ``coalesce()`` in a barrier stage, so
         these are shuffled first.
