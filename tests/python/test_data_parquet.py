@@ -947,6 +947,42 @@ def in_memory(size):
         return seen(parquet("memory://table", comm, 9), 1)
 
 
+READS_AT_EXIT = """
+import sys, time, fsspec, sparkring
+from fsspec.implementations.local import LocalFileOpener, LocalFileSystem
+from sparkring.data import parquet
+
+class SlowFile(LocalFileOpener):
+    def read(self, length=-1):
+        time.sleep(0.001)
+        return super().read(length)
+
+class SlowSystem(LocalFileSystem):
+    def _open(self, path, mode="rb", block_size=None, **options):
+        return SlowFile(path, mode, fs=self, **options)
+
+class SlowEnd:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)  # the interpreter is being finalized
+
+sys.end = SlowEnd()
+comm = sparkring.init(rank=0, addresses=["localhost"])
+data = parquet(sys.argv[1], comm, 5, epochs=None, filesystem=SlowSystem())
+batches = iter(data)
+next(batches)
+data._reader._groups = -10000  # it reads on and on
+with data._reader._changed:
+    data._reader._changed.notify_all()
+"""
+
+
+def test_a_file_system_in_python_is_read_at_exit(table):
+    """Arrow's threads cannot come back to Python after it has ended: the process would hang."""
+    code = [sys.executable, "-c", READS_AT_EXIT, table]
+    job = subprocess.run(code, capture_output=True, text=True, timeout=60)
+    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
+
+
 def test_schemes_of_fsspec():
     """Each rank has memory of its own."""
     found = run(2, in_memory, 20)

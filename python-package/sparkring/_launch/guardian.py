@@ -7,8 +7,8 @@ thread of the rank could do none of the three.
 
 The guardian runs this file alone, without site-packages and without `sparkring`, to start fast. It
 runs in the environment of the rank. The rank sends one message with two descriptors: the program's
-connection to its PMI server, and a file with the program's environment. The guardian sends the
-message STARTED, and ENDED when the program ends, or FAILED. It exits when no descendant is left, so
+connection to its PMI server, and a file with the program's environment. The guardian sends STARTED
+before the program runs, and ENDED when it ends, or FAILED. It exits when no descendant is left, so
 then nothing writes to the program's output any more.
 """
 
@@ -50,16 +50,27 @@ def start(
     environment: dict[bytes, bytes],
     pmi: int,
     mask: set[int],
+    control: socket.socket,
 ) -> subprocess.Popen[bytes]:
-    """Start the program, in a process group of its own. It dies with the guardian."""
+    """Start the program, in a process group of its own. It dies with the guardian.
+
+    The rank learns the pid before the program runs: if the guardian is killed, the rank ends the
+    group.
+    """
     guardian = os.getpid()
+
+    def prepare() -> None:
+        process_tree.prepare_child(guardian, mask)
+        with contextlib.suppress(OSError):  # the rank has closed the connection, or has died
+            control.send(STARTED + b"%d" % os.getpid())
+
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         cwd=directory,
         env={**environment, b"PMI_FD": b"%d" % pmi},
         pass_fds=(pmi,),
-        preexec_fn=lambda: process_tree.prepare_child(guardian, mask),
+        preexec_fn=prepare,
     )
 
 
@@ -112,7 +123,7 @@ def guard(command: list[str], directory: str | None, rank: int, control: socket.
         return
     pmi, environment = descriptors
     try:
-        program = start(command, directory, read_environment(environment), pmi, mask)
+        program = start(command, directory, read_environment(environment), pmi, mask, control)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         reason = str(error)
         if isinstance(error, OSError) and error.strerror:
@@ -121,8 +132,6 @@ def guard(command: list[str], directory: str | None, rank: int, control: socket.
         return
     program.returncode = 0  # only wait() waits
     os.close(pmi)
-    with contextlib.suppress(OSError):  # the rank has closed the connection, or has died
-        control.send(STARTED + b"%d" % program.pid)
     status = wait(program.pid, rank, control, wakeup)
     if status is not None:
         with contextlib.suppress(OSError):

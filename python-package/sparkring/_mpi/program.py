@@ -58,7 +58,7 @@ class Program:
         self.last: collections.deque[bytes] = collections.deque(maxlen=KEPT_LINES)
         self.prefix, self.write = prefix, write
         self.unwritable = False  # an exception has ended a write
-        self.pid: int | None = None  # once the program has started
+        self.pid: int | None = None  # once the program is about to start
         self.status: int | None = None  # the wait status
         self.problem: str | None = None  # in place of a wait status
         with contextlib.ExitStack() as stack:  # for any exception

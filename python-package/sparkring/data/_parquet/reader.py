@@ -6,14 +6,21 @@ error in the thread is raised where its block would be taken. The thread knows t
 the loader, so a loader that nobody uses any more ends its thread.
 
 A read of a storage that hangs cannot be interrupted. So `close` waits for the thread some seconds
-at most, and the thread is a daemon, for which the end of the process does not wait.
+at most, and the thread is a daemon, for which the end of the process waits no longer.
+
+Python ends a thread that comes back to it from Arrow, as into a file system in Python, while the
+interpreter is being finalized. The process then hangs or is aborted. So readers are closed before.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import threading
+import time
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING
@@ -39,6 +46,8 @@ class Reader:
         self._changed = threading.Condition()
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="sparkring-reader", daemon=True)
+        _at_exit()
+        _running.add(self)
         self._thread.start()
 
     def get(self) -> Block | None:
@@ -69,11 +78,11 @@ class Reader:
             self._ready.clear()
             self._changed.notify_all()
 
-    def close(self) -> None:
+    def close(self, seconds: float = CLOSE) -> None:
         """Stop the thread, and wait for its end, but not for a storage that hangs."""
         self.stop()
         if os.getpid() == self._process and threading.current_thread() is not self._thread:
-            self._thread.join(CLOSE)
+            self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
@@ -111,3 +120,24 @@ def _forget_rows(error: BaseException | None) -> None:
     while error is not None:
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__
+
+
+# ---- The end of the process ----------------------------------------------------------------------
+
+_running: weakref.WeakSet[Reader] = weakref.WeakSet()  # a reader that runs is held by its thread
+
+
+@functools.cache
+def _at_exit() -> None:
+    """Close the readers at exit, before what Arrow does then: it was imported earlier."""
+    atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    """Close the readers, all in the time of one."""
+    deadline = time.monotonic() + CLOSE
+    readers = list(_running)
+    for reader in readers:
+        reader.stop()
+    for reader in readers:
+        reader.close(max(0.0, deadline - time.monotonic()))

@@ -12,7 +12,7 @@ is read by a reader of its own, and the open file keeps the parsed footer only.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 OPEN = 32  # files
 FOOTERS = 8 << 20  # bytes of the footers of open files; in memory they take several times as much
 PART = 8 << 20  # bytes, decompressed, of a part of a row group
+
+# A thread of Arrow may be the last to let go of a file, some moments after its last read. For a
+# file in Python it would come back to Python then, perhaps after the interpreter has ended.
+_closed: deque[Any] = deque(maxlen=OPEN)
 
 
 class RowGroups:
@@ -170,3 +174,5 @@ class _OpenFile:
         """Close the file."""
         with contextlib.suppress(OSError):
             self._source.close()
+        if not self._local:
+            _closed.append(self._source)
