@@ -58,6 +58,24 @@ def test_a_child_may_stop_early():
     assert carry(endless, lambda batches: None) is None
 
 
+def test_a_batch_is_taken_when_the_child_has_read_the_one_before():
+    taken = []
+
+    def count():
+        for _ in range(50):
+            taken.append(len(taken))
+            yield batch(*range(300_000))
+
+    assert carry(count(), lambda batches: next(batches).num_rows) == 300_000
+    assert len(taken) <= 3
+
+
+def test_a_child_that_cannot_start():
+    feed = Feed([batch(1)])
+    feed.close()
+    assert feed.task_end.fileno() == feed.rank_end.fileno() == -1
+
+
 def test_a_child_may_die():
     def die(batches):
         next(batches)
@@ -87,9 +105,9 @@ def test_an_error_of_spark_reaches_both(good):
         return "told"
 
     seen.append(child.call(in_child, feed.start))
+    feed.close()
     assert seen == ["told"]
-    with pytest.raises(ArithmeticError, match="no such row"):
-        feed.close()
+    assert repr(feed.error) == "ArithmeticError('no such row')"
 
 
 # ---- What the function gets
@@ -120,6 +138,79 @@ def test_timestamps_have_the_time_of_the_session():
     assert pyarrow.Table.from_batches(back).equals(table)
 
 
+def test_tables_have_one_schema_on_all_ranks():
+    """Batches of Spark have the time zone of the session, and may exclude nulls."""
+    moment = pyarrow.timestamp("us", "UTC")
+    schema = pyarrow.schema([("t", moment), ("a", pyarrow.list_(moment))])
+    zoned = pyarrow.timestamp("us", "America/New_York")
+    some = pyarrow.RecordBatch.from_arrays(
+        [pyarrow.array([0], zoned), pyarrow.array([[0]], pyarrow.list_(zoned))],
+        schema=pyarrow.schema(
+            [pyarrow.field("t", zoned, nullable=False), ("a", pyarrow.list_(zoned))]
+        ),
+    )
+    rows = Rows("arrow", schema.serialize().to_pybytes(), "America/New_York")
+    assert rows.of(iter([some])).schema == rows.of(iter([])).schema == schema
+
+
+NESTED = {
+    "a": lambda time: [time],
+    "m": lambda time: {"k": time},
+    "s": lambda time: {"t": time, "n": 1},
+}
+
+
+def test_nested_columns_of_pandas_and_back():
+    """Maps and structs are dictionaries, with the time of the session."""
+    pandas = pytest.importorskip("pandas")
+    moment = pyarrow.timestamp("us", "UTC")
+    schema = pyarrow.schema(
+        [
+            ("a", pyarrow.list_(moment)),
+            ("m", pyarrow.map_(pyarrow.string(), moment)),
+            ("s", pyarrow.struct([("t", moment), ("n", pyarrow.int64())])),
+        ]
+    )
+    table = pyarrow.table(
+        [
+            pyarrow.array([[0], None], schema.field("a").type),
+            pyarrow.array([[("k", 0)], None], schema.field("m").type),
+            pyarrow.array([{"t": 0, "n": 1}, None], schema.field("s").type),
+        ],
+        schema=schema,
+    )
+    frame = arrow.to_pandas(table, "America/New_York")
+    local = pandas.Timestamp("1969-12-31 19:00:00")
+    for name, make in NESTED.items():
+        assert (list(frame[name][0]) if name == "a" else frame[name][0]) == make(local)
+        assert frame[name][1] is None
+    back = arrow.pack(frame, schema.serialize().to_pybytes(), "America/New_York", 0)
+    assert pyarrow.Table.from_batches(list(arrow.read_stream(back))).equals(table)
+
+
+def test_times_without_a_zone_are_in_the_zone_of_the_session():
+    from datetime import datetime, timezone
+
+    pandas = pytest.importorskip("pandas")
+    schema = pyarrow.schema([("t", pyarrow.timestamp("us", "UTC"))])
+    naive, aware = datetime(1969, 12, 31, 19), datetime(1970, 1, 1, tzinfo=timezone.utc)
+    for value in [
+        pandas.DataFrame({"t": [naive, None]}),
+        pandas.DataFrame({"t": [naive, None]}, dtype=object),
+        pandas.DataFrame({"t": [aware, None]}, dtype=object),
+        pandas.DataFrame({"t": pandas.to_datetime([aware, None])}),
+        pyarrow.table({"t": [naive, None]}),
+        pyarrow.table({"t": [aware, None]}),
+        pyarrow.table({"t": pyarrow.array([naive, None], pyarrow.timestamp("ms"))}),
+    ]:
+        data = arrow.pack(value, schema.serialize().to_pybytes(), "America/New_York", 0)
+        (found,) = arrow.read_stream(data)
+        assert found["t"].to_pylist() == [aware, None]
+    nested = pyarrow.schema([("a", pyarrow.list_(pyarrow.timestamp("us", "UTC")))])
+    with pytest.raises(TypeError, match=r"column 'a' is of type list.*in which times have no zone"):
+        arrow.pack(pyarrow.table({"a": [[naive]]}), nested.serialize().to_pybytes(), "UTC", 0)
+
+
 # ---- What it returns
 
 SCHEMA = pyarrow.schema([("x", pyarrow.float64()), ("s", pyarrow.string())])
@@ -148,7 +239,7 @@ def test_rows_that_fit():
         ([TABLE, 3], "they are of type int"),
         (TABLE.drop_columns(["x"]), "there is no column 'x', only 's', 'more'"),
         (TABLE.to_pandas()[["x"]], "there is no column 's', only 'x'"),
-        (TABLE.set_column(2, "x", pyarrow.array(["no", "number"])), "."),
+        (TABLE.set_column(2, "x", pyarrow.array(["no", "number"])), "Failed to parse string"),
     ],
 )
 def test_rows_that_do_not_fit(value, text):

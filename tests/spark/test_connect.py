@@ -24,6 +24,7 @@ from pyspark import __version__, cloudpickle
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from sparkring.data import parquet, write_parquet
 from sparkring.spark import Checkpoint, RankError, explained, run
+from sparkring.spark._connect import Connect
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -211,12 +212,21 @@ def test_rows_that_are_dealt_out(connected):
 def test_tables_without_rows(connected):
     some = rows_0_6_13(connected)
     assert run(ids, frame=some.where("id < 0"), verbose=0) == [([], 0.0)] * 3
+    one = connected.range(0, 10, 1, 2)
+    assert run(ids, frame=one.union(one).where("id < 0"), verbose=0) == [([], 0.0)] * 4
     empty = connected.createDataFrame([], "id bigint")
     assert run(ids, frame=empty, verbose=0) == [([], 0.0)]
     assert run(ids, frame=some.where("id < 0").repartition(3), num_proc=2, verbose=0) == [
         ([], 0.0),
         ([], 0.0),
     ]
+
+
+def test_another_number_of_tasks_than_counted(connected, monkeypatch):
+    """Spark plans a frame anew in each job."""
+    monkeypatch.setattr(Connect, "partitions", lambda self, frame: 3)
+    with pytest.raises(sparkring.UnsupportedError, match=r"Spark started 2 tasks for 3 ranks"):
+        run(ids, frame=connected.range(0, 10, 1, 2), verbose=0)
 
 
 def test_a_restart_and_results_that_stay_in_spark(connected):

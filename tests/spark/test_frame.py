@@ -12,7 +12,7 @@ import pytest
 import sparkring
 from conftest import FRAMES, ONE_EXECUTOR, TWO_EXECUTORS
 from pyspark import cloudpickle
-from sparkring.spark import RankError, run
+from sparkring.spark import RankError, _frame, run
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # executors do not have this file
 
@@ -24,7 +24,9 @@ IDS = [[], list(range(100, 106)), list(range(200, 213))]
 EVERY_TYPE = """SELECT id, cast(id AS int) AS n, if(id % 2 = 0, NULL, id / 3) AS x,
     if(id = 3, NULL, concat('é', id)) AS s, id > 2 AS b,
     date_add(date'2020-01-01', cast(id AS int)) AS d, timestamp'2020-03-29 00:30:00' AS t,
-    array(id, 0.5D) AS a, cast(id AS decimal(10, 2)) AS m FROM range(0, 5, 1, 2)"""
+    array(id, 0.5D) AS a, cast(id AS decimal(10, 2)) AS m, map(concat('k', id), id) AS p,
+    struct(id, timestamp'2020-03-29 00:30:00' AS t) AS q,
+    array(timestamp'2020-03-29 00:30:00') AS u FROM range(0, 5, 1, 2)"""
 
 
 def rows_0_6_13(session):
@@ -64,6 +66,34 @@ def test_rows_are_dealt_out_in_their_order(spark):
     assert sorted(len(values) for values, _ in found) == [0, 0, 1, 1]
 
 
+def test_rows_that_were_not_counted_keep_their_order(spark, monkeypatch):
+    """Spark may choose other partitions than those that it has counted."""
+    monkeypatch.setattr(_frame, "counts_of", lambda frame: [10, 30])
+    found = run(ids, num_proc=4, frame=spark.range(0, 90, 1, 3), verbose=0)
+    assert [x for values, _ in found for x in values] == list(range(90))
+    assert len(found[0][0]) == 10
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_sorted_rows_are_dealt_out(spark, adaptive):
+    """Spark samples the table for each sort, and sorts it once here."""
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        frame = spark.range(0, 100_000, 1, 4).selectExpr("id", "hash(id) AS h").orderBy("h")
+        found = run(lambda comm, rows: rows["h"].tolist(), num_proc=4, frame=frame, verbose=0)
+    finally:
+        spark.conf.unset("spark.sql.adaptive.enabled")
+    assert [len(values) for values in found] == [25_000] * 4
+    assert list(chain(*found)) == [row["h"] for row in frame.select("h").collect()]
+
+
+@ON_ONE
+def test_maps_are_dealt_out(spark):
+    frame = spark.range(0, 6, 1, 3).selectExpr("map(id, id) AS m")
+    found = run(lambda comm, rows: rows["m"].tolist(), num_proc=2, frame=frame, verbose=0)
+    assert found == [[{i: i} for i in part] for part in (range(3), range(3, 6))]
+
+
 def test_tables_without_rows(spark):
     """Spark drops their plans; the ranks still have the columns."""
 
@@ -71,12 +101,13 @@ def test_tables_without_rows(spark):
         comm.barrier()
         return len(rows), list(rows.columns)
 
-    some = rows_0_6_13(spark)
+    some, one = rows_0_6_13(spark), spark.range(0, 10, 1, 2)
     for frame in [
         some.where("id < 0"),
         spark.createDataFrame([], "id bigint"),
         some.where("id < 0").repartition(3),
         some.where("false"),
+        one.union(one).where("id < 0"),
     ]:
         for num_proc in (None, 2):
             ranks = num_proc or max(1, frame.rdd.getNumPartitions())
@@ -106,12 +137,17 @@ def test_pandas_are_those_of_spark(spark, zone):
 
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
     try:
         frame = spark.sql(EVERY_TYPE)
         parts = run(lambda comm, rows: rows, frame=frame, verbose=0)
-        pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), frame.toPandas())
+        expected = frame.toPandas().astype({"t": "datetime64[ns]"})  # Spark 3.5 has "us"
+        pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), expected)
+        kept = run(lambda comm, rows: rows, frame=frame, schema=frame.schema, verbose=0)
+        assert sorted(kept.collect(), key=str) == sorted(frame.collect(), key=str)
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
+        spark.conf.unset("spark.sql.execution.arrow.pyspark.enabled")
 
 
 def test_vectors_become_arrays(spark):
@@ -121,9 +157,11 @@ def test_vectors_become_arrays(spark):
     frame = spark.range(0, 3, 1, 2).select(
         "id", array_to_vector(expr("array(id, 0.5D)")).alias("v")
     )
+    frame = frame.selectExpr("id", "if(id = 1, NULL, v) AS v")
     for num_proc in (None, 2):
         parts = run(lambda comm, rows: rows, frame=frame, num_proc=num_proc, verbose=0)
-        assert [list(v) for rows in parts for v in rows["v"]] == [[0, 0.5], [1, 0.5], [2, 0.5]]
+        found = [v if v is None else list(v) for rows in parts for v in rows["v"]]
+        assert found == [[0, 0.5], None, [2, 0.5]]
 
 
 @ON_ONE
@@ -170,6 +208,8 @@ def test_a_killed_rank_and_a_restart(spark, capfd):
     assert caught.value.log == ["rank 1 was here"]
     found = run(work, frame=frame, max_restarts=1)
     assert found == [(1, (values, float(sum(map(sum, IDS))))) for values in IDS]
+    found = run(work, num_proc=2, frame=frame, max_restarts=1, verbose=0)
+    assert [x for _, (values, _) in found for x in values] == list(chain(*IDS))
     said = capfd.readouterr().out
     assert "[1] rank 1 was here" in said
     assert "launching all ranks again (1 of 1 times)" in said
@@ -303,6 +343,7 @@ def test_invalid_arguments(spark):
             r"frame is of type pandas.*createDataFrame\(frame\)",
             {"frame": pd.DataFrame({"x": [1]})},
         ),
+        (sparkring.InvalidError, "frame has no columns", {"frame": frame.select()}),
         (sparkring.InvalidError, "pass frame=", {"frame": None, "schema": SCHEMA}),
         (sparkring.InvalidError, "pass frame=", {"frame": None, "rows": "arrow"}),
     ]:

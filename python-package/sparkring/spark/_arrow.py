@@ -6,11 +6,13 @@ Timestamps of pandas are in the time zone of the session and have no zone, as th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import IO, Any
 
 BATCH = 10_000  # rows of a batch of a result
+NAIVE = re.compile(r"timestamp\[\w+\]")  # in the name of a type: a timestamp without a zone
 
 
 def schema_of(spark_schema: Any, *, large: bool = False) -> bytes:
@@ -57,27 +59,34 @@ def read_stream(file: Any) -> Iterator[Any]:
 
 
 def table_of(batches: Iterable[Any], schema: bytes) -> Any:
-    """Make a table of batches. Without batches it has the schema."""
+    """Make a table of batches with this schema on each rank, as ``toArrow`` does.
+
+    The batches may differ from the schema in time zones, and in columns that cannot be null.
+    """
     import pyarrow
 
+    wanted = read_schema(schema)
     found = list(batches)
-    return pyarrow.Table.from_batches(found, found[0].schema if found else read_schema(schema))
+    return pyarrow.Table.from_batches(found).cast(wanted) if found else wanted.empty_table()
 
 
 def to_pandas(table: Any, zone: str) -> Any:
-    """Convert a table to pandas as ``toPandas`` does."""
+    """Convert a table to pandas as ``toPandas`` does, by PySpark's own converters."""
+    import pandas  # type: ignore[import-not-found, import-untyped, unused-ignore]
     import pyarrow
-    from pyarrow import types
+    from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_schema
 
     options = {"date_as_object": True}
     if int(pyarrow.__version__.partition(".")[0]) >= 13:  # until then always nanoseconds
         options["coerce_temporal_nanoseconds"] = True
     frame = table.to_pandas(**options)
-    for place, column in enumerate(table.schema):
-        if types.is_timestamp(column.type) and column.type.tz is not None:
-            times = frame.iloc[:, place].dt.tz_convert(zone).dt.tz_localize(None)
-            frame.isetitem(place, times)
-    return frame
+    columns = [
+        _create_converter_to_pandas(
+            column.dataType, column.nullable, timezone=zone, struct_in_pandas="dict"
+        )(frame.iloc[:, place])
+        for place, column in enumerate(from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
+    ]
+    return pandas.concat(columns, axis="columns")
 
 
 # ---- Rows of a result ----------------------------------------------------------------------------
@@ -91,7 +100,7 @@ def pack(result: Any, schema: bytes, zone: str, rank: int) -> bytes:
     try:
         parts = result if isinstance(result, (list, tuple)) else [result]
         tables = [_fit(part, wanted, zone) for part in parts if part is not None]
-        table = pyarrow.concat_tables([wanted.empty_table(), *tables])
+        table = pyarrow.concat_tables(tables) if tables else wanted.empty_table()
     except Exception as error:
         raise TypeError(
             f"f returned rows on rank {rank} that do not fit schema=: {error}. Return a DataFrame"
@@ -110,25 +119,51 @@ def _fit(part: Any, wanted: Any, zone: str) -> Any:
     if isinstance(part, pyarrow.RecordBatch):
         part = pyarrow.Table.from_batches([part])
     if isinstance(part, pyarrow.Table):
-        _check_names(part.column_names, wanted)
-        return part.select(wanted.names).cast(wanted)
-    if not (hasattr(part, "columns") and hasattr(part, "to_numpy")):
+        names, columns = part.column_names, part.column
+    elif hasattr(part, "columns") and hasattr(part, "to_numpy"):
+        names, columns = list(part.columns), part.__getitem__
+    else:
         raise TypeError(f"they are of type {type(part).__name__}")
-    _check_names(part.columns, wanted)
-    part = part[wanted.names].copy(deep=False)
-    for column in wanted:
-        if pyarrow.types.is_timestamp(column.type) and column.type.tz is not None:
-            part[column.name] = _localized(part[column.name], zone)
-    return pyarrow.Table.from_pandas(part, schema=wanted, preserve_index=False)
-
-
-def _localized(times: Any, zone: str) -> Any:
-    if getattr(times.dtype, "kind", "") != "M" or getattr(times.dtype, "tz", None) is not None:
-        return times
-    return times.dt.tz_localize(zone, ambiguous=False)
-
-
-def _check_names(names: Any, wanted: Any) -> None:
     missing = [name for name in wanted.names if name not in names]
     if missing:
         raise ValueError(f"there is no column {missing[0]!r}, only {', '.join(map(repr, names))}")
+    arrays = [_column(columns(field.name), field, zone) for field in wanted]
+    return pyarrow.Table.from_arrays(arrays, schema=wanted)
+
+
+def _column(values: Any, field: Any, zone: str) -> Any:
+    """Convert a column, as ``mapInPandas`` does. Times without a zone are in that of the session.
+
+    Times in objects are, too, which ``mapInPandas`` takes for UTC.
+    """
+    import pyarrow
+    from pyarrow import compute, types
+
+    timed = types.is_timestamp(field.type) and field.type.tz is not None
+    if not isinstance(values, pyarrow.ChunkedArray):
+        values = _from_pandas(values, None if timed else field.type, zone)
+    if timed and getattr(values.type, "tz", None) is None:
+        unit = values.type.unit if types.is_timestamp(values.type) else field.type.unit
+        values = values.cast(pyarrow.timestamp(unit))
+        values = compute.assume_timezone(values, zone, ambiguous="latest")
+    elif len(NAIVE.findall(str(values.type))) > len(NAIVE.findall(str(field.type))):
+        raise TypeError(
+            f"column {field.name!r} is of type {values.type}, in which times have no zone: cast it"
+            f" to {field.type}"
+        )
+    return values.cast(field.type)
+
+
+def _from_pandas(series: Any, kind: Any, zone: str) -> Any:
+    """Convert a column of pandas; without a kind to the type of its values."""
+    import pyarrow
+    from pyspark.sql.pandas.types import _create_converter_from_pandas, from_arrow_type
+
+    if kind is not None and pyarrow.types.is_nested(kind):
+        series = _create_converter_from_pandas(
+            from_arrow_type(kind, prefer_timestamp_ntz=True),
+            timezone=zone,
+            error_on_duplicated_field_names=False,
+            ignore_unexpected_complex_type_values=True,
+        )(series)
+    return pyarrow.Array.from_pandas(series, type=kind)

@@ -150,8 +150,11 @@ class OnSpark:
                 route=large.route,
                 rows=self.source.rows if self.source else None,
                 table=self.table,
+                size=size,
             )
             rank_results = job.run(attempt)
+            if not rank_results:  # Spark leaves out stages of tables that have no rows
+                raise UnsupportedError(f"Spark started no task for {size} ranks: pass num_proc")
             self.kept = job.kept
             return large.insert(rank_results) if isinstance(rank_results, list) else rank_results
 

@@ -67,12 +67,18 @@ class ClassicJob(BarrierJob):
             return str(found.hostPort()).rpartition(":")[0]
         return ""
 
-    def started(self, name: str) -> int:
-        """Count the tasks that have started."""
-        return sum(
+    def started(self, name: str) -> int | None:
+        """Count the tasks that have started.
+
+        With a frame Spark may have to compute it first, in tasks and in a time that are unknown.
+        """
+        if self.frame is not None:
+            return None
+        tasks: list[int] = [
             info.numActiveTasks + info.numCompletedTasks + info.numFailedTasks
             for info in self.stages(name)
-        )
+        ]
+        return sum(tasks)
 
     def running(self, name: str) -> bool:
         """Return whether tasks run. Tasks of a failed stage run until Spark has ended them."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sparkring._core import UnsupportedError
-from sparkring.spark import _stage as stage
+from sparkring.spark import _stage as barrier_stage
 from sparkring.spark import _task_main as task_main
 from sparkring.spark._barrier_job import BarrierJob
 from sparkring.spark._rank_result import RankResult
@@ -40,8 +40,8 @@ class ConnectJob(BarrierJob):
         frame = self.frame
         if frame is None:
             frame = self.spark.session.range(0, self.num_proc, 1, self.num_proc)
-        plan = stage.plan(frame, attempt, self.resources)
-        rank_results, self.kept = stage.collect(plan, attempt)
+        plan = barrier_stage.plan(frame, attempt, self.resources)
+        rank_results, self.kept = barrier_stage.collect(plan, attempt)
         return rank_results
 
     @contextlib.contextmanager
@@ -96,7 +96,7 @@ class Connect:
         self.known: dict[str, Any] = {}
         version = str(session.version)
         frames = type(session.range(1))
-        if not stage.takes(frames.mapInArrow, "barrier") or version.startswith("3.4."):
+        if not barrier_stage.takes(frames.mapInArrow, "barrier") or version.startswith("3.4."):
             raise UnsupportedError(
                 f"spark is a session of Spark Connect with Spark {version}: it runs barrier stages"
                 " from 3.5 on, so use a classic session"
@@ -170,7 +170,7 @@ class Connect:
 
     def register(self, resources: Any) -> int:
         """Register a profile with the server; return its number."""
-        if not stage.takes(type(self.session.range(1)).mapInArrow, "profile"):
+        if not barrier_stage.takes(type(self.session.range(1)).mapInArrow, "profile"):
             raise UnsupportedError("Spark Connect takes resources from Spark 4.0 on")
         return int(resources.id)
 

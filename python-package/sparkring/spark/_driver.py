@@ -160,31 +160,35 @@ def run(
         A table whose rows the ranks get, on Spark 3.5 or later. A rank without rows calls ``f``,
         too. Without ``num_proc`` each partition is the rows of a rank, in their order, so the rank
         is the number of the partition. With ``num_proc`` the rows are distributed evenly, in their
-        order, so rank 0 gets the first rows. Cache a sorted table first, or Spark may plan it
-        differently when it distributes. Spark counts the rows first, and so computes the table
-        twice, unless it is cached. A restart reads the table again, but not what Spark has
-        shuffled. Spark refuses partitions of ``union()`` and ``coalesce()`` in a barrier stage, so
-        these are shuffled first.
+        order, so rank 0 gets the first rows. Spark counts the rows first, and so computes twice
+        what it has neither cached nor shuffled. A restart computes the same once more without
+        ``num_proc``, and nothing with it. Spark refuses partitions of ``union()`` and
+        ``coalesce()`` in a barrier stage, so these are shuffled first.
     rows : str
-        What ``f`` gets of its rows: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it;
-        ``"arrow"``, a table of pyarrow; or ``"batches"``, an iterator of record batches of pyarrow,
-        which takes the memory of one batch, so the partition may be larger than the memory. A batch
-        has up to ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches`
-        takes the iterator, and gives all ranks the same number of batches. Vectors of MLlib become
-        arrays of doubles.
+        What ``f`` gets of its rows: ``"pandas"``, a DataFrame of pandas as ``toPandas`` makes it by
+        Arrow; ``"arrow"``, a table of pyarrow as ``toArrow`` makes it; or ``"batches"``, an
+        iterator of record batches of pyarrow, which takes the memory of one batch, so the partition
+        may be larger than the memory. A batch has up to
+        ``spark.sql.execution.arrow.maxRecordsPerBatch`` rows. `sparkring.data.batches` takes the
+        iterator, and gives all ranks the same number of batches. A rank that leaves the iterator
+        early waits at its end until Spark has made the next batch. Vectors of MLlib become arrays
+        of doubles.
     schema : str or pyspark.sql.types.StructType, optional
         The columns of the result, as for ``mapInPandas``: ``"loss double"``. Then ``f`` returns
         rows with these columns: a DataFrame of pandas, a table or record batch of pyarrow, a list
-        of them, or None. ``run`` returns a DataFrame of the rows of all ranks, in rank order, a
-        partition for each rank. Its rows stay in the executors, as those of ``localCheckpoint``: f
-        runs once, and the rows are lost with their executor. On Spark Connect it needs Spark 4.
+        of them, or None. Timestamps without a zone are in the zone of the session. ``run`` returns
+        a DataFrame of the rows of all ranks, in rank order, a partition for each rank. Its rows
+        stay in the executors, as those of ``localCheckpoint``: f runs once, and the rows are lost
+        with their executor. A rank holds the rows that ``f`` returns in memory, several times for a
+        while. On Spark Connect it needs Spark 4.
     spark : pyspark.sql.SparkSession or pyspark.SparkContext, optional
-        The Spark; by default the active session. The ranks also work through a session of Spark
-        Connect, with three limits, because only the configuration of its cluster is known.
-        ``timeout`` counts from the start of the tasks, unless server and client are of Spark 4 and
-        there is no ``frame``.
-        ``resources`` needs server and client of Spark 4. Output is shown only if executors can
-        reach this process at the address that the server would use.
+        The Spark; by default the active session. With ``frame`` it is the frame's. The ranks also
+        work through a session of Spark Connect, with four limits, because only the configuration of
+        its cluster is known. ``timeout`` counts from the start of the tasks, unless server and
+        client are of Spark 4. ``resources`` needs server and client of Spark 4. Output is shown
+        only if executors can reach this process at the address that the server would use. Each
+        attempt computes the ``frame`` with its shuffles, and one job more counts its partitions or
+        rows. So a rank may get other rows in each attempt where the order of rows is random.
     resources : pyspark.resource.ResourceProfile, optional
         The resources of each task, such as two cores or a GPU, where they differ from the
         configuration of Spark. It cannot ask for executors: Spark starts such executors with
@@ -197,6 +201,7 @@ def run(
         reach this process. If neither way works, such a result is an error.
     timeout : float
         Seconds until all tasks must have started, and then until the rendezvous must be complete.
+        With ``frame``, which Spark may have to compute before, only from the start of the tasks.
     max_restarts : int
         How often all ranks are launched again after a rank has failed. ``comm.attempt`` is the
         number of the launch. `Checkpoint` restores the state of an earlier launch.
@@ -232,10 +237,12 @@ def run(
         code, and has the last lines of the rank's output. Where Spark reported the failure, the
         attribute ``text`` of ``__cause__`` has the full message of Spark.
     InvalidError
-        When there are too few slots, and for invalid arguments. Nothing was started.
+        When there are too few slots, and for invalid arguments. No rank was started. Without
+        ``num_proc`` Spark may have run the shuffles of the ``frame``, to count its partitions.
     UnsupportedError
         When Spark cannot run barrier stages: with dynamic allocation, or in Spark Connect 3.4. Also
-        when a result is too large for every way to this process.
+        when a result is too large for every way to this process, or when Spark starts another
+        number of tasks than the partitions of the ``frame`` that it has reported.
     TimeoutError
         When the tasks have not started in time.
 
@@ -318,7 +325,7 @@ def check(
         if name not in known:
             raise TypeError(f"run() has no argument {name!r}, nor has sparkring.init() for its use")
     if num_proc is not None and whole("num_proc", num_proc) == 0:
-        raise InvalidError("num_proc is 0: pass the number of ranks, or nothing for all slots")
+        raise InvalidError("num_proc is 0: pass the number of ranks, or nothing for the default")
     seconds("timeout", timeout)
     if options.get("call_timeout") is not None:
         seconds("call_timeout", options["call_timeout"])

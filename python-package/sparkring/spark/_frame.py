@@ -78,42 +78,32 @@ class Frame:
             return False
         self.shuffled = True
         rank = f"pmod({PARTITION}, {self.size})"
-        self.prepared = self.spark.pin(self.keyed(self.prepared, rank))
+        if self.prepared.isEmpty():  # of its shuffle Spark would leave no partition
+            self.prepared = self.without_rows(self.size)
+        else:
+            self.prepared = self.spark.pin(self.keyed(self.prepared, rank))
         return True
 
     def deal(self) -> Any:
-        """Distribute the rows evenly, in their order."""
-        counts = self.counts()
+        """Distribute the rows evenly, in their order. R's batches_deal_sql() does the same.
+
+        Rows that were not counted go to the last rank of the counted rows of their partition, or
+        to the first rank of the next.
+        """
+        given = self.spark.pin(self.given)
+        counts = counts_of(given)
         total = sum(counts)
         if total == 0:
             return self.without_rows(self.size)
-        before = ", ".join(f"{count}L" for count in [0, *itertools.accumulate(counts)])
+        ends = [0, *itertools.accumulate(counts), total]
         partition = f"cast(least(1 + {PARTITION}, {len(counts) + 1}) AS int)"
-        row = f"(element_at(array({before}), {partition}) + {PLACE})"
+        before, after = (
+            f"element_at(array({', '.join(f'{end}L' for end in some)}), {partition})"
+            for some in (ends[:-1], ends[1:])
+        )
+        row = f"least({before} + {PLACE}, {after})"
         rank = f"least({self.size - 1}L, {row} * {self.size}L div {total}L)"
-        return self.spark.pin(self.keyed(self.given, rank))
-
-    def counts(self) -> list[int]:
-        """Count the rows of each partition, up to the last partition that has rows.
-
-        The hash keeps Spark from leaving columns out, so that it chooses the same partitions as
-        later. If it chooses others, the order is still right, but the parts are uneven.
-        """
-        from pyspark.sql import functions
-
-        columns = [
-            functions.col(quoted(column.name))
-            for column in self.given.schema
-            if "map<" not in column.dataType.simpleString()  # which has no hash
-        ]
-        rows = self.given.select(
-            functions.spark_partition_id().alias("part"), functions.hash(*columns).alias("hash")
-        )
-        found = rows.groupBy("part").agg(
-            functions.count("*").alias("rows"), functions.expr("bit_xor(hash)").alias("hash")
-        )
-        counts = {row["part"]: int(row["rows"]) for row in found.collect()}
-        return [counts.get(part, 0) for part in range(max(counts, default=-1) + 1)]
+        return self.spark.pin(self.keyed(given, rank))
 
     def keyed(self, frame: Any, rank: str) -> Any:
         """Put each row on the partition of its rank, an expression of SQL of `ROW`."""
@@ -133,6 +123,31 @@ class Frame:
         return self.session.range(0, size, 1, size).where("id < 0").select(*columns)
 
 
+def counts_of(frame: Any) -> list[int]:
+    """Count the rows of each partition, up to the last partition that has rows.
+
+    On Spark Connect the hash keeps Spark from leaving columns out, so that it chooses the same
+    partitions as later. If it chooses others, as for a table in random order, the order of the
+    rows is still right, but the parts are uneven.
+    """
+    from pyspark.sql import functions
+
+    columns = [
+        functions.to_json(functions.col(quoted(column.name)))  # a map has no hash
+        if "map<" in column.dataType.simpleString()
+        else functions.col(quoted(column.name))
+        for column in frame.schema
+    ]
+    rows = frame.select(
+        functions.spark_partition_id().alias("part"), functions.hash(*columns).alias("hash")
+    )
+    found = rows.groupBy("part").agg(
+        functions.count("*").alias("rows"), functions.expr("bit_xor(hash)").alias("hash")
+    )
+    counts = {row["part"]: int(row["rows"]) for row in found.collect()}
+    return [counts.get(part, 0) for part in range(max(counts, default=-1) + 1)]
+
+
 def quoted(name: str) -> str:
     """Quote the name of a column."""
     return "`" + name.replace("`", "``") + "`"
@@ -146,7 +161,11 @@ def without_vectors(frame: Any) -> Any:
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions
 
-    return frame.withColumns({name: vector_to_array(functions.col(quoted(name))) for name in names})
+    arrays = {}
+    for name in names:
+        vector = functions.col(quoted(name))
+        arrays[name] = functions.when(vector.isNotNull(), vector_to_array(vector))
+    return frame.withColumns(arrays)
 
 
 def is_vector(kind: Any) -> bool:
@@ -181,13 +200,17 @@ def check(frame: Any, rows: str, num_proc: int | None) -> None:
     if not hasattr(frame, "mapInArrow"):
         advice = ""
         if hasattr(frame, "to_numpy"):
-            advice = ", as from spark.createDataFrame(frame)"
+            pandas_on_spark = hasattr(frame, "to_spark")
+            made = "frame.to_spark()" if pandas_on_spark else "spark.createDataFrame(frame)"
+            advice = f", as from {made}"
         raise InvalidError(
             f"frame is of type {type(frame).__module__}.{type(frame).__name__}: pass a DataFrame of"
             f" Spark{advice}"
         )
     if "barrier" not in inspect.signature(frame.mapInArrow).parameters:
         raise UnsupportedError("frame= needs Spark 3.5: barrier stages of DataFrames came with it")
+    if not frame.columns:
+        raise InvalidError("frame has no columns: select one")
     if frame.isStreaming:
         raise InvalidError("frame is a stream: call run() in foreachBatch, with each batch")
     if num_proc is not None and num_proc < 0:

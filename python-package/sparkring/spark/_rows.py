@@ -71,12 +71,14 @@ class Feed:
         self.thread.start()
 
     def close(self) -> None:
-        """Stop when the child has ended. Raise Spark's error if it has no more rows for one."""
+        """Stop when the child has ended, or was not started. `error` is Spark's from now on."""
         with contextlib.suppress(OSError):
             self.task_end.shutdown(socket.SHUT_RDWR)
-        self.thread.join(END)
-        if self.error is not None:
-            raise self.error
+        if self.thread.ident is None:
+            self.task_end.close()
+            self.rank_end.close()
+        else:
+            self.thread.join(END)
 
     def work(self) -> None:
         """Send the batches."""

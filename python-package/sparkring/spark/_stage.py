@@ -22,7 +22,7 @@ from sparkring.spark._rank_result import RankResult
 
 PIECE = 1 << 20  # bytes of a cell
 RANK, DATA = "_sparkring_rank", "_sparkring_data"
-OURS = {RANK: "int", ROW: "bigint", DATA: "binary"}
+COLUMNS = {RANK: "int", ROW: "bigint", DATA: "binary"}
 
 
 def takes(method: Any, name: str) -> bool:
@@ -49,7 +49,7 @@ def schema_of(attempt: task_main.Attempt) -> Any:
     from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
     types = [IntegerType(), LongType(), BinaryType()]
-    fields = [StructField(name, kind) for name, kind in zip(OURS, types)]
+    fields = [StructField(name, kind) for name, kind in zip(COLUMNS, types)]
     if attempt.table is not None:
         fields += [StructField(f.name, f.dataType) for f in attempt.table.fields]
     return StructType(fields)
@@ -79,7 +79,7 @@ def arrow_schema(attempt: task_main.Attempt) -> Any:
     import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     types = [pyarrow.int32(), pyarrow.int64(), pyarrow.binary()]
-    fields = [pyarrow.field(name, kind) for name, kind in zip(OURS, types)]
+    fields = [pyarrow.field(name, kind) for name, kind in zip(COLUMNS, types)]
     if attempt.table is not None:
         fields += [f.with_nullable(True) for f in arrow.read_schema(attempt.table.schema)]
     return pyarrow.schema(fields)
@@ -128,7 +128,7 @@ def collect(stage: Any, attempt: task_main.Attempt) -> tuple[list[RankResult], A
     if attempt.table is None:
         return assemble(stage.collect()), None
     kept = stage.localCheckpoint(eager=True)
-    found = kept.where(f"{DATA} IS NOT NULL").select(*OURS)
+    found = kept.where(f"{DATA} IS NOT NULL").select(*COLUMNS)
     return assemble(found.collect()), kept
 
 

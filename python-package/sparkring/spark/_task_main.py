@@ -73,6 +73,7 @@ class Attempt:
     route: Route | None = None  # of large results; None: all are part of the `RankResult`
     rows: Rows | None = None  # of frame=
     table: Table | None = None  # of schema=
+    size: int | None = None  # the number of tasks that Spark has to start
 
     @property
     def here(self) -> bool:
@@ -109,6 +110,7 @@ def play(
     try:
         run_state.begin(attempt.number, printer.report, attempt.directory)
         comm = sparkring.init(**attempt.options)
+        check_size(comm, attempt)
         barrier.connect_all(comm)
         if attempt.gpus:  # before unpickling the function, which may import frameworks
             comm.gpus(attempt.gpus)
@@ -135,6 +137,15 @@ def play(
     if failure:  # the driver shows only the traceback of the rank at fault
         printer.log(failure.traceback)
     return RankResult(rank, value, failure, kind=kind, receipt=receipt, rows=rows)
+
+
+def check_size(comm: sparkring.Communicator, attempt: Attempt) -> None:
+    """Refuse another number of tasks than the driver has counted. Spark Connect plans each job."""
+    if attempt.size not in (None, comm.size):
+        raise sparkring.UnsupportedError(
+            f"Spark started {comm.size} tasks for {attempt.size} ranks: pass num_proc, or cache the"
+            " frame"
+        )
 
 
 def call(work: bytes, comm: sparkring.Communicator, given: Sequence[Any]) -> Any:
@@ -216,6 +227,8 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
                 lambda: play(attempt, rank, barrier, redirect, feed), barrier.receive_peers, feed
             )
         rank_result = lost(rank, ended, attempt) if isinstance(ended, int) else ended
+        if feed and feed.error and rank_result.failure:  # which it has caused, by missing rows
+            raise feed.error
         try:
             barrier.wait_for_all(rank_result)
         except RankFailed as error:
@@ -232,9 +245,11 @@ def task(attempt: Attempt, batches: Iterable[Any]) -> Iterator[RankResult]:
 def feeding(attempt: Attempt, batches: Iterable[Any]) -> Iterator[Feed | None]:
     """Send the rows to the child that runs in this block, if the run has rows."""
     feed = Feed(batches) if attempt.rows else None
-    yield feed
-    if feed:
-        feed.close()
+    try:
+        yield feed
+    finally:
+        if feed:
+            feed.close()
 
 
 def run_child(
