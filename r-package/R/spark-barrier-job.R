@@ -8,8 +8,19 @@ barrier_job_sql <- function(sc, sql) {
   sparklyr::invoke(sparklyr::spark_session(sc), "sql", sql)
 }
 
+# A setting of the session.
+barrier_job_conf <- function(sc, name, default) {
+  session <- sparklyr::spark_session(sc)
+  sparklyr::invoke(sparklyr::invoke(session, "conf"), "get", name, default)
+}
+
 # The batches of a table as Spark's RDD, which is computed in the partitions of the table.
-barrier_job_batches <- function(sdf, kinds) {
+barrier_job_batches <- function(sc, sdf, kinds) {
+  codec <- barrier_job_conf(sc, batches_codec, "none")
+  if (codec != "none") {
+    ring_stop("UNSUPPORTED", paste0(batches_codec, " is ", codec, ", and R cannot read compressed ",
+                                    "rows: set it to none for this session"), call = NULL)
+  }
   chosen <- sparklyr::invoke(sdf, "selectExpr", as.list(batches_select_sql(kinds)))
   sparklyr::invoke(chosen, "toArrowBatchRdd")
 }
@@ -20,6 +31,9 @@ barrier_job_vectors <- function(sc, sdf, types) {
     column <- sparklyr::invoke(sdf, "col", batches_name(name))
     array <- sparklyr::invoke_static(
       sc, "org.apache.spark.ml.functions", "vector_to_array", column, "float64"
+    )
+    array <- sparklyr::invoke_static( # which fails for a null
+      sc, "org.apache.spark.sql.functions", "when", sparklyr::invoke(column, "isNotNull"), array
     )
     sdf <- sparklyr::invoke(sdf, "withColumn", name, array)
   }
@@ -40,13 +54,14 @@ barrier_job_files <- function(sc, batches, size, counts = NULL) {
     sparklyr::invoke(sparklyr::invoke(session, "createDataset", rdd, encoder(type)), "toDF")
   }
   keys <- barrier_job_keys(sc, size)
-  most <- sparklyr::invoke(sparklyr::invoke(session, "conf"), "get", batches_setting, "10000")
+  most <- barrier_job_conf(sc, batches_setting, "10000")
   lines <- barrier_job_view(dataset(batches, "BINARY"), function(tbl, view) {
     placed <- batches_place(view, size, counts, batches_most(most))
     barrier_job_sql(sc, batches_lines_sql(placed, keys))
   })
   lines <- sparklyr::invoke(sparklyr::invoke(lines, "as", encoder("STRING")), "rdd")
-  dataset(sparklyr::invoke(lines, "pipe", batches_command()), "STRING")
+  dirs <- slots_conf(sparklyr::spark_context(sc), "spark.local.dir", "")
+  dataset(sparklyr::invoke(lines, "pipe", batches_command(dirs)), "STRING")
 }
 
 # Counts the rows of each partition of `sdf`.
@@ -147,8 +162,8 @@ barrier_job_launch <- function(job, table, packages) {
 # The tables of all ranks as one table of Spark.
 barrier_job_table <- function(sc, kept, agreed, size) {
   keys <- barrier_job_keys(sc, size)
-  texts <- sparklyr::invoke(kept, "where", "pieces = -1")
-  rows <- barrier_job_view(texts, function(tbl, view) {
+  strings <- sparklyr::invoke(kept, "where", "pieces = -1")
+  rows <- barrier_job_view(strings, function(tbl, view) {
     barrier_job_sql(sc, kept_sql(view, agreed, keys))
   })
   sparklyr::sdf_register(sparklyr::invoke(rows, "localCheckpoint", TRUE))

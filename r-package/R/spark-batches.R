@@ -5,7 +5,7 @@
 # partition without rows. So Spark packs the rows: by its own converter, which PySpark uses, too. No
 # package of Arrow is needed in R (src/record_batch.c).
 #
-# The way of the rows: stage 1 computes the table and packs up to maxRecordsPerBatch rows into a
+# Stage 1 computes the table and packs up to maxRecordsPerBatch rows into a
 # record batch. Spark deals the batches out by a shuffle, which also keeps the table from being
 # computed within the barrier stage, and in each attempt again. The barrier stage writes the batches
 # of a rank to a file of its host, as lines of text (`batches_command`), so the memory that it takes
@@ -16,6 +16,7 @@
 # without rows, because Spark drops a plan in which all partitions are empty.
 
 batches_setting <- "spark.sql.execution.arrow.maxRecordsPerBatch"
+batches_codec <- "spark.sql.execution.arrow.compression.codec" # of Spark 4.1 and later
 batches_simple <- c(
   FloatType = "d", DoubleType = "d", LongType = "d", ByteType = "i", ShortType = "i",
   IntegerType = "i", BooleanType = "l", StringType = "c", DateType = "D", TimestampType = "t",
@@ -30,6 +31,7 @@ batches_casts <- c(
 # The kind of each column (src/record_batch.h). `types` is a named character vector of Spark's names
 # for the types.
 batches_kinds <- function(types) {
+  if (length(types) == 0L) check_stop("`.x` has no columns: select one")
   kinds <- vapply(types, batches_kind, "")
   odd <- which(is.na(kinds))
   if (length(odd) == 0L) return(kinds)
@@ -52,7 +54,7 @@ batches_kind <- function(type) {
 }
 
 # Whether a column has vectors of Spark's MLlib.
-batches_is_vector <- function(type) grepl("VectorUDT", type, fixed = TRUE)
+batches_is_vector <- function(type) grepl("^[\\w.]*VectorUDT(@\\w+)?$", type, perl = TRUE)
 
 # ---- In Spark's SQL ------------------------------------------------------------------------------
 
@@ -121,7 +123,8 @@ batches_place <- function(view, size, counts = NULL, most = NULL) {
 # The expressions for dealing out. `place` is the place of a batch's first row among all rows, and
 # `rows` its number of rows, by the counts. Row x is of rank x * size div total. The last rank of a
 # batch takes all its further rows. So each row reaches one rank, also if Spark chooses other
-# partitions than those that were counted; then only the parts are uneven.
+# partitions than those that were counted; then only the parts are uneven. Python's Frame.deal()
+# does the same.
 batches_deal_sql <- function(size, counts, most) {
   long <- function(x) batches_array(sprintf("%.0fL", x))
   part <- sprintf("least(1 + shiftright(id, 33), %d)", length(counts) + 1L)
@@ -168,10 +171,12 @@ batches_most <- function(setting) {
 
 # The command by which a Spark task writes its lines to a file, and prints the name of the file. The
 # file is in a directory that Spark or its cluster manager removes with the executor, if possible.
-# R removes the name of the file when it opens it. Spark cuts the command at blanks, hence ${IFS}.
-batches_command <- function() {
+# `dirs` is the setting spark.local.dir. R removes the name of the file when it opens it. Spark cuts
+# the command at blanks, hence ${IFS}, and a directory with blanks or quotes cannot be in it.
+batches_command <- function(dirs = "") {
+  if (!grepl("^[A-Za-z0-9_./,+=@-]+$", dirs)) dirs <- "${TMPDIR:-/tmp}"
   script <- paste0(
-    "d=${SPARK_EXECUTOR_DIRS:-${SPARK_LOCAL_DIRS:-${LOCAL_DIRS:-${TMPDIR:-/tmp}}}};d=${d%%[:,]*};",
+    "d=${SPARK_EXECUTOR_DIRS:-${SPARK_LOCAL_DIRS:-${LOCAL_DIRS:-", dirs, "}}};d=${d%%[:,]*};",
     "n=sparkring-rows.XXXXXXXX;f=$(mktemp -p \"$d\" $n||mktemp /tmp/$n)||exit 1;",
     "trap 'rm -f \"$f\"' TERM;cat>\"$f\"&&echo \"$f\"||(rm -f \"$f\";exit 1)"
   )

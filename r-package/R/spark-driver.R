@@ -49,7 +49,7 @@
 #'   * `NULL` for `ring_run()`: the number of free slots.
 #'   * A positive number for `ring_apply()`: the rows are distributed evenly, in their order, so
 #'     rank 0 gets the first rows. Spark counts the rows first, and so computes the table twice,
-#'     unless it is cached (`sparklyr::tbl_cache()`). A restart does not compute the table again.
+#'     unless it is cached (`sparklyr::tbl_cache()`).
 #'   * A negative number, for `ring_run()` only: this number of processes of this machine, without
 #'     Spark.
 #' @param packages The packages to send to the executors, as for `sparklyr::spark_apply()`: a
@@ -78,13 +78,13 @@
 #'   * `"batches"`: a function without arguments, which returns a data frame of the next rows, and
 #'     `NULL` after the last. Called with `reset = TRUE` it begins again, and returns `NULL`. A rank
 #'     holds one batch at a time, so the rows of a rank may be larger than its memory. A batch has
-#'     up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by default. Lower it in the
-#'     configuration of Spark where rows are wide, such as images.
+#'     up to `spark.sql.execution.arrow.maxRecordsPerBatch` rows, 10000 by default.
 #' @param collect Whether to collect the values of the ranks, `TRUE` or `FALSE`. With `FALSE`, `.f`
 #'   returns data frames, and their rows stay in Spark. `ring_apply()` returns a Spark table of the
 #'   rows. Spark keeps the rows in its executors, and does not run `.f` again. The rows are lost
-#'   with their executor. Columns are numbers, strings, factors, logicals, dates, times, and lists
-#'   of numbers, of strings, of logicals or of raw vectors.
+#'   with their executor. Columns are numbers, strings, factors, logicals, dates, times, raw vectors
+#'   in a list, and lists of vectors of the other types. A column has one type on all ranks, where
+#'   integers may be doubles and `NA` is of any type.
 #' @param options A list of further arguments of [ring_init()], such as
 #'   `list(call_timeout = 3600, encryption = TRUE)`. The range `ports` must be large enough for two
 #'   rings, because the supervisors of the ranks have a ring of their own.
@@ -113,12 +113,19 @@
 #' `sparklyr::sdf_repartition(tbl, partitions, partition_by = "group")`, and leave out `num_proc`.
 #'
 #' @section Rows:
-#' Spark packs the rows into batches of Arrow, and shuffles the batches to the ranks. R reads them
-#' without the package arrow. Before R starts, a task writes the batches of its rank to a file in
-#' the local directory of its executor (`SPARK_LOCAL_DIRS`). The file takes about 1.4 times the size
-#' of the batches, and only the user of the executor can read it. It has no name any more when `.f`
-#' runs, and it is gone when the rank has ended. With `rows = "batches"` neither Spark nor R holds
-#' more than one batch in memory.
+#' Spark packs the rows into batches of Arrow, and shuffles the batches to the ranks. A restart does
+#' not compute the table again, unless an executor was lost. R reads the batches without the package
+#' arrow. Spark holds whole batches in memory, several times for a while, and R takes a batch of up
+#' to 1.5 GiB. So lower `spark.sql.execution.arrow.maxRecordsPerBatch` in the configuration of Spark
+#' where rows are wide, such as images. With `rows = "batches"` R holds one batch at a time, and
+#' Spark spills the others to disk.
+#'
+#' Before R starts, a task writes the batches of its rank to a file in the local directory of its
+#' executor (`SPARK_LOCAL_DIRS` or `spark.local.dir`, else `TMPDIR` or `/tmp`). The file takes about
+#' 1.4 times the size of the batches. Only the user of the executor can read it, but it is not
+#' encrypted, also if `spark.io.encryption.enabled` is set. It has no name any more when `.f` runs,
+#' and it is gone when the rank has ended. If R cannot start, the file `sparkring-rows.*` remains
+#' until the directory is removed, which Spark does only with the directory of an executor.
 #'
 #' @section Large values:
 #' Spark returns a value of up to 16 MiB, as it returns the result of `spark_apply()`. With more
@@ -200,7 +207,7 @@ ring_apply <- function(.x, .f, ..., columns = NULL, num_proc = NULL, packages = 
   types <- vapply(sparklyr::sdf_schema(sdf), function(field) field$type, "")
   job$kinds <- batches_kinds(types)
   sdf <- barrier_job_vectors(sc, sdf, types)
-  batches <- barrier_job_batches(sdf, job$kinds)
+  batches <- barrier_job_batches(sc, sdf, job$kinds)
   deal <- !is.null(num_proc)
   if (!deal) job$size <- max(1L, as.integer(sparklyr::invoke(batches, "getNumPartitions")))
   files <- NULL # of all attempts, so that Spark computes the table once

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tables of ranks that stay in Spark (ring_apply(collect = FALSE)). A rank writes its data frame as
-# texts in JSON, each with the columns of some rows as arrays. Spark reads the arrays, and makes
+# strings of JSON, each with the columns of some rows as arrays. Spark reads the arrays, and makes
 # rows of them, without R.
 #
 # Two checkpoints in the executors keep what Spark would compute again. The first keeps the results
@@ -9,31 +9,41 @@
 # every stage on top of a barrier stage as a barrier stage, too, without head() and union().
 # Python's spark/_stage.py does the same.
 
-kept_rows <- 10000L # rows of a text
-kept_unknown <- "unknown" # the type of a list column without vectors
+kept_rows <- 10000L # rows of a string
+kept_bytes <- 2^22 # bytes in R of the rows of a string
+# The types of columns, and of list columns, that have only NA: they become any other type.
+kept_void <- "void"
+kept_voids <- "array<void>"
 
 # ---- On a rank -----------------------------------------------------------------------------------
 
-# The part of a rank's result that stays in Spark: the type of each column, and the texts.
+# The part of a rank's result that stays in Spark: the type of each column, and the strings.
 kept_pack <- function(value) {
   if (!is.data.frame(value)) {
     stop("`.f` returned ", describe(value), ", and with `collect = FALSE` it must return a data ",
          "frame", call. = FALSE)
   }
   value <- as.data.frame(value)
-  value <- value[names(value) != "rank"]
-  if (length(value) == 0L) stop("`.f` returned a data frame without columns", call. = FALSE)
-  types <- vapply(names(value), function(name) kept_type(value[[name]], name), "")
-  starts <- if (nrow(value) > 0L) seq.int(1L, nrow(value), kept_rows) else integer()
-  fields <- kept_fields(names(value))
-  texts <- vapply(starts, function(start) {
-    rows <- seq.int(start, min(nrow(value), start + kept_rows - 1L))
-    columns <- vapply(seq_along(value), function(i) {
-      sprintf("\"%s\":%s", fields[[i]], kept_json(value[[i]][rows], types[[i]]))
+  columns <- lapply(as.list(value)[names(value) != "rank"], kept_flat)
+  if (length(columns) == 0L) stop("`.f` returned a data frame without columns", call. = FALSE)
+  types <- vapply(names(columns), function(name) kept_type(columns[[name]], name), "")
+  most <- kept_most(value)
+  starts <- if (nrow(value) > 0L) seq.int(1L, nrow(value), most) else integer()
+  fields <- kept_fields(names(columns))
+  strings <- vapply(starts, function(start) {
+    rows <- seq.int(start, min(nrow(value), start + most - 1L))
+    arrays <- vapply(seq_along(columns), function(i) {
+      sprintf("\"%s\":%s", fields[[i]], kept_json(columns[[i]][rows], types[[i]]))
     }, "")
-    enc2utf8(paste0("{", paste(columns, collapse = ","), "}"))
+    enc2utf8(paste0("{", paste(arrays, collapse = ","), "}"))
   }, "")
-  list(types = types, texts = texts)
+  list(types = types, strings = strings)
+}
+
+# The number of rows of a string. Neither R nor Spark takes a string of 2 GiB.
+kept_most <- function(value) {
+  bytes <- as.double(utils::object.size(value)) / max(1L, nrow(value))
+  as.integer(max(1, min(kept_rows, kept_bytes %/% max(1, bytes))))
 }
 
 # The names of columns in JSON and SQL: in hexadecimal digits, which need no quotes.
@@ -43,90 +53,107 @@ kept_fields <- function(names) {
   }, "", USE.NAMES = FALSE)
 }
 
-# The type of a column in Spark.
-kept_type <- function(x, name) {
-  if (inherits(x, "Date")) return("date")
-  if (inherits(x, "POSIXct")) return("timestamp")
-  if (is.list(x)) return(kept_list_type(x, name))
-  type <- kept_simple_type(x)
-  if (is.na(type)) kept_refuse(x, name) else type
+# An array of strings reaches `.f` as a list of strings, which becomes a vector here.
+kept_flat <- function(x) {
+  if (!is.list(x) || length(dim(x)) > 0L) return(x)
+  lapply(x, function(row) {
+    strings <- is.list(row) && all(lengths(row) == 1L) && all(vapply(row, is.character, NA))
+    if (strings) as.character(unlist(row)) else row
+  })
 }
 
-kept_simple_type <- function(x) {
-  if (is.factor(x)) return("string")
-  if (is.object(x)) return(NA_character_)
+# The type of a column in Spark.
+kept_type <- function(x, name) {
+  type <- if (is.list(x)) kept_list_type(x) else kept_vector_type(x)
+  if (!is.na(type)) return(type)
+  stop("column ", name, " is a ", class(x)[[1L]], " that no column of Spark takes: return ",
+       "numbers, strings, logicals, finite dates and times, or a list of vectors of one type",
+       call. = FALSE)
+}
+
+# The type of a vector; NA if Spark has none.
+kept_vector_type <- function(x) {
+  if (length(dim(x)) > 0L) return(NA_character_)
+  if (is.object(x)) return(kept_classed_type(x))
+  if (is.logical(x) && all(is.na(x))) return(kept_void)
   types <- c(double = "double", integer = "int", logical = "boolean", character = "string")
   unname(types[typeof(x)])
 }
 
-# All vectors of a list column have one type, besides those that are NA. Without others, other ranks
-# may know the type.
-kept_list_type <- function(x, name) {
-  known <- x[!vapply(x, kept_is_null, NA)]
-  if (length(known) == 0L) return(kept_unknown)
+kept_classed_type <- function(x) {
+  if (is.factor(x)) return("string")
+  if (!inherits(x, c("Date", "POSIXct")) || any(is.infinite(unclass(x)))) return(NA_character_)
+  if (inherits(x, "Date")) "date" else "timestamp"
+}
+
+# All vectors of a list column have one type. Those that are empty or NA have any type.
+kept_list_type <- function(x) {
+  if (length(dim(x)) > 0L) return(NA_character_)
+  known <- x[!vapply(x, kept_is_void, NA)]
+  if (length(known) == 0L) return(kept_voids)
   if (all(vapply(known, is.raw, NA))) return("binary")
-  types <- unique(vapply(known, kept_simple_type, ""))
+  types <- unique(vapply(known, kept_vector_type, ""))
   if (setequal(types, c("int", "double"))) types <- "double"
-  if (length(types) != 1L || is.na(types)) kept_refuse(x, name)
-  sprintf("array<%s>", types)
+  if (length(types) == 1L && !is.na(types)) sprintf("array<%s>", types) else NA_character_
 }
 
 kept_is_null <- function(x) is.null(x) || (is.logical(x) && length(x) == 1L && is.na(x))
 
-kept_refuse <- function(x, name) {
-  stop("column ", name, " is a ", class(x)[[1L]], " that no column of Spark takes: return ",
-       "numbers, strings, logicals, dates, times, or a list of vectors of one type", call. = FALSE)
+kept_is_void <- function(x) {
+  (length(x) == 0L && !is.raw(x)) || (is.logical(x) && !is.object(x) && all(is.na(x)))
 }
 
 # The values of a column as an array of JSON.
 kept_json <- function(x, type) {
-  texts <- if (is.list(x)) vapply(x, kept_list_json, "", type) else kept_texts(x)
-  paste0("[", paste(texts, collapse = ","), "]")
+  values <- if (is.list(x)) vapply(x, kept_json_row, "", type) else kept_json_values(x)
+  paste0("[", paste(values, collapse = ","), "]")
 }
 
-kept_list_json <- function(x, type) {
+# A row of a list column.
+kept_json_row <- function(x, type) {
   if (kept_is_null(x)) return("null")
+  if (length(x) == 0L && !is.raw(x)) return("[]")
   if (type == "binary") return(paste0("\"", paste(x, collapse = ""), "\""))
   kept_json(x, type)
 }
 
 # Dates are days, and times are microseconds.
-kept_texts <- function(x) {
-  texts <- if (inherits(x, "POSIXct")) {
+kept_json_values <- function(x) {
+  values <- if (inherits(x, "POSIXct")) {
     sprintf("%.0f", as.double(x) * 1e6)
   } else if (inherits(x, "Date")) {
     sprintf("%.0f", floor(as.double(x)))
   } else if (is.factor(x) || is.character(x)) {
-    kept_strings(as.character(x))
+    kept_json_strings(as.character(x))
   } else if (is.logical(x)) {
     ifelse(x, "true", "false")
   } else if (is.integer(x)) {
     as.character(x)
   } else {
-    kept_numbers(x)
+    kept_json_numbers(x)
   }
-  texts[is.na(x) & !(is.double(x) & is.nan(x) & !is.object(x))] <- "null"
-  texts
+  values[is.na(x) & !(is.double(x) & is.nan(x) & !is.object(x))] <- "null"
+  values
 }
 
 # Seventeen digits are each double exactly. JSON has no NaN, which Spark reads as a string.
-kept_numbers <- function(x) {
-  texts <- sprintf("%.17g", x)
+kept_json_numbers <- function(x) {
+  numbers <- sprintf("%.17g", x)
   odd <- is.nan(x) | is.infinite(x)
-  texts[odd] <- ifelse(is.nan(x[odd]), "\"NaN\"",
-                       ifelse(x[odd] > 0, "\"Infinity\"", "\"-Infinity\""))
-  texts
+  numbers[odd] <- ifelse(is.nan(x[odd]), "\"NaN\"",
+                         ifelse(x[odd] > 0, "\"Infinity\"", "\"-Infinity\""))
+  numbers
 }
 
-kept_strings <- function(x) {
+kept_json_strings <- function(x) {
   x <- gsub("\\", "\\\\", enc2utf8(x), fixed = TRUE)
   x <- gsub("\"", "\\\"", x, fixed = TRUE)
-  for (i in grep("[\001-\037]", x)) x[[i]] <- kept_escape(x[[i]])
-  paste0("\"", x, "\"")
+  for (i in grep("[\001-\037]", x)) x[[i]] <- kept_json_escape(x[[i]])
+  sprintf("\"%s\"", x)
 }
 
-kept_escape <- function(text) {
-  codes <- utf8ToInt(text)
+kept_json_escape <- function(string) {
+  codes <- utf8ToInt(string)
   parts <- ifelse(codes < 32L, sprintf("\\u%04x", codes), intToUtf8(codes, multiple = TRUE))
   paste(parts, collapse = "")
 }
@@ -144,35 +171,49 @@ kept_agree <- function(rank_results, columns = NULL) {
     if (length(odd) > 0L) columns_refuse(rank, columns, odd[[1L]])
   }
   agreed <- vapply(names, kept_common_type, "", types)
-  kept_check_spark_types(agreed, columns)
+  kept_check_types(agreed, columns)
   agreed
 }
 
-# The type of a column on all ranks.
+# The type of a column that takes the types of all ranks.
 kept_common_type <- function(name, types) {
-  found <- vapply(types, function(own) own[[name]], "")
-  known <- which(found != kept_unknown)
-  if (length(known) == 0L) return("array<double>")
-  first <- known[[1L]]
-  odd <- known[found[known] != found[[first]]]
-  if (length(odd) == 0L) return(found[[first]])
-  check_stop("rank ", odd[[1L]] - 1L, " returned column ", name, " as ", found[[odd[[1L]]]],
-             ", and rank ", first - 1L, " as ", found[[first]], ": convert it in `.f`", call = NULL)
+  found <- vapply(types, function(own) own[[name]], "", USE.NAMES = FALSE)
+  widest <- 1L
+  for (i in seq_along(found)) {
+    if (kept_fits(found[[i]], found[[widest]])) next
+    if (!kept_fits(found[[widest]], found[[i]])) {
+      check_stop("rank ", i - 1L, " returned column ", name, " as ", found[[i]], ", and rank ",
+                 widest - 1L, " as ", found[[widest]], ": convert it in `.f`", call = NULL)
+    }
+    widest <- i
+  }
+  switch(found[[widest]], void = "boolean", `array<void>` = "array<double>", found[[widest]])
+}
+
+# Whether a column of a type takes the values of another type.
+kept_fits <- function(type, into) {
+  type %in% c(into, kept_void) || identical(c(type, into), c("int", "double")) ||
+    identical(c(type, into), c("array<int>", "array<double>")) ||
+    (type == kept_voids && grepl("^(array|binary)", into))
 }
 
 # The check of `columns` with types.
-kept_check_spark_types <- function(types, columns) {
-  spark <- c(double = "double", numeric = "double", integer = "int", character = "string",
-             logical = "boolean", date = "date", timestamp = "timestamp", factor = "string")
+kept_check_types <- function(types, columns) {
+  if (is.null(names(columns))) return()
+  spark <- list(
+    double = "double", numeric = c("double", "int"), integer = "int", character = "string",
+    logical = "boolean", date = "date", timestamp = "timestamp", factor = "string"
+  )
   for (name in setdiff(names(columns), "rank")) {
     type <- columns[[name]]
     fits <- if (type == "list") grepl("^array|binary", types[[name]]) else
-      types[[name]] == spark[[type]]
+      types[[name]] %in% spark[[type]]
     if (!fits) columns_refuse_type(types[[name]], name, type)
   }
 }
 
-# The SQL that makes rows of the texts in `view`, which has the columns rank, piece and text.
+# The SQL that makes rows of the strings in `view`, which has the columns rank, piece and text. The
+# option maxStringLen lifts Spark's limit of 20 million characters, as of a large raw vector.
 kept_sql <- function(view, agreed, keys) {
   fields <- kept_fields(names(agreed))
   json <- toString(sprintf("%s array<%s>", fields, kept_json_types(agreed)))
@@ -180,7 +221,8 @@ kept_sql <- function(view, agreed, keys) {
   paste0(
     "SELECT ", toString(c("rank", columns)),
     " FROM (SELECT rank, explode(arrays_zip(", toString(paste0("t.", fields)), ")) AS r",
-    " FROM (SELECT rank, from_json(text, '", json, "', map('mode', 'FAILFAST')) AS t",
+    " FROM (SELECT rank, from_json(text, '", json, "',",
+    " map('mode', 'FAILFAST', 'maxStringLen', '2147483647')) AS t",
     " FROM (SELECT * FROM (SELECT /*+ REPARTITION(", length(keys), ", k) */ * FROM (",
     "SELECT element_at(", batches_array(keys), ", 1 + rank) AS k, rank, piece, text FROM ", view,
     ")) SORT BY rank, piece)))"
@@ -195,7 +237,9 @@ kept_json_types <- function(types) {
 
 kept_from_json <- function(names, types) {
   made <- c(
-    date = "date_from_unix_date(%s)", timestamp = "timestamp_micros(%s)", binary = "unhex(%s)"
+    date = "date_from_unix_date(%s)", timestamp = "timestamp_micros(%s)", binary = "unhex(%s)",
+    `array<date>` = "transform(%s, x -> date_from_unix_date(x))",
+    `array<timestamp>` = "transform(%s, x -> timestamp_micros(x))"
   )[types]
   made[is.na(made)] <- "%s"
   vapply(seq_along(names), function(i) sprintf(made[[i]], names[[i]]), "")

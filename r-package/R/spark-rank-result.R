@@ -79,18 +79,18 @@ rank_result_weight <- function(error, rank) {
 
 # ---- As rows ------------------------------------------------------------------------------------
 
-# Further rows with `pieces` -1 have the texts of a table that stays in Spark (spark-kept.R).
+# Further rows with `pieces` -1 have the strings of a table that stays in Spark (spark-kept.R).
 rank_result_rows <- function(rank_result) {
-  texts <- rank_result$table$texts
-  rank_result$table$texts <- NULL
+  strings <- rank_result$table$strings
+  rank_result$table$strings <- NULL
   bytes <- serialize(rank_result, NULL, version = 3L)
   starts <- seq(1, length(bytes), by = rank_result_piece)
   text <- vapply(starts, function(start) {
     base64_text(bytes[seq(start, min(start + rank_result_piece - 1, length(bytes)))])
   }, "")
   data.frame(
-    rank = rank_result$rank, piece = c(seq_along(text), seq_along(texts)),
-    pieces = rep(c(length(text), -1L), c(length(text), length(texts))), text = c(text, texts),
+    rank = rank_result$rank, piece = c(seq_along(text), seq_along(strings)),
+    pieces = rep(c(length(text), -1L), c(length(text), length(strings))), text = c(text, strings),
     stringsAsFactors = FALSE
   )
 }

@@ -14,6 +14,7 @@
 # nothing of this package until it has attached it. Attached, the package is visible to the user's
 # function. sparklyr passes the arguments by position, in this order.
 task_closure <- function(df, context, barrier) {
+  if (is.character(df[[1L]])) on.exit(unlink(df[[1L]])) # the file of rows, if nothing has opened it
   if (!suppressWarnings(require("sparkring", quietly = TRUE, character.only = TRUE))) {
     return(data.frame(
       rank = as.integer(barrier$partition), piece = 0L, pieces = 0L, stringsAsFactors = FALSE,

@@ -61,10 +61,14 @@ static SEXP batch_file_columns(char *line, size_t length, SEXP kinds) {
   int64_t to = strtoll(end, &end, 10);
   end += strspn(end, " ");
   size_t left = length - (size_t)(end - line);
+  if (left > INT32_MAX)
+    Rf_error("the rows of this rank cannot be read: a batch of them has %.1f GiB, and R takes 1.5: "
+             "lower "
+             "spark.sql.execution.arrow.maxRecordsPerBatch",
+             (double)left / 4 * 3 / (1 << 30));
   SEXP message = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)(left / 4 * 3)));
-  int size = left > INT32_MAX || left % 4 != 0
-                 ? -1
-                 : EVP_DecodeBlock(RAW(message), (const unsigned char *)end, (int)left);
+  int size =
+      left % 4 != 0 ? -1 : EVP_DecodeBlock(RAW(message), (const unsigned char *)end, (int)left);
   if (size < 0)
     Rf_error("the rows of this rank cannot be read: a line of their file is not of Spark");
   SEXP columns = record_batch_columns(message, kinds, from, to);

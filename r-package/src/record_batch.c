@@ -9,7 +9,7 @@
 #define BATCH_HEADER 3 /* a RecordBatch, among the headers of messages */
 #define BATCH_ITEM 16  /* bytes of a FieldNode and of a Buffer */
 
-/* A message, and what of its metadata comes next: columns use nodes and buffers in their order. */
+/* A message, and the place in its metadata: columns use nodes and buffers in their order. */
 struct batch {
   const uint8_t *bytes;
   size_t size;
@@ -119,7 +119,8 @@ static struct field batch_next_field(struct batch *batch, struct rows rows) {
   batch->node += BATCH_ITEM;
   if (length < rows.end) batch_invalid("a short column");
   struct buffer validity = batch_next_buffer(batch);
-  if (nulls != 0 && validity.size < ((size_t)length + 7) / 8) batch_invalid("a short buffer");
+  if (nulls != 0 && validity.size < (uint64_t)length / 8 + (length % 8 != 0))
+    batch_invalid("a short buffer");
   return (struct field){length, nulls == 0 ? NULL : validity.bytes};
 }
 
@@ -191,7 +192,7 @@ static SEXP batch_integers(struct batch *batch, struct rows rows) {
 
 static SEXP batch_logicals(struct batch *batch, struct rows rows) {
   struct field field = batch_next_field(batch, rows);
-  const uint8_t *bits = batch_elements(batch, (rows.end + 7) / 8, 1);
+  const uint8_t *bits = batch_elements(batch, rows.end / 8 + (rows.end % 8 != 0), 1);
   SEXP column = Rf_allocVector(LGLSXP, rows.end - rows.from);
   int *values = LOGICAL(column);
   for (int64_t row = rows.from; row < rows.end; row++)
@@ -201,7 +202,8 @@ static SEXP batch_logicals(struct batch *batch, struct rows rows) {
 
 /* ---- Columns of variable length -------------------------------------------------------------------------------- */
 
-/* Where the values of each row begin. Spark may write offsets of 64 bits (useLargeVarTypes). */
+/* Where the values of each row begin. Spark may write offsets of 64 bits (useLargeVarTypes). Their buffer has twice
+ * the size, because Spark writes the sizes of buffers without padding. */
 struct offsets {
   const uint8_t *bytes;
   bool large;

@@ -21,7 +21,7 @@ typedef struct asked {
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int __lsan_is_turned_off(void);
 
-/* R keeps what an error has left until it collects garbage. */
+/* R keeps what an error has left until it collects garbage. The parser itself allocates by R alone. */
 int __lsan_is_turned_off(void) {
   return 1;
 }

@@ -72,6 +72,10 @@ returned <- function(rank) {
   )
   table$v <- list(c(0.5, NA), NA, numeric())
   table$b <- list(as.raw(c(0, 255)), NULL, raw())
+  table$c <- list(list("a", NA_character_), NULL, character())
+  table$e <- list(c(table$d[1], NA), NA, table$d[0])
+  table$f <- list(table$t[1], NULL, NULL)
+  table$o <- if (rank == 1) NA else c(1.5, NA, 3)
   table[["odd `name`"]] <- factor(c("low", NA, "high"))
   table[seq_len(rank), if (rank == 1) rev(names(table)) else names(table)]
 }
@@ -81,11 +85,11 @@ stored <- function(told) {
   utils::assignInNamespace("kept_rows", 2L, "sparkring")
   packed <- lapply(seq_len(size) - 1L, function(rank) ours$kept_pack(returned(rank)))
   agreed <- ours$kept_agree(lapply(packed, function(each) list(table = each["types"])))
-  texts <- unlist(lapply(seq_len(size) - 1L, function(rank) {
-    texts <- packed[[rank + 1L]]$texts
-    if (length(texts) > 0) paste(rank, seq_along(texts), texts)
+  strings <- unlist(lapply(seq_len(size) - 1L, function(rank) {
+    strings <- packed[[rank + 1L]]$strings
+    if (length(strings) > 0) paste(rank, seq_along(strings), strings)
   }))
-  c(ours$kept_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(texts))
+  c(ours$kept_sql("kept", agreed, ours$batches_keys(told[[1]], size)), rev(strings))
 }
 
 # The driver's part: calls a function, whose arguments are told as name=value.

@@ -62,22 +62,23 @@ def test_rows_are_dealt_out_in_their_order(spark, rows, tmp_path):
 
 
 def test_tables_that_stay_in_spark(spark, tmp_path):
-    """The texts of ranks become rows in rank order, of the right types."""
+    """The strings of ranks become rows in rank order, of the right types."""
     frame = sparklyr.kept(spark, tmp_path)
     assert frame.schema.simpleString() == (
         "struct<rank:int,x:double,n:int,l:boolean,s:string,d:date,t:timestamp,v:array<double>,"
-        "b:binary,odd `name`:string>"
+        "b:binary,c:array<string>,e:array<date>,f:array<timestamp>,o:double,odd `name`:string>"
     )
     rows = [tuple(row) for row in frame.collect()]
     assert [row[0] for row in rows] == [1, 2, 2, 3, 3, 3]
     day, moment = date(2020, 2, 29), datetime.fromtimestamp(1e9 + 0.25)
-    first = (True, 'é\n"\\\t', day, moment, [0.5, None], bytearray(b"\0\xff"), "low")
+    first = (True, 'é\n"\\\t', day, moment, [0.5, None], bytearray(b"\0\xff"))
+    lists = (["a", None], [day, None], [moment])
     assert [row[1:] for row in rows if row[1] and row[1] > 0] == [
-        (rank + 0.1, rank, *first) for rank in (1, 2, 3)
+        (rank + 0.1, rank, *first, *lists, None if rank == 1 else 1.5, "low") for rank in (1, 2, 3)
     ]
-    assert rows[2] == (2, *[None] * 9) and rows[4] == (3, *[None] * 9)
+    assert rows[2] == (2, *[None] * 13) and rows[4] == (3, *[None] * 13)
     last = (3, float("-inf"), -1, False, "", date(1969, 12, 31), datetime.fromtimestamp(0), [])
-    assert rows[5] == (*last, bytearray(), "high")
+    assert rows[5] == (*last, bytearray(), [], [], None, 3.0, "high")
 
 
 def test_large_values_come_past_spark(spark, rows, tmp_path):

@@ -38,11 +38,12 @@ spark_connection <- function(master, envir = parent.frame()) {
   config$spark.ui.enabled <- "false"
   config$sparklyr.apply.packages <- FALSE # executors have this library
   config$sparklyr.connect.timeout <- 150 # of a loaded machine
+  config$spark.local.dir <- tempfile("local") # also of the rows
   sc <- suppressWarnings(sparklyr::spark_connect(master, spark_home = home, config = config))
   if (is.na(before)) Sys.unsetenv("SPARK_WORKER_DIR") else Sys.setenv(SPARK_WORKER_DIR = before)
   end <- bquote({
     sparklyr::spark_disconnect(.(sc))
-    unlink(.(work), recursive = TRUE)
+    unlink(.(c(work, config$spark.local.dir)), recursive = TRUE)
   })
   do.call(on.exit, list(end, add = TRUE), envir = envir)
   sc
@@ -116,6 +117,17 @@ expect_columns <- function(sc) {
   )
   rows <- ring_apply(vectors, of_script(function(df, comm) df))
   expect_identical(rows$features, dplyr::collect(vectors)$features)
+  vectors <- sparklyr::invoke(sparklyr::spark_dataframe(vectors), "selectExpr",
+                              list("if(id = 3, NULL, features) AS features"))
+  vectors <- sparklyr::sdf_register(vectors)
+  rows <- ring_apply(vectors, of_script(function(df, comm) df))
+  expect_identical(rows$features, list(1, 2, NA, 4))
+  # All that `.f` gets can stay in Spark.
+  kept <- ring_apply(tbl, of_script(function(df, comm) df), collect = FALSE)
+  again <- as.data.frame(dplyr::collect(kept))
+  for (name in setdiff(names(collected), c("t", "v"))) {
+    expect_identical(again[[name]], collected[[name]], label = name)
+  }
 }
 
 # Partitions of 0, 6 and 13 rows, as tests/spark/test_frame.py has them.
@@ -151,6 +163,26 @@ expect_parts <- function(sc) {
     ring_apply(spark_table(sc, "SELECT * FROM range(0, 9, 1, 7)"), ids), "^7 ranks need",
     class = "ring_error_invalid"
   )
+}
+
+# No file of rows remains, also after failures.
+expect_no_files <- function(sc) {
+  directory <- slots_conf(sparklyr::spark_context(sc), "spark.local.dir", "")
+  tbl <- spark_table(sc, "SELECT * FROM range(0, 8, 1, 2)")
+  opened <- ring_apply(tbl, rows = "batches", of_script(function(read, comm) {
+    grep("/sparkring-rows", Sys.readlink(list.files("/proc/self/fd", full.names = TRUE)),
+         value = TRUE)
+  }))
+  expect_identical(unique(dirname(unlist(opened))), directory)
+  expect_error(ring_apply(tbl, of_script(~ stop("no"))), "no", class = "ring_error_remote")
+  expect_error(ring_apply(tbl, of_script(~ quit("no", 3))), "exit code 3|quit",
+               class = "ring_error_remote")
+  expect_identical(list.files(directory, "^sparkring-rows"), character())
+  session <- sparklyr::spark_session(sc)
+  conf <- sparklyr::invoke(session, "conf")
+  sparklyr::invoke(conf, "set", batches_codec, "lz4")
+  expect_error(ring_apply(tbl, ~ 1), "compression.codec is lz4", class = "ring_error_unsupported")
+  sparklyr::invoke(conf, "unset", batches_codec)
 }
 
 # Batches one after another, and results that stay in Spark; also after a restart.
@@ -429,6 +461,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   expect_columns(sc)
   expect_parts(sc)
   expect_kept(sc)
+  expect_no_files(sc)
   expect_large(sc)
   expect_programs(sc)
   expect_restarts(sc)
