@@ -15,6 +15,7 @@ help(sparkring.Device)         the GPUs of the ranks, for arrays there
 help(sparkring.Request)        started calls, to wait for or to await
 help(sparkring.data.batches)   the rows of a Spark task as batches of arrays or tensors
 help(sparkring.data.parquet)   the same of Parquet files, past Spark: shuffled, resumable
+help(sparkring.spark.ml)       estimators of Spark ML that train networks on the ranks
 help(sparkring.frameworks)     the settings of TensorFlow, PyTorch, JAX, XGBoost, LightGBM, Ray
 help(sparkring.RingError)      the base of the errors: TimeoutError, PeerLostError and others
 dir(sparkring)                 all public names

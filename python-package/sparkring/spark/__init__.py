@@ -10,6 +10,9 @@ Examples
 >>> mpi(["./solve"], num_proc=4)  # an MPI program
 """
 
+import importlib
+from typing import Any
+
 from sparkring.spark._checkpoint import Checkpoint
 from sparkring.spark._driver import run
 from sparkring.spark._mpi import mpi
@@ -22,3 +25,10 @@ __all__ = ["Checkpoint", "RankError", "explained", "mpi", "run"]
 def __dir__() -> list[str]:
     """List the public names."""
     return list(__all__)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the estimators when they are first used; they need all of PySpark."""
+    if name == "ml":
+        return importlib.import_module("sparkring.spark.ml")
+    raise AttributeError(f"module 'sparkring.spark' has no attribute {name!r}")

@@ -91,11 +91,12 @@ class Sources:
         if not self.archive:
             yield
             return
-        _directory = Path(tempfile.mkdtemp(prefix="sparkring-", dir=spark_local_directory()))
+        directory = Path(tempfile.mkdtemp(prefix="sparkring-", dir=spark_local_directory()))
+        _directory = directory
         try:
             yield
         finally:
-            shutil.rmtree(_directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
             _directory = None
 
     def install(self) -> None:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The columns of a DataFrame that estimators and models take, in types that have arrays.
+
+Spark converts: vectors become arrays, fractions the dtype of the settings, whole numbers 64 bits.
+The columns for the ranks get names of their own, since a table may have any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sparkring._core import InvalidError
+from sparkring.spark._frame import is_vector, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LABEL, WEIGHT, VALID = "label", "weight", "valid"
+PARTS = 1_000_000  # of a fraction
+SQL = {"float32": "float", "float64": "double"}
+WHOLE = ("byte", "short", "integer", "long", "boolean")
+FRACTION = ("float", "double", "decimal")
+TEXT = ("binary", "string")
+
+
+def names_of(count: int) -> list[str]:
+    """Name the inputs in the table of the ranks."""
+    return [f"input{place}" for place in range(count)]
+
+
+def prepare(frame: Any, settings: Mapping[str, Any]) -> Any:
+    """Select inputs, label, weight and the mark of rows for validation."""
+    from pyspark.sql import functions
+
+    dtype, asked = settings["dtype"], settings["inputCols"]
+    if not asked:
+        raise InvalidError("inputCols is not set: name the columns that the network takes")
+    columns = {
+        name: convert(frame, given, dtype, bool(settings["transformation"]))
+        for name, given in zip(names_of(len(asked)), asked)
+    }
+    columns[LABEL] = convert(frame, settings["labelCol"], dtype)
+    weight = _weight(frame, settings)
+    if weight is not None:
+        columns[WEIGHT] = weight.cast("double")
+    validation = settings["validation"]
+    if isinstance(validation, str):
+        columns[VALID] = functions.coalesce(
+            _column(frame, validation).cast("boolean"), functions.lit(False)
+        )
+    elif validation is not None:
+        seed = functions.lit(settings["seed"])
+        # Of the values before any conversion: no other Param changes the choice.
+        values = [_column(frame, name) for name in (*asked, settings["labelCol"])]
+        digest = functions.xxhash64(seed, *values)
+        columns[VALID] = functions.pmod(digest, functions.lit(PARTS)) < int(validation * PARTS)
+    return frame.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _weight(frame: Any, settings: Mapping[str, Any]) -> Any:
+    """Multiply the weight of a row with that of its class."""
+    from pyspark.sql import functions
+
+    column, classes = settings["weightCol"], settings["classWeights"]
+    weight = None if column is None else _column(frame, column).cast("double")
+    if classes is None:
+        return weight
+    pairs = classes.items() if isinstance(classes, dict) else enumerate(classes)
+    label = _column(frame, settings["labelCol"]).cast("double")
+    of_class: Any = functions  # and then one CASE, since nested CASEs exhaust Spark's stack
+    for value, number in pairs:
+        of_class = of_class.when(label == float(value), number)
+    of_class = of_class.otherwise(1.0)
+    return of_class if weight is None else weight * of_class
+
+
+def convert(
+    frame: Any, name: str, dtype: str, is_transformed: bool = False, *, flat: bool = False
+) -> Any:
+    """Convert a column to a type that has an array. With `flat` nested arrays become one array."""
+    column, kind = _column(frame, name), frame.schema[name].dataType
+    if is_vector(kind):
+        from pyspark.ml.functions import vector_to_array
+
+        return vector_to_array(column, dtype)
+    depth, element = _element(kind)
+    if element in WHOLE + FRACTION:
+        sql = SQL[dtype] if element in FRACTION else "bigint"
+        column = column.cast("array<" * depth + sql + ">" * depth)
+        return _flatten(column, depth) if flat else column
+    if element in TEXT and is_transformed and not depth:
+        return column
+    advice = "convert it in Spark (cast, StringIndexer, VectorAssembler)"
+    if element in TEXT:
+        advice += ", or set transformation, a function that makes arrays of numbers"
+    raise InvalidError(
+        f"the column {name!r} is of type {kind.simpleString()}, and a network takes numbers, arrays"
+        f" of numbers and vectors: {advice}"
+    )
+
+
+def without_nulls(column: Any, name: str, field: Any) -> Any:
+    """Make nulls an error when Spark computes the column, since they would become NaN."""
+    from pyspark.sql import functions
+
+    advice = f"the column {name!r} has nulls: fill or drop them in Spark (df.na)"
+    error = functions.raise_error(functions.lit(advice))
+    if getattr(field.dataType, "containsNull", False):
+        has_nulls = functions.exists(column, lambda element: element.isNull())
+        column = functions.when(~has_nulls, column).otherwise(error)
+    return functions.coalesce(column, error) if field.nullable else column
+
+
+def dtype_of(frame: Any, name: str, dtype: str) -> str | None:
+    """Return the dtype of a column after `convert`; None for bytes and strings."""
+    kind = frame.schema[name].dataType
+    element = "float" if is_vector(kind) else _element(kind)[1]
+    if element in TEXT:
+        return None
+    return "int64" if element in WHOLE else dtype
+
+
+def _element(kind: Any) -> tuple[int, str]:
+    """Count how deep arrays are nested, and find the type of their elements."""
+    depth = 0
+    while kind.typeName() == "array":
+        depth, kind = depth + 1, kind.elementType
+    return depth, kind.typeName()
+
+
+def _flatten(column: Any, depth: int) -> Any:
+    from pyspark.sql import functions
+
+    for _ in range(depth - 1):
+        column = functions.flatten(column)
+    return column
+
+
+def _column(frame: Any, name: str) -> Any:
+    from pyspark.sql import functions
+
+    if name not in frame.columns:
+        raise InvalidError(f"there is no column {name!r}: there are {', '.join(frame.columns)}")
+    return functions.col(quoted(name))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# mypy: allow-subclassing-any, allow-untyped-calls
+"""The model of both frameworks: weights, and predictions as columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.ml import Model
+from pyspark.ml.util import MLReadable, MLWritable
+
+from sparkring._core import InvalidError
+from sparkring.spark._frame import quoted
+from sparkring.spark.ml import _prediction as prediction
+from sparkring.spark.ml._output import Output
+from sparkring.spark.ml._plan import Plan
+from sparkring.spark.ml._settings import PredictionSettings
+from sparkring.spark.ml._storage import Reader, Writer, find_session
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from sparkring.spark.ml._training import Progress
+
+
+class NetworkModel(Model, PredictionSettings, MLReadable[Any], MLWritable):
+    """A trained network."""
+
+    _framework: str
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        self._weights: bytes = b""
+        self._shapes: list[list[int]] = []
+        self._outputs: list[Output] = []
+        self._history: list[dict[str, Any]] = []
+        self.setParams(**params)
+
+    @property
+    def history(self) -> Any:
+        """pyspark.sql.DataFrame: a row an epoch, with its losses, metrics and learning rate."""
+        if not self._history:
+            raise InvalidError("this model has no history: its framework trained it as a whole")
+        names = list(dict.fromkeys(name for row in self._history for name in row))
+        types = ", ".join(f"{quoted(n)} {'bigint' if n == 'epoch' else 'double'}" for n in names)
+        rows = [tuple(row.get(name) for name in names) for row in self._history]
+        return find_session().createDataFrame(rows, types)
+
+    def network(self) -> Any:
+        """Return the network of the framework, with its weights, in this process."""
+        plan = self._plan()
+        return plan.module.Predictor(plan, self._weights).model
+
+    def write(self) -> Writer:
+        """Return the object that saves."""
+        return Writer(self)
+
+    @classmethod
+    def read(cls) -> Reader:
+        """Return the object that loads."""
+        return Reader(cls)
+
+    def _plan(self) -> Plan:
+        return Plan(self._framework, self._values())
+
+    def _transform(self, dataset: Any) -> Any:
+        return prediction.append(dataset, self._plan(), self._weights, self._shapes, self._outputs)
+
+    def _take(self, progress: Progress) -> Self:
+        """Take the result of a training."""
+        assert progress.best_weights is not None
+        self._weights, self._history = progress.best_weights, progress.history
+        self._shapes, self._outputs = progress.shapes, progress.outputs
+        return self
+
+    # ---- For Writer and Reader
+
+    def _extra(self) -> dict[str, Any]:
+        return {
+            "shapes": self._shapes,
+            "outputs": self._outputs,
+            "history": self._history,
+        }
+
+    def _load(self, weights: bytes, metadata: dict[str, Any]) -> None:
+        self._weights, self._shapes = weights, metadata["shapes"]
+        self._outputs = [Output(*output) for output in metadata["outputs"]]
+        self._history = metadata["history"]
