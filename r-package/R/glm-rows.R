@@ -16,6 +16,15 @@ rows_frame <- function(call, env) {
   })
 }
 
+# The rows of a model that is fitted by `call`, such as ring_glm(comm, formula, data), in `env`.
+rows_of_call <- function(comm, call, env, data, contrasts = NULL) {
+  wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
+  frame <- call[c(1L, match(wanted, names(call), 0L))]
+  frame[[1L]] <- quote(stats::model.frame)
+  frame <- agree(comm, rows_frame(frame, env))
+  rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
+}
+
 # The first term of the formula that cannot be evaluated although its variables exist, as a string.
 rows_failed_term <- function(formula, data) {
   terms <- stats::terms(formula, data = data)
@@ -29,12 +38,14 @@ rows_failed_term <- function(formula, data) {
   }
 }
 
-# Returns x, y, weights and offset of this rank, and the terms, levels and contrasts, which are the
-# same on all ranks. `data` and `further`: see source_of().
+# Returns x, y, weights and offset of this rank, and what is the same on all ranks: the terms,
+# levels, contrasts, and the number of rows that were omitted because of missing values. `data` and
+# `further`: see source_of().
 rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list()) {
   terms <- attr(frame, "terms")
   source <- agree(comm, rows_check(frame, terms, data, further))
-  if (ring_allreduce(comm, nrow(frame)) == 0) {
+  counts <- ring_allreduce(comm, as.double(c(nrow(frame), length(attr(frame, "na.action")))))
+  if (counts[[1L]] == 0) {
     ring_stop("INVALID", "there are no rows without missing values on any rank", call = NULL)
   }
   agreed <- levels_agree(comm, frame)
@@ -47,7 +58,7 @@ rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list())
     x = x, y = stats::model.response(frame, "any"), response = response,
     weights = stats::model.weights(frame), offset = stats::model.offset(frame), terms = terms,
     levels = levels[setdiff(names(levels), response)], contrasts = attr(x, "contrasts"),
-    response_levels = levels[[response]]
+    response_levels = levels[[response]], omitted = counts[[2L]]
   )
 }
 
@@ -80,8 +91,8 @@ rows_check_labels <- function(labels) {
        call. = FALSE)
 }
 
-# The columns of `x` for the prediction of any rows, and their model frame.
-rows_predict <- function(object, newdata, offset = NULL) {
+# Raises an error unless `newdata` has the variables of the model. Returns the terms.
+rows_check_new <- function(object, newdata, offset = NULL) {
   if (missing(newdata) || !is.list(newdata)) {
     stop("predict() needs `newdata`, a data frame: the model holds no rows", call. = FALSE)
   }
@@ -90,6 +101,12 @@ rows_predict <- function(object, newdata, offset = NULL) {
   names <- setdiff(as.character(unlist(lapply(exprs, all.vars))), names(newdata))
   there <- vapply(names, scope_has, NA, environment(terms))
   if (!all(there)) stop("`newdata` has no column ", names[!there][[1L]], call. = FALSE)
+  terms
+}
+
+# The columns of `x` for the prediction of any rows, and their model frame.
+rows_predict <- function(object, newdata, offset = NULL) {
+  terms <- rows_check_new(object, newdata, offset)
   frame <- stats::model.frame(terms, newdata, na.action = stats::na.pass, xlev = object$xlevels)
   x <- stats::model.matrix(terms, frame, contrasts.arg = object$contrasts)
   list(frame = frame, x = x)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Iteratively reweighted least squares with the steps of stats::glm.fit(), on rows that are spread
-# over the ranks. Each rank reduces its rows to the triangle of a QR decomposition, and rank 0
-# decomposes the triangles of all ranks (TSQR: Demmel, Grigori, Hoemmen and Langou, 2012). Nothing
-# is squared, so the result has as many digits as that of glm(). Rank 0 broadcasts the solution.
+# over the ranks. The weighted rows are decomposed by tsqr(), which squares nothing, so the result
+# has as many digits as that of glm(). Rank 0 broadcasts the solution.
 
 #' Distributed GLM: fit a generalised linear model to data on many ranks
 #'
@@ -60,20 +59,11 @@ ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, s
   env <- parent.frame()
   family <- agree(comm, glm_family(family, env))
   control <- agree(comm, do.call(stats::glm.control, control))
-  wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
-  frame <- call[c(1L, match(wanted, names(call), 0L))]
-  frame[[1L]] <- quote(stats::model.frame)
-  frame <- agree(comm, rows_frame(frame, env))
-  rows <- rows_of_model(comm, frame, if (!missing(data)) data, contrasts,
-                        as.list(call)[c("offset", "weights", "subset")])
+  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts)
   glm_check_settings(comm, rows, family, control, start)
   fit <- glm_fit(comm, glm_rows(comm, rows, family), start, family, control)
-  call <- scope_call(call)
-  structure(class = "ring_glm", c(fit, list(
-    call = call, formula = stats::formula(rows$terms), terms = rows$terms,
-    family = glm_small_family(family), xlevels = rows$levels, contrasts = rows$contrasts,
-    offset = call$offset, control = control
-  )))
+  fit <- c(fit, list(family = glm_small_family(family), control = control))
+  model_make("ring_glm", rows, call, env, fit)
 }
 
 glm_family <- function(family, env) {
@@ -91,26 +81,12 @@ glm_small_family <- function(family) {
   family
 }
 
-# Checks that settings are the same on all ranks. Otherwise each rank would fit another model.
 glm_check_settings <- function(comm, rows, family, control, start) {
-  settings <- list(
+  model_check_settings(comm, list(
     response = rows$response, family = c(family$family, family$link, family$varfun),
     control = unlist(control), start = start, contrasts = rows$contrasts,
     offset = if (is.null(rows$offset)) "none" else "one"
-  )
-  texts <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {
-    text <- if (is.character(setting)) setting else deparse(setting, control = "niceNames")
-    paste(text, collapse = " ")
-  }))
-  for (rank in seq_along(texts)) {
-    odd <- which(texts[[rank]] != texts[[1L]])
-    if (length(odd) == 0L) next
-    ring_stop("INVALID", rank = rank - 1L, call = NULL, paste0(
-      "rank ", rank - 1L, " has another ", names(settings)[[odd[[1L]]]], " than rank 0: ",
-      texts[[rank]][[odd[[1L]]]], ", and not ", texts[[1L]][[odd[[1L]]]], ": pass the same on all ",
-      "ranks"
-    ))
-  }
+  ))
 }
 
 # The rows of this rank in the form that the family needs: y as numbers, weights and starting means.
@@ -160,6 +136,7 @@ glm_fit <- function(comm, rows, start, family, control) {
   estimated <- !family$family %in% c("poisson", "binomial")
   list(
     coefficients = fit$coefficients, rank = fit$rank, covariance = fit$covariance,
+    pivot = fit$pivot, effects = fit$effects, root = fit$root,
     dispersion = if (!estimated) 1 else if (residual > 0) sums[["pearson"]] / residual else NaN,
     deviance = fit$deviance, null.deviance = null,
     aic = glm_aic(comm, rows, fit, sums, family) + 2 * fit$rank,
@@ -175,7 +152,8 @@ glm_empty <- function(comm, rows, family) {
   list(
     coefficients = double(), state = state, solved_at = state,
     deviance = glm_deviance(comm, rows, state, family), iterations = 0L, converged = TRUE,
-    boundary = FALSE, rank = 0L, covariance = matrix(0, 0L, 0L)
+    boundary = FALSE, rank = 0L, covariance = matrix(0, 0L, 0L), pivot = integer(),
+    effects = double(), root = matrix(0, 0L, 0L)
   )
 }
 
@@ -210,7 +188,7 @@ glm_iterate <- function(comm, rows, x, start, family, control) {
   coefficients[solved$aliased] <- NA
   c(list(coefficients = coefficients, state = state, solved_at = solved_at, deviance = deviance,
          iterations = iteration, converged = converged, boundary = boundary),
-    solved[c("rank", "covariance")])
+    solved[c("rank", "covariance", "pivot", "effects", "root")])
 }
 
 glm_begin <- function(rows, x, start, family) {
@@ -260,32 +238,28 @@ glm_halve <- function(comm, rows, x, coefficients, before, family, control) {
 
 # Weighted least squares on all ranks. Aliased coefficients are 0.
 glm_solve <- function(comm, rows, x, state, family, tolerance) {
-  triangle <- agree(comm, glm_triangle(rows, x, state, family))
-  triangles <- ring_gather(comm, triangle, root = 0)
-  width <- ncol(x)
-  solved <- agree(comm, if (!is.null(triangles)) glm_solve_stack(triangles, width, tolerance))
-  numbers <- if (is.null(solved)) double(1L + 2L * width + width^2) else solved
-  numbers <- ring_broadcast(comm, numbers)
-  rank <- as.integer(numbers[[1L]])
-  kept <- numbers[1L + width + seq_len(width)] > 0
-  labels <- list(colnames(x), colnames(x))
-  covariance <- matrix(numbers[-seq_len(1L + 2L * width)], width, dimnames = labels)
-  list(rank = rank, coefficients = numbers[1L + seq_len(width)], aliased = !kept,
-       covariance = covariance[kept, kept, drop = FALSE])
+  triangle <- tsqr(comm, agree(comm, glm_working(rows, x, state, family)))
+  solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root"),
+                 tsqr_solve(triangle, tolerance))
+  kept <- solved$pivot[seq_len(solved$rank)]
+  covariance <- solved$unscaled
+  dimnames(covariance) <- list(colnames(x)[kept], colnames(x)[kept])
+  order <- order(kept)
+  aliased <- is.na(solved$coefficients)
+  coefficients <- ifelse(aliased, 0, solved$coefficients)
+  list(rank = as.integer(solved$rank), coefficients = coefficients, aliased = aliased,
+       covariance = covariance[order, order, drop = FALSE], pivot = as.integer(solved$pivot),
+       effects = solved$effects, root = solved$root)
 }
 
-# R of the QR decomposition of this rank's weighted columns and working response, side by side.
-glm_triangle <- function(rows, x, state, family) {
-  whole <- matrix(0, ncol(x) + 1L, ncol(x) + 1L)
-  if (rows$count == 0L) return(whole)
+# This rank's weighted columns and working response, side by side.
+glm_working <- function(rows, x, state, family) {
+  if (rows$count == 0L) return(matrix(0, 0L, ncol(x) + 1L))
   weights <- glm_weights(rows, state, family)
   good <- weights > 0
   slope <- family$mu.eta(state$eta[good])
   response <- (state$eta - rows$offset)[good] + (rows$y - state$mu)[good] / slope
-  decomposed <- qr(cbind(x[good, , drop = FALSE], response) * sqrt(weights[good]), tol = 0)
-  triangle <- qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE]
-  whole[seq_len(nrow(triangle)), ] <- triangle
-  whole
+  cbind(x[good, , drop = FALSE], response) * sqrt(weights[good])
 }
 
 # The working weights; 0 for a row that does not count.
@@ -297,23 +271,6 @@ glm_weights <- function(rows, state, family) {
   if (any(variance[counts] == 0)) stop("the variance of a mean is 0", call. = FALSE)
   if (anyNA(slope[counts])) stop("the slope of the link is NA", call. = FALSE)
   ifelse(counts & slope != 0, rows$weights * slope^2 / variance, 0)
-}
-
-# Runs on rank 0. Returns, as one vector of numbers: the rank of the matrix, the coefficients, 1 for
-# each coefficient that is not aliased, and the unscaled covariance.
-glm_solve_stack <- function(triangles, width, tolerance) {
-  stack <- matrix(aperm(triangles, c(1L, 3L, 2L)), ncol = width + 1L)
-  x <- stack[, seq_len(width), drop = FALSE]
-  if (!all(is.finite(stack))) stop("not all working values are finite", call. = FALSE)
-  fit <- stats::.lm.fit(x, stack[, width + 1L], tol = tolerance)
-  first <- seq_len(fit$rank)
-  kept <- fit$pivot[first]
-  coefficients <- present <- double(width)
-  coefficients[kept] <- fit$coefficients[first]
-  present[kept] <- 1
-  covariance <- matrix(0, width, width)
-  covariance[kept, kept] <- chol2inv(fit$qr[first, first, drop = FALSE])
-  c(fit$rank, coefficients, present, covariance)
 }
 
 # ---- Summary ------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@
 #include "program.h"
 #include "reducer.h"
 #include "request.h"
+#include "session.h"
 #include "shared.h"
 #include "stdio_redirect.h"
 #include "trace.h"
@@ -101,6 +102,8 @@ static const R_CallMethodDef entries[] = {ENTRY(comm_open, 16),
                                           ENTRY(request_test, 1),
                                           ENTRY(request_describe, 1),
                                           ENTRY(request_live, 0),
+                                          ENTRY(session_refer, 2),
+                                          ENTRY(session_value, 1),
                                           ENTRY(shared_alloc, 3),
                                           ENTRY(shared_is, 1),
                                           ENTRY(trace_measure_clock, 1),

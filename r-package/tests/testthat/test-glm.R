@@ -1,14 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# Every third row, so that ranks have different ones; rank 1 of the second split has none.
-dealt <- function(data, rank, size) data[seq_len(nrow(data)) %% size == rank, , drop = FALSE]
-one_empty <- function(data, rank, size) {
-  if (rank == 1) data[0, , drop = FALSE] else dealt(data, rank %/% 2, size - 1)
-}
-in_blocks <- function(data, rank, size) {
-  data[(seq_len(nrow(data)) - 1) %/% ceiling(nrow(data) / size) == rank, , drop = FALSE]
-}
-
 strings <- transform(iris, Species = as.character(Species))
 virginica <- transform(iris, is = factor(Species == "virginica"))
 
@@ -16,7 +7,8 @@ virginica <- transform(iris, is = factor(Species == "virginica"))
 descending <- mtcars[order(-mtcars$cyl, -mtcars$am), ]
 descending$gears <- 13 - descending$gear # 8, 9 and 10
 first_empty <- function(data, rank, size) {
-  if (rank == 0) data[0, , drop = FALSE] else in_blocks(data, rank - 1, size - 1)
+  block <- (seq_len(nrow(data)) - 1) %/% ceiling(nrow(data) / (size - 1)) + 1
+  data[block == rank, , drop = FALSE]
 }
 
 # model, data, further arguments, split.
@@ -66,7 +58,7 @@ models <- list(
 
 fit_all <- function(first, models, rows) {
   lapply(models, function(model) {
-    scope <- list(data = rows(model[[2L]], if (length(model) > 3L) model[[4L]] else dealt))
+    scope <- list(data = rows(model[[2L]], if (length(model) > 3L) model[[4L]]))
     call <- c(first, model[[1L]], data = quote(data), if (length(model) > 2L) model[[3L]])
     eval(as.call(call), scope)
   })
@@ -74,7 +66,7 @@ fit_all <- function(first, models, rows) {
 
 test_that("every family gives what glm() gives on all rows", {
   results <- run_ring(3, {
-    rows <- function(data, split) split(data, rank, size)
+    rows <- function(data, split) (if (is.null(split)) dealt else split)(data, rank, size)
     fit_all(list(ring_glm, comm), models, rows)
   }, models = models, fit_all = fit_all, dealt = dealt)
   whole <- fit_all(list(glm), models, function(data, split) data)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Linear models by tsqr(). R of the columns and the response is all that least squares needs. So
+# the model keeps it, in `triangle`, and tests of terms need no rows.
+
+#' Distributed lm: fit a linear model to data on many ranks
+#'
+#' `ring_lm()` fits the model of [stats::lm()] to the rows of all ranks, by a QR decomposition. All
+#' ranks call it, each with its own rows. Every rank gets the result that `lm()` would return for
+#' all rows. The rows are read three times, and the ranks send matrices with as many rows and
+#' columns as there are coefficients.
+#'
+#' @details
+#' The rows are never squared into `crossprod(x)`, as most distributed linear regressions do. So
+#' nearly collinear columns keep the digits that they have in `lm()`. Columns that depend on columns
+#' before them are found by the tolerance of `lm()`, and have `NA` as coefficient.
+#'
+#' `ridge` adds `ridge * sum(b^2)` to the (weighted) sum of squares that is minimised, where `b` are
+#' all coefficients but the intercept. Scale the columns first, if the penalty is to be the same for
+#' all. The degrees of freedom are then the trace of the hat matrix, and standard errors are those
+#' of the biased estimates.
+#'
+#' @inheritParams ring_glm
+#' @param formula,data,weights,subset,na.action,offset,contrasts As for [stats::lm()]. `data`,
+#'   `weights`, `subset` and `offset` are those of the rows of this rank, which may be none. The
+#'   response is one numeric vector.
+#' @param ridge The penalty, one number from 0, the same on all ranks.
+#' @param tol The tolerance for columns that depend on columns before them, one number, as for
+#'   [stats::lm.fit()]. The same on all ranks.
+#' @returns An object of class `ring_lm`, the same on all ranks. It holds no rows, so it is small.
+#'   It has methods for `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `anova()`,
+#'   `drop1()`, `add1()`, `step()`, `update()`, `predict()` (with the arguments of
+#'   [stats::predict.lm()]), `deviance()`, `logLik()`, `AIC()`, `nobs()`, `formula()`,
+#'   and for `tidy()`, `glance()` and `augment()` of package broom.
+#'
+#'   `fitted()`, `residuals()` and `add1()` need the rows. They work on the ranks, in the function
+#'   that has fitted the model: all ranks call them, and `fitted()` and `residuals()` return the
+#'   values for the rows of the rank.
+#' @inheritSection ring_glm Levels
+#' @inheritSection ring_glm Terms
+#' @inheritSection ring_glm Errors
+#' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
+#'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
+#' @seealso [ring_glm()]; [ring_glmnet()], for penalties that select columns; [ring_prcomp()].
+#' @examples
+#' comm <- ring_init()
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(mtcars)) %% ring_size(comm) == ring_rank(comm)
+#' fit <- ring_lm(comm, mpg ~ wt + factor(cyl), data = mtcars[rows, ])
+#' summary(fit)
+#' anova(fit)
+#' predict(fit, data.frame(wt = 3, cyl = 4), interval = "prediction")
+#' ring_close(comm)
+#' @export
+ring_lm <- function(comm, formula, data, weights, subset,
+                    na.action, # nolint: object_name_linter. As in lm().
+                    offset, contrasts = NULL, ridge = 0, tol = 1e-7) {
+  call <- match.call()
+  env <- parent.frame()
+  rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts)
+  ready <- agree(comm, lm_rows(rows, ridge))
+  model_check_settings(comm, list(response = rows$response, ridge = ridge, tol = tol,
+                                  contrasts = contrasts))
+  model_make("ring_lm", rows, call, env, lm_fit(comm, ready, ridge, tol))
+}
+
+# The rows of this rank: weights and offsets are numbers.
+lm_rows <- function(rows, ridge) {
+  if (!is_number(ridge) || ridge < 0) {
+    stop("`ridge` must be one number, 0 or more, not ", describe(ridge), call. = FALSE)
+  }
+  count <- nrow(rows$x)
+  y <- rows$y
+  if (count > 0L && (!is.numeric(y) || length(dim(y)) > 1L)) {
+    stop("the response must be one numeric vector, not ", describe(y), call. = FALSE)
+  }
+  weights <- if (is.null(rows$weights)) rep(1, count) else as.double(rows$weights)
+  if (any(weights < 0)) stop("negative weights not allowed", call. = FALSE)
+  list(
+    x = rows$x, y = as.double(y), weights = weights, weighted = !is.null(rows$weights),
+    offset = if (is.null(rows$offset)) rep(0, count) else as.double(rows$offset),
+    intercept = attr(rows$terms, "intercept") > 0L
+  )
+}
+
+lm_fit <- function(comm, rows, ridge, tol) {
+  used <- rows$weights > 0
+  joined <- cbind(rows$x, "(response)" = rows$y - rows$offset)
+  triangle <- tsqr(comm, (joined * sqrt(rows$weights))[used, , drop = FALSE])
+  solved <- lead(comm, c("rank", "coefficients", "pivot", "unscaled", "effects", "root",
+                         "triangle", "freedom"), lm_solve(triangle, ridge, rows$intercept, tol))
+  names <- colnames(rows$x)
+  coefficients <- stats::setNames(solved$coefficients, names)
+  fitted <- drop(rows$x %*% ifelse(is.na(coefficients), 0, coefficients)) + rows$offset
+  sums <- lm_sums(comm, rows, fitted)
+  kept <- solved$pivot[seq_len(solved$rank)]
+  order <- order(kept)
+  unscaled <- solved$unscaled[order, order, drop = FALSE]
+  dimnames(unscaled) <- list(names[sort(kept)], names[sort(kept)])
+  dimnames(solved$triangle) <- list(NULL, colnames(joined))
+  residuals <- ((rows$y - fitted) * sqrt(rows$weights))[used]
+  c(list(
+    coefficients = coefficients, rank = as.integer(solved$rank), pivot = as.integer(solved$pivot),
+    effects = solved$effects, root = solved$root, covariance = unscaled,
+    triangle = solved$triangle, df.residual = sums$nobs - solved$freedom, ridge = ridge,
+    tol = tol, quantiles = drop(ring_quantile(comm, residuals)), weighted = rows$weighted,
+    intercept = rows$intercept
+  ), sums)
+}
+
+# Runs on rank 0.
+lm_solve <- function(triangle, ridge, intercept, tol) {
+  width <- ncol(triangle) - 1L
+  penalty <- if (ridge > 0) {
+    diag(sqrt(ridge), width)[seq_len(width) > intercept, , drop = FALSE]
+  }
+  solved <- tsqr_solve(triangle, tol, penalty)
+  solved$freedom <- solved$rank
+  if (ridge > 0) {
+    kept <- solved$pivot[seq_len(solved$rank)]
+    gram <- crossprod(triangle[, kept, drop = FALSE])
+    hat <- solved$unscaled %*% gram
+    solved$freedom <- sum(diag(hat))
+    solved$unscaled <- hat %*% solved$unscaled
+  }
+  c(solved, list(triangle = triangle))
+}
+
+# Sums over all ranks: rows with a weight, the residual sum of squares, and that of the model, which
+# is around the mean if there is an intercept.
+lm_sums <- function(comm, rows, fitted) {
+  used <- rows$weights > 0
+  weights <- rows$weights[used]
+  fitted <- fitted[used]
+  sums <- ring_allreduce(comm, c(
+    length(weights), sum(weights), sum(weights * fitted),
+    sum(weights * (rows$y[used] - fitted)^2), sum(log(weights))
+  ))
+  center <- if (rows$intercept) sums[[3L]] / sums[[2L]] else 0
+  squares <- sum(weights * (fitted - center)^2)
+  # Means are unweighted, as those by which predict.lm() centers terms.
+  second <- ring_allreduce(comm, c(squares, nrow(rows$x), unname(colSums(rows$x))))
+  list(nobs = as.integer(sums[[1L]]), deviance = sums[[4L]], model_squares = second[[1L]],
+       log_weights = sums[[5L]], means = second[-(1:2)] / second[[2L]])
+}

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What a fitted model needs to be fitted again: the call and the environment of the call, where the
+# communicator and the rows are. A model holds no rows, so it has a weak reference to both. They
+# live as long as the model. The reference is empty in a model that was sent to another process, or
+# read from a file.
+
+session_open <- function(call, env) {
+  key <- new.env(parent = emptyenv())
+  list(key = key, reference = .Call(C_session_refer, key, list(call = call, env = env)))
+}
+
+# The call and the environment of `object`. `what` is the function that needs them.
+session_of <- function(object, what) {
+  session <- .Call(C_session_value, object$session$reference)
+  if (!is.null(session)) return(session)
+  stop(what, " needs the rows, and a ", class(object)[[1L]], " holds none: call it on all ranks ",
+       "where the model was fitted, before the function of the ranks ends", call. = FALSE)
+}
+
+# Fits the model again, with another formula. All ranks call it.
+session_refit <- function(object, formula, what) {
+  session <- session_of(object, what)
+  call <- session$call
+  call$formula <- formula
+  eval(call, session$env)
+}
+
+# The rows of the model on this rank. All ranks call it.
+session_rows <- function(object, what) {
+  session <- session_of(object, what)
+  comm <- eval(session$call$comm, session$env)
+  data <- if (!is.null(session$call$data)) eval(session$call$data, session$env)
+  rows <- rows_of_call(comm, session$call, session$env, data, object$contrasts)
+  c(rows, list(comm = comm))
+}
+
+# ---- Methods of all models -----------------------------------------------------------------------
+
+# The common elements of a model.
+model_make <- function(class, rows, call, env, fit) {
+  structure(class = class, c(fit, list(
+    call = scope_call(call), formula = stats::formula(rows$terms), terms = rows$terms,
+    xlevels = rows$levels, contrasts = rows$contrasts, assign = attr(rows$x, "assign"),
+    offset = scope_call(call)$offset, omitted = rows$omitted, session = session_open(call, env)
+  )))
+}
+
+# Checks that settings are the same on all ranks. Otherwise each rank would fit another model.
+model_check_settings <- function(comm, settings) {
+  texts <- allgather_strings(comm, vapply(settings, FUN.VALUE = "", function(setting) {
+    text <- if (is.character(setting)) setting else deparse(setting, control = "niceNames")
+    paste(text, collapse = " ")
+  }))
+  for (rank in seq_along(texts)) {
+    odd <- which(texts[[rank]] != texts[[1L]])
+    if (length(odd) == 0L) next
+    ring_stop("INVALID", rank = rank - 1L, call = NULL, paste0(
+      "rank ", rank - 1L, " has another ", names(settings)[[odd[[1L]]]], " than rank 0: ",
+      texts[[rank]][[odd[[1L]]]], ", and not ", texts[[1L]][[odd[[1L]]]], ": pass the same on all ",
+      "ranks"
+    ))
+  }
+}
+
+# A matrix with NA for aliased coefficients.
+model_complete <- function(covariance, names) {
+  all <- matrix(NA_real_, length(names), length(names), dimnames = list(names, names))
+  all[rownames(covariance), colnames(covariance)] <- covariance
+  all
+}
+
+model_no_rows <- function(object, what) {
+  stop("a ", class(object)[[1L]], " holds no rows: ", what, call. = FALSE)
+}

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Methods of broom's generics, which package generics has. They are registered when generics is
+# loaded. Columns are those of broom.
+
+tidy_frame <- function(x) {
+  rownames(x) <- NULL
+  if (requireNamespace("tibble", quietly = TRUE)) tibble::as_tibble(x) else x
+}
+
+# A table of coefficients: a row for each.
+tidy_table <- function(table, intervals = NULL) {
+  table <- as.data.frame(table)
+  names(table) <- c("estimate", "std.error", "statistic", "p.value")
+  table <- cbind(term = rownames(table), table)
+  if (!is.null(intervals)) {
+    intervals <- intervals[table$term, , drop = FALSE]
+    table$conf.low <- intervals[, 1L]
+    table$conf.high <- intervals[, 2L]
+  }
+  tidy_frame(table)
+}
+
+# nolint start: object_name_linter. The arguments are those of broom.
+#' Tidy, glance and augment: broom's view of distributed models
+#'
+#' Methods of the generics `tidy()`, `glance()` and `augment()` of the packages generics and broom.
+#' `tidy()` returns a row for each coefficient or component, `glance()` one row for the model, and
+#' `augment()` adds predictions to rows.
+#'
+#' @param x A model.
+#' @param conf.int Whether to add a confidence interval: `TRUE` or `FALSE`.
+#' @param conf.level The level of the interval, a number.
+#' @param exponentiate Whether to return the exponentials of the coefficients: `TRUE` or `FALSE`.
+#' @param newdata A data frame with the variables of the model. The model holds no rows, so it is
+#'   needed.
+#' @param ... Passed on to `confint()` by `tidy()`, and to `predict()` by `augment()`.
+#' @returns A data frame (a tibble, if tibble is installed), with the columns of broom.
+#' @seealso [ring_lm()], [ring_glm()]
+#' @name ring_tidy
+#' @aliases tidy.ring_lm
+#' @examples
+#' comm <- ring_init()
+#' fit <- ring_lm(comm, dist ~ speed, data = cars)
+#' ring_close(comm)
+#' if (requireNamespace("generics", quietly = TRUE)) {
+#'   generics::tidy(fit, conf.int = TRUE)
+#'   generics::glance(fit)
+#'   generics::augment(fit, newdata = head(cars))
+#' }
+NULL
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
+tidy.ring_lm <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
+  intervals <- if (conf.int) stats::confint(x, level = conf.level, ...)
+  tidy_table(stats::coef(summary(x)), intervals)
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_lm <- function(x, ...) {
+  summary <- summary(x)
+  test <- if (is.null(summary$fstatistic)) rep(NA_real_, 3L) else unname(summary$fstatistic)
+  likelihood <- stats::logLik(x)
+  tidy_frame(data.frame(
+    r.squared = summary$r.squared, adj.r.squared = summary$adj.r.squared, sigma = summary$sigma,
+    statistic = test[[1L]],
+    p.value = stats::pf(test[[1L]], test[[2L]], test[[3L]], lower.tail = FALSE), df = test[[2L]],
+    logLik = as.numeric(likelihood), AIC = stats::AIC(likelihood), BIC = stats::BIC(likelihood),
+    deviance = x$deviance, df.residual = x$df.residual, nobs = x$nobs
+  ))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_lm <- function(x, newdata, ...) {
+  found <- predict(x, newdata, ...)
+  frame <- as.data.frame(newdata)
+  if (is.list(found)) {
+    frame$.se.fit <- unname(found$se.fit)
+    found <- found$fit
+  }
+  if (is.matrix(found)) {
+    frame$.lower <- unname(found[, "lwr"])
+    frame$.upper <- unname(found[, "upr"])
+    found <- found[, "fit"]
+  }
+  frame$.fitted <- unname(found)
+  response <- attempt(eval(x$formula[[2L]], newdata, environment(x$terms)))$value
+  if (is.numeric(response)) frame$.resid <- response - frame$.fitted
+  tidy_frame(frame)
+}
+# nolint end

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Exact quantiles of vectors that are spread over the ranks. A quantile lies between two order
+# statistics. Each rank sorts its vector once. In each round the ranks propose values that divide
+# the interval of each order statistic into equal parts of their own rows, and count the rows below
+# every proposal. So the interval shrinks by the number of proposals; two rounds are enough for ten
+# million rows. The last values are gathered.
+
+#' Quantiles of vectors on all ranks
+#'
+#' `ring_quantile()` returns what [stats::quantile()] returns for the concatenated vectors of all
+#' ranks. All ranks call it. The quantiles are exact. No rank needs memory for the rows of other
+#' ranks: the ranks send some thousand numbers in a few rounds.
+#'
+#' @inheritParams ring_allreduce
+#' @param x The numbers of this rank, which may be none: a numeric, logical, `Date` or `difftime`
+#'   vector. Or a matrix or data frame of numbers, with the same columns on all ranks.
+#' @param probs,na.rm,names,type As for [stats::quantile()], the same on all ranks.
+#' @returns For a vector, a vector with the quantiles, as from [stats::quantile()]. For a matrix or
+#'   a data frame, a matrix with a row for each probability and a column for each column. The same
+#'   on every rank.
+#' @section Errors:
+#' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if there are
+#' missing values without `na.rm = TRUE`. The communicator stays usable. Other errors as for
+#' [ring_allreduce()].
+#' @seealso [ring_summary()], [ring_table()]
+#' @examples
+#' comm <- ring_init()
+#' ring_quantile(comm, faithful$waiting)
+#' ring_quantile(comm, faithful, probs = c(0.1, 0.9))
+#' ring_close(comm)
+#' @export
+ring_quantile <- function(comm, x, probs = seq(0, 1, 0.25),
+                          na.rm = FALSE, # nolint: object_name_linter. As in quantile().
+                          names = TRUE, type = 7) {
+  call <- sys.call()
+  columns <- agree(comm, {
+    quantile_check(probs, type, call)
+    quantile_columns(x, check_flag(na.rm, "na.rm"), call)
+  })
+  quantile_check_alike(comm, c(length(columns), length(probs), probs, type))
+  counts <- ring_allreduce(comm, as.double(lengths(columns)))
+  found <- quantile_values(comm, columns, counts, probs, type)
+  labels <- if (names) quantile_labels(probs)
+  if (length(dim(x)) == 2L) return(array(found, dim(found), list(labels, colnames(x))))
+  found <- stats::setNames(as.vector(found), labels)
+  if (inherits(x, c("Date", "difftime"))) attributes(found) <- c(attributes(found), attributes(x))
+  found
+}
+
+quantile_check <- function(probs, type, call) {
+  if (!is.numeric(probs) || anyNA(probs) || any(probs < 0 | probs > 1)) {
+    check_stop("`probs` must be numbers from 0 to 1, not ", describe(probs), call = call)
+  }
+  if (!is_whole(type) || !type %in% 1:9) {
+    check_stop("`type` must be a number from 1 to 9, not ", describe(type), call = call)
+  }
+}
+
+quantile_check_alike <- function(comm, own) {
+  all <- ring_allgatherv(comm, as.double(own))
+  lengths <- ring_allgather(comm, length(own))
+  parts <- split(all, rep(seq_along(lengths), lengths))
+  odd <- which(!vapply(parts, identical, NA, parts[[1L]]))
+  if (length(odd) == 0L) return()
+  ring_stop("INVALID", paste0(
+    "rank ", odd[[1L]] - 1L, " passed other columns, `probs` or another `type` than rank 0: pass ",
+    "the same on all ranks"
+  ), rank = odd[[1L]] - 1L, call = NULL)
+}
+
+# The columns of `x`, each sorted.
+quantile_columns <- function(x, drop_missing, call) {
+  columns <- if (is.data.frame(x)) as.list(x) else if (is.matrix(x)) asplit(x, 2L) else list(x)
+  lapply(seq_along(columns), function(i) {
+    column <- columns[[i]]
+    if (is.object(column) && !inherits(column, c("Date", "difftime")) || is.character(column)) {
+      check_stop("`x` must be numbers, not ", describe(column), call = call)
+    }
+    column <- as.double(column)
+    if (!drop_missing && anyNA(column)) {
+      check_stop("missing values are not allowed if `na.rm` is FALSE", call = call)
+    }
+    sort.int(column, method = if (length(column) < 2^31) "radix" else "quick")
+  })
+}
+
+quantile_labels <- function(probs) {
+  if (length(probs) == 0L) return()
+  digits <- max(2L, getOption("digits"))
+  paste0(formatC(100 * probs, format = "fg", width = 1, digits = digits), "%")
+}
+
+# A matrix with a row for each probability.
+quantile_values <- function(comm, columns, counts, probs, type) {
+  places <- lapply(counts, quantile_places, probs = probs, type = type)
+  wanted <- lapply(places, function(place) sort(unique(c(place$below, place$above))))
+  found <- order_statistics(comm, columns, wanted)
+  values <- vapply(seq_along(columns), FUN.VALUE = double(length(probs)), function(i) {
+    if (counts[[i]] == 0) return(rep(NA_real_, length(probs)))
+    below <- found[[i]][match(places[[i]]$below, wanted[[i]])]
+    above <- found[[i]][match(places[[i]]$above, wanted[[i]])]
+    share <- places[[i]]$share
+    ifelse(share == 0 | below == above, below,
+           ifelse(share == 1, above, (1 - share) * below + share * above))
+  })
+  matrix(values, length(probs))
+}
+
+# The order statistics on both sides of each quantile of `count` values, and the share of the upper
+# one: the definitions of Hyndman and Fan (1996), with the fuzz of stats::quantile().
+quantile_places <- function(count, probs, type) {
+  fuzz <- 4 * .Machine$double.eps
+  if (count == 0) return(list(below = double(), above = double(), share = double()))
+  if (type == 7) {
+    index <- 1 + pmax(count - 1, 0) * probs
+    below <- floor(index + fuzz)
+    share <- ifelse(abs(index - below) < fuzz, 0, index - below)
+    return(list(below = below, above = pmin(ceiling(index - fuzz), count), share = share))
+  }
+  if (type <= 3) {
+    index <- if (type == 3) count * probs - 0.5 else count * probs
+    below <- floor(index + fuzz)
+    share <- switch(type, index > below, ((index > below) + 1) / 2,
+                    index != below | below %% 2 == 1)
+  } else {
+    a <- c(0, 0.5, 0, 1, 1 / 3, 3 / 8)[[type - 3]]
+    b <- c(1, 0.5, 0, 1, 1 / 3, 3 / 8)[[type - 3]]
+    index <- a + probs * (count + 1 - a - b)
+    below <- floor(index + fuzz)
+    share <- ifelse(abs(index - below) < fuzz, 0, index - below)
+  }
+  within <- function(place) pmin(pmax(place, 1), count)
+  list(below = within(below), above = within(below + 1), share = as.double(share))
+}
+
+# ---- Order statistics ----------------------------------------------------------------------------
+
+order_few <- 20000 # values that are gathered at most
+order_pivots <- 1000 # proposals of all ranks for one order statistic
+
+# The order statistics `wanted` (a vector for each column) of sorted columns.
+order_statistics <- function(comm, columns, wanted) {
+  column <- rep(seq_along(wanted), lengths(wanted))
+  search <- list(
+    column = column, place = unlist(wanted), value = rep(NA_real_, length(column)),
+    # Rows `from` + 1 to `to` of this rank are candidates; `before` rows of all ranks are smaller.
+    from = double(length(column)), to = as.double(lengths(columns))[column],
+    before = double(length(column))
+  )
+  repeat {
+    open <- which(is.na(search$value))
+    left <- ring_allreduce(comm, (search$to - search$from)[open])
+    if (length(open) == 0L || sum(left) <= order_few) break
+    search <- order_narrow(comm, columns, search, open)
+  }
+  if (length(open) > 0L) search$value[open] <- order_gather(comm, columns, search, open)
+  unname(split(search$value, factor(column, seq_along(wanted))))
+}
+
+# One round. Every rank has the same proposals, so all ranks decide the same.
+order_narrow <- function(comm, columns, search, open) {
+  most <- max(1, ceiling(order_pivots / ring_size(comm)))
+  own <- vapply(open, FUN.VALUE = double(most), function(i) {
+    order_propose(columns[[search$column[[i]]]], search$from[[i]], search$to[[i]], most)
+  })
+  all <- array(ring_allgather(comm, matrix(own, most)), c(most, length(open), ring_size(comm)))
+  pivots <- lapply(seq_along(open), function(j) sort(unique(as.vector(all[, j, ]))))
+  counts <- Map(function(i, pivots) {
+    values <- columns[[search$column[[i]]]]
+    c(findInterval(pivots, values, left.open = TRUE), findInterval(pivots, values))
+  }, open, pivots)
+  totals <- ring_allreduce(comm, as.double(unlist(counts)))
+  totals <- split(totals, rep(seq_along(counts), lengths(counts)))
+  for (j in seq_along(open)) {
+    search <- order_decide(search, open[[j]], pivots[[j]], totals[[j]], counts[[j]])
+  }
+  search
+}
+
+# Values at equal distances among the candidates; NaN where there are fewer.
+order_propose <- function(values, from, to, most) {
+  count <- to - from
+  if (count <= most) return(c(values[from + seq_len(count)], rep(NaN, most - count)))
+  values[from + floor((seq_len(most) - 0.5) / most * count) + 1]
+}
+
+# `totals` and `own` are the rows below each pivot, then the rows up to each pivot.
+order_decide <- function(search, i, pivots, totals, own) {
+  under <- seq_along(pivots)
+  place <- search$place[[i]]
+  upper <- which(totals[-under] >= place)[1L]
+  if (!is.na(upper) && totals[[upper]] < place) {
+    search$value[[i]] <- pivots[[upper]]
+    return(search)
+  }
+  if (!is.na(upper)) search$to[[i]] <- own[[upper]]
+  lower <- if (is.na(upper)) length(pivots) else upper - 1L
+  if (lower > 0L) {
+    search$from[[i]] <- own[-under][[lower]]
+    search$before[[i]] <- totals[-under][[lower]]
+  }
+  search
+}
+
+# Every rank gets all candidates and picks the values.
+order_gather <- function(comm, columns, search, open) {
+  own <- lapply(open, function(i) {
+    columns[[search$column[[i]]]][search$from[[i]] + seq_len(search$to[[i]] - search$from[[i]])]
+  })
+  counts <- ring_allgather(comm, matrix(as.double(lengths(own)), ncol = 1L))
+  counts <- matrix(counts, length(open))
+  all <- ring_allgatherv(comm, as.double(unlist(own)))
+  of <- rep(rep(seq_along(open), ring_size(comm)), as.vector(counts))
+  candidates <- split(all, factor(of, seq_along(open)))
+  vapply(seq_along(open), FUN.VALUE = 0, function(j) {
+    sort(candidates[[j]])[[search$place[[open[[j]]]] - search$before[[open[[j]]]]]]
+  })
+}

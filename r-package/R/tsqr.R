@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The QR decomposition of a matrix whose rows are spread over the ranks (TSQR: Demmel, Grigori,
+# Hoemmen and Langou, 2012). A rank decomposes its rows block by block, so that a block stays in
+# the processor's cache. Triangles of two ranks are stacked and decomposed again, along a binomial
+# tree that ends on rank 0. Nothing is squared, so singular values keep their digits.
+#
+# Only R is computed. LINPACK's qr() with a tolerance of 0 leaves the columns in their order, so R
+# of a stack is R of all rows, up to the signs of its rows.
+
+# R of the rows `x`, with as many rows as columns. Missing rows are 0.
+tsqr_triangle <- function(x) {
+  width <- ncol(x)
+  triangle <- matrix(0, 0L, width)
+  step <- max(1000L, 4L * width)
+  for (block in seq_len(ceiling(nrow(x) / step))) {
+    rows <- seq.int((block - 1) * step + 1, min(block * step, nrow(x)))
+    decomposed <- qr.default(rbind(triangle, x[rows, , drop = FALSE]), tol = 0)
+    triangle <- qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE]
+  }
+  rbind(triangle, matrix(0, width - nrow(triangle), width))
+}
+
+# R of the rows of all ranks on rank 0, and NULL elsewhere. Rows of R with a negative diagonal are
+# negated, so R does not depend on the number of ranks, up to rounding.
+tsqr <- function(comm, x) {
+  force(x) # it may be a collective call
+  agree(comm, tsqr_check(x))
+  rank <- ring_rank(comm)
+  triangle <- unname(tsqr_triangle(x))
+  step <- 1L
+  while (step < ring_size(comm)) {
+    if (rank %% (2L * step) == step) {
+      ring_send(comm, triangle, rank - step)
+      return()
+    }
+    if (rank + step < ring_size(comm)) {
+      other <- ring_recv(comm, triangle, rank + step)
+      triangle <- tsqr_triangle(rbind(triangle, other))
+    }
+    step <- 2L * step
+  }
+  sign <- ifelse(diag(triangle) < 0, -1, 1)
+  dimnames(triangle) <- list(NULL, colnames(x))
+  triangle * sign
+}
+
+tsqr_check <- function(x) {
+  bad <- which(!is.finite(colSums(x)))
+  if (length(bad) == 0L) return()
+  name <- colnames(x)[bad[[1L]]]
+  stop("column ", if (is.null(name)) bad[[1L]] else name, " has values that are not finite, or ",
+       "too large to be added: remove these rows or scale the column", call. = FALSE)
+}
+
+# Solves least squares from R of the columns and the response, side by side. As stats::lm(), it
+# finds columns that depend on columns before them, by the tolerance of lm.fit(). Coefficients of
+# such columns are NA. Row i of `penalty` is one more row of the data, with the response 0.
+tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
+  width <- ncol(triangle) - 1L
+  columns <- seq_len(width)
+  rows <- rbind(triangle[, columns, drop = FALSE], penalty)
+  response <- c(triangle[, width + 1L], double(NROW(penalty)))
+  if (width == 0L) {
+    return(list(rank = 0L, pivot = integer(), coefficients = double(), effects = double(),
+                root = matrix(0, 0L, 0L), unscaled = matrix(0, 0L, 0L)))
+  }
+  fit <- stats::.lm.fit(unname(rows), response, tol = tolerance)
+  first <- seq_len(fit$rank)
+  kept <- fit$pivot[first]
+  coefficients <- rep(NA_real_, width)
+  coefficients[kept] <- fit$coefficients[first]
+  root <- fit$qr[first, first, drop = FALSE]
+  root[lower.tri(root)] <- 0
+  list(rank = fit$rank, pivot = fit$pivot, coefficients = coefficients,
+       effects = fit$effects[first], root = root, unscaled = chol2inv(root))
+}
+
+# Evaluates `expr`, a list of numeric vectors and matrices without missing rows or names, on rank 0
+# and broadcasts it: ranks whose processors round differently would get different results. `names`
+# are the names of the list.
+lead <- function(comm, names, expr) {
+  found <- agree(comm, if (ring_rank(comm) == 0) expr)
+  shape <- function(x) c(length(x), if (is.matrix(x)) dim(x) else c(0, 0))
+  shapes <- double(3L * length(names))
+  if (!is.null(found)) shapes <- unlist(lapply(unname(found[names]), shape))
+  shapes <- matrix(ring_broadcast(comm, as.double(shapes)), 3L)
+  numbers <- double(sum(shapes[1L, ]))
+  if (!is.null(found)) numbers <- as.double(unlist(found[names], use.names = FALSE))
+  numbers <- ring_broadcast(comm, numbers)
+  parts <- split(numbers, factor(rep(seq_along(names), shapes[1L, ]), seq_along(names)))
+  stats::setNames(lapply(seq_along(names), function(i) {
+    part <- unname(parts[[i]])
+    if (shapes[2L, i] + shapes[3L, i] > 0) matrix(part, shapes[2L, i]) else part
+  }), names)
+}

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+
+test_that("quantiles of all types are those of quantile() on all rows", {
+  set.seed(1)
+  samples <- list(
+    normal = rnorm(1001), ties = sample(5, 300, TRUE), one = 7, infinite = c(-Inf, 1:9, Inf),
+    missing = c(NA, 3, 1, NaN, 2), few = c(2, 1)
+  )
+  probs <- c(0, 0.01, 0.25, 1 / 3, 0.5, 0.9, 1)
+  results <- run_ring(3, {
+    lapply(samples, function(x) {
+      x <- x[seq_along(x) %% size == rank]
+      vapply(1:9, function(type) ring_quantile(comm, x, probs, TRUE, type = type), probs)
+    })
+  }, samples = samples, probs = probs)
+  for (name in names(samples)) {
+    expected <- vapply(1:9, function(type) {
+      quantile(samples[[name]], probs, TRUE, type = type)
+    }, probs)
+    expect_equal(results[[2]][[name]], expected, tolerance = 1e-15, info = name)
+  }
+})
+
+test_that("large vectors take few rounds, and columns are one call", {
+  results <- run_ring(3, {
+    set.seed(rank)
+    x <- cbind(normal = rnorm(2e5), ties = round(rnorm(2e5)), skewed = rexp(2e5)^5)
+    if (rank == 1) x <- x[0, ]
+    before <- ring_counters(comm)
+    found <- ring_quantile(comm, x, c(0.001, 0.3, 0.999))
+    calls <- ring_counters(comm)$calls - before$calls
+    list(x = x, found = found, calls = calls)
+  })
+  whole <- do.call(rbind, lapply(results, `[[`, "x"))
+  expected <- apply(whole, 2, quantile, c(0.001, 0.3, 0.999))
+  expect_identical(results[[1]]$found, expected)
+  expect_lt(results[[1]]$calls, 25)
+})
+
+test_that("quantiles have the names and the errors of quantile()", {
+  comm <- local_world()
+  expect_identical(ring_quantile(comm, mtcars$hp), quantile(mtcars$hp))
+  expect_identical(ring_quantile(comm, mtcars$hp, 0.12345678), quantile(mtcars$hp, 0.12345678))
+  expect_null(names(ring_quantile(comm, mtcars$hp, names = FALSE)))
+  expect_identical(dim(ring_quantile(comm, mtcars[1:3])), c(5L, 3L))
+  days <- as.Date("2020-01-01") + 0:10
+  expect_identical(ring_quantile(comm, days, 0.5, names = FALSE), as.Date("2020-01-06"))
+  expect_true(all(is.na(ring_quantile(comm, double()))))
+  expect_error(ring_quantile(comm, c(1, NA)), "missing values are not allowed if `na.rm` is FALSE")
+  expect_error(ring_quantile(comm, 1, 2), "`probs` must be numbers from 0 to 1, not 2")
+  expect_error(ring_quantile(comm, "a"), "`x` must be numbers")
+  results <- run_ring(2, tryCatch(ring_quantile(comm, 1, rank / 2), error = conditionMessage))
+  expect_match(results[[1]], "rank 1 passed other columns, `probs` or another `type` than rank 0")
+})
