@@ -62,11 +62,13 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   }
   x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
   if (ncol(x) == 0L) check_stop("the model has no predictors: add them to the right of `formula`")
-  moments <- mlp_moments(comm, x, check_flag(scale, "scale"))
+  moments <- columns_moments(comm, x, check_flag(scale, "scale"), scale)
+  count <- moments$counts[[1L]]
+  if (scale) moments$scale[moments$scale == 0] <- 1
   classes <- seq_along(rows$response_levels)
   layers <- c(ncol(x), as.integer(hidden), length(classes))
   truth <- outer(as.integer(factor(rows$y, rows$response_levels)), classes, `==`)
-  loss <- mlp_loss(mlp_scale(x, moments), truth, layers, decay, moments$count, ring_size(comm))
+  loss <- mlp_loss(columns_scale(x, moments), truth, layers, decay, count, ring_size(comm))
   fit <- ring_optim(
     comm, mlp_draw(layers), loss$value, loss$gradient,
     method = "L-BFGS-B",
@@ -79,20 +81,6 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
     evaluations = fit$counts[["function"]], converged = fit$convergence == 0L
   ))
 }
-
-# The number of rows, and mean and standard deviation of each column, over all ranks. The second
-# pass keeps the digits that a sum of squares alone would lose.
-mlp_moments <- function(comm, x, scale) {
-  sums <- ring_allreduce(comm, c(nrow(x), colSums(x)))
-  count <- sums[[1L]]
-  if (!scale) return(list(count = count, center = rep(0, ncol(x)), scale = rep(1, ncol(x))))
-  center <- unname(sums[-1L] / count)
-  squares <- ring_allreduce(comm, unname(colSums(sweep(x, 2L, center)^2)))
-  deviation <- sqrt(squares / max(1, count - 1))
-  list(count = count, center = center, scale = ifelse(deviation > 0, deviation, 1))
-}
-
-mlp_scale <- function(x, moments) sweep(sweep(x, 2L, moments$center), 2L, moments$scale, `/`)
 
 mlp_lengths <- function(layers) (layers[-length(layers)] + 1L) * layers[-1L]
 
@@ -177,7 +165,7 @@ print.ring_mlp <- function(x, ...) {
 predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
   type <- match.arg(type)
   x <- rows_predict(object, newdata)$x
-  x <- mlp_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
+  x <- columns_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
   known <- stats::complete.cases(x)
   outputs <- mlp_forward(x[known, , drop = FALSE], object$weights)
   found <- matrix(NA_real_, nrow(x), length(object$levels), dimnames = list(NULL, object$levels))

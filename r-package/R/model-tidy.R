@@ -91,4 +91,30 @@ augment.ring_lm <- function(x, newdata, ...) {
   if (is.numeric(response)) frame$.resid <- response - frame$.fitted
   tidy_frame(frame)
 }
+
+#' @rdname ring_tidy
+#' @param matrix What to return of principal components, a string: `"eigenvalues"` or `"rotation"`.
+#' @exportS3Method generics::tidy
+tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {
+  components <- seq_along(x$sdev)
+  if (match.arg(matrix) == "eigenvalues") {
+    # The variance of all components is known only with all of them.
+    share <- x$sdev^2 / sum(x$sdev^2)
+    return(tidy_frame(data.frame(PC = components, std.dev = x$sdev, percent = share,
+                                 cumulative = cumsum(share))))
+  }
+  components <- seq_len(ncol(x$rotation))
+  names <- rownames(x$rotation)
+  if (is.null(names)) names <- seq_len(nrow(x$rotation))
+  tidy_frame(data.frame(column = rep(names, each = length(components)), PC = components,
+                        value = as.vector(t(x$rotation))))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_prcomp <- function(x, newdata, ...) {
+  scores <- as.data.frame(predict(x, newdata))
+  names(scores) <- paste0(".fitted", names(scores))
+  tidy_frame(cbind(as.data.frame(newdata), scores))
+}
 # nolint end

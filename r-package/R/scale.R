@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Means and standard deviations of columns whose rows are spread over the ranks. A second pass over
+# the centered rows keeps the digits that a sum of squares alone would lose.
+
+#' Scale: center and scale the columns of a matrix on all ranks
+#'
+#' `ring_scale()` returns what [scale()] returns for the rows of all ranks: the rows of this rank,
+#' with the means and standard deviations of the columns over all ranks. All ranks call it.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A numeric matrix, vector or data frame, with the rows of this rank, which may be none.
+#'   The columns are the same on all ranks. Missing values are left out of means and deviations.
+#' @param center,scale `TRUE` or `FALSE`, or numbers, one for each column, as for [scale()]. The
+#'   same on all ranks.
+#' @returns A matrix of the rows of this rank, with the attributes `scaled:center` and
+#'   `scaled:scale`, which are the same on all ranks.
+#' @section Errors:
+#' `ring_error_invalid` on every rank, if `x` is invalid on any rank. The communicator stays usable.
+#' Other errors as for [ring_allreduce()].
+#' @seealso [ring_prcomp()], [ring_cor()]
+#' @examples
+#' comm <- ring_init()
+#' scaled <- ring_scale(comm, faithful)
+#' attr(scaled, "scaled:center")
+#' ring_close(comm)
+#' @export
+ring_scale <- function(comm, x, center = TRUE, scale = TRUE) {
+  x <- columns_of(comm, x)
+  found <- columns_moments(comm, x, center, scale)
+  x <- columns_scale(x, found)
+  marks <- list("scaled:center" = found$center, "scaled:scale" = found$scale)
+  attributes(x) <- c(attributes(x), Filter(Negate(is.null), marks))
+  x
+}
+
+# The matrix of `x`, with the same columns on all ranks. `finite` refuses missing values.
+columns_of <- function(comm, x, finite = FALSE) {
+  x <- agree(comm, columns_matrix(x, finite))
+  labels <- if (is.null(colnames(x))) as.character(seq_len(ncol(x))) else colnames(x)
+  agree(comm, rows_check_labels(allgather_strings(comm, labels)))
+  x
+}
+
+columns_matrix <- function(x, finite) {
+  numbers <- is.data.frame(x) && all(vapply(x, function(x) is.numeric(x) || is.logical(x), NA))
+  if (!numbers && !is.numeric(x) && !is.logical(x)) {
+    odd <- if (is.data.frame(x)) Find(function(x) !is.numeric(x), x) else x
+    stop("the columns must be numbers, not ", describe(odd), ": leave it out, or make columns by ",
+         "model.matrix()", call. = FALSE)
+  }
+  x <- as.matrix(x)
+  storage.mode(x) <- "double"
+  if (finite) tsqr_check(x)
+  x
+}
+
+# The number of known values, the center and the scale of each column, over all ranks.
+columns_moments <- function(comm, x, center = TRUE, scale = TRUE) {
+  known <- colSums(!is.na(x))
+  sums <- ring_allreduce(comm, unname(c(known, colSums(x, na.rm = TRUE))))
+  counts <- sums[seq_len(ncol(x))]
+  means <- sums[-seq_len(ncol(x))] / counts
+  rest <- ring_allreduce(comm, unname(colSums(sweep(x, 2L, means), na.rm = TRUE)))
+  means <- stats::setNames(means + rest / counts, colnames(x))
+  if (is.logical(center)) center <- if (center) means
+  squares <- unname(colSums((if (is.null(center)) x else sweep(x, 2L, center))^2, na.rm = TRUE))
+  deviations <- sqrt(ring_allreduce(comm, squares) / pmax(1, counts - 1))
+  if (is.logical(scale)) scale <- if (scale) stats::setNames(deviations, colnames(x))
+  list(counts = counts, center = center, scale = scale)
+}
+
+columns_scale <- function(x, moments) {
+  if (!is.null(moments$center)) x <- sweep(x, 2L, moments$center, check.margin = FALSE)
+  if (!is.null(moments$scale)) x <- sweep(x, 2L, moments$scale, "/", check.margin = FALSE)
+  x
+}

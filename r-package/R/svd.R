@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Singular value decompositions and principal components. With few columns, R of tsqr() has the
+# singular values of all rows. With many columns, the rows are projected to random directions first
+# (Halko, Martinsson and Tropp, 2011).
+
+#' SVD: singular value decomposition of a matrix on many ranks
+#'
+#' `ring_svd()` returns the singular value decomposition of the matrix with the rows of all ranks,
+#' as [svd()] does. All ranks call it, each with its own rows.
+#'
+#' @details
+#' `method = "qr"` decomposes the rows by an orthogonal reduction. Nothing is squared. So singular
+#' values have the digits of [svd()], where methods by the covariance matrix lose all values below
+#' 1e-8 of the largest. The ranks send square matrices with the number of columns.
+#'
+#' `method = "random"` projects the rows to `k + 10` random directions, improves them by `power`
+#' iterations and finds the `k` largest singular values among them. It never makes a square matrix.
+#' The error falls with the gap between the singular values `k` and `k + 10`. Rank 0 draws the
+#' directions, so [set.seed()] on rank 0 makes them reproducible.
+#'
+#' Columns of `v` are determined up to their signs.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A numeric matrix or data frame with the rows of this rank, which may be none. The
+#'   columns are the same on all ranks. There are no missing values.
+#' @param k The number of singular values, a whole number. `NULL`: all, for `"qr"`.
+#' @param u Whether to compute the left singular vectors, `TRUE` or `FALSE`.
+#' @param method A string: `"qr"`, for up to some thousand columns; `"random"`; or `"auto"`, which
+#'   is `"random"` for more than 2000 columns, if `k` is given.
+#' @param power The number of iterations of `"random"`, a whole number from 0.
+#' @returns A list with the singular values `d` and the right singular vectors `v`, the same on all
+#'   ranks; and with `u`, the rows of the left singular vectors that belong to the rows of this
+#'   rank.
+#' @section Errors:
+#' `ring_error_invalid` on every rank, if an argument is invalid on any rank, or if a value is
+#' missing or infinite. The communicator stays usable. Other errors as for [ring_allreduce()].
+#' @references N. Halko, P. G. Martinsson and J. A. Tropp (2011). Finding structure with randomness.
+#'   *SIAM Review* 53(2).
+#' @seealso [ring_prcomp()], [ring_lm()]
+#' @examples
+#' comm <- ring_init()
+#' ring_svd(comm, as.matrix(faithful), u = FALSE)
+#' ring_close(comm)
+#' @export
+ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L) {
+  method <- match.arg(method)
+  k <- check_whole(k, "k", least = 1, absent = 0L)
+  power <- check_whole(power, "power", least = 0)
+  x <- columns_of(comm, x, finite = TRUE)
+  model_check_settings(comm, list(k = k, method = method, power = power))
+  found <- svd_of(comm, x, k, check_flag(u, "u"), method, power)
+  found$d <- found$d[seq_len(ncol(found$v))]
+  found
+}
+
+# `k` vectors, or all if `k` is 0. There may be more singular values, as from svd().
+svd_of <- function(comm, x, k, left, method, power) {
+  if (method == "auto") method <- if (ncol(x) > 2000L && k > 0L) "random" else "qr"
+  if (method == "random" && k == 0L) check_stop("`method = \"random\"` needs `k`", call = NULL)
+  most <- min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
+  k <- if (k == 0L) most else min(k, most)
+  if (method == "random") return(svd_random(comm, x, k, left, power))
+  svd_qr(comm, x, k, left, most)
+}
+
+svd_qr <- function(comm, x, k, left, most) {
+  triangle <- tsqr(comm, x)
+  found <- lead(comm, c("d", "v"), if (!is.null(triangle)) svd(triangle, nu = 0L, nv = k))
+  v <- matrix(found$v, ncol(x), k, dimnames = list(colnames(x), NULL))
+  found <- list(d = found$d[seq_len(most)], v = v)
+  if (left) found$u <- svd_left(comm, x, list(d = found$d[seq_len(k)], v = v))
+  found
+}
+
+# Columns of `x v / d` lose their right angles where d is small. A second decomposition, of columns
+# that are nearly orthogonal, restores them. Columns of singular values of 0 are 0.
+svd_left <- function(comm, x, found) {
+  clear <- found$d > found$d[[1L]] * .Machine$double.eps
+  u <- matrix(0, nrow(x), length(found$d), dimnames = list(rownames(x), NULL))
+  scaled <- sweep(x %*% found$v[, clear, drop = FALSE], 2L, found$d[clear], "/")
+  u[, clear] <- svd_basis(comm, scaled)
+  u
+}
+
+# Orthonormal columns that span those of `x`.
+svd_basis <- function(comm, x) {
+  triangle <- tsqr(comm, x)
+  inverse <- lead(comm, "root", list(root = backsolve(triangle, diag(ncol(x)))))
+  x %*% matrix(inverse$root, ncol(x))
+}
+
+svd_random <- function(comm, x, k, left, power) {
+  most <- min(ncol(x), ring_allreduce(comm, as.double(nrow(x))))
+  width <- min(k + 10, most)
+  shape <- double(ncol(x) * width)
+  if (ring_rank(comm) == 0) shape <- stats::rnorm(length(shape))
+  found <- x %*% matrix(ring_broadcast(comm, shape), ncol(x))
+  for (step in seq_len(power)) {
+    basis <- svd_basis(comm, svd_basis(comm, found))
+    found <- x %*% qr.Q(qr(ring_allreduce(comm, unname(crossprod(x, basis)))))
+  }
+  basis <- svd_basis(comm, svd_basis(comm, found))
+  projected <- ring_allreduce(comm, unname(crossprod(x, basis)))
+  small <- lead(comm, c("d", "u", "v"), svd(projected, nu = k, nv = k))
+  v <- matrix(small$u, ncol(x), k, dimnames = list(colnames(x), NULL))
+  result <- list(d = small$d[seq_len(k)], v = v)
+  if (left) result$u <- basis %*% matrix(small$v, width, k)
+  result
+}
+
+# nolint start: object_name_linter. The arguments are those of prcomp().
+#' Principal components of data on many ranks
+#'
+#' `ring_prcomp()` returns the principal components of the rows of all ranks, as [stats::prcomp()]
+#' does, by [ring_svd()] of the centered rows. All ranks call it, each with its own rows.
+#'
+#' @inheritParams ring_svd
+#' @param retx Whether to return the scores of the rows of this rank, `TRUE` or `FALSE`.
+#' @param center,scale. As for [stats::prcomp()]: `TRUE` or `FALSE`, or a number for each column.
+#'   The same on all ranks.
+#' @param rank. The number of components, a whole number. `NULL`: all.
+#' @returns An object of the classes `ring_prcomp` and `prcomp`, so the methods of
+#'   [stats::prcomp()] work: `print()`, `summary()`, `predict()`, [stats::screeplot()]. Package
+#'   broom's `tidy()` and `augment()` have methods, too. `sdev`, `rotation`, `center` and `scale`
+#'   are the same on all ranks. With `retx`, `x` has the scores of the rows of this rank.
+#' @inheritSection ring_svd Errors
+#' @seealso [ring_svd()]
+#' @examples
+#' comm <- ring_init()
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(USArrests)) %% ring_size(comm) == ring_rank(comm)
+#' fit <- ring_prcomp(comm, USArrests[rows, ], scale. = TRUE)
+#' summary(fit)
+#' predict(fit, USArrests[1:3, ])
+#' ring_close(comm)
+#' @export
+ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
+                        method = c("auto", "qr", "random"), power = 2L) {
+  call <- scope_call(match.call())
+  method <- match.arg(method)
+  k <- check_whole(rank., "rank.", least = 1, absent = 0L)
+  x <- columns_of(comm, x, finite = TRUE)
+  model_check_settings(comm, list(rank = k, method = method, center = center, scale = scale.))
+  moments <- columns_moments(comm, x, center, scale.)
+  flat <- moments$scale == 0
+  if (any(flat)) {
+    check_stop("cannot rescale a constant/zero column to unit variance: leave out column ",
+               which(flat)[[1L]])
+  }
+  x <- columns_scale(x, moments)
+  found <- svd_of(comm, x, k, FALSE, method, check_whole(power, "power", least = 0))
+  rotation <- found$v
+  dimnames(rotation) <- list(colnames(x), paste0("PC", seq_len(ncol(rotation))))
+  fit <- list(
+    sdev = found$d / sqrt(max(1, moments$counts[[1L]] - 1)), rotation = rotation,
+    center = if (is.null(moments$center)) FALSE else moments$center,
+    scale = if (is.null(moments$scale)) FALSE else moments$scale, call = call
+  )
+  if (retx) fit$x <- x %*% rotation
+  structure(class = c("ring_prcomp", "prcomp"), fit)
+}
+# nolint end

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# The columns of a matrix, with the signs of those of another.
+aligned <- function(found, expected) {
+  sweep(found, 2, sign(colSums(found * expected)), `*`)
+}
+
+# A matrix with these singular values.
+graded <- function(rows, values) {
+  set.seed(1)
+  width <- length(values)
+  left <- qr.Q(qr(matrix(rnorm(rows * width), rows)))
+  left %*% (values * t(qr.Q(qr(matrix(rnorm(width^2), width)))))
+}
+
+test_that("singular values and vectors of all rows are those of svd()", {
+  x <- graded(3000, 10^-c(0, 1, 3, 5, 7, 8))
+  expect_gt(kappa(x, exact = TRUE), 0.99e8)
+  results <- run_ring(3, {
+    list(ring_svd(comm, one_empty(x, rank, size)), ring_svd(comm, dealt(x, rank, size), k = 2)$d,
+         ring_svd(comm, dealt(x[1:4, ], rank, size), u = FALSE))
+  }, x = x, dealt = dealt, one_empty = one_empty)
+  truth <- svd(x)
+  found <- results[[1]][[1]]
+  expect_lt(max(abs(found$d - truth$d)), 1e-15)
+  expect_lt(max(abs(found$d / truth$d - 1)), 1e-7) # eps times the condition
+  expect_lt(max(abs(aligned(found$v, truth$v) - truth$v)), 1e-8)
+  u <- do.call(rbind, lapply(results, function(result) result[[1]]$u))
+  expect_lt(max(abs(crossprod(u) - diag(6))), 1e-13)
+  expect_identical(nrow(results[[2]][[1]]$u), 0L)
+  order <- c(seq(2, 3000, 2), seq(1, 3000, 2))
+  expect_lt(max(abs(u %*% (found$d * t(found$v)) - x[order, ])), 1e-14)
+  expect_equal(results[[3]][[2]], truth$d[1:2], tolerance = 1e-14)
+  expect_length(results[[1]][[3]]$d, 4)
+  expect_identical(results[[2]][[1]][c("d", "v")], found[c("d", "v")])
+  # The way by the covariance, as in MLlib, has no digit of the smallest value.
+  squared <- sqrt(abs(eigen(crossprod(x))$values))
+  expect_gt(abs(squared[[6]] / truth$d[[6]] - 1), 1e-2)
+})
+
+test_that("random projections find the largest values of wide data", {
+  x <- graded(120, c(5, 4, 3, 2, 1, rep(1e-9, 95))) %*% diag(100)[, rep(1:100, 3)]
+  results <- run_ring(2, {
+    set.seed(rank)
+    ring_svd(comm, dealt(x, rank, size), k = 5, method = "random")
+  }, x = x, dealt = dealt)
+  truth <- svd(x, 5, 5)
+  expect_equal(results[[1]]$d, truth$d[1:5], tolerance = 1e-12)
+  expect_lt(max(abs(aligned(results[[1]]$v, truth$v) - truth$v)), 1e-8)
+  u <- rbind(results[[2]]$u, results[[1]]$u)[order(c(seq(1, 120, 2), seq(2, 120, 2))), ]
+  expect_lt(max(abs(aligned(u, truth$u) - truth$u)), 1e-8)
+})
+
+test_that("principal components are those of prcomp()", {
+  x <- sweep(graded(2000, 10^-c(0, 2, 5, 8)), 2, c(1, -2, 0, 3), `+`)
+  colnames(x) <- letters[1:4]
+  results <- run_ring(3, {
+    list(plain = ring_prcomp(comm, one_empty(x, rank, size)),
+         scaled = ring_prcomp(comm, dealt(USArrests, rank, size), TRUE, scale. = TRUE, rank. = 2))
+  }, x = x, dealt = dealt, one_empty = one_empty)
+  plain <- results[[1]]$plain
+  truth <- prcomp(x)
+  expect_lt(max(abs(plain$sdev - truth$sdev)) / truth$sdev[[1]], 1e-14)
+  expect_lt(max(abs(plain$sdev / truth$sdev - 1)), 1e-6)
+  expect_equal(plain$center, truth$center, tolerance = 1e-14)
+  expect_lt(max(abs(aligned(plain$rotation, truth$rotation) - truth$rotation)[, 1:3]), 1e-10)
+  scaled <- results[[1]]$scaled
+  truth <- prcomp(USArrests, scale. = TRUE, rank. = 2)
+  expect_equal(scaled$sdev, truth$sdev, tolerance = 1e-12)
+  expect_equal(summary(scaled)$importance, summary(truth)$importance, tolerance = 1e-12)
+  expect_equal(aligned(scaled$rotation, truth$rotation), truth$rotation, tolerance = 1e-12)
+  expect_equal(scaled$scale, truth$scale, tolerance = 1e-12)
+  expect_equal(predict(scaled, USArrests[rownames(scaled$x), ]), scaled$x)
+  expect_output(print(scaled), "Standard deviations")
+})
+
+test_that("components have the methods of prcomp() and broom", {
+  comm <- local_world()
+  fit <- ring_prcomp(comm, USArrests, scale. = TRUE)
+  expect_equal(summary(fit)$importance, summary(prcomp(USArrests, scale. = TRUE))$importance)
+  expect_error(ring_prcomp(comm, cbind(1, 1:3), scale. = TRUE), "constant/zero column to unit var")
+  expect_error(ring_svd(comm, cbind(c(1, NA))), "column 1 has values that are not finite")
+  expect_error(ring_svd(comm, iris), "the columns must be numbers, not a factor of length 150")
+  expect_error(ring_svd(comm, diag(2), method = "random"), "needs `k`")
+  skip_if_not_installed("generics")
+  expect_equal(generics::tidy(fit)$cumulative[[4]], 1)
+  expect_identical(nrow(generics::tidy(fit, "rotation")), 16L)
+  expect_named(generics::augment(fit, USArrests), c(names(USArrests), paste0(".fittedPC", 1:4)))
+})
+
+test_that("columns are scaled by all rows", {
+  results <- run_ring(2, {
+    x <- dealt(airquality[1:4], rank, size)
+    list(ring_scale(comm, x), ring_scale(comm, x, scale = FALSE))
+  }, dealt = dealt)
+  found <- rbind(results[[2]][[1]], results[[1]][[1]])[order(c(seq(1, 153, 2), seq(2, 153, 2))), ]
+  expect_equal(found, scale(airquality[1:4]), ignore_attr = TRUE, tolerance = 1e-12)
+  expected <- attr(scale(airquality[1:4]), "scaled:scale")
+  expect_equal(attr(results[[1]][[1]], "scaled:scale"), expected)
+  expect_null(attr(results[[1]][[2]], "scaled:scale"))
+})
