@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Correlations of columns whose rows are spread over the ranks. Ranks of values, for Spearman's
+# correlation, come from a distributed sort: order statistics divide the values of all ranks into
+# parts, each rank ranks one part, and sends the ranks back.
+
+#' Correlation of columns over all ranks
+#'
+#' `ring_cor()` returns the correlation matrix of the rows of all ranks, as [stats::cor()] does. All
+#' ranks call it. Columns are centered first, so no digits are lost.
+#'
+#' @inheritParams ring_scale
+#' @param x A numeric matrix or data frame, with the rows of this rank, which may be none. The
+#'   columns are the same on all ranks.
+#' @param y A numeric vector, matrix or data frame with the same rows as `x`, or `NULL`.
+#' @param use The treatment of missing values, a string: `"everything"`, where a correlation with a
+#'   missing value is `NA`, or `"complete.obs"`, which leaves out rows with missing values.
+#' @param method A string: `"pearson"` or `"spearman"`, the correlation of ranks.
+#' @returns A matrix, the same on all ranks: the correlations of the columns of `x`, or of the
+#'   columns of `x` and those of `y`.
+#' @inheritSection ring_scale Errors
+#' @seealso [ring_summary()], [ring_prcomp()]
+#' @examples
+#' comm <- ring_init()
+#' ring_cor(comm, mtcars[1:3])
+#' ring_cor(comm, airquality[1:2], airquality$Temp, use = "complete.obs", method = "spearman")
+#' ring_close(comm)
+#' @export
+ring_cor <- function(comm, x, y = NULL, use = c("everything", "complete.obs"),
+                     method = c("pearson", "spearman")) {
+  use <- match.arg(use)
+  method <- match.arg(method)
+  x <- columns_of(comm, x)
+  width <- ncol(x)
+  names <- colnames(x)
+  if (!is.null(y)) {
+    y <- columns_of(comm, y)
+    x <- agree(comm, cor_join(x, y))
+  }
+  model_check_settings(comm, list(use = use, method = method, width = width))
+  if (use == "complete.obs") x <- x[stats::complete.cases(x), , drop = FALSE]
+  known <- ring_allreduce(comm, unname(colSums(is.na(x)))) == 0
+  if (method == "spearman") x[, known] <- cor_ranks(comm, x[, known, drop = FALSE])
+  moments <- columns_moments(comm, x, scale = FALSE)
+  x <- columns_scale(x, moments)
+  first <- seq_len(width)
+  second <- if (is.null(y)) first else width + seq_len(ncol(y))
+  products <- crossprod(x[, first, drop = FALSE], x[, second, drop = FALSE])
+  sums <- ring_allreduce(comm, unname(c(colSums(x^2), products)))
+  norms <- sqrt(sums[seq_len(ncol(x))])
+  found <- matrix(sums[-seq_len(ncol(x))], width) / outer(norms[first], norms[second])
+  found <- pmax(pmin(found, 1), -1)
+  found[!known[first], ] <- NA
+  found[, !known[second]] <- NA
+  if (is.null(y)) diag(found) <- 1
+  labels <- list(names, if (is.null(y)) names else colnames(y))
+  if (is.null(unlist(labels))) found else array(found, dim(found), labels)
+}
+
+cor_join <- function(x, y) {
+  if (nrow(x) == nrow(y)) return(cbind(x, y))
+  stop("`x` has ", nrow(x), " rows and `y` has ", nrow(y), ": pass the same rows", call. = FALSE)
+}
+
+# The rank of each value among those of all ranks. Equal values have the mean of their ranks.
+cor_ranks <- function(comm, x) {
+  for (i in seq_len(ncol(x))) x[, i] <- ranks_of(comm, x[, i])
+  x
+}
+
+ranks_of <- function(comm, x) {
+  size <- ring_size(comm)
+  count <- ring_allreduce(comm, as.double(length(x)))
+  places <- unique(ceiling(count * seq_len(size - 1L) / size))
+  cuts <- if (count > 0 && size > 1L) order_statistics(comm, list(sort(x)), list(places))[[1L]]
+  part <- findInterval(x, unique(cuts), left.open = TRUE) + 1L
+  order <- order(part)
+  counts <- tabulate(part, size)
+  received <- ring_alltoallv(comm, x[order], counts, return_counts = TRUE)
+  before <- ring_exscan(comm, as.double(length(received$x)))
+  ranked <- rank(received$x) + before
+  x[order] <- ring_alltoallv(comm, ranked, received$counts)
+  x
+}

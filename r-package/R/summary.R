@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+
+#' Summary of a data frame whose rows are on all ranks
+#'
+#' `ring_summary()` describes each column of the rows of all ranks: counts, missing values, moments
+#' and exact quantiles of numbers, and the most frequent values of factors, strings and logicals.
+#' All ranks call it, each with its own rows.
+#'
+#' @inheritParams ring_allreduce
+#' @param x A data frame with the rows of this rank, which may be none. The columns are the same on
+#'   all ranks.
+#' @param top The number of frequent values to return of a column, a whole number from 1.
+#' @returns An object of class `ring_summary`, the same on all ranks: a list with `rows`, the number
+#'   of rows of all ranks, and two data frames with a row for each column of `x`.
+#'   * `numbers`, of numbers, dates and times, has the columns `variable`, `type`, `missing`,
+#'     `mean`, `sd`, `min`, `q25`, `median`, `q75` and `max`. Dates and times are counted in days
+#'     and seconds since 1970.
+#'   * `values`, of all other columns, has the columns `variable`, `type`, `missing`, `unique`, the
+#'     number of different values, and `top`, the most frequent values with their counts. A column
+#'     with more than 10000 different values on a rank has `NA` there.
+#' @inheritSection ring_scale Errors
+#' @seealso [ring_quantile()], [ring_table()], [ring_cor()]
+#' @examples
+#' comm <- ring_init()
+#' ring_summary(comm, iris)
+#' ring_close(comm)
+#' @export
+ring_summary <- function(comm, x, top = 3L) {
+  top <- check_whole(top, "top", least = 1)
+  agree(comm, if (!is.data.frame(x)) stop("`x` must be a data frame, not ", describe(x)))
+  labels <- allgather_strings(comm, c(names(x), vapply(x, summary_type, "")))
+  agree(comm, rows_check_labels(labels))
+  numbers <- vapply(x, function(x) is.numeric(x) || inherits(x, c("Date", "POSIXct")), NA)
+  counts <- ring_allreduce(comm, as.double(c(nrow(x), vapply(x, function(x) sum(is.na(x)), 1))))
+  missing <- counts[-1L]
+  structure(class = "ring_summary", list(
+    rows = counts[[1L]],
+    numbers = summary_numbers(comm, x[numbers], missing[numbers]),
+    values = summary_values(comm, x[!numbers], missing[!numbers], top)
+  ))
+}
+
+summary_type <- function(x) if (is.list(x)) "list" else class(x)[[1L]]
+
+summary_numbers <- function(comm, x, missing) {
+  types <- vapply(x, summary_type, "")
+  x[] <- lapply(x, as.double)
+  found <- matrix(0, 0L, 7L)
+  if (length(x) > 0L) {
+    moments <- columns_moments(comm, as.matrix(x))
+    deviation <- ifelse(moments$counts > 1, moments$scale, NA)
+    quantiles <- ring_quantile(comm, x, na.rm = TRUE, names = FALSE)
+    found <- cbind(moments$center, deviation, t(quantiles))
+  }
+  found <- as.data.frame(unname(found))
+  names(found) <- c("mean", "sd", "min", "q25", "median", "q75", "max")
+  cbind(data.frame(variable = names(x), type = unname(types), missing = missing), found)
+}
+
+summary_values <- function(comm, x, missing, top) {
+  many <- vapply(x, function(x) !is.atomic(x) || length(unique(x)) > 10000L, NA)
+  many <- ring_allreduce(comm, as.double(many)) > 0
+  found <- lapply(seq_along(x), function(i) {
+    if (many[[i]]) return(list(unique = NA_integer_, top = NA_character_))
+    counts <- unclass(ring_table(comm, x[[i]]))
+    counts <- counts[counts > 0]
+    first <- utils::head(counts[order(-counts, names(counts))], top)
+    list(unique = length(counts), top = paste(names(first), first, sep = ": ", collapse = ", "))
+  })
+  data.frame(
+    variable = as.character(names(x)), type = vapply(unname(x), summary_type, ""),
+    missing = missing, unique = vapply(found, `[[`, 1L, "unique"),
+    top = vapply(found, `[[`, "", "top")
+  )
+}
+
+#' @export
+print.ring_summary <- function(x, digits = 4L, ...) {
+  cat(format(x$rows, big.mark = ","), "rows on all ranks\n")
+  for (part in x[c("numbers", "values")]) {
+    if (nrow(part) == 0L) next
+    cat("\n")
+    print(part, digits = digits, row.names = FALSE, right = FALSE)
+  }
+  invisible(x)
+}

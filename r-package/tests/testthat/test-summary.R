@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+
+test_that("a summary has the numbers of base R", {
+  data <- cbind(airquality, day = as.Date("1973-01-01") + 0:152, hot = airquality$Temp > 80,
+                name = c("a", "b", NA)[rep(1:3, 51)])
+  data$level <- factor(data$Month, levels = 9:4)
+  results <- run_ring(3, ring_summary(comm, one_empty(data, rank, size)), data = data,
+                      one_empty = one_empty)
+  found <- results[[1]]
+  expect_identical(results[[2]], found)
+  expect_identical(found$rows, 153)
+  expect_identical(found$numbers$variable, names(data)[1:7])
+  numbers <- data.frame(lapply(data[1:7], as.double))
+  expect_equal(found$numbers$mean, unname(colMeans(numbers, na.rm = TRUE)), tolerance = 1e-14)
+  expect_equal(found$numbers$sd, unname(sapply(numbers, sd, na.rm = TRUE)), tolerance = 1e-14)
+  expect_equal(found$numbers$q25, unname(sapply(numbers, quantile, 0.25, na.rm = TRUE)))
+  expect_equal(found$numbers$missing, unname(colSums(is.na(numbers))))
+  expect_identical(found$values$variable, c("hot", "name", "level"))
+  expect_identical(found$values$unique, c(2L, 2L, 5L))
+  expect_identical(found$values$missing, c(0, 51, 0))
+  expect_identical(found$values$top[[2]], "a: 51, b: 51")
+  expect_identical(found$values$top[[3]], "5: 31, 7: 31, 8: 31")
+  expect_output(print(found), "153 rows on all ranks\n\n.*variable type +missing mean")
+})
+
+test_that("columns of one kind, many values and no rows are no exception", {
+  comm <- local_world()
+  expect_identical(nrow(ring_summary(comm, mtcars)$values), 0L)
+  many <- ring_summary(comm, data.frame(id = as.character(1:10001), part = I(as.list(1:10001))))
+  expect_identical(many$values$unique, c(NA, NA_integer_))
+  expect_identical(nrow(many$numbers), 0L)
+  expect_identical(ring_summary(comm, mtcars[0, ])$numbers$median, rep(NA_real_, 11))
+  expect_error(ring_summary(comm, 1:3), "`x` must be a data frame, not")
+})
