@@ -117,4 +117,25 @@ augment.ring_prcomp <- function(x, newdata, ...) {
   names(scores) <- paste0(".fitted", names(scores))
   tidy_frame(cbind(as.data.frame(newdata), scores))
 }
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
+tidy.ring_kmeans <- function(x, ...) {
+  centers <- as.data.frame(x$centers)
+  tidy_frame(cbind(centers, size = x$size, withinss = x$withinss,
+                   cluster = factor(seq_along(x$size))))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_kmeans <- function(x, ...) {
+  tidy_frame(as.data.frame(x[c("totss", "tot.withinss", "betweenss", "iter")]))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_kmeans <- function(x, newdata, ...) {
+  cluster <- factor(predict(x, newdata), seq_along(x$size))
+  tidy_frame(cbind(as.data.frame(newdata), .cluster = cluster))
+}
 # nolint end

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# K-means on rows that are spread over the ranks. The start is k-means|| (Bahmani and others, 2012).
+# Lloyd's iterations skip most distances by Hamerly's bounds (2010): a row keeps an upper bound of
+# the distance to its center, and a lower bound of the distance to all other centers. A row whose
+# bounds do not overlap stays where it is. Every rank computes the same centers from the same sums.
+
+#' K-means clusters of data on many ranks
+#'
+#' `ring_kmeans()` finds the clusters of the rows of all ranks. All ranks call it, each with its own
+#' rows. In each iteration the ranks send the sums of the rows of each cluster.
+#'
+#' @details
+#' The start is k-means|| : in five rounds each rank proposes rows that are far from all proposals
+#' so far, and rank 0 chooses the centers among the proposals by k-means++, weighted by the rows
+#' near them. The ranks draw random numbers. [set.seed()], with another number on each rank, makes
+#' them reproducible; so does `seed` of [ring_apply()].
+#'
+#' The iterations are those of Lloyd, as in scikit-learn and `kmeans(algorithm = "Lloyd")`. Bounds
+#' save most of the distances, and the result is the same. A cluster that loses all its rows moves
+#' to the row that is farthest from its center.
+#'
+#' @inheritParams ring_svd
+#' @param centers The number of clusters, or a matrix with the initial centers as rows. The same on
+#'   all ranks.
+#' @param max_iter The largest number of iterations, a whole number.
+#' @param nstart The number of starts, a whole number. The best result is returned.
+#' @param tol One number: the iterations end when the squared moves of all centers are less than
+#'   this fraction of the mean variance of the columns, as in scikit-learn. 0: when no row changes
+#'   its cluster.
+#' @returns An object of class `ring_kmeans`: a list with `centers`, `size`, `withinss`,
+#'   `tot.withinss`, `totss`, `betweenss`, `iter` and `converged`, the same on all ranks; and
+#'   `cluster`, the clusters of the rows of this rank. `predict(fit, newdata)` returns the clusters
+#'   of any rows, without a communicator. Package broom's `tidy()`, `glance()` and `augment()` have
+#'   methods.
+#' @inheritSection ring_svd Errors
+#' @references B. Bahmani, B. Moseley, A. Vattani, R. Kumar and S. Vassilvitskii (2012). Scalable
+#'   k-means++. *Proceedings of the VLDB Endowment* 5(7).
+#'
+#'   G. Hamerly (2010). Making k-means even faster. *Proceedings of the SIAM International
+#'   Conference on Data Mining*.
+#' @seealso [ring_prcomp()], [ring_scale()]
+#' @examples
+#' comm <- ring_init()
+#' set.seed(1 + ring_rank(comm))
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(iris)) %% ring_size(comm) == ring_rank(comm)
+#' fit <- ring_kmeans(comm, iris[rows, 1:4], 3, nstart = 5)
+#' fit
+#' table(iris$Species[rows], fit$cluster)
+#' ring_close(comm)
+#' @export
+ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e-4) {
+  call <- scope_call(match.call())
+  x <- columns_of(comm, x, finite = TRUE)
+  max_iter <- check_whole(max_iter, "max_iter", least = 1)
+  nstart <- check_whole(nstart, "nstart", least = 1)
+  if (!is_number(tol) || tol < 0) check_stop("`tol` must be a number, 0 or more")
+  given <- agree(comm, kmeans_given(x, centers))
+  model_check_settings(comm, list(centers = unname(centers), max_iter = max_iter, nstart = nstart,
+                                  tol = tol))
+  moments <- columns_moments(comm, x)
+  k <- if (is.null(given)) as.integer(centers) else nrow(given)
+  if (moments$counts[[1L]] < k) check_stop("there are fewer rows than clusters on all ranks")
+  data <- kmeans_data(x, moments, tol)
+  best <- NULL
+  for (start in seq_len(nstart)) {
+    first <- if (is.null(given)) kmeans_start(comm, data, k) else columns_scale(given, data$shift)
+    found <- kmeans_lloyd(comm, data, unname(first), max_iter)
+    if (is.null(best) || sum(found$withinss) < sum(best$withinss)) best <- found
+    if (!is.null(given)) break
+  }
+  kmeans_result(best, x, moments, call)
+}
+
+# The initial centers, if they are given.
+kmeans_given <- function(x, centers) {
+  if (is_whole(centers) && centers >= 1 && !is.matrix(centers)) return()
+  given <- if (is.data.frame(centers)) as.matrix(centers) else centers
+  fits <- is.matrix(given) && is.numeric(given) && ncol(given) == ncol(x)
+  if (fits && all(is.finite(given))) return(given)
+  stop("`centers` must be a number, or a matrix with ", ncol(x), " columns, not ",
+       describe(centers), call. = FALSE)
+}
+
+# Rows around their mean, which keeps the digits of distances.
+kmeans_data <- function(x, moments, tol) {
+  shift <- list(center = moments$center)
+  x <- unname(columns_scale(x, shift))
+  list(x = x, norms = rowSums(x^2), shift = shift,
+       tolerance = tol * mean(moments$scale^2 * (1 - 1 / moments$counts)))
+}
+
+kmeans_result <- function(found, x, moments, call) {
+  centers <- sweep(found$centers, 2L, moments$center, "+")
+  dimnames(centers) <- list(seq_len(nrow(centers)), colnames(x))
+  total <- sum(moments$scale^2 * (moments$counts - 1))
+  within <- sum(found$withinss)
+  structure(class = "ring_kmeans", list(
+    cluster = stats::setNames(found$cluster, rownames(x)), centers = centers, totss = total,
+    withinss = found$withinss, tot.withinss = within, betweenss = total - within,
+    size = found$size, iter = found$iterations, converged = found$converged, call = call
+  ))
+}
+
+# ---- Distances -----------------------------------------------------------------------------------
+
+# For each of the rows `at`: the nearest center, and the distances to it and to the second nearest.
+kmeans_nearest <- function(data, centers, at) {
+  k <- nrow(centers)
+  found <- list(cluster = integer(length(at)), upper = double(length(at)),
+                lower = rep(Inf, length(at)))
+  step <- max(256L, 250000L %/% k)
+  for (block in seq_len(ceiling(length(at) / step))) {
+    part <- seq.int((block - 1L) * step + 1L, min(block * step, length(at)))
+    rows <- at[part]
+    near <- tcrossprod(data$x[rows, , drop = FALSE], -2 * centers)
+    near <- near + rep(rowSums(centers^2), each = length(rows))
+    best <- max.col(-near, "first")
+    place <- cbind(seq_along(rows), best)
+    norms <- data$norms[rows]
+    found$cluster[part] <- best
+    found$upper[part] <- sqrt(pmax(0, near[place] + norms))
+    if (k == 1L) next
+    near[place] <- Inf
+    place[, 2L] <- max.col(-near, "first")
+    found$lower[part] <- sqrt(pmax(0, near[place] + norms))
+  }
+  found
+}
+
+kmeans_distance <- function(data, centers, cluster, at) {
+  sqrt(rowSums((data$x[at, , drop = FALSE] - centers[cluster[at], , drop = FALSE])^2))
+}
+
+# ---- Lloyd's iterations --------------------------------------------------------------------------
+
+kmeans_lloyd <- function(comm, data, centers, max_iter) {
+  state <- kmeans_nearest(data, centers, seq_len(nrow(data$x)))
+  sums <- ring_allreduce(comm, kmeans_sums(data$x, state$cluster, nrow(centers)))
+  converged <- FALSE
+  for (iteration in seq_len(max_iter)) {
+    before <- centers
+    centers <- kmeans_centers(comm, data, state, sums, centers)
+    moves <- sqrt(rowSums((centers - before)^2))
+    state$upper <- state$upper + moves[state$cluster]
+    state$lower <- state$lower - max(moves)
+    old <- state$cluster
+    state <- kmeans_assign(data, centers, state)
+    changed <- which(old != state$cluster)
+    delta <- kmeans_sums(data$x, state$cluster, nrow(centers), changed) -
+      kmeans_sums(data$x, old, nrow(centers), changed)
+    total <- ring_allreduce(comm, c(length(changed), delta))
+    sums <- sums + total[-1L]
+    converged <- total[[1L]] == 0 || sum(moves^2) <= data$tolerance
+    if (converged) break
+  }
+  squares <- kmeans_distance(data, centers, state$cluster, seq_along(state$cluster))^2
+  squares <- kmeans_sums(as.matrix(squares), state$cluster, nrow(centers))
+  found <- matrix(ring_allreduce(comm, squares), nrow(centers))
+  list(centers = centers, cluster = state$cluster, size = as.integer(found[, 1L]),
+       withinss = found[, 2L], iterations = iteration, converged = converged)
+}
+
+# New clusters of the rows whose bounds overlap.
+kmeans_assign <- function(data, centers, state) {
+  gaps <- as.matrix(stats::dist(centers))
+  diag(gaps) <- Inf
+  half <- apply(gaps, 1L, min) / 2
+  open <- which(state$upper > pmax(state$lower, half[state$cluster]))
+  state$upper[open] <- kmeans_distance(data, centers, state$cluster, open)
+  open <- open[state$upper[open] > pmax(state$lower[open], half[state$cluster[open]])]
+  found <- kmeans_nearest(data, centers, open)
+  for (field in names(found)) state[[field]][open] <- found[[field]]
+  state
+}
+
+# The number and the sums of the rows `at` of each cluster, as one vector.
+kmeans_sums <- function(x, cluster, k, at = seq_along(cluster)) {
+  sums <- matrix(0, k, ncol(x) + 1L)
+  if (length(at) < length(cluster)) {
+    x <- x[at, , drop = FALSE]
+    cluster <- cluster[at]
+  }
+  if (length(cluster) > 0L) {
+    part <- rowsum(cbind(1, x), cluster)
+    sums[as.integer(rownames(part)), ] <- part
+  }
+  as.vector(sums)
+}
+
+# The means of the clusters. An empty cluster gets the row that is farthest from its center.
+kmeans_centers <- function(comm, data, state, sums, centers) {
+  sums <- matrix(sums, nrow(centers))
+  known <- sums[, 1L] > 0.5
+  centers[known, ] <- sums[known, -1L] / sums[known, 1L]
+  if (all(known)) return(centers)
+  far <- kmeans_distance(data, centers, state$cluster, seq_along(state$cluster))
+  for (cluster in which(!known)) {
+    place <- which.max(c(far, -1))
+    own <- ring_maxloc(comm, max(far, -1))$rank == ring_rank(comm)
+    row <- if (own) data$x[place, ] else double(ncol(data$x))
+    centers[cluster, ] <- ring_allreduce(comm, row)
+    if (own) far[[place]] <- -1
+  }
+  centers
+}
+
+# ---- Start ---------------------------------------------------------------------------------------
+
+kmeans_start <- function(comm, data, k) {
+  rows <- nrow(data$x)
+  counts <- ring_allgather(comm, as.double(rows))
+  first <- ring_broadcast(comm, floor(stats::runif(1L) * sum(counts)) + 1)
+  place <- first - sum(counts[seq_len(ring_rank(comm))])
+  chosen <- kmeans_gather(comm, data, if (place >= 1 && place <= rows) place)
+  squares <- rep(Inf, rows)
+  for (round in seq_len(5L)) {
+    new <- if (round == 1L) chosen else chosen[-seq_len(before), , drop = FALSE]
+    if (nrow(new) > 0L) {
+      squares <- pmin(squares, kmeans_nearest(data, new, seq_len(rows))$upper^2)
+    }
+    total <- ring_allreduce(comm, sum(squares))
+    if (total == 0) break
+    before <- nrow(chosen)
+    drawn <- which(stats::runif(rows) * total < 2 * k * squares)
+    chosen <- rbind(chosen, kmeans_gather(comm, data, drawn))
+  }
+  near <- kmeans_nearest(data, chosen, seq_len(rows))$cluster
+  weights <- ring_allreduce(comm, as.double(tabulate(near, nrow(chosen))))
+  found <- lead(comm, "centers", list(centers = kmeans_plus(chosen, weights, k)))
+  matrix(found$centers, k)
+}
+
+# The rows `at` of all ranks.
+kmeans_gather <- function(comm, data, at) {
+  t(ring_allgatherv(comm, t(data$x[as.integer(at), , drop = FALSE])))
+}
+
+# K-means++ on weighted rows, and Lloyd's iterations, on rank 0.
+kmeans_plus <- function(x, weights, k) {
+  if (nrow(x) < k) x <- x[rep_len(seq_len(nrow(x)), k), , drop = FALSE]
+  weights <- c(weights, double(nrow(x) - length(weights)))
+  squares <- rep(1, nrow(x))
+  chosen <- integer()
+  for (i in seq_len(k)) {
+    chances <- weights * squares
+    if (sum(chances) == 0) chances <- as.double(!seq_along(weights) %in% chosen)
+    chosen <- c(chosen, sample.int(nrow(x), 1L, prob = chances))
+    new <- rowSums(sweep(x, 2L, x[chosen[[i]], ])^2)
+    squares <- if (i == 1L) new else pmin(squares, new)
+  }
+  centers <- x[chosen, , drop = FALSE]
+  data <- list(x = x, norms = rowSums(x^2))
+  for (step in seq_len(30L)) {
+    cluster <- kmeans_nearest(data, centers, seq_len(nrow(x)))$cluster
+    sums <- rowsum(cbind(weights, weights * x), cluster)
+    sums <- sums[sums[, 1L] > 0, , drop = FALSE]
+    centers[as.integer(rownames(sums)), ] <- sums[, -1L] / sums[, 1L]
+  }
+  centers
+}
+
+# ---- Methods -------------------------------------------------------------------------------------
+
+#' @export
+print.ring_kmeans <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  cat("K-means with ", nrow(x$centers), " clusters of sizes ", toString(x$size), "\n\n",
+      "Cluster means:\n", sep = "")
+  print(x$centers, digits = digits)
+  cat("\nWithin cluster sum of squares by cluster:\n")
+  print(x$withinss, digits = digits)
+  cat(" (between_SS / total_SS = ", format(100 * x$betweenss / x$totss, digits = 3L), " %) after ",
+      x$iter, " iterations", if (!x$converged) ", not converged", "\n", sep = "")
+  invisible(x)
+}
+
+#' @export
+predict.ring_kmeans <- function(object, newdata, ...) {
+  names <- colnames(object$centers)
+  if (!is.null(names) && !is.null(colnames(newdata))) {
+    absent <- setdiff(names, colnames(newdata))
+    if (length(absent) > 0L) stop("`newdata` has no column ", absent[[1L]], call. = FALSE)
+    newdata <- newdata[, names, drop = FALSE]
+  }
+  x <- columns_matrix(newdata, finite = FALSE)
+  known <- which(stats::complete.cases(x))
+  middle <- colMeans(object$centers)
+  x <- unname(sweep(x, 2L, middle))
+  data <- list(x = x, norms = rowSums(x^2))
+  found <- rep(NA_integer_, nrow(x))
+  found[known] <- kmeans_nearest(data, unname(sweep(object$centers, 2L, middle)), known)$cluster
+  stats::setNames(found, rownames(newdata))
+}
