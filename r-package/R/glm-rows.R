@@ -52,13 +52,14 @@ rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list())
   levels <- lapply(agreed, `[[`, "levels")
   response <- names(frame)[attr(terms, "response")]
   frame <- agree(comm, levels_set(frame, agreed))
-  x <- rows_matrix(comm, frame, terms, contrasts)
+  x <- rows_matrix(comm, frame, rows_covariates(terms), contrasts)
   environment(terms) <- source_scope(comm, source)
   list(
     x = x, y = stats::model.response(frame, "any"), response = response,
     weights = stats::model.weights(frame), offset = stats::model.offset(frame), terms = terms,
     levels = levels[setdiff(names(levels), response)], contrasts = attr(x, "contrasts"),
-    response_levels = levels[[response]], omitted = counts[[2L]]
+    response_levels = levels[[response]], omitted = counts[[2L]],
+    special = frame[unlist(attr(terms, "specials"))]
   )
 }
 
@@ -71,6 +72,21 @@ rows_check <- function(frame, terms, data, further) {
   if (length(moving) == 0L) return(source)
   stop(moving[[1L]], " depends on all rows, and each rank has only its own: compute the numbers ",
        "that it needs on all ranks first, such as by ring_allreduce()", call. = FALSE)
+}
+
+# The terms without those that are no covariates, such as strata(): the specials of the terms.
+rows_covariates <- function(terms) {
+  special <- unlist(attr(terms, "specials"))
+  if (length(special) == 0L) return(terms)
+  table <- attr(terms, "factors")[special, , drop = FALSE] > 0
+  drop <- which(colSums(table) > 0)
+  if (any(attr(terms, "order")[drop] > 1L)) {
+    stop("an interaction with ", rownames(table)[[1L]], " is not supported", call. = FALSE)
+  }
+  if (length(drop) < length(attr(terms, "term.labels"))) return(terms[-drop])
+  attr(terms, "term.labels") <- character()
+  attr(terms, "factors") <- integer()
+  terms
 }
 
 # Makes the matrix and checks that its columns are the same on all ranks.

@@ -75,10 +75,12 @@ ring_kmeans <- function(comm, x, centers, max_iter = 100L, nstart = 1L, tol = 1e
 
 # The initial centers, if they are given.
 kmeans_given <- function(x, centers) {
-  if (is_whole(centers) && centers >= 1 && !is.matrix(centers)) return()
   given <- if (is.data.frame(centers)) as.matrix(centers) else centers
-  fits <- is.matrix(given) && is.numeric(given) && ncol(given) == ncol(x)
-  if (fits && all(is.finite(given))) return(given)
+  if (is.matrix(given)) {
+    if (ncol(given) == ncol(x) && all(is.finite(given))) return(given)
+  } else if (is_whole(given) && given >= 1) {
+    return()
+  }
   stop("`centers` must be a number, or a matrix with ", ncol(x), " columns, not ",
        describe(centers), call. = FALSE)
 }

@@ -21,6 +21,12 @@ tidy_table <- function(table, intervals = NULL) {
   tidy_frame(table)
 }
 
+tidy_exponentiate <- function(frame, exponentiate) {
+  columns <- intersect(c("estimate", "conf.low", "conf.high"), names(frame))
+  if (exponentiate) frame[columns] <- lapply(frame[columns], exp)
+  frame
+}
+
 # nolint start: object_name_linter. The arguments are those of broom.
 #' Tidy, glance and augment: broom's view of distributed models
 #'
@@ -87,9 +93,45 @@ augment.ring_lm <- function(x, newdata, ...) {
     found <- found[, "fit"]
   }
   frame$.fitted <- unname(found)
-  response <- attempt(eval(x$formula[[2L]], newdata, environment(x$terms)))$value
+  response <- if (length(x$formula) == 3L) {
+    attempt(eval(x$formula[[2L]], newdata, environment(x$terms)))$value
+  }
   if (is.numeric(response)) frame$.resid <- response - frame$.fitted
   tidy_frame(frame)
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
+tidy.ring_coxph <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level = 0.95, ...) {
+  table <- stats::coef(summary(x))
+  robust <- if (ncol(table) == 6L) table[, "robust se"]
+  table <- table[, c("coef", "se(coef)", "z", "Pr(>|z|)"), drop = FALSE]
+  intervals <- if (conf.int) stats::confint(x, level = conf.level)
+  found <- tidy_exponentiate(tidy_table(table, intervals), exponentiate)
+  if (!is.null(robust)) found$robust.se <- unname(robust)
+  found
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_coxph <- function(x, ...) {
+  summary <- summary(x)
+  likelihood <- stats::logLik(x)
+  tidy_frame(data.frame(
+    n = x$n, nevent = x$nevent,
+    statistic.log = summary$logtest[["test"]], p.value.log = summary$logtest[["pvalue"]],
+    statistic.sc = summary$sctest[["test"]], p.value.sc = summary$sctest[["pvalue"]],
+    statistic.wald = x$wald.test, p.value.wald = summary$waldtest[["pvalue"]],
+    logLik = as.numeric(likelihood), AIC = stats::AIC(likelihood), BIC = stats::BIC(likelihood),
+    nobs = x$n
+  ))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_coxph <- function(x, newdata, ...) {
+  x$formula <- x$formula[-2L] # there are no residuals
+  augment.ring_lm(x, newdata, ...)
 }
 
 #' @rdname ring_tidy

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Methods of a proportional hazards model. Most are those of coxph(), which need no rows.
+
+# The hazard of each stratum at each time, for rows at the means of the covariates: a list with
+# `table`, a matrix with a row for each time, and the number of rows of each stratum.
+coxph_baseline <- function(comm, records, fit, levels) {
+  beta <- ifelse(is.na(fit$coefficients), 0, fit$coefficients)
+  groups <- coxph_pass(comm, records, beta, fit$efron)$groups
+  signed <- as.matrix(records$sign * records$weights)
+  at_risk <- records_cumulate(comm, records, signed, TRUE)[records$first, 1L]
+  count <- length(records$first)
+  found <- matrix(0, count, 3L + length(beta))
+  found[groups$with, ] <- cbind(groups$sum, groups$c0, groups$c0 * groups$s1 -
+                                  groups$c1 * groups$d1, groups$mean * groups$steps)
+  censored <- records$sign > 0 & !records$event
+  lost <- tapply(c(records$weights[censored], double(count)),
+                 c(records$group[censored], seq_len(count)), sum)
+  stops <- tabulate(records$group[records$sign > 0], count) > 0
+  table <- rbind(records$stratum[records$first], records$time[records$first], at_risk,
+                 found[, ncol(found)], as.double(lost), t(found[, -ncol(found), drop = FALSE]))
+  table <- t(ring_allgatherv(comm, unname(table[, stops, drop = FALSE])))
+  colnames(table) <- c("stratum", "time", "n.risk", "n.event", "n.censor", "hazard", "variance",
+                       names(beta))
+  strata <- max(1L, length(levels))
+  rows <- ring_allreduce(comm, as.double(tabulate(records$stratum[records$sign > 0], strata)))
+  list(table = table, rows = rows)
+}
+
+#' @export
+print.ring_coxph <- function(x, ...) {
+  loadNamespace("survival")
+  NextMethod()
+}
+
+#' @export
+summary.ring_coxph <- function(object, ...) {
+  loadNamespace("survival")
+  found <- NextMethod()
+  class(found) <- c("summary.ring_coxph", class(found))
+  found
+}
+
+#' @export
+print.summary.ring_coxph <- function(x, ...) {
+  loadNamespace("survival")
+  NextMethod()
+}
+
+#' @export
+nobs.ring_coxph <- function(object, ...) object$nevent
+
+#' @export
+logLik.ring_coxph <- function(object, ...) {
+  freedom <- sum(!is.na(object$coefficients))
+  structure(object$loglik[[2L]], df = freedom, nobs = object$nevent, class = "logLik")
+}
+
+#' @export
+vcov.ring_coxph <- function(object, complete = TRUE, ...) {
+  names <- names(object$coefficients)
+  known <- !is.na(object$coefficients)
+  found <- object$var
+  dimnames(found) <- list(names, names)
+  if (!complete) return(found[known, known, drop = FALSE])
+  found[!known, ] <- NA
+  found[, !known] <- NA
+  found
+}
+
+#' @export
+extractAIC.ring_coxph <- function(fit, scale, k = 2, ...) {
+  likelihood <- logLik.ring_coxph(fit)
+  freedom <- attr(likelihood, "df")
+  c(freedom, k * freedom - 2 * as.numeric(likelihood))
+}
+
+#' @export
+anova.ring_coxph <- function(object, ...) {
+  if (...length() == 0L) {
+    stop("anova() of one ring_coxph would need the rows: pass several models", call. = FALSE)
+  }
+  fits <- list(object, ...)
+  likelihood <- vapply(fits, function(fit) fit$loglik[[2L]], 1)
+  freedom <- vapply(fits, function(fit) sum(!is.na(fit$coefficients)), 1L)
+  change <- c(NA, abs(diff(freedom)))
+  value <- c(NA, abs(2 * diff(likelihood)))
+  table <- data.frame(likelihood, value, change, model_tail(stats::pchisq, value, change))
+  names(table) <- c("loglik", "Chisq", "Df", "Pr(>|Chi|)")
+  rownames(table) <- seq_along(fits)
+  models <- vapply(fits, function(fit) paste(deparse(fit$formula), collapse = "\n"), "")
+  heading <- c("Analysis of Deviance Table\n Cox model: response is ",
+               paste0(" Model ", seq_along(fits), ": ", models, collapse = "\n"))
+  structure(table, heading = heading, class = c("anova", "data.frame"))
+}
+
+#' @export
+residuals.ring_coxph <- function(object, ...) {
+  model_no_rows(object, "residuals() are not available")
+}
+
+#' @export
+fitted.ring_coxph <- function(object, ...) {
+  model_no_rows(object, "call predict(fit, rows) with the rows of a rank")
+}
+
+# The covariates of new rows, around the means of the fit.
+coxph_predictors <- function(object, newdata) {
+  if (missing(newdata) || !is.list(newdata)) {
+    stop("predict() needs `newdata`, a data frame: the model holds no rows", call. = FALSE)
+  }
+  covariates <- object
+  covariates$terms <- rows_covariates(object$terms)
+  rows <- rows_predict(covariates, newdata)
+  x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
+  offset <- stats::model.offset(rows$frame)
+  list(x = sweep(x, 2L, object$means), offset = if (is.null(offset)) 0 else offset)
+}
+
+#' @export
+predict.ring_coxph <- function(object, newdata, type = c("lp", "risk"),
+                               se.fit = FALSE, # nolint: object_name_linter. As in predict.coxph().
+                               ...) {
+  type <- match.arg(type)
+  rows <- coxph_predictors(object, newdata)
+  known <- !is.na(object$coefficients)
+  x <- rows$x[, known, drop = FALSE]
+  fit <- drop(x %*% object$coefficients[known]) + rows$offset
+  if (type == "risk") fit <- exp(fit)
+  if (!se.fit) return(fit)
+  error <- sqrt(rowSums((x %*% object$var[known, known, drop = FALSE]) * x))
+  list(fit = fit, se.fit = if (type == "risk") error * sqrt(fit) else error)
+}
+
+# nolint start: object_name_linter. The arguments are those of survfit().
+#' @exportS3Method survival::survfit
+survfit.ring_coxph <- function(formula, newdata, se.fit = TRUE, conf.int = 0.95, ...) {
+  object <- formula
+  if (is.null(object$baseline)) {
+    stop("the model has no baseline hazard: fit it with `baseline = TRUE`", call. = FALSE)
+  }
+  rows <- if (missing(newdata)) {
+    list(x = matrix(0, 1L, length(object$means)), offset = 0)
+  } else {
+    coxph_predictors(object, newdata)
+  }
+  curves <- coxph_curves(object, rows)
+  table <- object$baseline$table
+  found <- list(
+    n = object$baseline$rows, time = table[, "time"], n.risk = table[, "n.risk"],
+    n.event = table[, "n.event"], n.censor = table[, "n.censor"], surv = exp(-curves$cumhaz),
+    cumhaz = curves$cumhaz, std.err = curves$error, logse = TRUE, type = "right",
+    conf.int = conf.int, conf.type = "log", call = object$call
+  )
+  if (length(object$strata) > 1L) {
+    counts <- tabulate(table[, "stratum"], length(object$strata))
+    found$strata <- stats::setNames(counts, object$strata)
+  }
+  if (se.fit) {
+    reach <- stats::qnorm(1 - (1 - conf.int) / 2) * found$std.err
+    found$lower <- found$surv * exp(-reach)
+    found$upper <- pmin(found$surv * exp(reach), 1)
+  } else {
+    found$std.err <- NULL
+  }
+  structure(class = c("survfitcox", "survfit"), found)
+}
+# nolint end
+
+# The cumulative hazard of each row at each time, and its standard error.
+coxph_curves <- function(object, rows) {
+  table <- object$baseline$table
+  known <- which(!is.na(object$coefficients))
+  cumulate <- function(column) stats::ave(table[, column], table[, "stratum"], FUN = cumsum)
+  hazard <- cumulate("hazard")
+  variance <- cumulate("variance")
+  means <- vapply(7L + known, cumulate, hazard)
+  means <- matrix(means, length(hazard))
+  found <- lapply(seq_len(nrow(rows$x)), function(i) {
+    x <- rows$x[i, known]
+    risk <- exp(sum(x * object$coefficients[known]) + rep_len(rows$offset, nrow(rows$x))[[i]])
+    gap <- outer(hazard, x) - means
+    drift <- rowSums((gap %*% object$var[known, known, drop = FALSE]) * gap)
+    list(cumhaz = hazard * risk, error = risk * sqrt(variance + drift))
+  })
+  bind <- function(name) {
+    columns <- vapply(found, `[[`, hazard, name)
+    if (length(found) == 1L) as.vector(columns) else columns
+  }
+  list(cumhaz = bind("cumhaz"), error = bind("error"))
+}

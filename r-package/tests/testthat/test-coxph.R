@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+skip_if_not_installed("survival")
+lung <- survival::lung
+lung$weight <- 1 + (seq_len(nrow(lung)) %% 3) / 2
+lung$group <- factor(c("a", "b", "c", "d"))[seq_len(nrow(lung)) %% 4 + 1]
+heart <- survival::heart
+rounded <- transform(lung, time = ceiling(time / 60))
+
+# model, data, further arguments, split.
+coxph_models <- list(
+  efron = list(Surv(time, status) ~ age + sex + ph.ecog, lung, list(), dealt),
+  breslow = list(Surv(time, status) ~ age + sex, lung, list(ties = "breslow"), in_blocks),
+  ties = list(Surv(time, status) ~ age + factor(sex), rounded, list(), one_empty),
+  strata = list(Surv(time, status) ~ age + strata(group), rounded, list(), dealt),
+  two_strata = list(Surv(time, status) ~ age + strata(group, sex), lung, list(), one_empty),
+  weights = list(Surv(time, status) ~ age + sex, lung, list(weights = quote(weight)), dealt),
+  robust = list(Surv(time, status) ~ age + sex, rounded, list(robust = TRUE), dealt),
+  cluster = list(Surv(time, status) ~ age + sex + cluster(inst), rounded, list(), dealt),
+  counting = list(Surv(start, stop, event) ~ age + year + surgery, heart, list(), dealt),
+  counting_robust = list(
+    Surv(start, stop, event) ~ age + surgery + cluster(id), heart, list(ties = "breslow"), in_blocks
+  ),
+  counting_strata = list(Surv(start, stop, event) ~ age + strata(surgery), heart, list(), in_blocks),
+  aliased = list(Surv(time, status) ~ age + I(2 * age) + sex, lung, list(), dealt),
+  offset = list(Surv(time, status) ~ age + offset(sex / 2), lung, list(), dealt),
+  subset = list(Surv(time, status) ~ age * group, lung, list(subset = quote(sex == 1)), dealt)
+)
+fit_coxph <- function(first, models, rows) {
+  lapply(models, function(model) {
+    call <- c(first, model[[1L]], data = quote(data), model[[3L]])
+    environment(call[[length(first) + 1L]]) <- asNamespace("survival")
+    eval(as.call(call), list(data = rows(model[[2L]], model[[4L]])))
+  })
+}
+
+test_that("hazard models are those of coxph() on all rows", {
+  results <- run_ring(3, {
+    fit_coxph(list(ring_coxph, comm), coxph_models, function(data, split) split(data, rank, size))
+  }, fit_coxph = fit_coxph, coxph_models = coxph_models)
+  whole <- fit_coxph(list(survival::coxph, model = TRUE, x = TRUE), coxph_models, function(data, split) data)
+  for (name in names(coxph_models)) {
+    fit <- results[[1]][[name]]
+    truth <- whole[[name]]
+    expect_identical(names(coef(fit)), names(coef(truth)), info = name)
+    expect_lt(difference(coef(fit), coef(truth)), 1e-8)
+    expect_lt(difference(fit$var, truth$var), 1e-8)
+    if (!is.null(truth$naive.var)) expect_lt(difference(fit$naive.var, truth$naive.var), 1e-8)
+    for (field in c("loglik", "score", "n", "nevent", "wald.test")) {
+      expect_equal(fit[[field]], truth[[field]], tolerance = 1e-8, ignore_attr = TRUE,
+                   info = paste(name, field))
+    }
+    expect_equal(fit$means, truth$means, tolerance = 1e-10, info = name)
+    expect_equal(coef(summary(fit)), coef(summary(truth)), tolerance = 1e-8, info = name)
+    if (name %in% c("aliased", "offset")) next
+    found <- survival::survfit(fit)
+    expected <- survival::survfit(truth)
+    fields <- c("n", "time", "n.risk", "n.event", "n.censor", "surv", "cumhaz", "std.err", "lower",
+                "upper")
+    for (field in fields) {
+      expect_equal(found[[field]], expected[[field]], tolerance = 1e-8, ignore_attr = TRUE,
+                   info = paste(name, field))
+    }
+    if (!is.null(expected$strata)) {
+      expect_equal(unname(found$strata), unname(expected$strata), info = name)
+    }
+  }
+  numbers <- function(fits) lapply(fits, `[`, c("coefficients", "var", "loglik"))
+  expect_identical(numbers(results[[2]]), numbers(results[[1]]))
+})
+
+test_that("a hazard model has the methods of coxph()", {
+  comm <- local_world()
+  fit <- ring_coxph(comm, Surv(time, status) ~ age + factor(sex), lung)
+  truth <- survival::coxph(survival::Surv(time, status) ~ age + factor(sex), lung)
+  expect_output(print(fit), "Likelihood ratio test=14.12 +on 2 df, p=0.00085")
+  expect_output(print(summary(fit)), "n= 228, number of events= 165")
+  expect_equal(predict(fit, lung[1:5, ], se.fit = TRUE),
+               predict(truth, lung[1:5, ], se.fit = TRUE)[1:2], tolerance = 1e-8,
+               ignore_attr = TRUE)
+  expect_equal(predict(fit, lung, "risk"), predict(truth, lung, "risk"), tolerance = 1e-8,
+               ignore_attr = TRUE)
+  expect_equal(confint(fit), confint(truth), tolerance = 1e-8)
+  expect_equal(c(AIC(fit), BIC(fit)), c(AIC(truth), BIC(truth)), tolerance = 1e-8)
+  two <- data.frame(age = c(50, 70), sex = c(1, 2))
+  expect_equal(summary(survival::survfit(fit, two), times = 300)$surv,
+               summary(survival::survfit(truth, two), times = 300)$surv, tolerance = 1e-8,
+               ignore_attr = TRUE)
+  expect_equal(survival::survfit(fit, two)$std.err, survival::survfit(truth, two)$std.err,
+               tolerance = 1e-8, ignore_attr = TRUE)
+  less <- update(fit, . ~ age)
+  expect_equal(anova(less, fit)$Chisq[[2]], 2 * (truth$loglik[[2]] - less$loglik[[2]]))
+  read <- unserialize(serialize(fit, NULL))
+  expect_equal(predict(read, lung), predict(fit, lung))
+  expect_error(residuals(fit), "a ring_coxph holds no rows")
+  expect_error(survival::survfit(update(fit, baseline = FALSE)), "no baseline hazard")
+  skip_if_not_installed("generics")
+  expect_equal(generics::tidy(fit)$estimate, unname(coef(truth)), tolerance = 1e-8)
+  expect_identical(generics::glance(fit)$nevent, 165L)
+  expect_length(generics::augment(fit, lung)$.fitted, 228)
+})
+
+test_that("an error of a hazard model is one on all ranks", {
+  results <- run_ring(2, {
+    data <- dealt(lung, rank, size)
+    if (rank == 1) data$age[[1]] <- Inf
+    said <- function(...) {
+      tryCatch(ring_coxph(comm, ..., data = data), error = conditionMessage)
+    }
+    list(said(time ~ sex), said(Surv(time, status) ~ age), said(Surv(time, status) ~ sex, init = 1:2),
+         said(Surv(time, status) ~ sex:strata(group)), said(Surv(time, status) ~ sex, control = 1))
+  }, lung = lung, dealt = dealt)
+  expect_match(results[[1]][[1]], "the response must be a call of Surv\\(\\)")
+  expect_match(results[[1]][[2]], "rank 1 .*column age has values that are not finite")
+  expect_match(results[[1]][[3]], "`init` must have 1 values, one for each coefficient")
+  expect_match(results[[1]][[4]], "an interaction with strata\\(group\\) is not supported")
+})
