@@ -82,28 +82,30 @@ records_cumulate <- function(comm, records, x, backward) {
     at <- if (backward) rev(segment) else segment
     if (length(at) > 1L) x[at, ] <- apply(x[at, , drop = FALSE], 2L, cumsum)
   }
-  count <- nrow(x)
-  edge <- if (backward) 1L else count
-  own <- if (count > 0L) c(records$stratum[c(1L, count)], x[edge, ]) else rep(-1, ncol(x) + 2L)
+  # The strata of this rank, from the edge that ranks before it in this direction see, and the sums.
+  edges <- if (backward) c(1L, nrow(x)) else c(nrow(x), 1L)
+  own <- if (nrow(x) > 0L) c(records$stratum[edges], x[edges[[1L]], ]) else rep(-1, ncol(x) + 2L)
   all <- matrix(ring_allgather(comm, matrix(as.double(own), ncol = 1L)), ncol(x) + 2L)
-  if (count == 0L) return(x)
-  ranks <- seq_len(ring_size(comm))
+  if (nrow(x) == 0L) return(x)
   me <- ring_rank(comm) + 1L
-  ranks <- if (backward) ranks[ranks > me] else rev(ranks[ranks < me])
-  near <- if (backward) records$stratum[[count]] else records$stratum[[1L]]
-  carried <- double(ncol(x))
-  for (rank in ranks) {
-    if (all[1L, rank] == -1) next
-    ends <- if (backward) all[1:2, rank] else all[2:1, rank]
-    if (ends[[1L]] != near) break
-    carried <- carried + all[-(1:2), rank]
-    if (ends[[2L]] != near) break
-  }
-  if (any(carried != 0)) {
-    segment <- records$segments[[if (backward) length(records$segments) else 1L]]
-    x[segment, ] <- sweep(x[segment, , drop = FALSE], 2L, carried, "+")
-  }
+  beyond <- seq_len(ring_size(comm))
+  beyond <- if (backward) beyond[beyond > me] else rev(beyond[beyond < me])
+  carried <- records_carried(all[, beyond, drop = FALSE], own[[2L]])
+  segment <- records$segments[[if (backward) length(records$segments) else 1L]]
+  if (any(carried != 0)) x[segment, ] <- sweep(x[segment, , drop = FALSE], 2L, carried, "+")
   x
+}
+
+# The sums of the ranks beyond that belong to `stratum`: of each rank the strata at its near and far
+# edge, and the sums.
+records_carried <- function(beyond, stratum) {
+  carried <- double(nrow(beyond) - 2L)
+  for (rank in which(beyond[1L, ] != -1)) {
+    if (beyond[1L, rank] != stratum) break
+    carried <- carried + beyond[-(1:2), rank]
+    if (beyond[2L, rank] != stratum) break
+  }
+  carried
 }
 
 # The likelihood, its derivatives, and on request the score residuals of the records. Efron's

@@ -169,11 +169,23 @@ coxph_fit <- function(comm, records, names, init, efron, control) {
     check_stop("`init` must have ", width, " values, one for each coefficient", call = NULL)
   }
   beta <- if (is.null(init)) double(width) else as.double(init)
-  now <- coxph_pass(comm, records, beta, efron)
-  first <- now
-  solved <- coxph_step(comm, now, seq_len(width))
+  first <- coxph_pass(comm, records, beta, efron)
+  fit <- coxph_iterate(comm, records, beta, first, efron, control)
+  kept <- seq_len(width) %in% fit$kept
+  if (!fit$converged) warning("ring_coxph did not converge: see `control`", call. = FALSE)
+  list(
+    coefficients = stats::setNames(replace(fit$beta, !kept, NA), names), var = fit$variance,
+    loglik = c(first$loglik, fit$loglik), score = coxph_score(first), iter = fit$iterations,
+    n = records$rows, nevent = records$events, means = stats::setNames(records$means, names),
+    converged = fit$converged, efron = efron, start = replace(beta, !kept, 0)
+  )
+}
+
+# `now` is the pass at `beta`.
+coxph_iterate <- function(comm, records, beta, now, efron, control) {
+  solved <- coxph_step(comm, now, seq_along(beta))
   kept <- solved$kept
-  converged <- width == 0L || control$iter.max == 0
+  converged <- length(beta) == 0L || control$iter.max == 0
   iteration <- 0L
   while (!converged && iteration < control$iter.max) {
     iteration <- iteration + 1L
@@ -189,14 +201,8 @@ coxph_fit <- function(comm, records, names, init, efron, control) {
     solved <- coxph_step(comm, now, kept)
     converged <- change <= control$eps
   }
-  if (!converged) warning("ring_coxph did not converge: see `control`", call. = FALSE)
-  coefficients <- stats::setNames(replace(beta, !seq_len(width) %in% kept, NA), names)
-  list(
-    coefficients = coefficients, var = solved$variance, loglik = c(first$loglik, now$loglik),
-    score = coxph_score(first), iter = iteration, n = records$rows, nevent = records$events,
-    means = stats::setNames(records$means, names), converged = converged, efron = efron,
-    start = replace(if (is.null(init)) double(width) else init, !seq_len(width) %in% kept, 0)
-  )
+  list(beta = beta, variance = solved$variance, loglik = now$loglik, kept = kept,
+       iterations = iteration, converged = converged)
 }
 
 # The score statistic.

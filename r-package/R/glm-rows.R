@@ -84,8 +84,7 @@ rows_covariates <- function(terms) {
     stop("an interaction with ", rownames(table)[[1L]], " is not supported", call. = FALSE)
   }
   if (length(drop) < length(attr(terms, "term.labels"))) return(terms[-drop])
-  attr(terms, "term.labels") <- character()
-  attr(terms, "factors") <- integer()
+  attributes(terms)[c("term.labels", "factors")] <- list(character(), integer())
   terms
 }
 
