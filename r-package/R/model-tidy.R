@@ -135,6 +135,27 @@ augment.ring_coxph <- function(x, newdata, ...) {
 }
 
 #' @rdname ring_tidy
+#' @exportS3Method generics::tidy
+tidy.ring_glmnet <- function(x, ...) {
+  all <- glmnet_coefficients(x, NULL)
+  frame <- expand.grid(term = rownames(all), class = seq_len(ncol(all)), step = seq_along(x$lambda),
+                       stringsAsFactors = FALSE)
+  frame$estimate <- as.vector(all)
+  frame$lambda <- x$lambda[frame$step]
+  frame$dev.ratio <- x$dev.ratio[frame$step]
+  frame$class <- if (ncol(all) > 1L) x$classnames[frame$class]
+  tidy_frame(frame[frame$estimate != 0, ])
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_glmnet <- function(x, ...) {
+  found <- data.frame(nulldev = x$nulldev, npasses = length(x$lambda), nobs = x$nobs)
+  if (!is.null(x$lambda.min)) found[c("lambda.min", "lambda.1se")] <- c(x$lambda.min, x$lambda.1se)
+  tidy_frame(found)
+}
+
+#' @rdname ring_tidy
 #' @param matrix What to return of principal components, a string: `"eigenvalues"` or `"rotation"`.
 #' @exportS3Method generics::tidy
 tidy.ring_prcomp <- function(x, matrix = c("eigenvalues", "rotation"), ...) {

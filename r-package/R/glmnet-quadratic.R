@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The path of penalties, and the minimum of a quadratic function with the penalty of the elastic
+# net.
+
+# The path. `pass(b, active)` returns the deviance, the gradient (the negative half of that of the
+# deviance) and the curvature at `b`. `minimise` is glmnet_minimise(). The objective is half of the
+# deviance plus `lambda * penalty * ((1 - alpha) / 2 * b^2 / spread + alpha * abs(b))`. `many` is
+# whether there are more rows than columns.
+glmnet_path <- function(pass, minimise, penalty, settings, many) {
+  width <- length(penalty)
+  free <- which(penalty == 0)
+  state <- glmnet_at(pass, minimise, double(width), free, Inf, penalty, settings, Inf)
+  null <- state$now$deviance
+  punished <- penalty > 0
+  most <- max(abs(state$now$gradient)[punished] / penalty[punished], 0)
+  lambda <- settings$lambda
+  if (is.null(lambda)) lambda <- glmnet_lambda(most, settings, many)
+  scale <- max(most, .Machine$double.xmin)
+  found <- list()
+  before <- max(most / max(settings$alpha, 1e-3), lambda[[1L]])
+  for (step in seq_along(lambda)) {
+    keep <- abs(state$now$gradient) >= settings$alpha * penalty * (2 * lambda[[step]] - before)
+    active <- which(keep | state$b != 0 | penalty == 0)
+    state <- glmnet_at(pass, minimise, state$b, active, lambda[[step]], penalty, settings, scale)
+    found[[step]] <- state
+    before <- lambda[[step]]
+    if (is.null(settings$lambda) && step > 5L && glmnet_ends(found, null)) break
+  }
+  steps <- length(found)
+  list(
+    lambda = lambda[seq_len(steps)], coefficients = unlist(lapply(found, `[[`, "b")),
+    deviance = vapply(found, function(state) state$now$deviance, 1), null = null, steps = steps,
+    violation = vapply(found, `[[`, 1, "violation")
+  )
+}
+
+glmnet_lambda <- function(most, settings, many) {
+  ratio <- settings$ratio
+  if (is.null(ratio)) ratio <- if (many) 1e-4 else 0.01
+  most <- most / max(settings$alpha, 1e-3)
+  exp(seq(log(most), log(most * ratio), length.out = settings$nlambda))
+}
+
+# The rule of glmnet: nearly all deviance is explained, or a step explains little more.
+glmnet_ends <- function(found, null) {
+  explained <- vapply(utils::tail(found, 2L), function(state) 1 - state$now$deviance / null, 1)
+  explained[[2L]] > 0.999 || diff(explained) < 1e-5 * explained[[2L]]
+}
+
+# Newton's iterations at one penalty, from `b`, on the `active` coefficients and those that violate
+# the conditions.
+glmnet_at <- function(pass, minimise, b, active, lambda, penalty, settings, scale) {
+  first <- ifelse(penalty > 0, lambda * settings$alpha * penalty, 0)
+  second <- ifelse(penalty > 0, lambda * (1 - settings$alpha) * penalty / settings$spread, 0)
+  if (is.infinite(lambda)) {
+    first[penalty > 0] <- Inf
+    second[] <- 0
+  }
+  worth <- function(now, b) {
+    now$deviance / 2 + sum((first * abs(b))[b != 0]) + sum(second * b^2) / 2
+  }
+  now <- pass(b, active)
+  for (step in seq_len(settings$maxit)) {
+    violation <- glmnet_violation(now$gradient, b, first, second)
+    size <- if (is.finite(scale)) scale else max(1, abs(now$gradient[penalty > 0]))
+    if (max(violation, 0) <= settings$thresh * size) break
+    outside <- setdiff(which(violation > settings$thresh * size), active)
+    if (length(outside) > 0L) {
+      active <- sort(c(active, outside))
+      now <- pass(b, active)
+    }
+    target <- b
+    target[active] <- minimise(now$gram, now$gradient[active], b[active], first[active],
+                               second[active])
+    before <- worth(now, b)
+    for (half in seq_len(30L)) {
+      new <- pass(target, active)
+      after <- worth(new, target)
+      if (is.finite(after) && after <= before + 1e-14 * (1 + abs(before))) break
+      target <- (target + b) / 2
+    }
+    b <- target
+    now <- new
+  }
+  violation <- max(glmnet_violation(now$gradient, b, first, second), 0) / size
+  list(b = b, now = now, violation = violation)
+}
+
+# How far each coefficient is from the conditions of Karush, Kuhn and Tucker.
+glmnet_violation <- function(gradient, b, first, second) {
+  inactive <- pmax(0, abs(gradient) - first)
+  slope <- ifelse(is.finite(first), first * sign(b), 0) + second * b
+  ifelse(b == 0, inactive, abs(gradient - slope))
+}
+
+# The minimum of the quadratic function with this curvature, and this negative gradient at `b`, plus
+# the penalties `first * abs(b)` and `second / 2 * b^2`: coordinate descent, until the signs stay,
+# and then the solution of linear equations. The small multiple of the distance from `b` makes the
+# minimum unique, and does not move the fixed point of Newton's iterations.
+glmnet_minimise <- function(gram, gradient, b, first, second) {
+  near <- 1e-9 * mean(diag(gram))
+  diag(gram) <- diag(gram) + near
+  linear <- gradient + drop(gram %*% b)
+  curvature <- diag(gram) + second
+  slack <- 1e-13 * max(abs(linear), 1e-300)
+  residual <- gradient
+  signs <- NULL
+  for (sweep in seq_len(2000L)) {
+    start <- b
+    for (j in which(curvature > 0)) {
+      z <- residual[[j]] + (curvature[[j]] - second[[j]]) * b[[j]]
+      new <- sign(z) * max(abs(z) - first[[j]], 0) / curvature[[j]]
+      if (new == b[[j]]) next
+      residual <- residual - gram[, j] * (new - b[[j]])
+      b[[j]] <- new
+    }
+    if (identical(sign(b), signs)) {
+      exact <- glmnet_exact(gram, linear, b, first, second, slack)
+      if (!is.null(exact)) return(exact)
+    }
+    signs <- sign(b)
+    if (max(abs(b - start) * sqrt(curvature), 0) < 1e-15) break
+  }
+  b
+}
+
+# The minimum, if its signs are those of `b`.
+glmnet_exact <- function(gram, linear, b, first, second, slack) {
+  used <- which(b != 0)
+  exact <- double(length(b))
+  if (length(used) > 0L) {
+    matrix <- gram[used, used, drop = FALSE] + diag(second[used], length(used))
+    solved <- attempt(solve(matrix, (linear - first * sign(b))[used]))$value
+    if (is.null(solved) || any(sign(solved) != sign(b[used]))) return()
+    exact[used] <- solved
+  }
+  rest <- abs(linear - drop(gram %*% exact)) - first
+  if (all(rest[b == 0] <= slack)) exact
+}

@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Penalised regression on rows that are spread over the ranks. At each penalty of the path, Newton's
+# method replaces the loss by a quadratic function, whose gradient and curvature are sums over the
+# ranks. Rank 0 minimises it with the penalty: see glmnet-quadratic.R. Curvature is summed for
+# columns that may be in the model only: the active columns, and those that the strong rules
+# (Tibshirani and others, 2012) do not exclude. A penalty is done when all columns satisfy the
+# Karush-Kuhn-Tucker conditions.
+
+# nolint start: object_name_linter. The arguments are those of glmnet().
+#' Distributed lasso and elastic net: penalised regression on data on many ranks
+#'
+#' `ring_glmnet()` fits the models of `glmnet::glmnet()` to the rows of all ranks, for a path of
+#' penalties, and chooses the penalty by cross-validation on request. All ranks call it, each with
+#' its own rows.
+#'
+#' @details
+#' The loss, the weights and the penalty are those of package glmnet: the mean loss plus
+#' `lambda * ((1 - alpha) / 2 * sum(b^2) + alpha * sum(abs(b)))`, with columns scaled to standard
+#' deviation 1 if `standardize`. As in glmnet, the quadratic part of the penalty of a gaussian model
+#' is divided by the standard deviation of the response. Coefficients are those of the columns as
+#' they are. Package glmnet is not needed. The result satisfies the optimality conditions to
+#' `thresh`, which is stricter than that of glmnet by default.
+#'
+#' A gaussian path needs one pass over the rows. The other families need some passes for each
+#' penalty.
+#'
+#' @inheritParams ring_svd
+#' @param y The response of the rows of this rank. `"gaussian"`: numbers. `"binomial"`: 0 and 1,
+#'   logicals, or a factor or strings of two levels. `"poisson"`: numbers from 0. `"multinomial"`: a
+#'   factor or strings.
+#' @param family A string: `"gaussian"`, `"binomial"`, `"poisson"` or `"multinomial"`.
+#' @param weights,offset Numbers, one for each row of this rank, or `NULL`. Offsets are for all
+#'   families but `"multinomial"`.
+#' @param alpha The share of the lasso in the penalty, a number from 0 to 1.
+#' @param nlambda The number of penalties, a whole number.
+#' @param lambda.min.ratio The smallest penalty, as a fraction of the largest, a number. `NULL`:
+#'   1e-4, or 0.01 with more columns than rows.
+#' @param lambda Penalties, decreasing numbers. `NULL`: from the smallest penalty with which all
+#'   coefficients are 0, in `nlambda` steps on a logarithmic scale.
+#' @param standardize,intercept `TRUE` or `FALSE`.
+#' @param penalty.factor Numbers from 0, one for each column: factors of `lambda`. 0: no penalty.
+#' @param nfolds The number of folds of a cross-validation, a whole number; 0: none.
+#' @param foldid The folds of the rows of this rank, whole numbers from 1 to `nfolds`. `NULL`:
+#'   random.
+#' @param thresh The tolerance of the optimality conditions, as a fraction of the largest gradient.
+#' @param maxit The largest number of Newton steps for one penalty.
+#' @returns An object of class `ring_glmnet`, the same on all ranks. `lambda`, `df`, `dev.ratio`,
+#'   `nulldev`, `a0` and `beta` are as in package glmnet, with `beta` a matrix with a column for
+#'   each penalty, or for `"multinomial"` a list of such matrices. With a cross-validation, `cvm`,
+#'   `cvsd`, `lambda.min` and `lambda.1se` are as from `cv.glmnet()`, with the mean squared error or
+#'   the deviance as measure. `coef()`, `predict()`, `print()` and `plot()` have methods, and
+#'   `tidy()` and `glance()` of package broom.
+#'
+#'   `coef(fit, s)` and `predict(fit, newx, s, type)` take penalties `s`: numbers, `"lambda.min"` or
+#'   `"lambda.1se"`. By default they are all penalties of the path. `type` is `"link"`, `"response"`
+#'   or `"class"`.
+#' @inheritSection ring_svd Errors
+#' @references J. Friedman, T. Hastie and R. Tibshirani (2010). Regularization paths for generalized
+#'   linear models via coordinate descent. *Journal of Statistical Software* 33(1).
+#'
+#'   R. Tibshirani and others (2012). Strong rules for discarding predictors in lasso-type problems.
+#'   *Journal of the Royal Statistical Society B* 74(2).
+#' @seealso [ring_lm()], with a ridge penalty; [ring_glm()]
+#' @examples
+#' comm <- ring_init()
+#' # Each rank has its own rows:
+#' rows <- seq_len(nrow(mtcars)) %% ring_size(comm) == ring_rank(comm)
+#' fit <- ring_glmnet(comm, mtcars[rows, -1], mtcars$mpg[rows], nfolds = 5)
+#' coef(fit, "lambda.1se")
+#' ring_close(comm)
+#' @export
+ring_glmnet <- function(comm, x, y, family = c("gaussian", "binomial", "poisson", "multinomial"),
+                        weights = NULL, offset = NULL, alpha = 1, nlambda = 100L,
+                        lambda.min.ratio = NULL, lambda = NULL, standardize = TRUE,
+                        intercept = TRUE, penalty.factor = NULL, nfolds = 0L, foldid = NULL,
+                        thresh = 1e-8, maxit = 100L) {
+  call <- scope_call(match.call())
+  family <- match.arg(family)
+  x <- columns_of(comm, x, finite = TRUE)
+  settings <- list(
+    family = family, alpha = alpha, nlambda = nlambda, ratio = lambda.min.ratio, lambda = lambda,
+    standardize = standardize, intercept = intercept, factors = penalty.factor, nfolds = nfolds,
+    thresh = thresh, maxit = maxit
+  )
+  agree(comm, glmnet_check(settings, ncol(x)))
+  model_check_settings(comm, settings)
+  response <- glmnet_response(comm, y, family)
+  rows <- agree(comm, glmnet_rows(x, response, weights, offset, family))
+  fit <- glmnet_fit(comm, rows, settings)
+  if (nfolds > 0L) fit <- c(fit, glmnet_validate(comm, rows, settings, fit$lambda, foldid))
+  structure(class = "ring_glmnet", c(fit, list(
+    call = call, family = family, classnames = response$levels, nobs = as.integer(fit$count),
+    alpha = alpha, names = colnames(x)
+  )))
+}
+# nolint end
+
+glmnet_check <- function(settings, width) {
+  whole <- function(x, least) is_whole(x) && x >= least
+  factors <- settings$factors
+  lambda <- settings$lambda
+  valid <- c(
+    "`alpha` must be a number from 0 to 1" = is_number(settings$alpha) && settings$alpha >= 0 &&
+      settings$alpha <= 1,
+    "`nlambda` must be a whole number from 1" = whole(settings$nlambda, 1),
+    "`nfolds` must be 0, or a whole number from 2" = whole(settings$nfolds, 0) &&
+      settings$nfolds != 1,
+    "`penalty.factor` must be numbers from 0, one for each column" =
+      length(factors) %in% c(0L, width) && all(factors >= 0),
+    "`lambda` must be decreasing numbers from 0" =
+      all(is.finite(lambda), lambda >= 0) && !is.unsorted(rev(lambda))
+  )
+  if (!all(valid)) stop(names(valid)[!valid][[1L]], call. = FALSE)
+}
+
+# The response as a matrix with a column for each class, or one column, and the classes.
+glmnet_response <- function(comm, y, family) {
+  levels <- NULL
+  if (family %in% c("binomial", "multinomial")) {
+    if (is.logical(y)) y <- as.double(y)
+    levels <- levels_agree(comm, list(y = y))$y$levels
+  }
+  y <- agree(comm, {
+    if (anyNA(y)) stop("`y` has missing values: leave out these rows", call. = FALSE)
+    if (family == "multinomial") glmnet_classes(y, levels)
+    else if (is.null(levels)) glmnet_numbers(y, family)
+    else glmnet_two_classes(y, levels)
+  })
+  list(y = y, levels = if (family == "binomial" && is.null(levels)) c("0", "1") else levels)
+}
+
+glmnet_classes <- function(y, levels) {
+  if (length(levels) < 2L) {
+    stop("`y` must be a factor or strings of two or more classes", call. = FALSE)
+  }
+  +outer(match(as.character(y), levels), seq_along(levels), `==`)
+}
+
+glmnet_two_classes <- function(y, levels) {
+  if (length(levels) != 2L) {
+    stop("`y` has ", length(levels), " classes: \"binomial\" is for two", call. = FALSE)
+  }
+  as.matrix(as.double(match(as.character(y), levels) - 1))
+}
+
+glmnet_numbers <- function(y, family) {
+  if (length(y) > 0L && !is.numeric(y)) {
+    stop("`y` must be numbers, not ", describe(y), call. = FALSE)
+  }
+  if (family == "binomial" && !all(y >= 0 & y <= 1)) {
+    stop("`y` must be from 0 to 1, or a factor", call. = FALSE)
+  }
+  if (family == "poisson" && any(y < 0)) stop("`y` must not be negative", call. = FALSE)
+  matrix(as.double(y), ncol = 1L)
+}
+
+glmnet_rows <- function(x, response, weights, offset, family) {
+  count <- nrow(x)
+  fits <- function(x) is.null(x) || is.numeric(x) && length(x) == count && all(is.finite(x))
+  if (nrow(response$y) != count) {
+    stop("`x` has ", count, " rows and `y` has ", nrow(response$y), call. = FALSE)
+  }
+  if (!fits(weights) || any(weights < 0)) {
+    stop("`weights` must be numbers from 0, one for each row", call. = FALSE)
+  }
+  if (!fits(offset)) stop("`offset` must be numbers, one for each row", call. = FALSE)
+  if (!is.null(offset) && family == "multinomial") {
+    stop("`offset` is not for \"multinomial\"", call. = FALSE)
+  }
+  list(
+    x = unname(x), y = response$y, family = family,
+    weights = if (is.null(weights)) rep(1, count) else as.double(weights),
+    offset = if (is.null(offset)) rep(0, count) else as.double(offset)
+  )
+}
+
+# ---- One path ------------------------------------------------------------------------------------
+
+# Fits the path on the columns around their means, and scaled.
+glmnet_fit <- function(comm, rows, settings) {
+  scaled <- glmnet_scale(comm, rows, settings)
+  problem <- if (rows$family == "gaussian") glmnet_gaussian(comm, scaled, settings)
+             else glmnet_newton(comm, scaled, settings)
+  width <- ncol(rows$x)
+  factors <- if (is.null(settings$factors)) rep(1, width) else settings$factors
+  factors <- factors * width / sum(factors)
+  penalty <- rep(c(if (settings$intercept) 0, factors), ncol(rows$y))
+  path <- problem$path(penalty)
+  classes <- ncol(rows$y)
+  coefficients <- array(path$coefficients, c(width + settings$intercept, classes, path$steps))
+  slopes <- if (settings$intercept) coefficients[-1L, , , drop = FALSE] else coefficients
+  slopes <- slopes / scaled$scale
+  a0 <- matrix(0, classes, path$steps)
+  if (settings$intercept) {
+    a0[] <- coefficients[1L, , ] - apply(slopes * scaled$center, 2:3, sum)
+    if (classes > 1L) a0 <- sweep(a0, 2L, colMeans(a0))
+  }
+  list(
+    lambda = path$lambda, a0 = if (classes == 1L) drop(a0) else a0, slopes = slopes,
+    df = apply(slopes != 0, 3L, function(used) sum(rowSums(matrix(used, width)) > 0)),
+    dev.ratio = 1 - path$deviance / path$null, nulldev = path$null * scaled$total,
+    violation = path$violation, count = scaled$count
+  )
+}
+
+# Weights have the sum 1. Deviations divide by the sum of the weights.
+glmnet_scale <- function(comm, rows, settings) {
+  sums <- ring_allreduce(comm, unname(c(
+    sum(rows$weights), length(rows$weights), colSums(rows$x * rows$weights)
+  )))
+  if (sums[[1L]] == 0) check_stop("there are no rows with a weight on any rank", call = NULL)
+  means <- sums[-(1:2)] / sums[[1L]]
+  x <- sweep(rows$x, 2L, means)
+  squares <- ring_allreduce(comm, colSums(x^2 * rows$weights)) / sums[[1L]]
+  scale <- if (settings$standardize) ifelse(squares > 0, sqrt(squares), 1) else rep(1, ncol(x))
+  if (!settings$intercept) x <- rows$x
+  x <- sweep(x, 2L, scale, "/")
+  rows$x <- if (settings$intercept) cbind(rep(1, nrow(x)), x, deparse.level = 0L) else x
+  rows$weights <- rows$weights / sums[[1L]]
+  c(rows, list(center = means, scale = scale, total = sums[[1L]], count = sums[[2L]]))
+}
+
+# The quadratic loss needs one pass over the rows. Rank 0 computes the whole path.
+glmnet_gaussian <- function(comm, rows, settings) {
+  y <- rows$y[, 1L] - rows$offset
+  mean <- ring_allreduce(comm, sum(rows$weights * y))
+  if (settings$intercept) y <- y - mean
+  weighted <- rows$x * rows$weights
+  sums <- ring_allreduce(comm, c(sum(rows$weights * y^2), crossprod(weighted, y),
+                                 crossprod(weighted, rows$x)))
+  width <- ncol(rows$x)
+  linear <- sums[1L + seq_len(width)]
+  gram <- matrix(sums[-seq_len(1L + width)], width)
+  pass <- function(b, active) {
+    gradient <- linear - drop(gram %*% b)
+    list(gradient = gradient, deviance = sums[[1L]] - sum(b * (linear + gradient)),
+         gram = gram[active, active, drop = FALSE])
+  }
+  settings$spread <- sqrt(sums[[1L]])
+  list(path = function(penalty) {
+    names <- c("lambda", "coefficients", "deviance", "violation", "null", "steps")
+    path <- lead(comm, names, glmnet_path(pass, glmnet_minimise, penalty, settings,
+                                          rows$count > width))
+    if (settings$intercept) {
+      path$coefficients <- matrix(path$coefficients, width)
+      path$coefficients[1L, ] <- path$coefficients[1L, ] + mean
+    }
+    path
+  })
+}
+
+# All other losses. Ranks sum the gradient and the curvature; rank 0 minimises.
+glmnet_newton <- function(comm, rows, settings) {
+  width <- ncol(rows$x)
+  pass <- function(b, active) glmnet_pass(comm, rows, matrix(b, width), active)
+  minimise <- function(...) {
+    lead(comm, "found", list(found = glmnet_minimise(...)))$found
+  }
+  settings$spread <- 1
+  list(path = function(penalty) {
+    glmnet_path(pass, minimise, penalty, settings, rows$count > width)
+  })
+}
+
+# The deviance, its negative half gradient, and the curvature of the `active` coefficients, for the
+# coefficients `b`, a column for each class.
+glmnet_pass <- function(comm, rows, b, active) {
+  eta <- rows$x %*% b + rows$offset
+  mean <- glmnet_mean(eta, rows$family)
+  gradient <- crossprod(rows$x, rows$weights * (rows$y - mean))
+  width <- nrow(b)
+  of <- (active - 1L) %/% width + 1L
+  column <- (active - 1L) %% width + 1L
+  gram <- matrix(0, length(active), length(active))
+  for (first in unique(of)) {
+    for (second in unique(of)) {
+      curvature <- glmnet_curvature(mean, rows$family, first, second) * rows$weights
+      gram[of == first, of == second] <- crossprod(
+        rows$x[, column[of == first], drop = FALSE] * curvature,
+        rows$x[, column[of == second], drop = FALSE]
+      )
+    }
+  }
+  deviance <- sum(rows$weights * glmnet_deviance(rows$y, eta, rows$family))
+  sums <- ring_allreduce(comm, c(deviance, gradient, gram))
+  list(deviance = sums[[1L]], gradient = sums[1L + seq_along(b)],
+       gram = matrix(sums[-seq_len(1L + length(b))], length(active)))
+}
+
+glmnet_mean <- function(eta, family) {
+  switch(family, gaussian = eta, binomial = 1 / (1 + exp(-eta)), poisson = exp(eta),
+         multinomial = mlp_softmax(eta))
+}
+
+glmnet_curvature <- function(mean, family, first, second) {
+  if (family == "poisson") return(mean[, 1L])
+  mean[, first] * ((first == second) - mean[, second])
+}
+
+# The deviance of each row, for columns of `eta` as in the response `y`.
+glmnet_deviance <- function(y, eta, family) {
+  xlogx <- function(x) ifelse(x > 0, x * log(x), 0)
+  switch(family,
+    gaussian = (y - eta)[, 1L]^2,
+    binomial = {
+      positive <- pmax(eta, 0)
+      2 * (xlogx(y) + xlogx(1 - y) + positive - y * eta + log(exp(-positive) + exp(eta - positive)))
+    },
+    poisson = 2 * (xlogx(y) - y * eta - y + exp(eta)),
+    multinomial = {
+      most <- eta[cbind(seq_len(nrow(eta)), max.col(eta, "first"))]
+      2 * (most + log(rowSums(exp(eta - most))) - rowSums(y * eta))
+    }
+  )
+}
+
+# The deviance, as cv.glmnet() measures it: with probabilities from 1e-5 to 1 - 1e-5.
+glmnet_loss <- function(y, eta, family) {
+  if (!family %in% c("binomial", "multinomial")) return(glmnet_deviance(y, eta, family))
+  mean <- pmin(pmax(glmnet_mean(eta, family), 1e-5), 1 - 1e-5)
+  if (family == "multinomial") return(-2 * rowSums(y * log(mean)))
+  glmnet_deviance(y, stats::qlogis(mean), family)
+}
+
+# ---- Cross-validation ----------------------------------------------------------------------------
+
+glmnet_validate <- function(comm, rows, settings, lambda, foldid) {
+  count <- nrow(rows$x)
+  folds <- agree(comm, {
+    if (is.null(foldid)) {
+      sample(rep_len(seq_len(settings$nfolds), count))
+    } else if (length(foldid) == count && all(foldid %in% seq_len(settings$nfolds))) {
+      foldid
+    } else {
+      stop("`foldid` must be ", count, " whole numbers from 1 to `nfolds`", call. = FALSE)
+    }
+  })
+  settings$lambda <- lambda
+  shape <- double(length(lambda) + 1L)
+  losses <- vapply(seq_len(settings$nfolds), FUN.VALUE = shape, function(fold) {
+    train <- rows
+    train$weights <- rows$weights * (folds != fold)
+    fit <- glmnet_fit(comm, train, settings)
+    out <- which(folds == fold)
+    weights <- rows$weights[out]
+    loss <- vapply(seq_along(lambda), FUN.VALUE = 1, function(step) {
+      slopes <- matrix(fit$slopes[, , step], ncol(rows$x))
+      a0 <- matrix(fit$a0, ncol(rows$y))[, step]
+      eta <- rows$x[out, , drop = FALSE] %*% slopes + rows$offset[out]
+      eta <- eta + rep(a0, each = length(out))
+      sum(weights * glmnet_loss(rows$y[out, , drop = FALSE], eta, rows$family))
+    })
+    ring_allreduce(comm, c(sum(weights), loss))
+  })
+  weights <- losses[1L, ] / sum(losses[1L, ])
+  losses <- sweep(losses[-1L, , drop = FALSE], 2L, losses[1L, ], "/")
+  mean <- drop(losses %*% weights)
+  deviation <- sqrt(drop((losses - mean)^2 %*% weights) / (settings$nfolds - 1))
+  best <- which.min(mean)
+  list(
+    cvm = mean, cvsd = deviation, lambda.min = lambda[[best]],
+    lambda.1se = max(lambda[mean <= mean[[best]] + deviation[[best]]])
+  )
+}

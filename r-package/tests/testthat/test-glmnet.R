@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+set.seed(3)
+design <- matrix(rnorm(300 * 12), 300) %*% (diag(12) + 0.4)
+colnames(design) <- letters[1:12]
+signal <- drop(design[, 1:4] %*% c(1, -1, 0.5, 0.25))
+responses <- list(
+  gaussian = 3 + signal + rnorm(300), binomial = rbinom(300, 1, plogis(signal)),
+  poisson = rpois(300, exp(signal / 3)),
+  multinomial = factor(c("x", "y", "z")[1 + (signal > 1) + (signal + rnorm(300) > 2)])
+)
+
+# The largest violation of the optimality conditions, by the formulas and from the rows.
+kkt <- function(fit, x, y, alpha, weights = rep(1, nrow(x))) {
+  total <- sum(weights)
+  weights <- weights / total
+  center <- colSums(weights * x)
+  scale <- sqrt(colSums(weights * sweep(x, 2, center)^2))
+  standard <- sweep(sweep(x, 2, center), 2, scale, `/`)
+  truth <- if (is.factor(y)) outer(as.character(y), levels(y), `==`) else as.matrix(y)
+  worst <- vapply(seq_along(fit$lambda), function(step) {
+    mean <- predict(fit, x, fit$lambda[[step]], "response")
+    gradient <- crossprod(standard, weights * (truth - matrix(mean, nrow(x))))
+    b <- matrix(fit$slopes[, , step], ncol(x)) * scale
+    lambda <- fit$lambda[[step]]
+    spread <- if (is.factor(y) || fit$family != "gaussian") 1 else sqrt(fit$nulldev / total)
+    slope <- gradient - lambda * (1 - alpha) * b / spread
+    max(ifelse(b == 0, pmax(0, abs(slope) - lambda * alpha), abs(slope - lambda * alpha * sign(b))),
+        abs(colSums(weights * (truth - matrix(mean, nrow(x))))))
+  }, 1)
+  max(worst)
+}
+
+test_that("paths satisfy the optimality conditions", {
+  weights <- rep(1:3, 100)
+  results <- run_ring(3, {
+    x <- one_empty(design, rank, size)
+    rows <- seq_len(300) %% 2 == rank %/% 2 & rank != 1
+    lapply(names(responses), function(family) {
+      y <- responses[[family]][rows]
+      list(ring_glmnet(comm, x, y, family, nlambda = 30),
+           ring_glmnet(comm, x, y, family, alpha = 0.4, nlambda = 20, weights = weights[rows]))
+    })
+  }, design = design, responses = responses, one_empty = one_empty, weights = weights)
+  for (i in seq_along(responses)) {
+    fits <- results[[1]][[i]]
+    expect_lt(kkt(fits[[1]], design, responses[[i]], 1), 1e-7)
+    expect_lt(kkt(fits[[2]], design, responses[[i]], 0.4, weights), 1e-7)
+    expect_identical(fits[[1]]$df[[1]], 0L)
+    expect_gt(fits[[1]]$df[[20]], 3L)
+    expect_identical(results[[2]][[i]][[1]]$slopes, fits[[1]]$slopes)
+  }
+})
+
+test_that("paths are those of glmnet()", {
+  skip_if_not_installed("glmnet")
+  comm <- local_world()
+  for (family in names(responses)) {
+    y <- responses[[family]]
+    truth <- glmnet::glmnet(design, y, family, thresh = 1e-18, maxit = 1e7)
+    fit <- ring_glmnet(comm, design, y, family, lambda = truth$lambda)
+    auto <- ring_glmnet(comm, design, y, family)
+    expect_equal(auto$lambda[1:10], truth$lambda[1:10], tolerance = 1e-10, info = family)
+    expect_equal(fit$dev.ratio, truth$dev.ratio, tolerance = 1e-7, info = family)
+    expect_equal(fit$nulldev, truth$nulldev, tolerance = 1e-7, info = family)
+    expect_equal(unname(predict(fit, design, c(0.1, 0.01), "response")),
+                 unname(as.array(predict(truth, design, c(0.1, 0.01), "response"))),
+                 tolerance = 1e-6, ignore_attr = TRUE, info = family)
+  }
+  truth <- glmnet::glmnet(design, responses$gaussian, thresh = 1e-18, alpha = 0.5,
+                          penalty.factor = c(0, rep(1, 11)))
+  fit <- ring_glmnet(comm, design, responses$gaussian, alpha = 0.5, lambda = truth$lambda,
+                     penalty.factor = c(0, rep(1, 11)))
+  expect_equal(unname(coef(fit)), unname(as.matrix(coef(truth))), tolerance = 1e-7)
+})
+
+test_that("cross-validation is that of cv.glmnet()", {
+  folds <- rep_len(1:5, 300)
+  comm <- local_world()
+  for (family in names(responses)) {
+    y <- responses[[family]]
+    fit <- ring_glmnet(comm, design, y, family, nfolds = 5, foldid = folds, nlambda = 20,
+                       lambda.min.ratio = 0.02)
+    expect_lte(fit$lambda.min, fit$lambda.1se)
+    expect_length(fit$cvm, length(fit$lambda))
+    if (!requireNamespace("glmnet", quietly = TRUE)) next
+    truth <- glmnet::cv.glmnet(design, y, family = family, foldid = folds, lambda = fit$lambda,
+                               thresh = 1e-16)
+    expect_equal(fit$cvm, unname(truth$cvm), tolerance = 1e-6, info = family)
+    expect_equal(fit$cvsd, unname(truth$cvsd), tolerance = 1e-6, info = family)
+    expect_equal(c(fit$lambda.min, fit$lambda.1se), c(truth$lambda.min, truth$lambda.1se),
+                 info = family)
+  }
+})
+
+test_that("a path has methods and errors", {
+  comm <- local_world()
+  fit <- ring_glmnet(comm, mtcars[-1], mtcars$mpg, nfolds = 4)
+  expect_output(print(fit), "Df +%Dev +Lambda.*Cross-validation: lambda.min")
+  expect_identical(rownames(coef(fit, "lambda.min")), c("(Intercept)", names(mtcars)[-1]))
+  expect_equal(dim(predict(fit, mtcars[1:3, -1], s = c(1, 0.5))), c(3, 2))
+  # Without a penalty it is least squares.
+  least <- ring_glmnet(comm, mtcars[-1], mtcars$mpg, lambda = 0)
+  expect_equal(drop(coef(least)), coef(lm(mpg ~ ., mtcars)), tolerance = 1e-6)
+  classes <- ring_glmnet(comm, iris[1:4], iris$Species, "multinomial")
+  expect_gt(mean(predict(classes, iris[1:4], 0.001, "class") == iris$Species), 0.96)
+  grDevices::pdf(NULL)
+  expect_silent(plot(fit))
+  grDevices::dev.off()
+  expect_error(ring_glmnet(comm, mtcars[-1], 1:3), "`x` has 32 rows and `y` has 3")
+  expect_error(ring_glmnet(comm, mtcars[-1], mtcars$mpg, alpha = 2), "`alpha` must be a number")
+  expect_error(ring_glmnet(comm, iris[1:4], iris$Species, "binomial"), "`y` has 3 classes")
+  expect_error(coef(classes, "lambda.min"), "there was no cross-validation")
+  skip_if_not_installed("generics")
+  expect_named(generics::tidy(fit), c("term", "step", "estimate", "lambda", "dev.ratio"))
+  expect_identical(generics::glance(fit)$nobs, 32L)
+})
