@@ -21,74 +21,34 @@ print.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
   invisible(x)
 }
 
+# The result has the elements of that of summary.glm(), and is printed by its method. The residuals
+# are the quantiles that some versions of R print.
 #' @export
-summary.ring_glm <- function(object, ...) {
+summary.ring_glm <- function(object, dispersion = NULL, ...) {
   known <- !is.na(object$coefficients)
-  estimate <- object$coefficients[known]
-  error <- sqrt(diag(object$covariance) * object$dispersion)
-  statistic <- estimate / error
-  estimated <- !object$family$family %in% c("poisson", "binomial")
-  p <- if (!estimated) {
-    2 * stats::pnorm(-abs(statistic))
-  } else if (object$df.residual > 0L) {
-    2 * stats::pt(-abs(statistic), object$df.residual)
-  } else {
-    rep(NaN, length(statistic))
-  }
-  table <- cbind(estimate, error, statistic, p)
-  letter <- if (estimated) "t" else "z"
-  tests <- c(paste(letter, "value"), paste0("Pr(>|", letter, "|)"))
-  colnames(table) <- c("Estimate", "Std. Error", tests)
-  object$table <- table
-  object$aliased <- !known
-  structure(object, class = "summary.ring_glm")
+  estimated <- is.null(dispersion) && !glm_known(object$family)
+  if (is.null(dispersion)) dispersion <- object$dispersion
+  scaled <- dispersion * object$covariance
+  table <- model_tests(object$coefficients[known], sqrt(diag(scaled)),
+                       if (estimated) object$df.residual)
+  kept <- c("call", "terms", "family", "deviance", "aic", "contrasts", "df.residual",
+            "null.deviance", "df.null", "iter")
+  found <- c(object[kept], list(
+    deviance.resid = object$quantiles, coefficients = table, aliased = !known,
+    dispersion = dispersion, df = c(object$rank, object$df.residual, length(known)),
+    cov.unscaled = object$covariance, cov.scaled = scaled
+  ))
+  if (object$omitted > 0) found$na.action <- structure(seq_len(object$omitted), class = "omit")
+  structure(class = c("summary.ring_glm", "summary.glm"), found)
 }
 
-#' @export
-coef.summary.ring_glm <- function(object, ...) object$table
-
-#' @export
-print.summary.ring_glm <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
-  cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
-  missing <- sum(x$aliased)
-  note <- if (missing > 0L) paste0(" (", missing, " not defined because of singularities)")
-  if (nrow(x$table) > 0L) {
-    cat("Coefficients:", note, "\n", sep = "")
-    stats::printCoefmat(x$table, digits = digits)
-  } else {
-    cat("No coefficients\n")
-  }
-  cat("\n(Dispersion parameter for ", x$family$family, " family taken to be ",
-      format(x$dispersion, digits = digits), ")\n\n", sep = "")
-  cat("    Null deviance: ", format(signif(x$null.deviance, digits)), "  on ", x$df.null,
-      "  degrees of freedom\n",
-      "Residual deviance: ", format(signif(x$deviance, digits)), "  on ", x$df.residual,
-      "  degrees of freedom\n",
-      "AIC: ", format(signif(x$aic, digits)), "\n\n",
-      "Number of Fisher Scoring iterations: ", x$iter, "\n\n", sep = "")
-  invisible(x)
-}
+# Whether the family has a known dispersion.
+glm_known <- function(family) family$family %in% c("poisson", "binomial")
 
 #' @export
 vcov.ring_glm <- function(object, complete = TRUE, ...) {
   known <- object$dispersion * object$covariance
-  if (!complete) return(known)
-  names <- names(object$coefficients)
-  all <- matrix(NA_real_, length(names), length(names), dimnames = list(names, names))
-  all[rownames(known), colnames(known)] <- known
-  all
-}
-
-#' @export
-fitted.ring_glm <- function(object, ...) {
-  stop("a ring_glm holds no rows: call predict(fit, rows, type = \"response\") with the rows of a ",
-       "rank", call. = FALSE)
-}
-
-#' @export
-residuals.ring_glm <- function(object, ...) {
-  stop("a ring_glm holds no rows: subtract predict(fit, rows, type = \"response\") from the ",
-       "response of the rows of a rank", call. = FALSE)
+  if (complete) model_complete(known, names(object$coefficients)) else known
 }
 
 #' @export
@@ -118,10 +78,11 @@ logLik.ring_glm <- function(object, ...) {
 #'
 #' @param object A model, from [ring_glm()].
 #' @param newdata A data frame with the variables of the formula.
-#' @param type The scale of the predictions, a string: `"link"`, that of the linear predictors, or
-#'   `"response"`, that of the response.
+#' @param type The scale of the predictions, a string: `"link"`, that of the linear predictors,
+#'   `"response"`, that of the response, or `"terms"`: a matrix with a column for each term, on the
+#'   scale of the linear predictors.
 #' @param se.fit Whether to return standard errors, too: `TRUE` or `FALSE`.
-#' @param ... Ignored.
+#' @param ... For `type = "terms"`, further arguments of [stats::predict.lm()].
 #' @returns A double vector with an element for each row of `newdata`, `NA` where a predictor is
 #'   `NA`. With `se.fit`, a list of `fit` and `se.fit`, two such vectors, and `residual.scale`, one
 #'   number, as [stats::predict.glm()] returns.
@@ -145,10 +106,15 @@ logLik.ring_glm <- function(object, ...) {
 #' sparklyr::sdf_collect(predicted)
 #' }
 #' @export
-predict.ring_glm <- function(object, newdata, type = c("link", "response"),
+predict.ring_glm <- function(object, newdata, type = c("link", "response", "terms"),
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().
                              ...) {
   type <- match.arg(type)
+  if (type == "terms") {
+    rows_check_new(object, newdata, object$offset)
+    return(stats::predict.lm(glm_sketch(object), newdata, se.fit, scale = sqrt(object$dispersion),
+                             type = "terms", ...))
+  }
   rows <- rows_predict(object, newdata, object$offset)
   known <- !is.na(object$coefficients)
   x <- rows$x[, known, drop = FALSE]
@@ -157,7 +123,7 @@ predict.ring_glm <- function(object, newdata, type = c("link", "response"),
   if (!is.null(object$offset)) eta <- eta + eval(object$offset, newdata, environment(object$terms))
   fit <- if (type == "response") object$family$linkinv(eta) else eta
   if (!se.fit) return(fit)
-  error <- sqrt(rowSums((x %*% stats::vcov(object, complete = FALSE)) * x))
+  error <- sqrt(rowSums((x %*% vcov.ring_glm(object, complete = FALSE)) * x))
   if (type == "response") error <- error * abs(object$family$mu.eta(eta))
   list(fit = fit, se.fit = error, residual.scale = sqrt(object$dispersion))
 }

@@ -19,9 +19,14 @@
 #'   all ranks.
 #' @returns An object of class `ring_glm`, the same on all ranks. It holds no rows, so it is small.
 #'   It has methods for `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`,
-#'   `logLik()`, `AIC()`, `nobs()`, `family()`, `deviance()` and `formula()`. `fitted()` and
-#'   `residuals()` are errors, because they need rows. The environment of the formula has only the
-#'   constants and functions that the terms need, such as `k` in `I(x^k)`.
+#'   `logLik()`, `AIC()`, `nobs()`, `family()`, `deviance()`, `formula()`, and `anova()` of several
+#'   models; and for `tidy()`, `glance()` and `augment()` of package broom. The environment of the
+#'   formula has only the constants and functions that the terms need, such as `k` in `I(x^k)`.
+#'
+#'   Other methods need the rows. They work on the ranks, in the function that has fitted the model,
+#'   and all ranks call them: `anova()` of one model, `drop1()`, `add1()`, `step()`, `update()`,
+#'   `profile()` and [confint()][confint.ring_glm] by profiles, and [sandwich::vcovHC()]. So do
+#'   `fitted()`, `residuals()` and `weights()`, with the values for the rows of the rank.
 #' @section Levels:
 #' The levels of a factor or of strings are the levels of all ranks. If ranks make levels from their
 #' rows, as by `factor(x)` in the formula, the levels get the order that `factor()` gives the levels
@@ -133,11 +138,13 @@ glm_fit <- function(comm, rows, start, family, control) {
     warning("ring_glm: fitted ", what, " occurred", call. = FALSE)
   }
   residual <- sums[["ok"]] - fit$rank
-  estimated <- !family$family %in% c("poisson", "binomial")
   list(
     coefficients = fit$coefficients, rank = fit$rank, covariance = fit$covariance,
-    pivot = fit$pivot, effects = fit$effects, root = fit$root,
-    dispersion = if (!estimated) 1 else if (residual > 0) sums[["pearson"]] / residual else NaN,
+    previous = fit$previous, pivot = fit$pivot, effects = fit$effects, root = fit$root,
+    means = sums$means,
+    quantiles = glm_quantiles(comm, rows, fit$state$mu, family),
+    dispersion = if (glm_known(family)) 1 else
+      if (residual > 0) sums[["pearson"]] / residual else NaN,
     deviance = fit$deviance, null.deviance = null,
     aic = glm_aic(comm, rows, fit, sums, family) + 2 * fit$rank,
     df.residual = as.integer(residual), df.null = as.integer(sums[["ok"]] - rows$intercept),
@@ -186,8 +193,8 @@ glm_iterate <- function(comm, rows, x, start, family, control) {
   }
   names(coefficients) <- colnames(x)
   coefficients[solved$aliased] <- NA
-  c(list(coefficients = coefficients, state = state, solved_at = solved_at, deviance = deviance,
-         iterations = iteration, converged = converged, boundary = boundary),
+  c(list(coefficients = coefficients, previous = before, state = state, solved_at = solved_at,
+         deviance = deviance, iterations = iteration, converged = converged, boundary = boundary),
     solved[c("rank", "covariance", "pivot", "effects", "root")])
 }
 
@@ -196,6 +203,9 @@ glm_begin <- function(rows, x, start, family) {
     stop("`start` must have ", ncol(x), " values, one for each coefficient", call. = FALSE)
   }
   if (!is.null(start)) return(glm_state(rows, x, start, family))
+  if (!is.null(rows$etastart)) {
+    return(list(eta = rows$etastart, mu = family$linkinv(rows$etastart), valid = TRUE))
+  }
   if (rows$count == 0L) return(list(eta = double(), mu = double(), valid = TRUE))
   eta <- family$linkfun(rows$means)
   list(eta = eta, mu = family$linkinv(eta), valid = TRUE)
@@ -285,7 +295,19 @@ glm_sums <- function(comm, rows, fit, family) {
       extreme = glm_extreme(fit$state$mu, family$family)
     )
   })
-  ring_allreduce(comm, sums)
+  sums <- as.list(ring_allreduce(comm, sums))
+  means <- ring_allreduce(comm, unname(c(rows$count, colSums(rows$x))))
+  c(sums, list(means = means[-1L] / means[[1L]]))
+}
+
+# Quantiles of the deviance residuals of all ranks.
+glm_quantiles <- function(comm, rows, mu, family) {
+  used <- which(rows$weights > 0)
+  residuals <- if (length(used) > 0L) {
+    squares <- family$dev.resids(rows$y[used], mu[used], rows$weights[used])
+    ifelse(rows$y[used] > mu[used], 1, -1) * sqrt(pmax(squares, 0))
+  }
+  unname(ring_quantile(comm, as.double(residuals)))
 }
 
 # The number of fitted means that are numerically 0 or 1, where glm() warns.

@@ -19,6 +19,12 @@ lm_sketch <- function(object) {
   ))
 }
 
+# The sketch of a generalised linear model, for predict.lm().
+glm_sketch <- function(object) {
+  object[c("deviance", "model_squares")] <- 0
+  lm_sketch(object)
+}
+
 # The call with what predict.lm() evaluates.
 lm_sketch_call <- function(object) {
   call <- call("lm", formula = object$formula)

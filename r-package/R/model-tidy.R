@@ -102,6 +102,33 @@ augment.ring_lm <- function(x, newdata, ...) {
 
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
+tidy.ring_glm <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level = 0.95, ...) {
+  intervals <- if (conf.int) stats::confint(x, level = conf.level, ...)
+  if (conf.int && !is.matrix(intervals)) intervals <- t(as.matrix(intervals))
+  if (conf.int) rownames(intervals) <- names(x$coefficients)
+  tidy_exponentiate(tidy_table(stats::coef(summary(x)), intervals), exponentiate)
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::glance
+glance.ring_glm <- function(x, ...) {
+  likelihood <- stats::logLik(x)
+  tidy_frame(data.frame(
+    null.deviance = x$null.deviance, df.null = x$df.null, logLik = as.numeric(likelihood),
+    AIC = stats::AIC(likelihood), BIC = stats::BIC(likelihood), deviance = x$deviance,
+    df.residual = x$df.residual, nobs = x$nobs
+  ))
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::augment
+augment.ring_glm <- function(x, newdata, ...) {
+  x$formula <- x$formula[-2L] # residuals have types
+  augment.ring_lm(x, newdata, ...)
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
 tidy.ring_coxph <- function(x, exponentiate = FALSE, conf.int = FALSE, conf.level = 0.95, ...) {
   table <- stats::coef(summary(x))
   robust <- if (ncol(table) == 6L) table[, "robust se"]

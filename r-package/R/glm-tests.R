@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests and intervals of a generalised linear model. Most fit other models, so they need the rows:
+# all ranks call them, where the model was fitted.
+
+# The rows of the model on this rank, in the form of glm_rows(), and the communicator.
+glm_session <- function(object, what) {
+  rows <- session_rows(object, what)
+  c(glm_rows(rows$comm, rows, object$family), list(comm = rows$comm))
+}
+
+# Fits some columns of the model.
+glm_refit <- function(object, rows, columns, etastart = NULL) {
+  rows$etastart <- etastart
+  rows$x <- rows$x[, columns, drop = FALSE]
+  if (ncol(rows$x) == 0L) return(glm_empty(rows$comm, rows, object$family))
+  glm_iterate(rows$comm, rows, rows$x, NULL, object$family, object$control)
+}
+
+#' @export
+anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
+  others <- Filter(function(x) inherits(x, "ring_glm"), list(...))
+  if (length(others) > 0L) return(glm_compare(c(list(object), others), dispersion, test))
+  if (is.null(dispersion)) dispersion <- object$dispersion
+  rows <- glm_session(object, "anova()")
+  labels <- attr(object$terms, "term.labels")
+  fits <- lapply(seq_along(labels) - 1L, function(term) {
+    if (term == 0L) return(c(object$df.null, object$null.deviance))
+    fit <- glm_refit(object, rows, object$assign <= term)
+    c(object$nobs - fit$rank, fit$deviance)
+  })
+  fits <- do.call(cbind, c(fits, list(c(object$df.residual, object$deviance))))
+  title <- paste0("Analysis of Deviance Table\n\nModel: ", object$family$family, ", link: ",
+                  object$family$link, "\n\nResponse: ", deparse(object$formula[[2L]]),
+                  "\n\nTerms added sequentially (first to last)\n\n")
+  change <- -diff(fits[1L, ])
+  table <- data.frame(c(NA, change), c(NA, pmax(0, -diff(fits[2L, ]))), fits[1L, ], fits[2L, ])
+  dimnames(table) <- list(c("NULL", labels), c("Df", "Deviance", "Resid. Df", "Resid. Dev"))
+  glm_anova(table, test, dispersion, object$df.residual, object$nobs, title)
+}
+
+glm_compare <- function(fits, dispersion, test) {
+  freedom <- vapply(fits, function(fit) as.double(fit$df.residual), 1)
+  deviance <- vapply(fits, function(fit) fit$deviance, 1)
+  if (length(unique(vapply(fits, `[[`, 1L, "nobs"))) > 1L) {
+    stop("models were not all fitted to the same size of dataset", call. = FALSE)
+  }
+  table <- data.frame(freedom, deviance, c(NA, -diff(freedom)), c(NA, -diff(deviance)))
+  dimnames(table) <- list(seq_along(fits), c("Resid. Df", "Resid. Dev", "Df", "Deviance"))
+  models <- vapply(fits, function(fit) paste(deparse(fit$formula), collapse = "\n"), "")
+  title <- c("Analysis of Deviance Table\n",
+             paste0("Model ", format(seq_along(fits)), ": ", models, collapse = "\n"))
+  big <- fits[[order(freedom)[[1L]]]]
+  if (is.null(dispersion)) dispersion <- big$dispersion
+  glm_anova(table, test, dispersion, big$df.residual, big$nobs, title)
+}
+
+glm_anova <- function(table, test, dispersion, freedom, count, title) {
+  if (!is.null(test) && !isFALSE(test)) {
+    scale <- if (dispersion == 1) Inf else freedom
+    table <- stats::stat.anova(table, test, dispersion, scale, count)
+  }
+  structure(table, heading = title, class = c("anova", "data.frame"))
+}
+
+#' @export
+drop1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LRT", "Chisq", "F"),
+                           k = 2, ...) {
+  test <- glm_test(test)
+  scope <- model_drop_scope(object, if (!missing(scope)) scope)
+  glm_terms_table(object, scope, scale, test, k, -1, "drop1()")
+}
+
+#' @export
+add1.ring_glm <- function(object, scope, scale = 0, test = c("none", "Rao", "LRT", "Chisq", "F"),
+                          k = 2, ...) {
+  test <- glm_test(test)
+  glm_terms_table(object, model_add_scope(object, scope), scale, test, k, 1, "add1()")
+}
+
+glm_test <- function(test) {
+  test <- test[[1L]]
+  if (test %in% c("none", "LRT", "Chisq", "F")) return(test)
+  stop("`test` must be \"none\", \"LRT\", \"Chisq\" or \"F\", not ", describe(test),
+       call. = FALSE)
+}
+
+glm_terms_table <- function(object, scope, scale, test, k, sign, what) {
+  fits <- model_refits(object, scope, if (sign > 0) "+" else "-", what)
+  own <- c(rank = object$rank, deviance = object$deviance, aic = object$aic)
+  model_deviance_table(object, scope, cbind(own, fits), scale, test, k, sign)
+}
+
+#' @export
+extractAIC.ring_glm <- function(fit, scale = 0, k = 2, ...) {
+  freedom <- fit$nobs - fit$df.residual
+  c(freedom, fit$aic + (k - 2) * freedom)
+}
+
+# ---- Rows ----------------------------------------------------------------------------------------
+
+# The state of the rows of this rank at the coefficients.
+glm_here <- function(object, what) {
+  rows <- glm_session(object, what)
+  beta <- ifelse(is.na(object$coefficients), 0, object$coefficients)
+  rows$state <- glm_state(rows, rows$x, beta, object$family)
+  # Where the last step of least squares began, as in glm().
+  rows$before <- glm_begin(rows, rows$x, object$previous, object$family)
+  rows
+}
+
+#' @export
+fitted.ring_glm <- function(object, ...) {
+  rows <- glm_here(object, "fitted()")
+  stats::setNames(rows$state$mu, rownames(rows$x))
+}
+
+#' @export
+residuals.ring_glm <- function(object, type = c("deviance", "pearson", "working", "response"),
+                               ...) {
+  type <- match.arg(type)
+  rows <- glm_here(object, "residuals()")
+  if (rows$count == 0L) return(double())
+  gap <- rows$y - rows$state$mu
+  family <- object$family
+  found <- switch(type,
+    deviance = sign(gap) * sqrt(pmax(family$dev.resids(rows$y, rows$state$mu, rows$weights), 0)),
+    pearson = gap * sqrt(rows$weights) / sqrt(family$variance(rows$state$mu)),
+    working = gap / family$mu.eta(rows$state$eta),
+    response = gap
+  )
+  stats::setNames(found, rownames(rows$x))
+}
+
+#' @importFrom stats weights profile
+#' @export
+weights.ring_glm <- function(object, type = c("prior", "working"), ...) {
+  rows <- glm_here(object, "weights()")
+  found <- if (match.arg(type) == "prior") rows$weights else
+    if (rows$count > 0L) glm_weights(rows, rows$before, object$family) else double()
+  stats::setNames(found, rownames(rows$x))
+}
+
+# ---- Profiles ------------------------------------------------------------------------------------
+
+# The profile of each coefficient in `which`, by the steps of MASS and of stats since R 4.4.
+#' @export
+profile.ring_glm <- function(fitted, which = seq_along(fitted$coefficients), alpha = 0.01,
+                             maxsteps = 10, del = limit / 5, ...) {
+  rows <- glm_session(fitted, "profile()")
+  names <- names(fitted$coefficients)
+  if (is.character(which)) which <- match(which, names)
+  limit <- sqrt(if (glm_known(fitted$family)) {
+    stats::qchisq(1 - alpha, 1)
+  } else {
+    stats::qf(1 - alpha, 1, fitted$nobs - length(names))
+  })
+  which <- which[!is.na(fitted$coefficients[which])]
+  found <- lapply(which, glm_profile, object = fitted, rows = rows, limit = limit, del = del,
+                  maxsteps = maxsteps)
+  stats::setNames(found, names[which])
+}
+
+# A data frame with the values of one coefficient and the signed roots of the deviance.
+glm_profile <- function(i, object, rows, limit, del, maxsteps) {
+  best <- ifelse(is.na(object$coefficients), 0, object$coefficients)
+  rest <- setdiff(which(!is.na(object$coefficients)), i)
+  error <- sqrt(diag(object$covariance)[[names(best)[[i]]]] * object$dispersion)
+  value <- best[[i]]
+  root <- 0
+  offset <- rows$offset
+  for (sign in c(-1, 1)) {
+    eta <- drop(rows$x %*% best) + offset
+    last <- 0
+    for (step in seq_len(maxsteps - 1L)) {
+      at <- best[[i]] + sign * step * del * error
+      rows$offset <- offset + rows$x[, i] * at
+      fit <- glm_refit(object, rows, rest, eta)
+      eta <- fit$state$eta
+      gain <- (fit$deviance - object$deviance) / object$dispersion
+      if (gain < -1e-3) {
+        stop("profiling has found a better solution, so original fit had not converged",
+             call. = FALSE)
+      }
+      last <- sign * sqrt(max(gain, 0))
+      value <- c(value, at)
+      root <- c(root, last)
+      if (abs(last) >= limit) break
+    }
+  }
+  data.frame(value = value, root = root)[order(value), ]
+}
+
+#' Confidence intervals of a distributed generalised linear model
+#'
+#' `confint()` returns the confidence intervals of the coefficients: by default those of the profile
+#' likelihood, as for [stats::glm()].
+#'
+#' @param object A model, from [ring_glm()].
+#' @param parm The coefficients, numbers or names.
+#' @param level The level, a number.
+#' @param method A string. `"profile"`: from the profile likelihood. It fits many models, so all
+#'   ranks call it, in the function that has fitted the model. `"wald"`: from the standard errors,
+#'   anywhere. By default it is `"profile"` where the rows are, and else `"wald"`, with a message.
+#' @param ... Ignored.
+#' @returns A matrix with a row for each coefficient, as from [stats::confint()].
+#' @seealso [ring_glm()]
+#' @examples
+#' comm <- ring_init()
+#' fit <- ring_glm(comm, am ~ wt, family = binomial(), data = mtcars)
+#' confint(fit)
+#' confint(fit, method = "wald")
+#' ring_close(comm)
+#' @export
+confint.ring_glm <- function(object, parm, level = 0.95, method = c("profile", "wald"), ...) {
+  method <- if (missing(method)) glm_method(object) else match.arg(method)
+  if (method == "wald") return(stats::confint.default(object, parm, level))
+  names <- names(object$coefficients)
+  if (missing(parm)) parm <- names
+  if (is.numeric(parm)) parm <- names[parm]
+  profiles <- profile.ring_glm(object, parm, alpha = (1 - level) / 4)
+  tails <- c((1 - level) / 2, (1 + level) / 2)
+  found <- vapply(parm, FUN.VALUE = c(0, 0), function(name) {
+    if (is.null(profiles[[name]])) return(c(NA_real_, NA_real_))
+    curve <- stats::spline(profiles[[name]]$value, profiles[[name]]$root)
+    stats::approx(curve$y, curve$x, stats::qnorm(tails))$y
+  })
+  percent <- paste(format(100 * tails, trim = TRUE, scientific = FALSE, digits = 3L), "%")
+  found <- t(found)
+  dimnames(found) <- list(parm, percent)
+  drop(found)
+}
+
+glm_method <- function(object) {
+  if (is.null(attempt(session_of(object, "confint()"))$error)) return("profile")
+  message("Wald's intervals: those of the profile likelihood need the rows")
+  "wald"
+}
