@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# A multilayer perceptron: sigmoid layers and a softmax at the end, trained on all rows at once by
-# L-BFGS. Parameters are one vector for the optimiser, layer after layer: weights, then biases.
+# A multilayer perceptron: sigmoid layers, and at the end a softmax over classes or, for numbers, a
+# linear unit. It is trained on all rows at once by L-BFGS. Parameters are one vector for the
+# optimiser, layer after layer: weights, then biases.
 
 #' Train a neural network (multilayer perceptron) on data on many ranks
 #'
 #' `ring_mlp()` trains a classifier like Spark's `MultilayerPerceptronClassifier`: layers of sigmoid
-#' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. All ranks
-#' call it, each with its own rows. Each step sums a gradient over the ranks, so the result is that
-#' of all rows together, up to rounding.
+#' units, a softmax over the classes, cross-entropy, and L-BFGS on all rows of all ranks. With a
+#' numeric response it trains a regression: the last layer is a linear unit, and the loss is half of
+#' the squared error. All ranks call it, each with its own rows. Each step sums a gradient over the
+#' ranks, so the result is that of all rows together, up to rounding.
 #'
 #' @inheritParams ring_allreduce
-#' @param formula A formula: the classes, a factor or strings, on the left side, and the predictors
-#'   on the right side, as for [ring_glm()].
+#' @param formula A formula: the response on the left side, and the predictors on the right side, as
+#'   for [ring_glm()]. A factor or strings are classes, and numbers are for regression.
 #' @param data A data frame with the rows of this rank, which may be none.
 #' @param hidden The number of units of each hidden layer, whole numbers from 1. `integer()`: no
 #'   hidden layer, which is multinomial regression.
 #' @param decay The weight of a penalty, one number, 0 or more. `decay` times half the sum of the
-#'   squared weights, without biases, is added to the mean cross-entropy.
+#'   squared weights, without biases, is added to the mean loss.
 #' @param max_iter The largest number of iterations of L-BFGS, a whole number.
 #' @param tol One number: the training stops when an iteration reduces the loss by less than this
 #'   fraction.
@@ -25,10 +27,12 @@
 #'   first: `TRUE` or `FALSE`.
 #' @returns An object of class `ring_mlp`, the same on all ranks: a list with `weights` (a matrix
 #'   for each layer, with the biases in the last row), `layers` (the number of units of each layer),
-#'   `levels` (the classes), `loss`, `evaluations` (how often the loss was computed) and
-#'   `converged`. `predict(fit, newdata)` returns the class of each row, a factor; with `type =
-#'   "prob"` it returns a matrix of probabilities, with a column for each class. `predict()` needs
-#'   no communicator.
+#'   `levels` (the classes, `NULL` for regression), `loss` (for regression that of the response
+#'   scaled to mean 0 and standard deviation 1), `evaluations` (how often the loss was computed),
+#'   `nobs` (the number of rows) and `converged`. `predict(fit, newdata)` returns the class of each
+#'   row, a factor; with `type = "prob"` it returns a matrix of probabilities, with a column for
+#'   each class. For regression it returns numbers. `predict()` needs no communicator. `summary()`
+#'   describes the layers.
 #' @details Initial weights are uniform in \eqn{\pm\sqrt{6 / (inputs + outputs)}} (Glorot and
 #'   Bengio, 2010). Rank 0 draws them, so [set.seed()] on rank 0 makes them reproducible.
 #' @inheritSection ring_glm Levels
@@ -52,23 +56,16 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
   if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
   max_iter <- check_whole(max_iter, "max_iter", least = 1)
-  frame <- call[c(1L, match(c("formula", "data"), names(call), 0L))]
-  frame[[1L]] <- quote(stats::model.frame)
-  frame <- agree(comm, rows_frame(frame, parent.frame()))
-  rows <- rows_of_model(comm, frame, if (!missing(data)) data)
-  if (length(rows$response_levels) < 2L) {
-    check_stop("the response has ", length(rows$response_levels), " classes: it must be a factor ",
-               "or strings with at least two classes")
-  }
+  rows <- rows_of_call(comm, call, parent.frame(), if (!missing(data)) data)
+  agree(comm, mlp_check(rows))
   x <- rows$x[, colnames(rows$x) != "(Intercept)", drop = FALSE]
   if (ncol(x) == 0L) check_stop("the model has no predictors: add them to the right of `formula`")
   moments <- columns_moments(comm, x, check_flag(scale, "scale"), scale)
   count <- moments$counts[[1L]]
   if (scale) moments$scale[moments$scale == 0] <- 1
-  classes <- seq_along(rows$response_levels)
-  layers <- c(ncol(x), as.integer(hidden), length(classes))
-  truth <- outer(as.integer(factor(rows$y, rows$response_levels)), classes, `==`)
-  loss <- mlp_loss(columns_scale(x, moments), truth, layers, decay, count, ring_size(comm))
+  target <- mlp_target(comm, rows)
+  layers <- c(ncol(x), as.integer(hidden), ncol(target$truth))
+  loss <- mlp_loss(columns_scale(x, moments), target$truth, layers, decay, count, ring_size(comm))
   fit <- ring_optim(
     comm, mlp_draw(layers), loss$value, loss$gradient,
     method = "L-BFGS-B",
@@ -77,9 +74,32 @@ ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100
   structure(class = "ring_mlp", list(
     call = scope_call(call), terms = rows$terms, xlevels = rows$levels, contrasts = rows$contrasts,
     levels = rows$response_levels, layers = layers, weights = mlp_unpack(fit$par, layers),
-    moments = moments[c("center", "scale")], loss = fit$value,
-    evaluations = fit$counts[["function"]], converged = fit$convergence == 0L
+    moments = moments[c("center", "scale")], response = target$moments, loss = fit$value,
+    evaluations = fit$counts[["function"]], converged = fit$convergence == 0L,
+    nobs = as.integer(count)
   ))
+}
+
+mlp_check <- function(rows) {
+  classes <- length(rows$response_levels)
+  numbers <- classes == 0L && is.numeric(rows$y) && length(dim(rows$y)) < 2L
+  if (classes > 1L || numbers || length(rows$y) == 0L) return()
+  check_stop("the response has ", classes, " classes: it must be numbers, or a factor or strings ",
+             "with at least two classes", call = NULL)
+}
+
+# The response of this rank as the last layer has it: a logical matrix with a column for each class,
+# or scaled numbers and the moments.
+mlp_target <- function(comm, rows) {
+  classes <- seq_along(rows$response_levels)
+  if (length(classes) > 0L) {
+    codes <- as.integer(factor(rows$y, rows$response_levels))
+    return(list(truth = outer(codes, classes, `==`)))
+  }
+  y <- matrix(as.double(rows$y), ncol = 1L)
+  moments <- columns_moments(comm, y)
+  if (moments$scale == 0) moments$scale <- 1
+  list(truth = columns_scale(y, moments), moments = moments[c("center", "scale")])
 }
 
 mlp_lengths <- function(layers) (layers[-length(layers)] + 1L) * layers[-1L]
@@ -99,12 +119,15 @@ mlp_unpack <- function(par, layers) {
   Map(function(part, from) matrix(part, from + 1L), unname(parts), layers[-length(layers)])
 }
 
-# The outputs of every layer for the rows `x`, beginning with x itself. The last are probabilities.
-mlp_forward <- function(x, weights) {
+# The outputs of every layer for the rows `x`, beginning with x itself. The last are probabilities,
+# or numbers for a regression.
+mlp_forward <- function(x, weights, regression) {
   outputs <- list(x)
   for (layer in seq_along(weights)) {
     sums <- cbind(outputs[[layer]], rep(1, nrow(x))) %*% weights[[layer]]
-    outputs[[layer + 1L]] <- if (layer < length(weights)) mlp_sigmoid(sums) else mlp_softmax(sums)
+    outputs[[layer + 1L]] <- if (layer < length(weights)) mlp_sigmoid(sums)
+                             else if (regression) sums
+                             else mlp_softmax(sums)
   }
   outputs
 }
@@ -137,12 +160,16 @@ mlp_loss <- function(x, truth, layers, decay, count, size) {
   )
 }
 
-# The cross-entropy of these rows and, by backpropagation, its gradient.
+# The loss of these rows and, by backpropagation, its gradient. The error of the last layer has the
+# same form for cross-entropy and for squared errors.
 mlp_compute <- function(x, truth, par, layers) {
   weights <- mlp_unpack(par, layers)
-  outputs <- mlp_forward(x, weights)
+  regression <- is.double(truth)
+  outputs <- mlp_forward(x, weights, regression)
   found <- outputs[[length(outputs)]]
   error <- found - truth
+  loss <- if (regression) sum(error^2) / 2 else
+    -sum(log(pmax(found[truth], .Machine$double.xmin)))
   gradients <- list()
   for (layer in rev(seq_along(weights))) {
     input <- outputs[[layer]]
@@ -150,14 +177,15 @@ mlp_compute <- function(x, truth, par, layers) {
     inner <- weights[[layer]][-nrow(weights[[layer]]), , drop = FALSE]
     error <- tcrossprod(error, inner) * input * (1 - input) # of the layer before, if there is one
   }
-  list(loss = -sum(log(pmax(found[truth], .Machine$double.xmin))), gradient = unlist(gradients))
+  list(loss = loss, gradient = unlist(gradients))
 }
 
 #' @export
 print.ring_mlp <- function(x, ...) {
-  cat("<ring_mlp> layers ", paste(x$layers, collapse = "-"), ", classes ",
-      paste(x$levels, collapse = ", "), ", loss ", format(x$loss, digits = 4L), " after ",
-      x$evaluations, " evaluations", if (!x$converged) ", not converged", "\n", sep = "")
+  kind <- if (is.null(x$levels)) "regression" else paste("classes", toString(x$levels))
+  cat("<ring_mlp> layers ", paste(x$layers, collapse = "-"), ", ", kind, ", loss ",
+      format(x$loss, digits = 4L), " after ", x$evaluations, " evaluations",
+      if (!x$converged) ", not converged", "\n", sep = "")
   invisible(x)
 }
 
@@ -167,11 +195,41 @@ predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
   x <- rows_predict(object, newdata)$x
   x <- columns_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
   known <- stats::complete.cases(x)
-  outputs <- mlp_forward(x[known, , drop = FALSE], object$weights)
+  regression <- is.null(object$levels)
+  outputs <- mlp_forward(x[known, , drop = FALSE], object$weights, regression)
+  if (regression) {
+    found <- rep(NA_real_, nrow(x))
+    found[known] <- outputs[[length(outputs)]] * object$response$scale + object$response$center
+    return(found)
+  }
   found <- matrix(NA_real_, nrow(x), length(object$levels), dimnames = list(NULL, object$levels))
   found[known, ] <- outputs[[length(outputs)]]
   if (type == "prob") return(found)
   best <- rep(NA_integer_, nrow(x))
   best[known] <- max.col(found[known, , drop = FALSE], "first")
   factor(object$levels[best], object$levels)
+}
+
+#' @export
+summary.ring_mlp <- function(object, ...) {
+  units <- object$layers[-1L]
+  inputs <- object$layers[-length(object$layers)]
+  last <- if (is.null(object$levels)) "linear" else "softmax"
+  layers <- data.frame(
+    layer = seq_along(units), inputs = inputs, units = units,
+    activation = c(rep("sigmoid", length(units) - 1L), last), parameters = (inputs + 1L) * units
+  )
+  kept <- c("call", "levels", "loss", "evaluations", "converged", "nobs")
+  structure(class = "summary.ring_mlp", c(object[kept], list(layers = layers)))
+}
+
+#' @export
+print.summary.ring_mlp <- function(x, digits = max(3L, getOption("digits") - 3L), ...) {
+  cat("\nCall:\n", paste(deparse(x$call), collapse = "\n"), "\n\n", sep = "")
+  print(x$layers, row.names = FALSE)
+  kind <- if (is.null(x$levels)) "Regression" else paste("Classes:", toString(x$levels))
+  cat("\n", kind, "\nRows: ", x$nobs, ", parameters: ", sum(x$layers$parameters), "\nLoss: ",
+      format(x$loss, digits = digits), " after ", x$evaluations, " evaluations",
+      if (!x$converged) ", not converged", "\n", sep = "")
+  invisible(x)
 }

@@ -210,6 +210,20 @@ augment.ring_prcomp <- function(x, newdata, ...) {
 
 #' @rdname ring_tidy
 #' @exportS3Method generics::tidy
+tidy.ring_bootstrap <- function(x, conf.int = FALSE, conf.level = 0.95, ...) {
+  found <- data.frame(statistic = unname(x$t0), bias = unname(colMeans(x$t) - x$t0),
+                      std.error = unname(apply(x$t, 2L, stats::sd)))
+  if (!is.null(names(x$t0))) found <- cbind(term = names(x$t0), found)
+  if (conf.int) {
+    intervals <- stats::confint(x, level = conf.level, ...)
+    found$conf.low <- unname(intervals[, 1L])
+    found$conf.high <- unname(intervals[, 2L])
+  }
+  tidy_frame(found)
+}
+
+#' @rdname ring_tidy
+#' @exportS3Method generics::tidy
 tidy.ring_kmeans <- function(x, ...) {
   centers <- as.data.frame(x$centers)
   tidy_frame(cbind(centers, size = x$size, withinss = x$withinss,

@@ -14,7 +14,9 @@
 #' * [ring_broadcast_object()] and the other functions with `_object` in the name take any R value.
 #' * [ring_allreduce_start()] and the other functions with `_start` in the name run a collective in
 #'   the background.
-#' * [ring_glm()], [ring_optim()] and [ring_mlp()] fit models to the rows of all ranks.
+#' * [ring_glm()], [ring_lm()], [ring_coxph()], [ring_glmnet()], [ring_kmeans()], [ring_mlp()] and
+#'   [ring_optim()] fit models to the rows of all ranks. [ring_prcomp()], [ring_svd()],
+#'   [ring_summary()], [ring_quantile()], [ring_cor()] and [ring_bootstrap()] describe them.
 #' * [ring_comm_split()] makes communicators for some of the ranks. [ring_alloc()] allocates memory
 #'   that the ranks of a host share.
 #'

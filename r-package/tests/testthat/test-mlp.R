@@ -36,6 +36,26 @@ test_that("the gradient is that of the loss", {
   expect_equal(loss$gradient(par), slope, tolerance = 1e-7)
 })
 
+test_that("numbers are learned, too", {
+  results <- run_ring(3, {
+    set.seed(2)
+    ring_mlp(comm, mpg ~ wt + hp, one_empty(mtcars, rank, size), hidden = 3, max_iter = 500)
+  }, one_empty = one_empty)
+  fit <- results[[1]]
+  expect_identical(results[[2]]$weights, fit$weights)
+  error <- mean((predict(fit, mtcars) - mtcars$mpg)^2)
+  expect_equal(error, 2 * fit$loss * var(mtcars$mpg), tolerance = 1e-8)
+  expect_lt(error, mean(residuals(lm(mpg ~ wt + hp, mtcars))^2))
+  expect_identical(is.na(predict(fit, data.frame(wt = c(NA, 3), hp = 100))), c(TRUE, FALSE))
+  said <- utils::capture.output(print(summary(fit)))
+  expect_match(said, "^ +2 +3 +1 +linear +4$", all = FALSE)
+  expect_match(said, "^Rows: 32, parameters: 13$", all = FALSE)
+  comm <- local_world()
+  linear <- ring_mlp(comm, mpg ~ wt + hp, mtcars, hidden = integer(), tol = 1e-14, max_iter = 1000)
+  expect_equal(predict(linear, mtcars), unname(fitted(lm(mpg ~ wt + hp, mtcars))),
+               tolerance = 1e-5)
+})
+
 test_that("without hidden layers it is multinomial regression", {
   comm <- local_world()
   data <- transform(mtcars, am = c("automatic", "manual")[am + 1])
@@ -48,7 +68,7 @@ test_that("without hidden layers it is multinomial regression", {
 
 test_that("arguments that make no sense are named", {
   comm <- local_world()
-  expect_error(ring_mlp(comm, mpg ~ wt, data = mtcars), "a factor or strings with at least two",
+  expect_error(ring_mlp(comm, am == 1 ~ wt, data = mtcars), "numbers, or a factor or strings with",
                class = "ring_error_invalid")
   expect_error(ring_mlp(comm, Species ~ ., data = iris, hidden = 1.5), "`hidden` must be whole num",
                class = "ring_error_invalid")
