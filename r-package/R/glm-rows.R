@@ -2,8 +2,9 @@
 #
 # The rows of a model on this rank, with the same columns on every rank. The columns are those that
 # stats::model.frame() and stats::model.matrix() would make from all rows. For that the ranks agree
-# on the levels of factors and strings. A term that depends on rows of other ranks, such as poly(x,
-# 2) or x - mean(x), is refused. A rank may have no rows.
+# on the levels of factors and strings, and on constants of terms such as poly(x, 2): see
+# model-reducers.R. Other terms that depend on rows of other ranks, such as x - mean(x), are
+# refused. A rank may have no rows.
 
 # Evaluates `call`, of stats::model.frame(), in `env`. When a term fails, the error names the term.
 rows_frame <- function(call, env) {
@@ -21,6 +22,7 @@ rows_of_call <- function(comm, call, env, data, contrasts = NULL) {
   wanted <- c("formula", "data", "subset", "weights", "na.action", "offset")
   frame <- call[c(1L, match(wanted, names(call), 0L))]
   frame[[1L]] <- quote(stats::model.frame)
+  frame$formula <- reduce_terms(comm, agree(comm, eval(call$formula, env)), data)
   frame <- agree(comm, rows_frame(frame, env))
   rows_of_model(comm, frame, data, contrasts, as.list(call)[c("offset", "weights", "subset")])
 }
@@ -51,22 +53,24 @@ rows_of_model <- function(comm, frame, data, contrasts = NULL, further = list())
   agreed <- levels_agree(comm, frame)
   levels <- lapply(agreed, `[[`, "levels")
   response <- names(frame)[attr(terms, "response")]
+  special <- names(frame)[unlist(attr(terms, "specials"))]
   frame <- agree(comm, levels_set(frame, agreed))
   x <- rows_matrix(comm, frame, rows_covariates(terms), contrasts)
   environment(terms) <- source_scope(comm, source)
   list(
     x = x, y = stats::model.response(frame, "any"), response = response,
     weights = stats::model.weights(frame), offset = stats::model.offset(frame), terms = terms,
-    levels = levels[setdiff(names(levels), response)], contrasts = attr(x, "contrasts"),
+    levels = levels[setdiff(names(levels), c(response, special))], contrasts = attr(x, "contrasts"),
     response_levels = levels[[response]], omitted = counts[[2L]],
-    special = frame[unlist(attr(terms, "specials"))]
+    special = frame[special]
   )
 }
 
 rows_check <- function(frame, terms, data, further) {
   if (attr(terms, "response") == 0L) stop("the formula has no response", call. = FALSE)
   fixed <- as.character(attr(terms, "variables"))
-  moving <- fixed[as.character(attr(terms, "predvars")) != fixed]
+  reduced <- seq_along(fixed) %in% (attr(terms, "reduced") + 1L)
+  moving <- fixed[as.character(attr(terms, "predvars")) != fixed & !reduced]
   source <- source_of(terms, data, further)
   moving <- c(moving, source_moving(source))
   if (length(moving) == 0L) return(source)
@@ -78,13 +82,22 @@ rows_check <- function(frame, terms, data, further) {
 rows_covariates <- function(terms) {
   special <- unlist(attr(terms, "specials"))
   if (length(special) == 0L) return(terms)
-  table <- attr(terms, "factors")[special, , drop = FALSE] > 0
-  drop <- which(colSums(table) > 0)
-  if (any(attr(terms, "order")[drop] > 1L)) {
-    stop("an interaction with ", rownames(table)[[1L]], " is not supported", call. = FALSE)
+  all <- attributes(terms)
+  drop <- which(colSums(all$factors[special, , drop = FALSE] > 0) > 0)
+  if (any(all$order[drop] > 1L)) {
+    stop("an interaction with ", rownames(all$factors)[special[[1L]]], " is not supported",
+         call. = FALSE)
   }
-  if (length(drop) < length(attr(terms, "term.labels"))) return(terms[-drop])
-  attributes(terms)[c("term.labels", "factors")] <- list(character(), integer())
+  keep <- setdiff(seq_along(all$variables[-1L]), special)
+  all$variables <- all$variables[c(1L, keep + 1L)]
+  if (!is.null(all$predvars)) all$predvars <- all$predvars[c(1L, keep + 1L)]
+  all$term.labels <- all$term.labels[-drop]
+  all$order <- all$order[-drop]
+  more <- length(all$term.labels) > 0L
+  all$factors <- if (more) all$factors[keep, -drop, drop = FALSE] else integer()
+  if (!is.null(all$offset)) all$offset <- match(all$offset, keep)
+  all$specials <- NULL
+  attributes(terms) <- all
   terms
 }
 

@@ -11,7 +11,10 @@
 # `further` are expressions that are computed like terms, `offset` and others.
 source_of <- function(terms, data, further = list()) {
   env <- environment(terms)
+  reduced <- attr(terms, "reduced")
+  evaluated <- as.list(attr(terms, "predvars"))[-1L]
   terms <- as.list(attr(terms, "variables"))[-1L]
+  terms[reduced] <- evaluated[reduced]
   further <- Filter(Negate(is.null), further)
   data <- as.list(data)
   count <- NROW(eval(terms[[1L]], data, env))

@@ -35,12 +35,16 @@
 #' contradict each other, and an ordered factor whose order follows from no rank. The remedy is
 #' `factor()` with the same `levels` on all ranks.
 #' @section Terms:
-#' Each rank computes a term from its own rows. A term that depends on all rows, such as
-#' `poly(x, 2)`, `x - mean(x)` or `cut(x, 3)`, would differ between ranks, so it is an error. That
-#' holds for weights, offsets and subsets, too. `ring_glm()` detects such a term by computing it for
-#' parts of a sample of the rows. The remedy is to compute the values that the term needs on all
-#' ranks first, such as a mean by [ring_allreduce()]. A constant in a term must be the same on all
-#' ranks.
+#' Each rank computes a term from its own rows. Some functions need constants of all rows. As terms
+#' of their own, these are the same as for a fit to all rows, and predictions use the same
+#' constants: `scale(x)`, `poly(x, 2)`, `ns(x, 3)` and `bs(x, 5)` of package splines, and
+#' `cut(x, 4)`.
+#'
+#' Any other term that depends on all rows, such as `x - mean(x)` or `rank(x)`, would differ between
+#' ranks, so it is an error. That holds for weights, offsets and subsets, too. `ring_glm()` detects
+#' such a term by computing it for parts of a sample of the rows. The remedy is to compute the
+#' values that the term needs on all ranks first, such as a mean by [ring_allreduce()]. A constant
+#' in a term must be the same on all ranks.
 #' @section Errors:
 #' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
 #' rank. The communicator stays usable. Other errors as for [ring_allreduce()].

@@ -22,6 +22,8 @@ session_of <- function(object, what) {
 session_refit <- function(object, formula, what) {
   session <- session_of(object, what)
   call <- session$call
+  # The environment of the formula of a model has only what its own terms need.
+  environment(formula) <- environment(eval(call$formula, session$env))
   call$formula <- formula
   eval(call, session$env)
 }

@@ -102,6 +102,14 @@ test_that("a hazard model has the methods of coxph()", {
                ignore_attr = TRUE)
   expect_equal(survival::survfit(fit, two)$std.err, survival::survfit(truth, two)$std.err,
                tolerance = 1e-8, ignore_attr = TRUE)
+  formula <- Surv(time, status) ~ poly(age, 2) + strata(group) + offset(sex / 4)
+  stratified <- ring_coxph(comm, formula, lung)
+  environment(formula) <- asNamespace("survival")
+  expected <- survival::coxph(formula, lung)
+  expect_equal(coef(stratified), coef(expected), tolerance = 1e-8)
+  apart <- diff(predict(stratified, lung))
+  expect_equal(apart, diff(predict(expected, lung, reference = "sample")), tolerance = 1e-8,
+               ignore_attr = TRUE)
   less <- update(fit, . ~ age)
   expect_equal(anova(less, fit)$Chisq[[2]], 2 * (truth$loglik[[2]] - less$loglik[[2]]))
   read <- unserialize(serialize(fit, NULL))

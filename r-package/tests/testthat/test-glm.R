@@ -277,7 +277,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
     if (rank == 2) data$gear <- as.character(data$gear)
     if (rank == 0) data$mpg <- -data$mpg
     list(
-      said(mpg ~ am), said(mpg ~ gear), said(mpg ~ wt, family = poisson()), said(mpg ~ poly(wt, 2)),
+      said(mpg ~ am), said(mpg ~ gear), said(mpg ~ wt, family = poisson()), said(mpg ~ rank(wt)),
       said(~wt), said(mpg ~ wt, family = "nonsense"), said(mpg ~ wt, start = 1),
       ring_allreduce(comm, 1)
     )
@@ -287,7 +287,7 @@ test_that("an error on one rank is one on all, and the communicator goes on", {
   expect_identical(results[[2]][[1]], c("object 'am' not found", "FALSE"))
   expect_match(results[[3]][[2]][[1]], "rank 0 .* `gear` is a numeric of length 10 here, and a fac")
   expect_match(results[[2]][[3]][[1]], "rank 0 .*: negative values not allowed for the 'Poisson'")
-  expect_match(other[[4]][[1]], "poly\\(wt, 2\\) depends on all rows, and each rank has only")
+  expect_match(other[[4]][[1]], "rank\\(wt\\) depends on all rows, and each rank has only")
   expect_match(other[[5]][[1]], "the formula has no response")
   expect_match(other[[6]][[1]], "object 'nonsense' of mode 'function' was not found")
   expect_match(other[[7]][[1]], "`start` must have 2 values, one for each coefficient")
