@@ -55,6 +55,14 @@ check_flag <- function(x, name) {
   check_stop("`", name, "` must be TRUE or FALSE, not ", describe(x))
 }
 
+# Refuses arguments that a function takes in one of its forms only.
+check_no_dots <- function(...) {
+  if (...length() == 0L) return()
+  name <- c(names(list(...)), "")[[1L]]
+  name <- if (nzchar(name)) paste0("`", name, "`") else "after the last"
+  check_stop("there is no argument ", name, " with a communicator")
+}
+
 check_string <- function(x, name) {
   if (is.null(x) || is_string(x)) return(x)
   check_stop("`", name, "` must be one string, not ", describe(x))

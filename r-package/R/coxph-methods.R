@@ -122,6 +122,9 @@ predict.ring_coxph <- function(object, newdata, type = c("lp", "risk"),
                                se.fit = FALSE, # nolint: object_name_linter. As in predict.coxph().
                                ...) {
   type <- match.arg(type)
+  if (!missing(newdata) && is_table(newdata)) {
+    return(table_predict(object, newdata, type = type, se.fit = se.fit))
+  }
   rows <- coxph_predictors(object, newdata)
   known <- !is.na(object$coefficients)
   x <- rows$x[, known, drop = FALSE]

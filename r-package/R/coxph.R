@@ -31,6 +31,7 @@
 #'   of the likelihood that ends them, `eps`.
 #' @param baseline Whether to keep the baseline hazard, for `survfit()`: `TRUE` or `FALSE`. It has a
 #'   row for each different time.
+#' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns An object of the classes `ring_coxph` and `coxph`, the same on all ranks. It holds no
 #'   rows. It has the methods of `coxph()` that need no rows: `print()`, `summary()`, `coef()`,
 #'   `vcov()`, `confint()`, `logLik()`, `AIC()`, `anova()` of several models; `predict()` of new
@@ -39,6 +40,7 @@
 #'   as with `reference = "sample"`.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
+#' @inheritSection ring_glm Spark tables
 #' @inheritSection ring_glm Errors
 #' @seealso [ring_glm()], [ring_lm()]
 #' @examples
@@ -55,7 +57,9 @@
 ring_coxph <- function(comm, formula, data, weights, subset,
                        na.action, # nolint: object_name_linter. As in coxph().
                        ties = c("efron", "breslow"), robust = NULL, init = NULL, control = list(),
-                       baseline = TRUE) {
+                       baseline = TRUE, ...) {
+  if (is_table(comm)) return(table_fit("ring_coxph", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
   ties <- match.arg(ties)

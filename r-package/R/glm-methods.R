@@ -77,7 +77,7 @@ logLik.ring_glm <- function(object, ...) {
 #' and the R process of each task reads it once. The same holds for the result of [ring_mlp()].
 #'
 #' @param object A model, from [ring_glm()].
-#' @param newdata A data frame with the variables of the formula.
+#' @param newdata A data frame with the variables of the formula, or a Spark table.
 #' @param type The scale of the predictions, a string: `"link"`, that of the linear predictors,
 #'   `"response"`, that of the response, or `"terms"`: a matrix with a column for each term, on the
 #'   scale of the linear predictors.
@@ -86,6 +86,7 @@ logLik.ring_glm <- function(object, ...) {
 #' @returns A double vector with an element for each row of `newdata`, `NA` where a predictor is
 #'   `NA`. With `se.fit`, a list of `fit` and `se.fit`, two such vectors, and `residual.scale`, one
 #'   number, as [stats::predict.glm()] returns.
+#'   For a Spark table, a lazy Spark table: see [ring_glm()].
 #' @seealso [ring_glm()]
 #' @examples
 #' comm <- ring_init()
@@ -110,6 +111,9 @@ predict.ring_glm <- function(object, newdata, type = c("link", "response", "term
                              se.fit = FALSE, # nolint: object_name_linter. As in predict.glm().
                              ...) {
   type <- match.arg(type)
+  if (!missing(newdata) && is_table(newdata)) {
+    return(table_predict(object, newdata, type = type, se.fit = se.fit))
+  }
   if (type == "terms") {
     rows_check_new(object, newdata, object$offset)
     return(stats::predict.lm(glm_sketch(object), newdata, se.fit, scale = sqrt(object$dispersion),

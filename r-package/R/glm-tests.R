@@ -232,7 +232,57 @@ confint.ring_glm <- function(object, parm, level = 0.95, method = c("profile", "
 }
 
 glm_method <- function(object) {
-  if (is.null(attempt(session_of(object, "confint()"))$error)) return("profile")
+  session <- attempt(session_of(object, "confint()"))$value
+  comm <- if (!is.null(session)) attempt(eval(session$call$comm, session$env))$value
+  if (inherits(comm, "ring_comm") && .Call(C_comm_state, comm) == "open") return("profile")
   message("Wald's intervals: those of the profile likelihood need the rows")
   "wald"
+}
+
+# ---- Plots ---------------------------------------------------------------------------------------
+
+#' Plot residuals of a distributed model
+#'
+#' `plot()` draws the residuals of a sample of the rows of all ranks against the fitted values. All
+#' ranks call it, in the function that has fitted the model. Rank 0 draws.
+#'
+#' @param x A model, from [ring_glm()] or [ring_lm()].
+#' @param size The number of rows of the sample, a whole number.
+#' @param ... Arguments of [graphics::plot()].
+#' @returns A data frame with the sample, invisibly, the same on all ranks: the columns `.fitted`
+#'   (for [ring_glm()] on the scale of the linear predictors) and `.resid` (deviance residuals).
+#' @seealso [ring_glm()], [ring_lm()]
+#' @examples
+#' comm <- ring_init()
+#' fit <- ring_lm(comm, dist ~ speed, data = cars)
+#' plot(fit)
+#' ring_close(comm)
+#' @export
+plot.ring_glm <- function(x, size = 1000L, ...) {
+  rows <- glm_here(x, "plot()")
+  size <- check_whole(size, "size", least = 1)
+  plot_sample(rows$comm, rows$state$eta, residuals.ring_glm(x), size, ...)
+}
+
+#' @rdname plot.ring_glm
+#' @export
+plot.ring_lm <- function(x, size = 1000L, ...) {
+  rows <- session_rows(x, "plot()")
+  residuals <- residuals.ring_lm(x)
+  plot_sample(rows$comm, rows$y - residuals, residuals, check_whole(size, "size", least = 1),
+              ...)
+}
+
+# Rows at equal distances on each rank.
+plot_sample <- function(comm, fitted, residuals, size, ...) {
+  total <- ring_allreduce(comm, as.double(length(fitted)))
+  count <- ceiling(length(fitted) * min(1, size / total))
+  at <- unique(round(seq(1, length(fitted), length.out = count)))
+  all <- ring_allgatherv(comm, rbind(unname(fitted)[at], unname(residuals)[at]))
+  sample <- data.frame(.fitted = all[1L, ], .resid = all[2L, ])
+  if (ring_rank(comm) == 0) {
+    graphics::plot(sample$.fitted, sample$.resid, xlab = "Fitted", ylab = "Residuals", ...)
+    graphics::abline(h = 0, lty = 3)
+  }
+  invisible(sample)
 }

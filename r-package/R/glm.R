@@ -7,16 +7,19 @@
 #' Distributed GLM: fit a generalised linear model to data on many ranks
 #'
 #' `ring_glm()` fits the model of [stats::glm()] to the rows of all ranks. All ranks call it, each
-#' with its own rows. Every rank gets the same coefficients, standard errors and deviance, as
-#' `glm()` would return for all rows. The ranks send no data. In each iteration they send a matrix
-#' with as many rows and columns as there are coefficients.
+#' with its own rows; or the driver calls it with a Spark table. Every rank gets the same
+#' coefficients, standard errors and deviance, as `glm()` would return for all rows. The ranks send
+#' no data. In each iteration they send a matrix with as many rows and columns as there are
+#' coefficients.
 #'
-#' @inheritParams ring_allreduce
+#' @param comm A communicator, from [ring_init()]. Or a Spark table: then the model is fitted to the
+#'   rows of the table, on the ranks of [ring_apply()].
 #' @param formula,family,data,weights,subset,na.action,start,offset,contrasts As for [stats::glm()].
 #'   `data`, `weights`, `subset` and `offset` are those of the rows of this rank, which may be none.
 #'   All other arguments must be the same on all ranks.
 #' @param control As for [stats::glm()]: a list of arguments of [stats::glm.control()], the same on
 #'   all ranks.
+#' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns An object of class `ring_glm`, the same on all ranks. It holds no rows, so it is small.
 #'   It has methods for `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `predict()`,
 #'   `logLik()`, `AIC()`, `nobs()`, `family()`, `deviance()`, `formula()`, and `anova()` of several
@@ -45,6 +48,13 @@
 #' such a term by computing it for parts of a sample of the rows. The remedy is to compute the
 #' values that the term needs on all ranks first, such as a mean by [ring_allreduce()]. A constant
 #' in a term must be the same on all ranks.
+#' @section Spark tables:
+#' With a Spark table in place of `comm`, the driver fits the model by [ring_apply()], and gets one
+#' model. `weights`, `subset` and `offset` may name columns. `predict(fit, tbl)` returns a lazy
+#' Spark table. It has the columns of `tbl` and `.fitted`, and `.se.fit`, `.lower` and `.upper` if
+#' `se.fit` and `interval` ask for them. `update()`, `drop1()`, `add1()` and `step()` fit on Spark
+#' again. Methods that need the rows of a rank, such as `residuals()`, work in a function of
+#' [ring_apply()] only.
 #' @section Errors:
 #' An error on one rank, such as a missing column, is an error on all ranks, with the number of the
 #' rank. The communicator stays usable. Other errors as for [ring_allreduce()].
@@ -60,10 +70,19 @@
 #' summary(fit)
 #' predict(fit, data.frame(wt = 3), type = "response")
 #' ring_close(comm)
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' births <- sparklyr::sdf_copy_to(sc, infert)
+#' fit <- ring_glm(births, case ~ age + parity + education, binomial, num_proc = 4)
+#' predict(fit, births, type = "response")
+#' }
 #' @export
 ring_glm <- function(comm, formula, family = stats::gaussian(), data, weights, subset,
                      na.action, # nolint: object_name_linter. As in glm().
-                     start = NULL, offset, control = list(), contrasts = NULL) {
+                     start = NULL, offset, control = list(), contrasts = NULL, ...) {
+  if (is_table(comm)) return(table_fit("ring_glm", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
   family <- agree(comm, glm_family(family, env))

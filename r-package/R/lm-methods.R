@@ -185,10 +185,10 @@ residuals.ring_lm <- function(object, ...) {
 #' `sparklyr::spark_apply()`: see [predict.ring_glm()].
 #'
 #' @param object A model, from [ring_lm()].
-#' @param newdata A data frame with the variables of the formula.
+#' @param newdata A data frame with the variables of the formula, or a Spark table.
 #' @param ... Arguments of [stats::predict.lm()]: `se.fit`, `scale`, `df`, `interval`, `level`,
 #'   `type` (`"response"` or `"terms"`), `terms` and `na.action`. `pred.var` and `weights`, too.
-#' @returns As [stats::predict.lm()].
+#' @returns As [stats::predict.lm()]; for a Spark table a lazy Spark table, see [ring_glm()].
 #' @seealso [ring_lm()]
 #' @examples
 #' comm <- ring_init()
@@ -197,6 +197,7 @@ residuals.ring_lm <- function(object, ...) {
 #' predict(fit, data.frame(speed = c(10, 20)), interval = "confidence")
 #' @export
 predict.ring_lm <- function(object, newdata, ...) {
+  if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, ...))
   rows_check_new(object, newdata, object$offset)
   sketch <- lm_sketch(object)
   # The offset is evaluated where the terms are: predict.lm() would look in the wrong place.

@@ -27,6 +27,7 @@
 #' @param ridge The penalty, one number from 0, the same on all ranks.
 #' @param tol The tolerance for columns that depend on columns before them, one number, as for
 #'   [stats::lm.fit()]. The same on all ranks.
+#' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns An object of class `ring_lm`, the same on all ranks. It holds no rows, so it is small.
 #'   It has methods for `print()`, `summary()`, `coef()`, `vcov()`, `confint()`, `anova()`,
 #'   `drop1()`, `add1()`, `step()`, `update()`, `predict()` (with the arguments of
@@ -38,6 +39,7 @@
 #'   values for the rows of the rank.
 #' @inheritSection ring_glm Levels
 #' @inheritSection ring_glm Terms
+#' @inheritSection ring_glm Spark tables
 #' @inheritSection ring_glm Errors
 #' @references J. Demmel, L. Grigori, M. Hoemmen and J. Langou (2012). Communication-optimal
 #'   parallel and sequential QR and LU factorizations. *SIAM Journal on Scientific Computing* 34(1).
@@ -54,7 +56,9 @@
 #' @export
 ring_lm <- function(comm, formula, data, weights, subset,
                     na.action, # nolint: object_name_linter. As in lm().
-                    offset, contrasts = NULL, ridge = 0, tol = 1e-7) {
+                    offset, contrasts = NULL, ridge = 0, tol = 1e-7, ...) {
+  if (is_table(comm)) return(table_fit("ring_lm", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- match.call()
   env <- parent.frame()
   rows <- rows_of_call(comm, call, env, if (!missing(data)) data, contrasts)

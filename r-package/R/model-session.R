@@ -32,6 +32,10 @@ session_refit <- function(object, formula, what) {
 session_rows <- function(object, what) {
   session <- session_of(object, what)
   comm <- eval(session$call$comm, session$env)
+  if (!inherits(comm, "ring_comm")) {
+    stop(what, " needs the rows on the ranks: fit the model in a function of ring_apply(), and ",
+         "call ", what, " there", call. = FALSE)
+  }
   data <- if (!is.null(session$call$data)) eval(session$call$data, session$env)
   rows <- rows_of_call(comm, session$call, session$env, data, object$contrasts)
   c(rows, list(comm = comm))

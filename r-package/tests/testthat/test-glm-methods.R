@@ -98,6 +98,17 @@ test_that("profile intervals are those of confint() of glm(), on ranks with a pa
                tolerance = 1e-8)
 })
 
+test_that("a plot has a sample of the rows of all ranks", {
+  results <- run_ring(2, {
+    grDevices::pdf(NULL)
+    data <- one_empty(mtcars, rank, size)
+    list(plot(ring_glm(comm, am ~ wt, binomial, data), size = 10),
+         plot(ring_lm(comm, mpg ~ wt, data)))
+  }, one_empty = one_empty)
+  expect_identical(nrow(results[[1]][[1]]), 10L)
+  expect_equal(sort(results[[2]][[2]]$.resid), sort(unname(residuals(lm(mpg ~ wt, mtcars)))))
+})
+
 test_that("robust covariances are those of sandwich", {
   skip_if_not_installed("sandwich")
   comm <- local_world()

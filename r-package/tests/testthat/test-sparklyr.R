@@ -432,6 +432,25 @@ expect_models <- function(sc) {
   expect_equal(predicted$line, expected, tolerance = 1e-5)
   expect_identical(predicted$mlp, ifelse(predicted$id < 5, "low", "high"))
 }
+
+# A model of a table, from the driver, and lazy predictions.
+expect_table_models <- function(sc) {
+  cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars", repartition = 3, overwrite = TRUE)
+  fit <- ring_lm(cars, mpg ~ wt + factor(cyl) + poly(hp, 2), weights = qsec, num_proc = 2)
+  truth <- stats::lm(mpg ~ wt + factor(cyl) + poly(hp, 2), mtcars, weights = qsec)
+  expect_equal(coef(fit), coef(truth), tolerance = 1e-9)
+  expect_equal(as.data.frame(drop1(fit)), as.data.frame(drop1(truth)), tolerance = 1e-8)
+  predicted <- predict(fit, cars, interval = "confidence")
+  expect_s3_class(predicted, "tbl_spark")
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  expected <- stats::predict(truth, predicted, interval = "confidence")
+  expect_equal(predicted[[".upper"]], unname(expected[, "upr"]), tolerance = 1e-8)
+  logit <- ring_glm(cars, am ~ wt, binomial)
+  expect_equal(coef(logit), coef(stats::glm(am ~ wt, binomial, mtcars)), tolerance = 1e-8)
+  expect_equal(nobs(update(logit, . ~ 1)), 32L)
+  expect_error(ring_lm(cars, mpg ~ wt, data = mtcars), "and not both")
+  expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
+}
 # nolint end
 
 test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
@@ -467,6 +486,7 @@ test_that("the tasks of spark_apply(barrier = TRUE) form a ring", {
   expect_restarts(sc)
   expect_bar(sc)
   expect_models(sc)
+  expect_table_models(sc)
 })
 
 test_that("ring_apply() and ring_run() work on two executors", {
