@@ -12,7 +12,9 @@
 #' the squared error. All ranks call it, each with its own rows. Each step sums a gradient over the
 #' ranks, so the result is that of all rows together, up to rounding.
 #'
-#' @inheritParams ring_allreduce
+#' @param comm A communicator, from [ring_init()]. Or a Spark table: then the network is trained on
+#'   the rows of the table, on the ranks of [ring_apply()], and `predict(fit, tbl)` returns a lazy
+#'   Spark table ([ml_ring_mlp()]).
 #' @param formula A formula: the response on the left side, and the predictors on the right side, as
 #'   for [ring_glm()]. A factor or strings are classes, and numbers are for regression.
 #' @param data A data frame with the rows of this rank, which may be none.
@@ -25,6 +27,7 @@
 #'   fraction.
 #' @param scale Whether to scale the predictors to mean 0 and standard deviation 1 over all ranks
 #'   first: `TRUE` or `FALSE`.
+#' @param ... Arguments of [ring_apply()], such as `num_proc`, if `comm` is a Spark table.
 #' @returns An object of class `ring_mlp`, the same on all ranks: a list with `weights` (a matrix
 #'   for each layer, with the biases in the last row), `layers` (the number of units of each layer),
 #'   `levels` (the classes, `NULL` for regression), `loss` (for regression that of the response
@@ -51,7 +54,9 @@
 #' ring_close(comm)
 #' @export
 ring_mlp <- function(comm, formula, data, hidden = 8L, decay = 0, max_iter = 100L, tol = 1e-6,
-                     scale = TRUE) {
+                     scale = TRUE, ...) {
+  if (is_table(comm)) return(table_fit("ring_mlp", match.call(), parent.frame()))
+  check_no_dots(...)
   call <- match.call()
   valid <- is.numeric(hidden) && all(is.finite(hidden) & hidden >= 1 & hidden == trunc(hidden))
   if (!valid) check_stop("`hidden` must be whole numbers, 1 or more, not ", describe(hidden))
@@ -192,6 +197,7 @@ print.ring_mlp <- function(x, ...) {
 #' @export
 predict.ring_mlp <- function(object, newdata, type = c("class", "prob"), ...) {
   type <- match.arg(type)
+  if (!missing(newdata) && is_table(newdata)) return(table_predict(object, newdata, type = type))
   x <- rows_predict(object, newdata)$x
   x <- columns_scale(x[, colnames(x) != "(Intercept)", drop = FALSE], object$moments)
   known <- stats::complete.cases(x)

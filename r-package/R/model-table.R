@@ -53,8 +53,7 @@ table_spark_types <- c(
   DateType = "date", TimestampType = "timestamp"
 )
 
-# A lazy Spark table: the columns of `tbl`, and `.fitted`, `.se.fit`, `.lower` and `.upper` as the
-# arguments of predict() ask for them.
+# A lazy Spark table: the columns of `tbl`, and those of table_columns().
 table_predict <- function(object, tbl, ...) {
   driver_check_table(tbl)
   schema <- sparklyr::sdf_schema(sparklyr::spark_dataframe(tbl))
@@ -66,18 +65,38 @@ table_predict <- function(object, tbl, ...) {
                "cannot carry along: leave it out, by dplyr::select()")
   }
   arguments <- list(...)
-  bounds <- !is.null(arguments$interval) && arguments$interval != "none"
-  extra <- c(".fitted", if (isTRUE(arguments$se.fit)) ".se.fit",
-             if (bounds) c(".lower", ".upper"))
-  columns <- c(table_spark_types[types], rep("double", length(extra)))
+  columns <- c(stats::setNames(table_spark_types[types], names(types)),
+               table_columns(object, arguments))
   sparklyr::spark_apply(
     tbl, table_predicted, context = list(model = object, arguments = arguments),
-    columns = as.list(stats::setNames(columns, c(names(types), extra))), packages = FALSE
+    columns = as.list(columns), packages = FALSE
   )
+}
+
+# The types of the columns that predictions append, by name: `.fitted`, `.se.fit`, `.lower` and
+# `.upper` as the arguments of predict() ask for them. For classes `.fitted` is a string, or there
+# is a probability of each class.
+table_columns <- function(object, arguments) {
+  if (inherits(object, "ring_mlp") && !is.null(object$levels)) {
+    if (arguments$type == "class") return(c(.fitted = "character"))
+    names <- paste0(".prob_", object$levels)
+  } else {
+    bounds <- !is.null(arguments$interval) && arguments$interval != "none"
+    names <- c(".fitted", if (isTRUE(arguments$se.fit)) ".se.fit",
+               if (bounds) c(".lower", ".upper"))
+  }
+  stats::setNames(rep("double", length(names)), names)
 }
 
 table_predicted <- function(df, context) {
   found <- do.call(stats::predict, c(list(context$model, df), context$arguments))
+  if (is.factor(found)) {
+    return(cbind(as.data.frame(df), .fitted = as.character(found), stringsAsFactors = FALSE))
+  }
+  if (is.matrix(found) && identical(context$arguments$type, "prob")) {
+    colnames(found) <- paste0(".prob_", colnames(found))
+    return(cbind(as.data.frame(df), found))
+  }
   parts <- if (is.list(found)) found else list(fit = found)
   fit <- as.matrix(parts$fit)
   extra <- data.frame(.fitted = unname(fit[, 1L]))

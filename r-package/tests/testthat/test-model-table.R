@@ -32,6 +32,22 @@ test_that("predictions add columns to the rows of a table", {
                c(names(mtcars), ".fitted", ".se.fit", ".lower", ".upper"))
 })
 
+test_that("classes of a network are strings, and probabilities are columns", {
+  comm <- local_world()
+  set.seed(1)
+  fit <- ring_mlp(comm, Species ~ ., iris, hidden = 3L, max_iter = 20L)
+  predicted <- function(type) {
+    arguments <- list(type = type)
+    found <- table_predicted(iris, list(model = fit, arguments = arguments))
+    added <- found[setdiff(names(found), names(iris))]
+    expect_identical(vapply(added, typeof, ""), table_columns(fit, arguments))
+    added
+  }
+  expect_identical(predicted("class")$.fitted, as.character(predict(fit, iris)))
+  expect_equal(as.matrix(predicted("prob")), predict(fit, iris, "prob"), ignore_attr = TRUE)
+  expect_named(predicted("prob"), paste0(".prob_", levels(iris$Species)))
+})
+
 test_that("arguments of the other form are errors", {
   comm <- local_world()
   expect_error(ring_lm(comm, mpg ~ wt, mtcars, num_proc = 3),

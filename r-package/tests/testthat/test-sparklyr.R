@@ -433,6 +433,29 @@ expect_models <- function(sc) {
   expect_identical(predicted$mlp, ifelse(predicted$id < 5, "low", "high"))
 }
 
+# The functions that begin with ml_, as sparklyr's.
+expect_ml_functions <- function(cars) {
+  fit <- ml_ring_glm(cars, am ~ wt, family = binomial, num_proc = 2)
+  truth <- stats::glm(am ~ wt, binomial, mtcars)
+  predicted <- sparklyr::ml_predict(fit, cars)
+  expect_s3_class(predicted, "tbl_spark")
+  predicted <- as.data.frame(sparklyr::sdf_collect(predicted))
+  expected <- unname(stats::predict(truth, predicted, type = "response"))
+  expect_equal(predicted[[".fitted"]], expected, tolerance = 1e-8)
+  expect_equal(coef(update(fit, . ~ 1)), coef(update(truth, . ~ 1)), tolerance = 1e-8)
+  expect_equal(sparklyr::tidy(fit)$estimate, unname(coef(truth)), tolerance = 1e-8)
+  path <- tempfile("model")
+  on.exit(unlink(path))
+  sparklyr::ml_save(fit, path)
+  expect_equal(coef(readRDS(path)), coef(fit))
+  expect_error(sparklyr::ml_save(fit, path), "overwrite = TRUE")
+  network <- ml_ring_mlp(cars, factor(am) ~ wt, hidden = 2, num_proc = 2)
+  classes <- as.data.frame(sparklyr::sdf_collect(sparklyr::ml_predict(network, cars)))
+  expect_identical(classes[[".fitted"]], as.character(predict(network, classes)))
+  chances <- sparklyr::sdf_collect(sparklyr::ml_predict(network, cars, type = "prob"))
+  expect_equal(chances[[".prob_0"]] + chances[[".prob_1"]], rep(1, 32), tolerance = 1e-12)
+}
+
 # A model of a table, from the driver, and lazy predictions.
 expect_table_models <- function(sc) {
   cars <- sparklyr::sdf_copy_to(sc, mtcars, "cars", repartition = 3, overwrite = TRUE)
@@ -449,6 +472,7 @@ expect_table_models <- function(sc) {
   expect_equal(coef(logit), coef(stats::glm(am ~ wt, binomial, mtcars)), tolerance = 1e-8)
   expect_equal(nobs(update(logit, . ~ 1)), 32L)
   expect_error(ring_lm(cars, mpg ~ wt, data = mtcars), "and not both")
+  expect_ml_functions(cars)
   expect_error(residuals(fit), "residuals\\(\\) needs the rows on the ranks")
 }
 # nolint end

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The models of Spark tables in the manner of sparklyr, whose functions begin with ml_.
+
+#' Models of Spark tables, in the manner of sparklyr
+#'
+#' `ml_ring_glm()`, `ml_ring_lm()`, `ml_ring_coxph()` and `ml_ring_mlp()` fit [ring_glm()],
+#' [ring_lm()], [ring_coxph()] and [ring_mlp()] to a Spark table, which comes first, as in the `ml_`
+#' functions of sparklyr. They return the same models, with the same methods, and
+#' [generics::tidy()] and [generics::glance()] work on them ([ring_tidy]).
+#'
+#' `sparklyr::ml_predict(model, tbl)` returns a lazy Spark table: the columns of `tbl` and
+#' `.fitted`, computed when they are needed. `.fitted` is a probability or mean of a GLM, the linear
+#' predictor of a Cox model, the class of a network as a string, and a number of a regression. For a
+#' network with `type = "prob"` there is a column `.prob_<class>` for each class. Other arguments go
+#' to the `predict()` method of the model.
+#'
+#' `sparklyr::ml_save(model, path)` writes the model to a file of the driver, which [readRDS()]
+#' reads in any R with this package.
+#'
+#' @param x A Spark table. Each rank gets a part of its rows by [ring_apply()].
+#' @param formula The formula of the model.
+#' @param ... Further arguments of the model, such as `family` or `weights`, by name, and of
+#'   [ring_apply()], such as `num_proc`.
+#' @returns The model: an object of class `ring_glm`, `ring_lm`, `ring_coxph` or `ring_mlp`.
+#' @section Errors:
+#' As for [ring_apply()] and the model.
+#' @seealso [ring_glm()], [ring_lm()], [ring_coxph()], [ring_mlp()]; `vignette("models")`.
+#' @examples
+#' \dontrun{
+#' # Needs Spark.
+#' sc <- sparklyr::spark_connect(master = "local[4]")
+#' births <- sparklyr::sdf_copy_to(sc, infert)
+#' fit <- ml_ring_glm(births, case ~ age + parity, family = binomial, num_proc = 4)
+#' generics::tidy(fit, conf.int = TRUE)
+#' sparklyr::ml_predict(fit, births)
+#' sparklyr::ml_save(fit, "births.rds")
+#' }
+#' @name ml_ring
+NULL
+
+#' @rdname ml_ring
+#' @export
+ml_ring_glm <- function(x, formula, ...) ml_fit("ring_glm", match.call(), parent.frame())
+
+#' @rdname ml_ring
+#' @export
+ml_ring_lm <- function(x, formula, ...) ml_fit("ring_lm", match.call(), parent.frame())
+
+#' @rdname ml_ring
+#' @export
+ml_ring_coxph <- function(x, formula, ...) ml_fit("ring_coxph", match.call(), parent.frame())
+
+#' @rdname ml_ring
+#' @export
+ml_ring_mlp <- function(x, formula, ...) ml_fit("ring_mlp", match.call(), parent.frame())
+
+# The call is that of the model, so that update() and step() find it.
+ml_fit <- function(name, call, env) {
+  call[[1L]] <- as.name(name)
+  names(call)[names(call) == "x"] <- "comm"
+  table_fit(name, call, env)
+}
+
+# ---- Methods of sparklyr's generics --------------------------------------------------------------
+
+# nolint start: object_name_linter. The names of methods of another package.
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_glm <- function(x, dataset, type = "response", ...) {
+  stats::predict(x, dataset, type = type, ...)
+}
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_lm <- function(x, dataset, ...) stats::predict(x, dataset, ...)
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_coxph <- ml_predict.ring_lm
+
+#' @exportS3Method sparklyr::ml_predict
+ml_predict.ring_mlp <- ml_predict.ring_lm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_glm <- function(x, path, overwrite = FALSE, ...) {
+  if (file.exists(path) && !check_flag(overwrite, "overwrite")) {
+    check_stop("the file ", path, " exists: pass another path, or overwrite = TRUE")
+  }
+  saveRDS(x, path)
+  invisible(path)
+}
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_lm <- ml_save.ring_glm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_coxph <- ml_save.ring_glm
+
+#' @exportS3Method sparklyr::ml_save
+ml_save.ring_mlp <- ml_save.ring_glm
+# nolint end
