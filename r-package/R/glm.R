@@ -41,7 +41,8 @@
 #' Each rank computes a term from its own rows. Some functions need constants of all rows. As terms
 #' of their own, these are the same as for a fit to all rows, and predictions use the same
 #' constants: `scale(x)`, `poly(x, 2)`, `ns(x, 3)` and `bs(x, 5)` of package splines, and
-#' `cut(x, 4)`.
+#' `cut(x, 4)`. Their other arguments must be the same on all ranks, and are not computed from
+#' columns, as in `knots = median(x)`.
 #'
 #' Any other term that depends on all rows, such as `x - mean(x)` or `rank(x)`, would differ between
 #' ranks, so it is an error. That holds for weights, offsets and subsets, too. `ring_glm()` detects

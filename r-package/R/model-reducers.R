@@ -16,9 +16,10 @@ reduce_terms <- function(comm, formula, data) {
   agree(comm, reduce_check(allgather_strings(comm, names)))
   if (length(names) == 0L) return(formula)
   variables[needs] <- lapply(variables[needs], function(call) {
+    given <- reduce_given(comm, call, data, env)
     x <- agree(comm, reduce_rows(call, data, env))
     make <- reducers[[reduce_head(call)]]
-    make(comm, call, x, function(expr) eval(expr, data, env))
+    make(comm, call, x, given)
   })
   if (!is.null(env)) env <- new.env(parent = env)
   assign("ns", reduced_ns, env)
@@ -71,6 +72,38 @@ reduce_degree <- function(call, value) {
   if (length(dots) == 1L && is.numeric(dots[[1L]])) dots[[1L]]
 }
 
+# The values of all arguments but the first one. The ranks agree on them before they compute
+# constants: otherwise they would make different calls, or compute different columns.
+reduce_given <- function(comm, call, data, env) {
+  parts <- as.list(reduce_match(call))[-1L]
+  parts <- parts[setdiff(names(parts), c("x", "..."))]
+  given <- agree(comm, lapply(parts, function(part) {
+    of_rows <- if (is.list(data)) intersect(all.vars(part), names(data))
+    if (length(of_rows) > 0L) {
+      stop(deparse(part)[[1L]], " in ", deparse(call)[[1L]], " depends on all rows, and each rank ",
+           "has only its own: compute it on all ranks first, such as by ring_quantile()",
+           call. = FALSE)
+    }
+    eval(part, data, env)
+  }))
+  texts <- vapply(given, FUN.VALUE = "", function(value) {
+    paste(deparse(value, control = c("keepNA", "niceNames", "digits17")), collapse = " ")
+  })
+  agree(comm, reduce_check_given(allgather_strings(comm, texts), names(given), call))
+  given
+}
+
+reduce_check_given <- function(texts, names, call) {
+  for (rank in seq_along(texts)) {
+    odd <- which(texts[[rank]] != texts[[1L]])
+    if (length(odd) == 0L) next
+    short <- function(rank) substr(texts[[rank]][[odd[[1L]]]], 1L, 40L)
+    stop("`", names[[odd[[1L]]]], "` of ", deparse(call)[[1L]], " is ", short(rank), " on rank ",
+         rank - 1L, " and ", short(1L), " on rank 0: it must be the same on all ranks; work it ",
+         "out of all rows, such as by ring_quantile()", call. = FALSE)
+  }
+}
+
 # The numbers of the first argument, on this rank.
 reduce_rows <- function(call, data, env) {
   x <- eval(reduce_match(call)$x, data, env)
@@ -87,22 +120,22 @@ reduce_call <- function(call, drop, ...) {
 }
 
 # ---- Functions -----------------------------------------------------------------------------------
+#
+# `given` is a list of the arguments that the call has, without `x`.
 
-reduce_scale <- function(comm, call, x, value) {
-  matched <- reduce_match(call)
-  given <- function(name) if (is.null(matched[[name]])) TRUE else value(matched[[name]])
-  moments <- columns_moments(comm, as.matrix(x), given("center"), given("scale"))
+or_default <- function(value, default) if (is.null(value)) default else value
+
+reduce_scale <- function(comm, call, x, given) {
+  moments <- columns_moments(comm, as.matrix(x), or_default(given[["center"]], TRUE),
+                             or_default(given[["scale"]], TRUE))
   or_false <- function(x) if (is.null(x)) FALSE else unname(x)
   reduce_call(call, c("center", "scale"), center = or_false(moments$center),
               scale = or_false(moments$scale))
 }
 
 # The three-term recurrence of orthogonal polynomials, as poly() has it in `coefs`.
-reduce_poly <- function(comm, call, x, value) {
-  degree <- reduce_degree(call, function(name, default) {
-    part <- reduce_match(call)[[name]]
-    if (is.null(part)) default else value(part)
-  })
+reduce_poly <- function(comm, call, x, given) {
+  degree <- reduce_degree(call, function(name, default) or_default(given[[name]], default))
   agree(comm, if (anyNA(x)) stop("missing values are not allowed in 'poly'", call. = FALSE))
   sums <- ring_allreduce(comm, c(length(x), sum(x)))
   mean <- sums[[2L]] / sums[[1L]]
@@ -122,20 +155,15 @@ reduce_poly <- function(comm, call, x, value) {
 }
 
 # Knots at quantiles of the rows between the boundary knots.
-reduce_spline <- function(comm, call, x, value) {
-  matched <- reduce_match(call)
-  given <- function(name, default) {
-    if (is.null(matched[[name]])) default else value(matched[[name]])
-  }
+reduce_spline <- function(comm, call, x, given) {
   x <- as.double(x[!is.na(x)])
-  edges <- given("Boundary.knots", NULL)
+  edges <- given[["Boundary.knots"]]
   if (is.null(edges)) edges <- reduce_range(comm, x)
-  knots <- given("knots", NULL)
-  freedom <- given("df", NULL)
+  knots <- given[["knots"]]
+  freedom <- given[["df"]]
   if (is.null(knots) && !is.null(freedom)) {
-    used <- if (reduce_head(call) == "ns") 1 + given("intercept", FALSE)
-            else given("degree", 3) + given("intercept", FALSE)
-    inner <- max(0, freedom - used)
+    used <- if (reduce_head(call) == "ns") 1 else or_default(given[["degree"]], 3)
+    inner <- max(0, freedom - used - or_default(given[["intercept"]], FALSE))
     shares <- seq_len(inner) / (inner + 1)
     within <- x[x >= edges[[1L]] & x <= edges[[2L]]]
     if (inner > 0) knots <- ring_quantile(comm, within, shares, names = FALSE)
@@ -152,8 +180,8 @@ reduced_basis <- function(make, x, ...) {
   make(list(...)$Boundary.knots, ...)[rep(NA_integer_, length(x)), , drop = FALSE]
 }
 
-reduce_cut <- function(comm, call, x, value) {
-  count <- value(reduce_match(call)$breaks) + 1
+reduce_cut <- function(comm, call, x, given) {
+  count <- given[["breaks"]] + 1
   edges <- reduce_range(comm, as.double(x[!is.na(x)]))
   gap <- diff(edges)
   if (gap == 0) {

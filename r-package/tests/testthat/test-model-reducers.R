@@ -52,11 +52,19 @@ test_that("what cannot be reduced is an error", {
       tryCatch(ring_lm(comm, formula, data), error = conditionMessage)
     }
     list(said(mpg ~ poly(wt, 2)), said(mpg ~ I(scale(hp)^2)), said(mpg ~ scale(text)),
-         said(if (rank == 0) mpg ~ scale(hp) else mpg ~ scale(disp)), said(mpg ~ poly(hp, disp)))
+         said(if (rank == 0) mpg ~ scale(hp) else mpg ~ scale(disp)), said(mpg ~ poly(hp, disp)),
+         said(mpg ~ splines::ns(wt, knots = quantile(wt, 0.3))), said(mpg ~ scale(hp, 1 + rank)),
+         said(mpg ~ splines::bs(hp, df = if (rank == 1) stop("none") else 5)),
+         said(mpg ~ poly(hp, degree = 1 + rank)), ring_allreduce(comm, 1))
   }, dealt = dealt)
   expect_match(results[[1]][[1]], "rank 1 .*missing values are not allowed in 'poly'")
   expect_match(results[[1]][[2]], "I\\(scale\\(hp\\)\\^2\\) depends on all rows")
   expect_match(results[[1]][[3]], "`x` in scale\\(text\\) must be numbers")
   expect_match(results[[1]][[4]], "ranks 0 and 1 have different terms")
   expect_match(results[[1]][[5]], "poly\\(hp, disp\\) depends on all rows")
+  expect_match(results[[1]][[6]], "quantile\\(wt, 0.3\\) in .* depends on all rows")
+  expect_match(results[[1]][[7]], "`center` of .* is 2 on rank 1 and 1 on rank 0: it must be the")
+  expect_match(results[[1]][[8]], "rank 1 .* failed: none")
+  expect_match(results[[2]][[9]], "`degree` of .* is 2 on rank 1 and 1 on rank 0")
+  expect_identical(results[[2]][[10]], 2)
 })
