@@ -25,7 +25,7 @@
 #' @param x A numeric matrix or data frame with the rows of this rank, which may be none. The
 #'   columns are the same on all ranks. There are no missing values.
 #' @param k The number of singular values, a whole number. `NULL`: all, for `"qr"`.
-#' @param u Whether to compute the left singular vectors, `TRUE` or `FALSE`.
+#' @param u Whether to compute the left singular vectors, `TRUE` or `FALSE`, the same on all ranks.
 #' @param method A string: `"qr"`, for up to some thousand columns; `"random"`; or `"auto"`, which
 #'   is `"random"` for more than 2000 columns, if `k` is given.
 #' @param power The number of iterations of `"random"`, a whole number from 0.
@@ -44,12 +44,13 @@
 #' ring_close(comm)
 #' @export
 ring_svd <- function(comm, x, k = NULL, u = TRUE, method = c("auto", "qr", "random"), power = 2L) {
-  method <- match.arg(method)
-  k <- check_whole(k, "k", least = 1, absent = 0L)
-  power <- check_whole(power, "power", least = 0)
+  settings <- agree(comm, list(
+    k = check_whole(k, "k", least = 1, absent = 0L), u = check_flag(u, "u"),
+    method = match.arg(method), power = check_whole(power, "power", least = 0)
+  ))
   x <- columns_of(comm, x, finite = TRUE)
-  model_check_settings(comm, list(k = k, method = method, power = power))
-  found <- svd_of(comm, x, k, check_flag(u, "u"), method, power)
+  model_check_settings(comm, settings)
+  found <- svd_of(comm, x, settings$k, settings$u, settings$method, settings$power)
   found$d <- found$d[seq_len(ncol(found$v))]
   found
 }
@@ -78,16 +79,31 @@ svd_qr <- function(comm, x, k, left, most) {
 svd_left <- function(comm, x, found) {
   clear <- found$d > found$d[[1L]] * .Machine$double.eps
   u <- matrix(0, nrow(x), length(found$d), dimnames = list(rownames(x), NULL))
+  if (!any(clear)) return(u)
   scaled <- sweep(x %*% found$v[, clear, drop = FALSE], 2L, found$d[clear], "/")
   u[, clear] <- svd_basis(comm, scaled)
   u
 }
 
-# Orthonormal columns that span those of `x`.
+# Orthonormal columns that span those of `x`. Columns that depend on columns before them, up to
+# rounding, are 0.
 svd_basis <- function(comm, x) {
   triangle <- tsqr(comm, x)
-  inverse <- lead(comm, "root", list(root = backsolve(triangle, diag(ncol(x)))))
-  x %*% matrix(inverse$root, ncol(x))
+  inverse <- lead(comm, "root", list(root = svd_root(triangle)))
+  x %*% inverse$root
+}
+
+svd_root <- function(triangle) {
+  width <- ncol(triangle)
+  decomposed <- qr.default(triangle, tol = 10 * max(100, width) * .Machine$double.eps)
+  first <- seq_len(decomposed$rank)
+  kept <- decomposed$pivot[first]
+  root <- matrix(0, width, width)
+  if (length(kept) == 0L) return(root)
+  upper <- qr.R(decomposed)[first, first, drop = FALSE]
+  # Columns keep their direction, so they still belong to those of `v`.
+  root[kept, kept] <- backsolve(upper, diag(sign(diag(upper)), length(kept)))
+  root
 }
 
 svd_random <- function(comm, x, k, left, power) {
@@ -138,10 +154,12 @@ svd_random <- function(comm, x, k, left, power) {
 ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, rank. = NULL,
                         method = c("auto", "qr", "random"), power = 2L) {
   call <- scope_call(match.call())
-  method <- match.arg(method)
-  k <- check_whole(rank., "rank.", least = 1, absent = 0L)
+  settings <- agree(comm, list(
+    rank = check_whole(rank., "rank.", least = 1, absent = 0L), method = match.arg(method),
+    power = check_whole(power, "power", least = 0), retx = check_flag(retx, "retx")
+  ))
   x <- columns_of(comm, x, finite = TRUE)
-  model_check_settings(comm, list(rank = k, method = method, center = center, scale = scale.))
+  model_check_settings(comm, c(settings[1:3], list(center = center, scale = scale.)))
   moments <- columns_moments(comm, x, center, scale.)
   flat <- moments$scale == 0
   if (any(flat)) {
@@ -149,7 +167,7 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
                which(flat)[[1L]])
   }
   x <- columns_scale(x, moments)
-  found <- svd_of(comm, x, k, FALSE, method, check_whole(power, "power", least = 0))
+  found <- svd_of(comm, x, settings$rank, FALSE, settings$method, settings$power)
   rotation <- found$v
   dimnames(rotation) <- list(colnames(x), paste0("PC", seq_len(ncol(rotation))))
   fit <- list(
@@ -157,7 +175,7 @@ ring_prcomp <- function(comm, x, retx = FALSE, center = TRUE, scale. = FALSE, ra
     center = if (is.null(moments$center)) FALSE else moments$center,
     scale = if (is.null(moments$scale)) FALSE else moments$scale, call = call
   )
-  if (retx) fit$x <- x %*% rotation
+  if (settings$retx) fit$x <- x %*% rotation
   structure(class = c("ring_prcomp", "prcomp"), fit)
 }
 # nolint end

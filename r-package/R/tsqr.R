@@ -81,7 +81,7 @@ tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
 # are the names of the list.
 lead <- function(comm, names, expr) {
   found <- agree(comm, if (ring_rank(comm) == 0) expr)
-  shape <- function(x) c(length(x), if (is.matrix(x)) dim(x) else c(0, 0))
+  shape <- function(x) c(length(x), if (is.matrix(x)) dim(x) else c(-1, -1))
   shapes <- double(3L * length(names))
   if (!is.null(found)) shapes <- unlist(lapply(unname(found[names]), shape))
   shapes <- matrix(ring_broadcast(comm, as.double(shapes)), 3L)
@@ -91,6 +91,6 @@ lead <- function(comm, names, expr) {
   parts <- split(numbers, factor(rep(seq_along(names), shapes[1L, ]), seq_along(names)))
   stats::setNames(lapply(seq_along(names), function(i) {
     part <- unname(parts[[i]])
-    if (shapes[2L, i] + shapes[3L, i] > 0) matrix(part, shapes[2L, i]) else part
+    if (shapes[2L, i] >= 0) matrix(part, shapes[2L, i], shapes[3L, i]) else part
   }), names)
 }

@@ -51,6 +51,41 @@ test_that("random projections find the largest values of wide data", {
   expect_lt(max(abs(aligned(u, truth$u) - truth$u)), 1e-8)
 })
 
+test_that("repeated rows and columns of zeros have the values of svd()", {
+  set.seed(2)
+  x <- matrix(rnorm(8 * 40), 8)[sample(8, 1000, TRUE), ]
+  results <- run_ring(2, {
+    set.seed(rank)
+    rows <- dealt(x, rank, size)
+    said <- function(...) tryCatch(ring_svd(comm, ...), error = conditionMessage)
+    list(
+      lapply(c(5, 12), function(k) ring_svd(comm, rows, k, method = "random")),
+      ring_svd(comm, matrix(1, 25, 30), 2, method = "random"), ring_svd(comm, rows),
+      ring_svd(comm, matrix(0, 3 * rank, 2)), said(rows, u = rank == 0), said(rows, u = rank + 1),
+      said(rows, method = if (rank == 1) "none" else "qr"),
+      tryCatch(ring_prcomp(comm, rows, rank. = 2, power = rank), error = conditionMessage)
+    )
+  }, x = x, dealt = dealt)
+  truth <- svd(x)
+  for (k in 1:2) {
+    found <- results[[1]][[1]][[k]]
+    expect_lt(max(abs(found$d - truth$d[seq_along(found$d)])), 1e-11)
+  }
+  expect_equal(results[[1]][[2]]$d, c(sqrt(50 * 30), 0), tolerance = 1e-12)
+  for (found in list(1, 3)) {
+    parts <- lapply(results, function(result) if (found == 1) result[[1]][[2]] else result[[3]])
+    u <- do.call(rbind, lapply(parts, `[[`, "u"))[, 1:8]
+    expect_lt(max(abs(crossprod(u) - diag(8))), 1e-12)
+    rebuilt <- u %*% (parts[[1]]$d[1:8] * t(parts[[1]]$v[, 1:8]))
+    expect_lt(max(abs(rebuilt - x[c(seq(2, 1000, 2), seq(1, 1000, 2)), ])), 1e-12)
+  }
+  expect_identical(results[[1]][[4]]$d, c(0, 0))
+  expect_match(results[[1]][[5]], "rank 1 has another u than rank 0: FALSE, and not TRUE")
+  expect_match(results[[1]][[6]], "`u` must be TRUE or FALSE, not 1")
+  expect_match(results[[1]][[7]], "rank 1 .* failed: 'arg' should be one of")
+  expect_match(results[[2]][[8]], "rank 1 has another power than rank 0")
+})
+
 test_that("principal components are those of prcomp()", {
   x <- sweep(graded(2000, 10^-c(0, 2, 5, 8)), 2, c(1, -2, 0, 3), `+`)
   colnames(x) <- letters[1:4]
