@@ -81,6 +81,7 @@ anova.ring_coxph <- function(object, ...) {
     stop("anova() of one ring_coxph would need the rows: pass several models", call. = FALSE)
   }
   fits <- list(object, ...)
+  model_check_size(vapply(fits, `[[`, 1L, "n"))
   likelihood <- vapply(fits, function(fit) fit$loglik[[2L]], 1)
   freedom <- vapply(fits, function(fit) sum(!is.na(fit$coefficients)), 1L)
   change <- c(NA, abs(diff(freedom)))

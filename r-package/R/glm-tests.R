@@ -42,9 +42,7 @@ anova.ring_glm <- function(object, ..., dispersion = NULL, test = NULL) {
 glm_compare <- function(fits, dispersion, test) {
   freedom <- vapply(fits, function(fit) as.double(fit$df.residual), 1)
   deviance <- vapply(fits, function(fit) fit$deviance, 1)
-  if (length(unique(vapply(fits, `[[`, 1L, "nobs"))) > 1L) {
-    stop("models were not all fitted to the same size of dataset", call. = FALSE)
-  }
+  model_check_size(vapply(fits, `[[`, 1L, "nobs"))
   table <- data.frame(freedom, deviance, c(NA, -diff(freedom)), c(NA, -diff(deviance)))
   dimnames(table) <- list(seq_along(fits), c("Resid. Df", "Resid. Dev", "Df", "Deviance"))
   models <- vapply(fits, function(fit) paste(deparse(fit$formula), collapse = "\n"), "")

@@ -109,8 +109,15 @@ confint.ring_lm <- function(object, parm, level = 0.95, ...) stats::confint.lm(o
 anova.ring_lm <- function(object, ...) {
   others <- list(...)
   models <- vapply(others, inherits, NA, "ring_lm")
+  fits <- c(list(object), others[models])
+  for (fit in fits) lm_no_ridge(fit, "anova()")
+  model_check_size(vapply(fits, `[[`, 1L, "nobs"))
   others[models] <- lapply(others[models], lm_sketch)
   do.call(stats::anova, c(list(lm_sketch(object)), others))
+}
+
+lm_no_ridge <- function(object, what) {
+  if (object$ridge > 0) stop(what, " is for models without `ridge`", call. = FALSE)
 }
 
 #' @export
@@ -143,14 +150,14 @@ lm_aic <- function(squares, count, freedom, scale, k) {
 #' @export
 drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
   test <- match.arg(test)
-  if (object$ridge > 0) stop("drop1() is for models without `ridge`", call. = FALSE)
+  lm_no_ridge(object, "drop1()")
   labels <- attr(object$terms, "term.labels")
   scope <- model_drop_scope(object, if (!missing(scope)) scope)
   width <- ncol(object$triangle)
   fits <- lapply(scope, function(term) {
     kept <- which(object$assign != match(term, labels))
     solved <- tsqr_solve(object$triangle[, c(kept, width), drop = FALSE], object$tol)
-    c(solved$rank, sum(object$triangle[, width]^2) - sum(solved$effects^2))
+    c(solved$rank, solved$rest)
   })
   fits <- cbind(c(object$rank, object$deviance), do.call(cbind, fits))
   model_squares_table(object, scope, fits[1L, ], fits[2L, ], scale, test, k, -1)
@@ -159,6 +166,7 @@ drop1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F
 #' @export
 add1.ring_lm <- function(object, scope, scale = 0, test = c("none", "Chisq", "F"), k = 2, ...) {
   test <- match.arg(test)
+  lm_no_ridge(object, "add1()")
   scope <- model_add_scope(object, scope)
   fits <- model_refits(object, scope, "+", "add1()")
   fits <- cbind(c(object$rank, object$deviance), fits[c("rank", "deviance"), , drop = FALSE])

@@ -18,7 +18,8 @@
 #' `ridge` adds `ridge * sum(b^2)` to the (weighted) sum of squares that is minimised, where `b` are
 #' all coefficients but the intercept. Scale the columns first, if the penalty is to be the same for
 #' all. The degrees of freedom are then the trace of the hat matrix, and standard errors are those
-#' of the biased estimates.
+#' of the biased estimates. `anova()`, `drop1()`, `add1()`, `step()` and [sandwich::vcovHC()] are
+#' for models without `ridge`.
 #'
 #' @inheritParams ring_glm
 #' @param formula,data,weights,subset,na.action,offset,contrasts As for [stats::lm()]. `data`,
@@ -126,8 +127,23 @@ lm_solve <- function(triangle, ridge, intercept, tol) {
     hat <- solved$unscaled %*% gram
     solved$freedom <- sum(diag(hat))
     solved$unscaled <- hat %*% solved$unscaled
+    solved$root <- lm_root(solved$unscaled)
   }
   c(solved, list(triangle = triangle))
+}
+
+# A triangle R with this inverse of crossprod(R), by which predict.lm() computes standard errors.
+# The covariance of a ridge has no inverse if columns depend on each other. So its eigenvalues are
+# raised to 1e-12 of the largest, on the scale of the columns: predict.lm() needs a condition of R
+# below 1e7.
+lm_root <- function(covariance) {
+  if (length(covariance) == 0L) return(covariance)
+  scale <- sqrt(pmax(diag(covariance), 0))
+  scale <- pmax(scale, 1e-10 * max(scale), .Machine$double.eps)
+  parts <- eigen(covariance / outer(scale, scale), symmetric = TRUE)
+  halves <- t(parts$vectors) / sqrt(pmax(parts$values, 1e-12 * parts$values[[1L]]))
+  decomposed <- qr.default(halves, tol = 0)
+  sweep(qr.R(decomposed)[, order(decomposed$pivot), drop = FALSE], 2L, scale, "/")
 }
 
 # Sums over all ranks: rows with a weight, the residual sum of squares, and that of the model, which

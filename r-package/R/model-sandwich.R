@@ -9,7 +9,7 @@
 #' differ. All ranks call it, in the function that has fitted the model. Each rank computes the sums
 #' of its rows.
 #'
-#' @param x A model, from [ring_lm()] or [ring_glm()].
+#' @param x A model, from [ring_lm()] without `ridge`, or from [ring_glm()].
 #' @param type A string: `"HC3"`, `"HC0"` (also `"HC"`), `"HC1"`, `"HC2"`, `"HC4"` or `"const"`, as
 #'   for `sandwich::vcovHC()`.
 #' @param ... Ignored.
@@ -41,6 +41,7 @@ vcovHC.ring_glm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2
 #' @exportS3Method sandwich::vcovHC
 vcovHC.ring_lm <- function(x, type = c("HC3", "const", "HC", "HC0", "HC1", "HC2", "HC4"), ...) {
   type <- match.arg(type)
+  lm_no_ridge(x, "vcovHC()")
   session <- session_rows(x, "vcovHC()")
   rows <- agree(session$comm, lm_rows(session, x$ridge))
   beta <- ifelse(is.na(x$coefficients), 0, x$coefficients)

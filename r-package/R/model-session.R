@@ -76,6 +76,13 @@ model_complete <- function(covariance, names) {
   all
 }
 
+# Models that are compared must have the same rows. Without rows, only their numbers can be
+# compared.
+model_check_size <- function(counts) {
+  if (length(unique(counts)) == 1L) return()
+  stop("models were not all fitted to the same size of dataset", call. = FALSE)
+}
+
 model_no_rows <- function(object, what) {
   stop("a ", class(object)[[1L]], " holds no rows: ", what, call. = FALSE)
 }

@@ -55,7 +55,8 @@ tsqr_check <- function(x) {
 
 # Solves least squares from R of the columns and the response, side by side. As stats::lm(), it
 # finds columns that depend on columns before them, by the tolerance of lm.fit(). Coefficients of
-# such columns are NA. Row i of `penalty` is one more row of the data, with the response 0.
+# such columns are NA. Row i of `penalty` is one more row of the data, with the response 0. `rest`
+# is the residual sum of squares, without a difference of large sums.
 tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
   width <- ncol(triangle) - 1L
   columns <- seq_len(width)
@@ -63,7 +64,7 @@ tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
   response <- c(triangle[, width + 1L], double(NROW(penalty)))
   if (width == 0L) {
     return(list(rank = 0L, pivot = integer(), coefficients = double(), effects = double(),
-                root = matrix(0, 0L, 0L), unscaled = matrix(0, 0L, 0L)))
+                root = matrix(0, 0L, 0L), unscaled = matrix(0, 0L, 0L), rest = sum(response^2)))
   }
   fit <- stats::.lm.fit(unname(rows), response, tol = tolerance)
   first <- seq_len(fit$rank)
@@ -73,7 +74,9 @@ tsqr_solve <- function(triangle, tolerance = 1e-7, penalty = NULL) {
   root <- fit$qr[first, first, drop = FALSE]
   root[lower.tri(root)] <- 0
   list(rank = fit$rank, pivot = fit$pivot, coefficients = coefficients,
-       effects = fit$effects[first], root = root, unscaled = chol2inv(root))
+       effects = fit$effects[first], root = root,
+       unscaled = if (fit$rank > 0L) chol2inv(root) else root,
+       rest = sum(fit$effects[seq_along(fit$effects) > fit$rank]^2))
 }
 
 # Evaluates `expr`, a list of numeric vectors and matrices without missing rows or names, on rank 0

@@ -97,6 +97,43 @@ test_that("ridge is least squares of the data and the penalty", {
   expect_equal(unname(vcov(fit)), bread %*% crossprod(x) %*% bread * sum(residuals^2) /
                  (32 - freedom), tolerance = 1e-10)
   expect_error(ring_lm(comm, mpg ~ wt, mtcars, ridge = -1), "`ridge` must be one number, 0 or more")
+  expect_equal(unname(predict(fit, mtcars, se.fit = TRUE)$se.fit^2),
+               rowSums((x %*% vcov(fit)) * x), tolerance = 1e-10)
+  # Dependent columns: the covariance has no inverse.
+  twice <- ring_lm(comm, mpg ~ wt + I(2 * wt) + I(0 * hp), mtcars, ridge = 3)
+  x <- cbind(1, mtcars$wt, 2 * mtcars$wt, 0)
+  expect_equal(unname(predict(twice, mtcars, se.fit = TRUE)$se.fit^2),
+               rowSums((x %*% vcov(twice)) * x), tolerance = 1e-8)
+  for (f in list(anova, drop1, function(fit) add1(fit, ~ . + qsec), vcovHC.ring_lm)) {
+    expect_error(f(fit), "\\(\\) is for models without `ridge`")
+  }
+})
+
+test_that("models that explain a large response, or nothing, have the tables of lm()", {
+  comm <- local_world()
+  set.seed(5)
+  data <- data.frame(x = rnorm(200), z = rnorm(200))
+  data$y <- 1e8 * (1 + data$x) + rnorm(200)
+  table <- drop1(ring_lm(comm, y ~ x + z, data), test = "F")
+  expected <- suppressWarnings(drop1(lm(y ~ x + z, data), test = "F")) # of a perfect fit
+  expect_equal(table["z", "RSS"], expected["z", "RSS"], tolerance = 1e-7)
+  expect_equal(table["z", "Pr(>F)"], expected["z", "Pr(>F)"], tolerance = 1e-3)
+  for (formula in c(mpg ~ 0, mpg ~ 0 + offset(wt), mpg ~ I(0 * wt) - 1)) {
+    fit <- ring_lm(comm, formula, mtcars)
+    truth <- lm(formula, mtcars)
+    expect_equal(coef(fit), coef(truth), ignore_attr = TRUE)
+    expect_equal(deviance(fit), deviance(truth))
+    expect_equal(c(AIC(fit), sigma = summary(fit)$sigma), c(AIC(truth), summary(truth)$sigma),
+                 ignore_attr = TRUE)
+    # Both warn of a deficient rank.
+    expect_equal(suppressWarnings(predict(fit, mtcars)), suppressWarnings(predict(truth, mtcars)))
+    expect_output(print(fit), "oefficients")
+  }
+  expect_equal(deviance(ring_glm(comm, am ~ I(0 * wt) - 1, binomial, mtcars)),
+               deviance(glm(am ~ I(0 * wt) - 1, binomial, mtcars)))
+  gaps <- transform(mtcars, qsec = replace(qsec, 1:8, NA))
+  expect_error(anova(ring_lm(comm, mpg ~ wt, gaps), ring_lm(comm, mpg ~ wt + qsec, gaps)),
+               "models were not all fitted to the same size of dataset")
 })
 
 test_that("a linear model has the methods of lm()", {
